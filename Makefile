@@ -67,7 +67,7 @@ harden-%: $(SETUP)
 	$(BIN)/python tests/hardening/$*.py
 
 controls: $(SETUP) ## rerun all controls, three seeds each: a table and a plot (40 minutes on two cores; continues where it stopped)
-	$(BIN)/python -m experiments.controls.run --out runs/controls --jobs 2 \
+	$(BIN)/python -m experiments.studies.controls.run --out runs/controls --jobs 2 \
 		--table experiments/results/controls_table.md --plot experiments/results/controls.svg
 
 lint: $(SETUP) ## check style with ruff

@@ -1,4 +1,4 @@
-"""Error rate and power of the tests of `precis compare` and `experiments.likelihood`, in simulations.
+"""Error rate and power of the tests of `precis compare` and `precis.evaluation.likelihood`, in simulations.
 
     python -m benchmarks.evidence
 
@@ -11,8 +11,8 @@ p is below 0.05 where the interval excludes 0, intervals cover the true value in
 import numpy as np
 
 from benchmarks.measuring import print_table
-from experiments.evaluation.significance import SIGNIFICANT, Difference, mean_difference, paired_difference
-from experiments.evaluation.statistics import Array
+from precis.statistics.significance import SIGNIFICANT, Difference, mean_difference, paired_difference
+from precis.statistics.statistics import Array
 
 REPETITIONS = 2000
 GAINS = (0.5, 1.0, 2.0, 3.0)

@@ -27,7 +27,7 @@ from datamodules.discourse.cache import ParseCache
 from datamodules.discourse.parses import ParseRequest
 from datamodules.documents import Document
 from datamodules.parsing import CorpusDocuments, key_of, parse_missing
-from experiments.discourse.parse import load_parser
+from precis.discourse.parse import load_parser
 
 _TOKEN = re.compile(r"\w+|[^\w\s]")
 

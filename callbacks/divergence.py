@@ -6,11 +6,11 @@ from typing import Any
 
 from pytorch_lightning import Callback, LightningModule, Trainer
 
-from datamodules.documents import CorpusError
+from datamodules.documents import UserError
 from lightning_modules.checkpoints import find_not_finite
 
 
-class Diverged(CorpusError):
+class Diverged(UserError):
     """Error of training whose loss or weights are not finite."""
 
 

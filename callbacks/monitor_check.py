@@ -6,7 +6,7 @@ from difflib import get_close_matches
 from pytorch_lightning import Callback, LightningModule, Trainer
 from pytorch_lightning.callbacks import ModelCheckpoint
 
-from datamodules.documents import CorpusError
+from datamodules.documents import UserError
 
 LATER = ("train/", "lr-")  # logged from the first training batch on
 
@@ -19,7 +19,7 @@ class MonitorCheck(Callback):
     callbacks that it checks.
 
     Raises:
-        CorpusError: during training, if a monitored value is not logged.
+        UserError: during training, if a monitored value is not logged.
     """
 
     def __init__(self) -> None:
@@ -51,13 +51,13 @@ def check_monitor(argument: str, name: str, logged: Sequence[str]) -> None:
     """Check that a monitored value is among those that are logged.
 
     Raises:
-        CorpusError: if it is not; the message has the argument that names it.
+        UserError: if it is not; the message has the argument that names it.
     """
     if name not in logged:
         close = get_close_matches(name, logged, n=1)
         hint = f"did you mean {close[0]}?" if close else "name one of those"
         known = ", ".join(logged) or "nothing"
-        raise CorpusError(f"{argument} is {name!r}, which this run does not log; it logs {known}; {hint}")
+        raise UserError(f"{argument} is {name!r}, which this run does not log; it logs {known}; {hint}")
 
 
 def check_at_validations(trainer: Trainer) -> None:

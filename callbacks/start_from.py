@@ -4,7 +4,7 @@ from pathlib import Path
 
 from pytorch_lightning import Callback, LightningModule, Trainer
 
-from datamodules.documents import CorpusError
+from datamodules.documents import UserError
 from lightning_modules.checkpoints import best_checkpoint, read_checkpoint
 
 
@@ -20,7 +20,7 @@ class StartFrom(Callback):
             `precis fit --start_from` ensures.
 
     Raises:
-        CorpusError: in training, if there is no checkpoint, or it does not fit the model.
+        UserError: in training, if there is no checkpoint, or it does not fit the model.
     """
 
     def __init__(self, run: Path) -> None:
@@ -34,4 +34,4 @@ class StartFrom(Callback):
         try:
             trainer.strategy.load_model_state_dict(state)
         except RuntimeError as error:
-            raise CorpusError(f"{self.run}: does not fit the model: {' '.join(str(error).split())}") from None
+            raise UserError(f"{self.run}: does not fit the model: {' '.join(str(error).split())}") from None

@@ -11,10 +11,10 @@ from datamodules.corpora.corpus import Corpus
 from datamodules.documents import Document
 from datamodules.encoder_data import EncoderData
 from datamodules.text.encoder_tokenizer import by_token
+from datamodules.text.oracle import greedy_oracle, sentence_scores
 from datamodules.text.trigrams import pairs_with_common_ngram
 from datamodules.text.words import tokenize
 from datamodules.truncation import COLUMN, count_source, text_limits
-from lightning_modules.metrics.oracle import greedy_oracle, sentence_scores
 
 
 @dataclass

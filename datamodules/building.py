@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from uuid import uuid4
 
-from datamodules.documents import CorpusError
+from datamodules.documents import UserError
 from datamodules.file_locks import lock_file, open_lock, release_lock
 
 BUILDING = ".building-"  # prefix of the names of incomplete folders
@@ -54,7 +54,7 @@ def building_folder(parent: Path) -> Iterator[Path]:
     """Yield a temporary folder for building, which is removed at the end; the caller moves complete files out of it.
 
     Raises:
-        CorpusError: if the disk is full.
+        UserError: if the disk is full.
     """
     with naming_full_disk(parent), builders_lock(parent):
         building = parent / f"{BUILDING}{uuid4().hex}"  # not by tempfile: others may read a shared cache
@@ -70,7 +70,7 @@ def appearing_folder(folder: Path) -> Iterator[Path]:
     """Yield a temporary folder that is renamed to its final name on success and removed on failure.
 
     Raises:
-        CorpusError: if the disk is full.
+        UserError: if the disk is full.
     """
     with building_folder(folder.parent) as building:
         yield building
@@ -86,7 +86,7 @@ def naming_full_disk(path: Path) -> Iterator[None]:
     """Add the path to errors of a full disk, which do not have it.
 
     Raises:
-        CorpusError: if the disk is full.
+        UserError: if the disk is full.
     """
     try:
         yield
@@ -94,4 +94,4 @@ def naming_full_disk(path: Path) -> Iterator[None]:
         if error.errno not in _FULL:
             raise
         reason = os.strerror(error.errno)
-        raise CorpusError(f"{path}: cannot be written ({reason}); free some space, or choose another folder") from None
+        raise UserError(f"{path}: cannot be written ({reason}); free some space, or choose another folder") from None

@@ -7,7 +7,7 @@ OR_SKIP = "or leave such records out with `--on_bad_record skip` (of fit and tes
 FIX_OR_SKIP = f"fix it, {OR_SKIP}"
 
 
-class CorpusError(ValueError):
+class UserError(ValueError):
     """Error of a corpus: one line with problem, place and remedy."""
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from datamodules.corpora.corpus import Corpus, as_document
-from datamodules.documents import CorpusError, Document
+from datamodules.documents import Document, UserError
 from datamodules.pegasus import PegasusData
 from datamodules.summarization import TEST
 from datamodules.text.gap_selection import Selection, select
@@ -117,7 +117,7 @@ class GapSentenceData(PegasusData):
         """Return the encoded pieces of a split, from the cache if possible.
 
         Raises:
-            CorpusError: if no piece has two sentences.
+            UserError: if no piece has two sentences.
         """
         if split not in self._features:
             pieces = super().features(split)
@@ -128,10 +128,10 @@ class GapSentenceData(PegasusData):
         """Return the features of documents, with a row for each piece.
 
         Raises:
-            CorpusError: if the tokenizer has no mask symbol.
+            UserError: if the tokenizer has no mask symbol.
         """
         if self.tokenizer.mask is None:
-            raise CorpusError("model.checkpoint: its tokenizer has no mask; name one of PEGASUS, BART or T5")
+            raise UserError("model.checkpoint: its tokenizer has no mask; name one of PEGASUS, BART or T5")
         encode = partial(_encode_rows, self._for_workers())
         columns = documents.column_names
         return documents.map(encode, batched=True, batch_size=64, remove_columns=columns, **caching)
@@ -185,14 +185,14 @@ def with_gaps(pieces: "datasets.Dataset", split: str) -> "datasets.Dataset":
     """Return the pieces with a gap, and warn about the others.
 
     Raises:
-        CorpusError: if no piece has one.
+        UserError: if no piece has one.
     """
     has_gap = np.asarray(pieces["gaps"][:]) > 0
     if has_gap.all():
         return pieces
     gapless = np.flatnonzero(~has_gap)
     if not has_gap.any():
-        raise CorpusError(f"{split}: no document has two sentences; gap sentences need one to mask and one to keep")
+        raise UserError(f"{split}: no document has two sentences; gap sentences need one to mask and one to keep")
     first = ", ".join(pieces[int(i)]["id"] for i in gapless[:3])
     ellipsis = ", ..." if len(gapless) > 3 else ""
     warnings.warn(

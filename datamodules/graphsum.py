@@ -13,7 +13,7 @@ from torch.nn.utils.rnn import pad_sequence
 
 from datamodules.batch import Batch, on_host, pad, target_fields
 from datamodules.corpora.corpus import Corpus, as_document
-from datamodules.documents import CorpusError, Document
+from datamodules.documents import Document, UserError
 from datamodules.graphs import GraphName, ParagraphGraph, ParagraphRule, make_graph
 from datamodules.graphs.paragraphs import Paragraphs
 from datamodules.parsing import NeedsParser, Parser
@@ -84,14 +84,14 @@ class GraphTokenizer(SubwordTokenizer):
         """Load what `save` wrote.
 
         Raises:
-            CorpusError: if there is no tokenizer, or a file is invalid.
+            UserError: if there is no tokenizer, or a file is invalid.
         """
         tokenizer, path = super().load(folder), Path(folder) / cls.graph_file
         if path.is_file():
             try:
                 tokenizer.graph = load_json(path.read_text(encoding="utf-8"))
             except ValueError as error:
-                raise CorpusError(f"{path}: damaged: {error}; prepare the data again") from None
+                raise UserError(f"{path}: damaged: {error}; prepare the data again") from None
         return tokenizer
 
 
@@ -162,7 +162,7 @@ class GraphSumData(NeedsParser, SummarizationData):
         """Graph between paragraphs; a parser named by a string is loaded on first use.
 
         Raises:
-            CorpusError: if there is no parser of that name.
+            UserError: if there is no parser of that name.
         """
         parser = self._parser
         if self._graph == "rst" and isinstance(parser, str):
@@ -193,7 +193,7 @@ class GraphSumData(NeedsParser, SummarizationData):
         tokenizer = GraphTokenizer.load(folder)
         if tokenizer.sentence is None:
             problem = "its tokenizer has no separators <p> and <q>"
-            raise CorpusError(f"{folder}: {problem}; give the folder `text` of a GraphSum run")
+            raise UserError(f"{folder}: {problem}; give the folder `text` of a GraphSum run")
         self.graph.load_state(tokenizer.graph)
         return tokenizer
 
@@ -296,12 +296,12 @@ def weights_of(row: dict[str, Any]) -> Tensor:
     """Return the graph of an encoded document, [L, L].
 
     Raises:
-        CorpusError: if its size is not that of the document, or a weight is outside [0, 1]; the message has the id.
+        UserError: if its size is not that of the document, or a weight is outside [0, 1]; the message has the id.
     """
     weights, size = torch.tensor(row["graph"]), len(row["source"])
     if weights.numel() != size * size:
         problem = f"its graph has {weights.numel()} weights, not {size} x {size}"
-        raise CorpusError(f"document {row['id']!r}: {problem}; prepare the data again")
+        raise UserError(f"document {row['id']!r}: {problem}; prepare the data again")
     if not ((weights >= 0) & (weights <= 1)).all():  # this form also rejects NaN
-        raise CorpusError(f"document {row['id']!r}: its graph has weights outside [0, 1]; scale them")
+        raise UserError(f"document {row['id']!r}: its graph has weights outside [0, 1]; scale them")
     return weights.view(size, size)

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch.utils.data import DataLoader, Dataset, Sampler
 
-from datamodules.documents import CorpusError
+from datamodules.documents import UserError
 
 
 def order_seed(seed: int | None) -> int:
@@ -183,7 +183,7 @@ class ResumableLoader:
         size = self.batch_sampler.global_batch_size
         before = position.get("global_batch_size", size)  # missing in earlier versions
         if position["batches"] and before != size:
-            raise CorpusError(
+            raise UserError(
                 f"the checkpoint is from the middle of an epoch with batches of {before} documents, and this run has "
                 f"{size} (data.batch_size x devices), so that documents would be repeated or left out; resume with "
                 "the same numbers, or start another run from these weights with --start_from"

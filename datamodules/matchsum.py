@@ -12,11 +12,11 @@ from torch import Tensor
 
 from datamodules.batch import Batch, on_host, pad
 from datamodules.corpora.corpus import Corpus, as_document
-from datamodules.documents import CorpusError, Document
+from datamodules.documents import Document, UserError
 from datamodules.encoder_data import EncoderData
 from datamodules.summarization import _digest
+from datamodules.text.oracle import text_scores
 from datamodules.truncation import COLUMN, count_source, text_limits
-from lightning_modules.metrics.oracle import text_scores
 
 if TYPE_CHECKING:
     import datasets  # imported when documents are read: models only need the types of batches
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 class SentenceScorer(Protocol):
     """Interface of scorers that propose sentences.
 
-    Implementations are the run of an extractive model (`experiments.run_scorer.RunScorer`) and untrained extraction
+    Implementations are the run of an extractive model (`precis.training.run_scorer.RunScorer`) and untrained extraction
     (`lightning_modules.extractive.zero_shot.ZeroShot`).
 
     Attributes:
@@ -138,7 +138,7 @@ class MatchSumData(EncoderData):
         """Return the scores of all sentences of a split by document id, from the cache if possible.
 
         Raises:
-            CorpusError: if the scorer does not score each sentence.
+            UserError: if the scorer does not score each sentence.
         """
         key = _digest(self.digest(split), self.scorer.fingerprint)
         path = self.cache_dir / "proposals" / f"{key}.json"
@@ -150,7 +150,7 @@ class MatchSumData(EncoderData):
             document = as_document(row)
             if len(scores) != len(document.sentences):
                 name = type(self.scorer).__name__
-                raise CorpusError(f"{name} gave document {document.id!r} {len(scores)} scores for its sentences")
+                raise UserError(f"{name} gave document {document.id!r} {len(scores)} scores for its sentences")
             scores_of[document.id] = scores
         path.parent.mkdir(parents=True, exist_ok=True)
         building = path.with_name(f".{path.name}.{os.getpid()}")

@@ -10,9 +10,9 @@ from datamodules.corpora.corpus import Corpus, make_document
 from datamodules.discourse.distributions import NUCLEARITIES, tree_gamma, tree_ldd
 from datamodules.discourse.parses import DiscourseParse, ParseRequest
 from datamodules.discourse.relations import GUM
-from datamodules.documents import BadRecord, CorpusError
+from datamodules.documents import BadRecord, UserError
 from datamodules.text.hashing import text_digest
-from lightning_modules.metrics.oracle import greedy_oracle
+from datamodules.text.oracle import greedy_oracle
 
 _NS, _SN = NUCLEARITIES.index("NS"), NUCLEARITIES.index("SN")
 
@@ -58,11 +58,11 @@ class OracleParser:
         """Return the index of the sentence that is the nucleus.
 
         Raises:
-            CorpusError: if the corpus has no reference of this document.
+            UserError: if the corpus has no reference of this document.
         """
         digest = text_digest(request.text)
         if digest not in self._central:
-            raise CorpusError(
+            raise UserError(
                 f"document {request.id!r}: parser.corpus has no reference of this text; give it data.corpus"
             )
         return self._central[digest]

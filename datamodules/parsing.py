@@ -14,7 +14,7 @@ from datamodules.corpora.parallel import progress_bar
 from datamodules.discourse.cache import ParseCache, parse_key
 from datamodules.discourse.distributions import Rows
 from datamodules.discourse.parses import DiscourseParse, ParseRequest
-from datamodules.documents import CorpusError, Document
+from datamodules.documents import Document, UserError
 
 if TYPE_CHECKING:
     import datasets  # imported when documents are read: models only need the types of batches
@@ -43,7 +43,7 @@ class NeedsParser:
     """Mix-in of DataModules whose parser can be named by a string.
 
     This package does not import models, so the code that builds the DataModule sets `load_parser`; `precis` sets
-    `experiments.discourse.parsers.load_parser`.
+    `precis.config.parsers.load_parser`.
 
     Attributes:
         load_parser: function from the name of a parser, `rows` and `band` to the parser.
@@ -55,12 +55,12 @@ class NeedsParser:
         """Load the parser of a name, as `precis parse --parser` takes it.
 
         Raises:
-            CorpusError: if `load_parser` is not set, or there is no parser of that name.
+            UserError: if `load_parser` is not set, or there is no parser of that name.
         """
         if self.load_parser is None:
-            raise CorpusError(
+            raise UserError(
                 f"data.parser {name!r} is a name, and this {type(self).__name__} cannot load parsers by name; pass a "
-                "parser, or set load_parser (experiments.discourse.parsers.load_parser)"
+                "parser, or set load_parser (precis.config.parsers.load_parser)"
             )
         return self.load_parser(name, rows, band)
 
@@ -86,7 +86,7 @@ class CorpusDocuments(Sequence[Document]):
         num_proc: number of processes for sentence splitting.
 
     Raises:
-        CorpusError: as `build_documents`.
+        UserError: as `build_documents`.
     """
 
     def __init__(

@@ -15,7 +15,7 @@ from datamodules.discourse.controls import OtherDocuments, RandomTable, document
 from datamodules.discourse.distributions import Rows, band_gamma, decode, resize, tree_gamma
 from datamodules.discourse.distributions import encode as encode_ldd
 from datamodules.discourse.parses import DiscourseParse, ParseRequest
-from datamodules.documents import CorpusError, Document
+from datamodules.documents import Document, UserError
 from datamodules.encoder_data import TokenizerData
 from datamodules.parsing import NeedsParser, Parser, key_of, parse_missing
 from datamodules.text.lines import counted
@@ -139,7 +139,7 @@ class RSTformerData(NeedsParser, TokenizerData):
         """Parser, loaded on first use if named by a string; None without discourse.
 
         Raises:
-            CorpusError: if there is no parser of that name.
+            UserError: if there is no parser of that name.
         """
         if isinstance(self._parser, str):
             self._parser = self.parser_named(self._parser, self.rows, max(_BAND, self.half_width))
@@ -250,13 +250,13 @@ class RSTformerData(NeedsParser, TokenizerData):
         """Report the documents of a split without a parse.
 
         Raises:
-            CorpusError: in training, if the given folder lacks parses.
+            UserError: in training, if the given folder lacks parses.
         """
         ids = ", ".join(document.id for document in missing[:3]) + (", ..." if len(missing) > 3 else "")
         ids = f"{counted(len(missing), 'document')} of {split} ({ids})"
         lacks = f"{self.parses}: no parse of {ids} by this parser with a band of {self.parser.band} EDUs"
         if self.parses_given and split in ("train", "val"):
-            raise CorpusError(
+            raise UserError(
                 f"{lacks}; run `precis parse` with this folder as --out, this --parser and "
                 f"--band {self.parser.band}, or leave data.parses out to have them parsed now"
             )
@@ -295,7 +295,7 @@ class RSTformerData(NeedsParser, TokenizerData):
 
         Raises:
             MissingParse: if a document was not parsed.
-            CorpusError: if a parse is of another text, or has different relations.
+            UserError: if a parse is of another text, or has different relations.
         """
         token_edu = torch.full((len(rows), width), -1)
         if self.parser is None:
@@ -314,7 +314,7 @@ class RSTformerData(NeedsParser, TokenizerData):
         if len({band.shape[2] for band in bands.values()}) > 1:
             relations_of = {rows[n]["id"]: band.shape[2] for n, band in bands.items()}
             problem = f"parses with different numbers of relations: {relations_of}"
-            raise CorpusError(f"{self.parses}: {problem}; parse them again")
+            raise UserError(f"{self.parses}: {problem}; parse them again")
         max_edus = max((len(band) for band in bands.values()), default=1)
         half = max((band.shape[1] // 2 for band in bands.values()), default=0)
         relations = len(self.parser.relations)

@@ -6,7 +6,7 @@ from functools import cached_property
 from pathlib import Path
 
 from datamodules.corpora.readers import read_rows
-from datamodules.documents import BadRecord, CorpusError, Document
+from datamodules.documents import BadRecord, Document, UserError
 
 
 class SentenceIndex:
@@ -21,7 +21,7 @@ class SentenceIndex:
         field: name of the field with the indices.
 
     Raises:
-        CorpusError: on use, if a file is missing or broken, or a document has no line or other sentences.
+        UserError: on use, if a file is missing or broken, or a document has no line or other sentences.
     """
 
     def __init__(self, files: dict[str, str], field: str = "sent_id") -> None:
@@ -33,7 +33,7 @@ class SentenceIndex:
         digest = hashlib.sha256(self.field.encode())
         for stem, path in sorted(self.files.items()):
             if not path.is_file():
-                raise CorpusError(f"{path}: no such file; check data.scorer.files")
+                raise UserError(f"{path}: no such file; check data.scorer.files")
             digest.update(stem.encode() + path.read_bytes())
         return digest.hexdigest()
 
@@ -44,10 +44,10 @@ class SentenceIndex:
         for stem, path in self.files.items():
             for number, row in read_rows(path, ["id", self.field]):
                 if isinstance(row, BadRecord):
-                    raise CorpusError(str(row))
+                    raise UserError(str(row))
                 where, indices = f"{path}:{number}", row.get(self.field)
                 if not isinstance(indices, list) or not all(type(index) is int and index >= 0 for index in indices):
-                    raise CorpusError(f"{where}: {self.field} is not a list of indices; correct it")
+                    raise UserError(f"{where}: {self.field} is not a list of indices; correct it")
                 by_id[str(row.get("id", f"{stem}-{number}"))] = where, indices
         return by_id
 
@@ -56,12 +56,12 @@ class SentenceIndex:
         for document in documents:
             if document.id not in self._indices:
                 listed = ", ".join(map(str, self.files.values()))
-                raise CorpusError(f"document {document.id!r} has no line in {listed}; check data.scorer.files")
+                raise UserError(f"document {document.id!r} has no line in {listed}; check data.scorer.files")
             where, indices = self._indices[document.id]
             scores = [0.0] * len(document.sentences)
             for rank, index in enumerate(indices):
                 if index >= len(scores):
-                    raise CorpusError(
+                    raise UserError(
                         f"{where}: sentence {index} of document {document.id!r}, which has {len(scores)} sentences; "
                         "give the documents as the sentences that were indexed (document_list: sentences)"
                     )

@@ -17,7 +17,7 @@ from datamodules.building import appearing_folder, building_folder
 from datamodules.cache_folder import default_cache
 from datamodules.corpora.corpus import Corpus, as_document, build_documents, no_split, read_manifest
 from datamodules.corpora.files import Files
-from datamodules.documents import CorpusError, Document
+from datamodules.documents import Document, UserError
 from datamodules.loading import BatchSampler, ResumableLoader, order_seed
 from datamodules.text.hashing import text_digest
 from datamodules.text.lines import counted
@@ -238,7 +238,7 @@ class SummarizationData(LightningDataModule, ABC):
         """Build documents, tokenizer and features into the cache, in one process.
 
         Raises:
-            CorpusError: if the corpus lacks a split that this command reads.
+            UserError: if the corpus lacks a split that this command reads.
         """
         splits = self._splits(self.trainer.state.fn.value if self.trainer is not None else None)
         for split in splits:
@@ -248,7 +248,7 @@ class SummarizationData(LightningDataModule, ABC):
                     remedy += ", or take a share of the training documents with --data.corpus.split"
                 if split == TEST:
                     remedy += ", or score the validation split with precis validate --run"
-                raise CorpusError(f"{no_split(self.corpus, split)}; {remedy}")
+                raise UserError(f"{no_split(self.corpus, split)}; {remedy}")
         self.prepare_splits(splits)
 
     def prepare_splits(self, splits: list[str]) -> None:
@@ -275,7 +275,7 @@ class SummarizationData(LightningDataModule, ABC):
         world = trainer.world_size if trainer is not None else 1
         if len(data) < world:
             documents = counted(len(data), "document")
-            raise CorpusError(f"{split}: {documents} for {world} processes; lower --trainer.devices")
+            raise UserError(f"{split}: {documents} for {world} processes; lower --trainer.devices")
         sampler = BatchSampler(
             data["length"][:],
             batch_size,

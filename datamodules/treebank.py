@@ -6,7 +6,7 @@ from pathlib import Path
 from datamodules.discourse.features import ParserBatch, ParserFeatures, label_classes, parser_features
 from datamodules.discourse.records import TreebankDocument
 from datamodules.discourse.relations import coarsened, inventory_of
-from datamodules.documents import CorpusError
+from datamodules.documents import UserError
 from datamodules.text.subwords import Subwords
 from datamodules.treebank_split import TreebankSplits
 
@@ -46,13 +46,13 @@ class TreebankData(TreebankSplits):
         """Return the documents of a split with coarse relations; those left out for their licence are counted.
 
         Raises:
-            CorpusError: if there is no such split, a document has no tree, or no document is left.
+            UserError: if there is no such split, a document has no tree, or no document is left.
         """
         if split not in self._documents:
             documents = super().documents(split)
             if without_tree := [document.id for document in documents if document.tree is None]:
                 problem = f"{self.paths[split]}: {without_tree[0]} and {len(without_tree) - 1} more have no tree"
-                raise CorpusError(f"{problem}; a parser learns from trees")
+                raise UserError(f"{problem}; a parser learns from trees")
             self._documents[split] = coarsened(documents, self.inventory, where=str(self.paths[split]))
         return self._documents[split]
 

@@ -10,7 +10,7 @@ from pytorch_lightning.utilities import rank_zero_info
 
 from datamodules.discourse.records import TreebankDocument
 from datamodules.discourse.treebanks import read_treebank
-from datamodules.documents import CorpusError
+from datamodules.documents import UserError
 from datamodules.loading import BatchSampler, ResumableLoader, order_seed
 from datamodules.text.lines import counted
 from datamodules.text.subwords import Subwords
@@ -74,17 +74,17 @@ class TreebankSplits(LightningDataModule, ABC):
         """Return the documents of a split; a message has the number of those left out for their licence.
 
         Raises:
-            CorpusError: if there is no such split, or no document is left.
+            UserError: if there is no such split, or no document is left.
         """
         path = self.paths[split]
         if path is None:
-            raise CorpusError(f"data.{split} is not given; name a treebank")
+            raise UserError(f"data.{split} is not given; name a treebank")
         documents = read_treebank(path)
         if split != "train" or self.licences is None:
             return documents
         permitted = [document for document in documents if document.licence.partition(" (")[0] in self.licences]
         if not permitted:
-            raise CorpusError(
+            raise UserError(
                 f"{path}: no document has one of data.licences {list(self.licences)}; name others, or pass "
                 "--data.licences null to take all"
             )
@@ -107,7 +107,7 @@ class TreebankSplits(LightningDataModule, ABC):
         world = trainer.world_size if trainer is not None else 1
         if len(texts) < world:
             documents = counted(len(texts), "document")
-            raise CorpusError(f"{split}: {documents} for {world} processes; lower --trainer.devices")
+            raise UserError(f"{split}: {documents} for {world} processes; lower --trainer.devices")
         sampler = BatchSampler(
             [self.length(text) for text in texts],
             self.batch_size if shuffle else self.eval_batch_size,

@@ -5,7 +5,7 @@ from pathlib import Path
 from torch import Tensor, nn
 
 from datamodules.bertsum_abs import BertSumAbsBatch
-from datamodules.documents import CorpusError
+from datamodules.documents import UserError
 from lightning_modules.checkpoints import best_checkpoint, read_checkpoint
 from lightning_modules.decoding.options import DecodingOptions
 from lightning_modules.encoder_summarizer import EncoderSummarizer
@@ -134,7 +134,7 @@ class BertSumAbs(SequenceToSequence, EncoderSummarizer):
         """Set the tokenizer and, when a new run is trained, load the encoder to start from.
 
         Raises:
-            CorpusError: if that run does not exist, or has a different encoder.
+            UserError: if that run does not exist, or has a different encoder.
         """
         super().setup(stage)
         if stage != "fit" or self.encoder_from is None or self.trainer.ckpt_path:
@@ -147,7 +147,7 @@ class BertSumAbs(SequenceToSequence, EncoderSummarizer):
         absent = expected.keys() ^ encoder_state.keys()
         mismatched = [name for name in names if name in absent or expected[name].shape != encoder_state[name].shape]
         if mismatched:
-            raise CorpusError(f"{path}: another encoder, at {min(mismatched)}; give a run of BertSum with this one")
+            raise UserError(f"{path}: another encoder, at {min(mismatched)}; give a run of BertSum with this one")
         self.reader.load_state_dict(encoder_state)
 
     # Documents ---------------------------------------------------------------------------------------------------

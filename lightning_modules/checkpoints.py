@@ -17,7 +17,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
-from datamodules.documents import CorpusError
+from datamodules.documents import UserError
 from datamodules.text.lines import load_json
 from lightning_modules.checkpoint_values import find_invalid_value
 from lightning_modules.exported import EXPORTED
@@ -31,7 +31,7 @@ def best_checkpoint(run: Path) -> Path:
     If no validation has written a best checkpoint yet, the last one is returned, with a warning.
 
     Raises:
-        CorpusError: if the run has no checkpoint, or the best one is a broken link.
+        UserError: if the run has no checkpoint, or the best one is a broken link.
     """
     best, last = (Path(run) / "checkpoints" / name for name in ("best.ckpt", "last.ckpt"))
     exported = Path(run) / EXPORTED
@@ -40,11 +40,11 @@ def best_checkpoint(run: Path) -> Path:
     if best.is_file():
         return best
     if best.is_symlink():
-        raise CorpusError(f"{best}: a link to {best.readlink()}, which does not exist; restore it, or give {last}")
+        raise UserError(f"{best}: a link to {best.readlink()}, which does not exist; restore it, or give {last}")
     if last.is_file():
         _warn_of_last(best, last)
         return last
-    raise CorpusError(f"{best.parent}: no checkpoint there; let the run train until its first validation")
+    raise UserError(f"{best.parent}: no checkpoint there; let the run train until its first validation")
 
 
 @cache
@@ -127,33 +127,33 @@ def read_checkpoint(path: Path, verify: bool = True) -> dict[str, Any]:
         verify: whether to verify checksums first, which takes about a second per gigabyte, and that weights are finite.
 
     Raises:
-        CorpusError: if it is not a checkpoint, is damaged, has a value of another type than `precis fit` writes, or has
+        UserError: if it is not a checkpoint, is damaged, has a value of another type than `precis fit` writes, or has
             weights that are not finite.
     """
     content = read_exported(path) if path.suffix == ".safetensors" else _load(path, verify)
     if verify and (name := find_not_finite(content["state_dict"])):
-        raise CorpusError(f"{path}: training has diverged, {name} is not finite; give an earlier checkpoint of the run")
+        raise UserError(f"{path}: training has diverged, {name} is not finite; give an earlier checkpoint of the run")
     return content
 
 
 def _load(path: Path, verify: bool) -> dict[str, Any]:
     """Return the content of a checkpoint, see `read_checkpoint`."""
     if damage := find_damage(path, verify):
-        raise CorpusError(f"{path}: {damage}; give another one of the run")
+        raise UserError(f"{path}: {damage}; give another one of the run")
     try:
         content = load_pickled(path, mmap=True)
     except pickle.UnpicklingError as error:
         reason = str(error).strip().split("\n")[0]
-        raise CorpusError(f"{path}: a broken checkpoint ({reason}); give another one of the run") from None
+        raise UserError(f"{path}: a broken checkpoint ({reason}); give another one of the run") from None
     if not isinstance(content, dict) or "state_dict" not in content:
-        raise CorpusError(f"{path}: not a checkpoint of `precis fit`; give one from a run's checkpoints folder")
+        raise UserError(f"{path}: not a checkpoint of `precis fit`; give one from a run's checkpoints folder")
     _check_values(path, content)
     return content
 
 
 def _check_values(path: Path, content: Mapping[str, Any]) -> None:
     if (name := find_invalid_value(content)) is not None:
-        raise CorpusError(f"{path}: {name} is missing, or is not what `precis` writes; give another checkpoint")
+        raise UserError(f"{path}: {name} is missing, or is not what `precis` writes; give another checkpoint")
 
 
 def write_exported(path: Path, weights: Mapping[str, Tensor], described: Mapping[str, Any]) -> None:
@@ -178,7 +178,7 @@ def read_exported(path: Path) -> dict[str, Any]:
     """Return what `write_exported` wrote: the plain values, and the weights as `state_dict`.
 
     Raises:
-        CorpusError: if it is not such a file, or is damaged.
+        UserError: if it is not such a file, or is damaged.
     """
     try:
         with safe_open(str(path), framework="pt") as file:
@@ -188,7 +188,7 @@ def read_exported(path: Path) -> dict[str, Any]:
         weights |= {name: weights[stored_name] for name, stored_name in tied.items()}
     except (OSError, SafetensorError, KeyError, TypeError, ValueError, AttributeError) as error:
         reason = " ".join(str(error).split())
-        raise CorpusError(f"{path}: no weights of `precis export` ({reason}); export the run again") from None
+        raise UserError(f"{path}: no weights of `precis export` ({reason}); export the run again") from None
     content |= {"state_dict": weights}
     _check_values(path, content)
     return content

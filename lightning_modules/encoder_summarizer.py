@@ -23,7 +23,7 @@ class EncoderSummarizer(Summarizer):
         """Set the tokenizer, and check with `long_input: truncate` that no document exceeds the encoder's limit.
 
         Raises:
-            CorpusError: if the tokenizer does not fit, or `data.max_source` is too large.
+            UserError: if the tokenizer does not fit, or `data.max_source` is too large.
         """
         super().setup(stage)
         if self.long_input == "truncate":

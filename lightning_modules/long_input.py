@@ -7,7 +7,7 @@ positions to the encoder, copies of the last one; `truncate` reads the beginning
 from collections.abc import Sequence
 from typing import Any, Literal
 
-from datamodules.documents import CorpusError
+from datamodules.documents import UserError
 
 LongInput = Literal["windows", "extend", "truncate"]
 
@@ -36,11 +36,11 @@ def check_truncation(data: Any, limit: int | None) -> None:
         limit: largest number of tokens of an input; None for no limit.
 
     Raises:
-        CorpusError: if it does not.
+        UserError: if it does not.
     """
     if limit is None or not hasattr(data, "max_source"):
         return
     if data.max_source is None or data.max_source > limit:
         value = "null" if data.max_source is None else data.max_source
         problem = f"model.long_input is truncate, the encoder reads {limit} tokens, and data.max_source is {value}"
-        raise CorpusError(f"{problem}: set data.max_source to {limit} or less, or choose another long_input")
+        raise UserError(f"{problem}: set data.max_source to {limit} or less, or choose another long_input")

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from transformers import AutoModelForSeq2SeqLM
 
-from datamodules.documents import CorpusError
+from datamodules.documents import UserError
 from datamodules.pegasus import PegasusBatch
 from datamodules.text.masking_tokenizer import MaskingTokenizer
 from lightning_modules.decoding.options import DecodingOptions
@@ -89,7 +89,7 @@ class Pegasus(SequenceToSequence):
         """Set the tokenizer, and check that no document has more tokens than a pretrained model has positions.
 
         Raises:
-            CorpusError: if the tokenizer does not fit, or `data.max_source` is too large.
+            UserError: if the tokenizer does not fit, or `data.max_source` is too large.
         """
         super().setup(stage)
         if isinstance(self.network, PretrainedEncoderDecoder):
@@ -101,16 +101,16 @@ class Pegasus(SequenceToSequence):
         """Set the tokenizer.
 
         Raises:
-            CorpusError: if it does not fit `vocab_size` or the pretrained model.
+            UserError: if it does not fit `vocab_size` or the pretrained model.
         """
         super().set_tokenizer(tokenizer)
         if isinstance(self.network, PretrainedEncoderDecoder):
             config = self.network.model.config
             if len(tokenizer) > config.vocab_size:
                 problem = f"the tokenizer has {len(tokenizer)} tokens, the pretrained model {config.vocab_size}"
-                raise CorpusError(f"{problem}; leave data.tokenizer_dir out")
+                raise UserError(f"{problem}; leave data.tokenizer_dir out")
             if (tokenizer.pad, tokenizer.stop) != (config.pad_token_id, config.eos_token_id):
-                raise CorpusError(
+                raise UserError(
                     f"<pad> and </s> are {(tokenizer.pad, tokenizer.stop)} in the tokenizer, but differ in the "
                     "pretrained model; leave data.tokenizer_dir out, or give the tokenizer of that model"
                 )

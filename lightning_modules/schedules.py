@@ -9,7 +9,7 @@ import torch
 from pytorch_lightning import Trainer
 from torch import nn
 
-from datamodules.documents import CorpusError
+from datamodules.documents import UserError
 
 Schedule = Literal["linear", "inverse_root", "constant"]
 
@@ -18,14 +18,14 @@ def training_steps(trainer: Trainer) -> int:
     """Return the number of optimizer steps of this training, for schedules that end with it.
 
     Raises:
-        CorpusError: if the training has no limit (`max_epochs: -1`, or `max_time` alone).
+        UserError: if the training has no limit (`max_epochs: -1`, or `max_time` alone).
     """
     steps = trainer.estimated_stepping_batches
     # Lightning has loaded the training data for this, before it restores a checkpoint; unless it is loaded again
     # afterwards, the position of the data is not restored, and a resumed run starts its epoch from the first batch
     trainer.fit_loop._combined_loader = None
     if not isfinite(steps):
-        raise CorpusError(
+        raise UserError(
             "the learning rate decays to 0 at the last step, and the number of steps is not limited; set "
             "trainer.max_steps or trainer.max_epochs, in addition to trainer.max_time if it ends by time"
         )

@@ -14,7 +14,7 @@ from torch import nn
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.fsdp import FSDPModule, fully_shard, register_fsdp_forward_method
 
-from datamodules.documents import CorpusError
+from datamodules.documents import UserError
 from lightning_modules.checkpoints import read_checkpoint
 
 REMEDY = "pass --trainer.strategy ddp"
@@ -40,11 +40,11 @@ def shard(module: nn.Module, layers: Iterable[nn.Module], mesh: DeviceMesh) -> N
         mesh: the processes.
 
     Raises:
-        CorpusError: if a parameter is a scalar, which cannot be sharded.
+        UserError: if a parameter is a scalar, which cannot be sharded.
     """
     for name, parameter in module.named_parameters():
         if parameter.dim() == 0:
-            raise CorpusError(f"--trainer.strategy fsdp2: the scalar {name} cannot be sharded; {REMEDY}")
+            raise UserError(f"--trainer.strategy fsdp2: the scalar {name} cannot be sharded; {REMEDY}")
     for layer in layers:
         fully_shard(layer, mesh=mesh)
     fully_shard(module, mesh=mesh, reshard_after_forward=False)
@@ -92,11 +92,11 @@ class FullyShardedStrategy(ModelParallelStrategy):
         """Use all processes for data parallelism.
 
         Raises:
-            CorpusError: if the model cannot be sharded.
+            UserError: if the model cannot be sharded.
         """
         if not is_overridden("configure_model", self.lightning_module):
             name = type(self.lightning_module).__name__
-            raise CorpusError(f"--trainer.strategy fsdp2: {name} cannot be sharded; {REMEDY}")
+            raise UserError(f"--trainer.strategy fsdp2: {name} cannot be sharded; {REMEDY}")
         self._data_parallel_size = self.num_nodes * self.num_processes
         super().setup_environment()
 
@@ -104,11 +104,11 @@ class FullyShardedStrategy(ModelParallelStrategy):
         """Build the optimizers.
 
         Raises:
-            CorpusError: if one of them cannot work with sharded weights.
+            UserError: if one of them cannot work with sharded weights.
         """
         super().setup_optimizers(trainer)
         if any(isinstance(optimizer, torch.optim.Adafactor) for optimizer in self.optimizers):
-            raise CorpusError(f"--trainer.strategy fsdp2: Adafactor needs whole weights; choose AdamW, or {REMEDY}")
+            raise UserError(f"--trainer.strategy fsdp2: Adafactor needs whole weights; choose AdamW, or {REMEDY}")
 
     @property
     def lightning_restore_optimizer(self) -> bool:
@@ -140,4 +140,4 @@ class FullyShardedStrategy(ModelParallelStrategy):
     on_test_end = on_predict_end = on_validation_end
 
 
-StrategyRegistry.register("fsdp2", FullyShardedStrategy, description=FullyShardedStrategy.__doc__)
+StrategyRegistry.register("fsdp2", FullyShardedStrategy, description=FullyShardedStrategy.__doc__, override=True)

@@ -11,7 +11,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
-from datamodules.documents import CorpusError
+from datamodules.documents import UserError
 from datamodules.text.lines import load_json
 
 Model = TypeVar("Model", bound=nn.Module)
@@ -61,14 +61,14 @@ def read_settings(folder: Path) -> dict[str, Any]:
     """Return the content of config.json.
 
     Raises:
-        CorpusError: if the file does not exist, or is not a JSON object.
+        UserError: if the file does not exist, or is not a JSON object.
     """
     try:
         settings = load_json((folder / "config.json").read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        raise CorpusError(f"{folder}: no model ({error}); name a folder with config.json and weights") from error
+        raise UserError(f"{folder}: no model ({error}); name a folder with config.json and weights") from error
     if not isinstance(settings, dict):
-        raise CorpusError(f"{folder}/config.json: not an object of settings")
+        raise UserError(f"{folder}/config.json: not an object of settings")
     return settings
 
 
@@ -81,17 +81,17 @@ def load_weights(folder: Path, model: nn.Module, expected: Mapping[str, Tensor])
         expected: names and shapes of the weights that the folder must have.
 
     Raises:
-        CorpusError: if the file does not exist, is damaged, or has other weights.
+        UserError: if the file does not exist, is damaged, or has other weights.
     """
     file = folder / "model.safetensors"
     try:
         state = _dequantized(load_file(str(file)))
     except (OSError, KeyError, SafetensorError) as error:
-        raise CorpusError(f"{file}: missing or broken ({error}); fetch it again") from error
+        raise UserError(f"{file}: missing or broken ({error}); fetch it again") from error
     names = expected.keys() | state.keys()
     mismatched = [n for n in names if n not in state or n not in expected or state[n].shape != expected[n].shape]
     if mismatched:
-        raise CorpusError(
+        raise UserError(
             f"{file}: its weights do not fit at {', '.join(sorted(mismatched)[:5])}; they are of another model, or of "
             "another version of this one, which has to be trained again"
         )
@@ -108,13 +108,13 @@ def load_model(kind: Callable[..., Model], folder: Path, noun: str, options: Map
         options: arguments that replace the stored ones.
 
     Raises:
-        CorpusError: if the folder has no such model, or its weights do not fit.
+        UserError: if the folder has no such model, or its weights do not fit.
     """
     settings = read_settings(folder)
     try:
         model = kind(**settings | options)
     except TypeError as error:
-        raise CorpusError(f"{folder}/config.json: not {noun}'s ({error})") from error
+        raise UserError(f"{folder}/config.json: not {noun}'s ({error})") from error
     load_weights(folder, model, model.state_to_keep())
     return model.eval()
 

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.distributed.fsdp import FSDPModule
 
 from datamodules.batch import Batch
-from datamodules.documents import CorpusError
+from datamodules.documents import UserError
 from datamodules.text.lines import counted
 from lightning_modules.decoding.options import DecodingOptions
 from lightning_modules.metrics.novelty import repeated_ngrams
@@ -205,7 +205,7 @@ class Summarizer(LightningModule, ABC):
         """Take the vocabulary or tokenizer from the DataModule.
 
         Raises:
-            CorpusError: if it does not fit `vocab_size`, or the DataModule belongs to another paper.
+            UserError: if it does not fit `vocab_size`, or the DataModule belongs to another paper.
         """
         data = getattr(self.trainer, "datamodule", None)
         self.check_data(data)
@@ -227,11 +227,11 @@ class Summarizer(LightningModule, ABC):
         A DataModule without `batch_type` is not checked.
 
         Raises:
-            CorpusError: if the types differ.
+            UserError: if the types differ.
         """
         data_type = getattr(data, "batch_type", Batch)
         if data_type is not Batch and not issubclass(data_type, self.batch_type):
-            raise CorpusError(
+            raise UserError(
                 f"{type(self).__name__} reads {self.batch_type.__name__}, but {type(data).__name__} makes "
                 f"{data_type.__name__}; give --data the DataModule of the same paper, as in experiments/configs"
             )
@@ -240,10 +240,10 @@ class Summarizer(LightningModule, ABC):
         """Set the vocabulary or tokenizer.
 
         Raises:
-            CorpusError: if it is larger than `vocab_size`.
+            UserError: if it is larger than `vocab_size`.
         """
         if len(tokenizer) > self.vocab_size:
-            raise CorpusError(
+            raise UserError(
                 f"the tokenizer has {len(tokenizer)} tokens but model.vocab_size is {self.vocab_size}; "
                 "raise --model.vocab_size, or give --data.tokenizer_dir the `text` folder of the run"
             )
@@ -261,11 +261,11 @@ class Summarizer(LightningModule, ABC):
         own loss weights, because callbacks of the other run may have set them to 0.
 
         Raises:
-            CorpusError: if the checkpoint does not fit.
+            UserError: if the checkpoint does not fit.
         """
         saved = checkpoint.get("text")
         if saved is not None and self.tokenizer is not None and saved != self.tokenizer.state():
-            raise CorpusError(
+            raise UserError(
                 "the vocabulary of the data is not the one this checkpoint was trained with; "
                 "give --data.tokenizer_dir the `text` folder of the run"
             )
@@ -275,7 +275,7 @@ class Summarizer(LightningModule, ABC):
                 list(state[name].shape) if name in state else "absent" for state in (saved_state, model_state)
             )
             if saved_shape != shape:
-                raise CorpusError(
+                raise UserError(
                     f"the checkpoint does not fit the model: {name} is {saved_shape} there and {shape} here; "
                     "give the --model arguments that the run's config.yaml has"
                 )
@@ -395,13 +395,13 @@ class Summarizer(LightningModule, ABC):
         """Check for references before anything is decoded.
 
         Raises:
-            CorpusError: if no document has a reference.
+            UserError: if no document has a reference.
         """
         data = getattr(self.trainer, "datamodule", None)
         if data is None or any(data.features("test")["references"]):
             return
         rows = data.features("test")
-        raise CorpusError(
+        raise UserError(
             f"{data.corpus.title('test')}: none of its {counted(len(rows), 'document')} "
             f"({rows[0]['id']!r} is the first) has a reference to score against; `precis predict` writes summaries "
             "alone"

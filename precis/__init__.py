@@ -12,26 +12,26 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from datamodules.documents import CorpusError
+    from datamodules.documents import UserError
     from lightning_modules.summarizer import Summary
-    from precis.discourse import Discourse, parse
-    from precis.runs import Evaluation, Run, load
-    from precis.scores import compare, rouge
+    from precis.api.discourse import Discourse, parse
+    from precis.api.runs import Evaluation, Run, load
+    from precis.api.scores import compare, rouge
 
     __version__: str
 
-__all__ = ["CorpusError", "Discourse", "Evaluation", "Run", "Summary", "compare", "load", "parse", "rouge"]
+__all__ = ["Discourse", "Evaluation", "Run", "Summary", "UserError", "compare", "load", "parse", "rouge"]
 
 _MODULES = {
-    "CorpusError": "datamodules.documents",
-    "Discourse": "precis.discourse",
-    "Evaluation": "precis.runs",
-    "Run": "precis.runs",
+    "UserError": "datamodules.documents",
+    "Discourse": "precis.api.discourse",
+    "Evaluation": "precis.api.runs",
+    "Run": "precis.api.runs",
     "Summary": "lightning_modules.summarizer",
-    "compare": "precis.scores",
-    "load": "precis.runs",
-    "parse": "precis.discourse",
-    "rouge": "precis.scores",
+    "compare": "precis.api.scores",
+    "load": "precis.api.runs",
+    "parse": "precis.api.discourse",
+    "rouge": "precis.api.scores",
 }
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from pytorch_lightning import Callback
 
 from datamodules.corpora import Files
-from experiments.discourse.parsers import provide_parsers
+from precis.config.parsers import provide_parsers
 
 
 @dataclass(frozen=True)

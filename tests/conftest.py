@@ -188,7 +188,7 @@ class Finished(NamedTuple):
 @pytest.fixture
 def precis(capfd):
     """Run the command in this process: `precis("fit", "--config", path)`."""
-    from experiments.cli import main
+    from precis.command_line.cli import main
 
     def run(*arguments: object) -> Finished:
         capfd.readouterr()
@@ -213,7 +213,7 @@ def trusted(monkeypatch):
 @pytest.fixture(scope="session")
 def trained(tmp_path_factory, tiny_config) -> Path:
     """A run folder as `precis fit` leaves it. Read it, do not write to it: `run_folder` is a copy."""
-    from experiments.cli import main
+    from precis.command_line.cli import main
 
     folder, before = tmp_path_factory.mktemp("runs") / "tiny", list(sys.argv)
     assert main(["fit", "--config", str(tiny_config), "--run_dir", str(folder), "--previews", "2"]) == 0
@@ -231,7 +231,7 @@ def run_folder(trained, tmp_path) -> Path:
 def server():
     """A context of `multiprocessing` whose processes are forked from one that has imported everything already."""
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["experiments.training_commands"])
+    context.set_forkserver_preload(["precis.training.training_commands"])
     return context
 
 

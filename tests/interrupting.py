@@ -17,7 +17,7 @@ def run_command(arguments: list[str], out: Path) -> None:
         os.dup2(file.fileno(), 1)
         os.dup2(file.fileno(), 2)
     multiprocessing.set_start_method("fork", force=True)  # as in a process that a user starts, not the fork server's
-    from experiments.cli import main
+    from precis.command_line.cli import main
 
     sys.exit(main(arguments))
 

@@ -13,7 +13,7 @@ import yaml
 from cases import CASES
 from cases_extractive import ExtractiveCase, own_sentences
 
-from experiments.run_folder import build
+from precis.runs.run_folder import build
 
 CONFIG = {
     "seed_everything": 1,

@@ -11,8 +11,8 @@ from pytorch_lightning import Callback
 from pytorch_lightning.cli import instantiate_class
 from transformers import MPNetConfig, MPNetModel, MPNetTokenizerFast
 
-from experiments.run_folder import build
-from experiments.training import fit_parser
+from precis.runs.run_folder import build
+from precis.training.training import fit_parser
 
 ROOT = Path(__file__).parents[1]
 CONFIGS = sorted((ROOT / "experiments" / "configs").rglob("*.yaml"))

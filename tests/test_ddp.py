@@ -16,7 +16,7 @@ from pytorch_lightning import Callback, Trainer, seed_everything
 from torch.distributed.tensor import DTensor
 
 from callbacks import PredictionWriter, Previews
-from datamodules.documents import CorpusError
+from datamodules.documents import UserError
 
 ANNEALED = next(case for case in CASES if case.model_args.get("coverage"))
 # A model, batches whose gradients are accumulated, and training documents. The last batch of an epoch of 23 has two for
@@ -258,13 +258,13 @@ def test_fewer_documents_than_processes_are_refused(corpus_files):
     data = CASES[0].build_data(corpus_files, max_eval=1)
     data.prepare_data()
     data.trainer = type("TwoProcesses", (), {"world_size": 2, "global_rank": 1})
-    with pytest.raises(CorpusError, match=r"val.* 1 document.* 2 processes"):
+    with pytest.raises(UserError, match=r"val.* 1 document.* 2 processes"):
         data.val_dataloader()
 
 
 def fit_on_two_processes(config: Path, folder: Path, **interrupt: int) -> subprocess.CompletedProcess:
     """Run `precis fit` on two processes, one of which gets a signal."""
-    command = [sys.executable, "-m", "experiments.cli", "fit", f"--config={config}", "--data.batch_size=2"]
+    command = [sys.executable, "-m", "precis.command_line.cli", "fit", f"--config={config}", "--data.batch_size=2"]
     command += ["--trainer.devices=2", "--trainer.strategy=ddp", "--trainer.callbacks+=interrupting.Interrupt"]
     command += [f"--trainer.callbacks.{name}={value}" for name, value in interrupt.items()]
     tests = Path(__file__).parent

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 import yaml
 
-from experiments.command_parsers import find_parser
-from experiments.command_table import COMMANDS, TRAINING
-from experiments.sweeping.composition import compose
-from experiments.sweeping.grid import read_sweep
+from precis.command_line.command_parsers import find_parser
+from precis.config.command_table import COMMANDS, TRAINING
+from precis.sweeping.composition import compose
+from precis.sweeping.grid import read_sweep
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "SECURITY.md", *sorted((ROOT / "docs").rglob("*.md"))]

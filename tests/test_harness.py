@@ -11,9 +11,9 @@ from pytorch_lightning.callbacks import Checkpoint
 from torch import Tensor
 
 from callbacks import GracefulStop
-from experiments.run_folder import load_run
-from experiments.training import PrecisCLI
 from lightning_modules.summarizer import weighted_sum
+from precis.runs.run_folder import load_run
+from precis.training.training import PrecisCLI
 from tests.half_precision import skip_without_half_precision_lstm
 
 

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from experiments import training
-from experiments.command_table import COMMANDS
-from experiments.sweeping.composition import compose
-from experiments.sweeping.grid import read_sweep
+from precis.config.command_table import COMMANDS
+from precis.sweeping.composition import compose
+from precis.sweeping.grid import read_sweep
+from precis.training import training
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")

@@ -6,7 +6,7 @@ from cases import CASES
 from pytorch_lightning import Trainer
 from test_ddp import ANNEALED, close, prepare, run_on_one_and_two
 
-from datamodules.documents import CorpusError
+from datamodules.documents import UserError
 
 NAMES = ("agents-m7", "bertsum", "hierarchical", "rstformer")
 RUNS = [*((case, 1, 23) for case in CASES if case.name in NAMES), (ANNEALED, 2, 25)]
@@ -44,5 +44,5 @@ def test_what_cannot_be_sharded_is_named(name, words, corpus_files):
     case = next(case for case in CASES if case.name == name)
     options = {"accelerator": "cpu", "devices": 1, "logger": False, "enable_checkpointing": False}
     trainer = Trainer(strategy="fsdp2", max_steps=1, use_distributed_sampler=False, **options)
-    with pytest.raises(CorpusError, match=f"fsdp2: .*{words}.*--trainer.strategy ddp"):
+    with pytest.raises(UserError, match=f"fsdp2: .*{words}.*--trainer.strategy ddp"):
         trainer.fit(case.build_model(), case.build_data(corpus_files))

@@ -6,7 +6,7 @@ import sysconfig
 
 from datamodules.corpora.corpus import Corpus, make_document
 from datamodules.corpora.docstrings import Docstrings
-from datamodules.documents import BadRecord, CorpusError
+from datamodules.documents import BadRecord, UserError
 
 SPLITS = ("train", "val", "test")
 _CONSONANTS, _VOWELS = "bdfgklmnprstvz", "aeiou"
@@ -25,7 +25,7 @@ def real_sentences(corpus: Corpus, split: str, min_words: int = 5, max_words: in
     """Return the distinct sentences of a split that have between `min_words` and `max_words` words.
 
     Raises:
-        CorpusError: if there are fewer than ten.
+        UserError: if there are fewer than ten.
     """
     sentences: dict[str, None] = {}
     for record in corpus.records(split):
@@ -33,7 +33,7 @@ def real_sentences(corpus: Corpus, split: str, min_words: int = 5, max_words: in
         if not isinstance(document, BadRecord):
             sentences |= dict.fromkeys(s for s in document.sentences if min_words <= len(s.split()) <= max_words)
     if len(sentences) < 10:
-        raise CorpusError(
+        raise UserError(
             f"{corpus.title(split)}: {len(sentences)} sentences of {min_words} to {max_words} words; a control corpus "
             "needs ten, so give a larger corpus"
         )

@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from datamodules.building import appearing_folder
 from datamodules.corpora.parallel import mapper, progress_bar
-from datamodules.documents import FIX_OR_SKIP, OR_SKIP, BadRecord, CorpusError, Document, Record
+from datamodules.documents import FIX_OR_SKIP, OR_SKIP, BadRecord, Document, Record, UserError
 from datamodules.text.hashing import text_digest
 from datamodules.text.lines import counted, is_blank, lone_surrogate
 from datamodules.text.sentences import Splitter, split_sentences
@@ -52,7 +52,7 @@ class Corpus(ABC):
         """Yield the records of a split, and a `BadRecord` for each that cannot be read.
 
         Raises:
-            CorpusError: if the split as a whole cannot be read.
+            UserError: if the split as a whole cannot be read.
         """
 
     def title(self, split: str) -> str:
@@ -64,7 +64,7 @@ class Corpus(ABC):
         """Return a string that identifies the content of `records(split)`, including arguments that affect it.
 
         Raises:
-            CorpusError: if the split cannot be read.
+            UserError: if the split cannot be read.
         """
 
 
@@ -94,12 +94,12 @@ def build_documents(
         num_proc: number of processes for sentence splitting.
 
     Raises:
-        CorpusError: if the corpus has no such split, a record is bad and not skipped, or no document is left.
+        UserError: if the corpus has no such split, a record is bad and not skipped, or no document is left.
     """
     from datasets import Dataset
 
     if split not in corpus.splits():
-        raise CorpusError(f"{no_split(corpus, split)}; name a source for it or choose another")
+        raise UserError(f"{no_split(corpus, split)}; name a source for it or choose another")
     fingerprint = corpus.fingerprint(split)
 
     def folder_of(with_references: bool) -> Path:
@@ -198,7 +198,7 @@ def _write(
                     document = BadRecord(record.where, problem, FIX_OR_SKIP)
                 if isinstance(document, BadRecord):
                     if on_bad_record == "raise":
-                        raise CorpusError(str(document))
+                        raise UserError(str(document))
                     skipped.append({"where": document.where, "problem": document.problem})
                     continue
                 place_of_id[document.id] = record.where
@@ -209,7 +209,7 @@ def _write(
             if rows:
                 writer.write_batch(pa.RecordBatch.from_pylist(rows, schema=_SCHEMA))
     if not place_of_id:
-        raise CorpusError(_no_document(corpus, split, skipped))
+        raise UserError(_no_document(corpus, split, skipped))
     return {
         "documents": len(place_of_id),
         "without_references": without_references,
@@ -251,13 +251,13 @@ def _report_skipped(name: str, folder: Path, skipped: list[dict[str, str]], on_b
     """Warn about skipped records, or raise an error if none may be skipped.
 
     Raises:
-        CorpusError: if `on_bad_record` is "raise", but a cached table was built without some records.
+        UserError: if `on_bad_record` is "raise", but a cached table was built without some records.
     """
     if not skipped:
         return
     first = [f"{bad['where']}: {bad['problem']}" for bad in skipped[:3]]
     if on_bad_record == "raise":
-        raise CorpusError(f"{first[0]}; {FIX_OR_SKIP}")
+        raise UserError(f"{first[0]}; {FIX_OR_SKIP}")
     num_more = len(skipped) - len(first)
     more = f"; and {num_more} more, see {folder / 'manifest.json'}" if num_more else ""
     warnings.warn(f"{name}: left out {counted(len(skipped), 'bad record')}: {'; '.join(first)}{more}", stacklevel=3)

@@ -42,7 +42,7 @@ def describe(
         there is no reference.
 
     Raises:
-        CorpusError: as `build_documents`.
+        UserError: as `build_documents`.
     """
     arguments = {"splitter": splitter, "on_bad_record": on_bad_record, "num_proc": num_proc}
     dataset = build_documents(corpus, split, cache_dir, **arguments)

@@ -11,7 +11,7 @@ from pathlib import Path
 from datamodules.corpora.corpus import Corpus
 from datamodules.corpora.harvest import Docstring, digest_of, harvest, source_files
 from datamodules.corpora.near_copies import clusters
-from datamodules.documents import CorpusError, Record
+from datamodules.documents import Record, UserError
 
 # The packages that are read by default: those that every installation of the suite has and that have many docstrings.
 # Packages of extras are left out, so that the corpus does not depend on what else is installed.
@@ -38,14 +38,14 @@ class Docstrings(Corpus):
         max_words: leave out documents with more words, for example for slow parsers; the others keep their split.
 
     Raises:
-        CorpusError: if a folder does not exist, or has no usable docstring.
+        UserError: if a folder does not exist, or has no usable docstring.
     """
 
     def __init__(
         self, folders: list[str] | None = None, num_proc: int | None = None, max_words: int | None = None
     ) -> None:
         if max_words is not None and max_words < 1:
-            raise CorpusError(f"Docstrings: max_words must be at least 1, got {max_words}")
+            raise UserError(f"Docstrings: max_words must be at least 1, got {max_words}")
         self.folders = None if folders is None else _distinct_paths(*folders)
         self.num_proc = num_proc or min(8, os.cpu_count() or 1)
         self.max_words = max_words
@@ -71,7 +71,7 @@ class Docstrings(Corpus):
             return sorted(required + source_files([Path(paths["stdlib"])]))
         for folder in self.folders:
             if not folder.is_dir():
-                raise CorpusError(f"{folder}: no such folder; give folders with Python files in `folders`")
+                raise UserError(f"{folder}: no such folder; give folders with Python files in `folders`")
         return source_files(self.folders)
 
     @cached_property

@@ -7,7 +7,7 @@ from typing import Any
 
 from datamodules.corpora.fields import DocumentList, SummaryList
 from datamodules.corpora.readers import read_rows
-from datamodules.documents import BadRecord, CorpusError
+from datamodules.documents import BadRecord, UserError
 from datamodules.text.lines import counted
 
 # The most specific names come first.
@@ -47,7 +47,7 @@ def guess_fields(row: Mapping[str, Any], where: str) -> FieldMap:
         where: location of the record, for messages.
 
     Raises:
-        CorpusError: if no field has a common name of a document.
+        UserError: if no field has a common name of a document.
     """
     by_lower_case = {name.lower(): name for name in reversed(list(row))}
 
@@ -57,7 +57,7 @@ def guess_fields(row: Mapping[str, Any], where: str) -> FieldMap:
     document, summary = first(DOCUMENT_NAMES), first(SUMMARY_NAMES)
     if document is None:
         fields = ", ".join(row) or "none"
-        raise CorpusError(f"{where}: no field is named like a document (fields: {fields}); rename one to `document`")
+        raise UserError(f"{where}: no field is named like a document (fields: {fields}); rename one to `document`")
     return FieldMap(
         document,
         summary,
@@ -83,13 +83,13 @@ def first_row(path: Path) -> dict[str, Any]:
     """Return the first record of a file.
 
     Raises:
-        CorpusError: if there is none, or it cannot be read.
+        UserError: if there is none, or it cannot be read.
     """
     for _, row in read_rows(path, []):
         if isinstance(row, BadRecord):
-            raise CorpusError(str(row))
+            raise UserError(str(row))
         return row
-    raise CorpusError(f"{path}: no record in it; give a file with at least one")
+    raise UserError(f"{path}: no record in it; give a file with at least one")
 
 
 def _document_list(value: Any) -> DocumentList:

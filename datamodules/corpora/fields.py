@@ -4,7 +4,7 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
-from datamodules.documents import FIX_OR_SKIP, OR_SKIP, BadRecord, CorpusError, Record
+from datamodules.documents import FIX_OR_SKIP, OR_SKIP, BadRecord, Record, UserError
 from datamodules.text.cleaning import clean
 from datamodules.text.lines import is_blank, split_lines
 
@@ -19,7 +19,7 @@ class Fields:
     """Names and layout of the fields of a row; `Files` and `Hub` document the arguments.
 
     Raises:
-        CorpusError: if an argument has an invalid value.
+        UserError: if an argument has an invalid value.
     """
 
     document: str | tuple[str, ...] = "document"
@@ -44,7 +44,7 @@ class Fields:
         for name, kind in kinds.items():
             value, choices = getattr(self, name), get_args(kind)
             if value not in choices:
-                raise CorpusError(f"{name}={value!r} is not one of {', '.join(choices)}; choose one")
+                raise UserError(f"{name}={value!r} is not one of {', '.join(choices)}; choose one")
 
     @property
     def names(self) -> list[str]:

@@ -10,7 +10,7 @@ from pathlib import Path
 from datamodules.corpora.corpus import Corpus
 from datamodules.corpora.fields import DocumentList, Fields, Paragraphs, Sentences, SummaryList
 from datamodules.corpora.readers import file_type, read_rows
-from datamodules.documents import BadRecord, CorpusError, Record
+from datamodules.documents import BadRecord, Record, UserError
 from datamodules.text.lines import readable_name
 
 # None comes first because the command line takes the first type that fits, and "null" is also a valid string
@@ -42,7 +42,7 @@ class Files(Corpus):
             text, so that duplicates stay in one split.
 
     Raises:
-        CorpusError: if an argument has an invalid value; on reading, if a file is missing, truncated or of unknown
+        UserError: if an argument has an invalid value; on reading, if a file is missing, truncated or of unknown
             type.
     """
 
@@ -64,7 +64,7 @@ class Files(Corpus):
         split: float | None = None,
     ) -> None:
         if split is not None and (not 0 < split < 1 or val or not train):
-            raise CorpusError(
+            raise UserError(
                 f"corpus.split {split}: must be the fraction of `train` to use as `val`, between 0 and 1; it needs "
                 "`train` and no file for `val`"
             )
@@ -124,13 +124,13 @@ class Files(Corpus):
         """Return the files of a split with patterns expanded, checked before any is read.
 
         Raises:
-            CorpusError: if one is missing or of unknown type.
+            UserError: if one is missing or of unknown type.
         """
         files = []
         for pattern in self.paths[split]:
             paths = [Path(path) for path in sorted(glob(pattern))] if "*" in pattern else [Path(pattern)]
             if not paths or not all(path.is_file() for path in paths):
-                raise CorpusError(f"{pattern}: no such file; check the path of `{split}`")
+                raise UserError(f"{pattern}: no such file; check the path of `{split}`")
             files += paths
         for path in files:
             file_type(path)

@@ -14,7 +14,7 @@ from datamodules.corpora.prose import summary_and_body
 # Folders of tests, of vendored packages, and of this project are left out.
 _LEFT_OUT = {"test", "tests", "testing", "_testing", "idlelib", "lib2to3", "turtledemo", "__pycache__"}
 _LEFT_OUT |= {"vendor", "_vendor", "vendored", "_vendored", "extern", "site-packages", "dist-packages"}
-_OURS = {"callbacks", "datamodules", "experiments", "lightning_modules"}
+_OURS = {"callbacks", "datamodules", "experiments", "lightning_modules", "precis"}
 
 MIN_BODY, MIN_SUMMARY, MAX_SUMMARY = 40, 3, 60  # words
 MIN_FUNCTIONS = 3  # definitions with a docstring, for a module to be a document

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from datamodules.corpora.corpus import Corpus
 from datamodules.corpora.fields import DocumentList, Fields, Paragraphs, Sentences, SummaryList
-from datamodules.documents import BadRecord, CorpusError, Record
+from datamodules.documents import BadRecord, Record, UserError
 
 if TYPE_CHECKING:
     from datasets import (  # imported when something is loaded: commands that load nothing answer faster
@@ -119,7 +119,7 @@ class Hub(Corpus):
             following arguments see `Files`.
 
     Raises:
-        CorpusError: if an argument has an invalid value; on reading, if the dataset cannot be loaded.
+        UserError: if an argument has an invalid value; on reading, if the dataset cannot be loaded.
     """
 
     def __init__(
@@ -145,7 +145,7 @@ class Hub(Corpus):
         skip_parts: int | None = None,
     ) -> None:
         if max_records is not None and max_records < 1:
-            raise CorpusError(f"corpus.max_records {max_records}: at least 1")
+            raise UserError(f"corpus.max_records {max_records}: at least 1")
         self.stream, self.max_records = stream, max_records
         source = SOURCES.get(name, Source(name, Fields()))
         fields = {
@@ -191,7 +191,7 @@ class Hub(Corpus):
         """Yield rows.
 
         Raises:
-            CorpusError: if a stream breaks off.
+            UserError: if a stream breaks off.
         """
         from huggingface_hub.errors import HfHubHTTPError
 
@@ -199,7 +199,7 @@ class Hub(Corpus):
             yield from rows
         except (OSError, ValueError, RuntimeError, HfHubHTTPError) as error:
             reason = " ".join(f"{type(error).__name__}: {error}".split())
-            raise CorpusError(f"{self.source.name}: cannot be read ({reason:.300}); run the command again") from error
+            raise UserError(f"{self.source.name}: cannot be read ({reason:.300}); run the command again") from error
 
     def fingerprint(self, split: str) -> str:
         """Return a digest of the files, of a stream the commit on the hub instead, and the arguments."""
@@ -227,7 +227,7 @@ class Hub(Corpus):
             return HfApi().dataset_info(source.name, revision=source.revision).sha
         except (HfHubHTTPError, OSError) as error:
             reason = " ".join(f"{type(error).__name__}: {error}".split())
-            raise CorpusError(f"{source.name}: not found ({reason:.300}); check its name and the network") from error
+            raise UserError(f"{source.name}: not found ({reason:.300}); check its name and the network") from error
 
     def _part(self) -> str:
         return "" if self.max_records is None else f" first {self.max_records}"
@@ -247,7 +247,7 @@ class Hub(Corpus):
             names = dataset.column_names or []
             nested = [name for name in self.source.fields.names if name not in names and "." in name]
             if nested and self.stream:
-                raise CorpusError(f"{self.source.name}: column {nested[0]!r} is nested, which `stream` does not read")
+                raise UserError(f"{self.source.name}: column {nested[0]!r} is nested, which `stream` does not read")
             self._loaded[split] = dataset.flatten() if nested else dataset
         return self._loaded[split]
 
@@ -255,7 +255,7 @@ class Hub(Corpus):
         """Call a function of `datasets` with the location of the source.
 
         Raises:
-            CorpusError: if it fails.
+            UserError: if it fails.
         """
         source = self.source
         location = _not_none({"revision": source.revision, "data_dir": source.folder})
@@ -267,7 +267,7 @@ class Hub(Corpus):
         except Exception as error:  # the network, the hub and every file format raise errors of their own
             reason = " ".join(f"{type(error).__name__}: {error}".split())
             remedy = "check its name, config and splits and the network, or name a folder with a copy of it"
-            raise CorpusError(f"{source.name}: the dataset cannot be loaded ({reason:.300}); {remedy}") from error
+            raise UserError(f"{source.name}: the dataset cannot be loaded ({reason:.300}); {remedy}") from error
         finally:
             client.setLevel(level)
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from datamodules.corpora.control_sentences import standard_library
 from datamodules.corpora.corpus import Corpus, make_document
-from datamodules.documents import BadRecord, CorpusError, Record
+from datamodules.documents import BadRecord, Record, UserError
 
 WORDS = ("red", "green", "blue", "white", "black", "brown", "pink", "grey")
 
@@ -33,7 +33,7 @@ class MixedArticles(Corpus):
 
     Raises:
         ValueError: if a number is too small or too large.
-        CorpusError: if a split has too few articles.
+        UserError: if a split has too few articles.
     """
 
     def __init__(
@@ -68,7 +68,7 @@ class MixedArticles(Corpus):
         pairs = list(self._paragraph_pairs(split))
         if len(pairs) < self.articles:
             problem = f"{len(pairs)} articles of {2 * self.sentences} sentences, a document needs {self.articles}"
-            raise CorpusError(f"{self.corpus.title(split)}: {problem}; name a larger corpus or lower corpus.sentences")
+            raise UserError(f"{self.corpus.title(split)}: {problem}; name a larger corpus or lower corpus.sentences")
         for number in range(self.max_train if split == "train" else self.max_eval):
             rng = random.Random(f"{self.seed} {split} {number}")
             yield self._mixed(f"{split}-{number}", rng.sample(pairs, self.articles), rng)

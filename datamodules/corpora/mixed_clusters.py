@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
 from datamodules.corpora.corpus import Corpus, make_document
-from datamodules.documents import BadRecord, CorpusError, Record
+from datamodules.documents import BadRecord, Record, UserError
 
 Target = Literal["summary", "lead"]
 
@@ -40,7 +40,7 @@ class MixedClusters(Corpus):
 
     Raises:
         ValueError: if a number is too small, or the target does not exist.
-        CorpusError: if a split has too few articles.
+        UserError: if a split has too few articles.
     """
 
     def __init__(
@@ -79,7 +79,7 @@ class MixedClusters(Corpus):
                 articles.append(_Article(record, self._split(document.sentences)))
         if len(articles) < self.articles:
             problem = f"{len(articles)} articles of {self.paragraphs * self.sentences} sentences with a reference"
-            raise CorpusError(f"{self.corpus.title(split)}: {problem}; a document needs {self.articles}")
+            raise UserError(f"{self.corpus.title(split)}: {problem}; a document needs {self.articles}")
         for number, article in enumerate(articles):
             rng = random.Random(f"{self.seed} {split} {article.record.id}")
             others = rng.sample(range(len(articles) - 1), self.articles - 1)

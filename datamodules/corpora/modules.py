@@ -19,7 +19,7 @@ class Modules(Docstrings):
         max_words: leave out documents with more words; the others keep their split.
 
     Raises:
-        CorpusError: if a folder does not exist, or has no usable module.
+        UserError: if a folder does not exist, or has no usable module.
     """
 
     def fingerprint(self, split: str) -> str:

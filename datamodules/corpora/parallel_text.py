@@ -8,7 +8,7 @@ from pathlib import Path
 
 from datamodules.corpora.corpus import Corpus
 from datamodules.corpora.fields import Fields, Sentences
-from datamodules.documents import FIX_OR_SKIP, BadRecord, CorpusError, Record
+from datamodules.documents import FIX_OR_SKIP, BadRecord, Record, UserError
 from datamodules.text.lines import readable_name
 
 
@@ -26,7 +26,7 @@ class ParallelText(Corpus):
         summary_sentences: the same, for references.
 
     Raises:
-        CorpusError: on reading, if a file is missing, or the files of a split differ in their number of lines.
+        UserError: on reading, if a file is missing, or the files of a split differ in their number of lines.
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class ParallelText(Corpus):
                     if None in pair:
                         shorter = source if pair[0] is None else targets[0]
                         other = targets[0] if pair[0] is None else source
-                        raise CorpusError(
+                        raise UserError(
                             f"{shorter}: ends before line {number} of {other}; give files with a line for each document"
                         )
                     if number == 1:
@@ -93,11 +93,11 @@ class ParallelText(Corpus):
         """Return the files of a split: documents, and references if there are any.
 
         Raises:
-            CorpusError: if one is missing.
+            UserError: if one is missing.
         """
         suffixes = [self.source] if self.target is None else [self.source, self.target]
         paths = [Path(f"{self.prefixes[split]}{suffix}") for suffix in suffixes]
         for path in paths:
             if not path.is_file():
-                raise CorpusError(f"{path}: no such file; check the path of `{split}`, `source` and `target`")
+                raise UserError(f"{path}: no such file; check the path of `{split}`, `source` and `target`")
         return paths

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from typing import Literal, get_args
 
 from datamodules.corpora.corpus import Corpus, make_document
-from datamodules.documents import BadRecord, CorpusError, Record
+from datamodules.documents import BadRecord, Record, UserError
 
 Variation = Literal["one_word", "every_third_word", "none"]
 _COPIES = (4, 3, 2)  # number of versions of each repeated sentence
@@ -38,7 +38,7 @@ class PlantedDuplicates(Corpus):
 
     Raises:
         ValueError: if an argument is out of bounds.
-        CorpusError: if a split has too few articles.
+        UserError: if a split has too few articles.
     """
 
     def __init__(
@@ -69,7 +69,7 @@ class PlantedDuplicates(Corpus):
         needed = len(_COPIES) + self.fillers
         if len(articles) < needed:
             problem = f"{len(articles)} articles with a sentence of 10 to 30 plain words, a document needs {needed}"
-            raise CorpusError(f"{self.corpus.title(split)}: {problem}; name a larger corpus")
+            raise UserError(f"{self.corpus.title(split)}: {problem}; name a larger corpus")
         for number in range(self.documents):
             rng = random.Random(f"{self.seed} {split} {number}")
             sentences = [rng.choice(article) for article in rng.sample(articles, needed)]

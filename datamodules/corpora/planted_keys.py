@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from datamodules.corpora.control_sentences import SPLITS, made_up_name, real_sentences, standard_library
 from datamodules.corpora.corpus import Corpus
 from datamodules.corpora.planted_enumerations import COLOURS
-from datamodules.documents import CorpusError, Record
+from datamodules.documents import Record, UserError
 
 
 class PlantedKeys(Corpus):
@@ -28,7 +28,7 @@ class PlantedKeys(Corpus):
         sizes: documents of train, val and test.
 
     Raises:
-        CorpusError: if there are fewer than two paragraphs or keys, or more keys than colours.
+        UserError: if there are fewer than two paragraphs or keys, or more keys than colours.
     """
 
     def __init__(
@@ -40,7 +40,7 @@ class PlantedKeys(Corpus):
         sizes: tuple[int, int, int] = (2000, 100, 200),
     ) -> None:
         if paragraphs < 2 or not 2 <= keys <= len(COLOURS):
-            raise CorpusError(
+            raise UserError(
                 f"PlantedKeys: at least 2 paragraphs and from 2 to {len(COLOURS)} keys; got {paragraphs} and {keys}"
             )
         self.corpus, self.sizes = corpus or standard_library(), sizes

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from datamodules.corpora.control_sentences import SPLITS, real_sentences, standard_library
 from datamodules.corpora.corpus import Corpus
 from datamodules.corpora.planted_names import COMMON
-from datamodules.documents import CorpusError, Record
+from datamodules.documents import Record, UserError
 
 SLOTS = (
     COMMON[:10],
@@ -31,7 +31,7 @@ class PlantedPrincipals(Corpus):
         seed: seed of the documents.
 
     Raises:
-        CorpusError: if the pool is smaller than a document, or the corpus has fewer short sentences.
+        UserError: if the pool is smaller than a document, or the corpus has fewer short sentences.
     """
 
     def __init__(
@@ -43,7 +43,7 @@ class PlantedPrincipals(Corpus):
         seed: int = 0,
     ) -> None:
         if pool < len(SLOTS):
-            raise CorpusError(f"PlantedPrincipals: pool is at least {len(SLOTS)}, got {pool}")
+            raise UserError(f"PlantedPrincipals: pool is at least {len(SLOTS)}, got {pool}")
         self.corpus, self.principal, self.pool = corpus or standard_library(), principal, pool
         self.sizes, self.seed = tuple(sizes), seed
 
@@ -54,7 +54,7 @@ class PlantedPrincipals(Corpus):
         short = real_sentences(self.corpus, "train", 3, 5)
         plain = [text.removesuffix(".") for text in short if text.removesuffix(".").replace(" ", "").isalpha()]
         if len(plain) < self.pool:
-            raise CorpusError(
+            raise UserError(
                 f"PlantedPrincipals: the corpus has {len(plain)} sentences of 3 to 5 plain words, not {self.pool}; "
                 "lower pool"
             )

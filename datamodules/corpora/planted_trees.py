@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from datamodules.corpora.corpus import Corpus, make_document
 from datamodules.corpora.docstrings import Docstrings
-from datamodules.documents import BadRecord, CorpusError, Document, Record
+from datamodules.documents import BadRecord, Document, Record, UserError
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -48,7 +48,7 @@ class PlantedTrees(Corpus):
         corpus: corpus of the sentences; the docstrings of `torch.nn` by default.
 
     Raises:
-        CorpusError: if the corpus has too few sentences of that length, or a number is too small.
+        UserError: if the corpus has too few sentences of that length, or a number is too small.
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class PlantedTrees(Corpus):
         corpus: Corpus | None = None,
     ) -> None:
         if not 2 <= sentences <= pool or words < 3:
-            raise CorpusError(
+            raise UserError(
                 "PlantedTrees: sentences must be at least 2, pool at least sentences, words at least 3; got "
                 f"{sentences}, {pool}, {words}"
             )
@@ -104,7 +104,7 @@ class PlantedTrees(Corpus):
                     self._sentences.append(sentence)
                     if len(self._sentences) == self.pool:
                         return self._sentences
-        raise CorpusError(
+        raise UserError(
             f"PlantedTrees: the corpus has {len(self._sentences)} sentences of 3 to {self.words} plain words that "
             f"begin differently, not {self.pool}; lower pool or raise words"
         )

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from datamodules.corpora.parquet_pages import page_sizes
-from datamodules.documents import FIX_OR_SKIP, OR_SKIP, BadRecord, CorpusError
+from datamodules.documents import FIX_OR_SKIP, OR_SKIP, BadRecord, UserError
 from datamodules.text.lines import load_json
 
 Row = tuple[str, dict[str, Any]]
@@ -44,11 +44,11 @@ def read_rows(path: Path, fields: list[str]) -> Iterator[tuple[int, dict[str, An
         fields: names of the fields to read; others are not read from Parquet.
 
     Raises:
-        CorpusError: if the file is missing, truncated or of unknown type, or has a line or row of more than 64 MiB.
+        UserError: if the file is missing, truncated or of unknown type, or has a line or row of more than 64 MiB.
     """
     kind, compression = file_type(path)
     if not path.is_file():
-        raise CorpusError(f"{path}: no such file; check the path")
+        raise UserError(f"{path}: no such file; check the path")
     try:
         if kind == ".parquet":
             yield from _parquet(path, fields)
@@ -62,21 +62,21 @@ def read_rows(path: Path, fields: list[str]) -> Iterator[tuple[int, dict[str, An
                 yield from _json_lines(stream, path)
     except (OSError, EOFError, zlib.error, lzma.LZMAError, pa.ArrowException) as error:
         reason = " ".join(str(error).split())
-        raise CorpusError(f"{path}: cannot be read ({reason}); get a complete copy of the file") from error
+        raise UserError(f"{path}: cannot be read ({reason}); get a complete copy of the file") from error
 
 
 def file_type(path: Path) -> tuple[str, str]:
     """Return the suffix of the type of a file, and that of its compression or "".
 
     Raises:
-        CorpusError: if `read_rows` does not read this type.
+        UserError: if `read_rows` does not read this type.
     """
     suffixes = [suffix.lower() for suffix in path.suffixes]
     compression = suffixes.pop() if suffixes and suffixes[-1] in _OPENERS else ""
     kind = suffixes[-1] if suffixes else ""
     if kind not in _TYPES or (kind == ".parquet" and compression):
         types = f"{', '.join(_TYPES)}; all but .parquet may be followed by {', '.join(_OPENERS)}"
-        raise CorpusError(f"{path}: unknown type of file; the suffix must be one of {types}")
+        raise UserError(f"{path}: unknown type of file; the suffix must be one of {types}")
     return kind, compression
 
 
@@ -84,7 +84,7 @@ def _lines(stream: IO[AnyStr], path: Path) -> Iterator[AnyStr]:
     """Yield the lines of a file.
 
     Raises:
-        CorpusError: if a line exceeds `LONGEST_LINE`; a small compressed file could otherwise fill the memory.
+        UserError: if a line exceeds `LONGEST_LINE`; a small compressed file could otherwise fill the memory.
     """
     number = 0
     while line := stream.readline(LONGEST_LINE + 1):
@@ -94,9 +94,9 @@ def _lines(stream: IO[AnyStr], path: Path) -> Iterator[AnyStr]:
         yield line
 
 
-def _too_long(where: str, kind: str) -> CorpusError:
+def _too_long(where: str, kind: str) -> UserError:
     problem = f"a {kind} of more than {LONGEST_LINE >> 20} MiB, longer than any document"
-    return CorpusError(f"{where}: {problem}; check what the file holds, or split the {kind}")
+    return UserError(f"{where}: {problem}; check what the file holds, or split the {kind}")
 
 
 def _json_lines(stream: IO[bytes], path: Path) -> Iterator[tuple[int, dict[str, Any] | BadRecord]]:
@@ -127,15 +127,15 @@ def _json_array(stream: IO[bytes], path: Path) -> Iterator[tuple[int, dict[str, 
     """Yield the objects of one JSON array, numbered from 1.
 
     Raises:
-        CorpusError: if the file is not JSON, or too large to be read at once.
+        UserError: if the file is not JSON, or too large to be read at once.
     """
     content = stream.read(LONGEST_ARRAY + 1)
     if len(content) > LONGEST_ARRAY:
-        raise CorpusError(f"{path}: an array of more than {LONGEST_ARRAY >> 20} MiB; write one object per line instead")
+        raise UserError(f"{path}: an array of more than {LONGEST_ARRAY >> 20} MiB; write one object per line instead")
     try:
         rows = load_json(content.decode("utf-8-sig"))
     except ValueError as error:
-        raise CorpusError(f"{path}: broken JSON ({error}); correct it, or get a complete copy of the file") from None
+        raise UserError(f"{path}: broken JSON ({error}); correct it, or get a complete copy of the file") from None
     for number, row in enumerate(rows, start=1):
         if isinstance(row, dict):
             yield number, row
@@ -184,7 +184,7 @@ def _parquet(path: Path, fields: list[str]) -> Iterator[tuple[int, dict[str, Any
         for packed, unpacked in page_sizes(path, file.metadata, columns or file.schema_arrow.names):
             if unpacked > max(LONGEST_LINE, LARGEST_RATIO * packed):
                 problem = f"unpacks to more than {LARGEST_RATIO} times its size, as no text does"
-                raise CorpusError(f"{path}: {problem}; check what the file holds")
+                raise UserError(f"{path}: {problem}; check what the file holds")
         for batch in file.iter_batches(batch_size=_ROWS_AT_ONCE, columns=columns or None):
             for row in map(batch.slice, range(len(batch)), repeat(1)):
                 number += 1

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from datamodules.corpora.corpus import Corpus
 from datamodules.corpora.fields import Fields, Paragraphs, Sentences
-from datamodules.documents import FIX_OR_SKIP, BadRecord, CorpusError, Record
+from datamodules.documents import FIX_OR_SKIP, BadRecord, Record, UserError
 from datamodules.text.html_text import SUFFIXES, article_text, is_html
 from datamodules.text.lines import readable_name
 
@@ -32,7 +32,7 @@ class TextFolders(Corpus):
         summary_sentences: `split` splits references into sentences; `line` takes each line as a sentence.
 
     Raises:
-        CorpusError: on reading, if a folder is missing or has no document, or a reference belongs to no document.
+        UserError: on reading, if a folder is missing or has no document, or a reference belongs to no document.
     """
 
     def __init__(
@@ -76,22 +76,22 @@ class TextFolders(Corpus):
         """Return the documents of a split, each with its references.
 
         Raises:
-            CorpusError: see the class.
+            UserError: see the class.
         """
         folder = self.folders[split]
         documents = folder / self.documents if (folder / self.documents).is_dir() else folder
         if not documents.is_dir():
-            raise CorpusError(f"{folder}: no such folder; check the path of `{split}`")
+            raise UserError(f"{folder}: no such folder; check the path of `{split}`")
         paths = sorted(path for path in documents.iterdir() if path.suffix.lower() in (".txt", STORY, *SUFFIXES))
         if not paths:
             problem = "no .txt or .html file, and no .story, in this folder"
-            raise CorpusError(f"{documents}: {problem}; check the path of `{split}`")
+            raise UserError(f"{documents}: {problem}; check the path of `{split}`")
         files: dict[Path, list[Path]] = {path: [] for path in paths}
         by_stem = {path.stem: path for path in paths}
         for reference in sorted((folder / self.references).glob("*.txt")):
             owner = by_stem.get(reference.stem) or by_stem.get(reference.stem.rpartition(".")[0])
             if owner is None:
-                raise CorpusError(f"{reference}: no document has this name; call it like its document")
+                raise UserError(f"{reference}: no document has this name; call it like its document")
             files[owner].append(reference)
         return files
 

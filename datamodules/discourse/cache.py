@@ -28,12 +28,12 @@ from datamodules.discourse.shards import (
     read_header,
     write_shard,
 )
-from datamodules.documents import CorpusError
+from datamodules.documents import UserError
 from datamodules.text.hashing import text_digest
 from datamodules.text.lines import load_json
 
 
-class MissingParse(CorpusError):
+class MissingParse(UserError):
     """Raised for a document whose parse is not in the cache."""
 
 
@@ -60,7 +60,7 @@ class ParseCache:
         folder: path of the folder, which need not exist yet.
 
     Raises:
-        CorpusError: if the folder is not a cache of parses, or has another version of the format.
+        UserError: if the folder is not a cache of parses, or has another version of the format.
     """
 
     def __init__(self, folder: Path | str) -> None:
@@ -168,7 +168,7 @@ class ParseCache:
             limits: `documents`, `megabytes` and `seconds` of `ShardWriter`.
 
         Raises:
-            CorpusError: if the folder cannot be written to.
+            UserError: if the folder cannot be written to.
         """
         return ShardWriter(self, rank, **limits)
 
@@ -216,7 +216,7 @@ class ParseCache:
     def _check_manifest(self) -> None:
         path = self.folder / "manifest.json"
         if self.folder.exists() and not self.folder.is_dir():
-            raise CorpusError(f"{self.folder}: a file; name a folder for parses")
+            raise UserError(f"{self.folder}: a file; name a folder for parses")
         if not path.exists():
             return
         try:
@@ -225,16 +225,16 @@ class ParseCache:
         except (ValueError, KeyError, TypeError):
             format_name = version = None
         if format_name != FORMAT:
-            raise CorpusError(f"{path}: not that of a folder of discourse parses; choose another folder")
+            raise UserError(f"{path}: not that of a folder of discourse parses; choose another folder")
         if version != VERSION:
             found_version = f"parses of format version {version}, and this is version {VERSION}"
-            raise CorpusError(f"{self.folder}: {found_version}; choose another folder, or remove it to parse again")
+            raise UserError(f"{self.folder}: {found_version}; choose another folder, or remove it to parse again")
 
     def prepare(self) -> None:
         """Prepare the folder for writers: write the manifest, remove stale files, rename damaged shards.
 
         Raises:
-            CorpusError: if it cannot be written to.
+            UserError: if it cannot be written to.
         """
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
@@ -285,7 +285,7 @@ class ShardWriter:
         """Add a parse to the buffer, and write a shard if a limit is reached.
 
         Raises:
-            CorpusError: if the shard cannot be written.
+            UserError: if the shard cannot be written.
         """
         if not self.waiting:
             self._buffered_since = time.monotonic()
@@ -299,7 +299,7 @@ class ShardWriter:
         """Write the buffer as a shard, unless it is empty.
 
         Raises:
-            CorpusError: if the shard cannot be written; the buffer is kept.
+            UserError: if the shard cannot be written; the buffer is kept.
         """
         if not self.waiting:
             return

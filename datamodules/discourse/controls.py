@@ -18,7 +18,7 @@ from torch import Tensor
 
 from datamodules.discourse.distributions import encode, inside, random_draws, random_ldd
 from datamodules.discourse.parses import DiscourseParse
-from datamodules.documents import CorpusError
+from datamodules.documents import UserError
 
 _CANDIDATES = 8  # documents of similar length, from which `other` chooses
 
@@ -124,12 +124,12 @@ class OtherDocuments:
         seed: seed of the choice.
 
     Raises:
-        CorpusError: if there are fewer.
+        UserError: if there are fewer.
     """
 
     def __init__(self, parses: Sequence[DiscourseParse], seed: int = 0) -> None:
         if len({parse.text_digest for parse in parses}) < 2:
-            raise CorpusError(
+            raise UserError(
                 "ablation other takes the discourse of another training document, but fewer than two different "
                 "training documents have any: give more documents, or another ablation"
             )

@@ -69,7 +69,7 @@ def parser_features(
         name: id of the text, also for messages.
 
     Raises:
-        CorpusError: if a sentence or a paragraph lies outside the text.
+        UserError: if a sentence or a paragraph lies outside the text.
     """
     text, starts = request.text, [start for start, _ in edus]
     if subwords is None:

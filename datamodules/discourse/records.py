@@ -3,13 +3,13 @@
 from dataclasses import dataclass, field
 
 from datamodules.discourse.trees import Tree
-from datamodules.documents import CorpusError
+from datamodules.documents import UserError
 from datamodules.text.lines import lone_surrogate
 
 Offsets = tuple[int, int]
 
 
-class TreebankError(CorpusError):
+class TreebankError(UserError):
     """Error in a treebank: one line with problem, place and remedy."""
 
 

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from datamodules.building import builders_lock
 from datamodules.discourse.parses import DiscourseParse
-from datamodules.documents import CorpusError
+from datamodules.documents import UserError
 
 # Increased whenever the stored data or the inputs of a key change their meaning.
 VERSION = 2
@@ -81,7 +81,7 @@ def write_shard(folder: Path, rank: int, parses: dict[str, DiscourseParse]) -> P
     """Write parses by key as one shard, atomically.
 
     Raises:
-        CorpusError: if it cannot be written.
+        UserError: if it cannot be written.
     """
     content = _content(parses)
     digest = xxhash.xxh3_128(content[: _header_end(content)]).hexdigest()
@@ -181,8 +181,8 @@ def durable_write(path: Path, content: bytes) -> None:
         os.close(handle)
 
 
-def cannot_write(folder: Path, error: OSError) -> CorpusError:
+def cannot_write(folder: Path, error: OSError) -> UserError:
     """Return the error of a folder that cannot be written to."""
     remedy = "free some space" if error.errno in _FULL else "check the path and its permissions"
     reason = error.strerror or error
-    return CorpusError(f"{folder}: parses cannot be written ({reason}); {remedy}, or choose another folder")
+    return UserError(f"{folder}: parses cannot be written ({reason}); {remedy}, or choose another folder")

@@ -6,7 +6,7 @@ from xml.sax.saxutils import escape
 import numpy as np
 from numpy.typing import NDArray
 
-from datamodules.documents import CorpusError
+from datamodules.documents import UserError
 from datamodules.text.lines import one_line, shorten
 
 ROW, TOP = 26, 64  # height of a row, and space above the first, in pixels
@@ -41,17 +41,17 @@ def checked_drawing(
     """Check that all sizes match, and return the attention as an array [sentences, L].
 
     Raises:
-        CorpusError: if they do not.
+        UserError: if they do not.
     """
     size = len(texts)
     if np.shape(weights) != (size, size):
-        raise CorpusError(f"weights {np.shape(weights)} of {size} paragraphs; they must be L x L")
+        raise UserError(f"weights {np.shape(weights)} of {size} paragraphs; they must be L x L")
     if attention is None:
         return None
     attention = np.asarray(attention, dtype=float)
     if attention.shape != (len(summary), size):
         problem = f"attention {attention.shape} of {len(summary)} summary sentences to {size} paragraphs"
-        raise CorpusError(f"{problem}; it was computed with other settings")
+        raise UserError(f"{problem}; it was computed with other settings")
     return attention
 
 
@@ -76,7 +76,7 @@ def draw_svg(
         letters: maximal number of letters of a displayed text.
 
     Raises:
-        CorpusError: if sizes do not match.
+        UserError: if sizes do not match.
     """
     attention = checked_drawing(weights, texts, summary, attention)
     lines = [one_line(" ".join(text)) or "(no words)" for text in texts]

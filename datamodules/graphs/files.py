@@ -7,7 +7,7 @@ from typing import Any
 from numpy.typing import NDArray
 
 from datamodules.corpora.readers import read_rows
-from datamodules.documents import BadRecord, CorpusError
+from datamodules.documents import BadRecord, UserError
 from datamodules.graphs.graph import ParagraphGraph, Weights, validate_weights
 from datamodules.graphs.paragraphs import Paragraphs
 from datamodules.text.hashing import file_digest
@@ -25,7 +25,7 @@ class FromFile(ParagraphGraph):
         weights: field with the weights.
 
     Raises:
-        CorpusError: on reading, if the file is missing, a record is invalid, or an id is missing or not unique.
+        UserError: on reading, if the file is missing, a record is invalid, or an id is missing or not unique.
     """
 
     name, symmetric = "file", False
@@ -35,7 +35,7 @@ class FromFile(ParagraphGraph):
 
     def settings(self) -> dict[str, Any]:
         if not self.path.is_file():
-            raise CorpusError(f"{self.path}: no such file; check the path of the graphs")
+            raise UserError(f"{self.path}: no such file; check the path of the graphs")
         return {"file": file_digest(self.path), "fields": self.fields}
 
     def weights(self, paragraphs: Paragraphs) -> NDArray:
@@ -45,11 +45,11 @@ class FromFile(ParagraphGraph):
         """Return the graph of the document; unlike that of the base class, its messages have the line of the file.
 
         Raises:
-            CorpusError: if there is none, or it has another size or values outside [0, 1]; the message has the line.
+            UserError: if there is none, or it has another size or values outside [0, 1]; the message has the line.
         """
         if paragraphs.id not in self._rows:
             problem = f"no graph of document {paragraphs.id!r} in field {self.fields[0]!r}"
-            raise CorpusError(f"{self.path}: {problem}; add it, or name the right field")
+            raise UserError(f"{self.path}: {problem}; add it, or name the right field")
         number, weights = self._rows[paragraphs.id]
         return validate_weights(weights, paragraphs, f"{self.path}:{number}")
 
@@ -59,12 +59,12 @@ class FromFile(ParagraphGraph):
         rows: dict[str, tuple[int, Any]] = {}
         for number, row in read_rows(self.path, list(self.fields)):
             if isinstance(row, BadRecord):
-                raise CorpusError(f"{row.where}: {row.problem}; fix it, every document needs a graph")
+                raise UserError(f"{row.where}: {row.problem}; fix it, every document needs a graph")
             missing = [field for field in self.fields if row.get(field) is None]
             if missing:
-                raise CorpusError(f"{self.path}:{number}: it has no field {missing[0]!r}; name the right one")
+                raise UserError(f"{self.path}:{number}: it has no field {missing[0]!r}; name the right one")
             document = str(row[self.fields[0]])
             if document in rows:
-                raise CorpusError(f"{self.path}:{number}: document {document!r} is also in line {rows[document][0]}")
+                raise UserError(f"{self.path}:{number}: document {document!r} is also in line {rows[document][0]}")
             rows[document] = number, row[self.fields[1]]
         return rows

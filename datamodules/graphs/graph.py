@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from datamodules.documents import CorpusError, Document
+from datamodules.documents import Document, UserError
 from datamodules.graphs.paragraphs import Paragraphs
 from datamodules.text.hashing import text_digest
 
@@ -63,7 +63,7 @@ class ParagraphGraph(ABC):
         """Return G [L, L], float32 in [0, 1], 1 on the diagonal.
 
         Raises:
-            CorpusError: if `weights` returns an invalid array; the message has the id of the document.
+            UserError: if `weights` returns an invalid array; the message has the id of the document.
         """
         return validate_weights(self.weights(paragraphs), paragraphs, f"{type(self).__name__}", self.symmetric)
 
@@ -78,29 +78,29 @@ def validate_weights(weights: Any, paragraphs: Paragraphs, source: str, symmetri
         symmetric: whether the graph must be symmetric.
 
     Raises:
-        CorpusError: if the shape is wrong, a weight is outside [0, 1], or the graph is not symmetric; the message has
+        UserError: if the shape is wrong, a weight is outside [0, 1], or the graph is not symmetric; the message has
             the id of the document.
     """
     where, size = f"{source}: document {paragraphs.id!r}", len(paragraphs)
     try:
         graph = np.array(weights, dtype=np.float64)
     except (TypeError, ValueError):
-        raise CorpusError(f"{where}: its graph is not a table of numbers; give L lists of L numbers") from None
+        raise UserError(f"{where}: its graph is not a table of numbers; give L lists of L numbers") from None
     if graph.shape != (size, size):
         shape = " x ".join(map(str, graph.shape)) or "a single number"
         remedy = f"give one row and one column for each of its {size} paragraphs after truncation"
-        raise CorpusError(f"{where}: its graph is {shape}, not {size} x {size}; {remedy}")
+        raise UserError(f"{where}: its graph is {shape}, not {size} x {size}; {remedy}")
     np.fill_diagonal(graph, 1)
     # this form also rejects NaN
     invalid = np.argwhere(~((graph >= -_TOLERANCE) & (graph <= 1 + _TOLERANCE)))
     if len(invalid):
         i, j = invalid[0]
         value = f"{graph[i, j]:g} between paragraphs {i} and {j}"
-        raise CorpusError(f"{where}: weight {value} (counted from 0) is not in [0, 1]; scale the weights")
+        raise UserError(f"{where}: weight {value} (counted from 0) is not in [0, 1]; scale the weights")
     if symmetric and (np.abs(graph - graph.T) > _TOLERANCE).any():
         i, j = np.argwhere(np.abs(graph - graph.T) > _TOLERANCE)[0]
         values = f"{graph[i, j]:g} from {i} to {j}, {graph[j, i]:g} back"
-        raise CorpusError(f"{where}: its graph must be symmetric, but has {values}; fix it, or set symmetric = False")
+        raise UserError(f"{where}: its graph must be symmetric, but has {values}; fix it, or set symmetric = False")
     if symmetric:
         graph = (graph + graph.T) / 2
     return graph.clip(0, 1).astype(np.float32)

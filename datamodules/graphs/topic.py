@@ -9,7 +9,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from datamodules.documents import CorpusError
+from datamodules.documents import UserError
 from datamodules.graphs.graph import ParagraphGraph
 from datamodules.graphs.paragraphs import Paragraphs
 from datamodules.text.content_words import content_stems
@@ -101,11 +101,11 @@ class Topic(ParagraphGraph):
         """Restore the topics from `state`.
 
         Raises:
-            CorpusError: if the saved state has another number of topics.
+            UserError: if the saved state has another number of topics.
         """
         if state.get("topics") != self.topics:
             problem = f"the saved graph has {state.get('topics', 'no')} topics, not {self.topics}"
-            raise CorpusError(f"{problem}; give the settings of that run, or learn it again")
+            raise UserError(f"{problem}; give the settings of that run, or learn it again")
         self._columns = {term: column for column, term in enumerate(state["terms"])}
         weights = np.frombuffer(base64.b64decode(state["likely"]), "<f4")
         self._term_weights = weights.reshape(self.topics, len(self._columns))               # [K, V]
@@ -119,10 +119,10 @@ class Topic(ParagraphGraph):
         (Blei et al. 2003, with the prior 1/K of scikit-learn).
 
         Raises:
-            CorpusError: if nothing was learned.
+            UserError: if nothing was learned.
         """
         if self._term_weights is None:
-            raise CorpusError(f"document {paragraphs.id!r}: there are no topics yet; call fit or load_state first")
+            raise UserError(f"document {paragraphs.id!r}: there are no topics yet; call fit or load_state first")
         texts = []
         for sentences in paragraphs.texts:
             texts.append([term for term in content_stems(" ".join(sentences)) if term in self._columns])

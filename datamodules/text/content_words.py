@@ -3,7 +3,7 @@
 import re
 from functools import lru_cache
 
-from lightning_modules.metrics.porter import nltk_porter
+from datamodules.text.porter import nltk_porter
 
 # letters and digits of any script, with inner apostrophes ("don't"; "n't" is a separate token in tokenized text)
 WORD = re.compile(r"[^\W_]+(?:['’][^\W_]+)*")

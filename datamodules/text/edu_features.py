@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from datamodules.batch import Batch, on_host
-from datamodules.documents import CorpusError
+from datamodules.documents import UserError
 from datamodules.text.hashing import FEATURES, hashed_words, text_digest
 from datamodules.text.offsets import Span, paragraph_offsets, sentence_offsets
 from datamodules.text.subwords import Subwords
@@ -63,13 +63,13 @@ def sentence_starts(request: Request, name: str = "text") -> list[int]:
     """Return the first characters of sentences, not counting white space, and the first visible one of the text.
 
     Raises:
-        CorpusError: if a sentence or a paragraph lies outside the text.
+        UserError: if a sentence or a paragraph lies outside the text.
     """
     text = request.text
     for kind in ("sentences", "paragraphs"):
         for number, (start, end) in enumerate(getattr(request, kind)):
             if not 0 <= start <= end <= len(text):
-                raise CorpusError(
+                raise UserError(
                     f"{name}: {kind}[{number}] is characters {start} to {end} of a text of {len(text)}; "
                     "offsets must refer to this text"
                 )
@@ -90,7 +90,7 @@ def edu_features(
         name: id of the text, also for messages.
 
     Raises:
-        CorpusError: if a sentence, paragraph or EDU lies outside the text.
+        UserError: if a sentence, paragraph or EDU lies outside the text.
     """
     text, (offsets, hashes) = request.text, hashed_words(request.text)
     word_starts = [start for start, _ in offsets]
@@ -102,7 +102,7 @@ def edu_features(
     tags = torch.zeros(len(word_starts), dtype=torch.long)
     for start, _ in edus:
         if not 0 <= start < len(text):
-            raise CorpusError(f"{name}: an EDU begins at character {start} of a text of {len(text)}")
+            raise UserError(f"{name}: an EDU begins at character {start} of a text of {len(text)}")
         if word_starts:
             tags[max(0, bisect_right(word_starts, start) - 1)] = 1
     begins_sentence = torch.zeros(len(word_starts), dtype=torch.bool)

@@ -5,7 +5,7 @@ from typing import NamedTuple, Self
 
 from tokenizers import Tokenizer
 
-from datamodules.documents import CorpusError
+from datamodules.documents import UserError
 from datamodules.text.subword_tokenizer import SPECIALS, SubwordTokenizer
 from datamodules.text.subwords import encoder_path
 
@@ -38,7 +38,7 @@ class EncoderTokenizer(SubwordTokenizer):
         start, pad, stop: ids of [CLS], [PAD] and [SEP], or of <s>, <pad> and </s>.
 
     Raises:
-        CorpusError: if a special symbol is missing.
+        UserError: if a special symbol is missing.
     """
 
     def __init__(self, tokenizer: Tokenizer) -> None:
@@ -47,7 +47,7 @@ class EncoderTokenizer(SubwordTokenizer):
             if None not in ids:
                 break
         else:
-            raise CorpusError("the tokenizer has neither [CLS], [PAD], [SEP] nor <s>, <pad>, </s>; choose another one")
+            raise UserError("the tokenizer has neither [CLS], [PAD], [SEP] nor <s>, <pad>, </s>; choose another one")
         self.start, self.pad, self.stop = ids
         tokenizer.no_truncation()
         tokenizer.no_padding()

@@ -7,7 +7,7 @@ from typing import Literal, NamedTuple, Self, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from lightning_modules.metrics.rouge_words import vocabulary
+from datamodules.text.rouge_words import vocabulary
 
 Selection = Literal["ind-orig", "ind-uniq", "seq-orig", "seq-uniq", "random", "lead"]
 Floats = NDArray[np.float64]

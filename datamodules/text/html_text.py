@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from datamodules.documents import CorpusError
+from datamodules.documents import UserError
 
 SUFFIXES = (".html", ".htm")
 
@@ -16,14 +16,14 @@ def article_text(path: Path) -> str:
     """Return the text of the article in a page, without navigation and comments, its paragraphs apart by blank lines.
 
     Raises:
-        CorpusError: if `trafilatura` is not installed, or the page has no article.
+        UserError: if `trafilatura` is not installed, or the page has no article.
     """
     try:
         from trafilatura import extract
     except ImportError:
         problem = "reading HTML needs trafilatura, which is not installed"
-        raise CorpusError(f"{path}: {problem}: pip install 'precis-suite[html]'") from None
+        raise UserError(f"{path}: {problem}: pip install 'precis-suite[html]'") from None
     text = extract(path.read_bytes(), include_comments=False, include_tables=False)
     if not text:
-        raise CorpusError(f"{path}: no article was found in this page; save its text in a .txt file")
+        raise UserError(f"{path}: no article was found in this page; save its text in a .txt file")
     return "\n\n".join(line for line in text.split("\n") if line.strip())

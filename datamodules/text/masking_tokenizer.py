@@ -5,7 +5,7 @@ from typing import Self
 
 from tokenizers import Tokenizer
 
-from datamodules.documents import CorpusError
+from datamodules.documents import UserError
 from datamodules.text.subword_tokenizer import SMALLEST, SubwordTokenizer
 
 # mask symbols of PEGASUS (for sentences), of BART and LED, and the first one of T5
@@ -24,14 +24,14 @@ class MaskingTokenizer(SubwordTokenizer):
         opening: ids before a document.
 
     Raises:
-        CorpusError: if <pad> or </s> is missing.
+        UserError: if <pad> or </s> is missing.
     """
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         start, pad, stop = (tokenizer.token_to_id(symbol) for symbol in ("<s>", "<pad>", "</s>"))
         if pad is None or stop is None:
             missing = "<pad>" if pad is None else "</s>"
-            raise CorpusError(f"the tokenizer has no {missing}; give one like that of PEGASUS, BART or T5")
+            raise UserError(f"the tokenizer has no {missing}; give one like that of PEGASUS, BART or T5")
         self.pad, self.stop, self.start = pad, stop, pad if start is None else start
         self.opening = [] if start is None else [start]
         masks = (tokenizer.token_to_id(name) for name in MASKS)

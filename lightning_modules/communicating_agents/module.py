@@ -8,7 +8,7 @@ from pytorch_lightning.utilities import rank_zero_info
 from torch import Tensor
 
 from datamodules.communicating_agents import CommunicatingAgentsBatch
-from datamodules.documents import CorpusError
+from datamodules.documents import UserError
 from datamodules.text.vocabulary import Vocabulary
 from datamodules.text.word_vectors import read_word_vectors
 from datamodules.text.words import SENTENCE_ENDS
@@ -116,7 +116,7 @@ class CommunicatingAgents(CopyingSummarizer):
         """Set the vocabulary and, when training starts, the word vectors.
 
         Raises:
-            CorpusError: if the vocabulary does not fit, or the file of word vectors is broken or of another width.
+            UserError: if the vocabulary does not fit, or the file of word vectors is broken or of another width.
         """
         super().setup(stage)
         # A resumed training takes the embedding from the checkpoint, and the file may no longer exist.
@@ -127,12 +127,12 @@ class CommunicatingAgents(CopyingSummarizer):
         """Set the vocabulary.
 
         Raises:
-            CorpusError: if it is larger than `vocab_size`, or has no word that ends a sentence although cohesion is on.
+            UserError: if it is larger than `vocab_size`, or has no word that ends a sentence although cohesion is on.
         """
         super().set_tokenizer(vocabulary)
         ends = vocabulary.end_ids(self.sentence_ends)
         if self.has_cohesion and not ends:
-            raise CorpusError(
+            raise UserError(
                 f"the vocabulary has none of {', '.join(self.sentence_ends)}, so that cohesion finds no end of a "
                 "sentence; give --model.sentence_ends words that it has, or --model.cohesion 0"
             )
@@ -143,7 +143,7 @@ class CommunicatingAgents(CopyingSummarizer):
         """Initialize the embedding from pretrained vectors.
 
         Raises:
-            CorpusError: as `read_word_vectors`.
+            UserError: as `read_word_vectors`.
         """
         weight = self.network.embedding.weight
         rows, vectors = read_word_vectors(path, self.tokenizer.words, weight.shape[1])

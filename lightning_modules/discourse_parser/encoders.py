@@ -7,7 +7,7 @@ import torch
 from pytorch_lightning import LightningModule
 from torch import nn
 
-from datamodules.documents import CorpusError
+from datamodules.documents import UserError
 from datamodules.text.subwords import Subwords, encoder_path
 from lightning_modules.networks.low_rank import add_low_rank_changes
 from lightning_modules.networks.text_encoder import SmallEncoder, TextEncoder
@@ -58,13 +58,13 @@ def pretrained_encoder(
 
 
 def load_small_encoder(encoder: nn.Module, folder: Path) -> None:
-    """Initialize the small encoder of a parser or segmenter from weights of `experiments.discourse.small_encoder`.
+    """Initialize the small encoder of a parser or segmenter from weights that `parser_training.small_encoder` trained.
 
     Raises:
-        CorpusError: if it is another encoder, or the folder has no such weights.
+        UserError: if it is another encoder, or the folder has no such weights.
     """
     if not isinstance(encoder, SmallEncoder):
-        raise CorpusError(f"model.small_encoder {folder}: is for `encoder: small` alone; leave it out")
+        raise UserError(f"model.small_encoder {folder}: is for `encoder: small` alone; leave it out")
     load_weights(Path(folder), encoder, encoder.state_dict())
 
 

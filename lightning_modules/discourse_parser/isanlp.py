@@ -10,7 +10,7 @@ from pytorch_lightning import LightningModule
 from datamodules.discourse.distributions import NUCLEARITIES, Rows, tree_gamma, tree_ldd
 from datamodules.discourse.parses import DiscourseParse, ParseRequest
 from datamodules.discourse.relations import GUM, RST_DT
-from datamodules.documents import CorpusError
+from datamodules.documents import UserError
 
 # Increased whenever the same output of the package would become a different parse.
 VERSION = 1
@@ -30,18 +30,18 @@ class IsaNLPParser(LightningModule):
         version: version of the model: `gumrrg`, `unirst` (both with GUM's relations) or `rstdt`.
 
     Raises:
-        CorpusError: if the package is not installed, or the version is unknown.
+        UserError: if the package is not installed, or the version is unknown.
     """
 
     def __init__(self, rows: Rows = "side", band: int = 128, version: str = "gumrrg") -> None:
         super().__init__()
         if version not in _INVENTORIES:
-            raise CorpusError(f"isanlp_rst: no version {version!r}; there are {', '.join(_INVENTORIES)}")
+            raise UserError(f"isanlp_rst: no version {version!r}; there are {', '.join(_INVENTORIES)}")
         try:
             self._package = import_module("isanlp_rst.parser")
         except ImportError as error:
             install = "pip install git+https://github.com/iinemo/isanlp.git isanlp_rst"
-            raise CorpusError(f"--parser isanlp_rst: {error}; install it ({install}), or use another parser") from None
+            raise UserError(f"--parser isanlp_rst: {error}; install it ({install}), or use another parser") from None
         self.rows, self.band, self.version = rows, band, version
         self.inventory = _INVENTORIES[version]
         self.relations = tuple(self.inventory.coarse)
@@ -64,7 +64,7 @@ class IsaNLPParser(LightningModule):
         """Parse one document.
 
         Raises:
-            CorpusError: if the package changes the EDUs of the request, or its EDUs do not fit the text.
+            UserError: if the package changes the EDUs of the request, or its EDUs do not fit the text.
         """
         if self._parser is None:
             device = self.device.index or 0 if self.device.type == "cuda" else -1
@@ -79,7 +79,7 @@ class IsaNLPParser(LightningModule):
         leaves, nodes = _flatten(root)
         edus = request.edus if request.edus is not None else locate_edus([leaf.text for leaf in leaves], request)
         if len(edus) != len(leaves):
-            raise CorpusError(f"document {request.id!r}: isanlp_rst made {len(leaves)} EDUs of the {len(edus)} given")
+            raise UserError(f"document {request.id!r}: isanlp_rst made {len(leaves)} EDUs of the {len(edus)} given")
         rows = [
             (start, split, end, NUCLEARITIES.index(unit.nuclearity), self._relation(unit))
             for start, split, end, unit in nodes
@@ -120,7 +120,7 @@ def locate_edus(texts: list[str], request: ParseRequest) -> list[tuple[int, int]
     """Return the character offsets of EDUs in a text, matched by their characters other than whitespace.
 
     Raises:
-        CorpusError: if these characters differ from those of the text, as after a tokenizer that changes some.
+        UserError: if these characters differ from those of the text, as after a tokenizer that changes some.
     """
     positions = [position for position, char in enumerate(request.text) if not char.isspace()]
     edus, index = [], 0
@@ -128,9 +128,9 @@ def locate_edus(texts: list[str], request: ParseRequest) -> list[tuple[int, int]
         chars = "".join(text.split())
         expected = "".join(request.text[position] for position in positions[index : index + len(chars)])
         if chars != expected or not chars:
-            raise CorpusError(f"document {request.id!r}: isanlp_rst's EDU {text[:40]!r} is not the text at its place")
+            raise UserError(f"document {request.id!r}: isanlp_rst's EDU {text[:40]!r} is not the text at its place")
         edus.append((positions[index], positions[index + len(chars) - 1] + 1))
         index += len(chars)
     if index != len(positions):
-        raise CorpusError(f"document {request.id!r}: isanlp_rst left out {request.text[positions[index] :][:40]!r}")
+        raise UserError(f"document {request.id!r}: isanlp_rst left out {request.text[positions[index] :][:40]!r}")
     return edus

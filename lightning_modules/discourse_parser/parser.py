@@ -15,7 +15,7 @@ from datamodules.discourse.distributions import NUCLEARITIES, Rows
 from datamodules.discourse.features import ParserBatch, label_classes, parser_features
 from datamodules.discourse.parses import DiscourseParse, ParseRequest
 from datamodules.discourse.relations import inventory_of
-from datamodules.documents import CorpusError
+from datamodules.documents import UserError
 from datamodules.text.subwords import Subwords, is_local
 from lightning_modules.checkpoints import read_checkpoint
 from lightning_modules.discourse_parser.chart import log_partition
@@ -83,7 +83,7 @@ class DiscourseParser(LightningModule):
         dropout: probability in all layers of a scorer.
         cap: maximal number of EDUs of a chart.
         class_temperature: divides class logits when a text is parsed, not in training. It is stored with the weights;
-            `python -m experiments.discourse.class_temperature` fits it on held-out documents.
+            `python -m experiments.studies.parser_training.class_temperature` fits it on held-out documents.
         decoding: `mbr`, `mbr_spans` or `cky`; see `ChartReader`.
         rows: which EDUs carry probability in the LDD, `side` or `nucleus` (see `ldd`).
         band: half-width of the LDD: number of EDUs to each side that are kept.
@@ -100,7 +100,7 @@ class DiscourseParser(LightningModule):
         small_encoder: folder of weights to initialize the small encoder from, see `load_small_encoder`.
 
     Raises:
-        CorpusError: if an encoder's package is not installed, or `start_from` does not fit.
+        UserError: if an encoder's package is not installed, or `start_from` does not fit.
         ValueError: if an argument is out of range.
     """
 
@@ -195,11 +195,11 @@ class DiscourseParser(LightningModule):
         path = Path(str(self.start_from))
         path = path / "checkpoints" / "best.ckpt" if path.is_dir() else path
         if not path.is_file():
-            raise CorpusError(f"{path}: not found; model.start_from is the run folder of a parser, or a checkpoint")
+            raise UserError(f"{path}: not found; model.start_from is the run folder of a parser, or a checkpoint")
         state = read_checkpoint(path)["state_dict"]
         shapes = {name: value.shape for name, value in self.state_dict().items()}
         if mismatched := sorted(name for name, value in state.items() if shapes.get(name) != value.shape):
-            raise CorpusError(f"{path}: its weights do not fit this parser's settings at {', '.join(mismatched[:5])}")
+            raise UserError(f"{path}: its weights do not fit this parser's settings at {', '.join(mismatched[:5])}")
         self.load_state_dict(state, strict=False)
 
     @property
@@ -411,7 +411,7 @@ class DiscourseParser(LightningModule):
             options: arguments that replace the stored ones or are not stored, such as `rows` and `band`.
 
         Raises:
-            CorpusError: if the folder holds no parser, its weights do not fit, or its encoder is not installed.
+            UserError: if the folder holds no parser, its weights do not fit, or its encoder is not installed.
         """
         return load_model(cls, weights_folder("discourse_parser", folder), "a discourse parser", options)
 
@@ -420,18 +420,18 @@ class DiscourseParser(LightningModule):
         """Load the parser of a checkpoint of `precis fit`, in eval mode; options as in `load`.
 
         Raises:
-            CorpusError: if it is the checkpoint of another model, or has weights that the parser does not have.
+            UserError: if it is the checkpoint of another model, or has weights that the parser does not have.
         """
         checkpoint = read_checkpoint(path)
         if "parser" not in checkpoint:
-            raise CorpusError(f"{path}: no checkpoint of a discourse parser; give one of its runs")
+            raise UserError(f"{path}: no checkpoint of a discourse parser; give one of its runs")
         try:
             model = cls(**checkpoint["parser"] | options)
             unknown = model.load_state_dict(checkpoint["state_dict"], strict=False).unexpected_keys
         except (TypeError, RuntimeError) as error:
-            raise CorpusError(f"{path}: its weights do not fit ({' '.join(str(error).split())})") from None
+            raise UserError(f"{path}: its weights do not fit ({' '.join(str(error).split())})") from None
         if unknown:
-            raise CorpusError(f"{path}: this version has no weights {unknown[0]}; train the parser again")
+            raise UserError(f"{path}: this version has no weights {unknown[0]}; train the parser again")
         return model.eval()
 
     @classmethod

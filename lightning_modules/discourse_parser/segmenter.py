@@ -9,7 +9,7 @@ import torch
 from pytorch_lightning import LightningModule
 from torch import Tensor, nn
 
-from datamodules.documents import CorpusError
+from datamodules.documents import UserError
 from datamodules.text.edu_features import LAYOUT, EduFeatures, Request, SegmentationBatch, edu_features
 from datamodules.text.offsets import Span
 from datamodules.text.subwords import MPNET, Subwords, encoder_path
@@ -52,7 +52,7 @@ class EduSegmenter(LightningModule):
         weight_decay: weight decay of AdamW.
 
     Raises:
-        CorpusError: if an encoder's package is not installed.
+        UserError: if an encoder's package is not installed.
         ImportError: if the package of the CRF is not installed.
     """
 
@@ -163,7 +163,7 @@ class EduSegmenter(LightningModule):
             Character offsets (start, end) of the EDUs of each text, end exclusive.
 
         Raises:
-            CorpusError: if a sentence or a paragraph lies outside its text.
+            UserError: if a sentence or a paragraph lies outside its text.
         """
         training = self.training
         self.eval()
@@ -280,7 +280,7 @@ class EduSegmenter(LightningModule):
         """Load a segmenter in eval mode, from a folder that `save` wrote or of the suite: `mpnet`, `minilm`, `small`.
 
         Raises:
-            CorpusError: if the folder holds no segmenter, its weights do not fit, or its encoder is not installed.
+            UserError: if the folder holds no segmenter, its weights do not fit, or its encoder is not installed.
         """
         return load_model(cls, weights_folder("edu_segmenter", folder), "a segmenter", {})
 
@@ -303,7 +303,7 @@ def load_default(encoder: str | None = None) -> EduSegmenter:
     """
     if encoder == MPNET:
         return EduSegmenter.load("mpnet")
-    with suppress(CorpusError):
+    with suppress(UserError):
         encoder_path("minilm")
         return EduSegmenter.load("minilm")
     return EduSegmenter.load(SMALL)

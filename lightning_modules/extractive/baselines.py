@@ -14,9 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from datamodules.documents import Document
+from datamodules.text.oracle import greedy_oracle
 from datamodules.text.term_vectors import cosines
 from lightning_modules.extractive.term_vectors import Matrix, term_counts, tf_idf
-from lightning_modules.metrics.oracle import greedy_oracle
 
 
 def lead(document: Document, k: int = 3) -> list[int]:

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from datamodules.documents import CorpusError
+from datamodules.documents import UserError
 from datamodules.matchsum import MatchSumBatch
 from lightning_modules.decoding.options import DecodingOptions
 from lightning_modules.encoder_summarizer import EncoderSummarizer
@@ -104,12 +104,12 @@ class MatchSum(EncoderSummarizer):
         """Check that a DataModule produces batches of this model, in pieces that the encoder can read.
 
         Raises:
-            CorpusError: if it does not.
+            UserError: if it does not.
         """
         super().check_data(data)
         limit = self.reader.max_tokens
         if limit is not None and (piece := getattr(data, "piece", 0)) + 2 > limit:
-            raise CorpusError(
+            raise UserError(
                 f"data.piece is {piece}, but with a start and an end symbol the encoder reads at most {limit} tokens; "
                 f"lower it to {limit - 2}"
             )

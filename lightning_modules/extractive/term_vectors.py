@@ -5,7 +5,7 @@ from numpy.typing import NDArray
 
 from datamodules.documents import Document
 from datamodules.text import term_vectors
-from lightning_modules.metrics.rouge_words import vocabulary
+from datamodules.text.rouge_words import vocabulary
 
 Matrix = NDArray[np.float64]
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from lightning_modules.metrics.rouge_words import vocabulary
+from datamodules.text.rouge_words import vocabulary
 
 ORDERS = (1, 2, 3, 4)
 

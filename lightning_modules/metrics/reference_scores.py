@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from lightning_modules.metrics.rouge_words import TOKENIZERS
+from datamodules.text.rouge_words import TOKENIZERS
 
 Sentences = Sequence[str]
 

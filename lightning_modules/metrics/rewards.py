@@ -5,10 +5,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+from datamodules.text.rouge_words import vocabulary
 from lightning_modules.metrics.novelty import novelty, repetition
 from lightning_modules.metrics.rouge import rouge_scores
 from lightning_modules.metrics.rouge_rewards import rouge_l_texts
-from lightning_modules.metrics.rouge_words import vocabulary
 
 
 @dataclass

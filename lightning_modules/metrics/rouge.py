@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from functools import cache, partial
 from importlib import metadata
 
-from lightning_modules.metrics.rouge_counts import Counts, Score, count, score_of
-from lightning_modules.metrics.rouge_words import Vocabulary, vocabulary
+from datamodules.text.rouge_counts import Counts, Score, count, score_of
+from datamodules.text.rouge_words import Vocabulary, vocabulary
 
 VARIANTS = ("rouge1", "rouge2", "rougeLsum")
 MULTI_REFERENCE = ("best", "mean", "pooled", "best_rouge1", "best_recall")

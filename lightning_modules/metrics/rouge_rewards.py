@@ -5,8 +5,8 @@ from typing import Any
 
 from torch import Tensor
 
-from lightning_modules.metrics.rouge_counts import Score, lcs_length, position_masks, score_of
-from lightning_modules.metrics.rouge_words import vocabulary
+from datamodules.text.rouge_counts import Score, lcs_length, position_masks, score_of
+from datamodules.text.rouge_words import vocabulary
 
 
 def rouge_l_texts(

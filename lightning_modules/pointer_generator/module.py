@@ -82,7 +82,7 @@ class PointerGenerator(CopyingSummarizer):
         As in section 4 of the paper, a trained pointer-generator gets coverage with the initial values of w_c.
 
         Raises:
-            CorpusError: if the checkpoint does not fit.
+            UserError: if the checkpoint does not fit.
         """
         if checkpoint.get("start") and self.has_coverage:
             w_c = self.network.attention.coverage.detach()

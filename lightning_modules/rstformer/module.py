@@ -13,7 +13,7 @@ from transformers import LEDForConditionalGeneration, LogitsProcessorList
 from transformers.models.led.modeling_led import LEDEncoderBaseModelOutput
 
 from datamodules.discourse.relations import GUM, GUM_COUNTS
-from datamodules.documents import CorpusError
+from datamodules.documents import UserError
 from datamodules.rstformer import RSTformerBatch
 from datamodules.text.subword_tokenizer import SubwordTokenizer
 from lightning_modules.decoding.hugging_face import ForbidTokens, generation_options
@@ -220,7 +220,7 @@ class RSTformer(SequenceToSequence):
         """Set the tokenizer, and check that data and model match before training.
 
         Raises:
-            CorpusError: if the tokenizer does not fit, data and model have different arguments or relations, or a
+            UserError: if the tokenizer does not fit, data and model have different arguments or relations, or a
                 window reaches beyond the band of the LDD.
         """
         data = getattr(self.trainer, "datamodule", None)
@@ -235,17 +235,17 @@ class RSTformer(SequenceToSequence):
         """Check that data and model have the same values of shared arguments.
 
         Raises:
-            CorpusError: if they differ; the message has both values.
+            UserError: if they differ; the message has both values.
         """
         names = ["ablation", "checkpoint"] if data.tokenizer_dir is None else ["ablation"]
         for name in names:
             model_value, data_value = getattr(self, name), getattr(data, name)
             if model_value != data_value:
                 problem = f"model.{name} is {model_value!r}, data.{name} {data_value!r}"
-                raise CorpusError(f"{problem}: give both the same {name}")
+                raise UserError(f"{problem}: give both the same {name}")
         if data.parser is not None and len(data.parser.relations) != self.relations:
             mismatch = f"data.parser has {len(data.parser.relations)} relations, the model {self.relations}"
-            raise CorpusError(f"{mismatch}: give model.relations, and model.relation_frequency if it has fewer heads")
+            raise UserError(f"{mismatch}: give model.relations, and model.relation_frequency if it has fewer heads")
         weights = self.network.injections[0].fixed_weights if len(self.network.injections) else ()
         if data.parser is not None and 0 < len(weights) < self.relations and self.ablation != "no_labels":
             names = ", ".join(data.parser.relations[relation] for relation in weights.argmax(1).tolist())
@@ -256,13 +256,13 @@ class RSTformer(SequenceToSequence):
         """Check that the half-width of the LDDs covers the attention window.
 
         Raises:
-            CorpusError: if it does not; the message has the document with the largest distance.
+            UserError: if it does not; the message has the document with the largest distance.
         """
         window = self.network.reach
         for split in data.loaded_splits():
             widest, name = data.widest_reach(split, window)
             if widest > data.half_width:
-                raise CorpusError(
+                raise UserError(
                     f"document {name!r} of {split}: the window of {window} tokens to each side reaches {widest} EDUs "
                     f"to each side, data.half_width is {data.half_width}: raise it to {widest} (the parser's band is at"
                     " least as wide), or take a smaller window"
@@ -272,7 +272,7 @@ class RSTformer(SequenceToSequence):
         """Check that no document is too long, after the checks of `Summarizer`.
 
         Raises:
-            CorpusError: if a document is too long.
+            UserError: if a document is too long.
         """
         super().on_fit_start()
         data, max_positions = getattr(self.trainer, "datamodule", None), self.network.encoder.max_source_positions
@@ -281,21 +281,21 @@ class RSTformer(SequenceToSequence):
             lengths = features["length"][:]
             if max(lengths, default=0) > max_positions:
                 row = lengths.index(max(lengths))
-                raise CorpusError(self._too_long(features[row]["id"], lengths[row]))
+                raise UserError(self._too_long(features[row]["id"], lengths[row]))
 
     def set_tokenizer(self, tokenizer: SubwordTokenizer) -> None:
         """Set the tokenizer.
 
         Raises:
-            CorpusError: if it does not fit `vocab_size` or the model's embedding, or its special symbols differ.
+            UserError: if it does not fit `vocab_size` or the model's embedding, or its special symbols differ.
         """
         super().set_tokenizer(tokenizer)
         config = self.network.led.config
         if len(tokenizer) > config.vocab_size:
-            raise CorpusError(f"the tokenizer has {len(tokenizer)} tokens, the pretrained model {config.vocab_size}")
+            raise UserError(f"the tokenizer has {len(tokenizer)} tokens, the pretrained model {config.vocab_size}")
         ids = (tokenizer.start, tokenizer.pad, tokenizer.stop)
         if ids != (config.bos_token_id, config.pad_token_id, config.eos_token_id):
-            raise CorpusError(f"<s>, <pad> and </s> are {ids} in the tokenizer, but differ in the pretrained model")
+            raise UserError(f"<s>, <pad> and </s> are {ids} in the tokenizer, but differ in the pretrained model")
 
     # Training ----------------------------------------------------------------------------------------------------
 
@@ -303,25 +303,25 @@ class RSTformer(SequenceToSequence):
         """Return the discourse of a batch, None if the model does not use it.
 
         Raises:
-            CorpusError: if the model needs it, but the batch has none.
+            UserError: if the model needs it, but the batch has none.
         """
         if self.ablation == "no_discourse":
             return None
         if batch.ldd is None:
-            raise CorpusError("the model needs discourse, but the data has none; give both the same ablation")
+            raise UserError("the model needs discourse, but the data has none; give both the same ablation")
         return Discourse((batch.ldd.float() / 255).square(), batch.token_edu, batch.ids, batch.gamma)
 
     def encode(self, batch: RSTformerBatch) -> LEDEncoderBaseModelOutput:
         """Return the encoder output of a batch.
 
         Raises:
-            CorpusError: if a document has more tokens than the model has positions.
+            UserError: if a document has more tokens than the model has positions.
         """
         max_positions = self.network.encoder.max_source_positions
         if batch.source.shape[1] > max_positions:
             lengths = batch.source_mask.sum(1).tolist()
             row = lengths.index(max(lengths))
-            raise CorpusError(self._too_long(batch.ids[row], lengths[row]))
+            raise UserError(self._too_long(batch.ids[row], lengths[row]))
         return self.network.encode(batch.source, batch.source_mask, batch.global_mask, self.discourse(batch))
 
     def _too_long(self, name: str, length: int) -> str:
@@ -348,7 +348,7 @@ class RSTformer(SequenceToSequence):
         B, K, T = tokens.shape
         max_positions = self.network.led.config.max_decoder_position_embeddings
         if max_positions < T:
-            raise CorpusError(f"a summary has {T} tokens, {self._remedy('target', max_positions)}")
+            raise UserError(f"a summary has {T} tokens, {self._remedy('target', max_positions)}")
         states = self.encode(batch).last_hidden_state.repeat_interleave(K, 0)                # [B K, S, D]
         mask = batch.source_mask.repeat_interleave(K, 0)                                     # [B K, S]
         config, inputs = self.network.led.config, self.decoder_inputs(tokens).flatten(0, 1)

@@ -14,7 +14,7 @@ from test_harness import Recorder, trainer_with
 
 from callbacks import BestCheckpoint, CoverageAnnealing, LengthCurriculum, SelfCritical
 from callbacks.schedules import Switch, all_switches
-from experiments.run_folder import best_checkpoint
+from precis.runs.run_folder import best_checkpoint
 
 EXPERIMENTS = Path(__file__).parents[2] / "experiments"
 BY_NAME = {case.name: case for case in CASES}

@@ -40,7 +40,7 @@ def step_of(run: Path) -> int:
 def test_ctrl_c_in_an_epoch(tiny_config, trained, tmp_path, precis):
     """The command as a user starts it."""
     run = tmp_path / "run"
-    command = [sys.executable, "-m", "experiments.cli", *interrupted(tiny_config, run, signal.SIGINT, batch=3)]
+    command = [sys.executable, "-m", "precis.command_line.cli", *interrupted(tiny_config, run, signal.SIGINT, batch=3)]
     environment = os.environ | {"PYTHONPATH": str(TESTS)}
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=600)
     assert done.returncode == 130, done.stderr

@@ -7,8 +7,8 @@ from cases import CASES
 from test_harness import Recorder, same_weights, trainer_with
 
 from callbacks import BestCheckpoint, CoverageAnnealing, StartFrom
-from datamodules.documents import CorpusError
-from experiments.run_folder import load_run
+from datamodules.documents import UserError
+from precis.runs.run_folder import load_run
 
 CASE = next(case for case in CASES if case.name == "pointer-coverage")
 
@@ -57,9 +57,9 @@ def test_what_does_not_fit_is_refused(corpus_files, trained, tmp_path):
         trainer_with(StartFrom(run), Recorder(), max_steps=1, limit_val_batches=0).fit(made, data)
 
     fit(trained)
-    with pytest.raises(CorpusError, match="no checkpoint"):
+    with pytest.raises(UserError, match="no checkpoint"):
         fit(tmp_path)
-    with pytest.raises(CorpusError, match="does not fit the model"):
+    with pytest.raises(UserError, match="does not fit the model"):
         fit(trained, hidden_size=8)
 
 
@@ -80,7 +80,7 @@ def test_coverage_is_added_to_a_trained_model_without_it(corpus_files, tmp_path)
 
 
 def test_a_run_with_coverage_is_not_resumed_from_weights_without_it():
-    with pytest.raises(CorpusError, match=r"network\.attention\.coverage is absent there"):
+    with pytest.raises(UserError, match=r"network\.attention\.coverage is absent there"):
         CASE.build_model().on_load_checkpoint({"state_dict": CASE.build_model(coverage=False).state_dict()})
 
 

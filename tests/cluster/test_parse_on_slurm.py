@@ -11,7 +11,7 @@ from datamodules.discourse.cache import ParseCache
 
 def submit(slurm, folder, corpus, out) -> str:
     """Run two tasks of `precis parse`, and return their output."""
-    command = f"{sys.executable} -m experiments.cli parse {corpus} --out {out} --parser small --accelerator cpu"
+    command = f"{sys.executable} -m precis.command_line.cli parse {corpus} --out {out} --parser small --accelerator cpu"
     log = folder / "log-%a.txt"
     slurm.ask("sbatch", "--array=3-4", "-n1", "-c1", f"--output={log}", f"--wrap={command}")
     slurm.wait_until_empty()

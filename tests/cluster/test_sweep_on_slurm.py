@@ -154,7 +154,7 @@ def test_two_tasks_are_two_local_processes(slurm, tiny_config, tmp_path, precis)
     profile.write_text(yaml.safe_dump({"tasks_per_node": 2, "minutes": 600, "setup": ["export GLOO_SOCKET_IFNAME=lo"]}))
     assert precis("sweep", path, "--out", out, "--launcher", "slurm", "--profile", profile).status == 0
     local = tmp_path / "local"
-    command = [sys.executable, "-m", "experiments.cli", "fit", f"--config={tiny_config}", f"--run_dir={local}"]
+    command = [sys.executable, "-m", "precis.command_line.cli", "fit", f"--config={tiny_config}", f"--run_dir={local}"]
     command += [*(f"--{key}={value}" for key, value in two.items()), "--seed_everything=3"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=1800)
     assert done.returncode == 0, done.stderr

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from datamodules.building import BUILDING, LOCK, appearing_folder, builders_lock, building_folder, naming_full_disk
-from datamodules.documents import CorpusError
+from datamodules.documents import UserError
 
 
 def forked(work) -> int:
@@ -91,7 +91,7 @@ def test_workers_leave_ctrl_c_to_the_builder(tmp_path):
 
 def test_a_full_disk_is_named_with_the_place_and_other_errors_are_left(tmp_path):
     message = rf"{tmp_path}: cannot be written \(No space left on device\); free some space"
-    with pytest.raises(CorpusError, match=message), appearing_folder(tmp_path / "documents"):
+    with pytest.raises(UserError, match=message), appearing_folder(tmp_path / "documents"):
         raise OSError(errno.ENOSPC, "Error writing bytes to file")
     with pytest.raises(FileNotFoundError), naming_full_disk(tmp_path):
         (tmp_path / "none").read_text()

@@ -7,8 +7,8 @@ from datamodules.bertsum import ExtractiveData
 from datamodules.corpora import Files, Texts
 from datamodules.documents import Document
 from datamodules.text.encoder_tokenizer import EncoderTokenizer, by_token
+from datamodules.text.oracle import greedy_oracle, sentence_scores
 from datamodules.text.trigrams import pairs_with_common_ngram
-from lightning_modules.metrics.oracle import greedy_oracle, sentence_scores
 
 
 @pytest.fixture(scope="module")

@@ -4,7 +4,7 @@ from itertools import pairwise
 import pytest
 
 from datamodules.corpora import Files
-from datamodules.documents import CorpusError, Document
+from datamodules.documents import Document, UserError
 from datamodules.gap_sentences import GapSentenceData, piece_boundaries
 from datamodules.pegasus import PegasusData
 from datamodules.text.gap_selection import select
@@ -138,7 +138,7 @@ def test_a_single_sentence_has_no_gap(files, tmp_path):
     assert data.tokenizer.decode(test["single"]["source"]) == "One otter." and len(test["long#1"]["source"]) == 70
     batch = next(iter(data.test_dataloader()))
     assert batch.batch_size == 4
-    with pytest.raises(CorpusError, match="train: no document has two sentences"):
+    with pytest.raises(UserError, match="train: no document has two sentences"):
         ready(everywhere(tmp_path / "only", rows[1:2]), tmp_path)
 
 

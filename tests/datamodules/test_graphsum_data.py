@@ -6,7 +6,7 @@ import torch
 from conftest import write_lines
 
 from datamodules.corpora import Files
-from datamodules.documents import CorpusError, Document
+from datamodules.documents import Document, UserError
 from datamodules.graphs import ParagraphGraph, ParagraphRule
 from datamodules.graphsum import GraphSumData, GraphTokenizer
 from datamodules.text.subword_tokenizer import SMALLEST, SubwordTokenizer
@@ -101,11 +101,11 @@ def test_what_the_graph_learned_is_kept_with_the_text(data, corpus_files, tmp_pa
     other = ready(corpus_files, tmp_path / "cache", graph=Chain(), tokenizer_dir=tmp_path / "text")
     assert other.graph.learned == 26 and other.tokenizer.state() == data.tokenizer.state()
     (tmp_path / "text" / "graph.json").write_text("{")
-    with pytest.raises(CorpusError, match=r"graph\.json: damaged"):
+    with pytest.raises(UserError, match=r"graph\.json: damaged"):
         GraphTokenizer.load(tmp_path / "text")
     without = SubwordTokenizer.build(["an otter"] * 3, SMALLEST)
     without.save(tmp_path / "plain")
-    with pytest.raises(CorpusError, match="no separators"):
+    with pytest.raises(UserError, match="no separators"):
         data_of(corpus_files, tmp_path, tokenizer_dir=tmp_path / "plain").load_tokenizer(tmp_path / "plain")
 
 
@@ -155,14 +155,14 @@ def test_a_wrong_graph_is_named_with_its_document(weights, message, corpus_files
     row = {"id": "a", "document": "One sentence. And another one.", "summary": "Two sentences."}
     path = str(write_lines(tmp_path / "one.jsonl", [row]))
     data = data_of({"train": path, "val": path, "test": path}, tmp_path, graph=Wrong(weights))
-    with pytest.raises(CorpusError, match=message):
+    with pytest.raises(UserError, match=message):
         data.prepare_data()
 
 
 def test_a_broken_feature_is_named_with_its_document(data):
     row = dict(data.features("test")[0])
     for graph, message in (([1.0, 0.5], "has 2 weights, not"), ([1.5] * len(row["graph"]), r"outside \[0, 1\]")):
-        with pytest.raises(CorpusError, match=rf"document '{row['id']}': its graph .*{message}"):
+        with pytest.raises(UserError, match=rf"document '{row['id']}': its graph .*{message}"):
             data.collate([row | {"graph": graph}])
 
 

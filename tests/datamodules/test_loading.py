@@ -8,7 +8,7 @@ import torch
 from pytorch_lightning import Trainer
 from pytorch_lightning.demos.boring_classes import BoringModel
 
-from datamodules.documents import CorpusError
+from datamodules.documents import UserError
 from datamodules.loading import BatchSampler, ResumableLoader
 from lightning_modules.schedules import training_steps, warmed_up
 
@@ -151,7 +151,7 @@ def test_an_epoch_does_not_continue_with_batches_of_another_size():
     middle = position_after(3, loader_of_epoch(2))
     other = loader_of_epoch(2, batch_size=5)
     other.load_state_dict(middle)
-    with pytest.raises(CorpusError, match="batches of 4 documents, and this run has 5"):
+    with pytest.raises(UserError, match="batches of 4 documents, and this run has 5"):
         list(other)
 
 

@@ -8,7 +8,7 @@ import torch
 from datamodules.corpora.corpus import make_document
 from datamodules.corpora.files import Files
 from datamodules.discourse.parses import ParseRequest
-from datamodules.documents import CorpusError
+from datamodules.documents import UserError
 from datamodules.oracle_parser import OracleParser, nuclear_tree
 from tests.conftest import write_lines
 
@@ -56,5 +56,5 @@ def test_a_nuclear_tree_joins_neighbouring_spans_and_its_nucleus_is_never_a_sate
 
 def test_a_text_without_reference_is_an_error(tmp_path):
     parser = OracleParser(corpus_of(tmp_path, 1))
-    with pytest.raises(CorpusError, match=r"document 'other': parser\.corpus has no reference of this text"):
+    with pytest.raises(UserError, match=r"document 'other': parser\.corpus has no reference of this text"):
         parser.parse(ParseRequest("other", "Another text.", ((0, 13),), ((0, 13),)))

@@ -6,10 +6,10 @@ from datamodules.corpora.corpus import as_document
 from datamodules.discourse.cache import MissingParse
 from datamodules.discourse.distributions import decode, inside, random_ldd, tree_ldd
 from datamodules.discourse.parses import ParseRequest
-from datamodules.documents import CorpusError, Document
+from datamodules.documents import Document, UserError
 from datamodules.rstformer import RSTformerData
-from experiments.discourse.parsers import provide_parsers
 from lightning_modules.discourse_parser.right_branching import RightBranchingParser
+from precis.config.parsers import provide_parsers
 from tests.made_up_parses import RELATIONS, made_up_parse
 
 
@@ -187,7 +187,7 @@ def test_a_folder_that_was_named_has_the_parses_of_training(corpus_files, tmp_pa
     data_of(corpus_files, tmp_path, parses=folder).prepare_data()
     before = sorted(folder.glob("*.safetensors"))
     other = data_of(corpus_files, tmp_path, parses=folder, parser=RightBranchingParser(band=8))
-    with pytest.raises(CorpusError, match=r"no parse of \d+ documents of train \(.*\.\.\.\) by this parser.*--band 8"):
+    with pytest.raises(UserError, match=r"no parse of \d+ documents of train \(.*\.\.\.\) by this parser.*--band 8"):
         other.prepare_data()
     assert sorted(folder.glob("*.safetensors")) == before
 
@@ -200,10 +200,10 @@ def test_a_name_stands_for_the_parser_that_the_command_parses_with(corpus_files,
     for one, other in zip(given.test_dataloader(), named.test_dataloader(), strict=True):
         assert torch.equal(one.ldd, other.ldd) and torch.equal(one.token_edu, other.token_edu)
     assert data_of(corpus_files, tmp_path, parser="right_branching", half_width=200).parser.band == 200
-    with pytest.raises(CorpusError, match="no parser 'nobody': there are default, mpnet, small, right_branching"):
+    with pytest.raises(UserError, match="no parser 'nobody': there are default, mpnet, small, right_branching"):
         ready(corpus_files, tmp_path, parser="nobody")
     alone = RSTformerData(Files(**corpus_files), cache_dir=tmp_path, vocab_size=300, parser="right_branching")
-    with pytest.raises(CorpusError, match="cannot load parsers by name; pass a parser, or set load_parser"):
+    with pytest.raises(UserError, match="cannot load parsers by name; pass a parser, or set load_parser"):
         _ = alone.parser
 
 

@@ -4,7 +4,7 @@ import pytest
 from conftest import write_lines
 
 from datamodules.corpora.files import Files
-from datamodules.documents import CorpusError, Document
+from datamodules.documents import Document, UserError
 from datamodules.matchsum import MatchSumData
 from datamodules.sentence_index import SentenceIndex
 
@@ -44,7 +44,7 @@ def test_candidates_are_formed_from_the_indexed_sentences(tmp_path):
 )
 def test_a_bad_index_is_one_line(row, message, tmp_path):
     path = write_lines(tmp_path / "index.jsonl", [row])
-    with pytest.raises(CorpusError, match=message):
+    with pytest.raises(UserError, match=message):
         list(SentenceIndex({"train": str(path)}).sentence_scores([DOCUMENT]))
 
 
@@ -54,5 +54,5 @@ def test_the_fingerprint_follows_the_content(tmp_path):
     assert SentenceIndex({"train": str(path)}).fingerprint == before != SentenceIndex({"val": str(path)}).fingerprint
     write_lines(path, [{"sent_id": [1]}])
     assert SentenceIndex({"train": str(path)}).fingerprint != before
-    with pytest.raises(CorpusError, match="no such file"):
+    with pytest.raises(UserError, match="no such file"):
         _ = SentenceIndex({"train": str(tmp_path / "missing.jsonl")}).fingerprint

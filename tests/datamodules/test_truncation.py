@@ -25,7 +25,7 @@ from datamodules.pegasus import PegasusData
 from datamodules.pointer_generator import PointerGeneratorData
 from datamodules.rstformer import RSTformerData
 from datamodules.truncation import TruncationRow, from_csv, to_csv, truncation_line
-from experiments.run_folder import TruncationTable
+from precis.runs.run_folder import TruncationTable
 
 SENTENCES = ["The otter guards the mill.", "It rains.", "The heron paints the old harbour before noon.", "Nobody came."]
 RAGGED = Document("r", [SENTENCES[:2], SENTENCES[2:3], SENTENCES[3:], SENTENCES[:3]], [SENTENCES[2:]])

@@ -79,7 +79,7 @@ NOT_EXECUTED = {
     "precis fit ": "trains for minutes to days; test_configs builds the model of each config",
     r"precis (test|compare) .*\.\./runs/": "test_bag_of_words runs the tutorial on a tiny corpus",
     "precis test --run runs/(pegasus|modules|rstformer)": "the command of other runs, which are tested above",
-    "precis sweep .*yaml": "trains, or checks tens of points for a minute; tests/experiments/sweeping has small ones",
+    "precis sweep .*yaml": "trains, or checks tens of points for a minute; tests/precis/sweeping has small ones",
     r"precis sweep (logs|retry)|srun|sbatch": "needs SLURM or a sweep that ran, see tests/cluster",
     r"precis (sweep|compare) .*runs/pointer_generator_search": "needs a search that ran; tests of searches run one",
     "precis dashboard runs": "serves until Ctrl-C; test_local_dashboard opens the page in a browser",
@@ -87,8 +87,8 @@ NOT_EXECUTED = {
     "precis baseline zero_shot --run .*--encoder minilm": "needs the pretrained encoder of the extra minilm",
     "precis baseline hf --checkpoint facebook": "downloads a large model; a tiny one of its kind is run above",
     "precis (baseline chat .*--base_url|judge)": "asks a server; tests of baselines and of the judge start their own",
-    r"precis import|precis (test|summarize) .*_cnndm\b": "reads published checkpoints, see tests/experiments/importing",
-    "python -m experiments.importing": "needs the extra minilm; test_led_from_bert converts a tiny BERT",
+    r"precis import|precis (test|summarize) .*_cnndm\b": "reads published checkpoints, see tests/precis/sharing",
+    "python -m precis.sharing": "needs the extra minilm; test_led_from_bert converts a tiny BERT",
     "precis corpus --corpus Hub": "downloads a dataset; test_hub reads local ones",
     "precis clean .*--delete": "deletes caches; the same without --delete is run above",
     "precis compare .*--latex": "as above, with tables and plots; test_compare_tables writes them",
@@ -156,7 +156,7 @@ def write_systems(folder: Path) -> None:
 
 def write_parser(folder: Path) -> None:
     """Write the small parser's weights as those of a trained one, and a treebank with two documents."""
-    from experiments.discourse.parsers import load_parser
+    from precis.config.parsers import load_parser
 
     (folder / "runs" / "parser").mkdir()
     load_parser("small").save(folder / "runs" / "parser")

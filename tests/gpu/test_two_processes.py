@@ -11,7 +11,7 @@ import torch
 from cases import CASES
 from devices import two_gpus
 
-from experiments.run_folder import load_run
+from precis.runs.run_folder import load_run
 
 SCRIPT = Path(__file__).parent / "sharded_training.py"
 DEVICES = ["cpu", pytest.param("cuda", marks=[pytest.mark.cuda, two_gpus])]
@@ -39,7 +39,7 @@ def fit(*arguments: str) -> subprocess.CompletedProcess:
     """Run `precis fit` with sharded weights on two processes."""
     tests = SCRIPT.parents[1]
     environment = os.environ | {"PYTHONPATH": f"{tests.parent}{os.pathsep}{tests}", "PRECIS_TRUST": "1"}
-    command = [sys.executable, "-m", "experiments.cli", "fit", *arguments]
+    command = [sys.executable, "-m", "precis.command_line.cli", "fit", *arguments]
     return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=280)
 
 

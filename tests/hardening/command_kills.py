@@ -69,7 +69,7 @@ class KilledCommand:
         return in_a_child(self._command, self.output, **options)
 
     def _command(self) -> None:
-        from experiments.cli import main
+        from precis.command_line.cli import main
 
         raise SystemExit(main(self.arguments))
 
@@ -131,7 +131,7 @@ def main() -> int:
     lost = 0
     with tempfile.TemporaryDirectory(prefix="precis-commands-") as place:
         os.environ |= {"PRECIS_CACHE": str(Path(place) / "cache"), "WANDB_MODE": "offline"}
-        from experiments.run_command import _quiet
+        from precis.command_line.run_command import _quiet
 
         _quiet()
         print("| command | killed | as if nobody had | lost |\n|---|---|---|---|")

@@ -90,7 +90,7 @@ class RunCrashes:
     name = "`precis fit`, run folder"
 
     def __init__(self, folder: Path) -> None:
-        from experiments import run_folder
+        from precis.runs import run_folder
 
         run_folder._git = lambda *arguments: None  # which asks other processes, and changes no file
         self.folder, self.run, self.whole = folder, folder / "run", folder / "whole"
@@ -234,8 +234,8 @@ def main() -> int:
     done, lost = {}, 0
     with tempfile.TemporaryDirectory(prefix="precis-harden-") as place:
         os.environ["PRECIS_CACHE"] = str(Path(place) / "documents")
-        from experiments.load_classes import load_classes
-        from experiments.run_command import _quiet
+        from precis.command_line.run_command import _quiet
+        from precis.config.load_classes import load_classes
 
         _quiet()
         load_classes()

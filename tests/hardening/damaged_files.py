@@ -18,7 +18,7 @@ from time_limit import TimeLimit, time_limit
 
 from datamodules.corpora.corpus import build_documents, read_manifest
 from datamodules.corpora.files import Files
-from datamodules.documents import BadRecord, CorpusError
+from datamodules.documents import BadRecord, UserError
 
 MAX_MEMORY = 1024  # MiB that reading a file may add: several times the longest permitted line, 64 MiB
 MILLION = "The otter guards the mill. " * 200_000  # words
@@ -71,7 +71,7 @@ def read_file(path: Path, folder: Path) -> None:
                 outcome["named" if isinstance(record, BadRecord) else "read"] += 1
             documents = build_documents(Files(train=str(path)), "train", cache, on_bad_record="skip")
             outcome |= {"documents": len(documents), "left_out": len(read_manifest(documents)["skipped"])}
-    except CorpusError as error:
+    except UserError as error:
         outcome["refused"] = str(error)
     except TimeLimit:
         outcome["refused"] = "hang"

@@ -21,7 +21,7 @@ from time_limit import TimeLimit, time_limit
 
 from datamodules.corpora.corpus import build_documents
 from datamodules.corpora.files import Files
-from datamodules.documents import BadRecord, CorpusError, Record
+from datamodules.documents import BadRecord, Record, UserError
 
 SECONDS = 60  # for a file; more is a hang
 WORDS = ["Zürich", "otter", "the", "rain", "東京", "mill", "said", "“so”", "1,5", "e\u0301", "🧬", "a;b", "x\u2028y"]
@@ -135,7 +135,7 @@ def count_text_file(kind: str, number: int, rng: random.Random, folder: Path) ->
             _build(path, folder)
     except TimeLimit:
         return counts + Counter(hangs=1)
-    except CorpusError:
+    except UserError:
         return counts + Counter(lost=number)  # one record must not cost the others
     except Exception as error:
         return counts + Counter({"tracebacks": 1, f"{type(error).__name__}": 1})
@@ -173,7 +173,7 @@ def _build(path: Path, folder: Path) -> None:
         try:
             warnings.simplefilter("ignore")  # that some were left out
             build_documents(Files(train=str(path)), "train", cache, on_bad_record="skip", splitter="tokenized")
-        except CorpusError as error:
+        except UserError as error:
             if "no usable document" not in str(error):
                 raise
 
@@ -215,7 +215,7 @@ def count_parquet(number: int, rng: random.Random, folder: Path) -> Counter:
             outcomes = list(Files(train=str(path)).records("train"))
     except TimeLimit:
         return counts + Counter(hangs=1)
-    except CorpusError as error:
+    except UserError as error:
         return counts + Counter(lost=0 if str(path) in str(error) and damage != "none" else number)
     except Exception as error:
         return counts + Counter({"tracebacks": 1, f"{type(error).__name__}": 1})

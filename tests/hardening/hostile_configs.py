@@ -13,7 +13,7 @@ from typing import Any
 import yaml
 from time_limit import TimeLimit, time_limit
 
-from experiments.cli import main
+from precis.command_line.cli import main
 
 SECONDS = 120  # for a command; more is a hang
 BOMB = "a: &a [x, x, x, x, x, x, x, x]\n" + "".join(

@@ -134,7 +134,7 @@ def main() -> int:
         from run_folders import write_run
 
         import precis
-        from experiments.demo.playground import Playground
+        from precis.playground.playground import Playground
 
         rng = random.Random(1)
         texts = [made_up(number, rng)["document"] for number in range(50)]

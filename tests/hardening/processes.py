@@ -43,7 +43,7 @@ def in_a_child(
 
 
 def _run(work: Callable[[], None], output: Path) -> None:
-    from experiments.run_command import _send_again, _terminated
+    from precis.command_line.run_command import _send_again, _terminated
 
     status = 1
     signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored in what a shell starts in the background
@@ -77,7 +77,7 @@ class Parsed:
     """
 
     def __init__(self, *arguments: object) -> None:
-        from experiments.training import PrecisCLI, command_line
+        from precis.training.training import PrecisCLI, command_line
 
         class Waiting(PrecisCLI):
             def before_instantiate_classes(self) -> None:

@@ -134,9 +134,9 @@ def main() -> int:
         os.environ |= {"PRECIS_CACHE": str(Path(place) / "cache"), "WANDB_MODE": "offline"}
         from cases import CASES as ALL_CASES
 
-        from experiments import run_folder
-        from experiments.load_classes import load_classes
-        from experiments.run_command import _quiet
+        from precis.command_line.run_command import _quiet
+        from precis.config.load_classes import load_classes
+        from precis.runs import run_folder
 
         run_folder._git = lambda *arguments: None  # which asks other processes, and changes no file
         _quiet()

@@ -27,12 +27,12 @@ import yaml
 from hostile_configs import VALUES, problem_of, run_command
 from processes import in_a_child
 
-from experiments.cli import main as precis
-from experiments.sweeping import job as jobs
-from experiments.sweeping.composition import compose
-from experiments.sweeping.grid import read_sweep
-from experiments.sweeping.search import compose_search, record_search
-from experiments.sweeping.sweep_folder import record, write_launch
+from precis.command_line.cli import main as precis
+from precis.sweeping import job as jobs
+from precis.sweeping.composition import compose
+from precis.sweeping.grid import read_sweep
+from precis.sweeping.search import compose_search, record_search
+from precis.sweeping.sweep_folder import record, write_launch
 
 PROBLEMS = ("tracebacks", "hangs", "ran", "unexplained", "written")
 COMMANDS = [

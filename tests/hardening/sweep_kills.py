@@ -55,7 +55,7 @@ class KilledSweep:
         base, sweep = folder / "base.yaml", folder / "sweep.yaml"
         base.write_text(yaml.safe_dump(config), encoding="utf-8")
         sweep.write_text(yaml.safe_dump({"base": str(base), "seeds": [1, 2]}), encoding="utf-8")
-        self.command = [sys.executable, "-m", "experiments.cli", "sweep", str(sweep), "--out", str(self.out)]
+        self.command = [sys.executable, "-m", "precis.command_line.cli", "sweep", str(sweep), "--out", str(self.out)]
         started = time.monotonic()
         if self._launch().wait(SECONDS):
             raise RuntimeError(f"the sweep failed:\n{self.log.read_text()}")

@@ -3,7 +3,7 @@
 import pytest
 from crash_points import CacheCrashes, RunCrashes, outcomes
 
-from experiments.load_classes import load_classes
+from precis.config.load_classes import load_classes
 
 
 @pytest.mark.parametrize("kind, kills", [(RunCrashes, 4), (CacheCrashes, 6)], ids=["run", "cache"])

@@ -3,14 +3,14 @@ import torch
 
 from datamodules.bertsum_abs import BertSumAbsData
 from datamodules.corpora import Texts
-from datamodules.documents import CorpusError, Document
+from datamodules.documents import Document, UserError
 from datamodules.text.encoder_tokenizer import EncoderTokenizer
-from experiments.earlier_configs import upgrade
 from lightning_modules.bertsum_abs import BertSumAbs
 from lightning_modules.decoding.options import DecodingOptions
 from lightning_modules.extractive.bertsum import BertSum
 from lightning_modules.schedules import two_rates
 from lightning_modules.summarizer import Samples
+from precis.config.earlier_configs import upgrade
 
 DOCUMENTS = [
     Document("none", [], [["A storm."]]),
@@ -89,10 +89,10 @@ def test_ext_abs_starts_from_an_extractive_models_encoder(text, tmp_path):
     plain.setup("fit")
     saved(tmp_path / "wide", text, hidden_size=16)
     made.encoder_from = tmp_path / "wide"
-    with pytest.raises(CorpusError, match="another encoder, at model"):
+    with pytest.raises(UserError, match="another encoder, at model"):
         made.setup("fit")
     made.encoder_from = tmp_path / "nowhere"
-    with pytest.raises(CorpusError, match="nowhere"):
+    with pytest.raises(UserError, match="nowhere"):
         made.setup("fit")
 
 

@@ -7,9 +7,9 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from datamodules.documents import CorpusError
-from experiments.importing.foreign_files import read_weights
+from datamodules.documents import UserError
 from lightning_modules.checkpoints import read_checkpoint
+from precis.sharing.foreign_files import read_weights
 
 PLAIN = {"state_dict": {"weight": torch.ones(2)}, "global_step": 3}
 CYCLE: list = []
@@ -55,7 +55,7 @@ def rezipped(path, kind=zipfile.ZIP_STORED, program=None):
 )
 def test_a_value_of_another_type_is_named(name, value, tmp_path):
     torch.save(PLAIN | {name: value}, path := tmp_path / "best.ckpt")
-    with pytest.raises(CorpusError, match=rf"best\.ckpt: {name} is missing, or is not what") as caught:
+    with pytest.raises(UserError, match=rf"best\.ckpt: {name} is missing, or is not what") as caught:
         read_checkpoint(path)
     assert "\n" not in str(caught.value)
 
@@ -79,9 +79,9 @@ def test_a_pickle_that_fills_the_memory_is_refused(call, refused, tmp_path):
     torch.save(PLAIN, path := tmp_path / "best.ckpt")
     rezipped(path, program=b"\x80\x02}X\x0a\x00\x00\x00state_dict" + CALLS[call] + b"s.")
     problem = "made to fill the memory" if refused else "global_step is missing"
-    with pytest.raises(CorpusError, match=problem):
+    with pytest.raises(UserError, match=problem):
         read_checkpoint(path)
-    with pytest.raises(CorpusError, match="made to fill the memory" if refused else "no weights in it"):
+    with pytest.raises(UserError, match="made to fill the memory" if refused else "no weights in it"):
         read_weights(path)
 
 
@@ -89,9 +89,9 @@ def test_a_pickle_that_fills_the_memory_is_refused(call, refused, tmp_path):
 def test_compressed_and_overlapping_members_are_refused(verify, tmp_path):
     torch.save({**PLAIN, "state_dict": {"weight": torch.zeros(1 << 20)}}, path := tmp_path / "best.ckpt")
     rezipped(path, zipfile.ZIP_DEFLATED)
-    with pytest.raises(CorpusError, match="compressed, which no checkpoint is"):
+    with pytest.raises(UserError, match="compressed, which no checkpoint is"):
         read_checkpoint(path, verify)
-    with pytest.raises(CorpusError, match="compressed, which no checkpoint is"):
+    with pytest.raises(UserError, match="compressed, which no checkpoint is"):
         read_weights(path)
 
 
@@ -106,7 +106,7 @@ def test_compressed_and_overlapping_members_are_refused(verify, tmp_path):
 def test_a_header_of_another_type_is_refused(described, tmp_path):
     path = tmp_path / "precis.safetensors"
     save_file({"weight": torch.ones(2)}, path, metadata={"precis": described})
-    with pytest.raises(CorpusError, match=r"precis\.safetensors: ") as caught:
+    with pytest.raises(UserError, match=r"precis\.safetensors: ") as caught:
         read_checkpoint(path)
     assert "\n" not in str(caught.value)
     save_file({"weight": torch.ones(2)}, path, metadata={"precis": json.dumps({"tied": {}, "global_step": 3})})

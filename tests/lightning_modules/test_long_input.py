@@ -10,8 +10,8 @@ from tiny_models import make_summarizer
 from transformers import BertConfig, BertModel, BertTokenizerFast, DistilBertConfig, DistilBertModel
 
 import lightning_modules
-from experiments.earlier_configs import upgrade, upgrade_flags
 from lightning_modules import BertSum, BertSumAbs, GraphSum, MatchSum, Pegasus, RSTformer
+from precis.config.earlier_configs import upgrade, upgrade_flags
 
 POSSIBLE = {
     BertSum: {"windows", "extend", "truncate"},

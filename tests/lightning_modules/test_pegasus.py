@@ -8,7 +8,7 @@ from transformers import PegasusConfig, PegasusForConditionalGeneration, PreTrai
 
 from callbacks import StartFrom
 from datamodules.corpora import Files
-from datamodules.documents import CorpusError
+from datamodules.documents import UserError
 from datamodules.gap_sentences import GapSentenceData
 from datamodules.pegasus import PegasusData
 from lightning_modules.decoding.options import DecodingOptions
@@ -209,13 +209,13 @@ def test_a_checkpoint_is_trained_and_pre_trained(released, corpus_files, folder,
 
 def test_what_does_not_fit_is_refused(released, corpus_files, folder, data):
     model = Pegasus(**SMALL | {"checkpoint": released, "vocab_size": 900})
-    with pytest.raises(CorpusError, match="the pretrained model 295"):
+    with pytest.raises(UserError, match="the pretrained model 295"):
         model.set_tokenizer(data_of(PegasusData, corpus_files, folder, vocab_size=330).tokenizer)
     other = data_of(PegasusData, corpus_files, folder).tokenizer
     other.pad, other.start = other.start, other.pad
-    with pytest.raises(CorpusError, match="differ in the pretrained model"):
+    with pytest.raises(UserError, match="differ in the pretrained model"):
         model.set_tokenizer(other)
-    with pytest.raises(CorpusError, match=r"raise --model\.vocab_size"):
+    with pytest.raises(UserError, match=r"raise --model\.vocab_size"):
         model_of(vocab_size=100).set_tokenizer(data.tokenizer)
 
 

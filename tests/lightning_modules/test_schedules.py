@@ -3,7 +3,7 @@ import torch
 from pytorch_lightning import Trainer
 from pytorch_lightning.demos.boring_classes import BoringModel
 
-from datamodules.documents import CorpusError
+from datamodules.documents import UserError
 from lightning_modules.schedules import training_steps, warmed_up
 
 
@@ -31,5 +31,5 @@ def test_training_has_as_many_steps_as_its_limits_say(tmp_path, limits, steps):
 
 @pytest.mark.parametrize("limits", [{"max_epochs": -1}, {"max_time": "00:00:00:05"}])
 def test_a_schedule_needs_an_end(tmp_path, limits):
-    with pytest.raises(CorpusError, match=r"set trainer\.max_steps or trainer\.max_epochs"):
+    with pytest.raises(UserError, match=r"set trainer\.max_steps or trainer\.max_epochs"):
         fitted(tmp_path, **limits)

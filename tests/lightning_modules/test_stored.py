@@ -4,7 +4,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import nn
 
-from datamodules.documents import CorpusError
+from datamodules.documents import UserError
 from lightning_modules.stored import load_weights, save_weights
 
 
@@ -34,5 +34,5 @@ def test_a_file_without_the_scales_of_a_matrix_is_refused(tmp_path):
     stored = load_file(tmp_path / "model.safetensors")
     del stored["0.weight:scales"]
     save_file(stored, tmp_path / "model.safetensors")
-    with pytest.raises(CorpusError, match=r"model\.safetensors: missing or broken"):
+    with pytest.raises(UserError, match=r"model\.safetensors: missing or broken"):
         load_weights(tmp_path, network(), model.state_dict())

@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 import yaml
 
-from datamodules.documents import CorpusError
-from experiments import run_folder
-from experiments.shipped import CONFIGS, SWEEPS, find_shipped, resolve_configs, short_names
-from experiments.sweeping.grid import read_sweep
-from experiments.sweeping.job import COMMAND, same_suite
+from datamodules.documents import UserError
+from precis.config.shipped import CONFIGS, SWEEPS, find_shipped, resolve_configs, short_names
+from precis.runs import run_folder
+from precis.sweeping.grid import read_sweep
+from precis.sweeping.job import COMMAND, same_suite
 
 ROOT = Path(__file__).parents[2]
 SHIPPED = ("configs", "sweeps", "segmenters", "evaluation/page")  # data of the package `experiments`
@@ -55,7 +55,7 @@ def test_a_wrong_name_is_an_error_with_the_nearest_one(precis, tmp_path, monkeyp
     assert done.status == 1 and "did you mean pointer_generator/docstrings?" in done.err, done.err
     done = precis("sweep", "pointer_generator_row", "--dry-run")
     assert done.status == 1 and "did you mean pointer_generator_rows?" in done.err
-    with pytest.raises(CorpusError, match="no such config file"):
+    with pytest.raises(UserError, match="no such config file"):
         find_shipped("../sweeps/pointer_generator_rows", CONFIGS)
 
 
@@ -66,13 +66,13 @@ def test_the_base_of_a_sweep_may_be_a_short_name(tmp_path, monkeypatch):
     path.write_text(yaml.safe_dump(sweep), encoding="utf-8")
     assert read_sweep(path).base == CONFIGS / "pointer_generator" / "docstrings.yaml"
     path.write_text(yaml.safe_dump(sweep | {"base": "nowhere"}), encoding="utf-8")
-    with pytest.raises(CorpusError, match="base nowhere: no such config file"):
+    with pytest.raises(UserError, match="base nowhere: no such config file"):
         read_sweep(path)
 
 
 def test_the_commit_of_a_repository_around_the_installed_suite_is_not_recorded(tmp_path, monkeypatch):
     subprocess.run(["git", "init", "-q", tmp_path], check=True)
-    installed = tmp_path / "venv" / "site-packages" / "experiments"
+    installed = tmp_path / "venv" / "site-packages" / "precis" / "runs"
     installed.mkdir(parents=True)
     monkeypatch.setattr(run_folder, "__file__", str(installed / "run_folder.py"))
     assert run_folder._git("rev-parse", "--show-toplevel") is None
@@ -89,7 +89,7 @@ class Finder:  # that of an editable installation, which comes after all folders
         if name in ("callbacks", "datamodules", "experiments", "lightning_modules", "precis"):
             return spec_from_file_location(name, f"{folder}/__init__.py", submodule_search_locations=[folder])
 sys.path.append(root) if way == "ordinary" else sys.meta_path.append(Finder)
-from experiments.cli import main
+from precis.command_line.cli import main
 statuses = []
 for options in (["--print_config"], ["--trainer.callbacks+=callbacks.mine.Hello"], ["--data=datamodules.Hello"]):
     try:
@@ -181,7 +181,7 @@ SCRIPT = """
 import sys
 import precis
 from pathlib import Path
-from experiments.cli import main
+from precis.command_line.cli import main
 
 assert Path(precis.__file__).is_relative_to(sys.argv[1]), precis.__file__
 assert main(["--version"]) == 0

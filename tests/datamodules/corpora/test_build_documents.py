@@ -17,7 +17,7 @@ from datamodules.corpora.corpus import (
     make_document,
     read_manifest,
 )
-from datamodules.documents import BadRecord, CorpusError, Document, Record
+from datamodules.documents import BadRecord, Document, Record, UserError
 from tests.conftest import write_lines
 
 
@@ -103,7 +103,7 @@ def test_two_processes_convert_as_one_does(tmp_path):
 )
 def test_bad_records_end_the_build_or_are_counted_and_named(tmp_path, bad, problem):
     corpus = Listed([GOOD[0], bad, GOOD[1]])
-    with pytest.raises(CorpusError, match=problem) as error:
+    with pytest.raises(UserError, match=problem) as error:
         build_documents(corpus, "train", tmp_path, require_references=True)
     assert "\n" not in str(error.value)
     assert bad is BROKEN or "--data.on_bad_record skip" in str(error.value)
@@ -119,7 +119,7 @@ def test_a_build_with_skips_does_not_satisfy_who_wants_none(tmp_path):
     for _ in range(2):  # the second time from the cache
         with pytest.warns(UserWarning, match="x.jsonl:7: broken JSON"):
             build_documents(corpus, "train", tmp_path, on_bad_record="skip")
-    with pytest.raises(CorpusError, match=r"x.jsonl:7: broken JSON.*--data.on_bad_record skip"):
+    with pytest.raises(UserError, match=r"x.jsonl:7: broken JSON.*--data.on_bad_record skip"):
         build_documents(corpus, "train", tmp_path)
 
 
@@ -139,13 +139,13 @@ def test_references_may_be_missing_for_prediction(tmp_path):
 
 @pytest.mark.parametrize("records", [[], [BROKEN], [record("a", " ")]])
 def test_a_split_without_a_document_is_an_error(tmp_path, records):
-    with pytest.raises(CorpusError, match="train: no usable document"):
+    with pytest.raises(UserError, match="train: no usable document"):
         build_documents(Listed(records), "train", tmp_path, on_bad_record="skip")
     assert left_in(tmp_path) == []
 
 
 def test_an_absent_split_is_named_with_those_there_are(tmp_path):
-    with pytest.raises(CorpusError, match=r"no split 'val' \(it has: train\)"):
+    with pytest.raises(UserError, match=r"no split 'val' \(it has: train\)"):
         build_documents(Listed(GOOD), "val", tmp_path)
 
 
@@ -243,5 +243,5 @@ def test_requiring_references_reads_a_complete_corpus_once(tmp_path):
     rows.append({"id": "3", "document": "text without a reference", "summary": None})
     corpus = Counted(train=str(write_lines(tmp_path / "b.jsonl", rows)))
     assert len(build_documents(corpus, "train", tmp_path / "cache")) == 4
-    with pytest.raises(CorpusError, match="reference"):
+    with pytest.raises(UserError, match="reference"):
         build_documents(corpus, "train", tmp_path / "cache", require_references=True)

@@ -12,7 +12,7 @@ from datamodules.corpora.corpus import as_document, build_documents, read_manife
 from datamodules.corpora.docstrings import PACKAGES, Docstrings, split_by_cluster
 from datamodules.corpora.harvest import Docstring, harvest, source_files
 from datamodules.corpora.modules import Modules
-from datamodules.documents import CorpusError
+from datamodules.documents import UserError
 
 WORDS = [
     first + second for first in "bcdfghlmnprst" for second in ("ando", "emi", "ilo", "ora", "umba", "esto", "arin")
@@ -64,7 +64,7 @@ def test_long_documents_can_be_left_out(packages, corpus):
         expected = [record for record in corpus.records(split) if len(" ".join(record.parts).split()) <= 50]
         assert list(short.records(split)) == expected and expected != list(corpus.records(split))
     assert len({made.fingerprint("val") for made in (corpus, short, Docstrings([str(packages)], max_words=51))}) == 3
-    with pytest.raises(CorpusError, match="max_words must be at least 1, got 0"):
+    with pytest.raises(UserError, match="max_words must be at least 1, got 0"):
         Docstrings([str(packages)], max_words=0)
 
 
@@ -196,9 +196,9 @@ def test_lengths_overloads_and_copies(tmp_path):
 
 
 def test_an_absent_folder_and_one_without_docstrings(tmp_path):
-    with pytest.raises(CorpusError, match="nowhere: no such folder"):
+    with pytest.raises(UserError, match="nowhere: no such folder"):
         Docstrings([str(tmp_path / "nowhere")]).fingerprint("train")
-    with pytest.raises(CorpusError, match="no usable document"):
+    with pytest.raises(UserError, match="no usable document"):
         build_documents(Docstrings([str(tmp_path)], num_proc=1), "train", tmp_path / "cache")
 
 

@@ -17,7 +17,7 @@ from jsonargparse import ArgumentParser
 from datamodules.corpora.corpus import Corpus, as_document, build_documents
 from datamodules.corpora.files import Files
 from datamodules.corpora.parquet_pages import page_sizes
-from datamodules.documents import BadRecord, CorpusError, Document, Record
+from datamodules.documents import BadRecord, Document, Record, UserError
 
 SHARED = Path(__file__).resolve().parents[3].parent / "shared" / "data"
 ROWS = [
@@ -154,7 +154,7 @@ def test_null_on_the_command_line_is_nothing_and_no_name():
 
 
 def test_a_choice_that_does_not_exist_is_named():
-    with pytest.raises(CorpusError, match="paragraphs='lines' is not one of blank_line, line, none"):
+    with pytest.raises(UserError, match="paragraphs='lines' is not one of blank_line, line, none"):
         Files(train="a.jsonl", paragraphs="lines")
 
 
@@ -173,14 +173,14 @@ def test_a_choice_that_does_not_exist_is_named():
 def test_bad_rows_name_the_field(tmp_path, row, fields, problem):
     record = one(row, tmp_path, **fields)
     assert isinstance(record, BadRecord)
-    with pytest.raises(CorpusError, match=rf"x\.jsonl:1.*{problem}"):
+    with pytest.raises(UserError, match=rf"x\.jsonl:1.*{problem}"):
         build_documents(Files(val=str(tmp_path / "x.jsonl"), **fields), "val", tmp_path / "cache")
 
 
 def test_a_split_without_references_serves_prediction_only(tmp_path):
     corpus = Files(test=write(tmp_path / "x.jsonl", jsonl([{"id": "n", "document": "A text.", "title": "T"}])))
     assert documents(corpus, tmp_path / "cache", "test") == [Document("n", [["A text."]], [])]
-    with pytest.raises(CorpusError, match=r"x.jsonl:1 \(id 'n'\) \(fields: id, document, title\): it has no reference"):
+    with pytest.raises(UserError, match=r"x.jsonl:1 \(id 'n'\) \(fields: id, document, title\): it has no reference"):
         build_documents(corpus, "test", tmp_path / "cache", require_references=True)
 
 
@@ -199,14 +199,14 @@ def test_a_split_without_references_serves_prediction_only(tmp_path):
 def test_bad_lines_are_named_and_the_others_read(tmp_path, name, content, problems):
     corpus = Files(val=write(tmp_path / name, content))
     for line, problem in problems.items():
-        with pytest.raises(CorpusError, match=rf"{name}:{line}: .*{problem}.*(?:skip|one object per line)"):
+        with pytest.raises(UserError, match=rf"{name}:{line}: .*{problem}.*(?:skip|one object per line)"):
             build_documents(corpus, "val", tmp_path / "cache")
     with pytest.warns(UserWarning, match=f"left out {len(problems)} bad"):
         assert documents(corpus, tmp_path / "cache", on_bad_record="skip") == DOCUMENTS
 
 
 def test_utf16_is_not_taken_for_text(tmp_path):
-    with pytest.raises(CorpusError, match=r"x.jsonl:1: not UTF-8 \(byte 0xff\); convert the file \(iconv -f utf-16"):
+    with pytest.raises(UserError, match=r"x.jsonl:1: not UTF-8 \(byte 0xff\); convert the file \(iconv -f utf-16"):
         build_documents(Files(val=write(tmp_path / "x.jsonl", jsonl(ROWS).decode().encode("utf-16"))), "val", tmp_path)
 
 
@@ -224,7 +224,7 @@ def test_utf16_is_not_taken_for_text(tmp_path):
     ],
 )
 def test_broken_files_are_one_clear_line(tmp_path, name, content):
-    with pytest.raises(CorpusError, match=rf"{name}: cannot be read .*; get a complete copy") as error:
+    with pytest.raises(UserError, match=rf"{name}: cannot be read .*; get a complete copy") as error:
         records(Files(val=write(tmp_path / name, content)))
     assert "\n" not in str(error.value)
 
@@ -232,10 +232,10 @@ def test_broken_files_are_one_clear_line(tmp_path, name, content):
 def test_absent_files_and_unknown_suffixes(tmp_path):
     for given in (tmp_path / "no.jsonl", tmp_path / "no-*.jsonl", tmp_path):
         for use in (records, lambda corpus: corpus.fingerprint("val")):
-            with pytest.raises(CorpusError, match="no such file; check the path of `val`"):
+            with pytest.raises(UserError, match="no such file; check the path of `val`"):
                 use(Files(val=str(given)))
     for name in ("x.txt", "x.gz", "x", "x.parquet.gz"):
-        with pytest.raises(CorpusError, match=rf"{name}: unknown type of file; .*\.jsonl"):
+        with pytest.raises(UserError, match=rf"{name}: unknown type of file; .*\.jsonl"):
             records(Files(val=write(tmp_path / name, b"")))
 
 
@@ -273,7 +273,7 @@ def test_a_line_that_would_fill_the_memory_is_refused(kind, suffix, pack, tmp_pa
     path = tmp_path / f"bomb.{kind}{suffix}"
     path.write_bytes(pack(b"id,document,summary\n" * (kind != "jsonl") + b"a" * (100 << 20)))
     tracemalloc.start()
-    with pytest.raises(CorpusError, match=rf"bomb.{kind}{suffix}:[12]: a line of more than 1 MiB"):
+    with pytest.raises(UserError, match=rf"bomb.{kind}{suffix}:[12]: a line of more than 1 MiB"):
         list(Files(train=str(path)).records("train"))
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
@@ -288,7 +288,7 @@ def test_parquet_that_would_fill_the_memory_is_refused(tmp_path, monkeypatch):
     for text, problem in problems.items():
         rows = pa.table({"document": ["A text."] * 2 + [text] * 100, "summary": ["One."] * 102})
         pq.write_table(rows, path, compression="zstd", write_statistics=False)  # one long text, in a dictionary
-        with pytest.raises(CorpusError, match=rf"bomb\.parquet{problem}"):
+        with pytest.raises(UserError, match=rf"bomb\.parquet{problem}"):
             list(Files(train=str(path)).records("train"))
 
 

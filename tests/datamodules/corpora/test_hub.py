@@ -6,7 +6,7 @@ import pytest
 
 from datamodules.corpora.corpus import as_document, build_documents
 from datamodules.corpora.hub import SOURCES, Hub
-from datamodules.documents import BadRecord, CorpusError, Document
+from datamodules.documents import BadRecord, Document, UserError
 
 
 @pytest.fixture(autouse=True)
@@ -57,10 +57,10 @@ def test_fingerprint_follows_content_and_arguments(folder, tmp_path):
 def test_what_cannot_be_had_is_one_clear_line(folder, monkeypatch):
     monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", True)
     for name in ("cnn_dailymail", "nobody/nothing"):
-        with pytest.raises(CorpusError, match=r"the dataset cannot be loaded \(.*check its name.*the network") as error:
+        with pytest.raises(UserError, match=r"the dataset cannot be loaded \(.*check its name.*the network") as error:
             Hub(name).fingerprint("val")
         assert "\n" not in str(error.value)
-    with pytest.raises(CorpusError, match="validatoin"):
+    with pytest.raises(UserError, match="validatoin"):
         list(Hub(folder, val="validatoin").records("val"))
 
 
@@ -155,5 +155,5 @@ def test_a_stream_notices_a_change_in_one_of_two_files_of_one_name(tmp_path):
 def test_max_records_of_a_whole_dataset(folder):
     whole = list(Hub(folder, **NAMES).records("train"))
     assert list(Hub(folder, max_records=1, **NAMES).records("train")) == whole[:1]
-    with pytest.raises(CorpusError, match="max_records"):
+    with pytest.raises(UserError, match="max_records"):
         Hub(folder, max_records=0)

@@ -5,7 +5,7 @@ from conftest import write_lines
 
 from datamodules.corpora import Files, MixedArticles
 from datamodules.corpora.mixed_articles import WORDS
-from datamodules.documents import CorpusError
+from datamodules.documents import UserError
 
 
 @pytest.fixture
@@ -54,5 +54,5 @@ def test_what_cannot_be_is_refused(articles):
     ):
         with pytest.raises(ValueError, match=message):
             MixedArticles(articles, **wrong)
-    with pytest.raises(CorpusError, match="0 articles of 20 sentences, a document needs 3"):
+    with pytest.raises(UserError, match="0 articles of 20 sentences, a document needs 3"):
         list(MixedArticles(articles, sentences=10).records("train"))

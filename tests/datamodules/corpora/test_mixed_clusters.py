@@ -4,7 +4,7 @@ import pytest
 from conftest import write_lines
 
 from datamodules.corpora import Files, MixedClusters
-from datamodules.documents import CorpusError
+from datamodules.documents import UserError
 
 
 @pytest.fixture
@@ -58,5 +58,5 @@ def test_what_cannot_be_is_refused(articles):
     ):
         with pytest.raises(ValueError, match=message):
             MixedClusters(articles, **wrong)
-    with pytest.raises(CorpusError, match="0 articles of 20 sentences with a reference; a document needs 3"):
+    with pytest.raises(UserError, match="0 articles of 20 sentences with a reference; a document needs 3"):
         list(MixedClusters(articles, paragraphs=10).records("train"))

@@ -10,7 +10,7 @@ from datamodules.corpora.field_names import first_row, guess_fields
 from datamodules.corpora.files import Files
 from datamodules.corpora.parallel_text import ParallelText
 from datamodules.corpora.text_folders import TextFolders
-from datamodules.documents import CorpusError, Document
+from datamodules.documents import Document, UserError
 
 PRESUMM = [
     {
@@ -55,7 +55,7 @@ def test_the_json_of_presumm_is_read_sentence_by_sentence(indent, tmp_path):
 def test_a_broken_array_is_one_line(content, message, tmp_path):
     path = tmp_path / "broken.json"
     path.write_text(content, encoding="utf-8")
-    with pytest.raises(CorpusError) as error:
+    with pytest.raises(UserError) as error:
         documents(Files(train=str(path), **TOKENS), tmp_path)
     assert message in str(error.value) and str(path) in str(error.value)
 
@@ -136,7 +136,7 @@ def test_files_that_do_not_fit_are_one_line(target, message, tmp_path):
     (tmp_path / "train.source").write_bytes(b"a\nb\n")
     if target is not None:
         (tmp_path / "train.target").write_bytes(target)
-    with pytest.raises(CorpusError, match=message):
+    with pytest.raises(UserError, match=message):
         documents(ParallelText(train=str(tmp_path / "train")), tmp_path)
     assert not list(tmp_path.glob("cache/*/documents.arrow"))
 
@@ -145,7 +145,7 @@ def test_a_line_that_is_no_utf8_can_be_skipped(tmp_path):
     (tmp_path / "train.source").write_bytes(b"a\n\xff\nc\n")
     (tmp_path / "train.target").write_bytes(b"a\nb\nc\n")
     corpus = ParallelText(train=str(tmp_path / "train"))
-    with pytest.raises(CorpusError, match=r"train\.source:2: not UTF-8"):
+    with pytest.raises(UserError, match=r"train\.source:2: not UTF-8"):
         documents(corpus, tmp_path)
     assert [document.id for document in documents(corpus, tmp_path, on_bad_record="skip")] == ["train-1", "train-3"]
 
@@ -186,12 +186,12 @@ def test_a_folder_without_references(folder, tmp_path):
 
 def test_what_does_not_belong_is_one_line(folder, tmp_path):
     (folder / "references" / "rain.txt").write_text("Rain.", encoding="utf-8")
-    with pytest.raises(CorpusError, match=r"rain\.txt: no document has this name"):
+    with pytest.raises(UserError, match=r"rain\.txt: no document has this name"):
         documents(TextFolders(test=str(folder)), tmp_path, "test")
-    with pytest.raises(CorpusError, match="no such folder"):
+    with pytest.raises(UserError, match="no such folder"):
         documents(TextFolders(test=str(folder / "missing")), tmp_path, "test")
     (tmp_path / "empty").mkdir()
-    with pytest.raises(CorpusError, match=r"no \.txt or \.html file"):
+    with pytest.raises(UserError, match=r"no \.txt or \.html file"):
         documents(TextFolders(test=str(tmp_path / "empty")), tmp_path, "test")
 
 
@@ -211,5 +211,5 @@ def test_pages_without_the_extra_say_how_to_get_it(tmp_path, monkeypatch):
     from datamodules.text.html_text import article_text
 
     monkeypatch.setitem(sys.modules, "trafilatura", None)
-    with pytest.raises(CorpusError, match=r"precis-suite\[html\]"):
+    with pytest.raises(UserError, match=r"precis-suite\[html\]"):
         article_text(tmp_path / "page.html")

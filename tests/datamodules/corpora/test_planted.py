@@ -9,7 +9,7 @@ from datamodules.corpora import Files, PlantedEnumerations, PlantedKeys, Planted
 from datamodules.corpora.control_sentences import real_sentences
 from datamodules.corpora.planted_enumerations import COLOURS
 from datamodules.corpora.planted_names import COMMON, ROLES, planted_answer
-from datamodules.documents import CorpusError
+from datamodules.documents import UserError
 
 SIZES = (60, 5, 5)
 
@@ -92,7 +92,7 @@ def test_key_and_value_are_in_different_paragraphs(source, paragraphs, key_first
 
 @pytest.mark.parametrize("sizes", [(1, 4), (3, 1), (3, 6)])
 def test_keys_and_paragraphs_out_of_bounds_are_refused(source, sizes):
-    with pytest.raises(CorpusError, match=r"at least 2 paragraphs and from 2 to 5 keys; got \d and \d"):
+    with pytest.raises(UserError, match=r"at least 2 paragraphs and from 2 to 5 keys; got \d and \d"):
         PlantedKeys(source, *sizes)
 
 
@@ -109,5 +109,5 @@ def test_what_decides_the_documents_is_in_the_fingerprint(source):
 
 
 def test_a_corpus_with_too_few_sentences_is_named(source):
-    with pytest.raises(CorpusError, match="a control corpus needs ten"):
+    with pytest.raises(UserError, match="a control corpus needs ten"):
         real_sentences(source, "train", 100, 200)

@@ -4,7 +4,7 @@ import pytest
 from conftest import write_lines
 
 from datamodules.corpora import Files, PlantedDuplicates
-from datamodules.documents import CorpusError
+from datamodules.documents import UserError
 
 TRIGRAMS = {"one_word": True, "every_third_word": False}
 
@@ -64,5 +64,5 @@ def test_what_cannot_be_is_refused(articles):
         PlantedDuplicates(articles, "two")
     with pytest.raises(ValueError, match="documents 1; got 3, 0"):
         PlantedDuplicates(articles, fillers=3, documents=0)
-    with pytest.raises(CorpusError, match=r"14 articles .* a document needs 23"):
+    with pytest.raises(UserError, match=r"14 articles .* a document needs 23"):
         list(PlantedDuplicates(articles, fillers=20).records("train"))

@@ -5,7 +5,7 @@ import pytest
 from datamodules.corpora import PlantedPrincipals
 from datamodules.corpora.corpus import Corpus
 from datamodules.corpora.planted_principals import SLOTS
-from datamodules.documents import CorpusError, Record
+from datamodules.documents import Record, UserError
 from datamodules.text.gap_selection import select
 
 REAL = [
@@ -74,7 +74,7 @@ def test_splits_and_seeds_differ_and_come_again():
 
 
 def test_a_corpus_with_too_few_sentences_is_refused():
-    with pytest.raises(CorpusError, match="has 12 sentences of 3 to 5 plain words, not 40; lower pool"):
+    with pytest.raises(UserError, match="has 12 sentences of 3 to 5 plain words, not 40; lower pool"):
         list(PlantedPrincipals(ShortSentences(), pool=40).records("train"))
-    with pytest.raises(CorpusError, match="pool is at least 4, got 3"):
+    with pytest.raises(UserError, match="pool is at least 4, got 3"):
         PlantedPrincipals(pool=3)

@@ -9,7 +9,7 @@ from datamodules.corpora import Docstrings
 from datamodules.corpora.corpus import Corpus, make_document
 from datamodules.corpora.planted_trees import RELATIONS, PlantedTrees, planted_tree, target_of
 from datamodules.discourse.parses import ParseRequest
-from datamodules.documents import CorpusError, Record
+from datamodules.documents import Record, UserError
 from datamodules.planted_parser import PlantedParser
 
 STEMS = [
@@ -175,10 +175,10 @@ def test_the_distribution_is_the_mixture_of_its_trees():
 
 
 def test_what_cannot_be_is_refused():
-    with pytest.raises(CorpusError, match="pool at least sentences, words at least 3; got 9, 8, 5"):
+    with pytest.raises(UserError, match="pool at least sentences, words at least 3; got 9, 8, 5"):
         PlantedTrees(sentences=9, pool=8, words=5)
     with pytest.raises(
-        CorpusError, match=r"has 12 sentences of 3 to 6 plain words .* not 40; lower pool or raise words"
+        UserError, match=r"has 12 sentences of 3 to 6 plain words .* not 40; lower pool or raise words"
     ):
         list(corpus_of(pool=40).records("train"))
     with pytest.raises(ValueError, match=r"parser\.candidates is at least 1, got 0"):

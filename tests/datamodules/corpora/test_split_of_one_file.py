@@ -4,7 +4,7 @@ import pytest
 
 from datamodules.corpora import Files
 from datamodules.corpora.corpus import build_documents
-from datamodules.documents import CorpusError
+from datamodules.documents import UserError
 from tests.conftest import write_lines
 
 
@@ -36,10 +36,10 @@ def test_a_test_file_beside_a_share_is_read_whole(tmp_path):
 
 @pytest.mark.parametrize("share", [0.0, 1.0, -0.5])
 def test_a_share_outside_zero_and_one_is_refused(tmp_path, share):
-    with pytest.raises(CorpusError, match=r"corpus\.split"):
+    with pytest.raises(UserError, match=r"corpus\.split"):
         corpus_of(tmp_path, share)
 
 
 def test_a_share_beside_a_file_is_refused():
-    with pytest.raises(CorpusError, match="no file for `val`"):
+    with pytest.raises(UserError, match="no file for `val`"):
         Files(train="a.jsonl", val="b.jsonl", split=0.1)

@@ -2,7 +2,7 @@ import pytest
 
 from datamodules.corpora.corpus import as_document, build_documents
 from datamodules.corpora.texts import Texts
-from datamodules.documents import CorpusError, Document
+from datamodules.documents import Document, UserError
 
 
 def test_texts_become_documents_without_references(tmp_path):
@@ -15,7 +15,7 @@ def test_texts_become_documents_without_references(tmp_path):
 
 
 def test_an_empty_text_is_named(tmp_path):
-    with pytest.raises(CorpusError, match=r"text 'stdin': the document is empty"):
+    with pytest.raises(UserError, match=r"text 'stdin': the document is empty"):
         build_documents(Texts([("stdin", " \n")]), "test", tmp_path)
 
 

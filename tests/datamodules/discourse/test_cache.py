@@ -19,7 +19,7 @@ from datamodules.discourse import cache as cache_module
 from datamodules.discourse import shards
 from datamodules.discourse.cache import MissingParse, ParseCache, parse_key
 from datamodules.discourse.parses import DiscourseParse, ParseRequest
-from datamodules.documents import CorpusError
+from datamodules.documents import UserError
 
 ROOT = Path(__file__).parents[3]
 
@@ -191,23 +191,23 @@ def test_a_folder_of_another_version_or_kind(tmp_path):
     manifest = tmp_path / "manifest.json"
     said = json.loads(manifest.read_text())
     manifest.write_text(json.dumps(said | {"version": 0}))
-    with pytest.raises(CorpusError, match="format version 0, and this is version 2; choose another folder"):
+    with pytest.raises(UserError, match="format version 0, and this is version 2; choose another folder"):
         ParseCache(tmp_path)
     for other in ('{"documents": 3}', "[]", "no json"):
         manifest.write_text(other)
-        with pytest.raises(CorpusError, match="not that of a folder of discourse parses"):
+        with pytest.raises(UserError, match="not that of a folder of discourse parses"):
             ParseCache(tmp_path)
-    with pytest.raises(CorpusError, match="a file; name a folder"):
+    with pytest.raises(UserError, match="a file; name a folder"):
         ParseCache(manifest)
 
 
 def test_a_folder_that_cannot_be_written_to(tmp_path):
     (tmp_path / "file").write_text("")
-    with pytest.raises(CorpusError, match=r"cannot be written .*check the path"):
+    with pytest.raises(UserError, match=r"cannot be written .*check the path"):
         ParseCache(tmp_path / "file" / "cache").writer()
     if os.geteuid():
         (tmp_path / "closed").mkdir(mode=0o500)
-        with pytest.raises(CorpusError, match=r"cannot be written \(Permission denied\)"):
+        with pytest.raises(UserError, match=r"cannot be written \(Permission denied\)"):
             ParseCache(tmp_path / "closed").writer()
 
 
@@ -219,7 +219,7 @@ def test_a_full_disk_leaves_nothing_half_written(tmp_path, monkeypatch):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr(shards.os, "fsync", full)
-    with pytest.raises(CorpusError, match=r"cannot be written \(No space left on device\); free some space"):
+    with pytest.raises(UserError, match=r"cannot be written \(No space left on device\); free some space"):
         writer.flush()
     assert sorted(path.name for path in tmp_path.iterdir()) == [LOCK, "manifest.json"]
     monkeypatch.undo()

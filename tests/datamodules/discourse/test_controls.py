@@ -13,7 +13,7 @@ from datamodules.discourse.controls import (
 )
 from datamodules.discourse.distributions import encode, random_ldd
 from datamodules.discourse.parses import ParseRequest
-from datamodules.documents import CorpusError
+from datamodules.documents import UserError
 from tests.made_up_parses import made_up_document, made_up_parse
 
 
@@ -99,9 +99,9 @@ def test_another_document_is_of_like_length_and_never_the_same_one():
 
 
 def test_one_document_has_no_other():
-    with pytest.raises(CorpusError, match="fewer than two different training documents have any: give more documents"):
+    with pytest.raises(UserError, match="fewer than two different training documents have any: give more documents"):
         OtherDocuments([parse_of(0, 3)])
-    with pytest.raises(CorpusError, match="the discourse of another training document"):
+    with pytest.raises(UserError, match="the discourse of another training document"):
         OtherDocuments([parse_of(0, 3), parse_of(0, 3)])
 
 

@@ -11,7 +11,7 @@ from datamodules.discourse.formats import nested_json
 from datamodules.discourse.records import TreebankDocument
 from datamodules.discourse.treebanks import TreebankError, read_treebank
 from datamodules.discourse.trees import Span, Tree
-from datamodules.documents import CorpusError
+from datamodules.documents import UserError
 from tests.datamodules.discourse.treebank_writers import write_conllu, write_dis, write_json, write_rs3
 
 RECORD = {
@@ -103,7 +103,7 @@ def test_invalid_documents_are_refused(tmp_path, change, said):
     path = write_lines(tmp_path / "a.jsonl", ["", {**RECORD, **change}])
     with pytest.raises(TreebankError, match=re.escape(said)) as caught:
         read_treebank(path)
-    assert isinstance(caught.value, CorpusError)
+    assert isinstance(caught.value, UserError)
     assert str(caught.value).startswith(f"{path}:2: doc: ") and "\n" not in str(caught.value)
 
 

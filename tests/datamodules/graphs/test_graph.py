@@ -5,7 +5,7 @@ import pickle
 import numpy as np
 import pytest
 
-from datamodules.documents import CorpusError
+from datamodules.documents import UserError
 from datamodules.graphs import Discourse, FromFile, NoGraph, ParagraphGraph, Similarity, Topic, make_graph
 from tests.conftest import write_lines
 from tests.datamodules.graphs.made_up import assert_is_graph, cluster, paragraphs
@@ -46,7 +46,7 @@ def test_a_graph_of_ones_own_is_checked_and_its_diagonal_is_one():
     ],
 )
 def test_the_error_of_an_invalid_graph_names_its_document(weights, message):
-    with pytest.raises(CorpusError, match=f"^Given: document 'doc-7': .*{message}"):
+    with pytest.raises(UserError, match=f"^Given: document 'doc-7': .*{message}"):
         Given(weights)(THREE)
 
 
@@ -116,12 +116,12 @@ def test_graphs_from_a_file(tmp_path):
 )
 def test_a_file_that_has_no_such_graph_says_where(tmp_path, lines, message):
     path = write_lines(tmp_path / "graphs.jsonl", lines)
-    with pytest.raises(CorpusError, match=message):
+    with pytest.raises(UserError, match=message):
         FromFile(path)(THREE)
 
 
 def test_a_file_that_is_not_there(tmp_path):
-    with pytest.raises(CorpusError, match="no such file; check the path"):
+    with pytest.raises(UserError, match="no such file; check the path"):
         FromFile(tmp_path / "absent.jsonl").digest()
-    with pytest.raises(CorpusError, match="no such file; check the path"):
+    with pytest.raises(UserError, match="no such file; check the path"):
         FromFile(tmp_path / "absent.jsonl")(THREE)

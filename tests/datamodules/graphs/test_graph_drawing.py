@@ -4,7 +4,7 @@ import xml.etree.ElementTree as ET
 import numpy as np
 import pytest
 
-from datamodules.documents import CorpusError
+from datamodules.documents import UserError
 from datamodules.graphs import Similarity
 from datamodules.graphs.drawing import ARCS, draw_svg, strongest
 from tests.datamodules.graphs.made_up import cluster, paragraphs
@@ -67,7 +67,7 @@ def test_the_legend_is_within_the_image(summary):
 
 
 def test_sizes_that_do_not_fit_are_refused():
-    with pytest.raises(CorpusError, match=r"weights \(2, 2\) of 3 paragraphs"):
+    with pytest.raises(UserError, match=r"weights \(2, 2\) of 3 paragraphs"):
         draw_svg(np.ones((2, 2)), [["a"]] * 3)
-    with pytest.raises(CorpusError, match=r"attention \(1, 2\) of 1 summary sentences to 3 paragraphs"):
+    with pytest.raises(UserError, match=r"attention \(1, 2\) of 1 summary sentences to 3 paragraphs"):
         draw_svg(np.ones((3, 3)), [["a"]] * 3, ["One."], np.ones((1, 2)))

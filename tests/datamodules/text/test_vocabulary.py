@@ -3,7 +3,7 @@ from collections import Counter
 
 import pytest
 
-from datamodules.documents import CorpusError
+from datamodules.documents import UserError
 from datamodules.text.vocabulary import SPECIALS, START, STOP, UNK, Vocabulary
 
 TEXTS = ["the cat sat", "the dog sat on the mat", "[UNK] [STOP] cat"]
@@ -65,5 +65,5 @@ def test_words_that_end_a_sentence():
 @pytest.mark.parametrize("content", ['{"words": [', '{"letters": []}', "3"])
 def test_a_file_that_is_no_vocabulary_is_named(content, tmp_path):
     (tmp_path / Vocabulary.file_name).write_text(content)
-    with pytest.raises(CorpusError, match=rf"{Vocabulary.file_name}: not a vocabulary \(.*give the `text` folder"):
+    with pytest.raises(UserError, match=rf"{Vocabulary.file_name}: not a vocabulary \(.*give the `text` folder"):
         Vocabulary.load(tmp_path)

@@ -3,7 +3,7 @@ import gzip
 import pytest
 import torch
 
-from datamodules.documents import CorpusError
+from datamodules.documents import UserError
 from datamodules.text.word_vectors import read_word_vectors
 
 WORDS = ["[PAD]", "the", "cat", ". .", "sat"]
@@ -42,14 +42,14 @@ def test_reads_the_vectors_of_known_words(write, header, name):
     ],
 )
 def test_errors_in_a_file_have_its_line(write, text, message):
-    with pytest.raises(CorpusError, match=message):
+    with pytest.raises(UserError, match=message):
         read_word_vectors(write(text), WORDS, 2)
 
 
 def test_a_file_that_is_absent_or_cut_off_is_named(write, tmp_path):
-    with pytest.raises(CorpusError, match=r"nowhere.txt: cannot be read"):
+    with pytest.raises(UserError, match=r"nowhere.txt: cannot be read"):
         read_word_vectors(tmp_path / "nowhere.txt", WORDS, 2)
     path = write("the 1 2\n" * 100, "vectors.txt.gz")
     path.write_bytes(path.read_bytes()[:-12])
-    with pytest.raises(CorpusError, match=r"vectors.txt.gz: cannot be read"):
+    with pytest.raises(UserError, match=r"vectors.txt.gz: cannot be read"):
         read_word_vectors(path, WORDS, 2)

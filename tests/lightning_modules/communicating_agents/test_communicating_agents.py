@@ -5,7 +5,7 @@ import torch
 from pytorch_lightning import Trainer
 
 from datamodules.communicating_agents import CommunicatingAgentsBatch
-from datamodules.documents import CorpusError
+from datamodules.documents import UserError
 from datamodules.text.vocabulary import PAD, START, STOP, UNK, Vocabulary
 from lightning_modules.communicating_agents.module import CommunicatingAgents
 from lightning_modules.decoding.options import DecodingOptions
@@ -167,7 +167,7 @@ def test_a_model_with_contextual_agent_attention_continues_from_one_without():
     batch = make_batch()
     torch.testing.assert_close(contextual.loss_terms(batch)["nll"], plain.loss_terms(batch)["nll"])
     assert contextual.loss_weights["cohesion"] == 0, "its own"
-    with pytest.raises(CorpusError, match=r"combine_before\.weight is \[4, 4\] there and absent here"):
+    with pytest.raises(UserError, match=r"combine_before\.weight is \[4, 4\] there and absent here"):
         plain.on_load_checkpoint({"state_dict": contextual.state_dict()})
 
 
@@ -217,5 +217,5 @@ def test_impossible_arguments_are_named(arguments, message):
 
 def test_cohesion_needs_a_word_that_ends_a_sentence():
     model = CommunicatingAgents(V, 5, 4, cohesion=0.1)
-    with pytest.raises(CorpusError, match=r"the vocabulary has none of \., !, \?.*--model\.sentence_ends"):
+    with pytest.raises(UserError, match=r"the vocabulary has none of \., !, \?.*--model\.sentence_ends"):
         model.set_tokenizer(Vocabulary(["w0"]))

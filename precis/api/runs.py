@@ -1,0 +1,224 @@
+"""Trained runs from Python: the same loading, decoding and scoring as in the commands."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from threading import RLock
+from typing import Any, overload
+
+import pandas as pd
+from jsonargparse import ArgumentError
+
+from datamodules.corpora.corpus import Corpus, as_document
+from datamodules.corpora.files import Files
+from datamodules.corpora.texts import Records
+from datamodules.documents import Document, UserError
+from datamodules.summarization import SummarizationData
+from lightning_modules.summarizer import Summarizer, Summary
+from precis.api.arguments import checked, metric_names
+from precis.config.parse_errors import explain
+from precis.evaluation.evaluate import evaluate_predictions
+from precis.evaluation.predictions import Prediction
+from precis.evaluation.scorers import ScoreOptions
+from precis.runs.run_folder import load_run, run_documents
+from precis.sharing.hub import find_folder
+from precis.statistics.statistics import RESAMPLES
+from precis.summarizing.summarizing import changed_options, quiet_progress, summarize_all
+
+Text = str | Mapping[str, Any] | Document
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """Summaries of documents with references, and their scores.
+
+    Attributes:
+        summaries: one for each document, with its own `scores`.
+        scores: a row for each measure: `mean`, `low` and `high` (95 % bootstrap interval over documents), `documents`
+            (those with a score) and `signature` (how it was computed).
+        left_out: why other metrics were not computed, by name.
+    """
+
+    summaries: list[Summary]
+    scores: pd.DataFrame
+    left_out: dict[str, str]
+
+
+class Run:
+    """A trained model with its tokenizer and options, ready to summarize.
+
+    Args:
+        path: a run folder of `precis fit`, a folder of `precis export`, or the name of an exported model on the hub.
+        checkpoint: another checkpoint of that run than its best one.
+
+    Raises:
+        UserError: if the folder is not a run of a summarizer, or its checkpoint does not fit.
+    """
+
+    def __init__(self, path: str | Path, checkpoint: str | Path | None = None) -> None:
+        remedy = "the folder of a run, or the name of an exported model"
+        self.path = find_folder(checked("path", path, str | Path, remedy))
+        checked("checkpoint", checkpoint, str | Path | None, "the file of a checkpoint")
+        self._folder = TemporaryDirectory(prefix="precis-")  # parses and features; removed with this object
+        self._lock = RLock()  # options of a model change for the time of a call
+        try:
+            loaded = load_run(
+                self.path, Path(checkpoint) if checkpoint else None, cache_dir=self._folder.name, max_eval=None
+            )
+        except ArgumentError as error:
+            raise UserError(f"{self.path}: {explain(str(error), 'fit')}") from None
+        self.model: Summarizer = loaded.model
+        self.data: SummarizationData = loaded.data
+        self.config: dict[str, Any] = loaded.config
+
+    def __repr__(self) -> str:
+        return f"<precis.Run {str(self.path)!r}: {type(self.model).__name__}>"
+
+    @overload
+    def summarize(self, texts: Text, *, batch_size: int = 16, **options: Any) -> Summary: ...
+    @overload
+    def summarize(self, texts: Sequence[Text], *, batch_size: int = 16, **options: Any) -> list[Summary]: ...
+
+    def summarize(
+        self, texts: Text | Sequence[Text], *, batch_size: int = 16, **options: Any
+    ) -> Summary | list[Summary]:
+        """Summarize a text, or several.
+
+        Args:
+            texts: a text, or a list of texts. A mapping with `document` (a string, or a list of paragraphs or source
+                documents) and perhaps `id` and `summary` (the reference) may stand for a text.
+            batch_size: number of documents that go through the model together.
+            options: changed decoding options, such as `beam_size=4` or `max_length=60`, or options of sentence
+                selection for extractive models, such as `k=2`.
+
+        Returns:
+            A `Summary`, or a list of them, with `text` and `sentences`; `words` and `copied` for models that copy;
+            `positions`, `sentence_scores` and `document` for extractive models; `scores` if there is a reference.
+
+        Raises:
+            UserError: if a text is empty, or the model has no such option.
+        """
+        is_single = isinstance(texts, (str, Mapping, Document))
+        with self._over(Records(_rows([texts] if isinstance(texts, str) else texts)), batch_size) as data:
+            summaries = self._summarize(data, options)
+        return summaries[0] if is_single else summaries
+
+    def evaluate(
+        self,
+        documents: str | Path | Corpus | Sequence[Text] = "test",
+        *,
+        metrics: str | Sequence[str] | None = None,
+        batch_size: int = 16,
+        resamples: int = RESAMPLES,
+        seed: int = 0,
+        score_options: ScoreOptions | None = None,
+        **options: Any,
+    ) -> Evaluation:
+        """Summarize documents that have references, and score the summaries as `precis evaluate` does.
+
+        Args:
+            documents: a split of the run's own corpus (`"test"`, `"val"`), a file of records (`.jsonl`, `.csv`,
+                `.parquet`), a corpus with a test split, or a list of mappings with `document` and `summary`.
+            metrics: names of `precis evaluate --metrics`; by default all that can be computed.
+            batch_size: number of documents that are summarized together.
+            resamples: number of resamples of the bootstrap.
+            seed: seed of the bootstrap.
+            score_options: options of the measures.
+            options: as in `summarize`.
+
+        Raises:
+            UserError: if the documents cannot be read, or a score cannot be computed.
+        """
+        names = metric_names(metrics)
+        checked("resamples", resamples, int, "a whole number")
+        checked("seed", seed, int, "a whole number")
+        checked("score_options", score_options, ScoreOptions | None, "a ScoreOptions")
+        with self._over(self._corpus(documents), batch_size) as data:
+            sources = {row["id"]: as_document(row).sentences for row in data.documents("test")}
+            summaries = self._summarize(data, options)
+        predictions = [
+            Prediction(
+                id=summary.id,
+                where=f"document {summary.id!r}",
+                summary=summary.sentences,
+                references=summary.references,
+                document=sources[summary.id],
+            )
+            for summary in summaries
+        ]
+        evaluated = evaluate_predictions(predictions, names, score_options or ScoreOptions(), resamples, seed)
+        frame = pd.DataFrame(evaluated.means).drop(columns="system").set_index("measure")
+        return Evaluation(summaries, frame, evaluated.left_out)
+
+    def _corpus(self, documents: str | Path | Corpus | Sequence[Text]) -> Corpus:
+        """Return documents as a corpus whose test split they are."""
+        if isinstance(documents, Corpus):
+            return documents
+        if isinstance(documents, str) and documents in ("train", "val", "test"):
+            return Records([_row(as_document(row)) for row in run_documents(self.path, documents)])
+        if isinstance(documents, (str, Path)):
+            return Files(test=str(documents))
+        return Records(_rows(documents))
+
+    @contextmanager
+    def _over(self, corpus: Corpus, batch_size: int) -> Iterator[SummarizationData]:
+        """Give the run's DataModule over other documents, whose texts and features are removed at the end."""
+        if checked("batch_size", batch_size, int, "a whole number") < 1:
+            raise UserError(f"batch_size must be at least 1, got {batch_size}")
+        with TemporaryDirectory(dir=self._folder.name) as cache, quiet_progress():
+            yield self.data.with_corpus(corpus, Path(cache), batch_size)
+
+    def _summarize(self, data: SummarizationData, options: Mapping[str, Any]) -> list[Summary]:
+        with self._lock, changed_options(self.model, options):
+            return self.model.scored(list(summarize_all(self.model, data)))
+
+
+def load(path: str | Path, checkpoint: str | Path | None = None) -> Run:
+    """Load a trained run.
+
+    Args:
+        path: a run folder of `precis fit`, a folder of `precis export`, or the name of an exported model on the hub.
+        checkpoint: another checkpoint of that run than its best one.
+
+    Raises:
+        UserError: if there is no such run or model, or its checkpoint does not fit.
+    """
+    return Run(path, checkpoint)
+
+
+def _rows(texts: Iterable[Text]) -> list[dict[str, Any]]:
+    """Return texts as records with `id` and `document`; texts without an id are numbered from 1.
+
+    Raises:
+        UserError: if there is no text, or one is empty or not a text.
+    """
+    rows = []
+    texts = [texts] if isinstance(texts, Mapping | Document) else texts
+    checked("texts", texts, Iterable, "a string, or a list of strings")
+    for number, text in enumerate(texts, start=1):
+        if not isinstance(text, (str, Mapping, Document)):
+            kind = type(text).__name__
+            raise UserError(f"text {number} is of type {kind}; give a string, or a mapping with a field 'document'")
+        row = {"id": str(number), **_row(text)}
+        if not "".join(_strings(row.get("document", ""))).strip():
+            raise UserError(f"text {number} has no words; leave it out, or give one with words")
+        rows.append(row)
+    if not rows:
+        raise UserError("there is no text; give a string, or a list of them")
+    return rows
+
+
+def _row(text: Text) -> dict[str, Any]:
+    if isinstance(text, Document):
+        return {"id": text.id, "document": text.parts, "summary": text.references}
+    return {"document": text} if isinstance(text, str) else dict(text)
+
+
+def _strings(value: Any) -> Iterable[str]:
+    if isinstance(value, (list, tuple)):
+        for part in value:
+            yield from _strings(part)
+    elif isinstance(value, str):
+        yield value

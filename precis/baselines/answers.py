@@ -1,0 +1,124 @@
+"""A file of answers that a killed command continues: settings on the first line, then one answer per line."""
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from datamodules.building import naming_full_disk
+from datamodules.documents import UserError
+from datamodules.file_locks import lock_file
+from datamodules.text.lines import json_line, load_json, shorten
+
+
+class Answers:
+    """The answers in a file, by id; new ones are written at once.
+
+    Args:
+        path: the file.
+        file: the same, open for reading and writing.
+        rows: the answers in the file, by id.
+    """
+
+    def __init__(self, path: Path, file: BinaryIO, rows: dict[str, dict[str, Any]]) -> None:
+        self.path, self.file, self.rows = path, file, rows
+
+    def add(self, rows: Iterable[dict[str, Any]]) -> None:
+        """Append answers, each with an `id`."""
+        rows = list(rows)
+        with naming_full_disk(self.path):
+            self.file.write("".join(map(json_line, rows)).encode())
+            self.file.flush()
+        self.rows |= {row["id"]: row for row in rows}
+
+
+def answers_path(predictions: Path) -> Path:
+    """Return the path of the answers that belong to a file of predictions: `NAME.answers.jsonl` for `NAME.jsonl`.
+
+    Raises:
+        UserError: if the name of the predictions does not end in `.jsonl`.
+    """
+    if predictions.suffix != ".jsonl":
+        raise UserError(f"{predictions}: predictions are JSON Lines; name a file that ends in .jsonl with --out")
+    return predictions.with_suffix(".answers.jsonl")
+
+
+@contextmanager
+def open_answers(path: Path, settings: Mapping[str, Any]) -> Iterator[Answers]:
+    """Open a new file of answers, or continue that of a killed command after removing its incomplete last line.
+
+    Args:
+        path: the file; its folder is created if needed.
+        settings: everything that answers depend on, as JSON values.
+
+    Raises:
+        UserError: if the file holds answers of other settings, is damaged, or is in use by another process.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    settings = json.loads(json.dumps(settings))
+    with path.open("a+b") as file:
+        if lock_file(file, path) is False:
+            raise UserError(f"{path}: another process writes to it; wait for it, or pass another --out")
+        rows = _read(path, file)
+        if rows:
+            check_settings(path, rows[0], settings)
+        else:
+            file.write(json_line(settings).encode())
+            file.flush()
+        yield Answers(path, file, {row["id"]: row for row in rows[1:]})
+
+
+def read_answers(path: Path) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
+    """Return the settings and the answers of a file, by id.
+
+    Raises:
+        UserError: if there is no such file, or it is damaged.
+    """
+    if not path.is_file():
+        raise UserError(f"{path}: no such file of answers; run the command with a model first")
+    with path.open("rb") as file:
+        rows = list(_parse_lines(path, file.read()))
+    if not rows:
+        raise UserError(f"{path}: the file is empty; run the command with a model first")
+    return rows[0], {row["id"]: row for row in rows[1:]}
+
+
+def check_settings(path: Path, recorded: Mapping[str, Any], settings: Mapping[str, Any]) -> None:
+    """Check that a file's answers belong to the settings of this command.
+
+    Raises:
+        UserError: if they differ; the message has the settings that do.
+    """
+    names = [name for name in {**recorded, **settings} if recorded.get(name) != settings.get(name)]
+    if names:
+        differences = [f"{name} {_short(recorded.get(name))}, now {_short(settings.get(name))}" for name in names]
+        remedy = "choose another file with --out, or remove this one"
+        raise UserError(f"{path}: has answers under other settings ({'; '.join(differences)}); {remedy}")
+
+
+def _short(value: Any) -> str:
+    return shorten(json.dumps(value, ensure_ascii=False), 80)
+
+
+def _read(path: Path, file: BinaryIO) -> list[dict[str, Any]]:
+    """Return the rows of an open file, after truncating an incomplete last line that a killed process left."""
+    file.seek(0)
+    content = file.read()
+    end = content.rfind(b"\n") + 1
+    if end < len(content):
+        file.truncate(end)
+    return list(_parse_lines(path, content[:end]))
+
+
+def _parse_lines(path: Path, content: bytes) -> Iterator[dict[str, Any]]:
+    """Yield the settings of the first line, then the answers; check that each answer has an id."""
+    for number, line in enumerate(content.split(b"\n")[:-1], start=1):
+        try:
+            row = load_json(line)
+        except ValueError:
+            row = None
+        if not isinstance(row, dict) or (number > 1 and "id" not in row):
+            remedy = "remove the line, and run the command again"
+            raise UserError(f"{path}:{number}: not a JSON record with an id; {remedy}")
+        yield row

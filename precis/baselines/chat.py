@@ -1,0 +1,219 @@
+"""`precis baseline chat`: summaries by a chat model, on this machine or at an endpoint."""
+
+import json
+import re
+from collections.abc import Iterator
+from hashlib import sha256
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, Protocol
+
+from jsonargparse import ArgumentParser, Namespace
+
+from datamodules.corpora.corpus import as_document
+from datamodules.corpora.parallel import progress_bar
+from datamodules.documents import Document, UserError
+from datamodules.text.lines import counted
+from precis.baselines.answers import Answers, answers_path, open_answers
+from precis.baselines.documents import add_document_arguments, documents_digest, read_documents
+from precis.baselines.endpoint import Endpoint, Reply, add_endpoint_arguments
+from precis.baselines.prompts import check_fields, fill, read_prompt, read_queries, shipped_prompts
+from precis.baselines.records import answer_text, name_documents, signature, write_predictions
+
+if TYPE_CHECKING:
+    from datasets import Dataset
+
+_REFUSAL = re.compile(r"^\W*(i([’']m| am) (sorry|unable)|sorry,|i can(no|[’'])t |as an ai )", re.IGNORECASE)
+
+
+class ChatModel(Protocol):
+    """Interface of chat models and servers."""
+
+    def answer_all(self, prompts: Any, done: Any) -> dict[str, str]:
+        """See `Endpoint.answer_all`."""
+
+
+def chat(arguments: list[str]) -> None:
+    """`precis baseline chat --model NAME [--base_url URL]`: summaries by a chat model.
+
+    Without --base_url the model is one of Hugging Face, a name or folder, which runs here; with it, any server that
+    speaks OpenAI's protocol. Answers are not drawn at random (temperature 0). A killed command continues when it is
+    run again.
+    """
+    parser = _parser()
+    options = parser.parse_args(arguments)
+    target = Path(options.out)
+    answers_file = answers_path(target)
+    prompts = Prompts(options)
+    model, settings = _model(options)
+    documents = read_documents(parser, options)
+    prompts.check_queries(documents["id"])
+    settings |= prompts.settings | {"split": options.split, "documents": documents_digest(map(as_document, documents))}
+    with open_answers(answers_file, settings) as answers:
+        failures = _ask(model, prompts, documents, answers, options.base_url)
+        if failures and options.on_failure == "raise":
+            name, reason = next(iter(failures.items()))
+            remedy = "run the command again, or write empty summaries for them with --on_failure empty"
+            lacking = counted(len(failures), "document")
+            raise UserError(f"no answer for {lacking}, the first {name}: {reason}; {remedy}")
+        counts, notes = count(prompts, documents, answers, failures)
+        names = ("model", "weights", "prompt", "n", "query", "max_words", "request", "documents")
+        signed = signature("chat", {name: _digest(settings.get(name)) for name in names})
+        record = {"split": options.split, "documents": len(documents), "base_url": options.base_url}
+        record |= {"signature": signed, "settings": settings, "counts": counts}
+        texts = {name: answer_text(row["text"]) for name, row in answers.rows.items()}
+        write_predictions(target, map(as_document, documents), lambda name: texts.get(name, ""), record)
+    print(f"chat: {counted(len(documents), 'summary')} in {target}; score them with precis evaluate {target}")
+    print(*notes, signed, sep="\n")
+
+
+def _parser() -> ArgumentParser:
+    parser = ArgumentParser(prog="precis baseline chat", description=chat.__doc__, exit_on_error=False)
+    parser.add_argument(
+        "--model", type=str, required=True, help="name of the model at the endpoint, or Hugging Face name or folder"
+    )
+    add_endpoint_arguments(parser)
+    add_document_arguments(parser)
+    prompts = ", ".join(shipped_prompts())
+    parser.add_argument("--prompt", type=str, default="three_sentences", help=f"a file, or one of {prompts}")
+    parser.add_argument("--n", type=int | None, default=None, help="value of {n} in the prompt, the number of words")
+    parser.add_argument(
+        "--query", type=str | None, default=None, help="value of {query} in the prompt, for all documents"
+    )
+    parser.add_argument(
+        "--queries", type=str | None, default=None, help="file of records with the id of each document and its query"
+    )
+    parser.add_argument("--query_field", type=str, default="query", help="field with the query in --queries")
+    parser.add_argument(
+        "--max_words", type=int | None, default=None,
+        help="maximal number of words of a document to send; by default all",
+    )
+    parser.add_argument(
+        "--on_failure", type=Literal["raise", "empty"], default="raise", help="treatment of failed documents"
+    )
+    # options of a model that runs on this machine
+    parser.add_argument(
+        "--batch_tokens", type=int, default=8192, help="maximal number of prompt tokens in a batch, padding included"
+    )
+    parser.add_argument(
+        "--dtype", type=Literal["float32", "bfloat16", "float16"], default="float32", help="data type of the weights"
+    )
+    parser.add_argument("--device", type=str, default="auto", help="cpu, cuda, ...; auto uses a GPU if there is one")
+    return parser
+
+
+class Prompts:
+    """The prompts for documents.
+
+    Args:
+        options: options of the command.
+
+    Raises:
+        UserError: if the prompt and the options do not fit.
+    """
+
+    def __init__(self, options: Namespace) -> None:
+        self.name, self.text = options.prompt, read_prompt(options.prompt)
+        self.n, self.query, self.max_words = options.n, options.query, options.max_words
+        if options.query is not None and options.queries is not None:
+            raise UserError("--query and --queries both give queries; leave one out")
+        self.queries = read_queries(Path(options.queries), options.query_field) if options.queries else None
+        has_query = options.query is not None or options.queries is not None
+        check_fields(self.name, self.text, {"document": True, "n": options.n is not None, "query": has_query})
+        if self.max_words is not None and self.max_words < 1:
+            raise UserError(f"--max_words {self.max_words}: must be at least 1")
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """Everything that prompts depend on, besides documents."""
+        queries = self.queries if self.queries is not None else self.query
+        return {"prompt": self.text, "n": self.n, "query": queries, "max_words": self.max_words}
+
+    def check_queries(self, ids: list[str]) -> None:
+        """Check that there is a query for each document.
+
+        Raises:
+            UserError: naming one without.
+        """
+        lacking = [] if self.queries is None else [name for name in ids if name not in self.queries]
+        if lacking:
+            raise UserError(f"document {lacking[0]}: --queries has no record with this id; add it")
+
+    def words(self, document: Document) -> tuple[int, int]:
+        """Return how many words of a document are sent, and how many it has."""
+        total = len(document.text.split())
+        return min(total, self.max_words or total), total
+
+    def prompt(self, document: Document) -> str:
+        """Return the prompt for a document."""
+        text = document.text
+        if self.max_words is not None and len(text.split()) > self.max_words:
+            text = " ".join(text.split()[: self.max_words])
+        query = self.query if self.queries is None else self.queries[document.id]
+        return fill(self.text, {"document": text, "n": str(self.n), "query": query or ""})
+
+
+def _model(options: Namespace) -> tuple[ChatModel, dict[str, Any]]:
+    """Return the model, and the settings on which its answers depend.
+
+    The address of a server is not among them: a job that goes on may find the server at another one.
+    """
+    settings = {"system": "chat", "model": options.model}
+    if options.max_tokens < 1:
+        raise UserError(f"--max_tokens {options.max_tokens}: must be at least 1")
+    if options.base_url is not None:
+        endpoint = Endpoint.of(options)
+        return endpoint, settings | {"request": endpoint.request}
+    from precis.baselines.local_chat import LocalChat  # imports torch
+
+    generation = {"max_new_tokens": options.max_tokens} | options.request
+    model = LocalChat(options.model, generation, options.batch_tokens, options.dtype, options.device)
+    return model, settings | {"weights": model.weights, "request": generation, "dtype": options.dtype}
+
+
+def _ask(
+    model: ChatModel, prompts: Prompts, documents: "Dataset", answers: Answers, server: str | None
+) -> dict[str, str]:
+    """Request the missing answers; return the reasons for those still missing, by document id."""
+
+    def missing() -> Iterator[tuple[str, str]]:
+        for document in map(as_document, documents):
+            if document.id not in answers.rows:
+                yield document.id, prompts.prompt(document)
+
+    with progress_bar() as progress:
+        task = progress.add_task("answers", total=len(documents), completed=len(answers.rows))
+
+        def done(name: str, reply: Reply) -> None:
+            answers.add([{"id": name, **reply._asdict(), "server": server}])
+            progress.advance(task)
+
+        return model.answer_all(missing(), done)
+
+
+def count(
+    prompts: Prompts, documents: "Dataset", answers: Answers, failures: dict[str, str]
+) -> tuple[dict[str, Any], list[str]]:
+    """Return counts of tokens and problems, and a line for each problem that names its documents."""
+    rows = [answers.rows[name] for name in documents["id"] if name in answers.rows]
+    refused = [row["id"] for row in rows if row["refusal"] or row["finish_reason"] == "content_filter"]
+    words = {document.id: prompts.words(document) for document in map(as_document, documents)}
+    named = {
+        "documents shortened to max_words": [name for name, (sent, total) in words.items() if sent < total],
+        "answers refused by the server": refused,
+        "answers worded like a refusal": [row["id"] for row in rows if _REFUSAL.match(answer_text(row["text"]))],
+        "empty answers": [row["id"] for row in rows if not answer_text(row["text"]) and row["id"] not in refused],
+        "answers end at max_tokens": [row["id"] for row in rows if row["finish_reason"] == "length"],
+        "documents without an answer": list(failures),
+    }
+    tokens = {name: sum(row[name] or 0 for row in rows) for name in ("prompt_tokens", "answer_tokens")}
+    notes = [line for what, ids in named.items() if (line := name_documents(ids, what))]
+    notes.append(f"{tokens['prompt_tokens']:,} tokens of prompts, {tokens['answer_tokens']:,} of answers")
+    sizes = {"words": [sum(pair[index] for pair in words.values()) for index in (0, 1)]}
+    return tokens | sizes | {what: len(ids) for what, ids in named.items()}, notes
+
+
+def _digest(value: Any) -> Any:
+    """Return a setting for the signature: a digest of a long one."""
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    is_short = len(text) <= 80 and "\n" not in text
+    return value if value is None or is_short else sha256(text.encode()).hexdigest()[:8]

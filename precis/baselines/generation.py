@@ -1,0 +1,183 @@
+"""Generation in batches by a pretrained model of Hugging Face, an encoder-decoder or a decoder."""
+
+import difflib
+import hashlib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import torch
+from torch import Tensor
+from transformers import AutoTokenizer, GenerationConfig, PreTrainedModel, PreTrainedTokenizerBase
+from transformers.utils.logging import disable_progress_bar
+
+from datamodules.batch import pad
+from datamodules.documents import UserError
+
+UNLIMITED = 10**9  # what tokenizers without a limit give as theirs is larger
+# One output for each input, and the same one each time.
+FIXED = {"do_sample": False, "num_return_sequences": 1, "return_dict_in_generate": False}
+UNUSED = dict.fromkeys(("temperature", "top_p", "top_k"))  # settings of sampling
+MINIMA = {"num_beams": 1, "max_length": 2, "max_new_tokens": 1, "min_length": 0, "no_repeat_ngram_size": 0}
+
+
+class Generated(NamedTuple):
+    """An output.
+
+    Attributes:
+        text: without special tokens.
+        tokens: number of generated tokens, the end symbol included.
+        stopped: whether it ended because of its maximal length.
+    """
+
+    text: str
+    tokens: int
+    stopped: bool
+
+
+class Generator:
+    """A pretrained model, its tokenizer and its generation settings.
+
+    Args:
+        model: an encoder-decoder, or a decoder (`is_decoder_only`).
+        tokenizer: its tokenizer.
+        settings: generation settings that replace those of the model.
+        option: the option that holds them, for messages.
+
+    Raises:
+        UserError: for an unknown setting, or a value that is refused.
+    """
+
+    def __init__(
+        self,
+        model: PreTrainedModel,
+        tokenizer: PreTrainedTokenizerBase,
+        settings: Mapping[str, Any],
+        option: str = "--generation",
+    ) -> None:
+        self.model, self.tokenizer = model.eval(), tokenizer
+        self.is_decoder_only = not model.config.is_encoder_decoder
+        model.generation_config = change_settings(model.generation_config, settings, option)
+        ends = model.generation_config.eos_token_id
+        self.ends = {ends} if isinstance(ends, int) else set(ends or ())
+        padding = (tokenizer.pad_token_id, model.generation_config.pad_token_id, *self.ends, 0)
+        self.padding = next(token for token in padding if token is not None)
+
+    @property
+    def max_new_tokens(self) -> int:
+        """Maximal number of generated tokens."""
+        config = self.model.generation_config
+        return config.max_new_tokens or config.max_length - 1  # `max_length` includes the decoder's first symbol
+
+    @torch.inference_mode()
+    def generate(self, prompts: Sequence[list[int]]) -> list[Generated]:
+        """Return the outputs of a batch of tokenized texts, B lists of ids."""
+        source, mask = self._collate(prompts)                                                # [B, S] both
+        inputs = {"input_ids": source, "attention_mask": mask}
+        if self.model.config.model_type == "led":
+            # the authors of LED let the first token attend to all others
+            inputs["global_attention_mask"] = torch.zeros_like(source).index_fill(1, source.new_tensor([0]), 1)
+        output = self.model.generate(**inputs, pad_token_id=self.padding)                    # [B, S + T] or [B, 1 + T]
+        start = source.shape[1] if self.is_decoder_only else 1
+        return [self._read(row) for row in output[:, start:].tolist()]
+
+    def _collate(self, prompts: Sequence[list[int]]) -> tuple[Tensor, Tensor]:
+        """Return ids and mask, padded before a prompt that a decoder continues, and after a source otherwise."""
+        rows = [row[::-1] for row in prompts] if self.is_decoder_only else list(prompts)
+        source = pad(rows, self.padding)                                                     # [B, S]
+        lengths = torch.tensor([len(row) for row in prompts])
+        mask = (torch.arange(source.shape[1]) < lengths[:, None]).long()                     # [B, S]
+        if self.is_decoder_only:
+            source, mask = source.flip(1), mask.flip(1)
+        return source.to(self.model.device), mask.to(self.model.device)
+
+    def _read(self, tokens: list[int]) -> Generated:
+        """Return an output of T tokens, those after its end symbol left out."""
+        end = next((index for index, token in enumerate(tokens) if token in self.ends), len(tokens) - 1)
+        count = end + 1
+        text = self.tokenizer.decode(tokens[:count], skip_special_tokens=True).strip()
+        return Generated(text, count, count >= self.max_new_tokens)
+
+
+def change_settings(config: GenerationConfig, settings: Mapping[str, Any], option: str) -> GenerationConfig:
+    """Return generation settings with some of them replaced, without sampling.
+
+    Raises:
+        UserError: for an unknown setting, or a value that is refused.
+    """
+    names = vars(GenerationConfig())
+    for name, value in settings.items():
+        if name.startswith("_") or name not in names:
+            similar = difflib.get_close_matches(name, names, n=1)
+            hint = f"did you mean {similar[0]}?" if similar else "see GenerationConfig of transformers"
+            raise UserError(f"{option}.{name}: there is no such setting of generation; {hint}")
+        if value != FIXED.get(name, value):
+            raise UserError(f"{option}.{name} {value}: a baseline has one summary that is not drawn at random")
+        if name in MINIMA and (not isinstance(value, int) or value < MINIMA[name]):
+            raise UserError(f"{option}.{name} {value}: give a whole number, at least {MINIMA[name]}")
+    changed = GenerationConfig.from_dict(config.to_dict())
+    if "max_length" in settings:
+        changed.max_new_tokens = None  # it would take precedence over `max_length`
+    try:
+        changed.update(**UNUSED | settings | FIXED)
+        changed.validate()
+    except (ValueError, TypeError) as error:
+        raise UserError(f"{option}: {' '.join(str(error).split())}; change the setting") from None
+    return changed
+
+
+def load_pretrained(
+    kind: type, name: str, dtype: str, device: str, other: str
+) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
+    """Load a model and its tokenizer from a folder, or by a name, which is downloaded once.
+
+    Args:
+        kind: class of transformers that loads it, such as `AutoModelForSeq2SeqLM`.
+        name: the folder or name.
+        dtype: data type of the weights: float32, bfloat16 or float16.
+        device: cpu, cuda, ..., or auto for a GPU if there is one.
+        other: remedy in the error message for a model of another kind.
+
+    Raises:
+        UserError: if there is no such model, or it is of another kind.
+    """
+    if device == "auto":
+        device = "cuda" if torch.cuda.is_available() else "cpu"
+    if not Path(name).is_dir() and (name.count("/") > 1 or name.startswith((".", "/", "~"))):
+        raise UserError(f"{name}: no such folder; give the folder of a model, or its name on the hub")
+    disable_progress_bar()  # hides the bar of loading weights, not that of downloads
+    try:
+        model = kind.from_pretrained(name, dtype=getattr(torch, dtype))
+        return model.to(device), AutoTokenizer.from_pretrained(name)
+    except (OSError, ValueError, RuntimeError) as error:
+        reason = " ".join(str(error).split())
+        if "Unrecognized configuration class" in reason:
+            raise UserError(f"{name}: a model of another kind; {other}") from None
+        remedy = "check the name, or give the folder of a model"
+        raise UserError(f"{name}: cannot be loaded ({reason[:300]}); {remedy}") from None
+
+
+def weights_digest(name: str, model: PreTrainedModel) -> str | None:
+    """Return what identifies a model's weights: the commit on the hub, or a digest of a folder's files."""
+    folder = Path(name)
+    if not folder.is_dir():
+        return getattr(model.config, "_commit_hash", None)
+    digest = hashlib.sha256()
+    for path in sorted(path for path in folder.iterdir() if path.suffix in (".safetensors", ".bin", ".json", ".model")):
+        with path.open("rb") as file:
+            digest.update(f"{path.name} {hashlib.file_digest(file, 'sha256').hexdigest()}".encode())
+    return digest.hexdigest()[:16]
+
+
+def context_window(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> int | None:
+    """Return the maximal number of input tokens that model and tokenizer state; None if they state none."""
+    limits = [limit for limit in (positions(model, "encoder"), tokenizer.model_max_length) if limit]
+    return min((limit for limit in limits if limit < UNLIMITED), default=None)
+
+
+def positions(model: PreTrainedModel, part: Literal["encoder", "decoder"]) -> int | None:
+    """Return the number of positions of a model's encoder or decoder; None without a limit, as of T5."""
+    configs = [model.config, getattr(model.config, part, None)]
+    names = (f"max_{part}_position_embeddings", "max_position_embeddings")
+    stated = [getattr(config, name, None) for config in configs for name in names]
+    return min(filter(None, stated), default=None)

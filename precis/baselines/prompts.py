@@ -1,0 +1,71 @@
+"""Prompts: text files with `{document}`, and perhaps `{n}` and `{query}`."""
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+from datamodules.corpora.readers import read_rows
+from datamodules.documents import BadRecord, UserError
+from precis.files.texts import read_text
+
+FOLDER = Path(__file__).with_name("prompts")
+
+
+def shipped_prompts() -> list[str]:
+    """Return the names of the prompts that come with the suite."""
+    return sorted(path.stem for path in FOLDER.glob("*.txt"))
+
+
+def read_prompt(name: str) -> str:
+    """Return the text of a prompt: a shipped one by its name, or a file.
+
+    Raises:
+        UserError: if there is neither.
+    """
+    shipped = FOLDER / f"{name}.txt"
+    path = shipped if name in shipped_prompts() else Path(name)
+    if not path.is_file():
+        raise UserError(f"--prompt {name}: no such file; give one, or one of {', '.join(shipped_prompts())}")
+    return read_text(path)
+
+
+def check_fields(name: str, prompt: str, fields: Mapping[str, bool]) -> None:
+    """Check that a prompt has the fields for which there are values, and no others of them.
+
+    Args:
+        name: name of the prompt, for messages.
+        prompt: its text.
+        fields: whether there is a value, by field.
+
+    Raises:
+        UserError: for a field without a value, or a value without its field.
+    """
+    for field, has_value in fields.items():
+        if has_value and f"{{{field}}}" not in prompt:
+            raise UserError(f"--prompt {name}: it has no {{{field}}}, where the {field} would stand; add it")
+        if not has_value and f"{{{field}}}" in prompt:
+            raise UserError(f"--prompt {name}: it asks for {{{field}}}; give it on the command line (see --help)")
+
+
+def fill(prompt: str, values: Mapping[str, str]) -> str:
+    """Return a prompt with its fields replaced; braces in values and other braces of the prompt stay as they are."""
+    return re.sub(r"\{(\w+)\}", lambda match: values.get(match[1], match[0]), prompt)
+
+
+def read_queries(path: Path, field: str) -> dict[str, str]:
+    """Return the queries in a file of records by `id`.
+
+    Raises:
+        UserError: if a record has no id or query, or two have the same id.
+    """
+    queries: dict[str, str] = {}
+    for number, row in read_rows(path, ["id", field]):
+        if isinstance(row, BadRecord):
+            raise UserError(f"{row.where}: {row.problem}; correct the file")
+        name, query = row.get("id"), row.get(field)
+        if name is None or not isinstance(query, str) or not query.strip():
+            raise UserError(f"{path}:{number}: no id, or no text in field {field!r}; add it, or name --query_field")
+        if str(name) in queries:
+            raise UserError(f"{path}:{number}: id {str(name)!r} occurs twice; give each record an id of its own")
+        queries[str(name)] = query
+    return queries

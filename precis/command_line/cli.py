@@ -1,0 +1,64 @@
+"""Entry point of the command `precis`.
+
+It only imports the standard library, so that help, version and errors about unknown commands are fast; each command
+imports the modules that it needs (see `command_table`).
+"""
+
+import difflib
+import os
+import signal
+import sys
+from importlib.metadata import version
+
+from precis.config.command_table import COMMANDS, OTHER_NAMES, list_commands
+
+HELP = """usage: precis COMMAND ...   (precis COMMAND --help describes its options)
+{commands}
+
+A config may name classes of the suite, optimizers and schedules of torch, and parts of Lightning's Trainer. With
+--trust, which every command takes, it may name and run anything (see SECURITY.md).
+"""
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run `precis` and return its exit status.
+
+    Args:
+        arguments: command line arguments; those of the process by default.
+    """
+    try:
+        status = _run(sys.argv[1:] if arguments is None else arguments)
+        sys.stdout.flush()
+        return status
+    except BrokenPipeError:  # as in `precis ... | head`, which closes the pipe early
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 128 + signal.SIGPIPE
+
+
+def _run(arguments: list[str]) -> int:
+    if not arguments or arguments[0] in ("-h", "--help", "help"):
+        print(HELP.format(commands=list_commands()))
+        return 0
+    if arguments[0] == "--version":
+        print(f"precis {version('precis-suite')}")
+        return 0
+    command = next((argument for argument in arguments if argument != "--trust"), "")
+    if command not in COMMANDS:
+        similar = difflib.get_close_matches(command, [*OTHER_NAMES, *COMMANDS], n=1)
+        hint = f"did you mean {OTHER_NAMES.get(similar[0], similar[0])}? " if similar else ""
+        print(f"precis: error: precis has no command {command!r}; {hint}it has {', '.join(COMMANDS)}", file=sys.stderr)
+        return 1
+
+    try:
+        from precis.command_line.run_command import run_command
+
+        return run_command(arguments)
+    except KeyboardInterrupt:
+        if os.environ.get("PRECIS_DEBUG"):
+            raise
+        print("precis: interrupted", file=sys.stderr)
+        return 128 + signal.SIGINT  # as a shell reports it
+
+
+if __name__ == "__main__":
+    sys.exit(main())

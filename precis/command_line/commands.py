@@ -1,0 +1,151 @@
+"""Options of the commands `summarize`, `corpus`, `report` and `export`.
+
+Their implementations, which import torch and Lightning, are imported only after the options have been checked.
+"""
+
+import shlex
+import sys
+from pathlib import Path
+from typing import Literal
+
+from jsonargparse import ArgumentParser
+
+import datamodules.corpora
+from datamodules.building import appearing_folder
+from datamodules.corpora.corpus import Corpus
+from datamodules.corpora.field_names import describe_value, first_row, guess_fields
+from datamodules.corpora.files import Files
+from datamodules.corpora.overlap import Duplicates
+from datamodules.corpora.texts import Texts
+from datamodules.documents import UserError
+from datamodules.text.printable import printable_line
+from precis.config.load_classes import load_classes
+from precis.config.run_config import read_config
+from precis.files.texts import collect_texts, is_records
+from precis.runs.prediction_files import find_predictions
+from precis.summarizing.length_budget import add_budget_arguments, read_budget
+
+
+def summarize(arguments: list[str]) -> None:
+    """`precis summarize --checkpoint RUN [FILE | FOLDER ...]`: print a summary of each document."""
+    parser = ArgumentParser(prog="precis summarize", description=summarize.__doc__, exit_on_error=False)
+    parser.add_argument(
+        "--checkpoint", type=Path, required=True, help="a run folder, or the folder of an exported model"
+    )
+    parser.add_argument(
+        "inputs", nargs="*", type=str,
+        help="text files, folders of .txt files, or one file of records (.jsonl, .csv, .parquet); standard input if "
+        "none",
+    )  # fmt: skip
+    parser.add_argument("--document", type=str, default="document", help="field of the text in a file of records")
+    parser.add_argument(
+        "--on_bad_record", type=Literal["raise", "skip"], default="raise", help="what to do about invalid records"
+    )
+    parser.add_argument("--batch_size", type=int, default=16, help="number of documents summarized together")
+    add_budget_arguments(parser)
+    parser.add_argument("--json", type=bool, default=False, help="print one line of JSON per document instead of text")
+    parser.add_argument("--mark", type=bool, default=False, help="put [brackets] around copied words; for extractive "
+                        "models, show the document with [brackets] around selected sentences")  # fmt: skip
+    parser.add_argument("--scores", type=bool, default=False, help="print the scores of sentences (extractive models)")
+    parser.add_argument("--html", type=Path | None, default=None,
+                        help="write a page of documents with marked sentences (extractive models)")  # fmt: skip
+    parser.add_argument("--heat_map", type=Path | None, default=None,
+                        help="write a PNG of the attention between sentences (extractive models)")  # fmt: skip
+    options = parser.parse_args(arguments)
+    budget = read_budget(options)
+    read_config(options.checkpoint)  # fails before the user types a text
+    corpus = _corpus_of(options.inputs, options.document)
+    from precis.summarizing.print_summaries import print_summaries
+
+    print_summaries(options, corpus, budget)
+
+
+def _corpus_of(inputs: list[str], field: str) -> Corpus:
+    """Return the documents that are named on the command line: texts, or the records of one file."""
+    if len(inputs) == 1 and Path(inputs[0]).is_file() and is_records(Path(inputs[0])):
+        return Files(test=inputs[0], document=field)
+    return Texts(collect_texts(inputs))
+
+
+def corpus(arguments: list[str]) -> None:
+    """`precis corpus FILE`, or `precis corpus --corpus NAME ...`: counts, lengths and first examples of a corpus."""
+    parser = ArgumentParser(prog="precis corpus", description=corpus.__doc__, exit_on_error=False)
+    load_classes(datamodules.corpora)
+    parser.add_argument("file", nargs="?", type=Path, help="file of records; its fields are guessed and explained")
+    parser.add_subclass_arguments(Corpus, "corpus", required=False)
+    parser.add_argument("--examples", type=int, default=2, help="number of documents to show per split")
+    bad_records = "what to do with invalid records"
+    parser.add_argument("--on_bad_record", type=Literal["raise", "skip"], default="raise", help=bad_records)
+    parser.add_argument("--cache_dir", type=Path | None, default=None, help="cache folder of documents")
+    parser.add_argument("--num_proc", type=int, default=1, help="number of processes for sentence splitting")
+    parser.add_argument("--json", type=bool, default=False, help="JSON instead of tables")
+    parser.add_argument("--duplicates", type=Duplicates, default="exact", help="count documents in two splits: with "
+                        "equal texts (exact), also near-duplicates (near, slower), or none (off)")  # fmt: skip
+    options = parser.parse_args(arguments)
+    if (options.file is None) == (options.corpus is None):
+        raise UserError("precis corpus describes one corpus: give a file of records, or --corpus CORPUS ...")
+    if options.file:
+        described_corpus = guess_corpus(options.file)
+    else:
+        described_corpus = parser.instantiate_classes(options).corpus
+    if not described_corpus.splits():
+        raise UserError(f"{type(described_corpus).__name__} has no split; name a source, such as --corpus.train")
+    from precis.command_line.describe_corpus import describe_corpus
+
+    describe_corpus(described_corpus, options)
+
+
+def guess_corpus(path: Path) -> Files:
+    """Return the records of a file by the names and layouts of its fields, which are explained on stderr."""
+    row = first_row(path)
+    chosen = guess_fields(row, str(path))
+    roles = {chosen.document: "the document", chosen.summary: "the reference", chosen.id: "the id"}
+    for name, value in row.items():
+        role = f", {roles[name]}" if name in roles else ""
+        print(f"{printable_line(name)}: {describe_value(value)}{role}", file=sys.stderr)
+    options = "".join(f" --data.corpus.{name} {shlex.quote(str(value))}" for name, value in chosen.arguments().items())
+    print(f"to train on it: --data.corpus Files --data.corpus.train {path}{options}", file=sys.stderr)
+    return Files(train=str(path), **chosen.arguments())
+
+
+def report(arguments: list[str]) -> None:
+    """`precis report RUN`: ROUGE of lead-1 and of the run's predictions on the test split, and a few documents."""
+    parser = ArgumentParser(prog="precis report", description=report.__doc__, exit_on_error=False)
+    parser.add_argument("run", type=Path, help="a run folder with predictions.jsonl")
+    parser.add_argument("--split", type=Literal["test", "val"], default="test", help="split of the predictions")
+    parser.add_argument("--examples", type=int, default=5, help="number of documents to show")
+    options = parser.parse_args(arguments)
+    folder = options.run
+    predictions = find_predictions(folder, options.split)
+    from precis.runs.report import print_report
+
+    print_report(folder, predictions, options.split, options.examples)
+
+
+def export(arguments: list[str]) -> None:
+    """`precis export RUN --out FOLDER`: a model with its tokenizer and a model card, for `precis.load` and the hub.
+
+    FOLDER has the weights (safetensors), config.yaml, text/ and README.md. Where the network is one of transformers
+    (RSTformer's LED, a pretrained PEGASUS) it also has what `from_pretrained(FOLDER)` loads; the pretrained encoder of
+    an extractive model, of BertSumAbs and of GraphSum is in FOLDER/encoder.
+    """
+    parser = ArgumentParser(prog="precis export", description=export.__doc__, exit_on_error=False)
+    parser.add_argument("run", type=Path, help="a run folder")
+    parser.add_argument("--out", type=Path, required=True, help="folder, created if needed")
+    parser.add_argument(
+        "--checkpoint", type=Path | None, default=None, help="checkpoint of the run; the best one by default"
+    )
+    parser.add_argument("--license", type=str | None, default=None, help="licence of the weights, such as apache-2.0")
+    options = parser.parse_args(arguments)
+    out = options.out
+    if out.is_dir() and not any(out.iterdir()):
+        out.rmdir()
+    if out.exists():
+        raise UserError(f"{out}: not empty; choose another folder")
+    checkpoint = options.checkpoint
+    read_config(options.run)
+    from precis.sharing.export import write_export
+
+    with appearing_folder(out) as building:
+        write_export(options.run, building, checkpoint, options.license, out.name)
+    print(f"{out}: {', '.join(sorted(path.name for path in out.iterdir()))}")

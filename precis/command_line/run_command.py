@@ -1,0 +1,119 @@
+"""Run a command of `precis`: its module is imported, errors are reported in one line, signals are handled.
+
+Neither torch nor Lightning is imported here, but by the commands that need them.
+"""
+
+import logging
+import os
+import re
+import signal
+import sys
+import threading
+import warnings
+from contextlib import suppress
+from importlib import import_module
+from types import FrameType
+
+from jsonargparse import ArgumentError
+
+from datamodules.text.printable import printable, printable_line
+from precis.config.command_table import COMMANDS, load_command
+from precis.config.parse_errors import explain
+from precis.config.trust import FLAG, SUITE, VARIABLE, import_policy, with_absolute_files
+
+
+def _quiet() -> None:
+    """Disable irrelevant output: advice, deprecation warnings inside libraries, bars outside terminals."""
+    for text in (
+        "does not have many workers",
+        "The `srun` command",
+        "LeafSpec",
+        "overridden by `PrecisCLI",
+        "exists and is not empty",
+    ):
+        warnings.filterwarnings("ignore", f".*{text}")
+    warnings.formatwarning = lambda message, *_: f"precis: warning: {printable(str(message))}\n"
+    logging.getLogger("pytorch_lightning.utilities.rank_zero").addFilter(_is_relevant)
+    os.environ.setdefault("WANDB_SILENT", "true")
+    if not sys.stderr.isatty():  # bars of `datasets` and of downloads print a line a minute; read at their import
+        times = dict.fromkeys(("DELAY", "MININTERVAL", "MAXINTERVAL"), "60")
+        for name, value in {**times, "BAR_FORMAT": "{desc}: {n_fmt} of {total_fmt}\n"}.items():
+            os.environ.setdefault(f"TQDM_{name}", value)
+
+
+def _is_relevant(record: logging.LogRecord) -> bool:
+    return not record.getMessage().startswith(("💡", "TPU available"))
+
+
+def run(arguments: list[str]) -> None:
+    """Run a command of the command table; errors are raised."""
+    for package in SUITE:  # before folders of the working folder with these names can be found
+        import_module(package)
+    with suppress(OSError):  # a folder that was deleted meanwhile
+        sys.path.append(os.getcwd())  # finds `--trainer.callbacks+=my_code.Hello`; installed code comes first
+    command, *options = arguments
+    if "--help" in options or "-h" in options:
+        print(f"example: {COMMANDS[command].example}\n", flush=True)
+    load_command(command)(options)
+
+
+def run_command(arguments: list[str]) -> int:
+    """Run a command and report errors that a user can correct in one line.
+
+    Args:
+        arguments: the command and its options.
+
+    Returns:
+        0, 1 for an error, 2 for wrong arguments. With PRECIS_DEBUG=1 errors are raised.
+    """
+    _quiet()
+    trust_before, unraisable_before = os.environ.get(VARIABLE), sys.unraisablehook
+    if FLAG in arguments:
+        arguments = [argument for argument in arguments if argument != FLAG]
+        os.environ[VARIABLE] = "1"  # for the processes that this one starts, too
+    is_default_handler = (
+        threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+    )
+    if is_default_handler:  # an exception, so that nothing half-written is left; training has an answer of its own
+        signal.signal(signal.SIGTERM, _terminated)
+        sys.unraisablehook = _send_again
+    try:
+        arguments = with_absolute_files(arguments)
+        with import_policy(arguments):
+            run(arguments)
+    except BrokenPipeError:
+        raise
+    except (ArgumentError, ValueError, OSError, *_errors_of_lightning()) as error:
+        if os.environ.get("PRECIS_DEBUG"):
+            raise
+        is_usage_error = isinstance(error, ArgumentError)
+        message = explain(str(error), arguments[0]) if is_usage_error else " ".join(str(error).split())
+        message = re.sub(r"(\S{200})\S{300,}", r"\1...", message)  # a value that is longer than any path
+        print(f"precis: error: {printable_line(message)}", file=sys.stderr)
+        return 2 if is_usage_error else 1
+    finally:
+        if trust_before is None:
+            os.environ.pop(VARIABLE, None)
+        if is_default_handler:
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+            sys.unraisablehook = unraisable_before
+    return 0
+
+
+def _errors_of_lightning() -> tuple[type[Exception], ...]:
+    """Return Lightning's error for wrong settings; nothing where the command has not imported Lightning."""
+    exceptions = sys.modules.get("pytorch_lightning.utilities.exceptions")
+    return (exceptions.MisconfigurationException,) if exceptions else ()
+
+
+def _send_again(unraisable: "sys.UnraisableHookArgs") -> None:
+    """Send a signal again that was handled within a destructor, where Python ignores exceptions."""
+    numbers = {KeyboardInterrupt: signal.SIGINT, SystemExit: signal.SIGTERM}
+    if number := numbers.get(unraisable.exc_type):
+        threading.Timer(0.05, os.kill, (os.getpid(), number)).start()
+    else:
+        sys.__unraisablehook__(unraisable)
+
+
+def _terminated(number: int, frame: FrameType | None) -> None:
+    raise SystemExit(128 + number)

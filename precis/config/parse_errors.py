@@ -1,0 +1,106 @@
+"""One-line explanations of argument errors of jsonargparse: where, what, and what to do."""
+
+import re
+from difflib import get_close_matches
+from importlib.util import find_spec
+from pathlib import Path
+
+from datamodules.documents import UserError
+from precis.config.shipped import named_configs
+from precis.config.trust import explain_forbidden_name, hidden_in_working_folder
+from precis.files.yaml_files import read_yaml
+
+_DATA_FILES = (".jsonl", ".csv", ".parquet", ".gz", ".txt")
+_RELATIONS = {">": "above", ">=": "at least", "<": "below", "<=": "at most"}
+_HELP = "`precis {command} --help` lists what there is"
+
+
+def explain(message: str, command: str) -> str:
+    """Return one line for the message of a `jsonargparse.ArgumentError`.
+
+    Args:
+        message: message of jsonargparse, a tree of all attempts in many lines.
+        command: the command.
+    """
+    keys = re.findall(r'Parser key "([^"]+)"', message)
+    classes = re.findall(r"given class_path '([^']+)'", message)
+    where = f"{'.'.join(keys)}: " if keys else ""
+    help_hint = _HELP.format(command=command)
+    value = re.search(r"(?:Got|Given) value: (.*)", message)
+    if value and keys and keys[-1] == "corpus" and Path(value[1]).suffix in _DATA_FILES:
+        option = f"--{'.'.join(keys)}"
+        return f"{where}{value[1]} is not a class; a file is given as {option} Files {option}.train {value[1]}"
+    if "unhashable type: 'dict'" in message:
+        return f"{where}class_path has to be the dotted name of a class"
+    if match := re.search(r"Importing '([^']+)' is not allowed", message):
+        if find_spec(match[1].partition(".")[0]) is None:
+            return f"{where}there is no class {match[1]}; {_suggest_class(match[1]) or help_hint}"
+        return f"{where}{explain_forbidden_name(match[1])}"
+    if match := re.search(r"Option '([^']+)' is not accepted", message):
+        return f"{where}{_suggest_option(match[1], classes[-1] if classes else '') or _no_option(match[1], help_hint)}"
+    if match := re.search(r"does not accept option '([^']+)'", message):
+        group, _, name = match[1].rpartition(".")
+        if not group:
+            return _no_option(name, help_hint)
+        return f"{group}: {_suggest_option(name, group) or _no_option(name, help_hint)}"
+    if match := re.search(r"has no attribute '([^']+)'|No module named '([^']+)'", message):
+        name = classes[-1] if classes else match[1] or match[2]
+        return f"{where}there is no class {name}; {_suggest_class(name) or help_hint}"
+    is_number = re.search(r"Expected an? <class '(float|int|bool)'>", message)  # or a class, as PyTorch's rates
+    literals = ", ".join(re.findall(r"typing\.Literal\[([^]]*)\]", message))
+    meant = get_close_matches(value[1], re.findall(r"'([^']+)'", literals), n=1) if value else []
+    if not is_number and not meant and (match := re.search(r"Expected a dot import path string: (.*)", message)):
+        remedy = _suggest_class(match[1]) or "give its whole path, such as package.Class"
+        return f"{where}no class {match[1]!r} is known; {remedy}"
+    expected = re.findall(r"Expected an? (<class '[^']+'>|typing\.Literal\[[^]]*\])", message)
+    if expected and value:
+        kinds = [expected[0]] if value[0].startswith("Got") else expected
+        quote = "; put it in quotes: YAML reads on and off as true and false" if value[1] in ("True", "False") else ""
+        hint = f"; did you mean {meant[0]}?" if meant else quote
+        return f"{where}expected {' or '.join(map(_readable_type, kinds))}, got {value[1]!r}{hint}"
+    if match := re.search(r"(\S+) does not conform to restriction v([<>]=?)([-.\d]+)", message):
+        return f"{where}must be {_RELATIONS[match[2]]} {match[3]}, got {match[1]}"
+    if match := re.search(r"arguments are required: (.*)", message):
+        missing = ", ".join(name.removeprefix(f"{command}.") for name in match[1].split(", "))
+        return f"missing: {missing}; {'give --config, or name it; ' if 'model' in missing else ''}{help_hint}"
+    if match := re.search(r"unrecognized arguments: (.*)", message):
+        group, _, name = match[1].split()[0].partition("=")[0].removeprefix("--").partition(".")
+        return f"no such argument: {match[1]}; {_suggest_option(name, group) or help_hint}"
+    return f"{' '.join(message.split())}; {help_hint}"
+
+
+def _no_option(name: str, help_hint: str) -> str:
+    return f"no option {name!r}; {help_hint}"
+
+
+def _suggest_class(class_path: str) -> str:
+    from precis.config.similar_names import suggest_class  # imports Lightning if no class of the suite is similar
+
+    return hidden_in_working_folder(class_path) or suggest_class(class_path)
+
+
+def _suggest_option(name: str, owner: str) -> str:
+    if not name or not ("." in owner or owner in ("trainer", "checkpoint")):
+        return ""
+    from precis.config.similar_names import suggest_option  # imports the class
+
+    return suggest_option(name, owner)
+
+
+def _readable_type(kind: str) -> str:
+    """Return a type in readable form."""
+    kind = re.sub(r"<class '(?:[\w.]*\.)?(\w+)'>", r"\1", kind).replace("NoneType", "null")
+    choices = re.search(r"Literal\[(.*)\]", kind)
+    return f"one of {choices[1]}" if choices else kind
+
+
+def check_configs(arguments: list[str]) -> None:
+    """Check config files in arguments for errors, including those that jsonargparse ignores.
+
+    Raises:
+        UserError: if a file is missing or not YAML; the message has the line.
+    """
+    for path in (Path(name) for _, name in named_configs(arguments)):
+        if not path.is_file():
+            raise UserError(f"{path}: no such config file; see experiments/configs for those of the suite")
+        read_yaml(path)

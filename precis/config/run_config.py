@@ -1,0 +1,31 @@
+"""The config of a run folder, read without the libraries that its classes need."""
+
+from pathlib import Path
+from typing import Any
+
+from datamodules.documents import UserError
+from lightning_modules.exported import EXPORTED
+from precis.config.earlier_configs import upgrade
+from precis.files.nested_values import map_strings
+from precis.files.yaml_files import read_yaml
+
+IN_FOLDER = "{run}"  # in the config of an exported model: the folder itself
+
+
+def read_config(run: Path) -> dict[str, Any]:
+    """Return config.yaml of a run folder, or of an exported model, in which `{run}` is replaced by the folder.
+
+    Raises:
+        UserError: if the file does not exist, or is not a config.
+    """
+    path = Path(run) / "config.yaml"
+    if not path.is_file():
+        raise UserError(f"{path}: not found; give the folder of a run that `precis fit` made")
+    config = upgrade(read_yaml(path))
+    if not (Path(run) / EXPORTED).is_file():
+        return config
+
+    def in_this_folder(text: str) -> str:
+        return f"{run}{text.removeprefix(IN_FOLDER)}" if f"{text}/".startswith(f"{IN_FOLDER}/") else text
+
+    return map_strings(config, in_this_folder)

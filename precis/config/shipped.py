@@ -1,0 +1,63 @@
+"""Configs and sweeps that come with the suite, found by short names such as `pointer_generator/docstrings`."""
+
+from collections.abc import Iterator, Sequence
+from difflib import get_close_matches
+from pathlib import Path
+
+from datamodules.documents import UserError
+
+EXPERIMENTS = Path(__file__).parents[2] / "experiments"
+CONFIGS = EXPERIMENTS / "configs"
+SWEEPS = EXPERIMENTS / "sweeps"
+
+
+def find_shipped(name: str, folder: Path) -> Path:
+    """Return the path of a file that is named by its path, or by its short name in a folder of the suite.
+
+    Paths from the root of the repository, as the documentation shows them, work in every folder.
+
+    Args:
+        name: a path, or a path below `folder` with or without `.yaml`. A file of that path wins.
+        folder: `CONFIGS` or `SWEEPS`.
+
+    Raises:
+        UserError: if there is no such file; with the nearest short name.
+    """
+    path = Path(name)
+    if path.is_file():
+        return path
+    relative = name.removeprefix(f"experiments/{folder.name}/")
+    for shipped in (folder / relative, folder / f"{relative}.yaml"):
+        if shipped.is_file() and shipped.resolve().is_relative_to(folder.resolve()):
+            return shipped
+    kind = folder.name.removesuffix("s")
+    names = short_names(folder)
+    similar = get_close_matches(relative.removesuffix(".yaml"), names, n=1)
+    hint = f"did you mean {similar[0]}? " if similar else ""
+    raise UserError(f"{name}: no such {kind} file; {hint}see experiments/{folder.name} for those of the suite")
+
+
+def short_names(folder: Path) -> list[str]:
+    """Return the short names of the files in a folder of the suite."""
+    return sorted(path.relative_to(folder).with_suffix("").as_posix() for path in folder.rglob("*.yaml"))
+
+
+def resolve_configs(arguments: list[str]) -> list[str]:
+    """Return arguments of the command line with the path of each config that is named by its short name.
+
+    Raises:
+        UserError: for a config that does not exist.
+    """
+    resolved = list(arguments)
+    for index, name in named_configs(arguments):
+        if index < len(arguments):
+            resolved[index] = arguments[index].removesuffix(name) + str(find_shipped(name, CONFIGS))
+    return resolved
+
+
+def named_configs(arguments: Sequence[str]) -> Iterator[tuple[int, str]]:
+    """Yield the values of `--config` on the command line, each with the index of its argument; "" if it has none."""
+    for index, argument in enumerate(arguments):
+        flag, equals, value = argument.partition("=")
+        if flag in ("--config", "-c"):
+            yield (index, value) if equals else (index + 1, "".join(arguments[index + 1 : index + 2]))

@@ -1,0 +1,65 @@
+"""Suggestions for misspelt classes and options.
+
+The suite's packages name their classes without importing them; torch and Lightning are imported only where one of their
+names may be meant.
+"""
+
+import difflib
+import inspect
+from importlib import import_module
+from types import ModuleType
+
+import callbacks
+import datamodules
+import lightning_modules
+from datamodules import corpora
+from precis.config.trust import object_named
+
+_SUITE = (callbacks, corpora, datamodules, lightning_modules)
+_GROUPS = {"trainer": "pytorch_lightning.Trainer", "checkpoint": "pytorch_lightning.callbacks.ModelCheckpoint"}
+_SIMILAR = 0.8  # ratio of difflib above which a class of the suite is suggested without looking at those of libraries
+
+
+def suggest_class(class_path: str) -> str:
+    """Suggest a similar class of the suite, of torch's optimizers or Lightning's callbacks; empty if none."""
+    name = class_path.rpartition(".")[2]
+    packages_of = {known: package.__name__ for package in _SUITE for known in _classes(package)}
+    close = difflib.get_close_matches(name, packages_of, n=1, cutoff=_SIMILAR)
+    if not close:
+        for library in ("torch.optim", "torch.optim.lr_scheduler", "pytorch_lightning.callbacks"):
+            packages_of |= dict.fromkeys(_classes(import_module(library)), library)
+        close = difflib.get_close_matches(name, packages_of, n=1)
+    return f"did you mean {packages_of[close[0]]}.{close[0]}?" if close else ""
+
+
+def suggest_option(name: str, owner: str) -> str:
+    """Return the message that a class has no such option, with similar ones; empty if there is no such class.
+
+    Args:
+        name: option.
+        owner: path of a class, or an option of the command line that holds a class (`trainer`, `checkpoint`).
+    """
+    kind = object_named(_GROUPS.get(owner, owner))
+    if kind is None:
+        return ""
+    options = class_options(kind)
+    # difflib scores abbreviations low: options with this prefix come first
+    close = [option for option in options if option.startswith(name)] or difflib.get_close_matches(name, options)
+    remedy = f"did you mean {' or '.join(close)}?" if close else f"it has {', '.join(options)}"
+    return f"{kind.__name__} has no option {name!r}; {remedy}"
+
+
+def _classes(package: ModuleType) -> list[str]:
+    return [name for name in getattr(package, "__all__", dir(package)) if name[:1].isupper()]
+
+
+def class_options(owner: type) -> list[str]:
+    """Return the arguments of a class, with those that it passes on to its bases."""
+    options: dict[str, None] = {}
+    for kind in (kind for kind in owner.__mro__ if "__init__" in vars(kind)):
+        arguments = list(inspect.signature(kind.__init__).parameters.values())[1:]
+        named = [each.name for each in arguments if each.kind not in (each.VAR_POSITIONAL, each.VAR_KEYWORD)]
+        options |= dict.fromkeys(named)
+        if all(each.kind is not each.VAR_KEYWORD for each in arguments):
+            break
+    return list(options)

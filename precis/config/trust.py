@@ -1,0 +1,287 @@
+"""Check the names of classes and functions in configs.
+
+A config may come with a run folder or a sweep of unknown origin, and each class or function that it names is called
+with arguments from the config: `os.system` with a command is one line of YAML. So a config may only name classes of the
+suite, optimizers and schedules of torch, and parts of Lightning's Trainer. Any other name must be on the command line,
+or needs `--trust`.
+"""
+
+import inspect
+import os
+import re
+import shlex
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from functools import cache
+from importlib import import_module
+from pathlib import Path, PurePath
+from typing import Any
+
+import yaml
+from jsonargparse import _common, set_parsing_settings
+
+from datamodules.documents import UserError
+from precis.config.command_table import TRAINING
+from precis.files.nested_values import leaves
+from precis.files.yaml_files import load_yaml
+
+FLAG = "--trust"
+VARIABLE = "PRECIS_TRUST"  # passes the flag on to processes of other devices, of a sweep and of a job array
+REMEDY = f"name it on the command line, or pass {FLAG} if you trust whoever wrote the config (see SECURITY.md)"
+
+# Modules that are imported because a config names them.
+_MODULES = ("callbacks", "datamodules", "lightning_modules", "precis.training.run_scorer", "precis.config.parsers")
+_MODULES += ("torch.optim", "pytorch_lightning", "lightning_fabric")
+SUITE = ("callbacks", "datamodules", "lightning_modules", "precis")
+_CLASS_OPTIONS = ("--model", "--data", "--trainer", "--optimizer", "--lr_scheduler", "--checkpoint", "--corpus")
+_OPTIONS_WITH_FILES = (*_CLASS_OPTIONS, "--profile", "--paragraphs", "--fields")
+_COMMANDS_OF_SWEEPS = ("validate", "test", "predict", "evaluate", "report")
+_RUN = "{run}"  # the run folder in commands of sweeps
+_OPTIONS_OF_TRAINING = ("--data.", "--model.", "--out", "--previews", "--run", "--seed_everything", "--wandb")
+_OPTIONS_OF_TRAINING += tuple(f"--trainer.{name}" for name in ("accelerator", "devices", "limit_", "precision"))
+_OUTPUTS = {"--out": ".jsonl", "--html": ".html"}  # options of commands of sweeps, with suffixes
+_FILE_SUFFIXES = (".csv", ".gz", ".html", ".json", ".jsonl", ".md", ".parquet", ".png", ".svg", ".txt", ".yaml", ".yml")
+_DOTTED_NAME = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)+")
+
+_command_line_names: ContextVar[frozenset[str] | None] = ContextVar("named", default=None)
+
+
+def is_trusted() -> bool:
+    """Return whether configs may name any class and function."""
+    return os.environ.get(VARIABLE) == "1"
+
+
+@contextmanager
+def import_policy(arguments: Sequence[str] = ()) -> Iterator[None]:
+    """Limit the imports of jsonargparse to names that configs may have, and names on the command line.
+
+    A nested context has no effect.
+
+    Args:
+        arguments: arguments of the command line.
+    """
+    if is_trusted() or _command_line_names.get() is not None:
+        yield
+        return
+    names = names_on_command_line(arguments)
+    token, original_settings = _command_line_names.set(frozenset(names)), dict(_common.parsing_settings)
+    packages = {name.partition(".")[0] for name in names} - {name.partition(".")[0] for name in _MODULES}
+    packages.discard("jsonargparse")
+    set_parsing_settings(
+        import_path_denylist=["*"],
+        import_path_allowlist=[*_MODULES, *packages],
+        instantiate_subclass_spec_in_any=False,
+    )
+    try:
+        yield
+    finally:
+        _common.parsing_settings.update(original_settings)
+        _command_line_names.reset(token)
+
+
+def with_absolute_files(arguments: Sequence[str]) -> list[str]:
+    """Return the arguments with absolute paths of YAML files of the working folder that are values of class options.
+
+    jsonargparse takes a bare `trainer.yaml` for the class `yaml` of a module `trainer`, which it would import.
+    """
+    absolute, option = [], ""
+    for argument in arguments:
+        value = argument
+        if argument.startswith("--"):
+            option, _, value = argument.partition("=")
+        path = Path(value)
+        is_file = path.name == value and path.suffix in (".yaml", ".yml", ".json") and path.is_file()
+        if option.startswith(_OPTIONS_WITH_FILES) and is_file:
+            argument = argument.removesuffix(value) + str(path.resolve())
+        absolute.append(argument)
+    return absolute
+
+
+def names_on_command_line(arguments: Sequence[str]) -> set[str]:
+    """Return the dotted names in values of options that take classes, also inside lists and dictionaries."""
+    names: set[str] = set()
+    option = ""
+    for argument in arguments:
+        value = argument
+        if argument.startswith("--"):
+            option, _, value = argument.partition("=")
+        if option.startswith(_CLASS_OPTIONS) and value:
+            names.update(text for text in strings_in(value) if _DOTTED_NAME.fullmatch(text))
+    return names
+
+
+def strings_in(value: str) -> Iterator[str]:
+    """Yield the strings in a value of the command line, which may be a list or dictionary in YAML."""
+    try:
+        loaded = load_yaml(value)
+    except yaml.YAMLError:
+        loaded = value
+    yield from (part for _, part in leaves(loaded) if isinstance(part, str))
+
+
+def check_permitted_names(config: Any, source: str = "") -> None:
+    """Check every class and function that a parsed config names, before any is called.
+
+    Args:
+        config: config as parsed by jsonargparse.
+        source: file of the config, for the message.
+
+    Raises:
+        UserError: if a config may not name one of them; the message has its key.
+    """
+    if is_trusted():
+        return
+    names = _command_line_names.get() or frozenset()
+    for where, name in _forbidden_names(config, names):
+        raise UserError(f"{source}{where}: {explain_forbidden_name(name)}")
+
+
+def check_commands(commands: Sequence[str], source: str) -> None:
+    """Check commands that the file of a sweep names, since what a command line names is trusted.
+
+    Raises:
+        UserError: if a sweep that is not trusted has a command that does more than evaluate a run, or one with
+            `--trust`, with a class that configs may not name, or with an output outside of the run folder.
+    """
+    if is_trusted():
+        return
+    for command in commands:
+        try:
+            first, *words = shlex.split(command)
+        except ValueError:  # none, or an open quotation mark
+            raise UserError(f"{source}: after: {command!r} is not a command; for example, use test") from None
+        refused = [f"precis {first}"] if first not in _COMMANDS_OF_SWEEPS else list(_refused_options(first, words))
+        # evaluate imports classes of metrics, too, in lists as well
+        parts = {part for word in words for part in re.split(r"[=,\s\[\]'\"]+", word) if _may_be_class(part)}
+        refused += [name for name in sorted(parts | names_on_command_line(words)) if not _is_permitted_name(name)]
+        if refused:
+            raise UserError(
+                f"{source}: after: {command!r}: a sweep may not name {refused[0]}, only the classes of configs, "
+                f"{', '.join(_COMMANDS_OF_SWEEPS)}, and outputs such as {_RUN}/scores.jsonl; "
+                f"pass {FLAG} if you trust whoever wrote it (see SECURITY.md)"
+            )
+
+
+def _refused_options(command: str, words: Sequence[str]) -> Iterator[str]:
+    """Yield options that do more than evaluate a run, and outputs that are not inside the run folder."""
+    if command == "evaluate" and not _is_in_run("".join(words[:1]), ""):  # it writes beside the file that it reads
+        yield f"{''.join(words[:1])!r} as the file of evaluate"
+    for word, following in zip(words, [*words[1:], ""]):
+        name, equals, value = word.partition("=")
+        if not re.match(r"-+[^\d.]", name):
+            continue
+        value = value if equals else following
+        if name == FLAG or (command in TRAINING and not name.startswith(_OPTIONS_OF_TRAINING)):
+            yield name
+        if command in TRAINING and name.startswith("--run") and value != _RUN and not _is_in_run(value, ""):
+            yield word
+        for option, suffix in _OUTPUTS.items():  # evaluate takes abbreviations
+            if option.startswith(name.rstrip("+")) and not _is_in_run(value, suffix):
+                yield f"{option} {value}"
+
+
+def _is_in_run(path: str, suffix: str) -> bool:
+    return path.startswith(f"{_RUN}/") and ".." not in PurePath(path).parts and path.endswith(suffix)
+
+
+def _may_be_class(word: str) -> bool:
+    """Return whether a word can be the name of a class: a dotted name, and not that of a file."""
+    return _DOTTED_NAME.fullmatch(word) is not None and not word.endswith(_FILE_SUFFIXES)
+
+
+def _is_permitted_name(name: str) -> bool:
+    return name.startswith(tuple(f"{module}." for module in _MODULES)) and is_permitted_class(object_named(name))
+
+
+def needs_trust(config: Any) -> bool:
+    """Return whether the config can only be read with `--trust`, or with its classes on the command line."""
+    return next(_forbidden_names(config, frozenset()), None) is not None
+
+
+def _forbidden_names(config: Any, names: frozenset[str]) -> Iterator[tuple[str, str]]:
+    """Yield key and name of each class or function that configs may not name and that is not on the command line."""
+    on_command_line = [object_named(name) for name in names]
+    for where, value in leaves(config):
+        is_path = where.rpartition(".")[2] == "class_path" and isinstance(value, str)
+        if not is_path and (not callable(value) or isinstance(value, os.PathLike)):
+            continue
+        if is_path:  # nothing is imported that jsonargparse would not have imported
+            importable = value in names or value.startswith(tuple(f"{module}." for module in _MODULES))
+            thing = object_named(value) if importable else None
+        else:
+            thing = value
+        if is_permitted_class(thing) or any(thing is named for named in on_command_line if named is not None):
+            continue
+        name = value if is_path else f"{getattr(thing, '__module__', '')}.{getattr(thing, '__qualname__', thing)}"
+        yield where.removesuffix(".class_path"), name
+
+
+def explain_forbidden_name(name: str) -> str:
+    """Return the message on a class or function that a config may not name, with a remedy."""
+    if hidden := hidden_in_working_folder(name):
+        return f"there is no class {name}; {hidden}"
+    return f"a config may not name {name}, which is not a class of the suite, optimizer, or part of a Trainer; {REMEDY}"
+
+
+def hidden_in_working_folder(name: str) -> str:
+    """Return the message that a module of the working folder is hidden by a package of the suite; empty if none is."""
+    package, *_ = parts = name.split(".")[:-1] or [""]
+    if package not in SUITE or object_named(name) is not None:
+        return ""
+    suite = Path(import_module(package).__file__).parent
+    for path in (Path(*parts, "__init__.py"), Path(*parts).with_suffix(".py")):
+        if path.is_file() and suite not in path.resolve().parents:
+            return f"{path} is not imported, because {package} is a package of the suite; rename yours"
+    return ""
+
+
+def is_permitted_class(thing: Any) -> bool:
+    """Return whether any config may name an object: public classes of the suite, and some of torch and Lightning."""
+    if not inspect.isclass(thing):
+        return False
+    package = thing.__module__.partition(".")[0]
+    if package in SUITE:
+        return thing.__module__.startswith(_MODULES) and not thing.__name__.startswith("_")
+    return issubclass(thing, _base_classes().get(package, ()))
+
+
+@cache
+def _base_classes() -> dict[str, tuple[type, ...]]:
+    """Return the base classes of permitted classes, by library; both libraries are loaded when a config is checked."""
+    from lightning_fabric import plugins as fabric_plugins
+    from pytorch_lightning import Callback, accelerators, loggers, plugins, profilers, strategies
+    from torch.optim import Optimizer, lr_scheduler
+
+    fabric = (fabric_plugins.CheckpointIO, fabric_plugins.ClusterEnvironment)
+    trainer = (Callback, loggers.Logger, strategies.Strategy, accelerators.Accelerator, profilers.Profiler)
+    precision = (fabric_plugins.Precision, plugins.LayerSync)
+    return {
+        "torch": (Optimizer, lr_scheduler.LRScheduler),
+        "pytorch_lightning": (*trainer, *precision, *fabric),
+        "lightning_fabric": fabric,
+    }
+
+
+def check_checkpoint(config: Any) -> None:
+    """Check the checkpoint that a config names; Lightning would unpickle a download, which can run code.
+
+    Raises:
+        UserError: if it is not a local file, or `weights_only` is off.
+    """
+    if is_trusted():
+        return
+    if config.get("weights_only") is False:
+        raise UserError(f"weights_only: loading more than weights runs code; leave it out, or pass {FLAG}")
+    path = config.get("ckpt_path")
+    if path and not os.path.isfile(path):
+        raise UserError(f"{path}: no such checkpoint; --ckpt_path takes a file, so download it first")
+
+
+def object_named(name: str) -> Any:
+    """Return the object with a dotted name; None if there is none."""
+    module, _, attribute = name.rpartition(".")
+    try:
+        return getattr(import_module(module), attribute)
+    except (ImportError, AttributeError, ValueError):
+        return None

@@ -1,0 +1,151 @@
+"""Check the values of a config before training, and explain the errors of constructors with the key of the value."""
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from pytorch_lightning.utilities.exceptions import MisconfigurationException
+
+from datamodules.documents import UserError
+from precis.files.nested_values import leaves
+
+# Exceptions that constructors raise for invalid values.
+REFUSALS = (ValueError, TypeError, RuntimeError, ImportError, OSError, ArithmeticError, AssertionError)
+REFUSALS += (MisconfigurationException,)
+
+_SIZES = "vocab_size embedding_size hidden_size inner_size heads inter_heads decoder_heads decoder_size agents window"
+_COUNTS = "batch_size eval_batch_size max_source max_target max_train max_eval beam_size max_length num_proc"
+_TRAINER_COUNTS = "accumulate_grad_batches check_val_every_n_epoch num_nodes"
+_AMOUNTS = "min_length num_workers learning_rate encoder_learning_rate lr weight_decay previews save_every"
+_AMOUNTS += " gradient_clip_val seed_everything embedding_std init_std patience"
+_MINIMA: dict[str, float] = dict.fromkeys(f"{_SIZES} {_COUNTS} {_TRAINER_COUNTS}".split(), 1)
+_MINIMA |= dict.fromkeys(_AMOUNTS.split(), 0)
+_MINIMA |= {"max_epochs": -1, "max_steps": -1}  # where -1 means no limit
+# where an integer is a number of batches, and a float is a fraction of an epoch
+_BATCHES = tuple(f"limit_{stage}_batches" for stage in ("train", "val", "test", "predict"))
+_BATCHES += ("overfit_batches", "val_check_interval")
+_KEYS = ("api_key", "api_token", "password", "secret")  # options of loggers
+_URL_WITH_PASSWORD = re.compile(r"://[^/@\s]*:[^/@\s]+@")
+PRETRAINED = ("encoder", "checkpoint")  # options of models that take a name or folder
+_NOT_THERE = re.compile(
+    r"Repo id must be|couldn't connect to|is not a local folder|not a valid model identifier|Can't load|"
+    r"does not appear to have|[Nn]o file named|Unrecognized model|cannot find the requested files"
+)
+
+
+# Ranges ----------------------------------------------------------------------------------------------------------
+
+
+def convert_batch_counts(trainer: Any) -> None:
+    """Turn a number of batches that was read as 2.0 into 2, in place.
+
+    Python caches equal unions, so that an annotation `int | float` of Lightning may become `float | int`; 2 is then
+    parsed as 2.0, which Lightning refuses. 1.0 is not converted, because it means a whole epoch.
+
+    Args:
+        trainer: section `trainer` of a config, a namespace.
+    """
+    for name in _BATCHES:
+        value = getattr(trainer, name, None)
+        if isinstance(value, float) and value > 1 and value.is_integer():
+            setattr(trainer, name, int(value))
+
+
+def check_ranges(config: Any) -> None:
+    """Check sizes, counts and shares of a parsed config.
+
+    Raises:
+        UserError: with the key of the first value that is too small or too large.
+    """
+    for key, value in _values(config):
+        if isinstance(value, bool) or not isinstance(value, (int, float)):
+            continue
+        name = key.rpartition(".")[2]
+        minimum = _MINIMA.get(name)
+        if minimum is not None and value < minimum:
+            raise UserError(f"{key} must be at least {minimum}, got {value}")
+        if (name == "dropout" or name.endswith("_dropout")) and not 0 <= value <= 1:
+            raise UserError(f"{key} must be between 0 and 1, got {value}")
+        if name in _BATCHES and (value < 0 or (value > 1 and not float(value).is_integer())):
+            raise UserError(f"{key} must be a number of batches or a share between 0.0 and 1.0, got {value}")
+
+
+def check_no_keys(config: Any) -> None:
+    """Check that a config has no API key or password, which config.yaml and environment.json would keep.
+
+    Raises:
+        UserError: with the key of the first one.
+    """
+    for where, value in _values(config):
+        is_key = where.rpartition(".")[2] in _KEYS and value
+        if is_key or (isinstance(value, str) and _URL_WITH_PASSWORD.search(value)):
+            raise UserError(
+                f"{where}: a key or password would be kept in the run folder; leave it out, and set the environment "
+                "variable that the library reads"
+            )
+
+
+def _values(config: Any) -> Iterator[tuple[str, Any]]:
+    """Yield keys, as typed on the command line, and values in a config."""
+    for place, value in leaves(config):
+        yield re.sub(r"\.(init_args|dict_kwargs)\b|\[\d+\]", "", place), value
+
+
+# Errors of constructors ------------------------------------------------------------------------------------------
+
+
+def explain_refusal(error: BaseException, config: Any) -> str:
+    """Return one line for an error of a constructor: key, cause and remedy.
+
+    Args:
+        error: exception of a constructor, or of jsonargparse, which lists its attempts with all values.
+        config: config with `model` and `data`.
+    """
+    message = " ".join(str(error).split())
+    attempt = re.search(r"Errors: - (?!Does not validate)(.*?) - Expected an? ", message)
+    cause = attempt[1] if attempt else message
+    class_path = re.search(r"class_path='([^']+)'", message)
+    groups = {group: part for group in ("model", "data") if (part := config.get(group))}
+    group = next((g for g, part in groups.items() if not class_path or part.get("class_path") == class_path[1]), "")
+    if not group or re.match(rf"({group}|decoding|selection)\.\w", cause):
+        return cause
+    values = groups[group].get("init_args") or {}
+    if _NOT_THERE.search(cause):
+        for name in PRETRAINED:
+            if isinstance(value := values.get(name), str):
+                return f"{group}.{name}: {missing_model_message(value)}"
+    key = _key_of(cause, values)
+    kind = str(groups[group].get("class_path")).rpartition(".")[2]
+    help_hint = f"`precis fit --{group}.help {kind}` lists its arguments"
+    return f"{group}.{key}: {cause}; {help_hint}" if key else f"{group}: {kind} cannot be created: {cause}; {help_hint}"
+
+
+def explain_trainer_refusal(error: BaseException, values: Any) -> str:
+    """Return one line for an error of Lightning's Trainer: key, cause and remedy.
+
+    Args:
+        error: exception of its constructor.
+        values: arguments of the constructor.
+    """
+    cause = " ".join(str(error).split())
+    if "No supported gpu backend" in cause or "can not run on your system" in cause:
+        return f"trainer.accelerator: no GPU here ({cause}); pass --trainer.accelerator cpu, or auto"
+    argument = re.search(r"\b(\w+)=", cause)  # as in `Trainer(devices=0)`
+    key = argument[1] if argument and argument[1] in values else _key_of(cause, values)
+    return f"trainer{'.' * bool(key)}{key}: {cause}; `precis fit --help` lists what it takes"
+
+
+def missing_model_message(name: str) -> str:
+    """Return the message that a pretrained model is missing, with a remedy."""
+    return f"no pretrained model {name!r}: no such folder here, and not downloaded; give a folder that holds one"
+
+
+def _key_of(cause: str, values: Any) -> str:
+    """Return the option that a message names, or else the only option whose value it mentions; empty if neither."""
+    options = dict(_values(values))
+    mentioned = [key for key in options if re.search(rf"\b{re.escape(key.rpartition('.')[2])}\b", cause)]
+    if mentioned:
+        return max(mentioned, key=len)
+    numbers = {key: value for key, value in options.items() if isinstance(value, (int, float)) and value is not True}
+    matching = [key for key, value in numbers.items() if re.search(rf"(?<![\w.-]){re.escape(str(value))}\b", cause)]
+    return matching[0] if len(matching) == 1 else ""

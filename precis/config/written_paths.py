@@ -1,0 +1,92 @@
+"""Where a config or a run folder of unknown origin may write: inside the run folder alone (see SECURITY.md)."""
+
+import inspect
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path, PurePath
+from typing import Any
+
+from datamodules.documents import UserError
+from precis.config.trust import FLAG, is_trusted, object_named, strings_in
+from precis.files.nested_values import leaves
+
+_SECTIONS = ("out", "checkpoint", "trainer")  # models and data write to caches alone, under names of their own
+_PATHS = ("out", "path", "folder", "dir", "dirpath", "save_dir", "root_dir", "default_root_dir", "output_path")
+_PATHS += ("exclude_batches_path", "nvme_path", "tracking_uri")
+_NAMES = ("filename", "name", "version", "sub_dir")  # below such a folder
+_CACHE_OF_WANDB = "wandb"  # whose folders have links to its log files in the cache of the user
+
+
+def check_written_paths(config: Any, folder: Path | None, arguments: Sequence[str] = ()) -> None:
+    """Check the output folders and files that a config names: loggers, callbacks, checkpoints, profilers, predictions.
+
+    Args:
+        config: config as parsed by jsonargparse.
+        folder: run folder; None if it is not known yet.
+        arguments: arguments of the command line; paths in them are trusted.
+
+    Raises:
+        UserError: if one is outside of the run folder; the message has its key.
+    """
+    if is_trusted():
+        return
+    for where, value in outside_paths(config, folder, arguments):
+        remedy = f"give it on the command line, or pass {FLAG} if you trust whoever wrote the config (see SECURITY.md)"
+        raise UserError(f"{where}: a config may only write inside its run folder, not to {value}; {remedy}")
+
+
+def outside_paths(config: Any, folder: Path | None, arguments: Sequence[str] = ()) -> Iterator[tuple[str, str]]:
+    """Yield key and value of each output path of a config outside of the run folder and not on the command line."""
+    on_command_line = {text for argument in arguments for text in strings_in(argument.partition("=")[2] or argument)}
+    values = dict(leaves({name: config.get(name) for name in _SECTIONS}))
+    for where, value in values.items():
+        if not isinstance(value, str | os.PathLike) or str(value) in on_command_line:
+            continue
+        parent, _, key = where.rpartition(".")
+        text, class_path = str(value), values.get(f"{parent.removesuffix('.init_args')}.class_path")
+        if key in _PATHS and value != _default(class_path, key):
+            is_inside = folder is not None and is_within(Path(text), folder)
+            is_inside |= text.startswith(("http://", "https://"))  # a server
+        else:
+            is_inside = key not in _NAMES or not (os.path.isabs(text) or ".." in PurePath(text).parts)
+        if not is_inside:
+            yield where.replace(".init_args", ""), text
+
+
+def _default(class_path: Any, key: str) -> Any:
+    """Return the default of an argument of a class, `Parameter.empty` without one."""
+    named = object_named(class_path) if isinstance(class_path, str) else None
+    parameter = inspect.signature(named).parameters.get(key) if named is not None else None
+    return parameter.default if parameter is not None else inspect.Parameter.empty
+
+
+def is_within(path: Path, folder: Path) -> bool:
+    """Return whether a path leads into a folder, with all links followed."""
+    return Path(os.path.realpath(path)).is_relative_to(os.path.realpath(folder))
+
+
+def check_links(folder: Path, root: Path | None = None) -> None:
+    """Check that no link in a run folder leads out of it, where a command would write.
+
+    Args:
+        folder: the run folder.
+        root: the sweep folder that the run folder must be in, which its links may lead to.
+
+    Raises:
+        UserError: if one does, and is not trusted.
+    """
+    if is_trusted():
+        return
+    for path in _links(folder, with_itself=root is not None):
+        if not is_within(path, root or folder):
+            remedy = f"remove it, or pass {FLAG} if you made it (see SECURITY.md)"
+            raise UserError(f"{path}: a link that leads out of {root or folder}, where a run would write; {remedy}")
+
+
+def _links(folder: Path, with_itself: bool) -> Iterator[Path]:
+    if with_itself and folder.is_symlink():
+        yield folder
+    for parent, folders, files in os.walk(folder):
+        yield from (path for name in [*folders, *files] if (path := Path(parent, name)).is_symlink())
+        if os.path.basename(parent) == _CACHE_OF_WANDB:
+            folders.clear()

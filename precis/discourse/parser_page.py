@@ -1,0 +1,131 @@
+"""Report of the scores of a parser in Markdown, and reliability plots."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from matplotlib.figure import Figure
+
+from lightning_modules.metrics.calibration import KINDS, LDDCalibration
+from lightning_modules.metrics.parseval import LEVELS
+from precis.files.figures import new_figure
+from precis.statistics.statistics import Interval
+
+VARIANTS = {"original": "original Parseval", "rst": "RST-Parseval"}
+CELLS = {"labelled": "a relation and a pair", "summed": "a pair, relations summed"}
+ERRORS = {
+    "ece": "ECE, all cells",
+    "ece_probable": "ECE, p >= {floor:g}",
+    "ece_mass": "equal-mass ECE, all cells",
+    "ece_mass_probable": "equal-mass ECE, p >= {floor:g}",
+}
+
+
+def page(result: dict[str, Any]) -> str:
+    """Return all scores as Markdown tables."""
+    facts = "{parser} on {treebank}: {documents:,} documents, {edus:,} EDUs, {relations} coarse relations."
+    facts = facts.format(**result)
+    share = f"{100 * result['level']:.0f} % intervals: bootstrap over documents, {result['resamples']:,} resamples."
+    parts = [f"    {result['command']}", f"{facts} {share}", _trees(result), _places(result), _genres(result)]
+    return "\n\n".join([*parts, *_calibration(result)])
+
+
+def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Return a Markdown table."""
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def shown(value: Interval | float, digits: int = 1) -> str:
+    """Format a number, with its interval if it has one; `none` for NaN."""
+    if not isinstance(value, Interval):
+        return "none" if value != value else f"{value:.{digits}f}"
+    if value.mean != value.mean:
+        return "none"
+    return f"{value.mean:.{digits}f} ({value.low:.{digits}f} to {value.high:.{digits}f})"
+
+
+def _trees(result: dict[str, Any]) -> str:
+    rows, name = [], result["parser"]
+    for variant, title in VARIANTS.items():
+        for system, scores in result["gold_edus"].items():
+            decoding = f", {result['decoding']}" if system == name and result["decoding"] else ""
+            rows.append([f"{title}, gold EDUs", system + decoding, *(shown(scores[variant][n]) for n in LEVELS), ""])
+        if "end_to_end" not in result:
+            continue
+        end_to_end = result["end_to_end"]
+        for system, scores in end_to_end["parseval"].items():
+            cells = [shown(scores[variant][n]) for n in LEVELS]
+            rows.append([f"{title}, end to end", system, *cells, shown(end_to_end["segmentation_f1"])])
+    note = ""
+    if "end_to_end" in result:
+        note = (
+            "End to end: only the text is given; the right-branching tree has the parser's EDUs, and both have the "
+            "sentences and paragraphs that are detected in the text."
+        )
+    return f"{table(['', 'tree', *LEVELS, 'EDU F1'], rows)}\n\n{note}".strip()
+
+
+def _places(result: dict[str, Any]) -> str:
+    rows = []
+    for system, places in result["places"].items():
+        for place, scores in places.items():
+            rows.append([place, system, f"{scores['nodes']:,}", *(shown(scores[n]) for n in LEVELS)])
+    rows.sort(key=lambda row: list(result["places"][result["parser"]]).index(row[0]))
+    return table(["original Parseval, gold EDUs", "tree", "nodes", *LEVELS], rows)
+
+
+def _genres(result: dict[str, Any]) -> str:
+    rows, (parser, branching) = [], result["genres"].values()
+    for genre, scores in parser.items():
+        branching_scores = branching[genre]
+        cells = [f"{shown(scores[n])} ({shown(branching_scores[n])})" for n in LEVELS]
+        rows.append([genre, str(scores["documents"]), *cells])
+    head = f"original Parseval, gold EDUs: {result['parser']} (right-branching)"
+    return table([head, "documents", *LEVELS], rows)
+
+
+def _calibration(result: dict[str, Any]) -> list[str]:
+    calibration, parts = result["calibration"], []
+    away = calibration["pairs_too_far_apart"]
+    explanation = [
+        f"Calibration of the LDD, `rows: {result['rows']}`, over {calibration['pairs']:,} ordered pairs of EDUs",
+        f"({away:,} further apart than --band are left out)." if away else "(all).",
+        f"ECE: expected calibration error, {result['bins']} bins of equal width, or of like number of cells.",
+        "Brier: sum over the relations of a pair of squared errors, a mean over pairs. Smoothed: (1 - epsilon) 1-best"
+        f" tree + epsilon prior, the prior being each relation's share among the gold trees' pairs and epsilon ="
+        f" {calibration['epsilon']:.3f} the one with the lowest Brier score over relations, both taken from this"
+        " treebank, to the advantage of the smoothed tree.",
+    ]
+    parts.append(" ".join(explanation))
+    for kind in KINDS:
+        errors = {key: title.format(**result) for key, title in ERRORS.items()}
+        head = [f"a cell: {CELLS[kind]}", "Brier", "above the LDD's", *errors.values()]
+        rows = []
+        for system, scores in calibration["systems"].items():
+            above = "" if system == "LDD" else shown(scores[f"{kind}/brier_above"], 4)
+            cells = [shown(scores[f"{kind}/{key}"], 4) for key in errors]
+            rows.append([system, shown(scores[f"{kind}/brier"], 4), above, *cells])
+        parts.append(table(head, rows))
+    return parts
+
+
+def reliability_plot(metrics: dict[str, LDDCalibration]) -> Figure:
+    """Plot the fraction of true cells against mean p for each bin, with the number of cells below, for both kinds.
+
+    Args:
+        metrics: metrics of the systems, by name.
+    """
+    figure = new_figure(11, 7)
+    axes = figure.subplots(2, len(KINDS), height_ratios=(3, 1), sharex=True)
+    for column, kind in enumerate(KINDS):
+        upper, lower = axes[:, column]
+        upper.plot([0, 1], [0, 1], color="0.6", linestyle=":", label="calibrated")
+        for number, (name, metric) in enumerate(metrics.items()):
+            count, mean, share = metric.reliability(kind).T.tolist()
+            style = {"color": f"C{number}", "marker": "os^Dv"[number % 5]}
+            upper.plot(mean, share, label=name, linestyle="-" if number == 0 else "--", alpha=0.9, **style)
+            lower.plot(mean, count, linestyle="-" if number == 0 else "--", alpha=0.9, **style)
+        upper.set(title=f"a cell: {CELLS[kind]}", ylabel="share that is true", xlim=(-0.02, 1.02), ylim=(-0.02, 1.02))
+        lower.set(xlabel="mean p of a bin", ylabel="cells", yscale="log")
+        upper.legend(loc="upper left")
+    return figure

@@ -1,0 +1,143 @@
+"""Tables of `precis compare` for papers and spreadsheets: LaTeX, CSV and Markdown, grouped by the axes of the sweep."""
+
+import csv
+import io
+import re
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, fields
+
+import numpy as np
+
+from precis.config.labels import format_value, short_key
+from precis.evaluation.comparison import DESCRIPTIVE, Cell, Comparison
+from precis.evaluation.systems import MOST_IN_A_NAME, config_differences
+
+_ESCAPES = {
+    "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{", "}": r"\}",
+    "~": r"\textasciitilde{}", "^": r"\textasciicircum{}",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Row:
+    """A system of the table.
+
+    Attributes:
+        name: its name.
+        labels: its value on each axis; its name alone where the table has no axes.
+        seeds: number of runs.
+        cells: one for each measure.
+    """
+
+    name: str
+    labels: list[str]
+    seeds: int
+    cells: list[Cell]
+
+
+@dataclass(frozen=True)
+class GroupedTable:
+    """Systems in the order of their values on the axes.
+
+    Attributes:
+        axes: short names of the config keys in which the systems differ; `system` alone if there are none, or too many.
+        measures: names of the measures.
+        rows: the systems, those with the same value on the first axis together.
+    """
+
+    axes: list[str]
+    measures: list[str]
+    rows: list[Row]
+
+    def best(self) -> set[tuple[int, int]]:
+        """Return the row and column of the highest mean of each measure; descriptive measures have none."""
+        columns = [column for column, name in enumerate(self.measures) if name not in DESCRIPTIVE]
+        means = np.array([[row.cells[column].mean for column in columns] for row in self.rows])
+        return {(int(row), columns[place]) for place, row in enumerate(np.nan_to_num(means, nan=-np.inf).argmax(0))}
+
+
+def group_table(comparison: Comparison) -> GroupedTable:
+    """Return the systems of a comparison, grouped by the config keys in which they differ."""
+    systems = comparison.systems
+    differing = config_differences(systems)
+    # Outputs without a config have no values on the axes, and with many axes the names are easier to read.
+    has_axes = 0 < len(differing) <= MOST_IN_A_NAME and not any(system.is_fixed for system in systems)
+    axes = [short_key(key, set(differing)) for key in differing] if has_axes else ["system"]
+    rows = []
+    for index, (system, cells) in enumerate(zip(systems, comparison.cells)):
+        labels = [format_value(values[index]) for values in differing.values()] if has_axes else [system.name]
+        rows.append(Row(system.name, labels, len(system.runs), cells))
+    # On each axis, labels are sorted by their first appearance.
+    orders = [list(dict.fromkeys(column)) for column in zip(*(row.labels for row in rows))]
+    rows.sort(key=lambda row: [order.index(label) for order, label in zip(orders, row.labels)])
+    return GroupedTable(axes, comparison.measures, rows)
+
+
+def to_csv(table: GroupedTable) -> str:
+    """Return a line for each system, with every number of every measure in a column of its own."""
+    keys = [field.name for field in fields(Cell)]
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    axes = [axis for axis in table.axes if axis != "system"]
+    writer.writerow(["system", *axes, "seeds", *(f"{name}_{key}" for name in table.measures for key in keys)])
+    for row in table.rows:
+        values = [asdict(cell)[key] for cell in row.cells for key in keys]
+        writer.writerow([row.name, *(row.labels if axes else []), row.seeds, *values])
+    return out.getvalue()
+
+
+def to_markdown(table: GroupedTable, notes: Sequence[str]) -> str:
+    """Return the table in Markdown: mean ± deviation over seeds, `*` at significant differences, the best in bold."""
+    best = table.best()
+    lines = ["| " + " | ".join([*map(_markdown, table.axes), "seeds", *map(_markdown, table.measures)]) + " |"]
+    lines.append("|" + "---|" * len(table.axes) + "---:|" * (1 + len(table.measures)))
+    for place, row in enumerate(table.rows):
+        texts = []
+        for column, cell in enumerate(row.cells):
+            text = _mean(cell, " ± ") + ("\\*" if cell.significant else "")
+            texts.append(f"**{text}**" if (place, column) in best else text)
+        lines.append("| " + " | ".join([*map(_markdown, row.labels), str(row.seeds), *texts]) + " |")
+    return "\n".join([*lines, "", *(f"{_markdown(note)}\n" for note in notes)]).rstrip("\n") + "\n"
+
+
+def to_latex(table: GroupedTable, notes: Sequence[str]) -> str:
+    """Return a table for the package `booktabs`, with a rule between groups; the notes are comments above it."""
+    best, plus_minus = table.best(), r"\pm "
+    lines = [f"% {note}" for note in notes]
+    lines.append(r"\begin{tabular}{" + "l" * len(table.axes) + "r" * (1 + len(table.measures)) + "}")
+    names = [*table.axes, "seeds", *table.measures]
+    lines += [r"\toprule", " & ".join(map(escape_latex, names)) + r" \\", r"\midrule"]
+    before: list[str] = []
+    for place, row in enumerate(table.rows):
+        if before and len(table.axes) > 1 and row.labels[0] != before[0]:
+            lines.append(r"\midrule")
+        texts = []
+        for column, cell in enumerate(row.cells):
+            mean = f"${_mean(cell, plus_minus)}$"
+            text = rf"\textbf{{{mean}}}" if (place, column) in best else mean
+            texts.append(text + ("$^{*}$" if cell.significant else ""))
+        labels = _without_repeats(row.labels, before)
+        lines.append(" & ".join([*map(escape_latex, labels), str(row.seeds), *texts]) + r" \\")
+        before = row.labels
+    return "\n".join([*lines, r"\bottomrule", r"\end{tabular}"]) + "\n"
+
+
+def escape_latex(text: str) -> str:
+    """Return a text in which characters that LaTeX interprets are escaped."""
+    return "".join(_ESCAPES.get(character, character) for character in text)
+
+
+def _without_repeats(labels: Sequence[str], before: Sequence[str]) -> list[str]:
+    """Leave out the values of leading axes that are those of the row above; the last axis always stays."""
+    shared = 0
+    while shared < len(labels) - 1 and before and labels[shared] == before[shared]:
+        shared += 1
+    return [""] * shared + list(labels[shared:])
+
+
+def _mean(cell: Cell, plus_minus: str) -> str:
+    return f"{cell.mean:.2f}" + (f"{plus_minus}{cell.spread:.2f}" if cell.spread is not None else "")
+
+
+def _markdown(text: str) -> str:
+    return re.sub(r"([|*_`<])", r"\\\1", " ".join(text.split()))

@@ -1,0 +1,274 @@
+"""Comparison of systems with a baseline: means, intervals and tests over the same documents."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from datamodules.documents import UserError
+from datamodules.text.lines import counted
+from precis.evaluation.systems import System
+from precis.statistics.significance import (
+    SIGNIFICANT,
+    format_p,
+    keep_shared,
+    mean_difference,
+    significant,
+    system_interval,
+)
+from precis.statistics.statistics import Array, number_or_none
+
+DESCRIPTIVE = ("length", "repeated_trigrams")  # describe outputs; neither direction is an improvement
+DEFAULT = ("rouge1", "rouge2", "rougeLsum", *DESCRIPTIVE)
+ENOUGH_SEEDS = 3
+MIN_DOCUMENTS = 20  # for a test without seeds: of fewer documents, means of skewed differences are far from normal
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One system under one measure.
+
+    Attributes:
+        mean: mean over documents and seeds.
+        low, high: its 95 % interval over seeds and documents; None for a single document.
+        spread: standard deviation of the means of runs; None for a single run.
+        difference: difference to the baseline over documents with both scores; None for the baseline itself.
+        difference_low, difference_high, p: its 95 % interval and p-value over seeds and documents, see
+            `mean_difference`; over documents only if both systems have one run.
+        significant: whether the difference is significant after Holm's correction for all comparisons of the table;
+            never for descriptive measures, or if a trained system has a single run. Between outputs that do not depend
+            on a seed, it takes at least `MIN_DOCUMENTS`.
+    """
+
+    mean: float
+    low: float | None
+    high: float | None
+    spread: float | None
+    difference: float | None = None
+    difference_low: float | None = None
+    difference_high: float | None = None
+    p: float | None = None
+    significant: bool = False
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Comparison of systems by several measures.
+
+    Attributes:
+        systems: the systems.
+        baseline: index of the system that others are compared with.
+        measures: names of measures.
+        cells: a list for each system, with a cell for each measure.
+        notes: caveats for the reader.
+    """
+
+    systems: list[System]
+    baseline: int
+    measures: list[str]
+    cells: list[list[Cell]]
+    notes: list[str]
+
+    @property
+    def split(self) -> str | None:
+        """The predicted split; None if no run recorded it."""
+        return next((run.split for system in self.systems for run in system.runs if run.split is not None), None)
+
+    @property
+    def documents(self) -> int:
+        """Number of documents of the comparison."""
+        return len(self.systems[0].runs[0].rows)
+
+
+def compare_systems(systems: Sequence[System], measures: Sequence[str], baseline: int = 0) -> Comparison:
+    """Return means, intervals and tests of systems over the same documents.
+
+    The tests are those of `precis.statistics.significance`.
+    """
+    scores = [system.scores_by_run(measures) for system in systems]  # [R, N, M] each
+    tests = _test_differences(systems, scores, measures, baseline)
+    cells = []
+    for index, system in enumerate(systems):
+        row = []
+        for column, interval in enumerate(zip(*system_interval(scores[index]))):
+            means = system.means(measures[column])
+            spread = float(np.std(means, ddof=1)) if len(means) > 1 else None
+            mean, low, high = interval
+            bounds = (number_or_none(low), number_or_none(high))
+            row.append(Cell(float(mean), *bounds, spread, **tests.get((index, column), {})))
+        cells.append(row)
+    return Comparison(
+        systems=list(systems),
+        baseline=baseline,
+        measures=list(measures),
+        cells=cells,
+        notes=notes_on(systems, measures, len(scores[0][0])),
+    )
+
+
+def _test_differences(
+    systems: Sequence[System], scores: Sequence[Array], measures: Sequence[str], baseline: int
+) -> dict[tuple[int, int], dict[str, Any]]:
+    """Return the fields of `Cell` that compare a system with the baseline, by the indices of system and measure."""
+    others = [index for index in range(len(systems)) if index != baseline]
+    tested = np.array([name not in DESCRIPTIVE for name in measures])
+    differences, testable = [], np.full((len(others), len(measures)), False)
+    for row, index in enumerate(others):
+        pair, fixed = (index, baseline), (systems[index].is_fixed, systems[baseline].is_fixed)
+        differences.append(mean_difference(scores[index], scores[baseline], fixed))
+        shared = keep_shared(scores[index], scores[baseline])[0]
+        documents_suffice = not all(fixed) or ((~np.isnan(shared[0])).sum(0) >= MIN_DOCUMENTS)
+        testable[row] = documents_suffice & all(systems[one].is_fixed or len(systems[one].runs) > 1 for one in pair)
+
+    p_values = np.array([difference.p for difference in differences]).reshape(testable.shape)
+    stars = significant(np.where(tested, p_values, np.nan)) & testable
+    tests = {}
+    for row, index in enumerate(others):
+        for column in range(len(measures)):
+            *numbers, _ = (number_or_none(values[column]) for values in differences[row])
+            names = ("difference", "difference_low", "difference_high", "p")
+            tests[index, column] = dict(zip(names, numbers)) | {"significant": bool(stars[row, column])}
+    return tests
+
+
+def notes_on(systems: Sequence[System], measures: Sequence[str], documents: int) -> list[str]:
+    """Return caveats: scores of unknown or different computation, unequal numbers of seeds, and few documents.
+
+    Raises:
+        UserError: if a measure was computed in different ways.
+    """
+    notes, runs = [], [run for system in systems for run in system.runs]
+    scored = [name for name in measures if name not in DESCRIPTIVE]
+    unknown = [str(run.path) for run in runs if any(name not in run.signatures for name in scored)]
+    if unknown:
+        message = f"it is not recorded how the scores of {', '.join(unknown)} were computed"
+        notes.append(f"{message}; `precis test` and `precis evaluate` record it")
+    for name in measures:
+        run_of = {run.signatures[name]: run for run in runs if name in run.signatures}
+        ways = {signature.partition("|precis:")[0]: run for signature, run in run_of.items()}
+        if len(ways) > 1:
+            (first_way, first), (second_way, second), *_ = ways.items()
+            raise UserError(
+                f"{second.path}: {name} was computed as {second_way}, in {first.path} as {first_way}; "
+                "run `precis test` on both with one version of the suite"
+            )
+        if len(run_of) > 1:
+            versions = ", ".join(sorted(signature.partition("|precis:")[2] for signature in run_of))
+            notes.append(f"{name} was computed by several versions of the suite: {versions}")
+    counts = {system.name: len(system.runs) for system in systems}
+    if len(set(counts.values())) > 1:
+        listed = ", ".join(f"{name} {count}" for name, count in counts.items())
+        notes.append(f"systems have different numbers of seeds: {listed}")
+    sentences = [[row["references"] for row in run.rows] for run in runs]
+    if "rougeLsum" in measures and any(other != sentences[0] for other in sentences):
+        notes.append("runs divide the same references into different sentences, on which rougeLsum depends")
+    return notes + _seed_notes(systems) + _document_notes(systems, documents)
+
+
+def _seed_notes(systems: Sequence[System]) -> list[str]:
+    """Return warnings about systems whose seeds are too few, or unknown, for the seed-level test."""
+    notes = []
+    with_few_seeds = [system for system in systems if not system.is_fixed and len(system.runs) < ENOUGH_SEEDS]
+    if with_few_seeds and len(systems) > 1:
+        listed = ", ".join(f"{system.name} {len(system.runs)}" for system in with_few_seeds)
+        notes.append(
+            f"fewer than three seeds: {listed}; another seed can change a difference, and with a single seed none is "
+            "called significant: train more (`seeds: [1, 2, 3]` in a sweep)"
+        )
+    fixed = ", ".join(system.name for system in systems if system.is_fixed)
+    if fixed and len(systems) > 1:
+        notes.append(f"without a run folder, taken as outputs that do not depend on a seed: {fixed}")
+    return notes
+
+
+def _document_notes(systems: Sequence[System], documents: int) -> list[str]:
+    """Return a warning if there are too few documents for a test over documents alone."""
+    if documents >= MIN_DOCUMENTS or sum(system.is_fixed for system in systems) < 2:
+        return []
+    return [
+        f"too few documents ({documents}) for a test without seeds; no difference between outputs that do not depend "
+        f"on a seed is called significant with fewer than {MIN_DOCUMENTS}"
+    ]
+
+
+def choose_measures(systems: Sequence[System], requested: str | None) -> list[str]:
+    """Return the measures to compare.
+
+    Raises:
+        UserError: if a run lacks a measure; or if none is requested and there is no ROUGE.
+    """
+    runs = [run for system in systems for run in system.runs]
+    shared = [name for name in runs[0].measures if all(name in run.measures for run in runs)]
+    names = [name.strip() for name in requested.split(",") if name.strip()] if requested else list(DEFAULT)
+    if not names:
+        raise UserError(f"--metric {requested!r} names no measure; all runs have {', '.join(shared)}")
+    for name in names:
+        if name not in shared:
+            lacking = next(run for run in runs if name not in run.measures)
+            raise UserError(
+                f"{lacking.path}: no scores for {name!r}; all runs have {', '.join(shared)} (others come from "
+                "`precis test`, or from `precis evaluate` on the predictions, which writes scores beside them)"
+            )
+    return list(dict.fromkeys(names))
+
+
+def choose_baseline(systems: Sequence[System], requested: Path | None) -> int:
+    """Return the index of a system by its name or one of its runs; the first by default.
+
+    Raises:
+        UserError: if no system has it.
+    """
+    if requested is None:
+        return 0
+    for index, system in enumerate(systems):
+        if system.name == str(requested) or any(run.path.resolve() == requested.resolve() for run in system.runs):
+            return index
+    names = ", ".join(repr(system.name) for system in systems)
+    remedy = f"give one of them, or one of {names}"
+    raise UserError(f"--baseline {requested}: none of the runs that are compared; {remedy}")
+
+
+def cell_lines(cell: Cell) -> list[str]:
+    """Return the lines of a cell: mean, interval, difference with its interval, and p."""
+    spread = f" ± {cell.spread:.2f}" if cell.spread is not None else ""
+    lines = [f"{cell.mean:.2f}{spread}", _interval(cell.low, cell.high, "")]
+    if cell.difference is not None:
+        bounds = _interval(cell.difference_low, cell.difference_high, "+")
+        lines.append(f"{cell.difference:+.2f} {bounds}{' *' if cell.significant else ''}".rstrip())
+    return lines + ([f"p {format_p(cell.p)}"] if cell.p is not None else [])
+
+
+def _interval(low: float | None, high: float | None, sign: str) -> str:
+    return "" if low is None else f"[{low:{sign}.2f}, {high:{sign}.2f}]"
+
+
+def cell_columns(cell: Cell) -> list[str]:
+    """Return a cell as texts for four columns: mean, interval, difference with its interval, and p."""
+    mean, interval, *difference = cell_lines(cell)
+    return [mean, interval, difference[0] if difference else "", "" if cell.p is None else format_p(cell.p)]
+
+
+def _split_name(split: str | None) -> str:
+    return "a split that was not recorded" if split is None else f"the {split} split"
+
+
+def how_computed(comparison: Comparison) -> list[str]:
+    """Return the lines below the table."""
+    lines = [
+        f"{counted(comparison.documents, 'document')} of {_split_name(comparison.split)}; in brackets 95 % intervals "
+        "over seeds and documents (Student's t); ± the standard deviation over seeds"
+    ]
+    tested = [name for name in comparison.measures if name not in DESCRIPTIVE]
+    untested = [name for name in comparison.measures if name in DESCRIPTIVE]
+    comparisons = len(comparison.systems) - 1
+    if comparisons and tested:
+        lines.append(
+            f"differences to {comparison.systems[comparison.baseline].name!r}; p is the larger one of t-tests over "
+            "seeds and documents and over seeds alone (where each trained system has two); * where it is below "
+            f"{SIGNIFICANT:.2f} after Holm's correction for {counted(comparisons * len(tested), 'comparison')}"
+        )
+    if comparisons and untested:
+        lines.append(f"{' and '.join(untested)}: no direction is better, so there is no *")
+    return lines + [f"note: {note}" for note in comparison.notes]

@@ -1,0 +1,279 @@
+"""`precis evaluate`: all measures of outputs, with intervals, signatures and correlations with human judgements."""
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from jsonargparse import ArgumentParser, Namespace
+from jsonargparse.typing import NonNegativeInt, PositiveInt
+from rich.console import Console
+
+from datamodules.atomic_write import atomic_file, atomic_write
+from datamodules.documents import UserError
+from datamodules.text.hashing import file_digest
+from datamodules.text.lines import json_line
+from precis.evaluation.evaluate_tables import show
+from precis.evaluation.folders import read_systems, system_files, uneven_systems
+from precis.evaluation.human import CorrelationOptions, correlations
+from precis.evaluation.leaderboard import write_leaderboard
+from precis.evaluation.plug_in import is_plug_in
+from precis.evaluation.prediction_fields import FieldNames, SentenceCutter, Splitter
+from precis.evaluation.predictions import (
+    Prediction,
+    by_id,
+    default_judgements,
+    read_predictions,
+    scores_path,
+    with_documents,
+)
+from precis.evaluation.scorers import METRICS, ScoreOptions, Scores, lacking, score
+from precis.evaluation.sources import sources_of_run
+from precis.statistics.resampling import Resampled
+from precis.statistics.statistics import LEVEL, RESAMPLES, Interval, bootstrap_interval, number_or_none, resampled_sums
+
+
+def evaluate(arguments: list[str]) -> None:
+    """`precis evaluate PATH`: score the summaries in a file, or in a folder with a file for each system.
+
+    A file has records (JSON Lines with id, summary, references and optionally document; also CSV or Parquet; SummEval's
+    and RealSumm's layouts), or is plain text with one summary per line, with --references FILE. The scores of all
+    documents are written to a file next to it.
+    """
+    options = _parser().parse_args(arguments)
+    path = Path(options.file)
+    if not path.exists():
+        raise UserError(f"{path}: no such file; check the path")
+    target = Path(options.out) if options.out else scores_path(path)
+    # checked before scoring, which may take an hour
+    for output, option in ((target, "--out"), (Path(options.html or target), "--html")):
+        if not os.access(output.parent, os.W_OK):
+            raise UserError(f"{output}: cannot be written there; choose another file with {option}")
+    digest = {} if path.is_dir() else {"sha256": file_digest(path)}
+    predictions = _read(options, path)
+    score_options = ScoreOptions(**{name: options[name] for name in ScoreOptions.__dataclass_fields__})
+    evaluated = evaluate_predictions(predictions, options.metrics, score_options, options.resamples, options.seed)
+    scores = evaluated.scores
+    doubts = CorrelationOptions(options.resampled, options.correlation_resamples, options.against, options.seed)
+    uneven = uneven_systems(predictions)
+    result = {
+        "file": str(path),
+        "scores_file": str(target),
+        **counts(predictions),
+        "level": LEVEL,
+        "resamples": options.resamples,
+        "seed": options.seed,
+        "scores": evaluated.means,
+        "resampled": doubts.resampled,
+        "correlation_resamples": doubts.correlation_resamples,
+        "against": doubts.against,
+        "human": correlations(predictions, {name: result.values for name, result in scores.items()}, doubts),
+        "left_out": evaluated.left_out,
+        "notes": [uneven] if uneven else [],
+    }
+    with atomic_file(target) as file:
+        file.writelines(map(json_line, document_rows(predictions, scores)))
+    # `precis compare` trusts scores if the digest is that of the predictions beside them.
+    signatures = digest | {measure: result.signature for measure, result in scores.items()}
+    atomic_write(target.with_suffix(".signatures.json"), json.dumps(signatures, ensure_ascii=False, indent=1) + "\n")
+    if options.html:
+        write_leaderboard(Path(options.html), result)
+    if options.json:
+        print(json.dumps(result, ensure_ascii=False, indent=1))
+    else:
+        show(result, Console())
+
+
+class Evaluated(NamedTuple):
+    """Scores of outputs.
+
+    Attributes:
+        scores: scores of every output, by measure.
+        means: a row for each system and measure, as `means` returns them.
+        left_out: why other metrics were not computed, by name.
+    """
+
+    scores: dict[str, Scores]
+    means: list[dict[str, Any]]
+    left_out: dict[str, str]
+
+
+def evaluate_predictions(
+    predictions: Sequence[Prediction],
+    metrics: str | None,
+    options: ScoreOptions,
+    resamples: int = RESAMPLES,
+    seed: int = 0,
+) -> Evaluated:
+    """Return the scores of outputs and their means with bootstrap intervals.
+
+    Args:
+        predictions: the outputs.
+        metrics: comma-separated names; None for all that can be computed.
+        options: options of the measures.
+        resamples: number of resamples of the bootstrap.
+        seed: seed of the bootstrap.
+
+    Raises:
+        UserError: for an unknown metric, or one that cannot be computed.
+    """
+    names, left_out = choose(metrics, predictions, options)
+    scores = score(predictions, names, options)
+    return Evaluated(scores, means(predictions, scores, resamples, seed), left_out)
+
+
+def _parser() -> ArgumentParser:
+    parser = ArgumentParser(prog="precis evaluate", description=evaluate.__doc__, exit_on_error=False)
+    parser.add_argument(
+        "file", type=str, help="file with summaries, such as RUN/predictions.jsonl, or folder with a file per system"
+    )
+    parser.add_argument(
+        "--metrics", type=str | None, default=None,
+        help=f"comma-separated, out of {', '.join(METRICS)}; by default all that can be computed",
+    )  # fmt: skip
+    parser.add_argument(
+        "--references", type=str, nargs="+", default=[], help="files with references, instead of the field"
+    )
+    parser.add_argument("--documents", type=str | None, default=None, help="file with source documents")
+    parser.add_argument(
+        "--run", type=str | None, default=None, help="run folder whose corpus has the source documents"
+    )
+    parser.add_argument("--split", type=str, default="test", help="split of that corpus")
+    parser.add_argument(
+        "--human", type=str, default="",
+        help="comma-separated fields with human judgements; those of SummEval's and RealSumm's layouts by default",
+    )  # fmt: skip
+    parser.add_argument("--fields", type=FieldNames, default=FieldNames())
+    parser.add_argument(
+        "--splitter", type=Splitter, default="auto",
+        help="sentence splitter for strings: lines takes each line as a sentence, as rouge-score does; auto is lines "
+        "for strings with several lines, and otherwise detects which of the other two applies",
+    )  # fmt: skip
+    parser.add_argument(
+        "--separator", type=str | None, default=None, help="separator of the sentences in a string, such as <q>"
+    )
+    parser.add_class_arguments(ScoreOptions, None)
+    parser.add_argument("--resamples", type=PositiveInt, default=RESAMPLES, help="number of resamples of the bootstrap")
+    parser.add_argument("--seed", type=NonNegativeInt, default=0, help="seed of the bootstrap")
+    parser.add_argument(
+        "--resampled", type=Resampled, default="both",
+        help="units to resample for the intervals of correlations; both generalizes to new systems and documents",
+    )  # fmt: skip
+    parser.add_argument(
+        "--correlation_resamples", type=PositiveInt, default=1000,
+        help="number of resamples of these intervals and tests",
+    )
+    parser.add_argument(
+        "--against", type=str | None, default=None,
+        help="measure to test the correlations of the other measures against",
+    )  # fmt: skip
+    parser.add_argument("--html", type=str | None, default=None, help="write a leaderboard as a self-contained page")
+    parser.add_argument("--out", type=str | None, default=None, help="file for the scores of each document")
+    parser.add_argument("--json", action="store_true", help="one JSON object instead of tables")
+    return parser
+
+
+def _read(options: Namespace, path: Path) -> list[Prediction]:
+    if options.documents and options.run:
+        raise UserError("--documents and --run both name the sources; give one of them")
+    references = [Path(name) for name in options.references]
+    documents = Path(options.documents) if options.documents else None
+    names = FieldNames(**{name: options.fields[name] for name in FieldNames.__dataclass_fields__})
+    splitter = SentenceCutter(options.splitter, options.separator)
+    is_folder = path.is_dir()
+    others = [*references, *([documents] if documents else [])]
+    files = system_files(path, others, plain_text=bool(references)) if is_folder else [path]
+    human = _names(options.human) or default_judgements(files[0], names)
+
+    def read(file: Path) -> list[Prediction]:
+        return read_predictions(file, references, documents, names, splitter, human)
+
+    predictions = read_systems(files, read) if is_folder else read(path)
+    if options.run:
+        sentences = sources_of_run(options.run, options.split)
+        where = f"the {options.split} split of {options.run}"
+        predictions = with_documents(predictions, by_id(predictions, sentences, where))
+    return predictions
+
+
+def choose(
+    requested: str | None, predictions: Sequence[Prediction], options: ScoreOptions
+) -> tuple[list[str], dict[str, str]]:
+    """Return the metrics to compute, and the reason for each that is left out.
+
+    Args:
+        requested: comma-separated names; None for all that can be computed.
+
+    Raises:
+        UserError: for an unknown name, or one that cannot be computed.
+    """
+    names = list(METRICS) if requested is None else _names(requested)
+    if not names:
+        raise UserError(f"--metrics {requested!r} names no metric; there are {', '.join(METRICS)}")
+    for name in names:
+        if name not in METRICS and not is_plug_in(name):
+            raise UserError(f"no metric {name!r}; there are {', '.join(METRICS)}, or give the import path of yours")
+    reasons = {name: reason for name in names if (reason := lacking(name, predictions, options))}
+    if requested is not None and reasons:
+        name, reason = next(iter(reasons.items()))
+        raise UserError(f"{name} cannot be computed: {reason}")
+    return [name for name in names if name not in reasons], reasons
+
+
+def counts(predictions: Sequence[Prediction]) -> dict[str, Any]:
+    """Return the numbers of outputs, documents and empty outputs, and the names of the systems."""
+    return {
+        "summaries": len(predictions),
+        "documents": len({prediction.id for prediction in predictions}),
+        "systems": list(dict.fromkeys(p.system for p in predictions if p.system is not None)),
+        "empty_predictions": sum(not prediction.summary for prediction in predictions),
+    }
+
+
+def means(
+    predictions: Sequence[Prediction], scores: Mapping[str, Scores], resamples: int, seed: int
+) -> list[dict[str, Any]]:
+    """Return a row for each system and measure.
+
+    Its keys are `system`, `measure`, `mean`, `low`, `high`, `documents` (the number of documents with a score) and
+    `signature`. For corpus-level measures such as BLEU, `mean` is the score of the corpus.
+    """
+    rows = []
+    for system in dict.fromkeys(prediction.system for prediction in predictions):
+        indices = [index for index, prediction in enumerate(predictions) if prediction.system == system]
+        table = np.stack([result.values[indices] for result in scores.values()], axis=1)  # [N, M]
+        intervals = zip(*bootstrap_interval(table, LEVEL, resamples, seed))
+        for (measure, result), interval in zip(scores.items(), intervals):
+            if result.corpus is not None:
+                interval = corpus_interval(result, indices, resamples, seed)
+            numbers = dict(zip(("mean", "low", "high"), map(number_or_none, interval)))
+            documents = int((~np.isnan(result.values[indices])).sum())
+            row = {"system": system, "measure": measure, **numbers, "documents": documents}
+            rows.append(row | {"signature": result.signature})
+    return rows
+
+
+def corpus_interval(scores: Scores, documents: Sequence[int], resamples: int, seed: int) -> Interval:
+    """Return the score of a set of documents and its percentile bootstrap interval."""
+    statistics = scores.corpus.statistics[documents]
+    drawn = [scores.corpus.score(sums) for sums in resampled_sums(statistics, resamples, seed).tolist()]
+    low, high = np.quantile(drawn, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
+    return Interval(scores.corpus.score(statistics.sum(0).tolist()), float(low), float(high))
+
+
+def document_rows(predictions: Sequence[Prediction], scores: Mapping[str, Scores]) -> list[dict[str, Any]]:
+    """Return the records of the file of scores: `id`, `scores` by measure, and `system` and `human` if available."""
+    rows = []
+    for index, prediction in enumerate(predictions):
+        row: dict[str, Any] = {"id": prediction.id}
+        if prediction.system is not None:
+            row["system"] = prediction.system
+        row["scores"] = {measure: number_or_none(result.values[index]) for measure, result in scores.items()}
+        rows.append(row | ({"human": prediction.human} if prediction.human else {}))
+    return rows
+
+
+def _names(text: str) -> list[str]:
+    return list(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))

@@ -1,0 +1,178 @@
+"""Negative log-likelihood of reference summaries by document, and paired differences between systems.
+
+    python -m precis.evaluation.likelihood runs/led runs/discourse runs/discourse --change - - model.ablation=other
+    python -m precis.evaluation.likelihood 'runs/sweep/other_seed-*' 'runs/sweep/own_seed-*'
+
+A system is a run folder, or a pattern of run folders that differ in their seed. Each document is scored alone, with the
+weights of a run's best checkpoint in single precision, so that the result does not depend on padding. The value is the
+loss term `nll`: -log P(y_t), mean over the tokens of the first reference. `--change` changes an argument of each
+system, for example to read the discourse of another document. Differences are to the first system, with intervals
+and tests over documents, and over seeds where there are several; `*` marks those that are significant after Holm's
+correction, which takes at least two seeds.
+"""
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from glob import glob
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import yaml
+from jsonargparse import ArgumentError
+from rich.console import Console
+from rich.progress import track
+
+from datamodules.atomic_write import atomic_write
+from datamodules.documents import UserError
+from datamodules.text.lines import counted
+from precis.config.linked_arguments import LINKED
+from precis.config.run_config import read_config
+from precis.runs.run_folder import Run, load_run
+from precis.statistics.significance import format_p, paired_difference, significant
+
+
+@torch.inference_mode()
+def document_nll(run: Run, split: str) -> dict[str, float]:
+    """Return the negative log-likelihood of the first reference of each document, nats per token, by id.
+
+    Args:
+        run: run whose data has batches of one document (`eval_batch_size` 1).
+        split: `val` or `test`.
+
+    Raises:
+        UserError: if the model has no loss term `nll`, as extractive models have none.
+    """
+    loader = run.data.val_dataloader() if split == "val" else run.data.test_dataloader()
+    values = {}
+    for batch in track(loader, f"likelihood of {split}", console=Console(stderr=True), transient=True):
+        terms = run.model.loss_terms(batch)
+        if "nll" not in terms:
+            raise UserError(f"{type(run.model).__name__} has no likelihood of summaries (loss term nll)")
+        values[batch.ids[0]] = terms["nll"].item()
+    return values
+
+
+def load(folder: Path, change: str) -> Run:
+    """Load a run with batches of one document.
+
+    Args:
+        folder: folder of the run.
+        change: `data.NAME=VALUE`, `model.NAME=VALUE`, or `-` for no change.
+
+    Raises:
+        UserError: if the change has another form, would be replaced by one of the model, or sets the batch size.
+    """
+    key, separator, value = change.partition("=")
+    part, _, name = key.partition(".")
+    if change != "-" and not (separator and name and part in ("data", "model")):
+        raise UserError(f"--change {change}: expected data.NAME=VALUE, model.NAME=VALUE, or - for no change")
+    if part == "data" and name in LINKED:
+        raise UserError(f"--change {change}: the data takes {name} from the model; give model.{name}")
+    if key == "data.eval_batch_size":
+        raise UserError(f"--change {change}: documents are scored one by one; leave it out")
+    changes: dict[str, dict[str, Any]] = {"data": {"eval_batch_size": 1}, "model": {}}
+    if change != "-":
+        changes[part][name] = yaml.safe_load(value)
+    return load_run(folder, model_changes=changes["model"], **changes["data"])
+
+
+def score_run(folder: Path, change: str, split: str) -> dict[str, float]:
+    """Return the negative log-likelihood of each document of a split by a run, see `load` and `document_nll`."""
+    run = load(folder, change)
+    run.data.prepare_splits([split])
+    return document_nll(run, split)
+
+
+def runs_of(system: str) -> dict[int, Path]:
+    """Return the run folders of a system by seed, in the order of their seeds.
+
+    Args:
+        system: a run folder, or a pattern with `*`, `?` or `[...]`.
+
+    Raises:
+        UserError: if no run folder has that name, or two of the runs have the same seed.
+    """
+    folders = [Path(name) for name in sorted(glob(system)) if (Path(name) / "config.yaml").is_file()]
+    if not folders:
+        raise UserError(f"{system}: no run folder of this name; give the folder of a run that `precis fit` made")
+    runs: dict[int, Path] = {}
+    for folder in folders:
+        seed = read_config(folder)["seed_everything"]
+        if seed in runs:
+            raise UserError(f"{system}: {runs[seed].name} and {folder.name} have the same seed; name one of them")
+        runs[seed] = folder
+    return dict(sorted(runs.items()))
+
+
+def compare(systems: Sequence[Sequence[dict[str, float]]], names: Sequence[str]) -> list[str]:
+    """Return a line for each system: mean, and difference to the first system.
+
+    A difference has a 95 % interval and a p-value, over documents and seeds, and the smallest detectable difference; a
+    star marks those that are significant after Holm's correction.
+
+    Args:
+        systems: values by id of each run of each system, with the same seeds in the same order.
+        names: names of the systems.
+
+    Raises:
+        UserError: if runs were scored on different documents.
+    """
+    ids = sorted(systems[0][0])
+    for name, runs in zip(names, systems):
+        if any(sorted(scores) != ids for scores in runs):
+            raise UserError(f"{name}: scored on other documents than {names[0]}; give both the same corpus")
+    scores = np.array([[[run[id] for id in ids] for run in runs] for runs in systems])   # [systems, R, N]
+    counts = counted(len(ids), "document") + (f", {scores.shape[1]} seeds" if scores.shape[1] > 1 else "")
+    lines = [f"{name}: {values.mean():.4f} nats per token, {counts}" for name, values in zip(names, scores)]
+    scores = np.moveaxis(scores, 0, -1)  # [R, N, systems]
+    differences = paired_difference(scores[..., 1:], scores[..., :1])
+    stars = significant(differences.p) & (len(scores) > 1)
+    for number, (mean, low, high, p, detectable, star) in enumerate(zip(*differences, stars), start=1):
+        lines[number] += f"; difference {mean:+.4f} [{low:+.4f}, {high:+.4f}], p {format_p(p)}{' *' if star else ''}"
+        lines[number] += f", detectable {detectable:.4f}"
+    return lines
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Print the likelihoods of runs; return the exit status."""
+    parser = argparse.ArgumentParser(prog="python -m precis.evaluation.likelihood",
+                                     description=__doc__, allow_abbrev=False,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)  # fmt: skip
+    parser.add_argument("systems", nargs="+", help="run folders, or quoted patterns of the folders of a system's runs "
+                        "with different seeds; a system may be named several times")  # fmt: skip
+    parser.add_argument("--change", nargs="+", default=[], help="an argument of each system, as data.NAME=VALUE or "
+                        "model.NAME=VALUE, or - for no change")  # fmt: skip
+    parser.add_argument("--split", choices=["val", "test"], default="val")
+    parser.add_argument("--out", type=Path, help="file for the values by document, run and system, JSON")
+    options = parser.parse_args(arguments)
+    try:
+        changes = options.change or ["-"] * len(options.systems)
+        if len(changes) != len(options.systems):
+            entries = counted(len(changes), "entry")
+            raise UserError(f"--change has {entries} for {counted(len(options.systems), 'system')}: one for each")
+        names = [system if change == "-" else f"{system} {change}" for system, change in zip(options.systems, changes)]
+        runs = [runs_of(system) for system in options.systems]
+        for name, of_system in zip(names, runs):
+            if len(runs[0]) > 1 and list(of_system) != list(runs[0]):
+                seeds = " and ".join(", ".join(map(str, seeds)) for seeds in (of_system, runs[0]))
+                raise UserError(f"{name} and {names[0]} have the seeds {seeds}: differences need the same ones")
+        values = [
+            {str(folder): score_run(folder, change, options.split) for folder in of_system.values()}
+            for of_system, change in zip(runs, changes)
+        ]
+        lines = compare([list(of_system.values()) for of_system in values], names)
+    except (UserError, ArgumentError, yaml.YAMLError) as error:
+        print(f"likelihood: {error}", file=sys.stderr)
+        return 1
+    if options.out is not None:
+        atomic_write(options.out, json.dumps(dict(zip(names, values)), indent=1) + "\n")
+    print("\n".join(lines))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,203 @@
+"""Fields of the records of prediction files: parsing and error messages."""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from datamodules.documents import BadRecord, UserError
+from datamodules.text.sentences import split_sentences
+
+Splitter = Literal["auto", "lines", "sentencex", "tokenized"]
+Row = dict[str, Any]
+
+_TEXTS = "a string, a list of strings or a list of lists of sentences"
+
+
+@dataclass(frozen=True)
+class FieldNames:
+    """Names of the fields of a record.
+
+    Attributes:
+        id: id of the document.
+        summary: output, a string or a list of sentences.
+        references: a string, a list of references, or a list of lists of sentences.
+        document: a string, a list of parts, or a list of lists of sentences; `documents` is accepted, too.
+        system: name of the system, if a file has summaries of several systems for the same documents.
+    """
+
+    id: str = "id"
+    summary: str = "summary"
+    references: str = "references"
+    document: str = "document"
+    system: str = "system"
+
+
+class SentenceCutter:
+    """Splits outputs and references into sentences.
+
+    Args:
+        splitter: "lines" takes each line as a sentence; for others see `split_sentences`; "auto" is "lines" for strings
+            with several lines, as in `rouge-score`.
+        separator: separator of sentences in a string, such as `<q>`.
+    """
+
+    def __init__(self, splitter: Splitter = "auto", separator: str | None = None) -> None:
+        self.splitter, self.separator = splitter, separator
+        self.name = f"{splitter}({separator})" if separator else splitter  # in the signatures of scores
+
+    def __call__(self, text: str | list[str]) -> list[str]:
+        """Return the sentences of a string or a list, without blank ones."""
+        pieces = text
+        if isinstance(text, str):
+            text = text.replace(self.separator, "\n") if self.separator else text
+            pieces = [line for line in text.split("\n") if line.strip()]
+            has_sentence_per_line = self.splitter == "lines" or (self.splitter == "auto" and len(pieces) != 1)
+            if not has_sentence_per_line:
+                pieces = split_sentences(text, self.splitter)
+        return [piece.strip() for piece in pieces if piece.strip()]
+
+
+def bad_record(where: str, problem: str, remedy: str) -> UserError:
+    """Return the error for a bad record."""
+    return UserError(str(BadRecord(where, problem, remedy)))
+
+
+def read_id(row: Row, where: str, names: FieldNames) -> str:
+    """Return the id of a record.
+
+    Raises:
+        UserError: if it has none; line numbers would not match other files with missing records.
+    """
+    if row.get(names.id) is None:
+        problem = f"it has no id, field {names.id!r} (there are: {_fields(row)})"
+        raise bad_record(where, problem, "give it one, or name the field with --fields.id")
+    name = row[names.id]
+    name = int(name) if isinstance(name, float) and name.is_integer() else name  # pandas writes 1 as 1.0
+    if isinstance(name, bool) or not isinstance(name, str | int) or not str(name).strip() or not _is_utf8(str(name)):
+        raise bad_record(where, f"its id {name!r} is not a valid id", "give it one, a string or a number")
+    return str(name)
+
+
+def read_summary(row: Row, where: str, names: FieldNames) -> str | list[str]:
+    """Return the output, a string or a list of sentences, which may be empty.
+
+    Raises:
+        UserError: if it is missing or has another type.
+    """
+    return _value(row, where, names.summary, "summary", "a string or a list of sentences", _is_text)
+
+
+def read_references(row: Row, where: str, names: FieldNames) -> list[str | list[str]]:
+    """Return the references, each a string or a list of sentences.
+
+    Raises:
+        UserError: if they are missing, empty or have another type.
+    """
+    value = _value(row, where, names.references, "references", _TEXTS, _are_texts)
+    texts = [value] if isinstance(value, str) else value
+    for number, text in enumerate(texts, start=1):
+        if not "".join(text).strip():
+            name = "the reference" if len(texts) == 1 else f"reference {number} of {len(texts)}"
+            raise bad_record(where, f"{name} is empty", "give it text, or leave the record out")
+    return texts
+
+
+def read_document(row: Row, where: str, names: FieldNames) -> list[str] | None:
+    """Return the sentences of the source, None if the record has no source.
+
+    Raises:
+        UserError: if it is empty or not text.
+    """
+    present = [name for name in (names.document, "documents") if row.get(name) is not None]
+    if not present:
+        return None
+    value = _value(row, where, present[0], "document", _TEXTS, _are_texts)
+    parts = [value] if isinstance(value, str) else value
+    sentences = [sentence for part in parts for sentence in source_sentences(part)]
+    if not sentences:
+        raise bad_record(where, "the document is empty", "give it text, or leave the record out")
+    return sentences
+
+
+def source_sentences(part: str | list[str]) -> list[str]:
+    """Return the sentences of a source text; blank lines end a sentence, other line breaks are whitespace."""
+    if isinstance(part, str):
+        return [sentence for block in part.split("\n\n") for sentence in split_sentences(block)]
+    return [sentence.strip() for sentence in part if sentence.strip()]
+
+
+def read_system(row: Row, where: str, names: FieldNames) -> str | None:
+    """Return the name of the system, None if the record has none.
+
+    Raises:
+        UserError: if it is not a string.
+    """
+    name = row.get(names.system)
+    if name is not None and (isinstance(name, bool) or not isinstance(name, str | int) or not _is_utf8(str(name))):
+        remedy = "write the name of the system, a string or a number"
+        raise bad_record(where, f"field {names.system!r} is not a valid name", remedy)
+    return None if name is None else str(name)
+
+
+def read_judgement(row: Row, where: str, name: str) -> float:
+    """Return a human judgement; `a.b` is field `b` of field `a`, averaged if `a` is a list with an object per person.
+
+    Raises:
+        UserError: if it is missing or not a finite number.
+    """
+    value: Any = row
+    for key in [name] if name in row else name.split("."):
+        value = _field(value, key)
+    try:
+        number = math.nan if isinstance(value, bool) else float(value)
+    except (TypeError, ValueError):
+        number = math.nan
+    if not math.isfinite(number):
+        problem = f"is missing (there are: {_fields(row)})" if value is None else f"is {value!r}, not a number"
+        raise bad_record(where, f"the judgement {name!r} {problem}", "fix it, or leave the record out")
+    return number
+
+
+def _field(value: Any, key: str) -> Any:
+    """Return a field of an object, or the mean of a field of several objects; None if one lacks it."""
+    if isinstance(value, dict):
+        return value.get(key)
+    if not isinstance(value, list) or not value:
+        return None
+    numbers = [item.get(key) if isinstance(item, dict) else None for item in value]
+    are_numbers = all(isinstance(number, int | float) and not isinstance(number, bool) for number in numbers)
+    return math.fsum(numbers) / len(numbers) if are_numbers else None
+
+
+def _value(row: Row, where: str, name: str, flag: str, kind: str, fits: Callable[[Any], bool]) -> Any:
+    if row.get(name) is None:
+        remedy = f"name the right one with --fields.{flag}"
+        raise bad_record(where, f"it has no value in field {name!r} (there are: {_fields(row)})", remedy)
+    if not fits(row[name]):
+        raise bad_record(where, f"field {name!r} is not {kind}", f"fix it, or name another with --fields.{flag}")
+    if not _is_utf8(row[name]):
+        raise bad_record(where, f"field {name!r} has half of a surrogate pair, which is not text", "fix it")
+    return row[name]
+
+
+def _fields(row: Row) -> str:
+    return ", ".join(name for name, value in row.items() if value is not None) or "none"
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str) or (isinstance(value, list) and all(isinstance(item, str) for item in value))
+
+
+def _are_texts(value: Any) -> bool:
+    return isinstance(value, str) or (isinstance(value, list) and all(map(_is_text, value)))
+
+
+def _is_utf8(value: Any) -> bool:
+    if isinstance(value, list):
+        return all(map(_is_utf8, value))
+    try:
+        value.encode("utf-8")
+    except UnicodeEncodeError:
+        return False
+    return True

@@ -1,0 +1,244 @@
+"""All measures over a list of outputs: a score for each document, and a signature."""
+
+import importlib.util
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+import numpy as np
+
+from datamodules.corpora.parallel import progress_bar
+from datamodules.documents import UserError
+from lightning_modules.metrics import reference_scores
+from lightning_modules.metrics.novelty import extraction, novelty, repetition
+from lightning_modules.metrics.reference_scores import CorpusScore, ScoreList
+from lightning_modules.metrics.rouge import score_many, signature, suite_version
+from precis.evaluation.plug_in import is_plug_in, plug_in_scores
+from precis.evaluation.predictions import Prediction
+from precis.statistics.statistics import Array
+
+
+@dataclass(frozen=True)
+class ScoreOptions:
+    """Options of the measures.
+
+    Attributes:
+        variants: variants of ROUGE, separated by commas.
+        stem: Porter stems as in `rouge-score`, those of ROUGE-1.5.5 ("perl"), or none (false).
+        multi_reference: how ROUGE combines several references: the best or the mean of each variant, like ROUGE-1.5.5
+            -f A (pooled) or -f B (best_recall), or the reference with the best ROUGE-1 (SciTLDR).
+        tokenizer: tokenizer of ROUGE: "rouge" takes only a-z and 0-9, "unicode" all scripts.
+        wordnet: folder with the exception lists of WordNet, for stem=perl.
+        rouge_parts: "f", or "prf" to include precision and recall.
+        meteor_synonyms: whether METEOR matches synonyms of WordNet.
+        bertscore_model: Hugging Face model, a folder or a name (which is downloaded).
+        bertscore_layer: hidden layer; by default the choice of the authors, or the last one.
+        summac_model: Hugging Face NLI model, a folder or a name (which is downloaded).
+        summac_conv: file with the weights of SummaC-Conv; SummaC-ZS by default.
+        batch_size: number of texts or sentence pairs in a batch of a model.
+        device: device of models: cpu, cuda, ..., or "auto" for a GPU if available.
+        num_proc: number of processes that compute ROUGE.
+    """
+
+    variants: str = "rouge1,rouge2,rougeL,rougeLsum"
+    stem: bool | Literal["perl"] = True
+    multi_reference: Literal["best", "mean", "pooled", "best_rouge1", "best_recall"] = "best"
+    tokenizer: Literal["rouge", "unicode"] = "rouge"
+    wordnet: str | None = None
+    rouge_parts: Literal["f", "prf"] = "f"
+    meteor_synonyms: bool = True
+    bertscore_model: str | None = None
+    bertscore_layer: int | None = None
+    summac_model: str | None = None
+    summac_conv: str | None = None
+    batch_size: int = 32
+    device: str = "auto"
+    num_proc: int = 1
+
+
+class Scores(NamedTuple):
+    """Scores by one measure.
+
+    Attributes:
+        values: score of each document, [N]; NaN if undefined, such as novel bigrams of a summary of one word.
+        signature: signature of the computation.
+        corpus: corpus-level score, if it is not a mean.
+    """
+
+    values: Array
+    signature: str
+    corpus: CorpusScore | None = None
+
+
+def lacking(metric: str, predictions: Sequence[Prediction], options: ScoreOptions) -> str | None:
+    """Return what a metric lacks and how to provide it; None if it can be computed."""
+    if metric in NEED_REFERENCES and not any(prediction.references for prediction in predictions):
+        return "there are no references: add --references FILE, or name their field with --fields.references"
+    if (metric in NEED_DOCUMENTS or is_plug_in(metric)) and predictions[0].document is None:
+        return "there are no documents: add --documents FILE or --run RUN"
+    package, extra = NEED_PACKAGES.get(metric, (None, None))
+    if package and importlib.util.find_spec(package) is None:
+        return f"{package} is not installed: pip install 'precis-suite[{extra}]'"
+    if metric in ("bertscore", "summac") and getattr(options, f"{metric}_model") is None:
+        return f"it needs a model: --{metric}_model NAME_OR_FOLDER"
+    if metric == "meteor" and options.meteor_synonyms and not reference_scores.has_wordnet():
+        return "NLTK has no WordNet: python -m nltk.downloader wordnet, or --meteor_synonyms false"
+    return None
+
+
+def score(predictions: Sequence[Prediction], metrics: Iterable[str], options: ScoreOptions) -> dict[str, Scores]:
+    """Return the scores of all outputs by the measures of each metric.
+
+    Empty outputs score 0 in comparisons with references or sources; measures of novelty, copying and repetition leave
+    them out.
+
+    Args:
+        metrics: names in `METRICS`, or import paths (see `plug_in`).
+
+    Raises:
+        UserError: if an output has no reference or document and a metric needs it.
+    """
+    metrics, scores = list(metrics), {}
+    if any(metric in NEED_REFERENCES for metric in metrics):
+        for prediction in predictions:
+            if not prediction.references:
+                message = "it has no reference, but others have; give it one or leave it out"
+                raise UserError(f"{prediction.where}: {message}")
+    with progress_bar() as progress:
+        for metric in progress.track(metrics, description="metrics"):
+            scores |= _plug_in(metric, predictions) if is_plug_in(metric) else METRICS[metric](predictions, options)
+    return scores
+
+
+def _plug_in(path: str, predictions: Sequence[Prediction]) -> dict[str, Scores]:
+    name, values, signed = plug_in_scores(path, predictions)
+    return {name: Scores(values, f"{name}|{signed}|split:{_splitter(predictions)}")}
+
+
+def _rouge(predictions: Sequence[Prediction], options: ScoreOptions) -> dict[str, Scores]:
+    variants = [variant for variant in options.variants.replace(" ", "").split(",") if variant]
+    how = {name: getattr(options, name) for name in ("stem", "multi_reference", "tokenizer", "wordnet")}
+    summaries, references = _texts(predictions)
+    rows = score_many(summaries, references, variants, num_proc=options.num_proc, **how)
+    parts = {"": "fmeasure"}
+    if options.rouge_parts == "prf":
+        parts |= {"_precision": "precision", "_recall": "recall"}
+    scores = {}
+    for variant in variants:
+        signed = signature(variant, splitter=_splitter(predictions), **how)
+        for suffix, part in parts.items():
+            values = np.array([100 * getattr(row[variant], part) for row in rows])
+            scores[variant + suffix] = Scores(values, signed.replace(variant, variant + suffix, 1))
+    return scores
+
+
+def _novelty(predictions: Sequence[Prediction], options: ScoreOptions) -> dict[str, Scores]:
+    return _shares(predictions, [novelty(prediction.summary, prediction.document) for prediction in predictions])
+
+
+def _repetition(predictions: Sequence[Prediction], options: ScoreOptions) -> dict[str, Scores]:
+    return _shares(predictions, [repetition(prediction.summary) for prediction in predictions])
+
+
+def _fragments(predictions: Sequence[Prediction], options: ScoreOptions) -> dict[str, Scores]:
+    fragments = [extraction(prediction.summary, prediction.document) for prediction in predictions]
+    columns = {
+        "coverage": [100 * statistics.coverage if statistics else None for statistics in fragments],
+        "density": [statistics.density if statistics else None for statistics in fragments],
+        "compression": [statistics.compression if statistics else None for statistics in fragments],
+    }
+    return {name: _our_scores(name, values, predictions, "tok:unicode") for name, values in columns.items()}
+
+
+def _length(predictions: Sequence[Prediction], options: ScoreOptions) -> dict[str, Scores]:
+    words = [sum(len(sentence.split()) for sentence in prediction.summary) for prediction in predictions]
+    return {"words": _our_scores("words", words, predictions, "tok:whitespace")}
+
+
+def _bleu(predictions: Sequence[Prediction], options: ScoreOptions) -> dict[str, Scores]:
+    return {"bleu": _scores_of(reference_scores.bleu(*_texts(predictions)))}
+
+
+def _chrf(predictions: Sequence[Prediction], options: ScoreOptions) -> dict[str, Scores]:
+    return {"chrf": _scores_of(reference_scores.chrf(*_texts(predictions)))}
+
+
+def _meteor(predictions: Sequence[Prediction], options: ScoreOptions) -> dict[str, Scores]:
+    return {"meteor": _scores_of(reference_scores.meteor(*_texts(predictions), synonyms=options.meteor_synonyms))}
+
+
+def _bertscore(predictions: Sequence[Prediction], options: ScoreOptions) -> dict[str, Scores]:
+    result = reference_scores.bert_score(
+        *_texts(predictions),
+        model=options.bertscore_model,
+        layer=options.bertscore_layer,
+        batch_size=options.batch_size,
+        device=_device(options),
+    )
+    return {"bertscore": _scores_of(result)}
+
+
+def _summac(predictions: Sequence[Prediction], options: ScoreOptions) -> dict[str, Scores]:
+    from lightning_modules.metrics.summac import EntailmentModel, SummaC, SummaCConv  # imports torch
+
+    model = EntailmentModel(options.summac_model, options.batch_size, device=_device(options))
+    metric = SummaC(model, SummaCConv.load(options.summac_conv) if options.summac_conv else None)
+    values: list[float] = []
+    with progress_bar() as progress:
+        # A few documents at a time: their sentence pairs are batched together, and many millions would be held.
+        for start in progress.track(range(0, len(predictions), 64), description="summac"):
+            chunk = predictions[start : start + 64]
+            summaries = [prediction.summary for prediction in chunk]
+            values += metric.scores(summaries, [prediction.document for prediction in chunk])
+    how = f"model:{options.summac_model}|kind:{f'conv({options.summac_conv})' if options.summac_conv else 'zs'}"
+    return {"summac": _our_scores("summac", [100 * value for value in values], predictions, how)}
+
+
+METRICS: dict[str, Callable[[Sequence[Prediction], ScoreOptions], dict[str, Scores]]] = {
+    "rouge": _rouge,
+    "bleu": _bleu,
+    "chrf": _chrf,
+    "meteor": _meteor,
+    "bertscore": _bertscore,
+    "summac": _summac,
+    "novelty": _novelty,
+    "fragments": _fragments,
+    "repetition": _repetition,
+    "length": _length,
+}
+NEED_REFERENCES = {"rouge", "bleu", "chrf", "meteor", "bertscore"}
+NEED_DOCUMENTS = {"novelty", "fragments", "summac"}
+NEED_PACKAGES = {"bleu": ("sacrebleu", "bleu"), "chrf": ("sacrebleu", "bleu"), "bertscore": ("bert_score", "bertscore")}
+
+
+def _texts(predictions: Sequence[Prediction]) -> tuple[list[list[str]], list[list[list[str]]]]:
+    return [prediction.summary for prediction in predictions], [prediction.references for prediction in predictions]
+
+
+def _scores_of(result: ScoreList) -> Scores:
+    return Scores(np.array(result.documents), result.signature, result.resampled)
+
+
+def _shares(predictions: Sequence[Prediction], rows: list[dict[str, float | None]]) -> dict[str, Scores]:
+    """Return shares as percentages, with NaN for missing ones."""
+    columns = {name: [None if row[name] is None else 100 * row[name] for row in rows] for name in rows[0]}
+    return {name: _our_scores(name, values, predictions, "tok:unicode") for name, values in columns.items()}
+
+
+def _our_scores(name: str, values: Sequence[float | None], predictions: Sequence[Prediction], how: str) -> Scores:
+    """Return scores of one of our measures, with NaN for None."""
+    signed = f"{name}|{how}|split:{_splitter(predictions)}|precis:{suite_version()}"
+    return Scores(np.array(values, dtype=np.float64), signed)
+
+
+def _splitter(predictions: Sequence[Prediction]) -> str:
+    """Return the name of the sentence splitter of outputs and references."""
+    return "+".join(sorted({prediction.split for prediction in predictions}))
+
+
+def _device(options: ScoreOptions) -> str:
+    if options.device != "auto":
+        return options.device
+    import torch
+
+    return "cuda" if torch.cuda.is_available() else "cpu"

@@ -1,0 +1,356 @@
+"""Runs read from their folders, grouped into systems: runs that differ only in their seed."""
+
+import csv
+import json
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from datamodules.documents import UserError
+from datamodules.text.hashing import file_digest
+from datamodules.text.lines import counted, load_json
+from lightning_modules.metrics.novelty import repeated_ngrams
+from precis.config.labels import format_value, short_key
+from precis.config.run_config import read_config
+from precis.evaluation.predictions import scores_path
+from precis.files.json_files import read_json
+from precis.runs.prediction_files import NAMES, MissingPredictions, find_predictions, read_rows, recorded_split
+from precis.runs.sweep_points import POINTS, read_described, without_seed
+
+MOST_IN_A_NAME = 5  # differing keys; with more, the folder's name is easier to read
+SEEDS = ("seed_everything", "data.init_args.seed")
+# Keys that do not affect the result of a run.
+ASIDE = (
+    "run_dir", "resume", "dry_run", "ckpt_path", "weights_only", "wandb", "wandb_project", "wandb_models", "previews",
+    "save_every", "out", "checkpoint.dirpath",
+    "trainer.logger", "trainer.enable_progress_bar", "trainer.enable_model_summary", "trainer.default_root_dir",
+    "data.init_args.tokenizer_dir", "data.init_args.cache_dir", "data.init_args.num_workers", "data.init_args.num_proc",
+)  # fmt: skip
+
+
+@dataclass
+class RunRecord:
+    """Content of a run folder, or of a file of predictions, which has neither config nor curves.
+
+    Attributes:
+        path: the folder or file.
+        config: config with flat, dotted keys; empty for a file.
+        environment: content of environment.json; empty if there is none.
+        rows: records of the predictions.
+        signatures: signatures of scores by measure, as far as recorded.
+        split: predicted split; None if not recorded.
+        label: label in its sweep without the seed; empty without a sweep.
+    """
+
+    path: Path
+    config: dict[str, Any]
+    environment: dict[str, Any]
+    rows: list[dict[str, Any]]
+    signatures: dict[str, str]
+    split: str | None = None
+    label: str = ""
+
+    @property
+    def seed(self) -> int | None:
+        """Seed of weights and random choices."""
+        return self.environment.get("seed", self.config.get("seed_everything"))
+
+    @cached_property
+    def setting(self) -> dict[str, Any]:
+        """Config without seeds and keys that do not affect results."""
+        return {key: value for key, value in self.config.items() if key not in (*SEEDS, *ASIDE)}
+
+    @cached_property
+    def measures(self) -> dict[str, NDArray[np.float64]]:
+        """Return scores of all documents by measure, [N], NaN for missing ones.
+
+        Length in words and repeated trigrams in per cent are computed here.
+        """
+        names = dict.fromkeys(name for row in self.rows for name in row.get("scores", {}))
+        measures = {
+            name: np.array([row.get("scores", {}).get(name, np.nan) for row in self.rows], dtype=np.float64)
+            for name in names
+        }
+        words = [" ".join(row["summary"]).split() for row in self.rows]
+        measures["length"] = np.array([len(text) for text in words], dtype=np.float64)
+        measures["repeated_trigrams"] = np.array([100 * repeated_ngrams(text) for text in words])
+        return measures
+
+    def curves(self) -> dict[str, list[tuple[int, float]]]:
+        """Return (step, value) of all values in metrics.csv; empty if there is none."""
+        folder = self.path if self.path.is_dir() else self.path.parent
+        path = folder / "metrics.csv"
+        if not path.is_file() or not self.config:
+            return {}
+        values: dict[str, list[tuple[int, float]]] = {}
+        try:
+            with path.open(newline="", encoding="utf-8") as file:
+                for row in csv.DictReader(file):
+                    for name, value in row.items():
+                        if name not in ("step", "epoch") and value and row.get("step"):
+                            values.setdefault(name, []).append((int(float(row["step"])), float(value)))
+        except (ValueError, TypeError, OverflowError, csv.Error) as error:
+            reason = " ".join(str(error).split())
+            message = f"{path}: not a table of logged values ({reason}); move it away to compare without curves"
+            raise UserError(message) from None
+        return values
+
+
+@dataclass
+class System:
+    """Runs that differ only in their seed.
+
+    Attributes:
+        name: name that distinguishes it from other systems.
+        runs: at least one run, over the same documents.
+    """
+
+    name: str
+    runs: list[RunRecord] = field(default_factory=list)
+
+    @property
+    def is_fixed(self) -> bool:
+        """Whether it is a file of outputs without a run folder, such as a baseline, which has no seed."""
+        return not any(run.config for run in self.runs)
+
+    def scores_by_run(self, measures: Sequence[str]) -> NDArray[np.float64]:
+        """Return the scores of all runs and documents, [runs, documents, measures]."""
+        runs = [np.stack([run.measures[name] for name in measures], axis=1) for run in self.runs]
+        return np.stack(runs)
+
+    def scores(self, measure: str) -> NDArray[np.float64]:
+        """Return scores of all documents, averaged over runs, [N]."""
+        return np.mean([run.measures[measure] for run in self.runs], axis=0)
+
+    def means(self, measure: str) -> list[float]:
+        """Return the mean over documents of each run."""
+        return [float(np.nanmean(run.measures[measure])) for run in self.runs]
+
+
+# Reading -------------------------------------------------------------------------------------------------------------
+
+
+def read_all(paths: Sequence[Path], split: str | None = None) -> list[RunRecord]:
+    """Return the runs in run folders, sweep folders and files of predictions, in order and without duplicates.
+
+    Args:
+        paths: run folders, sweep folders and files of predictions.
+        split: split of the predictions to read, `test`, `val` or `predict`; by default the first of these that all runs
+            have.
+
+    Raises:
+        UserError: for a path of another kind, a path without predictions, or predictions of two different splits.
+    """
+    listed = [entry for path in paths for entry in _runs_in(path)]
+    split = split or _shared_split([run for run, _, _ in listed if run.is_dir()])
+    runs: dict[Path, RunRecord] = {}
+    for path in paths:
+        entries = [entry for entry in listed if entry[2] == path]
+        with_predictions = [entry for entry in entries if entry[0] == path or _has_predictions(entry[0], split)]
+        if not with_predictions:
+            raise UserError(f"{path}: no point of this sweep has predictions yet; let `precis sweep` finish one")
+        if len(with_predictions) < len(entries):
+            lacking = (
+                f"{len(entries) - len(with_predictions)} of {len(entries)} points have no predictions yet, left out"
+            )
+            print(f"{path}: {lacking}", file=sys.stderr)
+        for run, label, _ in with_predictions:
+            runs.setdefault(run.resolve(), read_run(run, label, split))
+    _refuse_two_splits(list(runs.values()))
+    return list(runs.values())
+
+
+def _runs_in(path: Path) -> list[tuple[Path, str, Path]]:
+    """Return a run, or the runs of a sweep with the sweep's labels; and the path that was named for them."""
+    if not (path / POINTS).is_file():
+        return [(path, "", path)]
+    return [(path / row["run"], without_seed(row["label"]), path) for row in read_described(path)["points"]]
+
+
+def _has_predictions(folder: Path, split: str) -> bool:
+    try:
+        return find_predictions(folder, split).is_file()
+    except MissingPredictions:
+        return False
+
+
+def _shared_split(folders: Sequence[Path]) -> str:
+    """Return the first split that all runs with predictions have; `test` if there is none."""
+    predicted = [folder for folder in folders if any(_has_predictions(folder, split) for split in NAMES)]
+    shared = (split for split in NAMES if all(_has_predictions(folder, split) for folder in predicted))
+    return next(shared, "test")
+
+
+def _refuse_two_splits(runs: Sequence[RunRecord]) -> None:
+    recorded = {run.split: run for run in runs if run.split is not None}
+    if len(recorded) > 1:
+        (first_split, first), (second_split, second), *_ = recorded.items()
+        raise UserError(
+            f"{first.path} holds predictions of the {first_split} split, {second.path} of the {second_split} split; "
+            "compare one split, with --split"
+        )
+
+
+def read_run(path: Path, label: str = "", split: str = "test") -> RunRecord:
+    """Read a run folder, or a file of predictions of a run or of `precis baseline`.
+
+    Raises:
+        UserError: if it does not exist, or its predictions cannot be read.
+    """
+    if not path.exists():
+        raise UserError(f"{path}: no such folder; give a run, a sweep or a file of predictions")
+    predictions, folder = path, path.parent
+    if path.is_dir():
+        config = read_config(path)
+        predictions, folder = find_predictions(path, split), path
+    elif path.suffix != ".jsonl":
+        raise UserError(f"{path}: compare reads JSON Lines; give a .jsonl file with id, summary and references")
+    else:
+        of_run = path.name.startswith("predictions.") and (folder / "config.yaml").is_file()
+        config = read_config(folder) if of_run else {}
+    environment = folder / "environment.json"
+    rows, recorded = read_rows(predictions), _signatures(predictions, predictions) or {}
+    return RunRecord(
+        path=path,
+        config=dict(flat_config(config)) if config else {},
+        environment=read_json(environment) if config and environment.is_file() else {},
+        rows=rows,
+        signatures=_add_evaluated(predictions, rows, recorded),
+        split=recorded_split(predictions),
+        label=label,
+    )
+
+
+def _signatures(scores: Path, predictions: Path) -> dict[str, str] | None:
+    """Return how scores were computed; None if they are not known to be scores of these predictions."""
+    path = scores.with_suffix(".signatures.json")
+    recorded = read_json(path) if path.is_file() else {}
+    return recorded if recorded.pop("sha256", None) == file_digest(predictions) else None
+
+
+def _add_evaluated(path: Path, rows: list[dict[str, Any]], recorded: dict[str, str]) -> dict[str, str]:
+    """Add the scores that `precis evaluate` wrote for the predictions, and return all signatures.
+
+    Scores in the file of predictions are kept if their signatures are recorded. Scores of other predictions, by the
+    recorded digest, are ignored.
+    """
+    scores_file = scores_path(path)
+    if not scores_file.is_file():
+        return recorded
+    evaluated = _signatures(scores_file, path)
+    if evaluated is None:
+        remedy = f"run `precis evaluate {path}` again"
+        print(f"{scores_file}: scores of other predictions, ignored; {remedy}", file=sys.stderr)
+        return recorded
+    by_id = {str(row["id"]): row for row in rows}
+    for number, line in enumerate(scores_file.read_text(encoding="utf-8").split("\n"), 1):
+        if not line:
+            continue
+        try:
+            scored = load_json(line)
+            row = by_id.get(str(scored["id"]))
+            if row is not None and row.get("system") != scored.get("system"):
+                row = None
+            numbers = {name: float(value) for name, value in scored["scores"].items() if value is not None}
+        except (ValueError, KeyError, TypeError, AttributeError):
+            message = f"{scores_file}:{number}: no record with id and scores; run `precis evaluate` again"
+            raise UserError(message) from None
+        if row is not None:
+            recorded_scores = row.get("scores", {})
+            missing = (name for name in numbers if name not in recorded_scores or name not in recorded)
+            row["scores"] = recorded_scores | {name: numbers[name] for name in missing}
+    return evaluated | recorded
+
+
+def flat_config(config: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Return nested values with dotted keys; lists are not flattened."""
+    if isinstance(config, dict) and config:
+        for key, value in config.items():
+            yield from flat_config(value, f"{prefix}.{key}" if prefix else key)
+    else:
+        yield prefix, config
+
+
+# Systems -------------------------------------------------------------------------------------------------------------
+
+
+def systems_of(runs: Sequence[RunRecord]) -> list[System]:
+    """Group runs with the same setting into systems, and align the rows of all runs.
+
+    Two runs with the same setting and seed differ in code or environment, so that each run of such a setting is a
+    separate system.
+
+    Raises:
+        UserError: if two runs are over different documents or references.
+    """
+    for run in runs[1:]:
+        _align(runs[0], run)
+    groups: dict[str, list[RunRecord]] = {}
+    for run in runs:
+        key = json.dumps(run.setting, sort_keys=True) if run.config else str(run.path)
+        groups.setdefault(key, []).append(run)
+    systems = []
+    for group in groups.values():
+        same_seed_twice = len({run.seed for run in group}) < len(group)
+        systems += [System("", [run]) for run in group] if same_seed_twice else [System("", group)]
+    for system, name in zip(systems, _names(systems)):
+        system.name = name
+    return systems
+
+
+def _align(first: RunRecord, run: RunRecord) -> None:
+    """Sort the rows of a run in the order of the first run."""
+    by_id, ids = {row["id"]: row for row in run.rows}, {row["id"] for row in first.rows}
+    keys = [key for key in _differing_keys([first.setting, run.setting]) if key.startswith("data.")]
+    remedy = "they cannot be compared; test all runs on the same documents"
+    remedy += f" (their configs differ in {', '.join(keys)})" if keys else ""
+    for missing, complete, lacking in ((ids - set(by_id), first, run), (set(by_id) - ids, run, first)):
+        if missing:
+            documents = f"{counted(len(missing), 'document')} of {complete.path}, such as {min(missing, key=str)!r}"
+            raise UserError(f"{lacking.path}: no predictions of {documents}; {remedy}")
+    run.rows = [by_id[row["id"]] for row in first.rows]
+    run.__dict__.pop("measures", None)
+    for first_row, row in zip(first.rows, run.rows):
+        if _joined(first_row["references"]) != _joined(row["references"]):
+            name = first_row["id"]
+            raise UserError(f"{run.path}: document {name!r} has other references than in {first.path}; {remedy}")
+
+
+def _joined(references: list[list[str]]) -> list[list[str]]:
+    """Return the words of each reference, which do not depend on how it was divided into sentences."""
+    return [" ".join(reference).split() for reference in references]
+
+
+def _differing_keys(settings: Sequence[dict[str, Any]]) -> list[str]:
+    """Return the keys in which configs differ; empty ones, of files without a config, are not compared."""
+    with_config = [setting for setting in settings if setting]
+    keys = dict.fromkeys(key for setting in with_config for key in setting)
+    return [key for key in keys if any(setting.get(key) != with_config[0].get(key) for setting in with_config)]
+
+
+def config_differences(systems: Sequence[System]) -> dict[str, list[Any]]:
+    """Return config keys in which systems differ, with the value of each system; None for missing keys and configs."""
+    settings = [system.runs[0].setting for system in systems]
+    return {key: [setting.get(key) for setting in settings] for key in _differing_keys(settings)}
+
+
+def _names(systems: Sequence[System]) -> list[str]:
+    """Return names of systems: label in the sweep, or differences of configs, or the name of the folder."""
+    labels = [system.runs[0].label for system in systems]
+    if all(labels) and len(set(labels)) == len(labels):
+        return labels
+    differing = config_differences(systems)
+    names = []
+    for system in systems:
+        run = system.runs[0]
+        parts = [f"{short_key(key, set(differing))}={format_value(run.setting.get(key))}" for key in differing]
+        names.append(" ".join(parts) if run.config and 0 < len(parts) <= MOST_IN_A_NAME else run.path.stem)
+    return [
+        name if names.count(name) == 1 else f"{name} ({system.runs[0].path})" for name, system in zip(names, systems)
+    ]

@@ -1,0 +1,85 @@
+"""Texts that are named on the command line."""
+
+import sys
+from pathlib import Path
+
+from datamodules.corpora.readers import file_type
+from datamodules.documents import UserError
+from datamodules.text.html_text import article_text, is_html
+from datamodules.text.lines import is_blank, readable_name
+
+
+def is_records(path: Path) -> bool:
+    """Return whether a file has records (JSON Lines, CSV, Parquet) by its suffix, not plain text."""
+    try:
+        file_type(path)
+    except UserError:
+        return False
+    return True
+
+
+def read_text(path: Path) -> str:
+    """Return the text of a file; of an HTML page that of its article.
+
+    Raises:
+        UserError: if it is not UTF-8, or a page cannot be read.
+    """
+    if is_html(path):
+        return article_text(path)
+    try:
+        return path.read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise UserError(f"{path}: not UTF-8 text (byte {error.start}); convert it, e.g. with iconv") from None
+
+
+def collect_texts(inputs: list[str], empty: bool = False) -> list[tuple[str, str]]:
+    """Return (id, text) of standard input, files, or the .txt files of folders.
+
+    Args:
+        inputs: paths; standard input if there are none.
+        empty: whether to allow blank texts.
+
+    Raises:
+        UserError: if one is missing, not text, or blank.
+    """
+    texts = _read_texts(inputs)
+    return texts if empty else _with_words(texts)
+
+
+def _read_texts(inputs: list[str]) -> list[tuple[str, str]]:
+    if not inputs:
+        try:
+            return [("standard input", sys.stdin.buffer.read().decode("utf-8-sig").replace("\r\n", "\n"))]
+        except UnicodeDecodeError as error:
+            raise UserError(f"standard input: not UTF-8 text (byte {error.start}); convert it") from None
+    single_input = len(inputs) == 1
+    texts = []
+    for name in inputs:
+        path = Path(name)
+        if path.is_dir():
+            files = sorted(file for file in path.iterdir() if file.suffix == ".txt" or is_html(file))
+            if not files:
+                raise UserError(f"{path}: no .txt or .html file in this folder")
+            texts += [(readable_name(file.name if single_input else str(file)), read_text(file)) for file in files]
+        elif path.is_file():
+            if is_records(path):
+                raise UserError(
+                    f"{path}: holds records, not a text; `precis summarize` takes one such file, by itself, and other "
+                    "commands a text"
+                )
+            texts.append((readable_name(path.name if single_input else str(path)), read_text(path)))
+        else:
+            raise UserError(f"{path}: no such file or folder")
+    return texts
+
+
+def _with_words(texts: list[tuple[str, str]]) -> list[tuple[str, str]]:
+    """Check that texts are not blank, and return them.
+
+    Raises:
+        UserError: if one of them is blank.
+    """
+    for name, text in texts:
+        if is_blank(text):
+            raise UserError(f"{name}: there is no text in it; leave it out, or give one with words")
+    return texts

@@ -1,0 +1,134 @@
+"""`precis demo`: trained models side by side in a browser, with Gradio."""
+
+import os
+from typing import TYPE_CHECKING
+
+from jsonargparse import ArgumentParser
+from jsonargparse.typing import PositiveInt
+
+from datamodules.documents import UserError
+
+if TYPE_CHECKING:
+    from precis.playground.playground import Playground  # imports torch
+
+_POLICY = "default-src 'self' 'unsafe-inline' 'unsafe-eval' data: blob:; frame-src 'self' data:"
+
+
+def demo(arguments: list[str]) -> None:
+    """`precis demo RUN [RUN ...]`: a page in which models summarize a text side by side.
+
+    A RUN is a run folder, a folder of `precis export`, or a model of the hub (USER/MODEL). The page is served on this
+    machine alone, sends nothing anywhere, and works without a network. Ctrl-C ends it.
+    """
+    parser = ArgumentParser(prog="precis demo", description=demo.__doc__, exit_on_error=False)
+    parser.add_argument("runs", nargs="+", type=str, help="run folders, exported models, or names of the hub")
+    parser.add_argument(
+        "--split", type=str | None, default=None,
+        help="split of the first run's corpus to pick from; test by default, or val where there is none",
+    )  # fmt: skip
+    parser.add_argument(
+        "--host", type=str, default="127.0.0.1", help="address to listen on; 0.0.0.0 for access from other machines"
+    )
+    parser.add_argument("--port", type=int, default=7860, help="port of the page; 0 for any free one")
+    parser.add_argument("--max_characters", type=PositiveInt, default=20_000, help="maximal length of a text")
+    parser.add_argument("--open", type=bool, default=False, help="open the page in the default browser")
+    options = parser.parse_args(arguments)
+    check_installed()
+    from precis.playground.playground import Playground
+
+    page = build(Playground(options.runs, options.split, options.max_characters))
+    serve(page, options.host, options.port, options.open)
+
+
+def check_installed() -> None:
+    """Import Gradio with its telemetry off.
+
+    Raises:
+        UserError: if it is not installed.
+    """
+    os.environ["GRADIO_ANALYTICS_ENABLED"] = "False"
+    os.environ["HF_HUB_DISABLE_TELEMETRY"] = "1"
+    try:
+        import gradio  # noqa: F401
+    except ImportError as error:
+        raise UserError(f"the playground needs Gradio ({error}); pip install 'precis-suite[demo]'") from None
+
+
+def build(playground: "Playground"):
+    """Return the page as Gradio's Blocks."""
+    import gradio as gr
+
+    names, max_length = list(playground.runs), playground.max_characters
+    with gr.Blocks(title="Précis", analytics_enabled=False) as page:
+        shown = "copied words, selected sentences, paragraph graphs and RST trees"
+        gr.Markdown(f"# Précis\nSummaries of one text by several models, with {shown}.")
+        with gr.Row():
+            with gr.Column(scale=1, min_width=320):
+                document = gr.Dropdown(
+                    list(playground.documents), value=None, label="Document of the corpus", elem_id="document",
+                    visible=bool(playground.documents),
+                )  # fmt: skip
+                text = gr.Textbox(lines=10, max_lines=24, max_length=max_length, label="Text", elem_id="text")
+                reference = gr.Textbox(
+                    lines=2, max_length=max_length, label="Reference (for scores; may be empty)", elem_id="reference"
+                )
+                chosen = gr.CheckboxGroup(names, value=names, label="Runs", elem_id="runs")
+                beam = gr.Slider(1, 10, value=4, step=1, label="Beam size")
+                button = gr.Button("Summarize", variant="primary", elem_id="summarize")
+            with gr.Column(scale=2, min_width=480):
+                output = gr.HTML(elem_id="summaries", min_height=200, apply_default_css=False)
+        hidden = {"api_visibility": "private"}
+        document.change(playground.pick, document, [text, reference], **hidden)
+        button.click(playground.summarize, [text, reference, chosen, beam], output, concurrency_limit=1, **hidden)
+    return page
+
+
+def serve(page, host: str, port: int, inbrowser: bool = False, block: bool = True) -> str:
+    """Serve the page, without any resources from other hosts, and return its address.
+
+    Args:
+        page: result of `build`.
+        host: address to listen on.
+        port: port; 0 for any free one.
+        inbrowser: open the page in the default browser.
+        block: wait until Ctrl-C.
+
+    Raises:
+        UserError: if the port is taken.
+    """
+    import gradio as gr
+    from starlette.middleware import Middleware
+
+    fonts = ["system-ui", "sans-serif"]
+    theme = gr.themes.Default(font=fonts, font_mono=["ui-monospace", "monospace"])
+    try:
+        _, address, _ = page.launch(
+            server_name=host, server_port=port or None, share=False, inbrowser=inbrowser, quiet=True, theme=theme,
+            prevent_thread_lock=True, footer_links=[], enable_monitoring=False, ssr_mode=False, mcp_server=False,
+            app_kwargs={"middleware": [Middleware(ContentPolicy)]},
+        )  # fmt: skip
+    except (OSError, OverflowError):  # Gradio's error does not tell the cause
+        raise UserError(f"port {port} on {host} cannot be used; give another --port, or 0 for a free one") from None
+    if block:
+        print(f"{address} (Ctrl-C ends it)", flush=True)
+        page.block_thread()
+    return address
+
+
+class ContentPolicy:
+    """Middleware that tells browsers to load nothing from other servers.
+
+    Args:
+        app: the wrapped ASGI application.
+    """
+
+    def __init__(self, app) -> None:
+        self.app = app
+
+    async def __call__(self, scope, receive, send) -> None:
+        async def with_policy(message) -> None:
+            if message["type"] == "http.response.start":
+                message["headers"] = [*message.get("headers", ()), (b"content-security-policy", _POLICY.encode())]
+            await send(message)
+
+        await self.app(scope, receive, with_policy if scope["type"] == "http" else send)

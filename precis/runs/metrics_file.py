@@ -1,0 +1,148 @@
+"""metrics.csv: all logged values of a run, continued without gaps and duplicates after resuming."""
+
+import csv
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from lightning_fabric.utilities.apply_func import convert_tensors_to_scalars
+from pytorch_lightning import Callback, LightningModule, Trainer
+from pytorch_lightning.loggers import CSVLogger
+from pytorch_lightning.loggers.csv_logs import ExperimentWriter
+from pytorch_lightning.utilities import rank_zero_warn
+
+from datamodules.atomic_write import atomic_file
+from datamodules.documents import UserError
+from precis.runs.run_folder import check_not_removed
+
+KEY = "metrics"  # key in a checkpoint of what `MetricsRecord` adds
+
+
+class _AppendingWriter(ExperimentWriter):
+    """Writer that appends to an existing metrics.csv, which Lightning's writer deletes, and counts its rows."""
+
+    def __init__(self, log_dir: str) -> None:
+        self.rows = 0
+        super().__init__(log_dir=log_dir)
+
+    def _check_log_dir_exists(self) -> None:
+        os.makedirs(self.log_dir, exist_ok=True)
+        if os.path.isfile(self.metrics_file_path):
+            names, rows = _read_rows(Path(self.metrics_file_path))
+            self.metrics_keys, self.rows = names, len(rows)
+
+    def save(self) -> None:
+        self.rows += len(self.metrics)
+        super().save()
+
+    def _rewrite_with_new_header(self, fieldnames: list[str]) -> None:
+        """Rewrite atomically; Lightning truncates the file first and would lose all rows if the disk is full."""
+        path = Path(self.metrics_file_path)
+        _write_rows(path, fieldnames, _read_rows(path)[1])
+
+
+class RunCSVLogger(CSVLogger):
+    """metrics.csv in the run folder itself; a resumed run appends to it."""
+
+    def __init__(self, run: Path) -> None:
+        super().__init__(save_dir=str(run), name="", version="")
+        self.path = Path(run) / "metrics.csv"
+
+    @property
+    def experiment(self) -> ExperimentWriter:
+        if self._experiment is None:
+            self._experiment = _AppendingWriter(log_dir=self.root_dir)
+        return self._experiment
+
+    def save(self) -> None:
+        """Write the logged values.
+
+        Raises:
+            UserError: if that fails.
+        """
+        try:
+            super().save()
+        except OSError as error:
+            check_not_removed(self.path.parent)
+            raise UserError(
+                f"{self.path}: cannot be written ({error.strerror or error}); make room or give permission, then "
+                f"resume the run with `precis fit --run {self.path.parent}`"
+            ) from None
+
+    def count_rows(self) -> int:
+        """Return the number of rows, including those that were logged but not written yet."""
+        self.save()
+        return self.experiment.rows
+
+    def keep_rows_of(self, checkpoint: Mapping[str, Any]) -> None:
+        """Drop the rows that were logged after a checkpoint, before the run is resumed from it.
+
+        Args:
+            checkpoint: content of the checkpoint. If it has no number of rows (in earlier versions), rows of earlier
+                steps are kept.
+        """
+        if not self.path.is_file():
+            return
+        names, rows = _read_rows(self.path)
+        if KEY not in checkpoint:
+            rows = [row for row in rows if int(row["step"] or 0) < checkpoint["global_step"]]
+        elif len(rows) < (count := checkpoint[KEY]["rows"]):
+            rank_zero_warn(f"{self.path}: {count - len(rows)} of the checkpoint's {count} rows are missing")
+        else:
+            rows = rows[:count]
+        _write_rows(self.path, names, rows)
+
+
+class MetricsRecord(Callback):
+    """Adds the number of rows of metrics.csv to each checkpoint.
+
+    Lightning logs the values of a training step after the hook in which its checkpoint is written. These values are
+    stored in the checkpoint and logged when a run is resumed from it.
+
+    Args:
+        logger: logger of metrics.csv.
+    """
+
+    def __init__(self, logger: RunCSVLogger) -> None:
+        self.logger = logger
+
+    def on_save_checkpoint(self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]) -> None:
+        rows = self.logger.count_rows() if trainer.is_global_zero else 0
+        checkpoint[KEY] = {"rows": rows, "pending": pending_row(trainer)}
+
+    def on_load_checkpoint(self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]) -> None:
+        pending = checkpoint.get(KEY, {}).get("pending")
+        for logger in trainer.loggers if pending else ():
+            logger.log_metrics(pending["values"], step=pending["step"])
+            logger.save()
+
+
+def pending_row(trainer: Trainer) -> dict[str, Any] | None:
+    """Return the values of the last training step that Lightning has yet to log.
+
+    Returns:
+        `values` and `step`, as Lightning logs them; None if there are none.
+    """
+    # In the hook at the end of a batch, the batch is processed but not yet completed; Lightning logs after the hook.
+    loop, connector = trainer.fit_loop.epoch_loop, trainer._logger_connector
+    in_batch_end = loop.batch_progress.total.completed < loop.batch_progress.total.processed
+    if not in_batch_end or trainer.fit_loop._should_accumulate() or not connector.should_update_logs:
+        return None
+    values = convert_tensors_to_scalars(connector.metrics["log"])
+    return {"values": {"epoch": trainer.current_epoch} | values, "step": loop._batches_that_stepped}
+
+
+def _read_rows(path: Path) -> tuple[list[str], list[dict[str, str]]]:
+    """Return names of columns and rows, without a truncated last line."""
+    with path.open(newline="", encoding="utf-8") as file:
+        reader = csv.DictReader(file)
+        rows = [row for row in reader if None not in row.values()]
+        return list(reader.fieldnames or []), rows
+
+
+def _write_rows(path: Path, names: Sequence[str], rows: list[dict[str, str]]) -> None:
+    with atomic_file(path) as file:
+        writer = csv.DictWriter(file, names)
+        writer.writeheader()
+        writer.writerows(rows)

@@ -1,0 +1,131 @@
+"""Files with the predictions of a run: one for each split and corpus."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from callbacks.results_path import results_path
+from datamodules.documents import UserError
+from datamodules.text.hashing import text_digest
+from datamodules.text.lines import load_json
+from precis.files.json_files import read_json
+
+SPLITS = {"test": "test", "validate": "val", "predict": "test"}  # by command
+# `precis predict` writes a separate file, because its documents may lack references, and test results must be kept.
+NAMES = {"test": "predictions.jsonl", "val": "predictions.val.jsonl", "predict": "predictions.predict.jsonl"}
+
+
+class MissingPredictions(UserError):
+    """Error: a run has no predictions of a split."""
+
+
+def predictions_path(folder: Path, command: str, source: str | None = None) -> Path:
+    """Return where a command writes its predictions.
+
+    Args:
+        folder: the run folder.
+        command: `test`, `validate` or `predict`.
+        source: name of another corpus than the run's own.
+    """
+    name = NAMES[command if command == "predict" else SPLITS[command]]
+    return folder / (f"{name.removesuffix('.jsonl')}.{source}.jsonl" if source else name)
+
+
+def source_name(run_corpus: dict[str, Any], corpus: dict[str, Any]) -> str | None:
+    """Return a name for a corpus that is not the run's own; None for its own.
+
+    Args:
+        run_corpus: the corpus in the run's config.yaml; arguments that it lacks, as in configs of earlier versions,
+            are not compared.
+        corpus: the corpus of this command.
+    """
+    if _agrees(run_corpus, corpus):
+        return None
+    digest = text_digest(json.dumps(corpus, sort_keys=True, default=str))[:8]
+    return f"{corpus.get('class_path', 'corpus').rpartition('.')[2].lower()}-{digest}"
+
+
+def _agrees(recorded: Any, value: Any) -> bool:
+    if isinstance(recorded, dict) and isinstance(value, dict):
+        return all(_agrees(part, value.get(key)) for key, part in recorded.items())
+    return recorded == value
+
+
+def find_predictions(folder: Path, split: str = "test") -> Path:
+    """Return the file with a run's predictions of a split (`test`, `val` or `predict`).
+
+    For the test split, the file of `precis predict` is also accepted. Earlier versions of the suite wrote all splits to
+    predictions.jsonl, which is read unless another split is recorded for it.
+
+    Raises:
+        MissingPredictions: if there is none.
+    """
+    sources = {"test": ("test", "predict"), "val": ("val", "test"), "predict": ("predict",)}[split]
+    for name in sources:
+        path = folder / NAMES[name]
+        if path.is_file() and recorded_split(path) in (None, SPLITS.get(split, split)):
+            return path
+    command = {"val": "validate"}.get(split, split)
+    raise MissingPredictions(f"{folder / NAMES[split]}: not found; run `precis {command} --run {folder}` first")
+
+
+def recorded_split(predictions: Path) -> str | None:
+    """Return the split of a file of predictions; None if not recorded.
+
+    Raises:
+        UserError: if the record is broken.
+    """
+    path = results_path(predictions)
+    if not path.is_file():
+        return None
+    return read_json(path).get("split")
+
+
+def read_rows(path: Path) -> list[dict[str, Any]]:
+    """Return the records of a file of predictions, which are separated by line feeds only.
+
+    Summaries and references that are strings become lists of one sentence.
+
+    Raises:
+        UserError: if the file is not UTF-8 or has no records, a line is not a record, or an id occurs twice.
+    """
+    try:
+        lines = path.read_text(encoding="utf-8-sig").split("\n")
+    except UnicodeDecodeError as error:
+        raise UserError(f"{path}: not UTF-8 (byte {error.start}); write it again with `precis test`") from None
+    rows: dict[str, dict[str, Any]] = {}
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        try:
+            row = load_json(line)
+            name, _ = str(row["id"]), dict(row.get("scores", {}))
+            if not isinstance(row["id"], str | int):
+                raise TypeError
+            row["summary"] = _as_list(row["summary"])
+            row["references"] = [_as_list(reference) for reference in _as_list(row["references"])]
+            is_duplicate = name in rows
+        except (ValueError, KeyError, TypeError, AttributeError):
+            raise UserError(f"{path}:{number}: no record with id, summary and references; write it again") from None
+        if is_duplicate:
+            raise UserError(f"{path}:{number}: id {name!r} occurs twice; write the file again with `precis test`")
+        rows[name] = row
+    if not rows:
+        raise UserError(f"{path}: no prediction in it; run `precis test` again")
+    return list(rows.values())
+
+
+def _as_list(value: str | list[Any]) -> list[Any]:
+    return [value] if isinstance(value, str) else list(value)
+
+
+def table_of_predictions(predictions: Path, limit: int) -> tuple[list[str], list[list[Any]]]:
+    """Return columns (id, reference, summary, scores) and rows of the first predictions of a file."""
+    rows = read_rows(predictions)[:limit]
+    names = list(dict.fromkeys(name for row in rows for name in row["scores"]))
+    table = []
+    for row in rows:
+        reference = " ".join(row["references"][0]) if row["references"] else ""
+        scores = [row["scores"].get(name) for name in names]
+        table.append([str(row["id"]), reference, " ".join(row["summary"]), *scores])
+    return ["id", "reference", "summary", *names], table

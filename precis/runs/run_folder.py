@@ -1,0 +1,273 @@
+"""The run folder: its contents, and how a run is loaded from it.
+
+    config.yaml          every argument, defaults included
+    environment.json     versions, git commit, command, device, corpus digests
+    metrics.csv          every logged value
+    checkpoints/         best.ckpt, last.ckpt, and previous.ckpt (the one before last.ckpt)
+    text/                the vocabulary or tokenizer
+    truncation.csv       numbers of documents, tokens, sentences, paragraphs and targets that each limit truncates, by
+                         split; for a corpus other than the run's own, in a file with the name of the corpus
+    predictions.jsonl    predictions of `precis test`; predictions.val.jsonl for `validate`, predictions.predict.jsonl
+                         for `predict`, with the name of the corpus if it is not the run's own;
+                         predictions.signatures.json records how they were scored, predictions.checkpoint.json the
+                         weights: step, and state of all schedules
+    results.json         mean scores of `precis test`, with split, corpus and command; results.val.json for `validate`
+    previews/            heat maps
+    state.json           whether training runs, has finished, was stopped, failed or diverged, and its last step
+    wandb/               the offline (or online) W&B run
+    .fit.lock            lock of the process that trains the run
+    .truncation.lock     lock of the command that writes truncation.csv
+"""
+
+import json
+import math
+import os
+import platform
+import shlex
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping
+from importlib import metadata
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from datasets import Dataset
+from jsonargparse import ArgumentParser
+from pytorch_lightning import Callback, LightningDataModule, LightningModule, Trainer
+
+from datamodules.atomic_write import atomic_write
+from datamodules.building import naming_full_disk
+from datamodules.corpora.corpus import Corpus, read_manifest
+from datamodules.documents import UserError
+from datamodules.file_locks import release_lock, take_lock
+from datamodules.summarization import SummarizationData
+from datamodules.truncation import from_csv, to_csv
+from lightning_modules.checkpoints import best_checkpoint, read_checkpoint
+from lightning_modules.summarizer import Summarizer
+from precis.config.linked_arguments import link_arguments
+from precis.config.parsers import provide_parsers
+from precis.config.run_config import read_config
+from precis.config.trust import check_permitted_names, import_policy
+from precis.config.value_checks import REFUSALS, explain_refusal
+from precis.runs.checkpoint_files import adapt_best_models
+
+PACKAGES = ("torch", "pytorch-lightning", "transformers", "datasets", "torchmetrics", "jsonargparse", "precis-suite")
+
+
+class Run(NamedTuple):
+    """A trained model and the data it was trained on."""
+
+    model: Summarizer
+    data: SummarizationData
+    config: dict[str, Any]
+
+
+def build(config: dict[str, Any]) -> tuple[LightningModule, LightningDataModule]:
+    """Build the model and data of a config as `precis fit` does.
+
+    Raises:
+        ArgumentError: if a class or an argument does not exist.
+        UserError: if the config names a class that configs may not name, or a value is refused.
+    """
+    parser = ArgumentParser(exit_on_error=False)
+    parser.add_subclass_arguments(LightningModule, "model")
+    parser.add_subclass_arguments(LightningDataModule, "data")
+    link_arguments(parser)
+    with import_policy():
+        parsed = parser.parse_object({key: config[key] for key in ("model", "data")})
+        check_permitted_names(parsed)
+        try:
+            instances = parser.instantiate_classes(parsed)
+        except UserError:
+            raise
+        except REFUSALS as error:
+            raise UserError(explain_refusal(error, parsed)) from error
+    provide_parsers(instances.data)
+    return instances.model, instances.data
+
+
+def load_run(
+    run: Path,
+    checkpoint: Path | None = None,
+    corpus: Corpus | None = None,
+    model_changes: Mapping[str, Any] | None = None,
+    **changes: Any,
+) -> Run:
+    """Load a run from its folder: the model with its weights, and its data with the run's tokenizer.
+
+    Args:
+        run: the run folder.
+        checkpoint: a checkpoint of that run; the best one by default.
+        corpus: documents to read instead of the run's own, through the same features.
+        model_changes: arguments of the model to change.
+        changes: arguments of the DataModule to change; those that are linked to the model follow the model's.
+
+    Raises:
+        UserError: if a file of the run is missing, or the checkpoint does not fit the model.
+    """
+    config = _read_run_config(run)
+    config["model"]["init_args"] |= model_changes or {}
+    config["data"]["init_args"] |= {"tokenizer_dir": str(Path(run) / "text"), **changes}
+    model, data = build(config)
+    if corpus is not None:
+        data.corpus = corpus
+    data.tokenizer = data.load_tokenizer(Path(run) / "text")
+    model.set_tokenizer(data.tokenizer)
+    path = checkpoint or best_checkpoint(run)
+    state = read_checkpoint(path)
+    model.on_load_checkpoint(state)
+    model.load_state_dict(state["state_dict"])
+    return Run(model.eval(), data, config)
+
+
+def run_documents(run: Path, split: str) -> Dataset:
+    """Return the documents of a run's corpus, without its model: `id`, `parts` and `references` in each row.
+
+    Raises:
+        UserError: if the folder is not a run of a summarizer, or its corpus no longer exists.
+        ArgumentError: if its config does not fit this version.
+    """
+    config = _read_run_config(run)
+    config["data"]["init_args"] |= {"tokenizer_dir": str(Path(run) / "text"), "max_eval": None}
+    _, data = build(config)
+    return data.documents(split)
+
+
+def _read_run_config(run: Path) -> dict[str, Any]:
+    """Return the config of a summarizer's run, with arguments (`init_args`) of the model and of the data.
+
+    Raises:
+        UserError: if there is no such file, it names no model or no data, or the run is not that of a summarizer.
+    """
+    config = read_config(run)
+    for part in ("model", "data"):
+        if not isinstance(config.get(part), dict) or "class_path" not in config[part]:
+            raise UserError(f"{Path(run) / 'config.yaml'}: it has no {part}; give the folder of a run")
+        config[part].setdefault("init_args", {})
+    if not (Path(run) / "text").is_dir():
+        raise UserError(f"{run}: not the run of a summarizer, because it has no folder text; give another run")
+    return config
+
+
+def _git(*arguments: str) -> str | None:
+    """Return the output of a git command in the suite's repository; None if it is installed without one."""
+    root = Path(__file__).parents[2]
+    if not (root / ".git").exists():
+        return None
+    try:
+        process = subprocess.run(["git", *arguments], cwd=root, capture_output=True, text=True, timeout=10, check=True)
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return process.stdout.strip()
+
+
+def environment(data: LightningDataModule | None = None) -> dict[str, Any]:
+    """Return the environment of a run: versions, git commit, command, machine, corpus digests."""
+    versions = {}
+    for package in PACKAGES:
+        try:
+            versions[package] = metadata.version(package)
+        except metadata.PackageNotFoundError:
+            continue
+    corpus = {}
+    for split, documents in getattr(data, "_documents", {}).items():
+        corpus[split] = {"documents": len(documents)}
+        if isinstance(data, SummarizationData):
+            manifest = read_manifest(documents)
+            corpus[split] |= {"digest": manifest["digest"], "skipped": manifest["skipped"]}
+    return {
+        "command": shlex.join(["precis", *sys.argv[1:]]),
+        "python": platform.python_version(),
+        "versions": versions,
+        "git_commit": _git("rev-parse", "HEAD"),
+        "git_dirty": bool(_git("status", "--porcelain", "--untracked-files=no")),
+        "machine": platform.platform(),
+        "cpus": os.cpu_count(),
+        "device": torch.cuda.get_device_name() if torch.cuda.is_available() else "cpu",
+        "corpus": corpus,
+    }
+
+
+def check_not_removed(run: Path) -> None:
+    """Check that the run folder still exists; checkpoints in a new one would lack config and tokenizer.
+
+    Raises:
+        UserError: if the folder was removed, or its config.yaml.
+    """
+    if not (Path(run) / "config.yaml").is_file():
+        raise UserError(f"{run}: the run folder was removed while the run was training; start the run again")
+
+
+class RunRecord(Callback):
+    """Write config.yaml, environment.json and text/ when training starts, and end a run whose folder is removed.
+
+    Args:
+        run: the run folder.
+        config: content of config.yaml.
+    """
+
+    def __init__(self, run: Path, config: str) -> None:
+        self.run, self.config = Path(run), config
+
+    def on_load_checkpoint(self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]) -> None:
+        adapt_best_models(trainer, checkpoint)
+
+    def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        if trainer.is_global_zero:
+            with naming_full_disk(self.run):
+                self._write(trainer)
+
+    def _write(self, trainer: Trainer) -> None:
+        atomic_write(self.run / "config.yaml", self.config)
+        resumed = trainer.ckpt_path is not None and (self.run / "text").is_dir()  # its tokenizer is kept
+        if isinstance(trainer.datamodule, SummarizationData) and not resumed:
+            self._save_tokenizer(trainer.datamodule)
+        seed = os.environ.get("PL_GLOBAL_SEED")
+        record = environment(trainer.datamodule) | {"seed": int(seed) if seed else None}
+        record["data_seed"] = getattr(trainer.datamodule, "seed", None)  # seed of the order of documents
+        atomic_write(self.run / "environment.json", json.dumps(record, indent=1) + "\n")
+
+    def _save_tokenizer(self, data: SummarizationData) -> None:
+        """Write text/ atomically, because a run with an incomplete one could not be resumed."""
+        folder, partial = self.run / "text", self.run / ".text.part"
+        shutil.rmtree(partial, ignore_errors=True)
+        data.save_tokenizer(partial)
+        shutil.rmtree(folder, ignore_errors=True)
+        partial.rename(folder)
+
+    def on_fit_end(self, trainer: Trainer, pl_module: LightningModule, *_: Any) -> None:
+        if trainer.is_global_zero and trainer.state.fn == "fit":
+            check_not_removed(self.run)
+
+    # `on_validation_end` is called before `Previews` creates a folder in the run folder
+    on_validation_start = on_validation_end = on_save_checkpoint = on_fit_end
+
+
+class TruncationTable(Callback):
+    """Write truncation.csv, a row for each split and limit; rows of splits that this command does not read are kept.
+
+    Args:
+        run: the run folder.
+        source: name of the corpus if it is not the run's own; its rows are written to a separate file.
+    """
+
+    def __init__(self, run: Path, source: str | None = None) -> None:
+        self.path = Path(run) / (f"truncation.{source}.csv" if source else "truncation.csv")
+
+    def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
+        """Write the table, after `setup` of the DataModule."""
+        data = trainer.datamodule
+        if not trainer.is_global_zero or not isinstance(data, SummarizationData) or not data.truncation:
+            return
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        # two commands may read other splits of this run
+        lock = take_lock(self.path.with_name(".truncation.lock"), wait=math.inf)
+        try:
+            rows = from_csv(self.path.read_text(encoding="utf-8")) if self.path.is_file() else []
+            rows = [row for row in rows if row.split not in data.truncation]
+            rows += [row for split_rows in data.truncation.values() for row in split_rows]
+            atomic_write(self.path, to_csv(rows))
+        finally:
+            release_lock(lock)

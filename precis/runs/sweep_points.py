@@ -1,0 +1,43 @@
+"""Checked reader of the points of a sweep folder, which may come from somebody else (see SECURITY.md)."""
+
+from pathlib import Path
+from typing import Any
+
+from datamodules.documents import UserError
+from precis.files.json_files import folder_beside, read_json
+
+POINTS = "points.json"
+
+
+def read_described(out: Path) -> dict[str, Any]:
+    """Return points.json; the name of each run folder is that of a folder beside it.
+
+    Raises:
+        UserError: if it is missing or damaged.
+    """
+    path = Path(out) / POINTS
+    if not path.is_file():
+        raise UserError(f"{path}: not found; give the folder of a sweep, such as runs/NAME")
+    content = read_json(path, after=list[str], points=list)
+    for row in content["points"]:
+        types = {"run": str, "label": str, "config": dict}
+        if not isinstance(row, dict) or any(not isinstance(row.get(key), kind) for key, kind in types.items()):
+            remedy = f"write it again with precis sweep FILE --out {out}"
+            raise UserError(f"{path}: a point without label, run or config; {remedy}")
+        folder_beside(path, row["run"])
+    return content
+
+
+def sweep_and_label(folder: Path) -> tuple[str, str]:
+    """Return the name of the sweep of a run, and the label of its point without the seed; empty outside sweeps."""
+    out = Path(folder).parent
+    if not (out / POINTS).is_file():
+        return "", ""
+    content = read_described(out)
+    labels = {row["run"]: without_seed(row["label"]) for row in content["points"]}
+    return str(content.get("sweep", "")), labels.get(Path(folder).name, "")
+
+
+def without_seed(label: str) -> str:
+    """Return the label of a point without its seed."""
+    return " ".join(word for word in label.split(" ") if not word.startswith("seed="))

@@ -1,0 +1,169 @@
+"""Tracking of runs with Weights & Biases, offline unless the user is logged in."""
+
+import os
+import secrets
+from pathlib import Path
+from typing import Any
+
+import wandb
+from pytorch_lightning import Callback, LightningModule, Trainer
+from pytorch_lightning.callbacks import ModelCheckpoint
+from pytorch_lightning.loggers import WandbLogger
+from pytorch_lightning.utilities import rank_zero_only
+
+from callbacks import PredictionWriter
+from lightning_modules.checkpoints import best_checkpoint
+from precis.files.json_files import read_json
+from precis.runs.prediction_files import table_of_predictions
+from precis.runs.sweep_points import sweep_and_label
+from precis.runs.wandb_login import logged_in
+
+MAX_TAG_LENGTH = 64  # limit of W&B
+DATA_DIR_VARIABLE = "WANDB_DATA_DIR"
+USER_DATA_DIR = os.environ.get(DATA_DIR_VARIABLE)
+MAX_TABLE_ROWS = 1000  # in the table of predictions
+BEST_SCORES = "best_scores"  # key in checkpoints with the validation scores of the best one
+
+
+def run_id(folder: Path) -> str | None:
+    """Return the id of a run at W&B, on rank 0 only.
+
+    It is drawn once and stored in the run folder, so that all starts of the run and all commands on it are logged to
+    one W&B run.
+    """
+    if rank_zero_only.rank != 0:
+        return None
+    path = Path(folder) / "wandb" / "run_id"
+    if not path.is_file():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(secrets.token_hex(6) + "\n", encoding="utf-8")
+    return path.read_text(encoding="utf-8").strip()
+
+
+def grouping(folder: Path, config: dict[str, Any]) -> dict[str, Any]:
+    """Return group (the sweep), job type (the ablation) and tags (paper, ablation, seed) of a run at W&B.
+
+    Args:
+        folder: the run folder.
+        config: config of the run.
+    """
+    paper = str(config["model"]["class_path"]).rsplit(".", 1)[-1]
+    group, label = sweep_and_label(folder)
+    tags = [paper, label, f"seed={config.get('seed_everything')}"]
+    job_type = label or paper
+    return {"group": group or None, "job_type": job_type, "tags": [tag[:MAX_TAG_LENGTH] for tag in tags if tag]}
+
+
+def wandb_logger(folder: Path, mode: str, project: str, config: dict[str, Any]) -> WandbLogger:
+    """Return the W&B logger of a run.
+
+    Args:
+        folder: the run folder.
+        mode: auto, online or offline.
+        project: name of the W&B project.
+        config: config of the run.
+    """
+    online = mode == "online" or (mode == "auto" and logged_in())
+    # Files of artifacts wait for `precis sync` in the run folder, not in the user's home.
+    os.environ[DATA_DIR_VARIABLE] = USER_DATA_DIR or str(Path(folder).resolve() / "wandb" / "data")
+    logger = WandbLogger(
+        project=project,
+        name=Path(folder).resolve().name,
+        id=run_id(folder),
+        save_dir=str(folder),
+        offline=not online,
+        resume="allow" if online else None,
+        **grouping(folder, config),
+    )
+    vars(logger).get("_wandb_init", {}).pop("anonymous", None)  # wandb warns of it even where it is not set
+    return logger
+
+
+class WandbRecord(Callback):
+    """Log to W&B more than the values: config, environment, signatures of ROUGE, model, and predictions.
+
+    Model and predictions are artifacts; the first predictions are also a table. The summary of the run has the
+    validation scores of the best checkpoint (`val/...`) and its step (`best_step`), or those of the last validation if
+    none was selected. Without a logger of W&B, the callback does nothing.
+
+    Args:
+        run: the run folder.
+        config: config of the run.
+        models: whether to upload the best model as an artifact; it is not copied before the upload.
+    """
+
+    def __init__(self, run: Path, config: dict[str, Any], models: bool = True) -> None:
+        self.run, self.config, self.models = Path(run), config, models
+        self._best_scores: dict[str, Any] = {}  # monitored score of the best checkpoint, and the W&B summary
+
+    def _runs(self, trainer: Trainer) -> list[Any]:
+        if not trainer.is_global_zero:
+            return []
+        return [logger.experiment for logger in trainer.loggers if isinstance(logger, WandbLogger)]
+
+    def _signatures(self, pl_module: LightningModule) -> dict[str, str]:
+        metric = getattr(pl_module, "rouge", None)
+        return dict(metric["test"].signatures) if metric is not None else {}
+
+    def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        for run in self._runs(trainer):
+            environment = self.run / "environment.json"  # written by `RunRecord`, an earlier callback
+            recorded = read_json(environment) if environment.is_file() else {}
+            run.config.update(self.config, allow_val_change=True)
+            run.config.update(
+                {"environment": recorded, "signatures": self._signatures(pl_module), "run_folder": str(self.run)},
+                allow_val_change=True,
+            )
+
+    def on_load_checkpoint(self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]) -> None:
+        self._best_scores = checkpoint.get(BEST_SCORES, {})
+
+    def on_save_checkpoint(self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]) -> None:
+        # A checkpoint is saved after each validation, the best one first. W&B's own summary is the last value by then.
+        best = best_score(trainer)
+        if best is not None and best != self._best_scores.get("score"):
+            metrics = trainer.callback_metrics.items()
+            values = {name: value.item() for name, value in metrics if name.startswith("val/")}
+            self._best_scores = {"score": best, "summary": values | {"best_step": trainer.global_step}}
+        if self._best_scores:
+            for run in self._runs(trainer):
+                run.summary.update(self._best_scores["summary"])
+        checkpoint[BEST_SCORES] = self._best_scores
+
+    def on_fit_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        if not self.models or trainer.interrupted:
+            return
+        for run in self._runs(trainer):
+            artifact = wandb.Artifact(f"model-{run.id}", type="model", metadata={"step": trainer.global_step})
+            artifact.add_file(str(best_checkpoint(self.run)), policy="immutable")  # without another copy
+            for path in (self.run / "config.yaml", self.run / "environment.json"):
+                artifact.add_file(str(path))
+            if (self.run / "text").is_dir():
+                artifact.add_dir(str(self.run / "text"), name="text")
+            run.log_artifact(artifact)
+
+    def on_test_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        writer = next((callback for callback in trainer.callbacks if isinstance(callback, PredictionWriter)), None)
+        predictions = writer.path if writer is not None else self.run / "predictions.jsonl"
+        for run in self._runs(trainer):
+            if not predictions.is_file():
+                continue
+            signatures = self._signatures(pl_module)
+            run.summary.update({f"signature/{name}": signature for name, signature in signatures.items()})
+            run.log({"predictions": prediction_table(predictions)})
+            artifact = wandb.Artifact(f"predictions-{run.id}", type="predictions")
+            for path in (predictions, predictions.with_suffix(".signatures.json")):
+                artifact.add_file(str(path))
+            run.log_artifact(artifact)
+
+
+def best_score(trainer: Trainer) -> float | None:
+    """Return the score of the best checkpoint so far, None if there is none."""
+    scores = [c.best_model_score for c in trainer.checkpoint_callbacks if isinstance(c, ModelCheckpoint)]
+    return next((float(score) for score in scores if score is not None), None)
+
+
+def prediction_table(predictions: Path) -> wandb.Table:
+    """Return a table of the first predictions of a file: id, reference, summary, and a column for each score."""
+    columns, rows = table_of_predictions(predictions, MAX_TABLE_ROWS)
+    return wandb.Table(columns=columns, data=rows)

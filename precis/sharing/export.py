@@ -1,0 +1,92 @@
+"""Implementation of `precis export`: a trained model as a folder that can be shared, and that `precis.load` reads."""
+
+import json
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from lightning_modules.checkpoints import best_checkpoint, read_checkpoint, write_exported
+from lightning_modules.exported import EXPORTED
+from precis.config.run_config import IN_FOLDER, read_config
+from precis.files.nested_values import map_strings
+from precis.runs.run_folder import Run, load_run
+from precis.sharing.model_card import model_card
+
+# Keys of a config about the training of a run, which do not define the model.
+_LEFT_OUT = ("run_dir", "resume", "ckpt_path", "out", "start_from", "wandb", "wandb_project", "wandb_models")
+_OF_THE_MACHINE = ("tokenizer_dir", "cache_dir", "parses")  # arguments of the data
+
+
+def write_export(
+    run: Path, folder: Path, checkpoint: Path | None = None, licence: str | None = None, name: str | None = None
+) -> None:
+    """Write a run's model to a folder.
+
+    Args:
+        run: the run folder.
+        folder: an empty folder.
+        checkpoint: checkpoint of that run; by default the best one.
+        licence: licence of the weights.
+        name: name of the model, for its card.
+
+    Raises:
+        UserError: if the folder is not a run of a summarizer, or its checkpoint does not fit.
+    """
+    path = checkpoint or best_checkpoint(run)
+    loaded = load_run(run, path)
+    try:
+        replaced, note = loaded.model.export(folder), ""
+    except ValueError as error:
+        replaced, note = {}, str(error)
+    config = _portable(read_config(run), replaced)
+    _export_other_models(loaded, config, folder)
+    (folder / "config.yaml").write_text(yaml.safe_dump(config, sort_keys=False), encoding="utf-8")
+    shutil.copytree(run / "text", folder / "text")
+    described = _described(loaded, read_checkpoint(path, verify=False))
+    write_exported(folder / EXPORTED, loaded.model.state_dict(), described)
+    card = model_card(run, name or run.name, loaded, config, described, licence, note, folder)
+    (folder / "README.md").write_text(card, encoding="utf-8")
+
+
+def _described(loaded: Run, checkpoint: dict[str, Any]) -> dict[str, Any]:
+    """Return the plain values of a checkpoint that its weights are read with."""
+    described: dict[str, Any] = {}
+    loaded.model.on_save_checkpoint(described)
+    described.pop("text", None)  # it has a folder
+    described["global_step"] = checkpoint["global_step"]
+    described["switches"] = checkpoint.get("switches")
+    return json.loads(json.dumps(described))
+
+
+def _portable(config: dict[str, Any], replaced: dict[str, str]) -> dict[str, Any]:
+    """Return the config of an exported model: pretrained parts are in its folder, and no path is of this machine."""
+    config = {key: value for key, value in config.items() if key not in _LEFT_OUT}
+    config = map_strings(config, lambda text: os.path.basename(text) if os.path.isabs(text) else text)
+    data = config["data"].setdefault("init_args", {})
+    for key in _OF_THE_MACHINE:
+        if key in data:
+            data[key] = None
+    for part in (config["model"].setdefault("init_args", {}), data):
+        for key, place in replaced.items():
+            if part.get(key) is not None:
+                part[key] = IN_FOLDER if place == "." else f"{IN_FOLDER}/{place}"
+    return config
+
+
+def _export_other_models(loaded: Run, config: dict[str, Any], folder: Path) -> None:
+    """Write the models that the data of a run reads: the proposer of MatchSum's candidates, a trained parser."""
+    data, original = config["data"]["init_args"], loaded.config["data"]["init_args"]
+    scorer = original.get("scorer")
+    if isinstance(scorer, dict) and (scorer.get("init_args") or {}).get("run"):
+        (folder / "scorer").mkdir()
+        write_export(Path(scorer["init_args"]["run"]), folder / "scorer")
+        data["scorer"]["init_args"]["run"] = f"{IN_FOLDER}/scorer"
+    parser = original.get("parser")
+    if isinstance(parser, str) and Path(parser).exists():
+        from precis.config.parsers import load_parser
+
+        load_parser(parser).save(folder / "parser")
+        data["parser"] = f"{IN_FOLDER}/parser"

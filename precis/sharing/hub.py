@@ -1,0 +1,73 @@
+"""Exported models on the Hugging Face hub: `precis push`, and how a name of the hub becomes a folder."""
+
+import os
+import re
+from pathlib import Path
+
+from jsonargparse import ArgumentParser
+
+from datamodules.documents import UserError
+from lightning_modules.exported import EXPORTED
+
+_NAME = re.compile(r"[\w.-]+/[\w.-]+")
+
+
+def push(arguments: list[str]) -> None:
+    """`precis push FOLDER NAME/MODEL`: upload what `precis export` wrote to the Hugging Face hub."""
+    parser = ArgumentParser(prog="precis push", description=push.__doc__, exit_on_error=False)
+    parser.add_argument("folder", type=Path, help="a folder of precis export")
+    parser.add_argument("repo", type=str, help="repository: user or organization, slash, name")
+    parser.add_argument("--private", type=bool, default=False, help="create a private repository")
+    parser.add_argument("--message", type=str, default="Model exported by Précis", help="message of the commit")
+    options = parser.parse_args(arguments)
+    folder = options.folder
+    if not (folder / EXPORTED).is_file():
+        raise UserError(f"{folder}: not an exported model; make one with `precis export RUN --out {folder}`")
+    if not _NAME.fullmatch(options.repo):
+        raise UserError(f"{options.repo}: not a name of the hub; give USER/MODEL")
+    print(upload(folder, options.repo, options.private, options.message))
+
+
+def upload(folder: Path, repo: str, private: bool, message: str) -> str:
+    """Upload a folder to a model repository, created if missing, and return its address.
+
+    Raises:
+        UserError: if there is no token, or the hub refuses.
+    """
+    import httpx
+    from huggingface_hub import HfApi, get_token
+
+    if get_token() is None:
+        raise UserError("no Hugging Face token; log in with `hf auth login`, or set HF_TOKEN")
+    api = HfApi()
+    try:
+        api.create_repo(repo, private=private, exist_ok=True)
+        commit = api.upload_folder(repo_id=repo, folder_path=folder, commit_message=message)
+    except (httpx.HTTPError, OSError, ValueError) as error:
+        remedy = "check name, token and network"
+        raise UserError(f"{repo}: the hub refuses the upload ({_reason(error)}); {remedy}") from None
+    return str(commit.repo_url)
+
+
+def find_folder(name: str | Path) -> Path:
+    """Return the folder of a run or exported model; a name of the hub (USER/MODEL) is downloaded to the hub's cache.
+
+    Raises:
+        UserError: if there is neither such a folder nor such a model.
+    """
+    path = Path(name)
+    if path.exists() or not _NAME.fullmatch(str(name)) or path.parent.is_dir():
+        return path
+    import httpx
+    from huggingface_hub import snapshot_download
+
+    try:
+        return Path(snapshot_download(str(name)))
+    except (httpx.HTTPError, OSError, ValueError) as error:
+        raise UserError(f"{name}: no such folder, and no such model on the hub ({_reason(error)})") from None
+
+
+def _reason(error: Exception) -> str:
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    offline = "; HF_HUB_OFFLINE is set" if os.environ.get("HF_HUB_OFFLINE") else ""
+    return (lines[0].rstrip(".") if lines else type(error).__name__) + offline

@@ -1,0 +1,151 @@
+"""`precis import`: a run folder from a checkpoint of PreSumm or MatchSum."""
+
+import hashlib
+import json
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+import yaml
+from jsonargparse import ArgumentParser
+from torch import Tensor
+
+from datamodules.building import appearing_folder
+from datamodules.documents import UserError
+from precis.runs.run_folder import build, environment
+from precis.sharing.foreign_files import read_weights
+from precis.sharing.key_maps import KEY_MAPS, Kind, find_kind, rename, swap_rows
+
+# The tokens of PreSumm's summaries, each with the symbol of the tokenizer that has its place here.
+_SUMMARY_TOKENS = {"[unused0]": "start", "[unused1]": "stop"}
+
+
+def import_run(arguments: list[str]) -> None:
+    """`precis import FILE --out RUN`: a run folder with the weights of a released model of PreSumm or MatchSum."""
+    parser = ArgumentParser(prog="precis import", description=import_run.__doc__, exit_on_error=False)
+    parser.add_argument("file", type=Path, help="checkpoint; pickled code in it is not executed")
+    parser.add_argument("--out", type=Path, required=True, help="run folder to create")
+    parser.add_argument(
+        "--kind", type=Literal[*KEY_MAPS] | None, default=None,
+        help="kind of checkpoint; by default guessed from its weights",
+    )
+    parser.add_argument("--encoder", type=str, default="bert-base-uncased", help="Hugging Face name or folder")
+    parser.add_argument("--heads", type=int, default=8, help="attention heads of the layers above the encoder")
+    parser.add_argument("--scorer", type=Path | None, default=None, help="for MatchSum: run that proposes sentences")
+    options = parser.parse_args(arguments)
+    path, out = options.file, options.out
+    if out.exists():
+        raise UserError(f"{out}: already exists; choose a new folder")
+    weights = read_weights(path)
+    try:
+        kind = options.kind or find_kind(weights)
+        state = rename(weights, kind)
+    except UserError as error:
+        raise UserError(f"{path}: {error}") from None
+    config = run_config(kind, state, options.encoder, options.heads, options.scorer)
+    with appearing_folder(out) as building:
+        write_run_folder(building, config, state, kind, path)
+    print(f"{out}: a run of {config['model']['class_path'].rpartition('.')[2]} from {path}")
+    print(f"next: precis summarize --checkpoint {out} article.txt")
+
+
+def run_config(
+    kind: Kind, state: Mapping[str, Tensor], encoder: str, heads: int, scorer: Path | None = None
+) -> dict[str, Any]:
+    """Return the config of a run whose model has the shapes of the weights, and the settings of the released models.
+
+    Raises:
+        UserError: if MatchSum has no scorer.
+    """
+    sizes = {name: tensor.shape for name, tensor in state.items()}
+    positions = next(size[0] for name, size in sizes.items() if name.endswith("position_embeddings.weight"))
+    vocab_size = next(size[0] for name, size in sizes.items() if name.endswith("word_embeddings.weight"))
+    model: dict[str, Any] = {"vocab_size": vocab_size, "encoder": encoder}
+    data: dict[str, Any] = {"vocab_size": vocab_size, "encoder": encoder, "batch_size": 6}
+    reading = {"long_input": "extend", "positions": positions}
+    if kind == "presumm_ext":
+        name, data_name = "BertSum", "ExtractiveData"
+        model |= reading | {"activation": "gelu_tanh", "first_norm": False, "inter_heads": heads}
+        model |= {"inter_layers": _count(sizes, r"network\.layers\.(\d+)\."), "loss": "labels"}
+        model["inter_size"] = sizes["network.layers.0.feed_forward.inner.weight"][0]
+        model["selection"] = {"selector": "trigram_blocking", "k": 3}
+        data |= {"max_source": positions, "min_words": 6, "max_words": 200}
+        data |= {"oracle_stem": False, "oracle_counts": "set"}
+    elif kind == "presumm_abs":
+        name, data_name = "BertSumAbs", "BertSumAbsData"
+        model |= reading | {"activation": "gelu_tanh", "output_bias": True, "sentence_mark": "[unused2]"}
+        model |= {"decoder_layers": _count(sizes, r"decoder\.decoder\.(\d+)\."), "decoder_heads": heads}
+        model["decoder_size"] = sizes["decoder.decoder.0.feed_forward.inner.weight"][0]
+        model["decoding"] = {"beam_size": 5, "min_length": 50, "max_length": 200, "no_repeat_ngram": 3}
+        model["decoding"] |= {"length_penalty": "gnmt", "alpha": 0.95}
+        data |= {"max_source": positions}
+    else:
+        name, data_name = "MatchSum", "MatchSumData"
+        if scorer is None:
+            raise UserError("MatchSum chooses among sentences that another model proposes; give --scorer RUN")
+        run = str(scorer.absolute())
+        data["scorer"] = {"class_path": "precis.training.run_scorer.RunScorer", "init_args": {"run": run}}
+    data["corpus"] = {"class_path": "datamodules.corpora.Hub", "init_args": {"name": "cnn_dailymail"}}
+    return {
+        "seed_everything": 1,
+        "model": {"class_path": f"lightning_modules.{name}", "init_args": model},
+        "data": {"class_path": f"datamodules.{data_name}", "init_args": data},
+    }
+
+
+def _count(sizes: Mapping[str, Any], pattern: str) -> int:
+    """Return the number of layers whose names match a pattern."""
+    return 1 + max(int(found[1]) for name in sizes if (found := re.match(pattern, name)))
+
+
+def write_run_folder(
+    folder: Path, config: dict[str, Any], state: Mapping[str, Tensor], kind: Kind, source: Path
+) -> None:
+    """Write the run folder of a model with these weights.
+
+    Raises:
+        UserError: if the weights are not those of the model that the config describes.
+    """
+    module, data = build(config)
+    data.tokenizer = data.tokenizer_type.of_checkpoint(config["model"]["init_args"]["encoder"])
+    module.set_tokenizer(data.tokenizer)
+    if kind == "presumm_abs":
+        state = _own_symbols(state, data.tokenizer)
+    expected = module.state_dict()
+    for name in sorted(expected.keys() | state.keys()):
+        shapes = [list(weights[name].shape) if name in weights else "absent" for weights in (state, expected)]
+        if shapes[0] != shapes[1]:
+            encoder = config["model"]["init_args"]["encoder"]
+            raise UserError(
+                f"{source}: {name} is {shapes[0]} in the file, and {shapes[1]} in a model over {encoder}; give the "
+                "--encoder that it was trained with"
+            )
+    module.load_state_dict(state)
+    content: dict[str, Any] = {"state_dict": module.state_dict(), "global_step": 0, "epoch": 0}
+    module.on_save_checkpoint(content)
+    (folder / "checkpoints").mkdir()
+    torch.save(content, folder / "checkpoints" / "best.ckpt")
+    data.save_tokenizer(folder / "text")
+    (folder / "config.yaml").write_text(yaml.safe_dump(config, sort_keys=False), encoding="utf-8")
+    with source.open("rb") as file:
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+    record = environment() | {"seed": None, "imported": {"file": source.name, "sha256": digest, "kind": kind}}
+    (folder / "environment.json").write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+
+
+def _own_symbols(state: Mapping[str, Tensor], tokenizer: Any) -> dict[str, Tensor]:
+    """Exchange the decoder's rows of PreSumm's tokens and the tokenizer's symbols, with which it begins and ends here.
+
+    Raises:
+        UserError: if the tokenizer lacks these tokens.
+    """
+    pairs = []
+    for token, symbol in _SUMMARY_TOKENS.items():
+        number = tokenizer.backend.token_to_id(token)
+        if number is None:
+            raise UserError(f"the tokenizer has no {token}, which ends PreSumm's summaries; give its --encoder")
+        pairs.append((number, getattr(tokenizer, symbol)))
+    names = ("decoder.embedding.weight", "decoder.output_bias")
+    return {name: swap_rows(value, pairs) if name in names else value for name, value in state.items()}

@@ -1,0 +1,154 @@
+"""One rule of evidence for systems that were trained with several seeds and scored on the same documents.
+
+A system's mean score varies for two reasons: other documents would have other scores, and another seed would give
+another model. A test over documents alone answers whether two sets of outputs differ, not whether one system is better:
+with the seed noise of small models it rejects far too often. Both factors are therefore treated as random. The variance
+of a difference is the sum of its variance over seeds and its variance over documents, with degrees of freedom after
+Satterthwaite (1946), which makes t² the min F' of Clark (1973, "The language-as-fixed-effect fallacy"). What is
+peculiar to one run on one document is counted in both variances, so that the test errs on the safe side (Owen 2007).
+
+With very few seeds that test still trusts their spread too much, so a difference must also pass a t-test over seeds
+alone. Its p-value is the larger one of the two, and its interval the wider one, so that they agree.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from precis.statistics.statistics import LEVEL, Array, Interval, column_means, holm
+
+SIGNIFICANT = 1 - LEVEL
+_POWER = 0.8
+
+
+class Difference(NamedTuple):
+    """Difference in the means of two systems by M measures, [M] each; nan for a single document.
+
+    Attributes:
+        mean: mean difference over seeds and documents.
+        low, high: its 95 % interval, the wider one of the two tests.
+        p: two-sided p-value, the larger one of the two tests; below 0.05 where the interval excludes 0.
+        detectable: smallest true difference that both tests find in four of five repetitions, before correction.
+    """
+
+    mean: Array
+    low: Array
+    high: Array
+    p: Array
+    detectable: Array
+
+
+class _Error(NamedTuple):
+    """Squared standard errors of means, and their degrees of freedom, [M] each."""
+
+    variance: Array
+    freedom: Array
+
+    def quantile(self, share: float) -> Array:
+        """Return quantiles of the error of the mean, by Student's t."""
+        from scipy import special  # slow to import, and every command imports this module
+
+        return np.sqrt(self.variance) * special.stdtrit(self.freedom, share)
+
+    def p_value(self, mean: Array) -> Array:
+        """Return two-sided p-values of the hypothesis that the true mean is 0."""
+        from scipy import special
+
+        with np.errstate(divide="ignore", invalid="ignore"):
+            t = np.where(mean == 0, 0, np.abs(mean)) / np.sqrt(self.variance)
+        equal = (mean == 0) & (self.variance == 0)  # scores that all agree
+        return np.where(equal, 1.0, 2 * special.stdtr(self.freedom, -t))
+
+
+def system_interval(scores: Array) -> Interval:
+    """Return the means of a system and their 95 % intervals over seeds and documents, as of a difference to 0.
+
+    Args:
+        scores: scores of R runs on N documents under M measures, [R, N, M]; nan as in `mean_difference`.
+
+    Returns:
+        Mean, lower and upper bound, [M] each.
+    """
+    return Interval(*paired_difference(scores, np.zeros_like(scores))[:3])
+
+
+def mean_difference(scores: Array, baseline: Array, fixed: tuple[bool, bool] = (False, False)) -> Difference:
+    """Return the differences in means of two systems whose runs were trained independently, with tests.
+
+    The test over seeds is Welch's: with three seeds a permutation has twenty arrangements and cannot reach 0.05, and
+    two systems seldom have the same spread (Welch 1947; recommended for comparing learners over few seeds by Colas,
+    Sigaud and Oudeyer 2019). Outputs that come from no training, such as a baseline's, have no seed: the other system's
+    means are then tested against theirs by a one-sample t-test. Where a trained system has a single run, or both
+    systems are fixed, there is no test over seeds.
+
+    Args:
+        scores, baseline: scores of R and Q runs on the same N documents under M measures, [R, N, M] and [Q, N, M]; a
+            document that lacks a score (nan) in any of the runs is left out of that measure.
+        fixed: for each of the two, whether its outputs are fixed, so that they do not vary with a seed.
+    """
+    systems = keep_shared(scores, baseline)
+    by_document = systems[0].mean(0) - systems[1].mean(0)  # [N, M]
+    mean = column_means(by_document)
+    trained = [system for system, is_fixed in zip(systems, fixed) if not is_fixed]
+    over_seeds = [error for system in trained for error in _seed_errors(system)]
+    tests = [_total([*over_seeds, _error(by_document)])]
+    if trained and len(over_seeds) == len(trained):
+        tests.append(_total(over_seeds))
+
+    half_width = np.max([test.quantile((1 + LEVEL) / 2) for test in tests], axis=0)
+    p = np.max([test.p_value(mean) for test in tests], axis=0)
+    detectable = np.max([test.quantile((1 + LEVEL) / 2) + test.quantile(_POWER) for test in tests], axis=0)
+    return Difference(mean, mean - half_width, mean + half_width, p, detectable)
+
+
+def paired_difference(scores: Array, baseline: Array) -> Difference:
+    """Return the differences in means of two systems whose runs are paired by seed, with tests.
+
+    Runs with the same seed have the same initial weights and order of documents, or are one model that reads something
+    else, so that seeds are paired like documents.
+
+    Args:
+        scores, baseline: scores of R runs with the same seeds on the same N documents by M measures, [R, N, M].
+    """
+    return mean_difference(scores - baseline, np.zeros_like(scores[:1]), fixed=(False, True))
+
+
+def significant(p_values: Array) -> Array:
+    """Return which differences of a table are significant after Holm's correction; nan, of those not tested, is not."""
+    tested = ~np.isnan(p_values)
+    adjusted = np.full(p_values.shape, np.nan)
+    adjusted[tested] = holm(p_values[tested].tolist())
+    return adjusted < SIGNIFICANT
+
+
+def format_p(p: float) -> str:
+    """Return a p-value with four decimals."""
+    return f"{p:.4f}" if p >= 0.0001 else "<0.0001"
+
+
+def keep_shared(*systems: Array) -> list[Array]:
+    """Return the scores with nan in every run, of every system, where one run lacks a document's score."""
+    lacking = np.any([np.isnan(scores).any(0) for scores in systems], axis=0)  # [N, M]
+    return [np.where(lacking, np.nan, scores) for scores in systems]
+
+
+def _seed_errors(scores: Array) -> list[_Error]:
+    """Return the errors of a system's means over its runs; none for a single run."""
+    return [_error(np.stack([column_means(run) for run in scores]))] if len(scores) > 1 else []
+
+
+def _error(values: Array) -> _Error:
+    """Return the errors of the means of independent values, [K, M] -> [M]; nan values are left out."""
+    counts = (~np.isnan(values)).sum(0)
+    squares = np.nansum((values - column_means(values)) ** 2, axis=0)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return _Error(squares / (counts - 1) / counts, counts - 1)
+
+
+def _total(errors: Sequence[_Error]) -> _Error:
+    """Return the error of a sum of independent means, with Satterthwaite's degrees of freedom."""
+    variance = sum(error.variance for error in errors)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        freedom = variance**2 / sum(error.variance**2 / error.freedom for error in errors)
+    return _Error(variance, np.where(variance == 0, 1.0, freedom))

@@ -1,0 +1,71 @@
+"""The commands attention and graph: their options.
+
+The implementations are in modules that import torch and Lightning, after the options have been checked.
+"""
+
+from pathlib import Path
+from typing import Literal
+
+from jsonargparse import ArgumentParser
+
+from datamodules.documents import UserError
+from datamodules.graphs import GraphName, ParagraphGraph, ParagraphRule
+from precis.config.parsers import PARSERS
+from precis.config.run_config import read_config
+from precis.files.texts import collect_texts
+
+
+def attention(arguments: list[str]) -> None:
+    """`precis attention RUN FILE --out FOLDER`: draw the attention of an RSTformer in a text. Writes a PNG per layer
+    with heat maps for each head (with discourse, without, difference), and page.html with tree, summary and maps."""
+    parser = ArgumentParser(prog="precis attention", description=attention.__doc__, exit_on_error=False)
+    parser.add_argument("run", type=Path, help="the run folder of an RSTformer with discourse")
+    parser.add_argument("inputs", nargs="*", type=str, help="a text file; standard input if none")
+    parser.add_argument("--out", type=Path, required=True, help="folder for the pictures")
+    options = parser.parse_args(arguments)
+    read_config(options.run)
+    texts = collect_texts(options.inputs)
+    if len(texts) > 1:
+        raise UserError(f"precis attention draws one document, and there are {len(texts)}; name one file")
+    from precis.summarizing.draw_attention import draw_attention
+
+    draw_attention(options.run, texts, options.out)
+
+
+def graph(arguments: list[str]) -> None:
+    """`precis graph [FILE ...] --graph NAME` (or standard input): the graph over the paragraphs of texts.
+    `precis graph --run RUN`: that of the documents of a GraphSum run, with the attention of its summaries.
+
+    Prints each paragraph with its strongest links. --html draws all documents, --svg and --png one.
+    """
+    parser = _graph_options()
+    options = parser.parse_args(arguments)
+    built = parser.instantiate_classes(options)
+    if options.run is not None and options.inputs:
+        raise UserError("precis graph: a run's own documents, or files; leave --run or the files out")
+    from precis.summarizing.graph import draw_graphs
+
+    draw_graphs(built)
+
+
+def _graph_options() -> ArgumentParser:
+    parser = ArgumentParser(prog="precis graph", description=graph.__doc__, exit_on_error=False)
+    parser.add_argument("inputs", nargs="*", type=str, help="text files, folders of .txt files; standard input if none")
+    parser.add_argument("--run", type=Path | None, default=None, help="a run of GraphSum with predictions.jsonl")
+    parser.add_argument(
+        "--split", type=Literal["test", "val"], default="test", help="with --run: the split that was predicted"
+    )
+    parser.add_argument("--id", type=list[str] | None, default=None, help="with --run: documents, by their ids")
+    parser.add_argument("--documents", type=int, default=5, help="with --run: number of documents if no ids are given")
+    parser.add_argument(
+        "--graph", type=GraphName | ParagraphGraph, default="similarity", help="graph between paragraphs"
+    )
+    parser.add_class_arguments(ParagraphRule, "paragraphs")
+    parser.add_argument("--parser", type=str, default="default", help=f"for rst: {', '.join(PARSERS)}, or a run folder")
+    parser.add_argument(
+        "--parses", type=Path | None, default=None, help="for rst: folder of parses; by default in the cache"
+    )
+    parser.add_argument("--html", type=Path | None, default=None, help="page of all documents")
+    parser.add_argument("--svg", type=Path | None, default=None, help="image of the first document")
+    parser.add_argument("--png", type=Path | None, default=None, help="network and heat maps of the first document")
+    return parser

@@ -1,0 +1,204 @@
+"""Read a sweep file and expand it to points, which override keys of a base config.
+
+    base: pointer_generator/docstrings                            # config of the suite, or a path
+    set: {trainer.max_epochs: 2}                                  # the same in every point
+    grid: {model.coverage: [true, false]}                         # Cartesian product
+    zip: {data.max_source: [50, 100], data.batch_size: [32, 16]}  # the n-th values of all lists together
+    points:                                                       # explicit points, with or without a name
+      - {name: attention, model.pointer: false, trainer.callbacks: null}
+    random: {budget: 20, keys: {model.dropout: {uniform: [0, 0.5]}}}  # random search, see random_search.py
+    search: {trials: 20, keys: {model.dropout: {uniform: [0, 0.5]}}}  # adaptive search, see search_space.py
+    seeds: [1, 2, 3]                                              # values of seed_everything
+    after: [test]                                                 # commands after fit; {run} is the run folder
+
+The points are the product of grid, zip, points, random and seeds. Keys are those of the command line. A file with
+search has none of these: its points are drawn while it runs.
+"""
+
+import itertools
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from datamodules.documents import UserError
+from precis.config.command_table import COMMANDS, TRAINING
+from precis.config.earlier_configs import upgrade_flags
+from precis.config.labels import as_flag, format_value, short_key
+from precis.config.shipped import CONFIGS, find_shipped
+from precis.config.trust import check_commands
+from precis.files.yaml_files import read_yaml
+from precis.trials.random_search import check_random, draws
+from precis.trials.search_space import check_search
+
+RESERVED_KEYS = ("run_dir", "resume", "ckpt_path")  # set by the sweep for each run
+SEED = "seed_everything"
+
+
+@dataclass
+class Sweep:
+    """Content of a sweep file; the fields are its keys (see the module).
+
+    Attributes:
+        path: path of the file.
+        rows: `points` of the file, each a name (may be empty) and its overrides.
+        random: section `random` of the file; empty without one.
+        search: section `search` of the file; empty without one.
+    """
+
+    path: Path
+    base: Path
+    fixed: dict[str, Any]
+    grid: dict[str, list]
+    zipped: dict[str, list]
+    rows: list[tuple[str, dict[str, Any]]]
+    random: dict[str, Any]
+    seeds: list[int]
+    after: list[str]
+    search: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Point:
+    """One run of a sweep.
+
+    Attributes:
+        label: readable name: the keys that vary, with their values.
+        overrides: keys and values that differ from the base, including the seed.
+        config: composed config with all arguments; empty before `compose`.
+        name: name of the run folder: the label, and the first digits of the digest of the composed config.
+    """
+
+    label: str
+    overrides: dict[str, Any]
+    config: dict[str, Any] = field(default_factory=dict)
+    name: str = ""
+
+
+# The file ------------------------------------------------------------------------------------------------------------
+
+
+def read_sweep(path: Path) -> Sweep:
+    """Read a sweep file.
+
+    Raises:
+        UserError: if the file does not exist or is not YAML, has an unknown key, an empty list, lists of different
+            lengths in `zip`, or a key in two places.
+    """
+    content = _load(path)
+    types = {"base": str, "set": dict, "grid": dict, "zip": dict, "points": list, "random": dict, "search": dict}
+    types |= {"seeds": list, "after": list}
+    for key, value in content.items():
+        if key not in types:
+            raise UserError(f"{path}: unknown key {key!r}; a sweep file has {', '.join(types)}")
+        if not isinstance(value, types[key]) or (not value and key != "after"):
+            kind = {str: "a path", dict: "keys with values", list: "a list"}[types[key]]
+            raise UserError(f"{path}: {key} must be {kind}, not empty; got {value!r}; give some or leave it out")
+    if "base" not in content:
+        raise UserError(f"{path}: no base; name the config that the points are made from, base: CONFIG.yaml")
+    grid, zipped = ({k: _list(path, part, k, v) for k, v in content.get(part, {}).items()} for part in ("grid", "zip"))
+    if len(lengths := {key: len(values) for key, values in zipped.items()}) and len(set(lengths.values())) > 1:
+        raise UserError(f"{path}: lists of different lengths in zip, {lengths}; they must be equal")
+    seeds = content.get("seeds", [])
+    if any(isinstance(seed, bool) or not isinstance(seed, int) for seed in seeds):
+        raise UserError(f"{path}: seeds must be whole numbers; got {seeds}")
+    sweep = Sweep(
+        path=path,
+        base=_base(path, content["base"]),
+        fixed=content.get("set", {}),
+        grid=grid,
+        zipped=zipped,
+        rows=[_row(path, number, row) for number, row in enumerate(content.get("points", []), 1)],
+        random=content.get("random", {}),
+        seeds=seeds,
+        after=[str(command) for command in content.get("after", [] if "search" in content else ["test"])],
+        search=content.get("search", {}),
+    )
+    if sweep.random:
+        check_random(path, sweep.random)
+    if sweep.search:
+        check_search(path, sweep.search)
+        if others := content.keys() - {"base", "set", "search"}:
+            raise UserError(f"{path}: {min(others)} beside search; a search only has base, set and search")
+    _check_keys(sweep)
+    return sweep
+
+
+def _load(path: Path) -> dict[str, Any]:
+    try:
+        return read_yaml(path, "not a sweep file; it needs base: CONFIG.yaml and grid, zip, points or seeds")
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read ({error.strerror}); give a sweep file") from None
+
+
+def _list(path: Path, part: str, key: str, values: Any) -> list:
+    if not isinstance(values, list) or not values:
+        raise UserError(f"{path}: {part}: {key} must be a list with a value at least; got {values!r}")
+    return values
+
+
+def _base(path: Path, name: str) -> Path:
+    for folder in (path.parent, Path()):
+        if (folder / name).is_file():
+            return Path(os.path.normpath(folder / name))
+    try:
+        return find_shipped(name, CONFIGS)
+    except UserError as error:
+        searched = "it is neither in the folder of the sweep file nor in the working folder"
+        raise UserError(f"{path}: base {error}; {searched}") from None
+
+
+def _row(path: Path, number: int, row: Any) -> tuple[str, dict[str, Any]]:
+    if not isinstance(row, dict):
+        raise UserError(f"{path}: points: row {number} must be keys with values; got {row!r}")
+    return str(row.get("name", "")), {key: value for key, value in row.items() if key != "name"}
+
+
+def _check_keys(sweep: Sweep) -> None:
+    in_rows = set().union(*(overrides for _, overrides in sweep.rows))
+    places = {  # of keys that vary; a row of points may also replace a value of `set`
+        "grid": [*sweep.grid],
+        "zip": [*sweep.zipped],
+        "random": [*sweep.random.get("keys", {})],
+        "search": [*sweep.search.get("keys", {})],
+        "seeds": [SEED] if sweep.seeds else [],
+    }
+    varying = [*in_rows, *itertools.chain(*places.values())]
+    for key in [*varying, *sweep.fixed]:
+        if key in RESERVED_KEYS:
+            raise UserError(f"{sweep.path}: {key} is set by the sweep for each run; leave it out")
+        if key in sweep.fixed and (place := next((name for name, keys in places.items() if key in keys), None)):
+            raise UserError(f"{sweep.path}: {key} is in set and in {place}; keep one of them")
+        if varying.count(key) > 1:
+            raise UserError(f"{sweep.path}: {key} varies in two places; keep one of grid, zip, points, random, seeds")
+    for command in sweep.after:
+        if (command.split() or [""])[0] not in {*TRAINING, *COMMANDS} - {"fit", "sweep"}:
+            raise UserError(f"{sweep.path}: after: {command!r} is not a command; for example, use test")
+    check_commands(sweep.after, str(sweep.path))
+
+
+# The points ----------------------------------------------------------------------------------------------------------
+
+
+def points_of(sweep: Sweep) -> list[Point]:
+    """Return the unchecked points of a sweep: the product of grid, zip, points, random and seeds, seeds fastest."""
+    grid = [dict(zip(sweep.grid, values)) for values in itertools.product(*sweep.grid.values())]
+    zipped = [dict(zip(sweep.zipped, values)) for values in zip(*sweep.zipped.values())] or [{}]
+    drawn = draws(sweep.random) if sweep.random else [{}]
+    seeds = [{SEED: seed} for seed in sweep.seeds] or [{}]
+    keys = {*sweep.grid, *sweep.zipped, *drawn[0], *(key for _, row in sweep.rows for key in row)}
+    points = []
+    rows = sweep.rows or [("", {})]
+    for grid_values, zipped_values, (name, row), draw, seed in itertools.product(grid, zipped, rows, drawn, seeds):
+        varying = {**(grid_values | zipped_values), **({} if name else row), **draw}
+        words = [name] if name else []
+        words += [f"{short_key(key, keys)}={format_value(value)}" for key, value in varying.items()]
+        words += [f"seed={value}" for value in seed.values()]
+        label = " ".join(words)
+        points.append(Point(label or sweep.path.stem, sweep.fixed | grid_values | zipped_values | row | draw | seed))
+    return points
+
+
+def flags(overrides: dict[str, Any]) -> list[str]:
+    """Return overrides as arguments of the command line."""
+    return upgrade_flags([f"--{key}={as_flag(value)}" for key, value in overrides.items()])

@@ -1,0 +1,219 @@
+"""Jobs of a sweep: a run folder and its sequence of commands. Light to import, for login nodes and cluster tasks."""
+
+import json
+import os
+import shlex
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+import yaml
+
+from datamodules.atomic_write import atomic_write
+from datamodules.file_locks import release_lock, take_lock
+from precis.config.written_paths import check_links
+from precis.files.json_files import read_json
+from precis.trials.search_space import JOURNAL
+
+COMMAND = (sys.executable, "-m", "precis.command_line.cli")
+
+
+@dataclass(frozen=True)
+class Job:
+    """A run and its commands.
+
+    `KIND` is the word for jobs of a class in messages.
+
+    Attributes:
+        label: readable name.
+        folder: run folder.
+        config: full config.
+        after: commands after `fit`; `{run}` is replaced by the run folder, or `--run FOLDER` is appended.
+    """
+
+    KIND: ClassVar[str] = "points"
+    label: str
+    folder: Path
+    config: dict[str, Any]
+    after: tuple[str, ...] = ("test",)
+
+    def stages(self) -> list[tuple[str, list[str]]]:
+        """Return names and arguments of the commands, in order."""
+        # without a progress bar, since the output is a log file
+        fit = ["fit", f"--config={self.folder}/point.yaml", f"--run_dir={self.folder}", "--resume=auto"]
+        stages = [("fit", [*fit, "--trainer.enable_progress_bar=false"])]
+        for command in self.after:
+            words = [word.replace("{run}", str(self.folder)) for word in shlex.split(command)]
+            stages.append((command, words if "{run}" in command else [words[0], "--run", str(self.folder), *words[1:]]))
+        return stages
+
+    @property
+    def log(self) -> Path:
+        """Log file of the commands."""
+        return self.folder / "log.txt"
+
+    @property
+    def progress_file(self) -> Path:
+        """File that is written when the job makes progress."""
+        return self.folder / "checkpoints" / "last.ckpt"
+
+    def check_links(self) -> None:
+        """Check that no link in the run folder leads out of the sweep folder.
+
+        Raises:
+            UserError: if one does.
+        """
+        check_links(self.folder, self.folder.parent)
+
+    def prepare(self) -> None:
+        """Create the run folder with point.yaml.
+
+        Raises:
+            OSError: if that is not permitted.
+        """
+        self.folder.mkdir(parents=True, exist_ok=True)
+        atomic_write(self.folder / "point.yaml", yaml.safe_dump(self.config, sort_keys=False, allow_unicode=True))
+
+
+@dataclass(frozen=True)
+class WorkerJob(Job):
+    """A worker of a search, in a folder worker-N of the sweep folder; its config is that of all trials.
+
+    It is not finished once the number of trials has been increased.
+    """
+
+    KIND: ClassVar[str] = "workers"
+    trials: int = 0
+
+    def stages(self) -> list[tuple[str, list[str]]]:
+        """Return the command that runs trials until there are no more."""
+        number = self.folder.name.rpartition("-")[2]
+        return [(f"{self.trials} trials", ["sweep", "work", str(self.folder.parent), f"--worker={number}"])]
+
+    @property
+    def progress_file(self) -> Path:
+        """The journal of the search."""
+        return self.folder.parent / JOURNAL
+
+    def prepare(self) -> None:
+        """Create the folder."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+
+
+# State of a run --------------------------------------------------------------------------------------------------
+
+
+def read_status(folder: Path) -> dict[str, Any]:
+    """Return status.json of a run folder: `done`, the successful commands, and `failed`, the failed one or None."""
+    path = folder / "status.json"
+    return read_json(path, done=list[str], failed=dict | None) if path.is_file() else {"done": [], "failed": None}
+
+
+def is_finished(job: Job) -> bool:
+    """Return whether all commands were successful."""
+    return {name for name, _ in job.stages()} <= set(read_status(job.folder)["done"])
+
+
+def same_suite(environment: Mapping[str, str]) -> dict[str, str]:
+    """Return an environment in which commands use this installation and unbuffered output.
+
+    With PYTHONSAFEPATH, no folder of the working folder comes before those of the suite.
+    """
+    root = str(Path(__file__).parents[2])
+    paths = os.pathsep.join([root, *filter(None, [environment.get("PYTHONPATH")])])
+    changes = {"PYTHONPATH": paths, "PYTHONSAFEPATH": "1", "PYTHONUNBUFFERED": "1", "COLUMNS": "120"}
+    return {**environment, **changes}
+
+
+# One run ---------------------------------------------------------------------------------------------------------
+
+
+class Running:
+    """Runs the commands of a job in order, from the first that was not successful yet.
+
+    Args:
+        job: the job.
+        environment: environment of the commands.
+        command: command line of `precis`.
+        own_session: whether to start commands in a separate session, so that they do not receive signals of this
+            process group.
+
+    Attributes:
+        state: "running", "finished", "failed", "stopped", or "elsewhere" if another launcher runs it.
+        stage: current command.
+    """
+
+    def __init__(
+        self, job: Job, environment: Mapping[str, str], command: Sequence[str] = COMMAND, own_session: bool = True
+    ) -> None:
+        self.job, self.environment, self.command, self.own_session = job, environment, command, own_session
+        self.state, self.stage, self.stopping = "running", "", False
+        self.process: subprocess.Popen | None = None
+        job.check_links()
+        job.folder.mkdir(parents=True, exist_ok=True)
+        # The process of the run inherits the lock: if the launcher is killed and its runs continue, a second launch
+        # does not start them again.
+        self.lock = take_lock(job.folder / ".lock")
+        if self.lock is None:
+            self.state = "elsewhere"
+            return
+        self.done: list[str] = read_status(job.folder)["done"]
+        job.prepare()
+        self._next()
+
+    def _next(self) -> None:
+        missing = [stage for stage in self.job.stages() if stage[0] not in self.done]
+        if not missing:
+            self._end("finished")
+            return
+        if self.stopping:
+            self._end("stopped")
+            return
+        self.stage, arguments = missing[0]
+        with self.job.log.open("a", encoding="utf-8") as log:
+            log.write(f"$ {shlex.join(['precis', *arguments])}\n")
+            log.flush()
+            # In a separate session, Ctrl-C only reaches the launcher, which signals its runs once.
+            self.process = subprocess.Popen(
+                [*self.command, *arguments], stdout=log, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL,
+                env=self.environment, start_new_session=self.own_session, pass_fds=(self.lock,),
+            )  # fmt: skip
+
+    def poll(self) -> bool:
+        """Start the next command if the current one has ended; return whether the run is still active."""
+        status = self.process.poll() if self.state == "running" else None
+        if status == 0:
+            self.done.append(self.stage)
+            self._record(None)
+            self._next()
+        elif status is not None and self.stopping:
+            self._end("stopped")
+        elif status is not None:
+            self._fail(status)
+        return self.state == "running"
+
+    def stop(self, number: int = signal.SIGTERM) -> None:
+        """Ask the command to save and stop."""
+        self.stopping = True
+        self.process.send_signal(number)
+
+    def kill(self) -> None:
+        """Kill the command and all its processes."""
+        with suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGKILL) if self.own_session else self.process.kill()
+
+    def _fail(self, status: int) -> None:
+        self._record({"command": self.stage, "status": status})
+        self._end("failed")
+
+    def _record(self, failed: dict[str, Any] | None) -> None:
+        atomic_write(self.job.folder / "status.json", json.dumps({"done": self.done, "failed": failed}) + "\n")
+
+    def _end(self, state: str) -> None:
+        self.state = state
+        release_lock(self.lock)

@@ -1,0 +1,135 @@
+"""`precis sweep render FILE --template NAME`: a sweep as a file for another scheduler, from a template to edit.
+
+Templates are of Jinja. They have `sweep` and `name` (of the file; `name` has letters, digits and hyphens), `folder`
+(of the sweep), `points` with `index`, `label`, `folder` and `commands` (`arguments` of `precis`, and whether it
+`trains`), the values of `--values`, the function `comment` (text as a part of one line), and the filters `sh` (one word
+of a shell), `tojson` (a value in YAML) and `kubernetes` (text in which `$(NAME)` stays as it is). Values of config keys
+are in the run folders, never in the file, so that no shell reads them.
+"""
+
+import re
+import shlex
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from jsonargparse import ArgumentParser
+
+from datamodules.atomic_write import atomic_write
+from datamodules.documents import UserError
+from datamodules.text.lines import counted
+from datamodules.text.printable import printable_line
+from precis.config.command_table import TRAINING
+from precis.config.shipped import SWEEPS, find_shipped
+from precis.sweeping.grid import read_sweep
+from precis.sweeping.job import Job
+from precis.sweeping.sweep_folder import jobs_of, record
+
+TEMPLATES = Path(__file__).parent / "templates"
+_LONGEST_NAME = 50  # Kubernetes appends the index to a job's name, and pod names have at most 63 characters
+
+
+def render(arguments: list[str]) -> None:
+    """`precis sweep render FILE --template NAME`: write the points of a sweep and a file that starts them elsewhere.
+
+    All points are checked as by `precis sweep FILE`, and nothing is started. The file is in the sweep folder, where
+    `precis sweep status` shows the points as they finish."""
+    parser = ArgumentParser(prog="precis sweep render", description=render.__doc__, exit_on_error=False)
+    parser.add_argument("file", type=Path, help="a sweep file, or the short name of one of the suite")
+    parser.add_argument(
+        "--template", type=str, required=True, help=f"{', '.join(shipped_templates())}, or a file made from one"
+    )
+    parser.add_argument("--out", type=Path | None, default=None, help="sweep folder; by default runs/NAME of FILE")
+    parser.add_argument("--values", type=dict[str, Any], default={}, help="values of the template: {image: precis:1}")
+    options = parser.parse_args(arguments)
+    template = find_template(options.template)
+    sweep = read_sweep(find_shipped(str(options.file), SWEEPS))
+    if sweep.search:
+        raise UserError(f"{sweep.path}: a search has no points before it runs; its workers are `precis sweep work`")
+    out = options.out or Path("runs") / sweep.path.stem
+    target = out / f"{template.stem}{template.suffix}"
+    if target.resolve() == template.resolve():
+        raise UserError(f"--template {template}: would be overwritten by its result; move it out of {out}")
+    from precis.sweeping.buildable import check_buildable  # these import torch and Lightning
+    from precis.sweeping.composition import compose
+
+    points = compose(sweep)
+    jobs = jobs_of(sweep, points, out)
+    text = fill_template(template, sweep.path.stem, out, jobs, options["values"])
+    check_buildable((point.label, point.config) for point in points)
+    record(sweep, points, out)
+    for job in jobs:
+        job.prepare()
+    atomic_write(target, text)
+    print(f"{target}: {counted(len(jobs), 'point')}; its first lines have the command that starts them")
+
+
+def shipped_templates() -> list[str]:
+    """Return the names of the suite's templates."""
+    return sorted(path.stem for path in TEMPLATES.iterdir())
+
+
+def find_template(name: str) -> Path:
+    """Return the path of a template, a name of the suite's or a file.
+
+    Raises:
+        UserError: if there is none.
+    """
+    shipped = {path.stem: path for path in TEMPLATES.iterdir()}
+    if name in shipped:
+        return shipped[name]
+    if not Path(name).is_file():
+        raise UserError(f"--template {name}: no such file, and none of {', '.join(sorted(shipped))}")
+    return Path(name)
+
+
+def fill_template(template: Path, sweep: str, folder: Path, jobs: Sequence[Job], values: Mapping[str, Any]) -> str:
+    """Return the text of a template for the points of a sweep.
+
+    Args:
+        template: the file.
+        sweep: name of the sweep.
+        folder: the sweep folder.
+        jobs: jobs of the points.
+        values: further values of the template.
+
+    Raises:
+        UserError: if the template has a mistake, or needs a missing value.
+    """
+    from jinja2 import StrictUndefined, TemplateError
+    from jinja2.sandbox import SandboxedEnvironment
+
+    environment = SandboxedEnvironment(undefined=StrictUndefined, keep_trailing_newline=True)
+    environment.filters |= {"sh": _shell_word, "kubernetes": lambda text: str(text).replace("$", "$$")}
+    fields = {
+        "sweep": printable_line(sweep),
+        "name": re.sub(r"[^a-z0-9]+", "-", sweep.lower())[:_LONGEST_NAME].strip("-") or "sweep",
+        "folder": str(folder),
+        "points": [_point(index, job) for index, job in enumerate(jobs)],
+        "comment": printable_line,
+    }
+    if taken := sorted(set(values) & set(fields)):
+        raise UserError(f"--values: {', '.join(taken)} are set by the sweep; leave them out")
+    try:
+        return environment.from_string(template.read_text(encoding="utf-8")).render(**fields, **values)
+    except (TemplateError, TypeError, ValueError) as error:
+        line = f":{error.lineno}" if getattr(error, "lineno", None) else ""
+        reason = " ".join(str(error).split())
+        raise UserError(f"{template}{line}: {reason}; correct the template, or pass the value by --values") from None
+
+
+def _point(index: int, job: Job) -> dict[str, Any]:
+    commands = [{"arguments": words, "trains": words[0] in TRAINING} for _, words in job.stages()]
+    return {"index": index, "label": job.label, "folder": str(job.folder), "commands": commands}
+
+
+def _shell_word(value: Any) -> str:
+    """Return a value as one word of a POSIX shell.
+
+    Raises:
+        ValueError: if it has a null character, which no argument can have.
+    """
+    text = str(value)
+    if "\0" in text:
+        raise ValueError(f"{text!r} has a null character")
+    return shlex.quote(text)

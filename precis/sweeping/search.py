@@ -1,0 +1,201 @@
+"""Adaptive search: its check before anything starts, and its workers.
+
+A search runs as workers (`precis sweep work`), which a launcher starts like points. Each worker claims a trial from the
+study, trains it as an ordinary run in its own process, and records how it ended.
+"""
+
+import json
+import os
+import signal
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import yaml
+from jsonargparse import ArgumentParser
+from jsonargparse.typing import PositiveInt
+
+from datamodules.atomic_write import atomic_write
+from datamodules.documents import UserError
+from datamodules.file_locks import release_lock, take_lock
+from datamodules.text.hashing import text_digest
+from datamodules.text.printable import printable_line
+from precis.config.written_paths import check_links
+from precis.runs.run_state import read_state, write_state
+from precis.runs.sweep_points import read_described
+from precis.sweeping.grid import Point, Sweep
+from precis.sweeping.job import Job, Running
+from precis.sweeping.progress import last_line
+from precis.trials.search_folder import BASE, MODES, is_search, label, read_search, with_metric, write_best
+from precis.trials.search_space import extreme_points
+
+if TYPE_CHECKING:
+    from precis.trials.study import Search
+
+SIGNALS = (signal.SIGUSR1, signal.SIGTERM, signal.SIGINT)
+STOPPED = {*(-number for number in SIGNALS), *(128 + number for number in SIGNALS)}  # exit statuses
+MAX_FAILURES = 3  # trials in a row that fail, after which a worker gives up
+
+
+# Before anything starts ----------------------------------------------------------------------------------------------
+
+
+def compose_search(sweep: Sweep) -> list[Point]:
+    """Return the base of a search as a point, and points with the limits of every range and with every choice.
+
+    Raises:
+        UserError: if a key or value is wrong.
+    """
+    from precis.sweeping.composition import compose_configs
+
+    section = sweep.search
+    monitor = {"checkpoint.monitor": section.get("metric"), "checkpoint.mode": MODES.get(section.get("direction"))}
+    fixed = sweep.fixed | {key: value for key, value in monitor.items() if value is not None}
+    values = [{}, *extreme_points(section["keys"])]
+    points = [Point(label(row, section["keys"]) or "base", fixed | row) for row in values]
+    composed = compose_configs(sweep, points)
+    points = [replace(point, config=config) for point, config in zip(points, composed)]
+    model, checkpoint = composed[0]["model"], composed[0]["checkpoint"]
+    if model.get("init_args", {}).get("val_summaries") == 0 and checkpoint["monitor"] == "val/rouge1":
+        raise UserError(f"{sweep.path}: search: val/rouge1 needs model.val_summaries; or give metric: val/loss")
+    if not str(checkpoint["monitor"]).startswith("val/"):
+        raise UserError(f"{sweep.path}: search: checkpoint.monitor of the base is not of the validation; give metric")
+    return points
+
+
+def record_search(sweep: Sweep, base: dict[str, Any], out: Path) -> "Search":
+    """Write the files of a search to its sweep folder, or check that those there are of the same search.
+
+    Raises:
+        UserError: if the folder has another sweep or search.
+    """
+    from precis.trials.study import Search
+
+    points = out / "points.json"
+    if points.is_file() and not is_search(out):
+        raise UserError(f"{out}: has a sweep without search; pass another --out")
+    out.mkdir(parents=True, exist_ok=True)
+    digest = text_digest(json.dumps(base, sort_keys=True))
+    search = Search(out, with_metric(sweep.search, base), digest)
+    atomic_write(out / BASE, yaml.safe_dump(base, sort_keys=False, allow_unicode=True))
+    atomic_write(out / "sweep.yaml", sweep.path.read_text(encoding="utf-8"))
+    if not points.is_file():
+        described = {"sweep": sweep.path.stem, "base": str(sweep.base), "after": [], "points": []}
+        atomic_write(points, json.dumps(described, indent=1) + "\n")
+    return search
+
+
+# Workers -------------------------------------------------------------------------------------------------------------
+
+
+def work(arguments: list[str]) -> None:
+    """`precis sweep work FOLDER --worker N`: run trials of a search until there are no more.
+
+    `precis sweep` starts its workers itself. Others may be started by hand, on any machine that shares the folder."""
+    parser = ArgumentParser(prog="precis sweep work", description=work.__doc__, exit_on_error=False)
+    parser.add_argument("folder", type=Path, help="the sweep folder of a search")
+    parser.add_argument("--worker", type=PositiveInt, required=True, help="number of the worker, from 1")
+    options = parser.parse_args(arguments)
+    out, worker = options.folder, options.worker
+    search = read_search(out)
+    folder = out / f"worker-{worker}"
+    check_links(folder, out)
+    folder.mkdir(exist_ok=True)
+    lock = take_lock(folder / ".work.lock")  # a launcher holds another one
+    if lock is None:
+        raise UserError(f"{folder}: worker {worker} is running already; pass another --worker")
+    received: list[int] = []
+    before = {number: signal.signal(number, lambda number, _: received.append(number)) for number in SIGNALS}
+    try:
+        _run_trials(search, worker, received)
+    finally:
+        release_lock(lock)
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    if received:
+        raise SystemExit(128 + received[0])
+
+
+def _run_trials(search: "Search", worker: int, received: list[int]) -> None:
+    failures = 0
+    while not received and failures < MAX_FAILURES:
+        with search.locked():
+            claimed = search.claim(worker)
+        if claimed is None:
+            return
+        number, values = claimed
+        try:
+            job = _job(search, number, values)
+            failure = _run(job, received)
+        except UserError as error:
+            failure = str(error)
+        if failure == "stopped":
+            print(f"trial {number}: stopped; precis sweep retry {search.out} continues it", flush=True)
+            return
+        outcome = search.end(number, failure)
+        failures = failures + 1 if outcome == "failed" else 0
+        if outcome == "pruned":
+            write_state(job.folder, "pruned", read_state(job.folder)["step"])
+        _report(search, number, values)
+    if failures:
+        raise UserError(f"{failures} trials failed in a row, the last one is trial {number}: {failure}; "
+                          "correct the cause, then start the search again")  # fmt: skip
+
+
+def _job(search: "Search", number: int, values: dict[str, Any]) -> Job:
+    """Compose the config of a trial, and add it to points.json."""
+    from precis.sweeping.composition import compose_configs
+
+    path, keys = search.out / "sweep.yaml", search.section["keys"]
+    sweep = Sweep(path, search.out / BASE, {}, {}, {}, [], {}, [], [])
+    name, text = f"trial-{number:03}", f"trial {number}: {label(values, keys)}"
+    (config,) = compose_configs(sweep, [Point(text, values)])
+    with search.locked():
+        described = read_described(search.out)
+        rows = [row for row in described["points"] if row["run"] != name]
+        rows.append({"run": name, "label": text, "overrides": values, "config": config})
+        described["points"] = sorted(rows, key=lambda row: row["run"])
+        atomic_write(search.out / "points.json", json.dumps(described, ensure_ascii=False, indent=1) + "\n")
+    return Job(text, search.out / name, config, after=())
+
+
+def _run(job: Job, received: list[int]) -> str | None:
+    """Train a trial, or continue it.
+
+    Returns:
+        Why it failed; "stopped" if it was stopped and saved; None if it ended.
+    """
+    from precis.trials.trial_report import write_trial
+
+    job.check_links()
+    write_trial(job.folder, int(job.folder.name.rpartition("-")[2]))
+    while not received:
+        # In the session of this worker, so that a launcher that kills the worker kills its run too.
+        run = Running(job, os.environ, own_session=False)
+        while run.state == "running":
+            if received and not run.stopping:
+                # Ctrl-C has reached the run already; a second SIGUSR1 is ignored, a second SIGINT is not.
+                run.stop(signal.SIGUSR1)
+            run.poll()
+            time.sleep(0.1)
+        if run.state != "elsewhere":
+            break
+        time.sleep(1)  # the run of a worker that was killed is still training
+    else:
+        return "stopped"
+    if run.state == "stopped" or (run.state == "failed" and run.process.returncode in STOPPED):
+        return "stopped"
+    return f"fit failed: {last_line(job.log)}" if run.state == "failed" else None
+
+
+def _report(search: "Search", number: int, values: dict[str, Any]) -> None:
+    """Print how a trial ended, and write the config of the best one so far."""
+    from precis.sweeping.search_report import describe, describe_best  # imports Optuna
+
+    with search.locked():
+        if search.best is not None:
+            write_best(search)
+    ended = describe(search, search.trials[number])
+    line = f"trial {number}: {label(values, search.section['keys'])}: {ended}; {describe_best(search)}"
+    print(printable_line(line), flush=True)

@@ -1,0 +1,197 @@
+"""SLURM job arrays of points: resources of a job, submission, and state in the queue.
+
+Accounting (`sacct`) is not needed: the state of jobs that have left the queue is in their run folders.
+"""
+
+import re
+import shlex
+import shutil
+import subprocess
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from jsonargparse.typing import NonNegativeInt, PositiveInt
+
+from datamodules.documents import UserError
+from datamodules.text.printable import printable_line
+from precis.sweeping.job import Job
+from precis.sweeping.slurm_task import work
+
+
+@dataclass
+class Profile:
+    """Resources of the job of a point: a YAML file with these keys, or flags.
+
+    Args:
+        partition: partition; the default of the cluster if not set.
+        minutes: time limit; a run that is not finished by then saves, is requeued and continues.
+        nodes: number of nodes for a point.
+        tasks_per_node: number of processes per node, one per device: trainer.devices must be equal.
+        gpus_per_node: number of GPUs per node.
+        cpus_per_task: number of cores per process.
+        memory: memory per node, such as 32G; the default of the cluster if not set.
+        concurrency: maximal number of points that run at the same time.
+        save_seconds: time before the limit at which SLURM sends SIGUSR1, so that a run saves.
+        directives: any other options of sbatch, without dashes: {account: nlp, constraint: a100}.
+        setup: lines of the batch script before the run, such as module load cuda.
+    """
+
+    partition: str | None = None
+    minutes: PositiveInt = 60
+    nodes: PositiveInt = 1
+    tasks_per_node: PositiveInt = 1
+    gpus_per_node: NonNegativeInt = 0
+    cpus_per_task: PositiveInt = 1
+    memory: str | None = None
+    concurrency: PositiveInt = 8
+    save_seconds: PositiveInt = 120
+    directives: dict[str, Any] = field(default_factory=dict)
+    setup: list[str] = field(default_factory=list)
+
+
+class Queued(NamedTuple):
+    """State of a job in the queue, such as PENDING, and the reason why it waits."""
+
+    state: str
+    reason: str
+
+
+def check_devices(profile: Profile, jobs: Iterable[Job]) -> None:
+    """Check that the resources of jobs match the devices of each point.
+
+    Raises:
+        UserError: if they differ; the message has the point and the key.
+    """
+    from precis.training.cluster_tasks import number_of_devices
+
+    for job in jobs:
+        trainer = job.config.get("trainer") or {}
+        in_config = {"devices": number_of_devices(trainer), "num_nodes": trainer.get("num_nodes", 1)}
+        in_profile = {"devices": profile.tasks_per_node, "num_nodes": profile.nodes}
+        names = {"devices": "tasks_per_node", "num_nodes": "nodes"}
+        for key, number in in_profile.items():
+            needed = in_config[key]
+            if needed is not None and needed != number:
+                raise UserError(
+                    f"point {job.label!r}: trainer.{key} is {needed}, but the profile has {names[key]} {number}; "
+                    f"give --profile.{names[key]} {needed}, or trainer.{key}: {number} in the sweep"
+                )
+
+
+def check_directives(profile: Profile) -> None:
+    """Check that no value contains a line break, after which text would be a command of the batch script.
+
+    Raises:
+        UserError: if one does; the message has the key of the profile.
+    """
+    values = {"partition": profile.partition, "memory": profile.memory}
+    for key, value in profile.directives.items():
+        if not re.fullmatch(r"[A-Za-z][\w-]*", key):
+            raise UserError(f"profile: directives: {key!r} is not an option of sbatch; give its name without dashes")
+        if not isinstance(value, str | int | float | bool | None):
+            raise UserError(f"profile: directives.{key} must be one value, got {value!r}")
+        values[f"directives.{key}"] = value
+    for key, value in values.items():
+        if isinstance(value, str) and printable_line(value) != value:
+            raise UserError(f"profile: {key}: {value!r} has a line end or another control character; leave it out")
+
+
+def submit(jobs: Sequence[Job], profile: Profile, folder: Path, name: str) -> dict[str, str]:
+    """Submit jobs as one array.
+
+    Args:
+        jobs: at least one job.
+        profile: resources of a job.
+        folder: folder for batch scripts and output of SLURM.
+        name: name of the job array.
+
+    Returns:
+        SLURM job id of each run folder, by the name of the folder.
+
+    Raises:
+        UserError: if there is no SLURM, or it refuses.
+    """
+    try:
+        import submitit
+        from submitit.core.utils import FailedJobError
+    except ImportError:
+        raise UserError("--launcher slurm needs submitit; pip install 'precis-suite[slurm]'") from None
+    if shutil.which("sbatch") is None:
+        raise UserError("no SLURM here (no sbatch on PATH); log in to a node that has it, or use --launcher local")
+    for job in jobs:
+        job.check_links()
+        job.prepare()  # before any task reads it
+    try:
+        executor = submitit.SlurmExecutor(folder=folder)
+        executor.update_parameters(**_parameters(profile, name))
+        submitted = executor.map_array(work, list(jobs))
+    except FailedJobError as error:
+        raise UserError(f"SLURM refuses the job: {_short(str(error))}; change the profile") from None
+    except RuntimeError as error:
+        raise UserError(f"no SLURM here ({error}); log in to a node that has it, or use --launcher local") from None
+    return {job.folder.name: str(entry.job_id) for job, entry in zip(jobs, submitted)}
+
+
+def _parameters(profile: Profile, name: str) -> dict[str, Any]:
+    """Return the parameters with the names of submitit."""
+    root = Path(__file__).parents[2]
+    path = f"export PYTHONSAFEPATH=1 PYTHONPATH={shlex.quote(str(root))}${{PYTHONPATH:+:$PYTHONPATH}}"
+    # `signal` sends SIGUSR1 to all tasks; `requeue` permits requeueing of the job.
+    more = {"signal": f"USR1@{profile.save_seconds}", "requeue": True} | profile.directives
+    return {
+        "job_name": name,
+        "partition": profile.partition,
+        "time": profile.minutes,
+        "nodes": profile.nodes,
+        "ntasks_per_node": profile.tasks_per_node,
+        "cpus_per_task": profile.cpus_per_task,
+        "gpus_per_node": profile.gpus_per_node or None,
+        "mem": profile.memory,
+        "array_parallelism": profile.concurrency,
+        "wckey": None,
+        "stderr_to_stdout": True,
+        "setup": [path, *profile.setup],
+        # Kill all tasks if one fails, since others would wait for it; and srun does not inherit cores from sbatch.
+        "srun_args": ["--kill-on-bad-exit=1", f"--cpus-per-task={profile.cpus_per_task}"],
+        "additional_parameters": {key.replace("-", "_"): value for key, value in more.items()},
+    }
+
+
+def _short(text: str) -> str:
+    lines = [line.strip() for line in text.splitlines() if "error" in line.lower()]
+    return " ".join(lines or text.split())[:400]
+
+
+def queue(jobs: Iterable[str]) -> dict[str, Queued]:
+    """Return the jobs that are queued or running; empty without SLURM. Points without a job have the id "".
+
+    Raises:
+        UserError: if SLURM does not answer, so that the state of jobs is unknown.
+    """
+    ids = {job for job in jobs if job}
+    if not ids:
+        return {}
+    command = ["squeue", "--noheader", "--array", "--me", "--format=%i|%T|%r"]
+    try:
+        process = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    except FileNotFoundError:
+        return {}
+    except subprocess.TimeoutExpired:
+        raise UserError("SLURM's queue does not answer (squeue); try again later") from None
+    if process.returncode:
+        raise UserError(f"SLURM's queue does not answer: {_short(process.stderr)}; try again later")
+    rows = (line.split("|", 2) for line in process.stdout.splitlines())
+    return {job: Queued(state, reason) for job, state, reason in rows if job in ids}
+
+
+def cancel(jobs: Sequence[str]) -> None:
+    """Cancel jobs; running ones are signalled, so that they save first.
+
+    Raises:
+        UserError: if SLURM refuses.
+    """
+    process = subprocess.run(["scancel", *jobs], capture_output=True, text=True)
+    if process.returncode:
+        raise UserError(f"SLURM does not cancel: {_short(process.stderr)}")

@@ -1,0 +1,147 @@
+"""The sweep folder: points of a sweep, their launches and states.
+
+sweep.yaml       copy of the sweep file
+points.json      every point: run folder, label, overrides and composed config
+launch.json      last launch of points: launcher, and SLURM job id of each
+slurm/           batch scripts and output of SLURM
+launcher.log     output of a local launcher in the background
+NAME_DIGEST/     run folder of each point (see run_folder.py), with point.yaml, status.json and log.txt
+
+A search has more, and other run folders:
+
+base.yaml        config that the trials are made from
+search.journal   the trials: values, scores, states (see study.py)
+best.yaml        config of the best trial so far
+trial-NNN/       run folder of each trial, with trial.json
+worker-N/        log.txt and status.json of each worker
+"""
+
+import json
+import re
+import socket
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from datamodules.atomic_write import atomic_write
+from datamodules.file_locks import is_locked
+from datamodules.text.lines import counted
+from precis.files.json_files import read_json
+from precis.runs.sweep_points import POINTS
+from precis.sweeping.folder_files import LAUNCH, read_launch, read_points
+from precis.sweeping.grid import Point, Sweep
+from precis.sweeping.job import Job, WorkerJob, is_finished, read_status
+from precis.sweeping.progress import last_line, last_metrics
+from precis.sweeping.slurm import Queued, queue
+from precis.trials.search_folder import read_section
+
+LOCK = ".launcher.lock"
+TO_RETRY = ("failed", "interrupted", "missing")
+
+
+@dataclass(frozen=True)
+class PointState:
+    """State of a point.
+
+    Attributes:
+        job: job of the point.
+        state: finished, running, queued (in SLURM), waiting (for an active local launcher), failed, interrupted
+            (started but not running) or missing (not started).
+        detail: further details.
+        slurm: id of its last SLURM job, or empty.
+    """
+
+    job: Job
+    state: str
+    detail: str = ""
+    slurm: str = ""
+
+
+def jobs_of(sweep: Sweep, points: list[Point], out: Path) -> list[Job]:
+    """Return the job of each point."""
+    return [Job(point.label, out / point.name, point.config, tuple(sweep.after)) for point in points]
+
+
+def record(sweep: Sweep, points: list[Point], out: Path) -> None:
+    """Write sweep.yaml, a copy of the sweep file, and points.json with its points."""
+    out.mkdir(parents=True, exist_ok=True)
+    rows = [
+        {"run": point.name, "label": point.label, "overrides": point.overrides, "config": point.config}
+        for point in points
+    ]
+    described = {"sweep": sweep.path.stem, "base": str(sweep.base), "after": sweep.after, "points": rows}
+    atomic_write(out / POINTS, json.dumps(described, ensure_ascii=False, indent=1) + "\n")
+    atomic_write(out / "sweep.yaml", sweep.path.read_text(encoding="utf-8"))
+
+
+def write_launch(out: Path, launcher: str, jobs: dict[str, str], **more: Any) -> None:
+    """Record a launch; `jobs` are merged with those of earlier launches."""
+    earlier = read_launch(out)["jobs"]
+    content = {"launcher": launcher, "host": socket.gethostname(), "jobs": earlier | jobs, **more}
+    atomic_write(Path(out) / LAUNCH, json.dumps(content, indent=1) + "\n")
+
+
+def states(out: Path, jobs: Sequence[Job] | None = None) -> list[PointState]:
+    """Return the state of each point from the folder and, for SLURM jobs, from the queue.
+
+    Args:
+        out: the sweep folder.
+        jobs: jobs to look at instead of the points: the workers of a search.
+
+    Raises:
+        UserError: if it is not a sweep folder, or SLURM does not answer.
+    """
+    jobs, launched = read_points(out) if jobs is None else jobs, read_launch(out)
+    numbers = launched["jobs"]
+    # Query the queue first: jobs that leave it in the meantime have their final state in the folder.
+    queued = queue(numbers.get(job.folder.name, "") for job in jobs if not is_finished(job))
+    waits = is_locked(Path(out) / LOCK)
+    points = []
+    for job in jobs:
+        number = numbers.get(job.folder.name, "")
+        points.append(PointState(job, *_state(job, queued.get(number), waits), number))
+    return points
+
+
+def _state(job: Job, queued: Queued | None, launcher_waits: bool) -> tuple[str, str]:
+    status = read_status(job.folder)
+    if is_finished(job):
+        return "finished", last_metrics(job.folder)
+    if queued is not None and queued.state in ("PENDING", "REQUEUED", "REQUEUE_HOLD", "CONFIGURING"):
+        return "queued", queued.reason + (f", requeued {counted(count, 'time')}" if (count := _requeued(job)) else "")
+    if queued is not None or is_locked(job.folder / ".lock"):
+        return "running", _running(job)
+    if status["failed"]:
+        failed = status["failed"]
+        return "failed", f"{failed.get('command')} ended with status {failed.get('status')}: {last_line(job.log)}"
+    if launcher_waits:
+        return "waiting", ""
+    if job.log.is_file():
+        return "interrupted", last_metrics(job.folder)
+    return "missing", ""
+
+
+def _requeued(job: Job) -> int:
+    path = job.folder / "requeued.json"
+    return read_json(path, requeued=int)["requeued"] if path.is_file() else 0
+
+
+def _running(job: Job) -> str:
+    """Return the current command and the progress of training."""
+    lines = job.log.read_text(encoding="utf-8", errors="replace").splitlines() if job.log.is_file() else []
+    commands = [line.split()[2] for line in lines if line.startswith("$ precis ")]
+    if not commands:
+        return "starting"
+    return f"{commands[-1]} {last_metrics(job.folder)}".strip() if commands[-1] == "fit" else commands[-1]
+
+
+def worker_jobs(out: Path, count: int) -> list[WorkerJob]:
+    """Return the jobs of at least `count` workers, and of those that the search had before."""
+    names = (path.name.removeprefix("worker-") for path in Path(out).glob("worker-*"))
+    numbers = {int(name) for name in names if re.fullmatch("[1-9][0-9]{0,3}", name)} | {*range(1, count + 1)}
+    section, base = read_section(out)
+    return [
+        WorkerJob(f"worker {number}", Path(out) / f"worker-{number}", base, trials=section["trials"])
+        for number in sorted(numbers)
+    ]

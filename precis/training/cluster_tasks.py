@@ -1,0 +1,97 @@
+"""Consistency of the tasks that SLURM or torchrun started with the devices of the trainer."""
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from pytorch_lightning.plugins import CheckpointIO
+from pytorch_lightning.plugins.environments import ClusterEnvironment, SLURMEnvironment
+
+from datamodules.documents import UserError
+from precis.runs.checkpoint_files import WholeCheckpoints
+
+
+def number_of_devices(trainer: Mapping[str, Any]) -> int | None:
+    """Return the number of devices per node in the arguments of the trainer; None for all available ones."""
+    devices = trainer.get("devices", "auto")
+    if isinstance(devices, (list, tuple)):
+        return len(devices)
+    if str(devices) in ("auto", "-1"):
+        return 1 if trainer.get("accelerator") == "cpu" else None
+    return len([word for word in str(devices).split(",") if word.strip()]) if "," in str(devices) else int(devices)
+
+
+def in_slurm_step(environment: Mapping[str, str]) -> bool:
+    """Return whether SLURM started this process as a task of a job, not manually in a shell of an allocation."""
+    return "SLURM_NTASKS" in environment and environment.get("SLURM_JOB_NAME") not in ("bash", "interactive")
+
+
+def check_run_dir(environment: Mapping[str, str]) -> None:
+    """Check that a run without `--run_dir` has one process; several would name the run folder by different times.
+
+    Raises:
+        UserError: if torchrun or SLURM has started several processes.
+    """
+    torchrun = "TORCHELASTIC_RUN_ID" in environment and int(environment.get("WORLD_SIZE", 1)) > 1
+    if torchrun or (in_slurm_step(environment) and int(environment["SLURM_NTASKS"]) > 1):
+        launcher = "torchrun" if torchrun else "SLURM"
+        raise UserError(
+            f"{launcher} starts several processes, each of which would choose its own run folder; pass --run_dir"
+        )
+
+
+def check_tasks(trainer: Mapping[str, Any], environment: Mapping[str, str] | None = None) -> None:
+    """Check before training that tasks and devices match.
+
+    A surplus task would train a separate model; for a missing one, the others would wait forever.
+
+    Args:
+        trainer: arguments of the trainer.
+        environment: environment variables; those of the process by default.
+
+    Raises:
+        UserError: if they differ.
+    """
+    variables = os.environ if environment is None else environment
+    devices = number_of_devices(trainer)
+    if devices is None:
+        devices = max(1, torch.cuda.device_count())
+    nodes = int(trainer.get("num_nodes") or 1)
+    if "TORCHELASTIC_RUN_ID" in variables:
+        _compare(
+            devices, int(variables.get("LOCAL_WORLD_SIZE", 1)), "torchrun starts {} processes a node (--nproc-per-node)"
+        )
+        started_nodes = int(variables.get("WORLD_SIZE", 1)) // int(variables.get("LOCAL_WORLD_SIZE", 1))
+        _compare(nodes, started_nodes, "torchrun runs on {} nodes (--nnodes)", "num_nodes")
+    elif in_slurm_step(variables):
+        total, started_nodes = int(variables["SLURM_NTASKS"]), int(variables.get("SLURM_NNODES", 1))
+        if total > 1 and "SLURM_STEP_ID" not in variables:
+            raise UserError(f"the job has {total} tasks but this is one process; start it with srun precis fit ...")
+        _compare(nodes, started_nodes, "SLURM gives the job {} nodes (--nodes)", "num_nodes")
+        _compare(devices, max(1, total // started_nodes), "SLURM starts {} tasks a node (--ntasks-per-node)")
+
+
+def _compare(configured: int, num_started: int, description: str, key: str = "devices") -> None:
+    if configured != num_started:
+        addition = " and --trainer.strategy ddp" if key == "devices" and configured == 1 else ""
+        raise UserError(
+            f"{description.format(num_started)} but trainer.{key} is {configured}; "
+            f"pass --trainer.{key} {num_started}{addition}, or ask for {configured}"
+        )
+
+
+def trainer_plugins(configured: Any) -> list[Any]:
+    """Return the plugins of the trainer with atomic checkpoints and without Lightning's requeueing of SLURM jobs.
+
+    Lightning would save inside the signal handler.
+    """
+    plugins = list(configured) if isinstance(configured, (list, tuple)) else [configured] if configured else []
+    if not any(isinstance(plugin, CheckpointIO) for plugin in plugins):
+        plugins.append(WholeCheckpoints())
+    environments = [plugin for plugin in plugins if isinstance(plugin, ClusterEnvironment)]
+    if not environments and in_slurm_step(os.environ) and "TORCHELASTIC_RUN_ID" not in os.environ:
+        total, nodes = int(os.environ["SLURM_NTASKS"]), int(os.environ.get("SLURM_NNODES", 1))
+        os.environ.setdefault("SLURM_NTASKS_PER_NODE", str(total // nodes))  # Lightning asks for it
+        plugins.append(SLURMEnvironment(auto_requeue=False))
+    return plugins

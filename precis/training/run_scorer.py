@@ -1,0 +1,64 @@
+"""`RunScorer`: a trained extractive model that proposes the candidates of another model."""
+
+import hashlib
+from collections.abc import Iterable, Iterator
+from functools import cached_property
+from pathlib import Path
+
+import torch
+
+from datamodules.batch import groups_by_length, pools
+from datamodules.documents import Document, UserError
+from lightning_modules.checkpoints import best_checkpoint
+from precis.runs.run_folder import Run, load_run
+
+SCORES_VERSION = 2  # 2: sentences that the run never learned to score are ranked last
+
+
+class RunScorer:
+    """Scores sentences with the run of an extractive model (`BertSum`).
+
+    Args:
+        run: run folder.
+        batch_tokens: maximal number of tokens in a batch, padding included; at least one document.
+        pool: number of documents in memory, which are batched by length.
+
+    Raises:
+        ValueError: if `pool` is below 1.
+        UserError: on use, if the folder has no checkpoint, or its model scores no sentences.
+    """
+
+    def __init__(self, run: Path, batch_tokens: int = 16_384, pool: int = 512) -> None:
+        if pool < 1:
+            raise ValueError(f"data.scorer.pool must be at least 1, got {pool}")
+        self.run, self.batch_tokens, self.pool = Path(str(run)), batch_tokens, pool
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """Digest of the best checkpoint of the run, with the version of the scorer."""
+        with best_checkpoint(self.run).open("rb") as file:
+            return f"{hashlib.file_digest(file, 'sha256').hexdigest()}-{SCORES_VERSION}"
+
+    def sentence_scores(self, documents: Iterable[Document]) -> Iterator[list[float]]:
+        """Yield a score for each sentence of each document.
+
+        Scores are in (0, 1); sentences that the run never learned to score are ranked last, with 0: those outside its
+        `min_words` and `max_words`, and those after its `max_source`.
+        """
+        run = load_run(self.run)
+        if not hasattr(run.model, "sentence_scores"):
+            raise UserError(f"{self.run}: {type(run.model).__name__} scores no sentences; give a run of BertSum")
+        run.model.to("cuda" if torch.cuda.is_available() else "cpu")
+        return (scores for pool in pools(documents, self.pool) for scores in self._pool_scores(run, pool))
+
+    def _pool_scores(self, run: Run, documents: list[Document]) -> list[list[float]]:
+        """Return scores of documents, batched by length."""
+        # without references, since only the text is encoded
+        rows = [run.data.encode(Document(d.id, d.parts)) | {"id": d.id, "references": []} for d in documents]
+        scores = [[0.0] * len(document.sentences) for document in documents]
+        for group in groups_by_length([row["length"] for row in rows], self.batch_tokens):
+            batch = run.data.collate([rows[index] for index in group]).to(run.model.device)
+            for index, values, usable in zip(group, run.model.sentence_scores(batch), batch.candidates.tolist()):
+                for sentence, value in enumerate(values):
+                    scores[index][sentence] = value if usable[sentence] else 0.0
+        return scores

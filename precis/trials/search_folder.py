@@ -1,0 +1,74 @@
+"""The sweep folder of a search: its settings, its workers, and the config of its best trial (see sweep_folder.py)."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import yaml
+
+from datamodules.atomic_write import atomic_write
+from datamodules.documents import UserError
+from precis.config.labels import format_value, short_key
+from precis.files.json_files import REMEDY
+from precis.files.yaml_files import read_yaml
+from precis.runs.sweep_points import read_described
+from precis.trials.search_space import JOURNAL, check_search
+
+if TYPE_CHECKING:
+    from precis.trials.study import Search
+
+MODES = {"maximize": "max", "minimize": "min"}
+BASE, BEST = "base.yaml", "best.yaml"
+
+
+def is_search(out: Path) -> bool:
+    """Return whether a sweep folder is that of a search."""
+    return (Path(out) / JOURNAL).is_file()
+
+
+def read_search(out: Path) -> "Search":
+    """Return the search of a sweep folder.
+
+    Raises:
+        UserError: if the folder has none, or Optuna is not installed.
+    """
+    if not is_search(out):
+        raise UserError(f"{out}: no search here; give the folder of a sweep with search: in its file")
+    from precis.trials.study import Search
+
+    return Search(out, read_section(out)[0])
+
+
+def read_section(out: Path) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the section of a search with metric and direction, and the config that its trials are made from."""
+    path, base_path = Path(out) / "sweep.yaml", Path(out) / BASE
+    section, base = read_yaml(path).get("search"), read_yaml(base_path)
+    if not isinstance(section, dict):
+        raise UserError(f"{path}: no section search; {REMEDY}")
+    check_search(path, section)
+    checkpoint = base.get("checkpoint")
+    if not isinstance(checkpoint, dict) or checkpoint.get("mode") not in MODES.values() or "monitor" not in checkpoint:
+        raise UserError(f"{base_path}: checkpoint.monitor and checkpoint.mode are missing; {REMEDY}")
+    return with_metric(section, base), base
+
+
+def with_metric(section: dict[str, Any], base: dict[str, Any]) -> dict[str, Any]:
+    """Return the section of a search with the metric and direction of the base, which every trial has."""
+    directions = {mode: direction for direction, mode in MODES.items()}
+    checkpoint = base["checkpoint"]
+    return section | {"metric": checkpoint["monitor"], "direction": directions[checkpoint["mode"]]}
+
+
+def label(values: dict[str, Any], keys: dict[str, Any]) -> str:
+    """Return the values of a trial in short form, such as `lr=0.0012 dropout=0.25`."""
+    shown = {key: float(f"{value:.4g}") if isinstance(value, float) else value for key, value in values.items()}
+    return " ".join(f"{short_key(key, set(keys))}={format_value(value)}" for key, value in shown.items())
+
+
+def write_best(search: "Search") -> None:
+    """Write best.yaml, the config of the best trial."""
+    best = search.best
+    described = read_described(search.out)
+    (row,) = (row for row in described["points"] if row["run"] == f"trial-{best.number:03}")
+    header = f"# {row['label']}: {search.section['metric']} {best.value:.4g} in its best validation\n"
+    config = yaml.safe_dump(row["config"], sort_keys=False, allow_unicode=True)
+    atomic_write(search.out / BEST, header + config)

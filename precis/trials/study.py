@@ -1,0 +1,208 @@
+"""The Optuna study of a search: its journal, and how trials are claimed and ended.
+
+The journal, search.journal in the sweep folder, has every trial with its values and scores. Its locks
+are files that only one process can create, which is safe on NFS. Importing this module imports Optuna.
+"""
+
+import json
+import math
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from datamodules.documents import UserError
+from precis.config.written_paths import check_links
+from precis.trials.search_space import JOURNAL, grid_points, suggest
+
+try:
+    import optuna
+    from optuna.storages import JournalStorage
+    from optuna.storages.journal import JournalFileBackend, JournalFileOpenLock
+    from optuna.trial import FrozenTrial, TrialState
+except ImportError:
+    raise UserError("a search needs optuna; pip install 'precis-suite[search]'") from None
+
+NAME = "search"  # name of the study in the journal
+optuna.logging.set_verbosity(optuna.logging.ERROR)
+warnings.filterwarnings("ignore", category=optuna.exceptions.ExperimentalWarning)
+
+
+class Search:
+    """A study with the settings of its sweep file.
+
+    Args:
+        out: the sweep folder.
+        section: section `search` of the sweep file, with metric and direction.
+        base: digest of the config that the trials are made from; None to read a search whatever its base.
+
+    Raises:
+        UserError: if the journal is damaged or has a search with other keys, or from another base.
+    """
+
+    def __init__(self, out: Path, section: dict[str, Any], base: str | None = None) -> None:
+        self.out, self.section = Path(out), section
+        self.path = self.out.resolve() / JOURNAL
+        check_links(self.path, self.out)
+        with _explained(self.path):
+            storage = JournalStorage(JournalFileBackend(str(self.path), lock_obj=JournalFileOpenLock(str(self.path))))
+            names = [summary.study_name for summary in storage.get_all_studies()]
+            if names not in ([], [NAME]):
+                raise UserError(f"{self.path}: of another study, {', '.join(names)}; pass another --out")
+            open_study = optuna.load_study if names else partial(optuna.create_study, direction=section["direction"])
+            self.study = open_study(study_name=NAME, storage=storage, pruner=_pruner(section))
+        space = {key: section[key] for key in ("metric", "direction", "keys")}
+        if not names:
+            self.study.set_user_attr("space", space)
+            self.study.set_user_attr("base", base)
+        self._check(space, base)
+
+    def _check(self, space: dict[str, Any], base: str | None) -> None:
+        recorded = self.study.user_attrs
+        remedy = "pass another --out, or restore the sweep file"
+        for name, value in space.items():
+            if json.loads(json.dumps(value)) != (old := recorded.get("space", {}).get(name)):
+                raise UserError(f"{self.path}: is of a search with other {name}, {json.dumps(old)}; {remedy}")
+        if base is not None and recorded.get("base") != base:
+            raise UserError(f"{self.path}: is of a search from another base, or with another set; {remedy}")
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Lock the search against other workers, on all machines that share the folder."""
+        lock = JournalFileOpenLock(str(self.path.with_name("claim")))
+        lock.acquire()
+        try:
+            yield
+        finally:
+            lock.release()
+
+    @property
+    def trials(self) -> list[FrozenTrial]:
+        """All trials, in order."""
+        with _explained(self.path):
+            return self.study.get_trials(deepcopy=False)
+
+    @property
+    def best(self) -> FrozenTrial | None:
+        """The completed trial with the best score; None if there is none."""
+        complete = [trial for trial in self.trials if trial.state == TrialState.COMPLETE]
+        sign = 1 if self.section["direction"] == "maximize" else -1
+        return max(complete, key=lambda trial: sign * trial.value, default=None)
+
+    def claim(self, worker: int) -> tuple[int, dict[str, Any]] | None:
+        """Return a trial for a worker: the one that it did not end before it was killed, otherwise a new one.
+
+        Must be called while the search is locked.
+
+        Args:
+            worker: number of the worker. Trials that run belong to a worker, which runs once at a time: so no other
+                worker can take up a trial that is still running.
+
+        Returns:
+            Number of the trial and its values; None if there are no more trials.
+        """
+        trials = self.trials
+        running = [trial for trial in trials if trial.state == TrialState.RUNNING]
+        # A worker that is killed between two lines of the journal leaves a trial without an owner.
+        unfinished = [trial for trial in running if trial.user_attrs.get("worker", worker) == worker]
+        started = len([trial for trial in trials if trial.state != TrialState.WAITING])
+        if not unfinished and started >= self.section["trials"]:
+            return None
+        number = unfinished[0].number if unfinished else started
+        self.study.sampler = self._sampler(number)
+        if unfinished:
+            trial = optuna.Trial(self.study, unfinished[0]._trial_id)
+        else:
+            if self.section["sampler"] == "grid":
+                points = grid_points(self.section)
+                if started >= len(points):
+                    return None
+                self.study.enqueue_trial(points[started], skip_if_exists=True)
+            trial = self.study.ask()
+        trial.set_user_attr("worker", worker)
+        return trial.number, suggest(trial, self.section["keys"])
+
+    def _sampler(self, number: int) -> optuna.samplers.BaseSampler:
+        # Workers must not draw the same values, so that the seed is one of the trial.
+        seed = (self.section["seed"] * 1_000_003 + number) % 2**32
+        if self.section["sampler"] == "tpe":
+            startup = self.section["startup"]
+            return optuna.samplers.TPESampler(seed=seed, n_startup_trials=startup, constant_liar=True)
+        return optuna.samplers.RandomSampler(seed=seed)
+
+    def report(self, number: int, value: float, step: int) -> bool:
+        """Report a validation of a running trial, and return whether the trial is to be pruned.
+
+        A resumed run may report a validation again, which changes nothing.
+
+        Args:
+            number: number of the trial.
+            value: the metric.
+            step: number of the validation, from 1.
+        """
+        recorded = self.trials[number]
+        if recorded.state != TrialState.RUNNING:
+            return False
+        trial = optuna.Trial(self.study, recorded._trial_id)
+        if step not in recorded.intermediate_values:
+            trial.report(value, step)
+        prune = bool(recorded.user_attrs.get("pruned")) or trial.should_prune()
+        if prune:
+            trial.set_user_attr("pruned", True)
+        return prune
+
+    def record(self, number: int, **values: Any) -> None:
+        """Record values of a trial, unless it has ended."""
+        trial = self.trials[number]
+        if trial.state == TrialState.RUNNING:
+            for name, value in values.items():
+                self.study._storage.set_trial_user_attr(trial._trial_id, name, value)
+
+    def end(self, number: int, failure: str | None) -> str:
+        """Record the end of a trial, from the score that its run has reported.
+
+        Args:
+            number: number of the trial.
+            failure: why its run failed; None if it did not.
+
+        Returns:
+            complete, pruned or failed.
+        """
+        trial = self.trials[number]
+        score = trial.user_attrs.get("score")
+        if failure is None and not trial.user_attrs.get("pruned") and (score is None or not math.isfinite(score)):
+            failure = f"{self.section['metric']} is {'missing' if score is None else score}"
+        if failure is not None:
+            self.record(number, failure=failure)
+            self.study.tell(number, state=TrialState.FAIL)
+            return "failed"
+        if trial.user_attrs.get("pruned"):
+            self.study.tell(number, state=TrialState.PRUNED)
+            return "pruned"
+        self.study.tell(number, score)
+        return "complete"
+
+
+def _pruner(section: dict[str, Any]) -> optuna.pruners.BasePruner:
+    """Return the pruner that a sweep file names; it counts validations."""
+    startup, warmup = section["startup"], section["warmup"]
+    if section["pruner"] == "median":
+        return optuna.pruners.MedianPruner(n_startup_trials=startup, n_warmup_steps=warmup)
+    if section["pruner"] == "hyperband":
+        return optuna.pruners.HyperbandPruner(min_resource=max(1, warmup))
+    return optuna.pruners.NopPruner()
+
+
+@contextmanager
+def _explained(path: Path) -> Iterator[None]:
+    """Raise what Optuna raises on a damaged journal as an error in plain words."""
+    try:
+        yield
+    except UserError:
+        raise
+    except (ValueError, KeyError, AssertionError) as error:
+        raise UserError(f"{path}: no journal of Optuna, or a damaged one ({error}); pass another --out") from None
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read or written ({error.strerror or error})") from None

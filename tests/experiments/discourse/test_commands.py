@@ -1,6 +1,0 @@
-from experiments.discourse import commands
-from lightning_modules.metrics import calibration
-
-
-def test_bins_of_the_command_are_those_of_the_metric():
-    assert commands.BINS == calibration.BINS

@@ -1,0 +1,340 @@
+import gc
+import gzip
+import json
+import os
+import signal
+import threading
+from pathlib import Path
+
+import pytest
+import torch
+from chat_servers import chat_server, free_port, transformers_serve
+from tiny_models import make_chat_model, make_summarizer
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+from precis.baselines import endpoint
+from precis.baselines.endpoint import retry_after
+from precis.baselines.prompts import read_prompt, shipped_prompts
+from precis.baselines.records import sentences_of
+
+KEY = "sk-0123456789abcdefghijklmnopqrstuv"
+
+
+def read(path: Path) -> list[dict]:
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+
+
+def first_words(prompt: str) -> str:
+    """An answer: the first words of the document, after the prompt's instruction."""
+    return " ".join(prompt.split("\n\n")[-1].split()[:4])
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory, documents) -> Path:
+    texts = [read_prompt(name) for name in shipped_prompts()] + [row["document"] for row in documents]
+    return make_chat_model(tmp_path_factory.mktemp("chat"), [*texts, "user : assistant :"])
+
+
+@pytest.fixture(autouse=True)
+def surroundings(monkeypatch):
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    monkeypatch.setattr(endpoint, "FIRST_WAIT", 0.01)
+
+
+@pytest.fixture
+def server():
+    with chat_server(first_words) as running:
+        yield running
+
+
+@pytest.fixture
+def ask(precis, source, server, tmp_path):
+    """Run the command with the small server."""
+
+    def run(*flags):
+        command = ["baseline", "chat", "--model", "tiny", "--base_url", server.url, *source]
+        return precis(*command, "--out", tmp_path / "out.jsonl", *flags)
+
+    return run
+
+
+def answers_one_by_one(folder: Path, prompts: list[str], tokens: int) -> list[str]:
+    """Greedy answers to single prompts by plain `generate`."""
+    tokenizer, model = AutoTokenizer.from_pretrained(folder), AutoModelForCausalLM.from_pretrained(folder).eval()
+    answers = []
+    for prompt in prompts:
+        messages = [{"role": "user", "content": prompt}]
+        text = tokenizer.apply_chat_template(messages, add_generation_prompt=True, tokenize=False)
+        inputs = tokenizer(text, add_special_tokens=False, return_tensors="pt")
+        with torch.no_grad():
+            output = model.generate(inputs.input_ids, max_new_tokens=tokens, do_sample=False)
+        answers.append(tokenizer.decode(output[0, inputs.input_ids.shape[1] :], skip_special_tokens=True).strip())
+    return answers
+
+
+def test_a_model_of_this_machine_answers_in_batches_as_alone(tmp_path, precis, source, documents, model):
+    out = tmp_path / "out.jsonl"
+    flags = ["--prompt", "one_sentence", "--max_tokens", 12, "--batch_tokens", 150]
+    done = precis("baseline", "chat", "--model", model, *source, "--out", out, *flags)
+    assert done.status == 0, done.err
+    prompts = [read_prompt("one_sentence").replace("{document}", row["document"]) for row in documents]
+    expected = answers_one_by_one(model, prompts, 12)
+    assert [row["summary"] for row in read(out)] == [sentences_of(text) for text in expected]
+    assert len(set(expected)) > 1
+    assert [row["id"] for row in read(out)] == [row["id"] for row in documents]
+
+
+def test_the_server_of_transformers_gives_the_answers_of_the_local_model(tmp_path, precis, source, model):
+    flags = ["--prompt", "one_sentence", "--max_tokens", 12, *source]
+    local, served = tmp_path / "local.jsonl", tmp_path / "served.jsonl"
+    assert precis("baseline", "chat", "--model", model, "--out", local, *flags).status == 0
+    with transformers_serve(model, tmp_path / "server.log") as url:
+        done = precis("baseline", "chat", "--model", model, "--base_url", url, "--out", served, *flags)
+        assert done.status == 0, done.err
+        wrong = [*flags, "--base_url", url, "--out", tmp_path / "wrong.jsonl", "--retries", 0]
+        unknown = precis("baseline", "chat", "--model", "no-such-model", *wrong)
+    assert [row["summary"] for row in read(served)] == [row["summary"] for row in read(local)]
+    tokens = [row["answer_tokens"] for row in read(tmp_path / "served.answers.jsonl")[1:]]
+    assert len(tokens) == 7 and all(0 < count <= 12 for count in tokens)
+    assert unknown.status == 1 and unknown.err.count("\n") == 1 and "status" in unknown.err
+
+
+@pytest.mark.parametrize(
+    ("flags", "texts"),
+    [
+        (["--prompt", "one_sentence"], ["in one sentence"]),
+        (["--prompt", "three_sentences"], ["in three sentences"]),
+        (["--prompt", "words", "--n", "37"], ["about 37 words"]),
+        (["--prompt", "query", "--query", "who {n} guards?"], ["Query: who {n} guards?"]),
+    ],
+)
+def test_the_request_has_the_prompt_and_no_randomness(ask, server, documents, tmp_path, flags, texts):
+    assert ask(*flags).status == 0
+    contents = [request["messages"][0]["content"] for request in server.requests]
+    for row in documents:
+        assert len([content for content in contents if row["document"] in content]) == 1
+    assert all(text in content for text in texts for content in contents)
+    for request in server.requests:
+        assert request["temperature"] == 0 and request["model"] == "tiny" and request["max_tokens"] == 512
+    record = json.loads((tmp_path / "out.results.json").read_text(encoding="utf-8"))
+    assert record["settings"]["prompt"] == read_prompt(flags[1])
+    assert record["counts"]["prompt_tokens"] == 11 * 7 and record["counts"]["answer_tokens"] == 3 * 7
+    assert [row["summary"] for row in read(tmp_path / "out.jsonl")] == [[first_words(r["document"])] for r in documents]
+
+
+def test_a_prompt_file_queries_and_fields_of_the_request(ask, server, documents, tmp_path):
+    (tmp_path / "mine.txt").write_text("{braces} about {query}:\n\n{document}", encoding="utf-8")
+    lines = [json.dumps({"id": row["id"], "topic": f"topic of {row['id']}"}) for row in documents]
+    (tmp_path / "queries.jsonl").write_text("\n".join(lines), encoding="utf-8")
+    flags = ["--prompt", tmp_path / "mine.txt", "--queries", tmp_path / "queries.jsonl", "--query_field", "topic"]
+    done = ask(*flags, "--request.max_tokens", "null", "--request.max_completion_tokens", "50", "--max_words", "6")
+    assert done.status == 0, done.err
+    sent = {request["messages"][0]["content"] for request in server.requests}
+    first = {" ".join(row["document"].split()[:6]): row["id"] for row in documents}
+    assert sent == {f"{{braces}} about topic of {name}:\n\n{text}" for text, name in first.items()}
+    assert all("max_tokens" not in r and r["max_completion_tokens"] == 50 for r in server.requests)
+    assert "documents shortened to max_words (7)" in done.out
+
+
+@pytest.mark.parametrize("fault", [429, 500, 503, "cut", "closed", "malformed", "html", "slow", "trickle"])
+def test_a_request_that_fails_is_repeated(ask, server, documents, tmp_path, fault):
+    server.faults = [None, fault, fault]
+    done = ask("--timeout", "0.5" if fault in ("slow", "trickle") else "60", "--concurrency", "1")
+    assert done.status == 0, done.err
+    assert [row["summary"] for row in read(tmp_path / "out.jsonl")] == [[first_words(r["document"])] for r in documents]
+    attempts = [row["attempts"] for row in read(tmp_path / "out.answers.jsonl")[1:]]
+    assert attempts == [1, 3, 1, 1, 1, 1, 1] and len(server.requests) == 9
+
+
+def body(**changes: object) -> bytes:
+    choice = {"message": {"content": "An \ud800otter."}, "finish_reason": "stop"}
+    return json.dumps({"choices": [choice], "usage": {"prompt_tokens": 11, "completion_tokens": 3}} | changes).encode()
+
+
+def test_half_of_a_surrogate_pair_and_wrong_counts_cost_no_answer(ask, server, tmp_path):
+    counts = [None, [1], "many", {"prompt_tokens": "11", "completion_tokens": -3}, {"prompt_tokens": [1]}, 7]
+    server.faults = [body(), *(body(usage=usage) for usage in counts)]
+    done = ask("--concurrency", "1")
+    assert done.status == 0, done.err
+    assert [row["summary"] for row in read(tmp_path / "out.jsonl")] == [["An ?otter."]] * 7
+    record = json.loads((tmp_path / "out.results.json").read_text(encoding="utf-8"))
+    assert record["counts"]["prompt_tokens"] == 11 and record["counts"]["answer_tokens"] == 3
+
+
+@pytest.mark.parametrize(
+    ("content", "problem"),
+    [
+        (b" " * (2 << 20) + body(), "the response has more than 1 MiB"),
+        (gzip.compress(b" " * (64 << 20) + body()), "the response is compressed (gzip)"),
+        (b"[" * 100_000, "is not a chat completion"),
+        (body(choices=[{"message": {"content": "An otter."}, "finish_reason": ["stop"]}]), "is not a chat completion"),
+    ],
+)
+def test_a_response_that_is_too_large_or_nested_is_a_failed_request(
+    ask, server, tmp_path, monkeypatch, content, problem
+):
+    monkeypatch.setattr(endpoint, "LONGEST_BODY", 1 << 20)
+    server.faults = [content]
+    done = ask("--concurrency", "1", "--retries", "0")
+    assert done.status == 1 and done.err.count("\n") == 1 and problem in done.err, done.err
+    assert len(read(tmp_path / "out.answers.jsonl")) == 1 + 6  # the other answers are kept
+
+
+@pytest.mark.parametrize(("header", "seconds"), [("7", 7), ("0.5", 0.5), ("9999", 60), (None, None), ("Mon, 1", None)])
+def test_the_wait_that_a_server_asks_for(header, seconds):
+    assert retry_after(header) == seconds
+
+
+def test_as_many_requests_at_a_time_as_allowed(precis, source, tmp_path):
+    meeting, lock, running = threading.Barrier(2, timeout=60), threading.Lock(), []
+    most = []
+
+    def answer(prompt):
+        with lock:
+            running.append(prompt)
+            most.append(len(running))
+            meet = len(most) <= 2
+        if meet:
+            meeting.wait()  # passes only if two requests are under way
+        with lock:
+            running.remove(prompt)
+        return "yes"
+
+    with chat_server(answer) as server:
+        command = ["baseline", "chat", "--model", "tiny", "--base_url", server.url, *source, "--concurrency", 2]
+        assert precis(*command, "--out", tmp_path / "out.jsonl").status == 0
+    assert max(most) == 2
+
+
+def test_a_killed_command_asks_only_for_what_is_missing(precis, source, documents, tmp_path, caplog):
+    def kill_at_the_fourth(prompt):
+        if len(server.requests) == 4:
+            os.kill(os.getpid(), signal.SIGTERM)
+            server.released.wait(60)
+        return first_words(prompt)
+
+    with chat_server(kill_at_the_fourth) as server:
+        command = ["baseline", "chat", "--model", "tiny", "--base_url", server.url, *source, "--concurrency", 1]
+        assert precis(*command, "--out", tmp_path / "out.jsonl").status == 143
+        gc.collect()  # asyncio reports an exception of a task when the task is deleted
+        assert "never retrieved" not in caplog.text
+        assert not (tmp_path / "out.jsonl").exists()
+        assert len(read(tmp_path / "out.answers.jsonl")) == 1 + 3
+    with chat_server(first_words) as other:  # at another address
+        command[command.index(server.url)] = other.url
+        assert precis(*command, "--out", tmp_path / "out.jsonl").status == 0
+        assert len(other.requests) == len(documents) - 3
+        changed = precis(*command, "--out", tmp_path / "out.jsonl", "--max_tokens", "9")
+        assert changed.status == 1 and "other settings (request" in changed.err
+    assert [row["summary"] for row in read(tmp_path / "out.jsonl")] == [[first_words(r["document"])] for r in documents]
+
+
+def test_refusals_and_empty_answers_are_named_and_kept(precis, source, documents, tmp_path):
+    ids = [row["id"] for row in documents]
+    choices = [
+        {"message": {"content": ""}, "finish_reason": "stop"},
+        {"message": {"content": None, "refusal": "no"}, "finish_reason": "stop"},
+        {"message": {"content": "I'm sorry, but I can't do that."}, "finish_reason": "stop"},
+        {"message": {"content": "<think>hm. otters"}, "finish_reason": "length"},
+        {"message": {"content": "<think>hm</think>\n\nAn otter. It paints."}, "finish_reason": "stop"},
+        {"message": {"content": "half of an"}, "finish_reason": "length"},
+    ]
+    by_text = {row["document"]: choice for row, choice in zip(documents, choices)}
+
+    def answer(prompt):
+        return next((choice for text, choice in by_text.items() if text in prompt), "fine")
+
+    with chat_server(answer) as server:
+        command = ["baseline", "chat", "--model", "tiny", "--base_url", server.url, *source, "--concurrency", 1]
+        server.faults = [None] * 6 + [{"status": 400, "code": "content_filter", "message": "filtered"}]
+        done = precis(*command, "--out", tmp_path / "out.jsonl")
+    assert done.status == 0, done.err
+    summaries = {row["id"]: row["summary"] for row in read(tmp_path / "out.jsonl")}
+    assert list(summaries) == ids
+    expected = [[], [], ["I'm sorry, but I can't do that."], [], ["An otter.", "It paints."], ["half of an"], []]
+    assert list(summaries.values()) == expected
+    assert f"empty answers (2): {ids[0]}, {ids[3]}" in done.out
+    assert f"answers refused by the server (2): {ids[1]}, {ids[6]}" in done.out
+    assert f"answers worded like a refusal (1): {ids[2]}" in done.out
+    assert f"answers end at max_tokens (2): {ids[3]}, {ids[5]}" in done.out
+
+
+def test_a_document_without_an_answer_is_named_or_written_empty(ask, server, documents, tmp_path):
+    server.faults = [None, 400]
+    done = ask("--concurrency", "1")
+    assert done.status == 1 and "no answer for 1 document, the first" in done.err and "status 400" in done.err
+    assert documents[1]["id"] in done.err and not (tmp_path / "out.jsonl").exists()
+    server.faults = [400]
+    done = ask("--concurrency", "1", "--on_failure", "empty")
+    assert done.status == 0 and f"documents without an answer (1): {documents[1]['id']}" in done.out
+    assert [len(row["summary"]) for row in read(tmp_path / "out.jsonl")] == [1, 0, 1, 1, 1, 1, 1]
+    assert ask().status == 0  # asked for again
+    assert len(read(tmp_path / "out.jsonl")[1]["summary"]) == 1
+
+
+def test_many_failures_end_the_command(ask, server, tmp_path):
+    server.faults = [500] * 100
+    done = ask("--retries", "1", "--max_failures", "3", "--concurrency", "2")
+    assert done.status == 1 and "3 requests failed" in done.err and len(server.requests) <= 8
+
+
+def test_the_key_stands_nowhere(ask, server, tmp_path, monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", f"{KEY}\n")
+    server.faults = [401]
+    refused = ask("--retries", "0", "--concurrency", "1")  # one at a time, so that all are asked again
+    assert refused.status == 1 and "401" in refused.err and "OPENAI_API_KEY" in refused.err
+    server.faults, server.answer = [None, 400], lambda prompt: f"your key is {KEY}"
+    done = ask("--on_failure", "empty", "--concurrency", "1")
+    assert done.status == 0 and set(server.keys) == {f"Bearer {KEY}"}
+    outputs = [*refused, *done, *(path.read_text(encoding="utf-8") for path in tmp_path.iterdir())]
+    assert not [text for text in outputs if KEY in str(text)]
+    monkeypatch.setenv("OTHER_KEY", "another")
+    assert ask("--key_variable", "OTHER_KEY").status == 0 and server.keys[-1] == "Bearer another"
+
+
+@pytest.mark.parametrize(
+    ("flags", "parts"),
+    [
+        (["--base_url", "NOBODY"], ["no connection", "start the server"]),
+        (["--base_url", "localhost:8000"], ["not an address"]),
+        (["--base_url", "http://me:secret@127.0.0.1/v1"], ["OPENAI_API_KEY"]),
+        (["--prompt", "two_sentences"], ["--prompt two_sentences", "three_sentences"]),
+        (["--prompt", "words"], ["{n}"]),
+        (["--prompt", "one_sentence", "--n", "3"], ["it has no {n}"]),
+        (["--prompt", "EMPTY"], ["it has no {document}"]),
+        (["--prompt", "query", "--queries", "FEW"], ["doc-", "--queries has no record"]),
+        (["--concurrency", "0"], ["--concurrency 0"]),
+        (["--timeout", "0"], ["--timeout 0"]),
+        (["--max_tokens", "0"], ["--max_tokens 0"]),
+    ],
+)
+def test_wrong_input_is_one_line_and_nothing_is_written(ask, tmp_path, flags, parts):
+    (tmp_path / "empty.txt").write_text("Summarize!", encoding="utf-8")
+    (tmp_path / "few.jsonl").write_text('{"id": "doc-33", "query": "who?"}\n', encoding="utf-8")
+    before = sorted(tmp_path.iterdir())
+    names = {"NOBODY": f"http://127.0.0.1:{free_port()}/v1"}
+    names |= {"EMPTY": tmp_path / "empty.txt", "FEW": tmp_path / "few.jsonl"}
+    done = ask("--retries", "0", *(names.get(flag, flag) for flag in flags))
+    assert done.status == 1 and done.err.count("\n") == 1, done.err
+    assert [part for part in parts if part not in done.err] == []
+    written = [path.name for path in sorted(tmp_path.iterdir()) if path not in before]
+    assert written == (["out.answers.jsonl"] if "NOBODY" in flags else [])
+
+
+@pytest.mark.parametrize(
+    ("name", "flags", "parts"),
+    [
+        ("no-such-model-of-anyone", [], ["cannot be loaded"]),
+        ("BART", [], ["no chat template"]),
+        ("CHAT", ["--max_tokens", "250"], ["exceed the 256 of the model", "--max_words"]),
+        ("CHAT", ["--request.tokens", "3"], ["--request.tokens"]),
+    ],
+)
+def test_a_local_model_that_cannot_answer(tmp_path, precis, source, model, name, flags, parts):
+    names = {"CHAT": model, "BART": make_summarizer("bart", tmp_path / "bart", ["a b c"]) if name == "BART" else ""}
+    done = precis("baseline", "chat", "--model", names.get(name, name), *source, "--out", tmp_path / "o.jsonl", *flags)
+    assert done.status == 1, done.err
+    assert [part for part in parts if part not in done.err] == []
+    assert not (tmp_path / "o.jsonl").exists()

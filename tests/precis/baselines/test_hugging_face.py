@@ -1,0 +1,210 @@
+import json
+import os
+import signal
+from pathlib import Path
+
+import pytest
+import torch
+from tiny_models import make_chat_model, make_summarizer
+from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
+
+from precis.baselines.generation import Generator
+from precis.baselines.records import sentences_of
+
+GENERATION = {"num_beams": 3, "max_length": 14, "min_length": 3, "length_penalty": 2.0, "no_repeat_ngram_size": 2}
+
+
+def read(path: Path) -> list[dict]:
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+
+
+@pytest.fixture(scope="module")
+def texts(documents) -> list[str]:
+    return ["summarize: " + row["document"] for row in documents]
+
+
+@pytest.fixture(scope="module")
+def bart(tmp_path_factory, texts) -> Path:
+    return make_summarizer("bart", tmp_path_factory.mktemp("bart"), texts, **GENERATION)
+
+
+@pytest.fixture(autouse=True)
+def offline(monkeypatch):
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+
+
+def summaries_one_by_one(folder: Path, texts: list[str], **options) -> list[list[str]]:
+    """Summaries of single texts by plain `generate`, without padding."""
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    model = AutoModelForSeq2SeqLM.from_pretrained(folder).eval()
+    outputs = []
+    for text in texts:
+        inputs = tokenizer(text, return_tensors="pt", truncation=True)
+        with torch.no_grad():
+            ids = model.generate(input_ids=inputs.input_ids, attention_mask=inputs.attention_mask, **options)
+        outputs.append(sentences_of(tokenizer.decode(ids[0], skip_special_tokens=True)))
+    return outputs
+
+
+@pytest.mark.parametrize("kind", ["bart", "pegasus", "t5"])
+def test_summaries_in_batches_equal_those_of_single_documents(tmp_path, precis, documents, source, texts, kind):
+    settings = {} if kind == "t5" else GENERATION
+    folder = make_summarizer(kind, tmp_path / "model", texts, **settings)
+    out = tmp_path / "out.jsonl"
+    done = precis("baseline", "hf", "--checkpoint", folder, *source, "--out", out, "--batch_tokens", 100)
+    assert done.status == 0, done.err
+    # the settings of T5 and its prefix stand in its config, under the task "summarization"
+    plain = [text.removeprefix("" if kind == "t5" else "summarize: ") for text in texts]
+    options = {"num_beams": 3, "max_length": 12} if kind == "t5" else {}
+    rows = read(out)
+    assert [row["summary"] for row in rows] == summaries_one_by_one(folder, plain, **options)
+    assert [row["id"] for row in rows] == [row["id"] for row in documents]
+    assert [row["references"] for row in rows] == [[[row["summary"]]] for row in documents]
+    assert len({str(row["summary"]) for row in rows}) > 1
+
+
+def test_a_setting_of_the_command_line_replaces_that_of_the_model(tmp_path, precis, documents, source, bart):
+    out = tmp_path / "out.jsonl"
+    flags = ["--generation.num_beams", "1", "--generation.max_length", "6"]
+    assert precis("baseline", "hf", "--checkpoint", bart, *source, "--out", out, *flags).status == 0
+    texts = [row["document"] for row in documents]
+    expected = summaries_one_by_one(bart, texts, num_beams=1, max_length=6)
+    assert [row["summary"] for row in read(out)] == expected
+    record = json.loads((tmp_path / "out.results.json").read_text(encoding="utf-8"))
+    assert record["settings"]["generation"]["num_beams"] == 1 and record["settings"]["generation"]["max_length"] == 6
+    assert record["split"] == "test" and record["documents"] == len(documents)
+
+
+@pytest.mark.parametrize(
+    ("kind", "flags", "length"),
+    [
+        ("bart", [], 24),
+        ("led", [], 32),
+        ("bart", ["--generation.max_length", "7"], 6),  # with the first symbol of the decoder
+        ("bart", ["--generation.max_new_tokens", "9"], 9),
+    ],
+)
+def test_a_model_that_states_no_length_writes_up_to_its_positions(
+    tmp_path, precis, source, texts, kind, flags, length
+):
+    folder = make_summarizer(kind, tmp_path / "model", texts, window=24, eos_token_id=None, forced_eos_token_id=None)
+    out = tmp_path / "out.jsonl"
+    done = precis("baseline", "hf", "--checkpoint", folder, *source, "--out", out, *flags)
+    assert done.status == 0, done.err
+    assert {row["summary_tokens"] for row in read(tmp_path / "out.answers.jsonl")[1:]} == {length}
+
+
+def test_led_attends_from_the_first_token_to_all(tmp_path, precis, documents, source, texts):
+    folder = make_summarizer("led", tmp_path / "model", texts, **GENERATION)
+    out = tmp_path / "out.jsonl"
+    assert precis("baseline", "hf", "--checkpoint", folder, *source, "--out", out).status == 0
+    tokenizer, model = AutoTokenizer.from_pretrained(folder), AutoModelForSeq2SeqLM.from_pretrained(folder).eval()
+    for row, document in zip(read(out), documents):
+        ids = tokenizer(document["document"], return_tensors="pt").input_ids
+        attention = torch.zeros_like(ids)
+        attention[:, 0] = 1
+        output = model.generate(input_ids=ids, global_attention_mask=attention)
+        assert row["summary"] == sentences_of(tokenizer.decode(output[0], skip_special_tokens=True))
+
+
+def test_truncation_is_counted_once(tmp_path, precis, documents, source, bart):
+    out = tmp_path / "out.jsonl"
+    done = precis("baseline", "hf", "--checkpoint", bart, *source, "--out", out, "--max_source", 19)
+    assert done.status == 0, done.err
+    lengths = [len(row["document"].split()) + 1 for row in documents]
+    left_out = sum(max(0, length - 19) for length in lengths)
+    longer = sum(length > 19 for length in lengths)
+    assert 0 < longer < len(documents)
+    line = f"{100 * left_out / sum(lengths):.1f} % of source tokens in {longer} documents (max_source 19)"
+    assert done.out.count(line) == 1
+    shortened = [" ".join(row["document"].split()[:18]) for row in documents]
+    assert [row["summary"] for row in read(out)] == summaries_one_by_one(bart, shortened)
+
+
+def test_windows_are_whole_sentences_and_their_summaries_are_joined(tmp_path, precis, documents, source, bart):
+    out = tmp_path / "out.jsonl"
+    flags = ["--long_documents", "windows", "--max_source", 13]
+    done = precis("baseline", "hf", "--checkpoint", bart, *source, "--out", out, *flags)
+    assert done.status == 0 and "cut off" not in done.out and "in several windows" in done.out
+    for row, document in zip(read(out), documents):
+        windows, words = [], []
+        for sentence in sentences_of(document["document"]):
+            if words and len(words) + len(sentence.split()) > 12:
+                windows, words = [*windows, words], []
+            words = words + sentence.split()
+        joined = summaries_one_by_one(bart, [" ".join(words) for words in [*windows, words]])
+        assert row["summary"] == [sentence for summary in joined for sentence in summary]
+
+
+def test_a_sentence_longer_than_a_window_is_counted(tmp_path, precis, source, bart):
+    flags = ["--long_documents", "windows", "--max_source", 6]
+    done = precis("baseline", "hf", "--checkpoint", bart, *source, "--out", tmp_path / "out.jsonl", *flags)
+    assert done.status == 0 and "% of source tokens in 7 documents (max_source 6)" in done.out
+
+
+def test_a_killed_command_continues_where_it_was(tmp_path, precis, source, bart, monkeypatch):
+    command = ["baseline", "hf", "--checkpoint", bart, *source, "--batch_tokens", 30, "--out"]
+    assert precis(*command, tmp_path / "whole.jsonl").status == 0
+
+    generate, calls = Generator.generate, []
+
+    def killed_later(self, prompts):
+        calls.append(len(prompts))
+        if len(calls) == 3:
+            os.kill(os.getpid(), signal.SIGTERM)
+        return generate(self, prompts)
+
+    monkeypatch.setattr(Generator, "generate", killed_later)
+    out = tmp_path / "out.jsonl"
+    assert precis(*command, out).status == 143
+    assert not out.exists()
+    answers = tmp_path / "out.answers.jsonl"
+    before_kill = read(answers)
+    assert len(before_kill) == 1 + sum(calls[:2])
+    with answers.open("a", encoding="utf-8") as file:
+        file.write('{"id": "doc-3", "te')  # what a kill leaves of a line
+    monkeypatch.setattr(Generator, "generate", lambda self, prompts: calls.append(0) or generate(self, prompts))
+    assert precis(*command, out).status == 0
+    assert out.read_text(encoding="utf-8") == (tmp_path / "whole.jsonl").read_text(encoding="utf-8")
+    assert read(answers)[: len(before_kill)] == before_kill
+    after = len(calls)
+    assert precis(*command, out).status == 0 and len(calls) == after  # all answers are there
+    other = precis(*command, out, "--generation.num_beams", "2")
+    assert other.status == 1 and "other settings" in other.err and '"num_beams": 3' in other.err
+
+
+def test_predictions_are_evaluated_and_compared_like_any_others(tmp_path, precis, source, bart):
+    ours, lead = tmp_path / "bart.jsonl", tmp_path / "lead.jsonl"
+    assert precis("baseline", "hf", "--checkpoint", bart, *source, "--out", ours).status == 0
+    assert precis("baseline", "lead", "--k", 1, *source, "--out", lead).status == 0
+    for path in (ours, lead):
+        assert precis("evaluate", path, "--resamples", 50).status == 0
+    done = precis("compare", lead, ours, "--json")
+    assert done.status == 0, done.err
+    assert "bart" in done.out and "rouge1" in done.out
+
+
+@pytest.mark.parametrize(
+    ("flags", "parts"),
+    [
+        (["--checkpoint", "nowhere/at/all"], ["nowhere/at/all: no such folder"]),
+        (["--checkpoint", "no-such-model-of-anyone"], ["no-such-model-of-anyone: cannot be loaded", "check the name"]),
+        (["--checkpoint", "CHAT"], ["a model of another kind", "precis baseline chat"]),
+        (["--checkpoint", "BART", "--generation.num_beam", "4"], ["--generation.num_beam", "did you mean num_beams?"]),
+        (["--checkpoint", "BART", "--generation.num_beams", "0"], ["--generation.num_beams 0", "at least 1"]),
+        (["--checkpoint", "BART", "--generation.max_length", "long"], ["--generation.max_length long", "whole number"]),
+        (["--checkpoint", "BART", "--generation.do_sample", "true"], ["--generation.do_sample True", "random"]),
+        (["--checkpoint", "BART", "--max_source", "99"], ["--max_source 99", "40 positions"]),
+        (["--checkpoint", "BART", "--generation.max_length", "99"], ["98 tokens", "40 positions", "max_new_tokens 40"]),
+        (["--checkpoint", "BART", "--out", "OUT.csv"], ["ends in .jsonl"]),
+        (["--checkpoint", "BART", "--batch_tokens", "0"], ["--batch_tokens 0"]),
+    ],
+)
+def test_wrong_input_is_one_line_and_nothing_is_written(tmp_path, precis, source, texts, bart, flags, parts):
+    out = tmp_path / "results" / "out.jsonl"
+    chat = make_chat_model(tmp_path / "chat", texts) if "CHAT" in flags else None
+    names = {"BART": bart, "CHAT": chat, "OUT.csv": out.with_suffix(".csv")}
+    done = precis("baseline", "hf", *source, "--out", out, *(names.get(flag, flag) for flag in flags))
+    assert done.status == 1, done.err
+    assert [part for part in parts if part not in done.err] == []
+    assert "Traceback" not in done.err and not out.parent.exists()

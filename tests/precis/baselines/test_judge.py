@@ -1,0 +1,179 @@
+import json
+import os
+import signal
+from pathlib import Path
+
+import numpy as np
+import pytest
+from chat_servers import chat_server
+
+from precis.baselines import endpoint
+from precis.baselines.judge import read_verdict
+from precis.statistics.statistics import bootstrap_interval
+
+SUMMARIES = {  # of A and of B, by document
+    "d1": ("long long text", "short"),
+    "d2": ("tiny", "much longer text"),
+    "d3": ("wee", "much longer text"),
+    "d4": ("same", "same"),
+    "d5": ("abcd", "efgh"),
+    "d6": ("ab", "much longer text"),
+}
+
+
+def shown(prompt: str) -> tuple[str, str]:
+    """The two summaries in a prompt, in their order."""
+    first, second = prompt.split("Summary 1:\n\n")[1].split("\n\nSummary 2:\n\n")
+    return first, second.split("\n\n")[0]
+
+
+def prefers_short(prompt: str) -> str:
+    first, second = map(len, shown(prompt))
+    return "tie" if first == second else "The shorter one.\n\nAnswer: 1" if first < second else "**2**"
+
+
+@pytest.fixture(autouse=True)
+def surroundings(monkeypatch):
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    monkeypatch.setattr(endpoint, "FIRST_WAIT", 0.01)
+
+
+@pytest.fixture
+def files(tmp_path) -> list[Path]:
+    """Predictions of A with sources, and of B in another order."""
+    paths = [tmp_path / "a.jsonl", tmp_path / "b.jsonl"]
+    for number, path in enumerate(paths):
+        rows = [
+            {"id": name, "summary": [texts[number]], "references": [["r"]], "document": [f"source of {name} ."]}
+            for name, texts in SUMMARIES.items()
+        ]
+        lines = [json.dumps(row) for row in (reversed(rows) if number else rows)]
+        path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return paths
+
+
+@pytest.fixture
+def judge(precis, files, tmp_path):
+    """Run the command with a server whose answers are a function of the prompt."""
+
+    def run(answer, *flags):
+        with chat_server(answer) as server:
+            command = ["judge", *files, "--model", "tiny", "--base_url", server.url, "--out", tmp_path / "judged.jsonl"]
+            done = precis(*command, *flags)
+        return done, server
+
+    return run
+
+
+def test_preference_interval_and_ties_of_a_judge_without_position_bias(judge, tmp_path):
+    done, server = judge(prefers_short, "--json", "--resamples", "500", "--seed", "3")
+    assert done.status == 0, done.err
+    result = json.loads(done.out)
+    preferences = [0, 100, 100, 50, 50, 100]
+    expected = bootstrap_interval(preferences, resamples=500, seed=3)
+    found = result["preference"]
+    assert [found[name] for name in ("mean", "low", "high")] == pytest.approx(list(expected))
+    assert found["mean"] == pytest.approx(np.mean(preferences))
+    assert (result["a_better"], result["ties"], result["b_better"]) == (3, 2, 1)
+    assert result["orders_agree"] == 100 and result["first_preferred"] == 50 and result["same_summaries"] == 1
+    # two questions for each document but the one with the same summaries, each with its source
+    assert len(server.requests) == 10 and all(request["temperature"] == 0 for request in server.requests)
+    contents = [request["messages"][0]["content"] for request in server.requests]
+    asked = sorted((name, shown(text)) for text in contents for name in SUMMARIES if f"source of {name} ." in text)
+    both = [(name, pair) for name, (a, b) in SUMMARIES.items() if a != b for pair in ((a, b), (b, a))]
+    assert asked == sorted(both)
+
+
+def test_a_judge_that_looks_at_the_order_alone_is_found_out(judge):
+    done, _ = judge(lambda prompt: "1", "--json")
+    result = json.loads(done.out)
+    assert result["preference"]["mean"] == 50 and result["ties"] == 6
+    assert result["first_preferred"] == 100 and result["orders_contradict"] == 5
+    assert result["orders_agree"] == pytest.approx(100 / 6)  # the same summaries
+
+
+def test_a_result_is_computed_again_from_the_file_of_answers(judge, precis, files, tmp_path):
+    done, _ = judge(prefers_short, "--json")
+    again = precis("judge", *files, "--out", tmp_path / "judged.jsonl", "--json")
+    assert again.status == 0 and json.loads(again.out) == json.loads(done.out)
+    text = precis("judge", *files, "--out", tmp_path / "judged.jsonl").out
+    assert "preference for A: 66.7 %" in text and "A better: 3, tie: 2, B better: 1" in text
+    files[0].write_text(files[0].read_text(encoding="utf-8").replace("wee", "woe"), encoding="utf-8")
+    other = precis("judge", *files, "--out", tmp_path / "judged.jsonl")
+    assert other.status == 1 and "other settings (pairs" in other.err
+
+
+def test_a_killed_command_asks_only_for_what_is_missing(judge, precis, files, tmp_path):
+    count = []
+
+    def killed_later(prompt):
+        count.append(prompt)
+        if len(count) == 4:
+            os.kill(os.getpid(), signal.SIGTERM)
+        return prefers_short(prompt)
+
+    done, _ = judge(killed_later, "--concurrency", "1")
+    assert done.status == 143
+    kept = len((tmp_path / "judged.jsonl").read_text(encoding="utf-8").splitlines()) - 1
+    assert kept in (3, 4)  # the answer to the request of the kill may still have come
+    incomplete = precis("judge", *files, "--out", tmp_path / "judged.jsonl")
+    assert incomplete.status == 1 and f"{10 - kept} answers missing" in incomplete.err
+    done, server = judge(prefers_short, "--json")
+    assert done.status == 0 and len(server.requests) == 10 - kept
+    assert json.loads(done.out)["a_better"] == 3
+
+
+def test_answers_that_cannot_be_read_are_named(judge):
+    done, _ = judge(lambda prompt: "who knows" if "source of d2" in prompt else prefers_short(prompt))
+    assert done.status == 0 and "documents without a readable verdict, left out (1): d2" in done.out
+    assert "A better: 2, tie: 2, B better: 1" in done.out
+
+
+def test_no_readable_answer_at_all_is_an_error(judge):
+    done, _ = judge(lambda prompt: "hm" if "d4" not in prompt else "1")
+    # the pair of the same summaries alone says nothing
+    assert done.status == 1 and "no answer of the judge can be read" in done.err
+
+
+@pytest.mark.parametrize(
+    ("text", "verdict"),
+    [
+        ("1", "first"), ("2.", "second"), ("Tie", "tie"), ("**Summary 2**", "second"), ("Answer: 1", "first"),
+        ("Verdict: **tie**", "tie"), ("Summary 1 is vague.\n\n2\n", "second"),
+        ("final answer: summary 1", "first"), ("the better one is 1", None),
+        ("1 or 2", None), ("12", None), ("Both are good, but 2 is better", None), ("", None),
+        ("<think>1\n2</think>\n1", "first"), ("<think>1", None),
+    ],
+)  # fmt: skip
+def test_verdicts(text, verdict):
+    assert read_verdict(text) == verdict
+
+
+@pytest.mark.parametrize(
+    ("change", "flags", "parts"),
+    [
+        ("shorter", [], ["b.jsonl", "no summary of document 'd1'"]),
+        ("no source", [], ["a.jsonl:1", "--documents FILE or --run RUN"]),
+        (None, ["--out", "judged.txt"], [".jsonl"]),
+        (None, ["--prompt", "nowhere.txt"], ["nowhere.txt", "{first}"]),
+        (None, ["--timeout", "-1"], ["--timeout"]),
+    ],
+)
+def test_wrong_input_is_one_line_and_nothing_is_asked(judge, files, change, flags, parts):
+    if change == "shorter":
+        lines = files[1].read_text(encoding="utf-8").splitlines()[:-1]
+        files[1].write_text("\n".join(lines) + "\n", encoding="utf-8")
+    if change == "no source":
+        rows = [json.loads(line) for line in files[0].read_text(encoding="utf-8").splitlines()]
+        texts = [json.dumps({name: row[name] for name in row if name != "document"}) for row in rows]
+        files[0].write_text("\n".join(texts) + "\n", encoding="utf-8")
+    done, server = judge(prefers_short, *flags)
+    assert done.status == 1 and done.err.count("\n") == 1
+    assert [part for part in parts if part not in done.err] == [] and not server.requests
+
+
+def test_without_answers_and_without_a_model(precis, files, tmp_path):
+    done = precis("judge", *files, "--out", tmp_path / "judged.jsonl")
+    assert done.status == 1 and "no such file of answers" in done.err
+    done = precis("judge", *files, "--out", tmp_path / "judged.jsonl", "--base_url", "http://127.0.0.1:1/v1")
+    assert done.status == 1 and "--model" in done.err

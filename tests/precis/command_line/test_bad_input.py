@@ -1,0 +1,306 @@
+"""Bad records, texts, checkpoints and folders: one clear line, a status, and nothing half-written."""
+
+import io
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+
+from datamodules.building import LOCK
+from datamodules.documents import UserError
+from precis.runs.run_folder import load_run
+
+GOOD = {"id": "good", "document": "The otter paints the mill before the rain.", "summary": "the otter paints ."}
+
+
+def refused(done, *said, status=1):
+    """A status and one line that says all this; what Lightning tells of the machine may stand before it."""
+    assert done.status == status, done
+    lines = [line for line in done.err.splitlines() if line.startswith("precis: error: ")]
+    assert len(lines) == 1 and done.err.endswith(lines[0] + "\n") and "Traceback" not in done.err, done.err
+    for words in said:
+        assert words in lines[0], lines[0]
+
+
+@pytest.fixture
+def fresh_cache(tmp_path, monkeypatch):
+    """Return a separate empty cache."""
+    folder = tmp_path / "cache"
+    monkeypatch.setenv("PRECIS_CACHE", str(folder))
+    return folder
+
+
+# Records
+
+
+@pytest.mark.parametrize(
+    "line, said",
+    [
+        (json.dumps(GOOD | {"id": "b", "document": ""}), "(id 'b'): the document is empty; fix it"),
+        (json.dumps(GOOD | {"id": "b", "document": " \n\t "}), "(id 'b'): the document is empty; fix it"),
+        (json.dumps({"id": "b", "summary": "s"}), "it has no field 'document' (there are: id, summary); name"),
+        (json.dumps({"id": "b", "document": "A text."}), "(fields: id, document): it has no reference"),
+        (json.dumps(GOOD | {"id": "b", "summary": " "}), "its reference is empty"),
+        (json.dumps(GOOD | {"id": "b", "document": None}), "field 'document' is null"),
+        (json.dumps(GOOD), "id 'good' is also the id of"),
+        ('{"id": "b", "document": ', "broken JSON"),
+        ('["b"]', "a JSON list"),
+        ('{"id": "b", "document": "caf\xe9"}', "not UTF-8 (byte 0xe9); convert the file"),
+    ],
+    ids=["empty", "blank", "no-document", "no-summary", "blank-summary", "null", "same-id", "broken", "list", "latin1"],
+)
+def test_a_bad_record_ends_the_run_before_it_begins(line, said, tiny_config, fresh_cache, tmp_path, precis):
+    bad = tmp_path / "bad.jsonl"
+    bad.write_bytes(json.dumps(GOOD).encode() + b"\n" + line.encode("latin-1") + b"\n")
+    run = tmp_path / "run"
+    done = precis("fit", "--config", tiny_config, "--run_dir", run, "--data.corpus.train", bad)
+    refused(done, f"{bad}:2", said, "--data.on_bad_record skip" if "list" not in said else "one object per line")
+    assert not run.exists()
+    assert not [path for path in fresh_cache.rglob("*") if path.is_file() and path.name != LOCK]
+
+
+def test_validation_needs_references_and_leaves_whole_things_in_the_cache(tiny_config, fresh_cache, tmp_path, precis):
+    bad, run = tmp_path / "bad.jsonl", tmp_path / "run"
+    bad.write_text(json.dumps({"id": "b", "document": "A text."}) + "\n", encoding="utf-8")
+    done = precis("fit", "--config", tiny_config, "--run_dir", run, "--data.corpus.val", bad)
+    refused(done, f"{bad}:1 (id 'b') (fields: id, document): it has no reference", "--data.on_bad_record skip")
+    assert not run.exists()
+    assert {path.name for path in fresh_cache.rglob("*") if path.is_file() and path.suffix != ".arrow"} == {
+        "manifest.json",
+        "vocabulary.json",
+        LOCK,
+    }
+    assert not list(fresh_cache.rglob(".building-*")) and not list(fresh_cache.glob("files-val*"))
+
+
+def test_bad_records_are_skipped_counted_and_named_if_one_asks_for_that(tiny_config, tmp_path, precis, corpus_files):
+    bad = tmp_path / "bad.jsonl"
+    good = Path(corpus_files["train"]).read_text(encoding="utf-8").splitlines()
+    lines = [*good[:5], "{", json.dumps(GOOD | {"document": ""}), *good[5:], json.dumps({"id": "x", "document": "y"})]
+    bad.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    arguments = ["--config", tiny_config, "--data.corpus.train", bad, "--trainer.max_steps", 1]
+    with pytest.warns(UserWarning, match="left out 3 bad records") as caught:
+        done = precis("fit", *arguments, "--run_dir", tmp_path / "run", "--data.on_bad_record", "skip")
+    assert done.status == 0, done.err
+    said = next(str(warning.message) for warning in caught if "left out" in str(warning.message))
+    for where in (f"{bad}:6: broken JSON", f"{bad}:7 (id 'good'): the document is empty", f"{bad}:29 "):
+        assert where in said
+    record = json.loads((tmp_path / "run" / "environment.json").read_text(encoding="utf-8"))["corpus"]["train"]
+    lines = [re.search(r"jsonl:(\d+)", entry["where"])[1] for entry in record["skipped"]]
+    assert record["documents"] == 26 and lines == ["6", "7", "29"]
+    # what was built with records left out is not taken for whole later
+    refused(precis("fit", *arguments, "--run_dir", tmp_path / "other"), f"{bad}:6: broken JSON")
+    assert not (tmp_path / "other").exists()
+
+
+@pytest.mark.parametrize(
+    "name, content, said",
+    [
+        ("none.jsonl", None, "no such file; check the path of `train`"),
+        ("empty.jsonl", b"", "no usable document; check the files and the field names"),
+        ("cut.jsonl.gz", b"\x1f\x8b\x08\x00", "cannot be read"),
+        ("text.docx", b"x", "unknown type of file"),
+    ],
+)
+def test_a_file_that_is_no_corpus_is_named(name, content, said, tiny_config, fresh_cache, tmp_path, precis):
+    path = tmp_path / name
+    if content is not None:
+        path.write_bytes(content)
+    done = precis("fit", "--config", tiny_config, "--run_dir", tmp_path / "run", "--data.corpus.train", path)
+    refused(done, said)
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_missing_split_is_named(tiny_config, tmp_path, precis):
+    lines = tiny_config.read_text(encoding="utf-8").splitlines()
+    without = tmp_path / "without.yaml"
+    without.write_text("\n".join(line for line in lines if not line.strip().startswith("val:")), encoding="utf-8")
+    done = precis("fit", "--config", without, "--run_dir", tmp_path / "other")
+    remedy = "name a source for it with --data.corpus.val, or take a share of the training documents with --data.corpus"
+    refused(done, f"Files has no split 'val' (it has: train, test); {remedy}.split")
+    assert not (tmp_path / "other").exists()
+    done = precis("fit", "--config", without, "--run_dir", tmp_path / "other", "--data.corpus.split=0.5", "--dry-run")
+    assert done.status == 0, done.err
+
+
+def test_a_missing_test_split_names_what_can_be_scored(run_folder, precis):
+    done = precis("test", "--run", run_folder, "--data.corpus.test=null")
+    remedy = "name a source for it with --data.corpus.test, or score the validation split with precis validate --run"
+    refused(done, f"Files has no split 'test' (it has: train, val); {remedy}")
+
+
+# Values
+
+
+@pytest.mark.parametrize(
+    "arguments, said",
+    [
+        (["--data.batch_size", "0"], "data.batch_size must be at least 1, got 0"),
+        (["--data.max_source", "0"], "data.max_source must be at least 1"),
+        (["--model.decoding.min_length", "50"], "min_length must be at least 0 and below max_length 8, got 50"),
+        (["--model.vocab_size", "4"], "a vocabulary of 4 has only"),
+        (["--trainer.callbacks+=CoverageAnnealing"], "CoverageAnnealing needs either start_step or start_epoch"),
+        (["--trainer.callbacks+=LengthCurriculum", "--trainer.callbacks.source=1", "--trainer.callbacks.target=2",
+          "--trainer.callbacks.steps=1", "--data.num_workers=1"], "LengthCurriculum needs --data.num_workers 0"),
+        (["--trainer.accelerator", "abacus"], "abacus"),
+        (["--ckpt_path", "nowhere.ckpt"], "nowhere.ckpt"),
+    ],
+)  # fmt: skip
+def test_a_value_that_cannot_be_is_named_and_no_folder_is_left(arguments, said, tiny_config, tmp_path, precis):
+    done = precis("fit", "--config", tiny_config, "--run_dir", tmp_path / "run", *arguments)
+    refused(done, said)
+    assert not (tmp_path / "run").exists()
+
+
+def test_no_folder_is_left_where_weights_and_biases_had_begun(tiny_config, tmp_path, precis):
+    settings = [f"--trainer.callbacks.{name}=2" for name in ("source", "target", "steps")]
+    arguments = ["--trainer.callbacks+=LengthCurriculum", *settings, "--data.num_workers=1", "--wandb", "offline"]
+    done = precis("fit", "--config", tiny_config, "--run_dir", tmp_path / "run", *arguments)
+    refused(done, "LengthCurriculum needs --data.num_workers 0")
+    assert not (tmp_path / "run").exists()
+
+
+# Runs, checkpoints, vocabularies
+
+
+def test_an_existing_run_is_not_overwritten(run_folder, tiny_config, precis):
+    before = {path: path.read_bytes() for path in run_folder.rglob("*") if path.is_file()}
+    done = precis("fit", "--config", tiny_config, "--run_dir", run_folder)
+    command = f"precis fit --run {run_folder}"
+    refused(done, f"{run_folder}: the folder already has a run; continue it with `{command}`, or pass")
+    assert {path: path.read_bytes() for path in run_folder.rglob("*") if path.is_file()} == before
+
+
+def test_a_missing_run_is_named(tiny_config, tmp_path, precis):
+    for command in (["test", "--run"], ["predict", "--run"], ["fit", "--run"], ["summarize", "--checkpoint"]):
+        refused(precis(*command, tmp_path / "none"), f"{tmp_path}/none/config.yaml: not found; give the folder of")
+    refused(precis("test", "--run"), "--run needs the folder of a run")
+    refused(precis("validate", "--config", tiny_config), "precis validate needs a trained model; pass --run")
+    refused(precis("report", tmp_path / "none"), "predictions.jsonl: not found; run `precis test --run")
+    done = precis("fit", "--config", tiny_config, "--run_dir", tmp_path / "none", "--resume", "true")
+    refused(done, "no checkpoint to resume from; pass --resume auto, which then starts a new run")
+    assert not (tmp_path / "none").exists()
+
+
+def test_a_run_without_a_checkpoint_is_named(run_folder, precis):
+    shutil.rmtree(run_folder / "checkpoints")
+    refused(precis("test", "--run", run_folder), f"{run_folder}/checkpoints: no checkpoint there")
+
+
+def _cut(path):
+    path.write_bytes(path.read_bytes()[:-100])
+
+
+def _overwrite(path):
+    path.write_text("no checkpoint", encoding="utf-8")
+
+
+def _other_content(path):
+    torch.save({"weights": torch.zeros(2)}, path)
+
+
+@pytest.mark.parametrize(
+    "spoil, said",
+    [(_cut, "only a part of one"), (_overwrite, "no checkpoint"), (_other_content, "not a checkpoint of `precis fit`")],
+)
+def test_a_checkpoint_that_is_none_is_named(spoil, said, run_folder, precis, tmp_path):
+    for path in (run_folder / "checkpoints").iterdir():
+        spoil(path)
+    text = tmp_path / "text.txt"
+    text.write_text("The otter paints.", encoding="utf-8")
+    for command in (["test", "--run", run_folder], ["summarize", "--checkpoint", run_folder, text]):
+        refused(precis(*command), f"{run_folder}/checkpoints/best.ckpt: ", said, "; give ")
+    refused(precis("fit", "--run", run_folder), f"{run_folder}/checkpoints/last.ckpt: ", said)
+    assert not (run_folder / "predictions.jsonl").exists()
+
+
+def test_a_vocabulary_that_does_not_fit_the_checkpoint_is_named(run_folder, precis, tmp_path):
+    other = tmp_path / "text"
+    other.mkdir()
+    content = json.loads((run_folder / "text" / "vocabulary.json").read_text(encoding="utf-8"))
+    content["words"][:2] = content["words"][1::-1]  # other words, as many of them
+    (other / "vocabulary.json").write_text(json.dumps(content), encoding="utf-8")
+    done = precis("test", "--run", run_folder, "--data.tokenizer_dir", other)
+    problem = "the vocabulary of the data is not the one this checkpoint was trained with"
+    refused(done, f"{problem}; give --data.tokenizer_dir")
+    done = precis("test", "--run", run_folder, "--model.vocab_size", 20)
+    problem = "the tokenizer has 40 tokens but model.vocab_size is 20"
+    refused(done, f"{problem}; raise --model.vocab_size, or give --data.tokenizer_dir")
+    done = precis("test", "--run", run_folder, "--model.vocab_size", 60)
+    refused(done, "the checkpoint does not fit the model: network.embedding.weight is [40, 12] there and [60, 12] here")
+    done = precis("test", "--run", run_folder, "--model.pointer", "false")
+    refused(done, "network.pointer.bias is [1] there and absent here; give the --model arguments")
+    done = precis("test", "--run", run_folder, "--data.tokenizer_dir", tmp_path / "none")
+    refused(done, "no such file; give the `text` folder of a run")
+    assert not list(run_folder.glob("*predictions*"))
+    shutil.copy(other / "vocabulary.json", run_folder / "text")
+    with pytest.raises(UserError, match="the vocabulary of the data is not the one"):
+        load_run(run_folder)
+
+
+def test_predictions_of_another_corpus_are_not_reported(run_folder, precis):
+    assert precis("validate", "--run", run_folder).status == 0
+    refused(precis("report", run_folder), "predictions.jsonl: not found; run `precis test --run")
+    assert precis("report", run_folder, "--split", "val").status == 0
+    for name in ("predictions.val.jsonl", "results.val.json"):  # as earlier versions wrote any split
+        (run_folder / name).rename(run_folder / name.replace(".val", "").replace("results", "old"))
+    refused(precis("report", run_folder), "'doc-26' is not in the test split; pass --split")
+    assert precis("report", run_folder, "--split", "val").status == 0
+
+
+# Texts
+
+
+@pytest.mark.parametrize(
+    "content, said",
+    [(b"", "there is no text in it"), (b" \n\n", "there is no text in it"), (b"caf\xe9", "not UTF-8 text (byte 3)")],
+)
+def test_a_text_that_is_none_is_named(content, said, trained, tmp_path, precis, monkeypatch):
+    path = tmp_path / "text.txt"
+    path.write_bytes(content)
+    refused(precis("summarize", "--checkpoint", trained, path), said, str(path) if "UTF" in said else path.name)
+    refused(precis("summarize", "--checkpoint", trained, tmp_path), said, "text.txt")
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(content), encoding="utf-8"))
+    refused(precis("summarize", "--checkpoint", trained), said, "standard input")
+
+
+def test_files_to_summarize_that_are_not_there_are_named(trained, tmp_path, precis):
+    refused(precis("summarize", "--checkpoint", trained, tmp_path / "x.txt"), "x.txt: no such file or folder")
+    refused(precis("summarize", "--checkpoint", trained, tmp_path), "no .txt or .html file in this folder")
+
+
+def test_a_corpus_without_files_cannot_be_described(precis):
+    done = precis("corpus", "--corpus", "Files")
+    assert done.status == 1 and "Files has no split; name a source" in done.err
+
+
+def test_sigterm_while_documents_are_made_leaves_nothing_half_written(tiny_config, fresh_cache, tmp_path):
+    rows, run = tmp_path / "rows.jsonl", tmp_path / "run"
+    rows.write_text("".join(json.dumps(GOOD | {"id": str(i)}) + "\n" for i in range(200_000)))  # some ten seconds
+    arguments = ["fit", "--config", tiny_config, "--run_dir", run, "--data.corpus.train", rows, "--wandb", "off"]
+    command = [sys.executable, "-m", "precis.command_line.cli", *map(str, arguments)]
+    environment = os.environ | {"PRECIS_CACHE": str(fresh_cache)}
+    process = subprocess.Popen(command, env=environment, cwd=Path(__file__).parents[3], stdout=subprocess.DEVNULL)
+    until = time.monotonic() + 200  # a bound for a process that does not begin, not a measure
+    while not list(fresh_cache.glob(".building-*")):
+        assert time.monotonic() < until and process.poll() is None
+        time.sleep(0.05)
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(200) == 143
+    assert not run.exists() and [path.name for path in fresh_cache.rglob("*")] == [LOCK]
+
+
+def test_a_corpus_that_cannot_be_described_is_named(tmp_path, precis):
+    path = tmp_path / "bad.jsonl"
+    path.write_text("{\n", encoding="utf-8")
+    done = precis("corpus", "--corpus", "Files", f"--corpus.train={path}")
+    refused(done, f"{path}:1: broken JSON")
+    assert re.search(r"fix it|skip", done.err)

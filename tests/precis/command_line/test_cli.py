@@ -1,0 +1,353 @@
+"""A run from `precis fit` to `precis report`, and the files that it writes."""
+
+import csv
+import io
+import json
+import re
+import shutil
+import sys
+from importlib.metadata import entry_points
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+import wandb
+import yaml
+
+from lightning_modules.metrics.rouge import rouge_scores
+from precis.command_line.cli import main
+from precis.runs import run_folder as run_folder_module
+from precis.training.training import fit_parser
+
+
+def rows_of(path: Path) -> list[dict[str, str]]:
+    with path.open(newline="", encoding="utf-8") as file:
+        return list(csv.DictReader(file))
+
+
+def lines_of(path: Path) -> list[dict]:
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+
+
+def without_run_dir(path: Path) -> dict:
+    config = yaml.safe_load(path.read_text(encoding="utf-8"))
+    return {name: value for name, value in config.items() if name not in ("run_dir", "previews")}
+
+
+@pytest.fixture
+def typed(monkeypatch):
+    """Puts bytes on the command's standard input."""
+
+    def put(content: bytes) -> None:
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(content), encoding="utf-8"))
+
+    return put
+
+
+# What `fit` leaves
+
+
+def test_the_run_folder_has_its_documented_content(trained):
+    said = re.findall(r"^    (\S+)  ", run_folder_module.__doc__, re.MULTILINE)
+    there = {path.name + "/" * path.is_dir() for path in trained.iterdir()}
+    assert there == set(said) - {"predictions.jsonl", "results.json", "wandb/"}
+    assert {path.stem for path in (trained / "checkpoints").iterdir()} == {"best", "last", "previous"}
+    assert [path.name for path in (trained / "text").iterdir()] == ["vocabulary.json"]
+    assert len(list((trained / "previews").rglob("*.png"))) == 4
+
+
+def test_the_environment_is_recorded(trained, tiny_config, corpus_files):
+    record = json.loads((trained / "environment.json").read_text(encoding="utf-8"))
+    assert record["command"].startswith(f"precis fit --config {tiny_config} --run_dir {trained}")
+    assert record["versions"]["torch"] == torch.__version__ and record["seed"] == 3
+    assert record["corpus"]["train"]["documents"] == 26 and record["corpus"]["train"]["skipped"] == []
+    assert record["corpus"]["train"]["digest"] != record["corpus"]["val"]["digest"]
+
+
+def test_metrics_have_a_row_a_step_and_one_a_validation(trained):
+    rows = rows_of(trained / "metrics.csv")
+    training, validation = ([row for row in rows if row[name]] for name in ("train/loss", "val/loss"))
+    assert [int(row["step"]) for row in training] == list(range(14))
+    assert [int(row["step"]) for row in validation] == [6, 13]
+    for row in training:
+        parts = float(row["train/nll"]) + float(row["train/coverage"])
+        assert float(row["train/loss"]) == pytest.approx(parts, rel=1e-5)
+    names = ("rouge1", "rouge2", "rougeLsum", "length", "p_gen")
+    assert all(row[f"val/{name}"] for row in validation for name in names)
+
+
+def test_a_checkpoint_can_be_read_without_running_its_code(trained):
+    for path in (trained / "checkpoints").iterdir():
+        content = torch.load(path, weights_only=True)
+        assert content["global_step"] in (7, 14) and len(content["text"]["words"]) == 36
+
+
+def test_without_a_folder_the_time_names_it(tiny_config, tmp_path, precis, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    done = precis("fit", "--config", tiny_config, "--trainer.max_steps", 1)
+    assert done.status == 0, done.err
+    (run,) = (tmp_path / "runs" / "pointergenerator").iterdir()
+    assert re.fullmatch(r"\d{8}-\d{6}", run.name) and (run / "checkpoints" / "last.ckpt").is_file()
+    assert [path.name for path in tmp_path.iterdir()] == ["runs"]
+
+
+def test_without_summaries_the_best_model_has_the_lowest_loss(tiny_config, tmp_path, precis):
+    run = tmp_path / "run"
+    done = precis("fit", "--config", tiny_config, "--run_dir", run, "--model.val_summaries", 0)
+    assert done.status == 0, done.err
+    losses = {int(row["step"]) + 1: float(row["val/loss"]) for row in rows_of(run / "metrics.csv") if row["val/loss"]}
+    best = torch.load(run / "checkpoints" / "best.ckpt", weights_only=True)
+    assert best["global_step"] == min(losses, key=losses.get)
+
+
+# Scores and summaries
+
+
+def test_test_scores_every_document(run_folder, precis, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    done = precis("test", "--run", run_folder)
+    assert done.status == 0, done.err
+    rows = lines_of(run_folder / "predictions.jsonl")
+    assert [row["id"] for row in rows] == [f"doc-{number}" for number in range(33, 40)]
+    for row in rows:
+        score = rouge_scores(row["summary"], row["references"], ("rouge2",))["rouge2"].fmeasure
+        assert row["scores"]["rouge2"] == pytest.approx(100 * score)
+        assert len(row["copied"]) == len(row["words"])
+    shown = float(re.search(r"test/rouge1\D*([\d.]+)", done.out)[1])
+    assert shown == pytest.approx(sum(row["scores"]["rouge1"] for row in rows) / len(rows), rel=1e-5)
+    assert [path.name for path in tmp_path.iterdir()] == ["run"], "nothing lies about in the working folder"
+
+
+def test_validate_scores_the_validation_split_whole(run_folder, precis):
+    assert precis("validate", f"--run={run_folder}").status == 0
+    rows = lines_of(run_folder / "predictions.val.jsonl")
+    assert [row["id"] for row in rows] == [f"doc-{number}" for number in range(26, 33)]
+
+
+def test_each_split_and_source_has_a_file_and_results_of_its_own(run_folder, precis, tmp_path, corpus_files):
+    assert precis("test", "--run", run_folder).status == 0
+    tested = {path: path.read_bytes() for path in [*run_folder.glob("predictions*"), run_folder / "results.json"]}
+    other = tmp_path / "other.jsonl"
+    shutil.copy(corpus_files["val"], other)
+    assert precis("validate", "--run", run_folder).status == 0
+    assert precis("predict", "--run", run_folder).status == 0
+    assert precis("test", "--run", run_folder, "--data.corpus.test", other).status == 0
+    assert {path: path.read_bytes() for path in tested} == tested, "what was tested is still there"
+    names = {path.name for path in run_folder.glob("predictions*.jsonl")}
+    (source,) = names - {"predictions.jsonl", "predictions.val.jsonl", "predictions.predict.jsonl"}
+    assert re.fullmatch(r"predictions\.files-[0-9a-f]{8}\.jsonl", source)
+
+    results = json.loads((run_folder / "results.json").read_text(encoding="utf-8"))
+    rows = lines_of(run_folder / "predictions.jsonl")
+    assert (results["split"], results["documents"], results["predictions"]) == ("test", 7, "predictions.jsonl")
+    assert results["scores"]["test/rouge1"] == pytest.approx(np.mean([row["scores"]["rouge1"] for row in rows]))
+    assert json.loads((run_folder / "results.val.json").read_text(encoding="utf-8"))["split"] == "val"
+    elsewhere = json.loads((run_folder / source.replace("predictions", "results").replace("jsonl", "json")).read_text())
+    assert elsewhere["split"] == "test" and elsewhere["corpus"]["init_args"]["test"] == str(other)
+
+
+def test_out_names_another_file(run_folder, precis, tmp_path, tiny_config):
+    out = tmp_path / "more" / "beam1.jsonl"
+    assert precis("test", "--run", run_folder, "--model.decoding.beam_size=1", "--out", out).status == 0
+    assert len(lines_of(out)) == 7 and (out.parent / "beam1.results.json").is_file()
+    assert not list(run_folder.glob("predictions*"))
+    done = precis("test", "--run", run_folder, "--out", tmp_path / "x.json")
+    assert done.status == 1 and "x.json: predictions are JSON Lines; give a name that ends in .jsonl" in done.err
+    done = precis("fit", "--config", tiny_config, "--run_dir", tmp_path / "new", "--out", out)
+    assert done.status == 1 and "precis fit writes no predictions" in done.err and not (tmp_path / "new").exists()
+
+
+def test_predict_says_what_test_says_and_takes_arguments(run_folder, precis):
+    assert precis("test", "--run", run_folder).status == 0
+    tested = lines_of(run_folder / "predictions.jsonl")
+    assert precis("predict", "--run", run_folder).status == 0
+    assert lines_of(run_folder / "predictions.predict.jsonl") == tested
+    assert precis("predict", "--run", run_folder, "--data.max_eval", 3, "--model.decoding.beam_size", 1).status == 0
+    assert len(lines_of(run_folder / "predictions.predict.jsonl")) == 3
+
+
+def test_documents_without_references_are_summarized_and_test_reports_what_is_missing(run_folder, precis, tmp_path):
+    plain = tmp_path / "plain.jsonl"
+    plain.write_text('{"id": "a", "document": "The otter paints the mill."}\n', encoding="utf-8")
+    done = precis("predict", "--run", run_folder, "--data.corpus.test", plain)
+    assert done.status == 0, done.err
+    (predictions,) = run_folder.glob("predictions.predict.files-*.jsonl")
+    (row,) = lines_of(predictions)
+    assert (row["id"], row["references"], row["scores"]) == ("a", [], {}) and row["summary"]
+    done = precis("test", "--run", run_folder, "--data.corpus.test", plain)
+    assert done.status == 1 and len(done.err.splitlines()) == 1 and "precis predict" in done.err
+    assert f"Files test ({plain}): none of its 1 document ('a' is the first) has a reference" in done.err
+    assert lines_of(predictions) == [row]
+
+
+def test_documents_with_references_are_scored_where_others_have_none(run_folder, precis, tmp_path):
+    mixed = tmp_path / "mixed.jsonl"
+    rows = [{"id": "a", "document": "The otter paints."}, {"id": "b", "document": "A lynx.", "summary": "lynx"}]
+    mixed.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    done = precis("test", "--run", run_folder, "--data.corpus.test", mixed)
+    assert done.status == 0, done.err
+    without, scored = lines_of(next(run_folder.glob("predictions.files-*.jsonl")))
+    assert without["scores"] == {} and float(re.search(r"test/rouge1\D*([\d.]+)", done.out)[1]) == pytest.approx(
+        scored["scores"]["rouge1"]
+    )
+
+
+def test_report_compares_with_lead_and_shows_documents(run_folder, precis):
+    assert precis("test", "--run", run_folder).status == 0
+    done = precis("report", run_folder, "--examples", 2)
+    assert done.status == 0, done.err
+    assert "lead-1" in done.out and "model" in done.out and "7 documents" in done.out
+    shown = [row["id"] for row in lines_of(run_folder / "predictions.jsonl") if row["id"] in done.out]
+    assert len(shown) == 2
+
+
+# Summaries of any text
+
+
+@pytest.fixture
+def predicted(run_folder, precis, corpus_files):
+    """The test documents' texts, each with its summary."""
+    assert precis("predict", "--run", run_folder).status == 0
+    texts = [row["document"] for row in lines_of(Path(corpus_files["test"]))]
+    summaries = [" ".join(row["summary"]) for row in lines_of(run_folder / "predictions.predict.jsonl")]
+    return list(zip(texts, summaries))
+
+
+def test_summarize_standard_input(run_folder, predicted, precis, typed):
+    for text, summary in predicted[:2]:
+        typed(text.encode())
+        done = precis("summarize", "--checkpoint", run_folder)
+        assert (done.status, done.out) == (0, summary + "\n")
+
+
+def test_a_text_is_summarized_without_a_word_about_processes(run_folder, predicted, precis, typed):
+    """The run was made with several, and `datasets` warns where there are fewer documents."""
+    config = run_folder / "config.yaml"
+    config.write_text(config.read_text().replace("num_proc: 1", "num_proc: 4"))
+    typed(predicted[0][0].encode())
+    done = precis("summarize", "--checkpoint", run_folder)
+    assert done.status == 0 and "num_proc: 4" in config.read_text() and "num_proc" not in done.err
+
+
+def test_summarize_files_and_folders(run_folder, predicted, precis, tmp_path, cache):
+    kept = sorted(cache.rglob("*"))
+    folder = tmp_path / "texts"
+    folder.mkdir()
+    for number, (text, _) in enumerate(predicted):
+        (folder / f"{number}.txt").write_text(text, encoding="utf-8")
+    (folder / "notes.md").write_text("no text of ours", encoding="utf-8")
+    done = precis("summarize", "--checkpoint", run_folder, folder, "--batch_size", 3)
+    expected = "".join(f"== {number}.txt\n{summary}\n" for number, (_, summary) in enumerate(predicted))
+    assert (done.status, done.out) == (0, expected)
+    done = precis("summarize", "--checkpoint", run_folder, folder / "3.txt", folder / "1.txt")
+    assert done.out == f"== {folder}/3.txt\n{predicted[3][1]}\n== {folder}/1.txt\n{predicted[1][1]}\n"
+    assert sorted(cache.rglob("*")) == kept, "other people's texts stay in no cache"
+
+
+def test_summarize_records_of_other_fields_without_invalid_ones(run_folder, predicted, precis, tmp_path):
+    path = tmp_path / "records.jsonl"
+    rows = [{"id": "a", "body": predicted[0][0]}, {"id": "b", "body": 5}, {"id": "c", "body": predicted[1][0]}]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    command = ["summarize", "--checkpoint", run_folder, path]
+    missing = precis(*command)
+    assert missing.status == 1 and f"{path}:1 (id 'a'): it has no field 'document'" in missing.err
+    invalid = precis(*command, "--document", "body")
+    assert invalid.status == 1 and f"{path}:2 (id 'b')" in invalid.err and "--on_bad_record skip" in invalid.err
+    with pytest.warns(UserWarning, match=r"left out 1 bad record: .*records\.jsonl:2 "):
+        done = precis(*command, "--document", "body", "--on_bad_record", "skip")
+    assert (done.status, done.out) == (0, f"== a\n{predicted[0][1]}\n== c\n{predicted[1][1]}\n")
+
+
+def test_summarize_as_json_and_with_marks(run_folder, predicted, precis, typed):
+    text, summary = predicted[0]
+    typed(text.encode())
+    record = json.loads(precis("summarize", "--checkpoint", run_folder, "--json", "true").out)
+    assert record["id"] == "standard input" and " ".join(record["summary"]) == summary
+    typed(text.encode())
+    marked = precis("summarize", "--checkpoint", run_folder, "--mark", "true").out
+    assert ("[" in marked) == any(record["copied"]) and marked.count("[") == marked.count("]")
+    assert re.sub(r"[\[\]]", "", marked).split() == " ".join(record["words"]).split()
+
+
+def test_corpus_counts_documents(corpus_files, precis):
+    arguments = [f"--corpus.{split}={path}" for split, path in corpus_files.items()]
+    done = precis("corpus", "--corpus", "Files", *arguments, "--json", "true")
+    assert done.status == 0, done.err
+    described = {split["split"]: split for split in json.loads(done.out)}
+    assert {name: split["documents"] for name, split in described.items()} == {"train": 26, "val": 7, "test": 7}
+    done = precis("corpus", "--corpus", "Files", *arguments, "--examples", 1)
+    assert done.status == 0 and "doc-0" in done.out and "doc-1\n" not in done.out
+
+
+# Once more, and further
+
+
+def test_the_config_of_a_run_starts_another_and_leaves_the_first_alone(trained, tmp_path, precis):
+    before = {path: path.read_bytes() for path in trained.rglob("*") if path.is_file()}
+    other = tmp_path / "other"
+    done = precis("fit", "--config", trained / "config.yaml", "--run_dir", other)
+    assert done.status == 0, done.err
+    assert rows_of(other / "metrics.csv") == rows_of(trained / "metrics.csv")
+    assert without_run_dir(other / "config.yaml") == without_run_dir(trained / "config.yaml")
+    assert {path: path.read_bytes() for path in trained.rglob("*") if path.is_file()} == before
+
+
+@pytest.mark.parametrize("how", ["--config", "--run"])
+def test_a_resumed_run_equals_one_that_had_not_stopped(how, tiny_config, trained, tmp_path, precis):
+    run = tmp_path / "run"
+    assert precis("fit", "--config", tiny_config, "--run_dir", run, "--trainer.max_epochs", 1).status == 0
+    with (run / "metrics.csv").open("a", encoding="utf-8") as file:  # logged after the checkpoint, then interrupted
+        file.write("1,7" + "," * (len(rows_of(run / "metrics.csv")[0]) - 2) + "\n")
+    again = {"--config": ["--config", run / "config.yaml", "--resume", "true"], "--run": ["--run", run]}
+    done = precis("fit", *again[how], "--trainer.max_epochs", 2)
+    assert done.status == 0, done.err
+    assert rows_of(run / "metrics.csv") == rows_of(trained / "metrics.csv")
+    ours, theirs = (torch.load(path / "checkpoints" / "last.ckpt", weights_only=True) for path in (run, trained))
+    assert ours["global_step"] == theirs["global_step"] == 14
+    assert all(torch.equal(tensor, theirs["state_dict"][name]) for name, tensor in ours["state_dict"].items())
+    assert without_run_dir(run / "config.yaml") == without_run_dir(trained / "config.yaml")
+    # and once more, now that there is nothing left to do
+    assert precis("fit", "--run", run).status == 0
+    assert rows_of(run / "metrics.csv") == rows_of(trained / "metrics.csv")
+
+
+def test_short_names_and_the_command_line_comes_last(tiny_config):
+    flags = ["--model.coverage", "false", "--data.corpus", "Docstrings", "--data.corpus.num_proc", "1"]
+    flags += ["--optimizer", "Adam", "--optimizer.lr", "0.5", "--trainer.callbacks+=CoverageAnnealing"]
+    config = fit_parser().parse_args(["--config", str(tiny_config), *flags, "--trainer.callbacks.start_step", "7"])
+    assert config.model.class_path == "lightning_modules.PointerGenerator"
+    assert config.model.init_args.coverage is False and config.model.init_args.pointer is True
+    assert config.model.init_args.hidden_size == 12 and config.model.init_args.decoding.beam_size == 2
+    assert config.data.init_args.corpus.class_path == "datamodules.corpora.Docstrings"
+    assert config.data.init_args.corpus.init_args.num_proc == 1 and config.data.init_args.batch_size == 4
+    assert config.optimizer.init_args.lr == 0.5 and config.wandb == "off"
+    assert config.trainer.callbacks[0].init_args.start_step == 7
+
+
+# Around it
+
+
+def test_weights_and_biases_offline(tiny_config, tmp_path, precis):
+    run = tmp_path / "run"
+    arguments = ["--wandb", "offline", "--previews", 1, "--trainer.max_epochs", 1]
+    done = precis("fit", "--config", tiny_config, "--run_dir", run, *arguments)
+    assert done.status == 0, done.err
+    wandb.teardown()  # its service writes a little later
+    (record,) = (run / "wandb" / "latest-run").glob("*.wandb")
+    assert record.stat().st_size > 1000
+    (table,) = (record.parent / "files").rglob("*.table.json")
+    assert json.loads(table.read_text(encoding="utf-8"))["columns"] == ["id", "reference", "summary", "rouge1"]
+
+
+def test_help_is_whole(precis):
+    assert precis().out == precis("--help").out
+    done = precis("fit", "--help")
+    assert done.status == 0 and "--run_dir" in done.out and "--data.help" in done.out
+    done = precis("summarize", "--help")
+    assert done.status == 0 and "--mark" in done.out and done.err == ""
+
+
+def test_the_command_is_installed():
+    (command,) = entry_points(group="console_scripts", name="precis")
+    assert command.load() is main

@@ -1,0 +1,90 @@
+"""Ctrl-C, and a full disk, in commands that do not train: one line, a status, no traceback."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from precis.training import training_commands
+
+ROOT = Path(__file__).parents[3]
+
+
+def interrupt(*_: object, **__: object) -> None:
+    raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("where", ["check_configs", "command_line"])
+def test_ctrl_c_while_arguments_are_parsed(where, tiny_config, tmp_path, precis, monkeypatch):
+    monkeypatch.setattr(training_commands, where, interrupt)
+    done = precis("fit", "--config", tiny_config, "--run_dir", tmp_path / "run")
+    assert (done.status, done.err) == (130, "precis: interrupted\n")
+
+
+def test_ctrl_c_while_documents_are_read(corpus_files, tmp_path, precis, monkeypatch):
+    from datamodules.corpora import Files
+
+    monkeypatch.setattr(Files, "records", interrupt)
+    files = [f"--corpus.{split}={path}" for split, path in corpus_files.items()]
+    done = precis("corpus", "--corpus", "Files", *files, "--cache_dir", tmp_path / "cache")
+    assert done.status == 130 and done.err.endswith("precis: interrupted\n") and "Traceback" not in done.err
+    assert not list((tmp_path / "cache").glob(".building-*"))
+
+
+def test_ctrl_c_while_modules_are_imported():
+    """The signal comes at an exact place: the import of what carries commands out."""
+    script = (
+        "import sys\n"
+        "class Interrupted:\n"
+        "    def find_spec(self, name, *rest):\n"
+        "        if name == 'precis.command_line.run_command': raise KeyboardInterrupt\n"
+        "sys.meta_path.insert(0, Interrupted())\n"
+        "from precis.command_line.cli import main\n"
+        "sys.exit(main(['corpus']))"
+    )
+    done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "precis: interrupted\n")
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["corpus", "--help"]])
+def test_output_that_nobody_reads_is_no_error(arguments):
+    """As of `precis --help | head -1`."""
+    read, write = os.pipe()
+    os.close(read)
+    command = [sys.executable, "-m", "precis.command_line.cli", *arguments]
+    done = subprocess.run(command, cwd=ROOT, stdout=write, stderr=subprocess.PIPE, text=True)
+    os.close(write)
+    assert (done.returncode, done.stderr) == (128 + signal.SIGPIPE, "")
+
+
+@pytest.mark.parametrize(("name", "status"), [("SIGTERM", 143), ("SIGINT", 130)])
+def test_a_signal_in_a_destructor_ends_the_command(name, status):
+    """Python ignores exceptions of destructors, those of signal handlers included."""
+    script = (
+        "import os, signal, sys, time\n"
+        "from precis.command_line import run_command\n"
+        "from precis.command_line.cli import main\n"
+        "class Closed:\n"
+        "    def __del__(self):\n"
+        f"        os.kill(os.getpid(), signal.{name})\n"
+        "        print('closed')\n"
+        "def work(arguments):\n"
+        "    Closed()\n"
+        "    time.sleep(60)\n"
+        "run_command.run = work\n"
+        "sys.exit(main(['corpus']))"
+    )
+    done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == status and "Traceback" not in done.stderr and "closed" not in done.stdout
+
+
+def test_a_disk_that_is_full_in_a_test_is_named_with_the_file(run_folder, precis):
+    predictions = run_folder / "predictions.jsonl"
+    (run_folder / ".predictions.jsonl.rank0").symlink_to("/dev/full")  # where they are collected
+    done = precis("test", "--run", run_folder, "--trust")  # a link that leads out of a run is refused otherwise
+    assert done.status == 1, done
+    assert "No space left on device; free some space" in done.err and str(predictions) in done.err
+    assert not predictions.exists() and not list(run_folder.glob(".predictions*"))

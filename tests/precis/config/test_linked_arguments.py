@@ -1,0 +1,86 @@
+"""Values for the data that the model's would replace in silence."""
+
+import inspect
+from pathlib import Path
+
+import pytest
+import yaml
+
+import datamodules
+import lightning_modules
+from datamodules.documents import UserError
+from lightning_modules.summarizer import Summarizer
+from precis.config.linked_arguments import LINKED, check_linked
+from precis.training.training import fit_parser
+
+CONFIGS = "experiments/configs"
+
+
+@pytest.fixture(scope="module")
+def parser():
+    return fit_parser()
+
+
+@pytest.mark.parametrize(
+    "config, name, value",
+    [
+        ("rstformer/docstrings", "ablation", "ria"),
+        ("rstformer/docstrings", "checkpoint", "allenai/led-base-16384"),
+        ("pointer_generator/docstrings", "vocab_size", "77"),
+        ("communicating_agents/docstrings", "agents", "5"),
+        ("discourse_parser/small", "inventory", "rst_dt"),
+        ("discourse_parser/small", "encoder", "minilm"),
+        ("bertsum/scitldr", "encoder", "elsewhere"),
+    ],
+)
+def test_linked_arguments_are_refused_for_the_data_and_accepted_for_the_model(config, name, value, parser, tmp_path):
+    base = f"--config={CONFIGS}/{config}.yaml"
+    for flag in ([f"--data.{name}={value}"], [f"--data.{name}", value], [f"--data.init_args.{name}={value}"]):
+        with pytest.raises(UserError, match=rf"--data\..*{name}: the data takes it from .* give --model\.{name}"):
+            check_linked([base, *flag], parser.parse_args([base, *flag]))
+    given = [base, f"--model.{name}={value}"]
+    parsed = parser.parse_args(given)
+    check_linked(given, parsed)
+    assert str(parsed.data.init_args[name]) == value
+    content = yaml.safe_load(Path(f"{CONFIGS}/{config}.yaml").read_text(encoding="utf-8"))
+    content["data"]["init_args"][name] = value
+    path = tmp_path / "config.yaml"
+    path.write_text(yaml.safe_dump(content), encoding="utf-8")
+    with pytest.raises(UserError, match=rf"config\.yaml: data\.{name}: the data takes it from the model; give it"):
+        check_linked([f"--config={path}"], parser.parse_args([f"--config={path}"]))
+
+
+def test_what_the_model_does_not_have_is_the_datas_own(parser):
+    # the agents' model has no checkpoint to link, GraphSum's data no encoder
+    for config in ("communicating_agents/docstrings", "graphsum/docstrings", "pegasus/docstrings"):
+        check_linked([f"--config={CONFIGS}/{config}.yaml"], parser.parse_args([f"--config={CONFIGS}/{config}.yaml"]))
+
+
+def test_a_sweep_names_the_point(precis, tiny_config, tmp_path):
+    sweep = tmp_path / "sweep.yaml"
+    sweep.write_text(f"base: {tiny_config}\ngrid:\n  data.vocab_size: [30, 40]\n", encoding="utf-8")
+    done = precis("sweep", sweep, "--dry-run")
+    assert done.status == 1 and "sweep.yaml: point 'vocab_size=30': --data.vocab_size: the data takes it" in done.err
+
+
+def test_the_help_of_the_data_says_what_is_given_for_the_model(precis):
+    done = precis("fit", "--data.help", "RSTformerData")
+    assert "given for the model alone (--model.NAME): vocab_size, encoder, inventory, ablation" in done.out
+
+
+def arguments_of(kind: type) -> set[str]:
+    """Return the arguments of a class and of its base classes, which it takes as keyword arguments."""
+    suite = ("datamodules.", "lightning_modules.")
+    constructors = [base.__init__ for base in kind.__mro__ if base.__module__.startswith(suite)]
+    return {name for one in constructors for name in inspect.signature(one).parameters} - {"self", "shared"}
+
+
+def test_every_argument_that_a_model_shares_with_its_data_is_linked():
+    models = [getattr(lightning_modules, name) for name in lightning_modules.__all__]
+    modules = [getattr(datamodules, name) for name in datamodules.__all__]
+    shared = set()
+    for model in models:
+        for data in modules:
+            fits = issubclass(model, Summarizer) and getattr(data, "batch_type", None) is model.batch_type
+            shared |= arguments_of(model) & arguments_of(data) if fits else set()
+    assert shared | {"inventory"} == set(LINKED)  # of discourse parsers, whose data has no batch type

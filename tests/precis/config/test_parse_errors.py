@@ -1,0 +1,151 @@
+"""Errors in arguments and configs are one line, and no files are left."""
+
+import pytest
+import yaml
+
+from precis.config.parse_errors import explain
+
+DEEP = "model.init_args.decoding.beam_size"
+
+
+def changed(path, tmp_path, key, value=None, name=None):
+    """A copy of a config with another value at a key, or another name for it."""
+    config = yaml.safe_load(path.read_text(encoding="utf-8"))
+    *parents, last = key.split(".")
+    place = config
+    for parent in parents:
+        place = place[parent]
+    place[name or last] = place.pop(last) if value is None else value
+    copy = tmp_path / "changed.yaml"
+    copy.write_text(yaml.safe_dump(config), encoding="utf-8")
+    return copy
+
+
+def refused(done, tmp_path, *said, status=2):
+    """Check that standard error is one line with the expected parts, and that there is no run folder."""
+    assert done.status == status
+    assert done.err.startswith("precis: error: ") and done.err.count("\n") == 1, done.err
+    for words in said:
+        assert words in done.err
+    assert done.out == "" and not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    "key, name, said",
+    [
+        ("model.init_args.hidden_size", "hiden_size", "model: PointerGenerator has no option 'hiden_size'; did you"),
+        (DEEP, "beam_sise", "model.decoding: DecodingOptions has no option 'beam_sise'; did you mean beam_size?"),
+        (DEEP, "beam", "model.decoding: DecodingOptions has no option 'beam'; did you mean beam_size?"),
+        ("data.init_args.corpus.init_args.train", "trian", "data.corpus: Files has no option 'trian'; did you mean"),
+        ("trainer.max_epochs", "max_epoch", "trainer: Trainer has no option 'max_epoch'; did you mean max_epochs"),
+        ("wandb", "wand", "no option 'wand'"),
+    ],
+)
+def test_a_misspelt_key_of_a_config_is_named_with_the_right_one(key, name, said, tiny_config, tmp_path, precis):
+    config = changed(tiny_config, tmp_path, key, name=name)
+    refused(precis("fit", "--config", config, "--run_dir", tmp_path / "run"), tmp_path, said)
+
+
+@pytest.mark.parametrize(
+    "key, value, said",
+    [
+        ("data.init_args.batch_size", "four", "data.batch_size: expected int, got 'four'"),
+        ("trainer.max_epochs", "two", "trainer.max_epochs: expected int or null, got 'two'"),
+        ("model.init_args.pointer", "maybe", "model.pointer: expected bool, got 'maybe'"),
+        ("model.class_path", "lightning_modules.PointerGeneratr", "no class lightning_modules.PointerGeneratr"),
+        ("model.class_path", "lightning_module.X", "there is no class lightning_module.X"),
+        ("wandb", "sometimes", "wandb: expected one of 'auto', 'online', 'offline', 'off'"),
+    ],
+)
+def test_a_value_of_the_wrong_type_is_named_with_the_right_one(key, value, said, tiny_config, tmp_path, precis):
+    config = changed(tiny_config, tmp_path, key, value)
+    refused(precis("fit", "--config", config, "--run_dir", tmp_path / "run"), tmp_path, said)
+
+
+@pytest.mark.parametrize(
+    "arguments, said",
+    [
+        (["--data.batch", "4"], "data: PointerGeneratorData has no option 'batch'; did you mean batch_size?"),
+        (["--data.corpus.trian", "x"], "data.corpus: Files has no option 'trian'; did you mean train"),
+        (["--data.corpus", "Docstring"], "data.corpus: no class 'Docstring' is known"),
+        (["--optimizer", "Adam", "--optimizer.lrr", "1"], "optimizer: Adam has no option 'lrr'; did you mean lr?"),
+        (["--optimizer", "Adm"], "optimizer: no class 'Adm' is known"),
+        (["--model.hidden_size", "wide"], "model.hidden_size: expected int, got 'wide'"),
+        (["--trainer.max_epoch", "1"], "no such argument: --trainer.max_epoch"),
+        (["--max_epochs", "1"], "no such argument: --max_epochs"),
+        (["--resum", "true"], "no such argument: --resum"),
+    ],
+)
+def test_a_wrong_argument_is_named(arguments, said, tiny_config, tmp_path, precis):
+    done = precis("fit", "--config", tiny_config, "--run_dir", tmp_path / "run", *arguments)
+    refused(done, tmp_path, said)
+
+
+def test_missing_arguments_are_named(tmp_path, precis):
+    refused(precis("fit", "--run_dir", tmp_path / "run"), tmp_path, "missing: data, model", "--config")
+    refused(precis("summarize", "x.txt"), tmp_path, "missing: checkpoint", "`precis summarize --help`")
+    refused(precis("corpus", "--corpus", "Fils"), tmp_path, "corpus: no class 'Fils' is known")
+    refused(precis("fitt"), tmp_path, "no command 'fitt'", "it has fit, validate", status=1)
+
+
+@pytest.mark.parametrize(
+    "content, said",
+    [
+        (b"model: [\n  a,\nb: 1\n", "bad.yaml:4: no YAML"),
+        (b"model:\n\tclass_path: x\n", "bad.yaml:2: no YAML"),
+        (b"# \xe9\nmodel: 1\n", "bad.yaml: not UTF-8 text (byte 2)"),
+        (b"just words\n", "bad.yaml: not a config"),
+    ],
+)
+def test_a_config_that_cannot_be_read_is_named_with_its_line(content, said, tmp_path, precis):
+    path = tmp_path / "bad.yaml"
+    path.write_bytes(content)
+    refused(precis("fit", "--config", path, "--run_dir", tmp_path / "run"), tmp_path, said, status=1)
+
+
+def test_a_missing_config_is_named(tmp_path, precis):
+    path = f"{tmp_path}/none.yaml"
+    for given in (["--config", path], [f"--config={path}"], ["-c", path]):
+        done = precis("fit", *given, "--run_dir", tmp_path / "run")
+        refused(done, tmp_path, f"{path}: no such config file; see experiments/configs", status=1)
+
+
+def test_what_the_data_has_from_the_model_is_not_given_for_the_data(tiny_config, tmp_path, precis):
+    for given in (["--data.vocab_size=30"], ["--data.vocab_size", "30"], ["--data.init_args.vocab_size=30"]):
+        done = precis("fit", "--config", tiny_config, "--run_dir", tmp_path / "run", *given)
+        refused(done, tmp_path, "vocab_size: the data takes it from the model; give --model.vocab_size", status=1)
+    config = changed(tiny_config, tmp_path, "data.init_args.vocab_size", 30)
+    done = precis("fit", "--config", config, "--run_dir", tmp_path / "run")
+    refused(done, tmp_path, f"{config}: data.vocab_size: the data takes it from the model", status=1)
+
+
+def test_what_yaml_makes_of_off_is_explained(tiny_config, tmp_path, precis):
+    config = tmp_path / "off.yaml"
+    config.write_text(tiny_config.read_text(encoding="utf-8").replace("wandb: 'off'", "wandb: off"), encoding="utf-8")
+    done = precis("fit", "--config", config, "--run_dir", tmp_path / "run")
+    refused(done, tmp_path, "wandb: expected one of", "put it in quotes")
+
+
+def test_a_message_that_is_not_known_stays_whole_in_one_line():
+    said = explain("Something\n  else  is\n wrong", "fit")
+    assert said == "Something else is wrong; `precis fit --help` lists what there is"
+
+
+def test_the_traceback_can_be_had(tmp_path, precis, monkeypatch):
+    monkeypatch.setenv("PRECIS_DEBUG", "1")
+    with pytest.raises(ValueError, match="no such config file"):
+        precis("fit", "--config", tmp_path / "none.yaml")
+
+
+@pytest.mark.parametrize("written", [True, False])
+def test_a_file_in_place_of_a_corpus_is_told_how_it_is_given(written, tmp_path, precis, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    if written:  # which would be read as a config
+        (tmp_path / "train.jsonl").write_text('{"id": "a"}\n{"id": "b"}\n', encoding="utf-8")
+    done = precis("corpus", "--corpus", "train.jsonl")
+    refused(done, tmp_path, "train.jsonl is not a class; a file is given as --corpus Files --corpus.train train.jsonl")
+
+
+def test_a_folder_in_place_of_outputs_is_named(tmp_path, precis):
+    message = "no file with summaries in this folder; put a file for each system there"
+    refused(precis("evaluate", tmp_path), tmp_path, message, status=1)

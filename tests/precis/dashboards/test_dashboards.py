@@ -1,0 +1,217 @@
+"""Dashboards at W&B: every chart that they name is in the offline records of runs of every shipped config."""
+
+import json
+import os
+from collections.abc import Iterator
+from inspect import signature
+from pathlib import Path
+from typing import NamedTuple
+
+import matplotlib.image
+import pytest
+import wandb
+import yaml
+from cases import CASES
+from matplotlib.figure import Figure
+from run_folders import make_run, prediction
+from wandb_file import OfflineRun, inspect
+
+from precis.dashboards.contents import ABLATIONS, PAPERS, SETTINGS, Dashboard
+from precis.runs.tracking import grouping
+from precis.sweeping.grid import SEED, points_of, read_sweep
+from tests.made_up_treebank import made_up_treebank
+from tests.test_configs import CONFIGS, PARSING
+
+DASHBOARDS = {dashboard.paper: dashboard for dashboard in PAPERS}
+SMALL_CASES = {(case.model, case.data): case for case in CASES}
+TRAINER = {"accelerator": "cpu", "max_steps": 2, "max_epochs": 1, "limit_train_batches": 2, "limit_val_batches": 2}
+TRAINER |= {"limit_test_batches": 2, "log_every_n_steps": 1, "val_check_interval": 2, "check_val_every_n_epoch": 1}
+TRAINER |= {"enable_progress_bar": "false", "enable_model_summary": "false"}
+# the argument with the name of a pretrained model, which is not downloaded
+PRETRAINED = dict.fromkeys(("Pegasus", "RSTformer"), "checkpoint")
+PRETRAINED |= dict.fromkeys(("BertSum", "BertSumAbs", "MatchSum"), "encoder")
+
+
+class Kind(NamedTuple):
+    """Settings that determine which values a run of a config logs."""
+
+    model: str
+    data: str
+    callbacks: tuple[str, ...]
+    options: tuple[tuple[str, bool], ...]
+
+    def __str__(self) -> str:
+        off = [f"no_{name}" for name, is_on in self.options if not is_on]
+        words = [self.model, self.data, *self.callbacks]
+        return "-".join([word.rsplit(".", 1)[-1] for word in words] + off)
+
+
+def kind_of(path: Path) -> Kind:
+    """The kind of a config; options of the dashboard that it leaves to the model's default are on or off as there."""
+    import lightning_modules
+
+    config = yaml.safe_load(path.read_text(encoding="utf-8"))
+    model = config["model"]["class_path"]
+    parameters = signature(getattr(lightning_modules, model.rsplit(".", 1)[-1])).parameters
+    arguments = {name: parameter.default for name, parameter in parameters.items()} | config["model"]["init_args"]
+    callbacks = tuple(callback["class_path"] for callback in config["trainer"].get("callbacks") or ())
+    options = tuple((name, bool(arguments[name])) for name in dashboard_of(model).optional)
+    return Kind(model, config["data"]["class_path"], callbacks, options)
+
+
+def dashboard_of(model: str) -> Dashboard:
+    return DASHBOARDS[model.rsplit(".", 1)[-1]]
+
+
+# every shipped config is in one of the groups; one of each is run
+KINDS = {kind_of(path): path for path in CONFIGS if path.parent.name != "edu_segmenter"}
+
+
+@pytest.fixture(scope="module", params=KINDS, ids=str)
+def recorded(request, tmp_path_factory, corpus_files) -> Iterator[tuple[Kind, Path]]:
+    """A run of a config, made small: trained for two steps, validated and tested, with W&B offline."""
+    from precis.command_line.cli import main
+
+    kind, folder = request.param, tmp_path_factory.mktemp("run")
+    config = KINDS[kind]
+    if config.parent.name in PARSING:
+        treebank = made_up_treebank(folder / "trees.jsonl", documents=3)
+        small = ["--model.hidden_size=8", "--model.members=1", "--model.fit_size=2", "--model.encoder=small"]
+        small += ["--data.licences=null", *(f"--data.{split}={treebank}" for split in ("train", "val", "test"))]
+    else:
+        case = SMALL_CASES[kind.model, kind.data]
+        small = [*case.arguments(corpus_files), "--previews=2"]
+        small += ["--data.corpus.document=document", "--data.corpus.summary=summary"]
+        if option := PRETRAINED.get(kind.model.rsplit(".", 1)[-1]):
+            small.append(f"--model.{option}=null")
+        small += [f"--model.{name}={str(is_on).lower()}" for name, is_on in kind.options]
+    trainer = [f"--trainer.{name}={value}" for name, value in TRAINER.items()]
+    run = folder / "run"
+    start = ["fit", f"--config={config}", *small, *trainer, "--start_from=null", "--wandb=offline", f"--run_dir={run}"]
+    assert main(start) == 0 and main(["test", f"--run={run}"]) == 0
+    wandb.teardown()  # its service writes a little later
+    yield kind, run
+
+
+def test_every_chart_of_the_workspace_is_in_the_records(recorded):
+    kind, run = recorded
+    dashboard, offline = dashboard_of(kind.model), OfflineRun(run)
+    missing = {key for name, is_on in kind.options if not is_on for key in dashboard.optional[name]}
+    logged = {key.removesuffix("._type") for key in offline.history}
+    assert set(dashboard.history()) - missing <= logged
+    assert not missing & logged, "keys of an option that is off"
+    assert set(SETTINGS) - ({"signatures.rouge1"} if not dashboard.tables else set()) <= offline.config.keys()
+    assert {ablation.key for ablation in ABLATIONS if ablation.paper == dashboard.paper} <= offline.config.keys()
+    assert dashboard.paper in offline.tags, "the filter of the workspace"
+
+
+def test_tables_and_heat_maps_open(recorded):
+    kind, run = recorded
+    dashboard = dashboard_of(kind.model)
+    media = list((run / "wandb").rglob("media"))
+    for key in dashboard.tables:
+        paths = [path for folder in media for path in (folder / "table").rglob(f"{key}_*.table.json")]
+        assert paths, key
+        for path in paths:
+            table = json.loads(path.read_text(encoding="utf-8"))
+            assert table["columns"][:3] == ["id", "reference", "summary"] and table["data"]
+            assert {len(row) for row in table["data"]} == {len(table["columns"])}
+    switched_off = {key for name, is_on in kind.options if not is_on for key in dashboard.optional[name]}
+    for key in set(dashboard.heat_maps) - switched_off:
+        paths = [path for folder in media for path in (folder / "images").rglob(f"{key}_*.png")]
+        assert paths, key
+        for path in paths:
+            height, width, channels = matplotlib.image.imread(path).shape
+            assert min(height, width) > 50 and channels == 4
+
+
+def test_the_viewer_of_the_terminal_opens_the_record(recorded):
+    kind, run = recorded
+    viewed = inspect(run / "wandb")
+    dashboard = dashboard_of(kind.model)
+    assert viewed["state"] == "finished" and dashboard.paper in viewed["tags"]
+    assert set(dashboard.tested) <= set(viewed["summary"])
+
+
+def test_the_picture_of_a_workspace_has_every_panel(recorded, tmp_path, precis, monkeypatch):
+    kind, run = recorded
+    figures = []
+    monkeypatch.setattr(Figure, "savefig", lambda figure, path, **_: figures.append((figure, path)))
+    done = precis("workspaces", "--draw", run, "--out", tmp_path / "pictures")
+    assert done.status == 0, done.err
+    dashboard = dashboard_of(kind.model)
+    ((figure, path),) = figures
+    assert path == tmp_path / "pictures" / f"{dashboard.paper}.png" and done.out == f"{path}\n"
+    switched_off = {key for name, is_on in kind.options if not is_on for key in dashboard.optional[name]}
+    titles = {axes.get_title().split(" of ")[0]: axes for axes in figure.axes}
+    assert set(titles) == set(dashboard.history())
+    empty = {key for key, axes in titles.items() if any(text.get_text() == "no value" for text in axes.texts)}
+    assert empty == switched_off - set(dashboard.heat_maps)
+
+
+def test_a_folder_without_records_is_one_line(tmp_path, precis):
+    make_run(tmp_path / "run", [prediction(0, "a", {"rouge1": 1.0})], seed=1)
+    done = precis("workspaces", "--draw", tmp_path / "run")
+    assert done.status == 1 and "train with --wandb offline" in done.err and done.err.count("\n") == 1
+
+
+SWEEPS = sorted((Path(__file__).parents[3] / "experiments" / "sweeps").rglob("*.yaml"))
+
+
+@pytest.mark.parametrize("path", SWEEPS, ids=lambda path: path.stem)
+def test_runs_of_a_sweep_are_grouped_by_their_ablation(path, tmp_path):
+    """One job type for each ablation, whatever the seed, in the group of the sweep."""
+    points = points_of(read_sweep(path))
+    rows = [{"run": f"run{number}", "label": point.label} for number, point in enumerate(points)]
+    (tmp_path / "points.json").write_text(json.dumps({"sweep": path.stem, "points": rows}))
+    ablations: dict[str, set[str]] = {}
+    for row, point in zip(rows, points):
+        config = {"model": {"class_path": "lightning_modules.RSTformer"}} | point.overrides
+        labels = grouping(tmp_path / row["run"], config)
+        assert labels["group"] == path.stem and f"seed={point.overrides.get(SEED)}" in labels["tags"]
+        settings = {key: value for key, value in point.overrides.items() if key != SEED}
+        ablations.setdefault(labels["job_type"], set()).add(json.dumps(settings, sort_keys=True))
+    assert [len(settings) for settings in ablations.values()] == [1] * len(ablations)
+    assert len(ablations) == len({json.dumps({k: v for k, v in p.overrides.items() if k != SEED}) for p in points})
+
+
+def test_every_model_has_a_dashboard():
+    import lightning_modules
+
+    models = set(lightning_modules.__all__) - {"EduSegmenter"}  # trained once, for the parser
+    assert models == {dashboard.paper for dashboard in PAPERS}
+
+
+def test_workspaces_ask_for_every_key():
+    pytest.importorskip("wandb_workspaces", reason="needs the optional package wandb-workspaces")
+    from precis.dashboards.build import workspace
+
+    for dashboard in PAPERS:
+        spec = workspace(dashboard, "somebody", "precis")._to_model().model_dump_json(by_alias=True)
+        assert [key for key in dashboard.history() if f'"{key}"' not in spec] == []
+        assert dashboard.paper in spec and '"jobType"' in spec
+
+
+def test_reports_have_the_panels_and_the_rows_of_the_ablation():
+    pytest.importorskip("wandb_workspaces", reason="needs the optional package wandb-workspaces")
+    from lightning_modules.rstformer.injection import ABLATIONS as ROWS
+    from precis.dashboards.build import ablation_report, report
+
+    dashboard = DASHBOARDS["RSTformer"]
+    panels = [panel for block in report(dashboard, "a", "b").blocks for panel in getattr(block, "panels", [])]
+    specs = "".join(panel._to_model().model_dump_json(by_alias=True) for panel in panels)
+    assert [key for key in dashboard.history() if f'"{key}"' not in specs] == []
+    (ablation,) = ABLATIONS
+    assert set(ablation.rows) == set(ROWS)
+    made = ablation_report(ablation, "a", "b")
+    runsets = [runset for block in made.blocks for runset in getattr(block, "runsets", [])]
+    assert {str(group) for runset in runsets for group in runset.groupby} == {"config.model.init_args.ablation"}
+
+
+def test_dashboards_without_an_account(precis):
+    done = precis("workspaces", "--dry-run", "--paper", "RSTformer")
+    assert done.status == 0 and "WAC and RIA" in done.out and "test/rougeLsum" in done.out
+    assert "--entity is missing" in precis("workspaces").err
+    assert "not logged in" in precis("workspaces", "--entity", "me").err
+    assert "no dashboard for 'Other'" in precis("workspaces", "--entity", "me", "--paper", "Other").err
+    assert os.environ.get("WANDB_API_KEY") is None

@@ -1,0 +1,462 @@
+import hashlib
+import json
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+import yaml
+from run_folders import SIGNATURES, make_run, prediction, write_sweep_folder
+from scipy import stats
+
+from precis.statistics.significance import mean_difference, system_interval
+
+SCORES = np.random.default_rng(0).uniform(10, 60, size=(4, 12, 2))  # runs, documents, measures
+ROUGE = "--metric=rouge1,rouge2"
+
+
+def rows_of(run: int, documents=range(12)) -> list[dict]:
+    scores = [dict(zip(("rouge1", "rouge2"), values)) for values in SCORES[run].tolist()]
+    return [prediction(number, f"run {run} says {number}", scores[number]) for number in documents]
+
+
+@pytest.fixture
+def runs(tmp_path) -> list[Path]:
+    """Three seeds of one system, the third's documents in another order, and one run of another."""
+    return [
+        make_run(tmp_path / "a1", rows_of(0), seed=1, coverage=False),
+        make_run(tmp_path / "a2", rows_of(1), seed=2, coverage=False),
+        make_run(tmp_path / "a3", rows_of(2, reversed(range(12))), seed=3, coverage=False),
+        make_run(tmp_path / "b1", rows_of(3), seed=1),
+    ]
+
+
+def compared(precis, *arguments) -> dict:
+    done = precis("compare", *arguments, "--json")
+    assert done.status == 0, done.err
+    return json.loads(done.out)
+
+
+# The table
+
+
+def test_seeds_are_averaged_and_statistics_equal_those_of_direct_calls(runs, precis):
+    found = compared(precis, *runs, ROUGE)
+    first, second = found["systems"]
+    assert [system["name"] for system in found["systems"]] == ["coverage=false", "coverage=true"]
+    assert [run["seed"] for run in first["runs"]] == [1, 2, 3] and len(second["runs"]) == 1
+    assert found["documents"] == 12 and found["baseline"] == "coverage=false"
+    assert found["differences"] == {"model.init_args.coverage": [False, True]}
+
+    averaged, by_hand = SCORES[:3].mean(0), system_interval(SCORES[:3])
+    difference = mean_difference(SCORES[3:], SCORES[:3])
+    for column, name in enumerate(("rouge1", "rouge2")):
+        cell = first["scores"][name]
+        assert cell["mean"] == pytest.approx(averaged[:, column].mean())
+        assert (cell["low"], cell["high"]) == pytest.approx((by_hand.low[column], by_hand.high[column]))
+        by_run = [SCORES[run, :, column].mean() for run in range(3)]
+        variance = sum((value - sum(by_run) / 3) ** 2 for value in by_run) / 2
+        assert cell["spread"] == pytest.approx(variance**0.5)
+        assert cell["difference"] is cell["p"] is None and second["scores"][name]["spread"] is None
+        other = second["scores"][name]
+        assert other["difference"] == pytest.approx((SCORES[3] - averaged).mean(0)[column])
+        assert other["difference_low"] == pytest.approx(difference.low[column])
+        assert other["difference_high"] == pytest.approx(difference.high[column])
+        assert other["p"] == pytest.approx(difference.p[column]) and not other["significant"]  # a single seed
+
+
+def shifted(rows: list[dict], gain: float) -> list[dict]:
+    """The same outputs with another ROUGE-1."""
+    return [row | {"scores": row["scores"] | {"rouge1": row["scores"]["rouge1"] + gain}} for row in rows]
+
+
+def seeds_of(folder: Path, name: str, gains: list[float], **changes) -> list[Path]:
+    """Return a run for each seed of a system, with the scores of the first run plus a gain."""
+    return [
+        make_run(folder / f"{name}{seed}", shifted(rows_of(0), gain), seed=seed, **changes)
+        for seed, gain in enumerate(gains, 1)
+    ]
+
+
+def test_a_difference_is_significant_if_seeds_and_documents_agree(tmp_path, precis):
+    base = seeds_of(tmp_path, "base", [0.0, 0.1, -0.1])
+    better = seeds_of(tmp_path, "better", [3.0, 3.1, 2.9], vocab_size=41)
+    # every document gains, on average as much, but one seed of three gains nothing
+    uneven = seeds_of(tmp_path, "uneven", [0.0, 3.0, 6.0], vocab_size=42)
+    found = compared(precis, *base, *better, *uneven, ROUGE)
+    _, steady, unsteady = (system["scores"]["rouge1"] for system in found["systems"])
+    assert steady["difference"] == pytest.approx(unsteady["difference"]) == 3.0
+    assert steady["significant"] and steady["p"] < 0.05 and steady["difference_low"] > 0
+    assert not unsteady["significant"] and unsteady["p"] > 0.05 and unsteady["difference_low"] < 0
+
+
+def test_seed_level_p_values_are_welchs_and_stars_are_after_holms_correction(tmp_path, precis):
+    gains = {"base": [0.0, 0.4, -0.7], "a": [1.0, 1.2, 1.9], "b": [0.4, 0.6, 1.1]}
+    runs = []
+    for size, name in enumerate(gains):
+        runs += seeds_of(tmp_path, name, gains[name], vocab_size=40 + size)
+    found = compared(precis, *runs, "--metric=rouge1")["systems"][1:]
+    p_values = [stats.ttest_ind(gains[name], gains["base"], equal_var=False).pvalue for name in ("a", "b")]
+    assert [system["scores"]["rouge1"]["p"] for system in found] == pytest.approx(p_values)
+    assert p_values[0] < 0.05 < 2 * p_values[0]  # significant alone, and not as one of two
+    alone = compared(precis, *runs[:6], "--metric=rouge1")["systems"][1]["scores"]["rouge1"]
+    assert alone["significant"] and not found[0]["scores"]["rouge1"]["significant"]
+
+
+def test_fewer_than_three_seeds_are_warned_of(tmp_path, precis):
+    one = seeds_of(tmp_path, "one", [0.0, 0.1])
+    other = seeds_of(tmp_path, "other", [3.0], vocab_size=41)
+    found = compared(precis, *one, *other, "--metric=rouge1")
+    assert any("fewer than three seeds: vocab_size=40 2, vocab_size=41 1" in note for note in found["notes"])
+    assert not found["systems"][1]["scores"]["rouge1"]["significant"]
+    three = [seeds_of(tmp_path, name, [0.0, 0.1, 0.2], vocab_size=size) for name, size in (("x", 50), ("y", 51))]
+    assert not any("fewer" in note for note in compared(precis, *three[0], *three[1], "--metric=rouge1")["notes"])
+
+
+def test_files_of_outputs_have_no_seeds(tmp_path, precis):
+    gains = {"lead": 0.0, "other": 2.0}
+    for name, gain in gains.items():
+        lines = (json.dumps(row) + "\n" for row in shifted(rows_of(0), gain))
+        (tmp_path / f"{name}.jsonl").write_text("".join(lines), encoding="utf-8")
+    seeds = seeds_of(tmp_path, "model", [2.9, 3.0, 3.2])
+    found = compared(precis, tmp_path / "lead.jsonl", tmp_path / "other.jsonl", *seeds, "--metric=rouge1")
+    _, other, model = (system["scores"]["rouge1"] for system in found["systems"])
+    assert other["p"] == 0.0  # each document gains as much
+    assert model["p"] == pytest.approx(stats.ttest_1samp([2.9, 3.0, 3.2], 0).pvalue) and model["significant"]
+    assert any("do not depend on a seed: lead, other" in note for note in found["notes"])
+
+
+@pytest.mark.parametrize("documents", [12, 24])
+def test_without_seeds_it_takes_twenty_documents(documents, tmp_path, precis):
+    for name, gain in {"lead": 0.0, "other": 2.0}.items():
+        scores = [{"rouge1": score + gain} for score in np.resize(SCORES[0, :, 0], documents).tolist()]
+        lines = (json.dumps(prediction(number, "text", row)) + "\n" for number, row in enumerate(scores))
+        (tmp_path / f"{name}.jsonl").write_text("".join(lines), encoding="utf-8")
+    result = compared(precis, tmp_path / "lead.jsonl", tmp_path / "other.jsonl", "--metric=rouge1")
+    assert result["systems"][1]["scores"]["rouge1"]["significant"] == (documents == 24)
+    assert any("too few documents (12)" in note for note in result["notes"]) == (documents == 12)
+
+
+def test_holm_counts_the_comparisons_that_can_be_improvements(tmp_path, precis):
+    base = seeds_of(tmp_path, "base", [0.0, 0.1, 0.2])
+    one = seeds_of(tmp_path, "one", [1.0, 1.1, 1.2], vocab_size=41)
+    two = seeds_of(tmp_path, "two", [0.3, 0.4, 0.5], vocab_size=42)
+    found = compared(precis, *base, *one, *two, ROUGE + ",length,repeated_trigrams")
+    cell = found["systems"][2]["scores"]
+    # four comparisons; the two of rouge2 are between equal scores
+    p = stats.ttest_ind([0.3, 0.4, 0.5], [0.0, 0.1, 0.2], equal_var=False).pvalue
+    assert cell["rouge1"]["p"] == pytest.approx(p) and cell["rouge2"]["p"] == 1.0
+    assert 0.05 / 3 < p < 0.05 and not cell["rouge1"]["significant"]  # the second smallest of four
+    alone = compared(precis, *base, *two, "--metric=rouge1,length,repeated_trigrams")["systems"][1]["scores"]
+    assert alone["rouge1"]["significant"]
+    out = " ".join(precis("compare", *base, *one, *two, ROUGE + ",length").out.split())
+    assert "after Holm's correction for 4 comparisons" in out
+
+
+def test_descriptive_measures_carry_no_star(tmp_path, precis, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "160")
+    runs = []
+    for size, text in enumerate(("a b c", "a b c d e f")):
+        rows = [prediction(number, text, {"rouge1": 1.0}) for number in range(12)]
+        runs += [make_run(tmp_path / f"{size}-{seed}", rows, seed=seed, vocab_size=40 + size) for seed in (1, 2, 3)]
+    cell = compared(precis, *runs, "--metric=rouge1,length")["systems"][1]["scores"]["length"]
+    assert cell["difference"] == 3.0 and cell["p"] < 0.05 and not cell["significant"]
+    out = precis("compare", *runs, "--metric=rouge1,length").out
+    assert "p <0.0001" in out and "length: no direction is better, so there is no *" in out and "] *" not in out
+
+
+def test_the_baseline_can_be_any_run_and_scores_change_their_sign(runs, precis):
+    one, other = compared(precis, *runs, ROUGE), compared(precis, *runs, ROUGE, "--baseline", runs[3])
+    assert other["baseline"] == "coverage=true"
+    given, turned = one["systems"][1]["scores"]["rouge1"], other["systems"][0]["scores"]["rouge1"]
+    assert turned["difference"] == pytest.approx(-given["difference"])
+    assert compared(precis, *runs, ROUGE, "--baseline", "coverage=true")["baseline"] == "coverage=true"
+
+
+def test_the_table_shows_means_marks_and_how_they_were_made(runs, precis, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "160")
+    out = precis("compare", *runs, ROUGE).out
+    assert f"{SCORES[:3, :, 0].mean():.2f} ± " in out and "coverage=true" in out and "(baseline)" in out
+    out = " ".join(out.split())
+    assert "after Holm's correction for 2 comparisons" in out and "systems have different numbers of seeds" in out
+
+
+def test_a_terminal_of_80_columns_cuts_and_breaks_nothing(runs, precis, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    done = precis("compare", *runs, "--metric=rouge1,rouge2,length,repeated_trigrams")
+    found = compared(precis, *runs, "--metric=rouge1,rouge2,length,repeated_trigrams")
+    lines = done.out.splitlines()
+    assert max(map(len, lines)) <= 80 and "…" not in done.out
+    at = lines.index("coverage=true (1 seed)")
+    header, rouge1 = lines[at + 1 : at + 3]
+    assert header.split() == ["mean", "95", "%", "interval", "difference", "p"]
+    cell = found["systems"][1]["scores"]["rouge1"]
+    interval = f"[{cell['low']:.2f}, {cell['high']:.2f}]"
+    difference = f"{cell['difference']:+.2f} [{cell['difference_low']:+.2f}, {cell['difference_high']:+.2f}]"
+    numbers = [f"{cell['mean']:.2f}", *interval.split(), *difference.split(), f"{cell['p']:.4f}"]
+    assert rouge1.split() == ["rouge1", *numbers]
+    assert "coverage=false (3 seeds, baseline)" in lines
+
+
+def test_length_and_repetition_are_counted_from_the_outputs(tmp_path, precis):
+    rows = [prediction(0, "a b c a b c", {"rouge1": 1.0}), prediction(1, "a b", {"rouge1": 2.0})]
+    (system,) = compared(precis, make_run(tmp_path / "run", rows), "--metric=length,repeated_trigrams")["systems"]
+    assert system["scores"]["length"]["mean"] == 4  # six words and two
+    assert system["scores"]["repeated_trigrams"]["mean"] == pytest.approx((100 * 1 / 4 + 0) / 2)  # abc bca cab abc
+
+
+def test_a_sweep_folder_stands_for_its_runs(tmp_path, precis):
+    points = {"attention seed=1": rows_of(0), "attention seed=2": rows_of(1), "pointer seed=1": rows_of(2)}
+    folder = write_sweep_folder(tmp_path / "sweep", points, missing="pointer seed=2")
+    done = precis("compare", folder, ROUGE, "--json")
+    assert "1 of 4 points have no predictions yet" in done.err
+    systems = json.loads(done.out)["systems"]
+    assert [(system["name"], len(system["runs"])) for system in systems] == [("attention", 2), ("pointer", 1)]
+    again = compared(precis, folder, folder / "attention-seed-1", ROUGE)  # given twice, taken once
+    assert [len(system["runs"]) for system in again["systems"]] == [2, 1]
+
+
+def test_runs_of_the_same_config_and_seed_are_no_seeds_of_one_system(tmp_path, precis):
+    runs = [make_run(tmp_path / "before", rows_of(0)), make_run(tmp_path / "after", rows_of(1))]
+    assert [system["name"] for system in compared(precis, *runs, ROUGE)["systems"]] == ["before", "after"]
+
+
+def test_a_file_of_predictions_is_a_system_with_the_scores_that_evaluate_wrote(tmp_path, precis):
+    run, lead = make_run(tmp_path / "run", rows_of(0)), tmp_path / "lead.jsonl"
+    rows = rows_of(1)
+    lead.write_text("".join(json.dumps({**row, "scores": {}}) + "\n" for row in rows), encoding="utf-8")
+    lacking = precis("compare", run, lead, ROUGE)
+    assert lacking.status == 1 and "lead.jsonl: no scores for 'rouge1'" in lacking.err
+    scores = [{"id": row["id"], "scores": row["scores"]} for row in rows]
+    (tmp_path / "lead.scores.jsonl").write_text("".join(json.dumps(row) + "\n" for row in scores), encoding="utf-8")
+    digest = {"sha256": hashlib.sha256(lead.read_bytes()).hexdigest()}
+    (tmp_path / "lead.scores.signatures.json").write_text(json.dumps(digest), encoding="utf-8")
+    found = compared(precis, run, lead, ROUGE)
+    assert [system["name"] for system in found["systems"]] == ["run", "lead"]
+    assert found["systems"][1]["scores"]["rouge1"]["mean"] == pytest.approx(SCORES[1, :, 0].mean())
+    assert any("lead.jsonl" in note and "not recorded" in note for note in found["notes"])
+
+
+def test_scores_of_evaluate_are_those_of_the_predictions_beside_them(tmp_path, precis):
+    files = {name: tmp_path / f"{name}.jsonl" for name in ("worse", "better", "lead")}
+    for name, text in (("worse", "nothing of it"), ("better", "reference"), ("lead", "reference")):
+        rows = [prediction(number, text, {}) for number in range(24)]
+        files[name].write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    for name in ("better", "lead"):
+        assert precis("evaluate", files[name], "--metrics=rouge", "--resamples=50").status == 0
+    before = compared(precis, files["lead"], files["better"], "--metric=rouge1")["systems"]
+    assert before[1]["scores"]["rouge1"]["difference"] == 0
+    files["better"].write_bytes(files["worse"].read_bytes())
+    os.utime(files["better"], (1, 1))  # older than the scores, as `cp -p` and `rsync -a` leave it
+    done = precis("compare", files["lead"], files["better"], "--metric=rouge1")
+    assert done.status == 1 and "better.jsonl: no scores for 'rouge1'" in done.err
+    remedy = f"run `precis evaluate {files['better']}` again"
+    assert f"better.scores.jsonl: scores of other predictions, ignored; {remedy}" in done.err
+    run = make_run(tmp_path / "run", rows_of(0))
+    scored = files["lead"].read_bytes().replace(b'"scores": {}', b'"scores": {"rouge1": 1}')
+    (run / "predictions.jsonl").write_bytes(scored)
+    notes = compared(precis, files["lead"], run, "--metric=rouge1")["notes"]
+    assert any(note.startswith(f"it is not recorded how the scores of {run} were computed") for note in notes)
+
+
+def split_of(run: Path, split: str, rows: list[dict] | None = None) -> Path:
+    """Return a run folder with additional predictions of a split."""
+    path = run / ("predictions.jsonl" if split == "test" else f"predictions.{split}.jsonl")
+    if rows is not None:
+        path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+        path.with_suffix(".signatures.json").write_text(json.dumps(SIGNATURES), encoding="utf-8")
+    results = {"split": split, "scores": {}}
+    name = "results.json" if split == "test" else f"results.{split}.json"
+    (run / name).write_text(json.dumps(results), encoding="utf-8")
+    return path
+
+
+def test_the_split_that_is_compared_is_named(runs, precis):
+    assert compared(precis, *runs, ROUGE)["split"] is None
+    assert "of a split that was not recorded" in " ".join(precis("compare", *runs, ROUGE).out.split())
+    for run in runs:
+        split_of(run, "test")
+    assert compared(precis, *runs, ROUGE)["split"] == "test"
+    assert "12 documents of the test split" in " ".join(precis("compare", *runs, ROUGE).out.split())
+
+
+def test_validation_is_compared_where_it_is_asked_for_or_all_there_is(runs, precis):
+    for run in runs:
+        split_of(run, "test")
+        split_of(run, "val", [row | {"scores": {"rouge1": 7.0, "rouge2": 7.0}} for row in rows_of(0)])
+    assert compared(precis, *runs, ROUGE)["split"] == "test"
+    found = compared(precis, *runs, ROUGE, "--split", "val")
+    assert found["split"] == "val" and found["systems"][0]["scores"]["rouge1"]["mean"] == 7.0
+    files = [run / "predictions.val.jsonl" for run in runs]
+    named = compared(precis, *files, ROUGE)  # files of run folders are their runs
+    assert [len(system["runs"]) for system in named["systems"]] == [3, 1] and named["split"] == "val"
+    for run in runs:
+        (run / "predictions.jsonl").unlink()
+    assert compared(precis, *runs, ROUGE)["split"] == "val"
+
+
+def test_two_splits_are_not_mixed(runs, precis):
+    split_of(runs[0], "test")
+    validated = split_of(runs[1], "val", rows_of(1))
+    done = precis("compare", runs[0], validated, ROUGE)
+    assert done.status == 1 and "a1 holds predictions of the test split" in done.err
+    assert "predictions.val.jsonl of the val split; compare one split" in done.err
+    done = precis("compare", *runs, ROUGE, "--split=val")
+    assert done.status == 1 and "a1/predictions.val.jsonl: not found; run `precis validate --run" in done.err
+
+
+def test_ids_with_line_separators_are_one_record(tmp_path, precis):
+    rows = rows_of(0)
+    for number, row in enumerate(rows):
+        row["id"] = row["summary"][0] = f"a\u2028b\u2029c\x85d{number}"
+    run = make_run(tmp_path / "run", rows)
+    out = tmp_path / "run" / "predictions.jsonl"
+    assert "\u2028" in out.read_text(encoding="utf-8")
+    assert precis("evaluate", out, "--metrics=rouge", "--resamples=50").status == 0
+    assert compared(precis, run, "--metric=rouge1,rougeL")["documents"] == 12
+
+
+def test_scores_of_evaluate_say_how_they_were_computed(tmp_path, precis):
+    files = [tmp_path / "one.jsonl", tmp_path / "other.jsonl"]
+    for path in files:
+        lines = (json.dumps({**row, "scores": {}}) + "\n" for row in rows_of(0))
+        path.write_text("".join(lines), encoding="utf-8")
+        assert precis("evaluate", path, "--metrics=rouge", "--resamples=50").status == 0
+    found = compared(precis, *files, ROUGE)
+    assert not any("not recorded" in note for note in found["notes"])
+    assert precis("evaluate", files[1], "--metrics=rouge", "--resamples=50", "--stem=false").status == 0
+    done = precis("compare", *files, ROUGE)
+    assert done.status == 1 and "other.jsonl: rouge1 was computed as rouge1|stem:none" in done.err
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("predictions.jsonl", b"\xff\xfe"),
+        ("predictions.jsonl", b'{"id": ["a"], "summary": [], "references": []}\n'),
+        ("predictions.jsonl", b'{"id": "a", "summary": [], "references": [], "scores": 3}\n'),
+        ("predictions.signatures.json", b"{"),
+        ("environment.json", b"[1, 2]"),
+        ("environment.json", b"\xff"),
+        ("results.json", b"nothing"),
+        ("metrics.csv", b"\x00\xff\xfe\x01"),
+        ("metrics.csv", b"step,val\nx,1\n"),
+        ("config.yaml", b"model:\n\tclass_path: x\n"),
+        ("config.yaml", b"model: !foreign x\n"),
+        ("config.yaml", b"- model\n"),
+        ("config.yaml", b""),
+        ("config.yaml", b"a: " + b"[" * 5000),
+        ("config.yaml", b"#\xfc\n"),
+    ],
+)
+def test_a_broken_file_of_a_run_is_named(name, content, tmp_path, precis):
+    run = make_run(tmp_path / "run", rows_of(0), curve={"val": [1.0]})
+    (run / name).write_bytes(content)
+    done = precis("compare", run, ROUGE, "--html", tmp_path / "page.html")
+    assert done.status == 1 and f"run/{name}" in done.err and done.err.count("\n") == 1, done.err
+    assert not (tmp_path / "page.html").exists()
+
+
+# What cannot be compared
+
+
+def test_what_cannot_be_compared_is_named_and_nothing_is_written(tmp_path, precis):
+    run = make_run(tmp_path / "run", rows_of(0))
+    (tmp_path / "empty").mkdir()
+    unpredicted = make_run(tmp_path / "unpredicted", rows_of(0))
+    (unpredicted / "predictions.jsonl").unlink()
+    fewer = make_run(tmp_path / "fewer", rows_of(0, range(11)))
+    other = make_run(tmp_path / "other", [{**row, "references": [["another"]]} for row in rows_of(0)])
+    unstemmed = {name: text.replace("stem:porter", "stem:none") for name, text in SIGNATURES.items()}
+    unlike = make_run(tmp_path / "unlike", rows_of(0), seed=2, signatures=unstemmed)
+    torn = make_run(tmp_path / "torn", rows_of(0))
+    (torn / "predictions.jsonl").write_text('{"id": "doc-0", "summ', encoding="utf-8")
+    twice = make_run(tmp_path / "twice", [*rows_of(0), *rows_of(0)])
+    page = tmp_path / "page.html"
+    for arguments, said in (
+        ([tmp_path / "none"], "none: no such folder"),
+        ([tmp_path / "empty"], "empty/config.yaml: not found"),
+        ([unpredicted], f"predictions.jsonl: not found; run `precis test --run {unpredicted}` first"),
+        ([run, fewer], f"fewer: no predictions of 1 document of {run}, such as 'doc-11'; they cannot"),
+        ([run, other], "document 'doc-0' has other references than in"),
+        ([run, unlike], "unlike: rouge1 was computed as rouge1|stem:none"),
+        ([torn], "predictions.jsonl:1: no record"),
+        ([twice], "predictions.jsonl:13: id 'doc-0' occurs twice"),
+        ([run, "--metric=bleu"], "no scores for 'bleu'; all runs have rouge1, rouge2, length"),
+        ([run, "--baseline", fewer], "none of the runs that are compared"),
+    ):
+        metric = [] if any(str(argument).startswith("--metric") for argument in arguments) else [ROUGE]
+        done = precis("compare", *arguments, *metric, "--html", page)
+        assert done.status == 1 and said in done.err and done.err.count("\n") == 1, (said, done.err)
+        assert not page.exists()
+
+
+def test_equal_references_may_be_divided_into_different_sentences(tmp_path, precis):
+    runs = {}
+    for name, references in (("line", [["a b.", "c d."]]), ("split", [["a b. c d."]]), ("other", [["a b. c e."]])):
+        rows = [row | {"references": references} for row in rows_of(0)]
+        runs[name] = make_run(tmp_path / name, rows, vocab_size=40 + len(runs))
+        config = runs[name] / "config.yaml"
+        corpus = {"class_path": "datamodules.corpora.Files", "init_args": {"summary_sentences": name}}
+        settings = yaml.safe_load(config.read_text(encoding="utf-8"))
+        settings["data"]["init_args"]["corpus"] = corpus
+        config.write_text(yaml.safe_dump(settings), encoding="utf-8")
+    found = compared(precis, runs["line"], runs["split"], ROUGE)
+    assert len(found["systems"]) == 2 and not any("different sentences" in note for note in found["notes"])
+    lsum = make_run(tmp_path / "lsum", [row | {"references": [["a b. c d."]]} for row in rows_of(0)])
+    for run in (runs["line"], lsum):
+        predictions = (run / "predictions.jsonl").read_text(encoding="utf-8").replace("rouge2", "rougeLsum")
+        (run / "predictions.jsonl").write_text(predictions, encoding="utf-8")
+    notes = compared(precis, runs["line"], lsum, "--metric=rougeLsum")["notes"]
+    assert any("into different sentences, on which rougeLsum depends" in note for note in notes)
+    done = precis("compare", runs["split"], runs["other"], ROUGE)
+    key = "data.init_args.corpus.init_args.summary_sentences"
+    assert done.status == 1 and "document 'doc-0' has other references than in" in done.err
+    assert f"(their configs differ in {key})" in done.err
+
+
+def test_other_versions_and_unknown_ways_are_noted(tmp_path, precis):
+    newer = {name: text.replace("precis:0.1.0", "precis:0.2.0") for name, text in SIGNATURES.items()}
+    runs = [make_run(tmp_path / "one", rows_of(0)), make_run(tmp_path / "two", rows_of(1), seed=2, signatures=newer)]
+    runs.append(make_run(tmp_path / "three", rows_of(2), seed=3, signatures=None))
+    notes = compared(precis, *runs, ROUGE)["notes"]
+    assert any("rouge1 was computed by several versions of the suite: 0.1.0, 0.2.0" in note for note in notes)
+    assert any(str(runs[2]) in note and "not recorded" in note for note in notes)
+
+
+# Files of other programs
+
+
+def test_strings_integer_ids_and_names_of_systems_are_read_as_evaluate_reads_them(tmp_path, precis):
+    for name, words in (("x", "red big cat"), ("y", "small red dog ran")):
+        rows = [{"id": n, "summary": words, "references": "a red cat sat", "system": name} for n in range(30)]
+        (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+        done = precis("evaluate", tmp_path / f"{name}.jsonl", "--metrics", "rouge")
+        assert done.status == 0, done.err
+    files = [tmp_path / "x.jsonl", tmp_path / "y.jsonl"]
+    comparison = compared(precis, *files, "--metric=rouge1,length,repeated_trigrams")
+    means = [{name: value["mean"] for name, value in system["scores"].items()} for system in comparison["systems"]]
+    # unigrams: 2 of 3 and 4 are shared, F = 4 / 7; 1 of 4 and 4 is, F = 1 / 4
+    assert means[0] == pytest.approx({"rouge1": 400 / 7, "length": 3, "repeated_trigrams": 0})
+    assert means[1] == pytest.approx({"rouge1": 25, "length": 4, "repeated_trigrams": 0})
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["x.csv"], "x.csv: compare reads JSON Lines; give a .jsonl file"),
+        (["x.jsonl", "--metric=,"], "--metric ',' names no measure; all runs have length, repeated_trigrams"),
+    ],
+)
+def test_what_it_cannot_compare_is_one_line(arguments, message, tmp_path, precis, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "x.csv").write_text("id,summary,references\n1,a,b\n", encoding="utf-8")
+    (tmp_path / "x.jsonl").write_text('{"id": 1, "summary": "a", "references": "b"}\n', encoding="utf-8")
+    done = precis("compare", *arguments)
+    assert done.status != 0 and message in done.err and done.err.count("\n") == 1, done.err
+
+
+def test_outputs_that_cannot_be_written_are_an_error_before_the_comparison(runs, precis, monkeypatch, tmp_path):
+    monkeypatch.setattr("precis.evaluation.compare.os.access", lambda path, mode: path != tmp_path)
+    done = precis("compare", *runs, "--csv", tmp_path / "new" / "table.csv")
+    assert done.status == 1 and f"{tmp_path}/new/table.csv: cannot be written there; choose another" in done.err

@@ -1,0 +1,115 @@
+"""Tables and plots of `precis compare`."""
+
+import csv
+import io
+import json
+import re
+import shutil
+import subprocess
+from itertools import product
+from pathlib import Path
+
+import numpy as np
+import pytest
+from run_folders import make_run, prediction
+
+from precis.evaluation.compare_tables import escape_latex
+
+SCORES = np.random.default_rng(1).uniform(10, 60, size=(2, 2, 2, 8))  # pointer, width, seeds, documents
+ROUGE = "--metric=rouge1,length"
+
+
+@pytest.fixture
+def grid(tmp_path) -> list[Path]:
+    """Two seeds of each point of a grid of two axes, the points of the second axis together."""
+    runs = []
+    for pointer, width, seed in product((0, 1), (0, 1), (1, 2)):
+        scores = SCORES[pointer, width, seed - 1]
+        rows = [prediction(number, "a b c", {"rouge1": score}) for number, score in enumerate(scores.tolist())]
+        curve = {"val/rouge1": [1.0, 2.0 + pointer], "train/loss": [3.0, 2.0]}
+        folder = tmp_path / f"p{pointer}w{width}s{seed}"
+        runs.append(make_run(folder, rows, seed=seed, curve=curve, pointer=bool(pointer), hidden_size=8 << width))
+    return runs
+
+
+def test_csv_has_every_number_of_the_comparison(grid, tmp_path, precis):
+    done = precis("compare", *grid, ROUGE, "--json", "--csv", tmp_path / "table.csv")
+    assert done.status == 0, done.err
+    systems = {system["name"]: system for system in json.loads(done.out)["systems"]}
+    rows = list(csv.DictReader(io.StringIO((tmp_path / "table.csv").read_text(encoding="utf-8"))))
+    assert len(rows) == 4
+    for row in rows:
+        system = systems[row["system"]]
+        assert row["seeds"] == "2"
+        for measure, cell in system["scores"].items():
+            for key, value in cell.items():
+                text = row.get(f"{measure}_{key}")
+                if text is not None:
+                    assert text == ("" if value is None else str(value))
+
+
+def test_rows_are_grouped_by_the_axes(grid, tmp_path, precis):
+    precis("compare", *grid, ROUGE, "--csv", tmp_path / "table.csv")
+    rows = list(csv.DictReader(io.StringIO((tmp_path / "table.csv").read_text(encoding="utf-8"))))
+    places = [(row["hidden_size"], row["pointer"]) for row in rows]
+    assert places == [("8", "false"), ("8", "true"), ("16", "false"), ("16", "true")]
+    for row, (width, pointer) in zip(rows, product((0, 1), (0, 1))):
+        assert float(row["rouge1_mean"]) == pytest.approx(SCORES[pointer, width].mean())
+
+
+def test_the_best_mean_is_bold_and_lengths_have_no_best(grid, tmp_path, precis):
+    precis("compare", *grid, ROUGE, "--markdown", tmp_path / "table.md")
+    lines = (tmp_path / "table.md").read_text(encoding="utf-8").splitlines()
+    assert lines[0] == "| hidden\\_size | pointer | seeds | rouge1 | length |"
+    body = [line.strip("| ").split(" | ") for line in lines[2:6]]
+    best = int(SCORES.mean((2, 3)).T.argmax())
+    assert [line[3].startswith("**") for line in body] == [place == best for place in range(4)]
+    assert all("**" not in line[4] for line in body)
+    mean, spread = SCORES.mean((2, 3)).flat[0], SCORES.mean(3).std(2, ddof=1).flat[0]
+    assert f"{mean:.2f} ± {spread:.2f}" in body[0][3]
+    assert any("95 % intervals" in line for line in lines[6:])
+
+
+def test_latex_repeats_no_value_and_separates_groups(grid, tmp_path, precis):
+    precis("compare", *grid, ROUGE, "--latex", tmp_path / "table.tex")
+    text = (tmp_path / "table.tex").read_text(encoding="utf-8")
+    assert text.count(r"\midrule") == 2 and text.count(" \\\\\n") == 5 and r"hidden\_size" in text
+    body = [line.split(" & ") for line in text.splitlines() if line.endswith(r"\\")][1:]
+    assert [line[0] for line in body] == ["8", "", "16", ""]
+    assert text.count(r"\textbf{") == 1 and text.count("{") == text.count("}")
+    if shutil.which("pdflatex"):
+        page = r"\documentclass{article}\usepackage{booktabs}\begin{document}" + text + r"\end{document}"
+        (tmp_path / "page.tex").write_text(page, encoding="utf-8")
+        command = ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "page.tex"]
+        assert subprocess.run(command, cwd=tmp_path, capture_output=True, timeout=100).returncode == 0
+
+
+def test_files_of_outputs_are_named_in_one_column(tmp_path, precis):
+    for name in ("lead", "ora|cle"):
+        rows = [prediction(number, "a", {"rouge1": float(number)}) for number in range(3)]
+        path = tmp_path / f"{name}.jsonl"
+        path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    files = sorted(tmp_path.glob("*.jsonl"))
+    done = precis("compare", *files, ROUGE, "--markdown", tmp_path / "new" / "table.md")
+    assert done.status == 0, done.err
+    lines = (tmp_path / "new" / "table.md").read_text(encoding="utf-8").splitlines()
+    assert lines[0].startswith("| system | seeds |") and lines[3].startswith("| ora\\|cle | 1 |")
+
+
+@pytest.mark.parametrize("text", ["a_b", "50 %", "x & y", r"\input{x}", "$a^2$", "~#{}"])
+def test_latex_interprets_no_name(text):
+    commands = r"\\(textbackslash|textasciitilde|textasciicircum)\{\}|\\[&%$#_{}]"
+    assert not re.search(r"[\\&%$#_{}~^]", re.sub(commands, "", escape_latex(text)))
+
+
+def test_plots_are_svg_and_png_files_that_do_not_change(grid, tmp_path, precis):
+    for name in ("one", "two"):
+        done = precis("compare", *grid, ROUGE, "--plots", tmp_path / name)
+        assert done.status == 0, done.err
+    files = sorted(path.name for path in (tmp_path / "one").iterdir())
+    assert files == ["curve_val_rouge1.png", "curve_val_rouge1.svg", "scores.png", "scores.svg"]
+    for name in files:
+        content = (tmp_path / "one" / name).read_bytes()
+        assert content == (tmp_path / "two" / name).read_bytes()
+        assert content.startswith(b"\x89PNG" if name.endswith("png") else b"<?xml")
+    assert "hidden_size=8 pointer=false" in (tmp_path / "one" / "scores.svg").read_text(encoding="utf-8")

@@ -1,0 +1,381 @@
+import gzip
+import json
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from rouge_score.rouge_scorer import RougeScorer
+from scipy import stats
+
+from precis.evaluation import scorers
+
+sacrebleu = pytest.importorskip("sacrebleu")
+GOLDEN = Path(__file__).parents[4] / "shared" / "data" / "rouge_golden"
+
+OUTPUTS = [
+    "The otter guards the mill. It never sleeps.",
+    "A badger painted the tower red and green.",
+    "",
+    "The heron, the heron, the heron visits.",
+    "Stoats repair orchards at night; nobody knows why.",
+]
+TARGETS = [
+    "The otter guards the old mill every night. It sleeps by day.",
+    "The badger paints a tower in red.",
+    "A lynx measures the harbour before dawn.",
+    "Each morning the heron visits the library.",
+    "The stoats repair the orchard at night.",
+]
+SOURCES = [
+    "The otter guards the mill. Nobody else does. It never sleeps.",
+    "The old tower was grey. A badger painted the tower red and green last year.",
+    "A lynx measures the harbour.",
+    "The heron visits the library.",
+    "Nobody knows why stoats work at night.",
+]
+
+
+def write(path: Path, rows: list) -> Path:
+    lines = (row if isinstance(row, str) else json.dumps(row) for row in rows)
+    path.write_text("".join(line + "\n" for line in lines), encoding="utf-8")
+    return path
+
+
+def records(**fields: list) -> list[dict]:
+    columns = {"id": [f"doc-{n}" for n in range(5)], "summary": OUTPUTS, "references": TARGETS} | fields
+    return [dict(zip(columns, values)) for values in zip(*columns.values())]
+
+
+def by_measure(result: dict, system: str | None = None) -> dict[str, dict]:
+    return {row["measure"]: row for row in result["scores"] if row["system"] == system}
+
+
+@pytest.fixture
+def evaluated(precis):
+    """Run the command and return its JSON."""
+
+    def run(*arguments: object) -> dict:
+        done = precis("evaluate", *arguments, "--json", "--resamples", 200)
+        assert done.status == 0, done.err
+        return json.loads(done.out)
+
+    return run
+
+
+def test_scores_equal_those_of_rouge_score_and_sacrebleu(tmp_path, evaluated):
+    found = by_measure(evaluated(write(tmp_path / "out.jsonl", records())))
+    rows = [json.loads(line) for line in (tmp_path / "out.scores.jsonl").read_text().splitlines()]
+    scorer = RougeScorer(["rouge1", "rouge2", "rougeL"], use_stemmer=True)
+    for variant in scorer.rouge_types:
+        expected = [100 * scorer.score(t, o)[variant].fmeasure for o, t in zip(OUTPUTS, TARGETS)]
+        np.testing.assert_allclose([row["scores"][variant] for row in rows], expected, atol=1e-9)
+        assert math.isclose(found[variant]["mean"], np.mean(expected))
+        assert found[variant]["low"] <= found[variant]["mean"] <= found[variant]["high"]
+    bleu, chrf = sacrebleu.corpus_bleu(OUTPUTS, [TARGETS]), sacrebleu.corpus_chrf(OUTPUTS, [TARGETS])
+    assert math.isclose(found["bleu"]["mean"], bleu.score)
+    assert math.isclose(found["chrf"]["mean"], chrf.score)
+    documents = [sacrebleu.sentence_chrf(o, [t]).score for o, t in zip(OUTPUTS, TARGETS)]
+    np.testing.assert_allclose([row["scores"]["chrf"] for row in rows], documents)
+    documents = [sacrebleu.sentence_bleu(o, [t]).score for o, t in zip(OUTPUTS, TARGETS)]
+    np.testing.assert_allclose([row["scores"]["bleu"] for row in rows], documents)
+    assert found["rouge1"]["signature"].startswith("rouge1|stem:porter|tok:rouge|split:auto|refs:best|precis:")
+    assert "smooth:exp" in found["bleu"]["signature"] and sacrebleu.__version__ in found["bleu"]["signature"]
+
+
+def test_interval_of_bleu_equals_that_of_resampled_corpora(tmp_path, evaluated):
+    path = write(tmp_path / "out.jsonl", records())
+    found = by_measure(evaluated(path, "--metrics", "bleu", "--seed", 4))["bleu"]
+    drawn = np.random.default_rng(4).integers(5, size=(200, 5))
+    resampled = [
+        sacrebleu.corpus_bleu([OUTPUTS[i] for i in row], [[TARGETS[i] for i in row]]).score for row in drawn
+    ]
+    np.testing.assert_allclose([found["low"], found["high"]], np.quantile(resampled, [0.025, 0.975]))
+
+
+def test_empty_predictions_score_0_and_are_counted(tmp_path, evaluated, precis):
+    path = write(tmp_path / "out.jsonl", records(document=SOURCES))
+    result = evaluated(path)
+    assert (result["summaries"], result["documents"], result["empty_predictions"]) == (5, 5, 1)
+    scores = json.loads((tmp_path / "out.scores.jsonl").read_text().splitlines()[2])["scores"]
+    assert scores["rouge1"] == scores["bleu"] == scores["chrf"] == scores["words"] == 0
+    assert scores["novel_1"] is None and scores["coverage"] is None
+    assert by_measure(result)["rouge1"]["documents"] == 5
+    assert by_measure(result)["novel_1"]["documents"] == 4
+    done = precis("evaluate", path, "--resamples", 50)
+    assert "5 summaries of 5 documents; 1 empty prediction\n" in done.out
+
+
+def test_novelty_and_fragments_by_hand(tmp_path, evaluated):
+    # "a red otter swims": three words are the source's, two in one run; one bigram of three is there
+    rows = [{"id": 1, "summary": "A red otter swims.", "references": "x", "documents": [["The red otter"], ["swims"]]}]
+    found = by_measure(evaluated(write(tmp_path / "one.jsonl", rows)))
+    means = {name: row["mean"] for name, row in found.items()}
+    assert means["novel_1"] == 25.0 and math.isclose(means["novel_2"], 200 / 3) and means["novel_sentences"] == 100.0
+    assert means["coverage"] == 75.0 and means["compression"] == 1.0 and means["words"] == 4
+    assert math.isclose(means["density"], 9 / 4)  # the run goes over the end of a sentence, as in the paper
+
+
+def test_the_same_seed_gives_the_same_numbers_and_another_does_not(tmp_path, evaluated):
+    path = write(tmp_path / "out.jsonl", records())
+    one, same = evaluated(path, "--seed", 1), evaluated(path, "--seed", 1)
+    assert one == same
+    assert [row["low"] for row in evaluated(path, "--seed", 2)["scores"]] != [row["low"] for row in one["scores"]]
+
+
+def test_plain_text_is_records_line_by_line(tmp_path, evaluated):
+    plain = [write(tmp_path / name, lines) for name, lines in (("o.txt", OUTPUTS), ("t", TARGETS), ("s", SOURCES))]
+    result = evaluated(plain[0], "--references", plain[1], "--documents", plain[2])
+    expected = evaluated(write(tmp_path / "out.jsonl", records(document=SOURCES)))
+    assert result["scores"] == expected["scores"]
+    assert [json.loads(line)["id"] for line in (tmp_path / "o.txt.scores.jsonl").open()] == list("12345")
+    # files beside records: by id in records, by line in plain text
+    beside = write(tmp_path / "s.jsonl", [{"id": f"doc-{n}", "document": SOURCES[n]} for n in (4, 2, 0, 1, 3)])
+    assert evaluated(tmp_path / "out.jsonl", "--documents", beside)["scores"] == expected["scores"]
+    bare = write(tmp_path / "bare.jsonl", [{"id": n, "summary": text} for n, text in enumerate(OUTPUTS)])
+    assert evaluated(bare, "--references", plain[1], "--documents", plain[2])["scores"] == expected["scores"]
+
+
+def test_several_references_lists_of_sentences_and_other_names(tmp_path, evaluated):
+    rows = [
+        {"key": 1, "hypothesis": ["a b", "c d"], "gold": [["a b"], ["c d", "e f"]]},
+        {"key": 2, "hypothesis": ["a b c d"], "gold": ["a b c d", "x"]},
+    ]
+    path = write(tmp_path / "out.jsonl", rows)
+    names = ("--fields.id", "key", "--fields.summary", "hypothesis", "--fields.references", "gold")
+    found = by_measure(evaluated(path, *names, "--rouge_parts", "prf", "--stem", "false"))
+    # the first: against "a b" P 1/2 R 1, against the other P 1/2 R 1/2; the second is its reference
+    assert math.isclose(found["rouge1"]["mean"], 100 * (2 / 3 + 1) / 2)
+    assert math.isclose(found["rouge1_precision"]["mean"], 75.0)
+    assert "|stem:none|" in found["rouge1_recall"]["signature"] and "split:auto+given" in found["words"]["signature"]
+    mean = by_measure(evaluated(path, *names, "--multi_reference", "mean", "--variants", "rouge1"))
+    assert math.isclose(mean["rouge1"]["mean"], 100 * ((2 / 3 + 1 / 2) / 2 + 1 / 2) / 2)
+    chrf = by_measure(evaluated(path, *names, "--metrics", "chrf"))["chrf"]
+    expected = sacrebleu.CHRF().corpus_score(["a b c d"] * 2, [["a b", "a b c d"], ["c d e f", "x"]]).score
+    assert math.isclose(chrf["mean"], expected) and chrf["signature"].startswith("chrf|nrefs:2|")
+    both = [write(tmp_path / f"ref{n}", [" ".join(row["gold"][n]) for row in rows]) for n in (0, 1)]
+    assert by_measure(evaluated(path, *names, "--references", *both, "--metrics", "chrf"))["chrf"]["documents"] == 2
+
+
+def test_sentences_of_strings(tmp_path, evaluated):
+    rows = [{"id": "x", "summary": "a b<q>c d", "references": "c d\na b"}]
+    path = write(tmp_path / "out.jsonl", rows)
+    found = by_measure(evaluated(path, "--separator", "<q>"))
+    assert found["rougeLsum"]["mean"] == 100.0 and found["rougeL"]["mean"] == 50.0
+    expected = RougeScorer(["rougeLsum"]).score("c d\na b", "a b\nc d")["rougeLsum"].fmeasure
+    assert expected == 1.0
+
+
+def judged() -> list[dict]:
+    """Four systems on six documents; system 3 left some out, and on document 5 all judgements are equal."""
+    rng, rows = np.random.default_rng(2), []
+    for document in range(6):
+        for system in range(4 if document < 4 else 3):
+            words = rng.permutation(TARGETS[0].split())[: 3 + system + document]
+            quality = 3.0 if document == 5 else float(rng.integers(1, 6) + system)
+            row = {"id": document, "system": f"s{system}", "summary": " ".join(words), "references": TARGETS[0]}
+            rows.append(row | {"quality": quality, "people": {"style": system + document / 10}})
+    return rows
+
+
+def test_agreement_with_people_is_a_plain_loop_over_scipy(tmp_path, evaluated, precis):
+    rows = judged()
+    result = evaluated(write(tmp_path / "out.jsonl", rows), "--human", "quality,people.style", "--metrics", "rouge")
+    scores = [json.loads(line)["scores"]["rouge1"] for line in (tmp_path / "out.scores.jsonl").open()]
+    found = {(row["judgement"], row["level"]): row for row in result["human"] if row["measure"] == "rouge1"}
+    people = {"quality": [row["quality"] for row in rows], "people.style": [row["people"]["style"] for row in rows]}
+    for judgement, human in people.items():
+        for name, theirs in (("pearson", stats.pearsonr), ("spearman", stats.spearmanr), ("kendall", stats.kendalltau)):
+            documents, used = [], range(5 if judgement == "quality" else 6)
+            for document in used:
+                its = [i for i, row in enumerate(rows) if row["id"] == document]
+                documents.append(theirs([scores[i] for i in its], [human[i] for i in its]).statistic)
+            assert math.isclose(found[judgement, "summary"][name], np.mean(documents), abs_tol=1e-12)
+            systems = [[i for i, row in enumerate(rows) if row["system"] == f"s{n}"] for n in range(4)]
+            means = [[np.mean([values[i] for i in its]) for its in systems] for values in (scores, human)]
+            assert math.isclose(found[judgement, "system"][name], theirs(*means).statistic, abs_tol=1e-12)
+        assert (found[judgement, "summary"]["used"], found[judgement, "summary"]["of"]) == (len(used), 6)
+    assert "averaged over documents" in found["quality", "summary"]["definition"]
+    done = precis("evaluate", tmp_path / "out.jsonl", "--human", "quality", "--metrics", "rouge", "--resamples", 50)
+    assert "5 of 6" in done.out and "averaged over documents" in " ".join(done.out.split())
+    assert by_measure(result, "s3")["rouge1"]["documents"] == 4
+
+
+def test_one_system_is_compared_over_its_summaries(tmp_path, evaluated, precis):
+    path = write(tmp_path / "out.jsonl", records(grade=[3, 4, 1, 2, 5], document=SOURCES))
+    result = evaluated(path, "--human", "grade")
+    scores = [json.loads(line)["scores"] for line in (tmp_path / "out.scores.jsonl").open()]
+    found = {row["measure"]: row for row in result["human"]}
+    assert {row["level"] for row in result["human"]} == {"summary"}
+    expected = stats.kendalltau([row["rouge1"] for row in scores], [3, 4, 1, 2, 5]).statistic
+    assert math.isclose(found["rouge1"]["kendall"], expected) and found["rouge1"]["used"] == 5
+    assert found["novel_1"]["used"] == 4  # the empty summary has none
+    done = precis("evaluate", path, "--human", "grade", "--resamples", 50)
+    assert "over all summaries" in done.out and "no system level" in done.out
+
+
+def test_omitted_metrics_have_reasons(tmp_path, precis, monkeypatch):
+    path = write(tmp_path / "out.jsonl", records())
+    out = precis("evaluate", path, "--resamples", 50).out
+    for line in ("novelty: there are no documents: add --documents FILE or --run RUN", "summac: ", "bertscore: "):
+        assert f"left out: {line}" in out
+    assert "left out: rouge" not in out and "left out: bleu" not in out
+    monkeypatch.setattr(scorers.importlib.util, "find_spec", lambda name: None)
+    assert "pip install 'precis-suite[bleu]'" in precis("evaluate", path, "--resamples", 50).out
+    done = precis("evaluate", path, "--metrics", "rouge,bleu")
+    assert done.status == 1 and "bleu cannot be computed: sacrebleu is not installed" in done.err
+
+
+def test_summac_and_meteor_by_name(tmp_path, evaluated, monkeypatch):
+    class Halves:
+        """Entailment model that gives every pair of sentences a probability of one half."""
+
+        def __init__(self, name, batch_size, device):
+            assert (name, device) == ("some/nli", "cpu")
+
+        def matrices(self, summaries, sources):
+            return [torch.tensor([0.5, 0.25, 0.25])[:, None, None].expand(3, 1, len(text)) for text in summaries]
+
+    monkeypatch.setattr("lightning_modules.metrics.summac.EntailmentModel", Halves)
+    path = write(tmp_path / "out.jsonl", records(document=SOURCES))
+    options = ("--summac_model", "some/nli", "--device", "cpu", "--meteor_synonyms", "false")
+    found = by_measure(evaluated(path, "--metrics", "summac,meteor", *options))
+    assert found["summac"]["mean"] == 20.0  # 0.5 - 0.25 on four of five, the empty one 0
+    assert "model:some/nli|kind:zs" in found["summac"]["signature"]
+    assert 0 < found["meteor"]["mean"] < 100 and "match:exact+stem|" in found["meteor"]["signature"]
+
+
+GOOD = {"id": "a", "summary": "some text", "references": "a text"}
+BAD = {
+    "no id": ([GOOD, {"summary": "x", "references": "y"}], ["out.jsonl:2", "no id", "--fields.id"]),
+    "null id": ([GOOD | {"id": None}], ["out.jsonl:1", "no id"]),
+    "duplicate": ([GOOD, "", GOOD], ["out.jsonl:3", "'a'", "out.jsonl:1", "`system`"]),
+    "empty reference": ([GOOD, GOOD | {"id": 2, "references": " "}], ["out.jsonl:2 (id '2')", "reference is empty"]),
+    "one empty reference": ([GOOD | {"references": ["x", ""]}], ["out.jsonl:1", "reference 2 of 2 is empty"]),
+    "no reference in one": ([GOOD, {"id": 2, "summary": "x"}], ["out.jsonl:2", "no reference"]),
+    "empty list": ([GOOD, GOOD | {"id": 2, "references": []}], ["out.jsonl:2", "no reference"]),
+    "no summary": ([{"id": 1, "hypothesis": "x"}], ["out.jsonl:1", "'summary'", "hypothesis", "--fields.summary"]),
+    "summary no text": ([GOOD | {"summary": 3}], ["out.jsonl:1", "'summary' is not a string or a list"]),
+    "broken JSON": ([GOOD, '{"id": "b", '], ["out.jsonl:2", "broken JSON"]),
+    "an array": (["[1, 2]"], ["out.jsonl:1", "not an object"]),
+    "empty document": ([GOOD | {"document": ""}], ["out.jsonl:1", "document is empty"]),
+    "some documents": ([GOOD | {"document": "x"}, GOOD | {"id": 2}], ["out.jsonl:2", "no document"]),
+    "some systems": ([GOOD | {"system": "x"}, GOOD | {"id": 2}], ["out.jsonl:2", "no system"]),
+    "surrogate": ([r'{"id": 1, "summary": "\ud800", "references": "x"}'], ["out.jsonl:1", "surrogate"]),
+    "nothing": ([], ["out.jsonl", "no summary"]),
+}
+
+
+def refused(done, folder: Path, before: set[str], *parts: str) -> None:
+    """One line with all that it should say, status 1, and nothing written."""
+    assert done.status == 1 and not done.out
+    assert done.err.count("\n") == 1 and done.err.startswith("precis: error: ")
+    for part in parts:
+        assert part in done.err
+    assert {path.name for path in folder.iterdir()} == before
+
+
+@pytest.mark.parametrize("kind", BAD)
+def test_bad_records(tmp_path, precis, kind):
+    rows, parts = BAD[kind]
+    done = precis("evaluate", write(tmp_path / "out.jsonl", rows))
+    refused(done, tmp_path, {"out.jsonl"}, *parts)
+
+
+@pytest.mark.parametrize("value", ["good", None, True, math.nan, "absent"])
+def test_judgements_that_are_no_numbers(tmp_path, precis, value):
+    second = GOOD | {"id": "b"} | ({} if value == "absent" else {"grade": value})
+    done = precis("evaluate", write(tmp_path / "out.jsonl", [GOOD | {"grade": 1}, second]), "--human", "grade")
+    refused(done, tmp_path, {"out.jsonl"}, "out.jsonl:2 (id 'b')", "'grade'")
+
+
+def test_bad_files(tmp_path, precis):
+    write(tmp_path / "o.txt", ["a", "b"])
+    write(tmp_path / "short", ["a"])
+    write(tmp_path / "gap", ["a", " "])
+    write(tmp_path / "out.jsonl", [GOOD])
+    write(tmp_path / "other.jsonl", [{"id": "b", "document": "x"}])
+    (tmp_path / "latin").write_bytes("a\nfa\xe7ade\n".encode("latin-1"))
+    (tmp_path / "latin.jsonl").write_bytes(b'{"id": "fa\xe7ade"}\n')
+    before = {path.name for path in tmp_path.iterdir()}
+    cases = [
+        (["o.txt", "--references", "short"], ["short: 1 lines", "o.txt has 2 summaries"]),
+        (["o.txt", "--references", "gap"], ["gap:2", "reference is empty"]),
+        (["o.txt", "--references", "latin"], ["latin:2", "not UTF-8 (byte 0xe7)", "iconv"]),
+        (["latin.jsonl"], ["latin.jsonl:1", "not UTF-8 (byte 0xe7)"]),
+        (["o.txt"], ["o.txt: plain text has no references"]),
+        (["o.txt", "--references", "o.txt", "--human", "x"], ["no judgements"]),
+        (["absent.jsonl"], ["absent.jsonl: no such file"]),
+        (["out.jsonl", "--documents", "other.jsonl"], ["out.jsonl:1 (id 'a')", "other.jsonl has no document"]),
+        (["out.jsonl", "--metrics", "rouge,bleau"], ["no metric 'bleau'", "bleu"]),
+        (["out.jsonl", "--metrics", "novelty"], ["novelty cannot be computed", "--documents"]),
+        (["out.jsonl", "--variants", "rouge0"], ["'rouge0'"]),
+        (["out.jsonl", "--run", "nowhere"], ["nowhere", "config.yaml"]),
+        (["out.jsonl", "--out", "nowhere/scores.jsonl"], ["cannot be written"]),
+    ]
+    for arguments, parts in cases:
+        given = [str(tmp_path / part) if (tmp_path / part).exists() else part for part in arguments]
+        refused(precis("evaluate", *given), tmp_path, before, *parts)
+
+
+def test_a_failure_while_writing_leaves_the_old_scores(tmp_path, precis, monkeypatch):
+    path = write(tmp_path / "out.jsonl", [GOOD])
+    assert precis("evaluate", path).status == 0
+    old = (tmp_path / "out.scores.jsonl").read_text()
+
+    def broken(*_):
+        yield {"id": "a"}
+        raise OSError("no space left on device")
+
+    monkeypatch.setattr("precis.evaluation.evaluate.document_rows", broken)
+    assert "no space left" in precis("evaluate", path).err
+    assert (tmp_path / "out.scores.jsonl").read_text() == old
+    names = ["out.jsonl", "out.scores.jsonl", "out.scores.signatures.json"]
+    assert sorted(file.name for file in tmp_path.iterdir()) == names
+
+
+def test_files_that_differ_in_their_suffix_have_scores_of_their_own(tmp_path, precis):
+    write(tmp_path / "p.jsonl", [GOOD])
+    write(tmp_path / "p.csv", ["id,summary,references", "b,some text,a text"])
+    write(tmp_path / "p.val.jsonl", [GOOD | {"id": "c"}])
+    for name in ("p.jsonl", "p.csv", "p.val.jsonl"):
+        assert precis("evaluate", tmp_path / name, "--metrics=rouge", "--resamples=50").status == 0
+    found = {path.name: json.loads(path.read_text())["id"] for path in tmp_path.glob("*.scores.jsonl")}
+    assert found == {"p.scores.jsonl": "a", "p.csv.scores.jsonl": "b", "p.val.scores.jsonl": "c"}
+
+
+@pytest.mark.parametrize(("name", "mode"), [("realsumm_bart_100", "best"), ("squality_human_loo_100", "pooled")])
+def test_means_are_perls(tmp_path, evaluated, name, mode):
+    path = GOLDEN / f"{name}.jsonl.gz"
+    if not path.is_file():
+        pytest.skip(f"{path} is not there")
+    result = evaluated(
+        path, "--fields.summary", "hypothesis", "--metrics", "rouge", "--stem", "false",
+        "--multi_reference", mode, "--rouge_parts", "prf", "--out", tmp_path / "scores.jsonl",
+    )  # fmt: skip
+    with gzip.open(path, "rt", encoding="utf-8") as file:
+        golden = [json.loads(line)["nostem"] for line in file]
+    for ours, theirs in (("rouge1", "ROUGE-1"), ("rouge2", "ROUGE-2"), ("rougeLsum", "ROUGE-L")):
+        for suffix, part in (("_precision", "p"), ("_recall", "r"), ("", "f")):
+            expected = 100 * np.mean([row[theirs][part] for row in golden])
+            assert abs(by_measure(result)[ours + suffix]["mean"] - expected) < 1e-3
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["nowhere/outputs.jsonl"], "nowhere/outputs.jsonl: no such file"),
+        (["run"], "run: a run folder; give run/predictions.jsonl"),
+        (["outputs.jsonl", "--metrics=,"], "--metrics ',' names no metric; there are rouge,"),
+        (["outputs.jsonl", "--resamples=0"], "resamples: must be above 0, got 0"),
+    ],
+)
+def test_wrong_input_is_named(arguments, message, tmp_path, precis, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "run").mkdir()
+    for name in ("config.yaml", "environment.json", "predictions.jsonl"):
+        (tmp_path / "run" / name).touch()
+    (tmp_path / "outputs.jsonl").write_text('{"id": 1, "summary": "a", "references": "b"}\n', encoding="utf-8")
+    done = precis("evaluate", *arguments)
+    assert done.status != 0 and message in done.err and done.err.count("\n") == 1, done.err

@@ -1,0 +1,113 @@
+"""Likelihood of references by document."""
+
+import json
+import math
+import re
+import shutil
+
+import numpy as np
+import pytest
+import torch
+from scipy import stats
+
+from datamodules.documents import UserError
+from precis.evaluation.likelihood import compare, main, runs_of
+from precis.runs.run_folder import load_run
+
+
+def test_each_document_has_the_likelihood_of_its_tokens(trained, tmp_path, capsys):
+    out = tmp_path / "nll.json"
+    changes = ["--change", "-", "data.max_target=3"]
+    assert main([str(trained), str(trained), "--split", "test", "--out", str(out), *changes]) == 0
+    (whole,), (short,) = (list(runs.values()) for runs in json.loads(out.read_text()).values())
+    printed = capsys.readouterr().out.splitlines()
+    assert f"{sum(whole.values()) / len(whole):.4f} nats per token, {len(whole)} documents" in printed[0]
+    difference = sum(short[id] - whole[id] for id in whole) / len(whole)
+    assert f"data.max_target=3: {sum(short.values()) / len(short):.4f} nats" in printed[1]
+    assert f"difference {difference:+.4f} [" in printed[1]
+    run = load_run(trained, eval_batch_size=len(whole))
+    run.data.prepare_splits(["test"])
+    (batch,) = run.data.test_dataloader()  # all documents at once, with padding
+    with torch.no_grad():
+        loss = run.model.loss_terms(batch)["nll"].item()
+    assert math.isclose(loss, sum(whole.values()) / len(whole), rel_tol=1e-5)
+    assert set(batch.ids) == set(whole) and len(set(whole.values())) > 1
+
+
+def test_runs_on_different_documents_are_refused():
+    with pytest.raises(UserError, match="two: scored on other documents than one"):
+        compare([[{"a": 1.0, "b": 2.0}], [{"a": 1.0}]], ["one", "two"])
+
+
+def test_a_difference_and_its_interval():
+    one = {str(n): float(n % 7) for n in range(50)}
+    two = {id: value + 0.5 for id, value in one.items()}
+    line = compare([[one], [two]], ["one", "two"])[1]
+    assert line.endswith("50 documents; difference +0.5000 [+0.5000, +0.5000], p <0.0001, detectable 0.0000")
+
+
+def test_an_interval_covers_seeds_that_are_paired():
+    """Runs of one seed differ by d + e with e from the seed alone: its standard error is that of three values of e."""
+    rng, noise = np.random.default_rng(0), np.array([-0.3, 0.1, 0.2])
+    base = rng.normal(size=(3, 400)) + rng.normal(size=(3, 1))  # seeds differ by more than the systems
+    pairs = [base, base + 1 + noise[:, None]]
+    systems = [[{str(n): value for n, value in enumerate(run)} for run in runs] for runs in pairs]
+    line = compare(systems, ["one", "two"])[1]
+    numbers = re.search(r"difference (.*) \[(.*), (.*)\], p (\S*)(?: \*)?, detectable (.*)", line).groups()
+    mean, low, high, p, detectable = map(float, numbers)
+    assert "400 documents, 3 seeds" in line and mean == pytest.approx(1)
+    test = stats.ttest_1samp(1 + noise, 0)
+    assert (low, high) == pytest.approx(tuple(test.confidence_interval()), abs=1e-4)
+    assert p == pytest.approx(test.pvalue, abs=1e-4)
+    quantiles = stats.t.ppf(0.975, 2) + stats.t.ppf(0.8, 2)
+    assert detectable == pytest.approx(quantiles * noise.std(ddof=1) / 3**0.5, abs=1e-4)
+
+
+def test_the_star_is_after_holms_correction_and_takes_two_seeds():
+    rng = np.random.default_rng(0)
+    base = rng.normal(size=(5, 100))
+    pairs = [base, base + rng.normal(0, 0.1, size=(5, 100)) + 1, base + np.array([[0.1], [0.9], [0.5], [0.2], [-0.1]])]
+    systems = [[{str(n): value for n, value in enumerate(run)} for run in runs] for runs in pairs]
+    p = stats.ttest_1samp([0.1, 0.9, 0.5, 0.2, -0.1], 0).pvalue
+    lines = compare(systems, ["one", "two", "three"])
+    assert "p <0.0001 *, detectable" in lines[1] and f"p {p:.4f}, detectable" in lines[2] and p > 0.05
+    assert " *" not in compare([runs[:1] for runs in systems[:2]], ["one", "two"])[1]
+
+
+def test_runs_of_a_pattern_are_its_seeds(trained, tmp_path, capsys):
+    for name, seed in (("own_b", 1), ("own_a", 2), ("other_1", 1), ("other_3", 3)):
+        shutil.copytree(trained, tmp_path / name)
+        config = tmp_path / name / "config.yaml"
+        config.write_text(re.sub(r"seed_everything: \d+", f"seed_everything: {seed}", config.read_text()))
+    pattern = str(tmp_path / "own_*")
+    assert [path.name for path in runs_of(pattern).values()] == ["own_b", "own_a"]
+    assert main([pattern, pattern, "--split", "test"]) == 0
+    assert "2 seeds; difference +0.0000 [+0.0000, +0.0000]" in capsys.readouterr().out
+    for systems, message in (
+        ([pattern, str(tmp_path / "other_*")], "have the seeds 1, 3 and 1, 2: differences need the same ones"),
+        ([str(tmp_path / "o*_[1b]")], "other_1 and own_b have the same seed"),
+        ([str(tmp_path / "none_*")], "none_*: no run folder of this name"),
+    ):
+        assert main(systems) == 1
+        assert message in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--change", "-", "-"], "--change has 2 entries for 1 system"),
+        (["--change", "max_target=3"], "--change max_target=3: expected data.NAME=VALUE"),
+        (["--change", "data.vocab_size=9"], "the data takes vocab_size from the model; give model.vocab_size"),
+        (["--change", "data.eval_batch_size=4"], "documents are scored one by one"),
+        (["--change", "model.hidden=9"], "hidden"),
+        (["--change", "model.hidden_size=["], "expected"),
+        (["--split", "val"], "no folder text"),
+    ],
+)
+def test_wrong_arguments_are_named(options, message, trained, tmp_path, capsys):
+    folder = trained
+    if "--split" in options:
+        folder = tmp_path / "run"
+        shutil.copytree(trained, folder, ignore=shutil.ignore_patterns("text"))
+    assert main([str(folder), *options]) == 1
+    assert message in capsys.readouterr().err

@@ -1,0 +1,211 @@
+"""The playground: content of its cards, refused input, and the page in a real browser."""
+
+import html
+import re
+import shutil
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import yaml
+from conftest import SIZES
+from run_folders import write_run
+
+import precis as api
+from datamodules.documents import UserError
+from precis.playground import demo_command as command
+from precis.playground.cards import card, copied_summary, error_box, picture
+from precis.playground.playground import Playground
+
+TEXT = "Boru is a heron from the old mill. Every morning it watches the river.\n\nNobody else does it."
+NAMES = ("agents-m7", "bertsum", "graphsum", "rstformer")
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory, corpus_files, trained):
+    root = tmp_path_factory.mktemp("models")
+    return [str(trained), *(str(write_run(root / name, name, corpus_files)) for name in NAMES)]
+
+
+@pytest.fixture(scope="module")
+def playground(folders):
+    return Playground(folders, max_characters=600)
+
+
+def test_the_page_tells_what_it_waits_for(folders, capsys):
+    Playground(folders[:1])
+    assert f"{folders[0]}: reading the documents of its test split\n" in capsys.readouterr().err
+
+
+def test_documents_are_those_for_validation_where_there_are_no_others(folders, corpus_files, tmp_path, capsys):
+    run = Path(shutil.copytree(folders[0], tmp_path / "run"))
+    config = yaml.safe_load((run / "config.yaml").read_text(encoding="utf-8"))
+    config["data"]["init_args"]["corpus"]["init_args"]["test"] = None
+    (run / "config.yaml").write_text(yaml.safe_dump(config), encoding="utf-8")
+    assert len(Playground([str(run)]).documents) == SIZES["val"]
+    assert "its val split" in capsys.readouterr().err
+    assert Playground([str(run)], split="test").documents == {}
+
+
+def text_of(page: str) -> str:
+    """The visible text of HTML."""
+    return html.unescape(re.sub(r"<[^>]*>", "", re.sub(r"<style>.*?</style>", "", page, flags=re.S)))
+
+
+def test_a_word_colours_what_it_attended_to():
+    attention = np.array([[0.0, 0.5, 0.25], [1.0, 0.0, 0.0]])
+    page = copied_summary("c", ["a", "<b>", "c"], ["<b>", "x"], [True, False], attention)
+    rules = dict(re.findall(r"#c:has\(\.w(\d:hover\) \.s\d) \{ background: rgba\(255, 140, 0, ([\d.]+)\)", page))
+    assert {key: float(value) for key, value in rules.items()} == {
+        "0:hover) .s1": 1.0, "0:hover) .s2": 0.5, "1:hover) .s0": 1.0,
+    }  # fmt: skip
+    assert page.count("<mark>") == 1 and "<mark>&lt;b&gt;</mark>" in page and "<b>" not in page
+    assert 'title="&lt;b&gt; 0.50, c 0.25"' in page
+
+
+def test_words_have_the_colour_of_their_agent():
+    page = copied_summary("c", ["a", "b"], ["b"], [True], np.array([[0.1, 0.9]]), agents=[0, 1])
+    colours = re.findall(r'class="s(\d)" style="border-bottom: 2px solid (#\w+)"', page)
+    assert len({colour for _, colour in colours}) == 2
+    assert f'<mark style="border-bottom: 2px solid {dict(colours)["1"]}">b</mark>' in page
+    assert "agent 1" in page and "agent 2" in page
+
+
+def test_what_documents_and_models_are_called_is_no_markup():
+    image = '<svg width="1" height="1"></svg>'
+    for page in (card("<i>", "<u>", []), error_box("<script>"), picture('"><script>', image)):
+        assert not re.search(r"<(i|u|script)>", page)
+
+
+def test_a_picture_that_is_too_high_says_that_it_scrolls():
+    low, high = (picture("tree", f'<svg width="600" height="{height}"></svg>') for height in (100, 5000))
+    assert 'height="124"' in low and "scroll" not in low
+    assert 'height="480"' in high and "<h4>tree (scroll in it" in high
+
+
+def test_each_model_shows_what_belongs_to_it(playground, folders):
+    names = list(playground.runs)
+    page = playground.summarize(TEXT, "the heron watches the river .", names, 2)
+    cards = dict(zip(names, page.split('<section class="precis-card">')[1:], strict=True))
+    for name, folder in zip(names, folders):
+        options = {} if name == "bertsum" else {"beam_size": 2}
+        record = {"document": TEXT, "summary": "the heron watches the river ."}
+        expected = api.load(folder).summarize(record, **options)
+        words = " ".join(expected.words) if expected.copied is not None else expected.text
+        assert words in text_of(cards[name]), name
+        assert f"<td>{expected.scores['rouge1']:.1f}</td>" in cards[name]
+        if expected.copied is not None:
+            assert cards[name].count("<mark") == sum(expected.copied)
+        if name == "bertsum":
+            assert cards[name].count("<mark>") == len(expected.positions)
+            assert all(f"<td>{score:.3f}</td>" in cards[name] for score in expected.sentence_scores)
+    assert ":hover" in cards["tiny"] and "agent 1" not in cards["tiny"] and "agent 1" in cards["agents-m7"]
+    assert "RST tree of the document" in cards["rstformer"] and "relations that weigh most" in cards["rstformer"]
+    assert "paragraph graph (similarity)" in cards["graphsum"]
+    assert not re.search(r"""(?:src|href)=["']?http|url\(|@import|<script""", page)
+
+
+def test_without_a_reference_there_are_no_scores(playground):
+    assert "ROUGE" not in playground.summarize(TEXT, " ", ["tiny"], 2)
+
+
+@pytest.mark.parametrize(
+    "text, reference, names, message",
+    [
+        (" ", "", ["tiny"], "There is no text"),
+        ("a heron " * 100, "", ["tiny"], "The text has 800 characters; give at most 600"),
+        ("a heron", "b" * 601, ["tiny"], "The reference has 601 characters"),
+        ("a heron", "", [], "No run is chosen"),
+    ],
+)
+def test_errors_are_shown_in_the_page(playground, text, reference, names, message):
+    page = playground.summarize(text, reference, names, 2)
+    assert 'role="alert"' in page and message in text_of(page)
+
+
+def test_documents_of_the_corpus_can_be_picked(playground):
+    name = next(iter(playground.documents))
+    text, reference = playground.pick(name)
+    assert text and reference and playground.pick(None) == ("", "") == playground.pick("absent")
+
+
+def test_two_runs_of_one_name_are_told_apart_and_a_lost_corpus_is_no_error(folders, tmp_path, capfd):
+    copy = tmp_path / Path(folders[0]).name
+    shutil.copytree(folders[0], copy)
+    config = copy / "config.yaml"
+    config.write_text(re.sub(r"test: .*", "test: /nowhere.jsonl", config.read_text(encoding="utf-8")), encoding="utf-8")
+    playground = Playground([str(copy), folders[0]])
+    assert list(playground.runs) == [str(copy), folders[0]] and playground.documents == {}
+    assert "no documents of its corpus can be picked" in capfd.readouterr().err
+
+
+def test_gradio_that_is_not_installed_is_named(monkeypatch, trained, precis):
+    monkeypatch.setitem(sys.modules, "gradio", None)
+    done = precis("demo", trained)
+    assert done.status == 1 and "pip install 'precis-suite[demo]'" in done.err and done.err.count("\n") == 1
+
+
+@pytest.fixture(scope="module")
+def address(playground):
+    pytest.importorskip("gradio")
+    command.check_installed()
+    page = command.build(playground)
+    yield command.serve(page, "127.0.0.1", 0, block=False)
+    page.close()
+
+
+def test_a_port_that_is_taken_is_named(address, playground):
+    port = int(address.rstrip("/").rpartition(":")[2])
+    with pytest.raises(UserError, match=f"port {port} on 127.0.0.1 cannot be used; give another --port, or 0"):
+        command.serve(command.build(playground), "127.0.0.1", port, block=False)
+    with pytest.raises(UserError, match=r"port 99999 on .* cannot be used"):
+        command.serve(command.build(playground), "127.0.0.1", 99999, block=False)
+
+
+@pytest.fixture(scope="module")
+def browser():
+    """A real browser; skips where there is none that can start."""
+    sync_api = pytest.importorskip("playwright.sync_api")
+    path = next((found for name in ("chromium", "google-chrome") if (found := shutil.which(name))), None)
+    if path is None:
+        pytest.skip("no chromium or chrome on PATH")
+    with sync_api.sync_playwright() as playwright:
+        yield (started := playwright.chromium.launch(executable_path=path, args=["--no-sandbox", "--disable-gpu"]))
+        started.close()
+
+
+@pytest.mark.timeout(600)
+def test_the_page_works_in_a_browser_and_fetches_nothing_from_elsewhere(address, browser, playground):
+    page = browser.new_page(viewport={"width": 1400, "height": 1000})
+    page.set_default_timeout(240_000)
+    requested = []
+    page.on("request", lambda request: requested.append(request.url))
+    page.goto(address)
+    page.fill("#text textarea", TEXT)
+    page.fill("#reference textarea", "the heron watches the river .")
+    page.click("#summarize")
+    page.wait_for_selector(".precis-card >> nth=4")
+    assert page.locator(".precis-card").count() == len(playground.runs) == 5
+    expected = playground.summarize(TEXT, "the heron watches the river .", ["tiny"], 4)
+    shown = page.locator(".precis-card >> nth=0").inner_text()
+    assert "".join(shown.split()) == "".join(text_of(expected).split())  # the browser lays out blank space
+    word = page.locator(".precis-card >> nth=0 >> .w0")
+    source = page.locator(".precis-card >> nth=0 >> .source span")
+    colours = "spans => spans.map(span => getComputedStyle(span).backgroundColor)"
+    assert set(source.evaluate_all(colours)) == {"rgba(0, 0, 0, 0)"}
+    word.hover()
+    assert any(colour.startswith("rgb") and "255, 140, 0" in colour for colour in source.evaluate_all(colours))
+    # Markup in the text stays text
+    page.fill("#text textarea", f"<img src=x onerror=\"document.title='taken'\"><b class=hostile>bold</b> {TEXT}")
+    page.click("#summarize")
+    page.wait_for_function("document.querySelector('.precis-card .source')?.innerText.includes('hostile')")
+    assert page.title() != "taken" and page.locator(".hostile").count() == 0
+    page.fill("#text textarea", " ")
+    page.click("#summarize")
+    page.wait_for_selector("[role=alert]:has-text('There is no text')")
+    outside = [url for url in requested if not url.startswith((address, "data:", "blob:"))]
+    assert len(requested) > 5 and not outside
+    response = page.request.get(address)
+    assert "default-src 'self'" in response.headers["content-security-policy"]
+    page.close()

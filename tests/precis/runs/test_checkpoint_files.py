@@ -1,0 +1,295 @@
+"""Torn checkpoints, full disks, folders without permission: nothing earlier is lost, the message names the cause."""
+
+import os
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from unittest.mock import Mock
+
+import pytest
+import torch
+
+from datamodules.documents import UserError
+from lightning_modules.checkpoints import find_damage
+from precis.runs.checkpoint_files import WholeCheckpoints, _ErrorRecordingFile, check_writable, resumable
+
+ROOT = Path(__file__).parents[3]
+root_alone = pytest.mark.skipif(os.geteuid() != 0, reason="needs root: mounts a disk, becomes another user")
+
+
+def checkpoint(step: int, size: int = 1000) -> dict:
+    return {"global_step": step, "state_dict": {"weight": torch.full((size,), float(step))}}
+
+
+def steps_in(folder: Path) -> dict[str, int]:
+    return {path.name: torch.load(path, weights_only=True)["global_step"] for path in sorted(folder.iterdir())}
+
+
+def save(folder: Path, *steps: int) -> None:
+    for step in steps:
+        WholeCheckpoints().save_checkpoint(checkpoint(step), folder / "checkpoints" / "last.ckpt")
+
+
+def cut_in_half(path: Path) -> None:
+    with path.open("r+b") as file:
+        file.truncate(path.stat().st_size // 2)
+
+
+def flip_a_byte(path: Path) -> None:
+    """One bit of a weight."""
+    content = bytearray(path.read_bytes())
+    place = content.index(torch.full((4,), 2.0).numpy().tobytes()) + 1
+    content[place] ^= 1
+    path.write_bytes(content)
+
+
+def remove(path: Path) -> None:
+    path.unlink()
+
+
+# Writing
+
+
+def test_the_one_before_stays(tmp_path):
+    save(tmp_path, 1)
+    assert steps_in(tmp_path / "checkpoints") == {"last.ckpt": 1}
+    save(tmp_path, 2, 3)
+    assert steps_in(tmp_path / "checkpoints") == {"last.ckpt": 3, "previous.ckpt": 2}
+    WholeCheckpoints().save_checkpoint(checkpoint(4), tmp_path / "checkpoints" / "best.ckpt")
+    assert steps_in(tmp_path / "checkpoints") == {"best.ckpt": 4, "last.ckpt": 3, "previous.ckpt": 2}
+
+
+def test_a_kill_between_link_and_checkpoint_leaves_nothing_for_ever(tmp_path):
+    save(tmp_path, 1, 2)
+    folder = tmp_path / "checkpoints"
+    (folder / "previous.ckpt").unlink()
+    os.link(folder / "last.ckpt", folder / "previous.ckpt")  # as far as the killed process came
+    save(tmp_path, 3)
+    assert steps_in(folder) == {"last.ckpt": 3, "previous.ckpt": 2}
+
+
+def test_without_hard_links_too(tmp_path, monkeypatch):
+    def link(*_):
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr(os, "link", link)
+    save(tmp_path, 1, 2)
+    assert steps_in(tmp_path / "checkpoints") == {"last.ckpt": 2, "previous.ckpt": 1}
+
+
+def test_it_loads_as_lightning_loads_it(tmp_path):
+    save(tmp_path, 1)
+    loaded = WholeCheckpoints().load_checkpoint(tmp_path / "checkpoints" / "last.ckpt")
+    assert torch.equal(loaded["state_dict"]["weight"], checkpoint(1)["state_dict"]["weight"])
+
+
+def test_a_file_that_may_not_grow_costs_nothing(tmp_path):
+    """The limit of a process on the size of its files, as a full disk: an error in the middle of writing."""
+    save(tmp_path, 1, 2)
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 16, before[1]))
+    try:
+        with pytest.raises(UserError) as raised:
+            WholeCheckpoints().save_checkpoint(checkpoint(3, 1 << 20), tmp_path / "checkpoints" / "last.ckpt")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        signal.signal(signal.SIGXFSZ, handler)
+    assert "last.ckpt: the checkpoint of step 3 cannot be written (File too large)" in str(raised.value)
+    assert "last.ckpt is unchanged; make room" in str(raised.value)
+    assert steps_in(tmp_path / "checkpoints") == {"last.ckpt": 2, "previous.ckpt": 1}
+
+
+@root_alone
+def test_a_full_disk_costs_nothing(tmp_path):
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", disk], capture_output=True, text=True)
+    if mounted.returncode:
+        pytest.skip(f"a disk cannot be mounted here: {mounted.stderr.strip()}")
+    try:
+        save(disk, 1, 2)
+        with pytest.raises(UserError, match=r"step 3 cannot be written \(No space left on device\); .* is unchanged"):
+            WholeCheckpoints().save_checkpoint(checkpoint(3, 1 << 20), disk / "checkpoints" / "last.ckpt")
+        assert steps_in(disk / "checkpoints") == {"last.ckpt": 2, "previous.ckpt": 1}
+        save(disk, 4)
+        assert steps_in(disk / "checkpoints") == {"last.ckpt": 4, "previous.ckpt": 2}
+    finally:
+        subprocess.run(["umount", disk], check=True)
+
+
+# Going on
+
+
+@pytest.mark.parametrize(
+    "damage, said", [(cut_in_half, "only a part of one"), (flip_a_byte, "is damaged")], ids=["half", "one-bit"]
+)
+def test_a_broken_checkpoint_is_found_and_the_one_before_taken(damage, said, tmp_path):
+    save(tmp_path, 1, 2)
+    folder = tmp_path / "checkpoints"
+    damage(folder / "last.ckpt")
+    assert said in find_damage(folder / "last.ckpt") and find_damage(folder / "previous.ckpt") == ""
+    with pytest.warns(UserWarning, match=rf"last.ckpt: .*{said}; continuing from the previous one, .*previous.ckpt"):
+        assert resumable(tmp_path) == folder / "previous.ckpt"
+    assert sorted(path.name for path in folder.iterdir()) == ["last.broken.ckpt", "previous.ckpt"]
+    assert resumable(tmp_path) == folder / "previous.ckpt"
+    save(tmp_path, 3)  # what is broken does not become the one before
+    assert torch.load(folder / "previous.ckpt", weights_only=True)["global_step"] == 1
+
+
+def test_a_cut_checkpoint_is_not_kept_as_the_one_before(tmp_path):
+    save(tmp_path, 1, 2)
+    cut_in_half(tmp_path / "checkpoints" / "last.ckpt")
+    save(tmp_path, 3)
+    assert steps_in(tmp_path / "checkpoints") == {"last.ckpt": 3, "previous.ckpt": 1}
+
+
+def test_only_one_process_renames(tmp_path):
+    save(tmp_path, 1, 2)
+    cut_in_half(tmp_path / "checkpoints" / "last.ckpt")
+    assert resumable(tmp_path, write=False).name == "previous.ckpt"
+    assert (tmp_path / "checkpoints" / "last.ckpt").exists()
+
+
+def test_without_a_whole_one_the_reasons_are_named(tmp_path):
+    with pytest.raises(UserError, match=r"last.ckpt: no checkpoint to resume from; pass --resume auto"):
+        resumable(tmp_path)
+    save(tmp_path, 1, 2)
+    for name in ("last", "previous"):
+        cut_in_half(tmp_path / "checkpoints" / f"{name}.ckpt")
+    with pytest.raises(UserError, match=r"last.ckpt: .* only .*; .*previous.ckpt: .* only .*; start the run again"):
+        resumable(tmp_path)
+
+
+@pytest.mark.parametrize("damage", [cut_in_half, remove])
+def test_a_run_with_a_torn_checkpoint_ends_as_if_nothing_had_been(damage, trained, run_folder, precis):
+    """The one before is of the first epoch: the second one is trained again."""
+    damage(run_folder / "checkpoints" / "last.ckpt")
+    if damage is cut_in_half:
+        with pytest.warns(UserWarning, match=r"last.ckpt: .*only a part of one; continuing"):
+            done = precis("fit", "--run", run_folder)
+    else:
+        done = precis("fit", "--run", run_folder)
+    assert done.status == 0, done.err
+    ours, theirs = (torch.load(run / "checkpoints" / "last.ckpt", weights_only=True) for run in (run_folder, trained))
+    assert ours["global_step"] == theirs["global_step"] == 14
+    assert all(torch.equal(tensor, theirs["state_dict"][name]) for name, tensor in ours["state_dict"].items())
+    assert (run_folder / "metrics.csv").read_text() == (trained / "metrics.csv").read_text()
+
+
+def test_resume_auto_begins_continues_and_removes_leftovers_of_a_start_without_checkpoint(
+    tiny_config, trained, tmp_path, precis
+):
+    run = tmp_path / "run"
+    run.mkdir()
+    (run / "config.yaml").touch()
+    (run / "metrics.csv").write_text("step,train/loss\n0,9\n")
+    for epochs in (1, 2):
+        done = precis("fit", "--config", tiny_config, "--run_dir", run, "--resume=auto", "--trainer.max_epochs", epochs)
+        assert done.status == 0, done.err
+    assert (run / "metrics.csv").read_text() == (trained / "metrics.csv").read_text()
+
+
+@root_alone
+def test_a_disk_that_is_full_while_training_ends_the_run_and_room_lets_it_go_on(trained, tiny_config, tmp_path, precis):
+    disk, size = tmp_path / "disk", (trained / "checkpoints" / "last.ckpt").stat().st_size
+    disk.mkdir()
+    room = 4 * size  # for the best, the last and what is being written in its place, not for the one before too
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={room}", "tmpfs", disk], capture_output=True)
+    if mounted.returncode:
+        pytest.skip("a disk cannot be mounted here")
+    try:
+        run, ballast = disk / "run", disk / "ballast"
+        done = precis("fit", "--config", tiny_config, "--run_dir", run, "--trainer.max_epochs", 1)
+        assert done.status == 0, done.err
+        ballast.write_bytes(b"x" * (shutil.disk_usage(disk).free - size // 2))
+        kept = (run / "checkpoints" / "last.ckpt").read_bytes()
+        done = precis("fit", "--run", run, "--trainer.max_epochs", 2)
+        assert done.status == 1 and "cannot be written (No space left on device)" in done.err, done.err
+        assert done.err.count("precis: error") == 1 and "make room" in done.err
+        assert (run / "checkpoints" / "last.ckpt").read_bytes() == kept
+        ballast.unlink()
+        done = precis("fit", "--run", run, "--trainer.max_epochs", 2)
+        assert done.status == 0, done.err
+        ours, theirs = (torch.load(f / "checkpoints" / "last.ckpt", weights_only=True) for f in (run, trained))
+        assert all(torch.equal(tensor, theirs["state_dict"][name]) for name, tensor in ours["state_dict"].items())
+        assert (run / "metrics.csv").read_text() == (trained / "metrics.csv").read_text()
+    finally:
+        subprocess.run(["umount", disk], check=True)
+
+
+# Permission
+
+
+@root_alone
+def test_a_folder_without_permission_is_named_before_anything_is_computed():
+    script = (
+        "import os, sys; from pathlib import Path; from precis.runs.checkpoint_files import check_writable\n"
+        "os.setgid(65534); os.setuid(65534)\n"
+        "for run in sys.argv[1:]:\n"
+        "    try: check_writable(Path(run))\n"
+        "    except ValueError as error: print(error)"
+    )
+    with tempfile.TemporaryDirectory() as place:  # pytest's own folders are closed to others
+        shut, closed = Path(place) / "shut", Path(place) / "closed"
+        (shut / "run" / "checkpoints").mkdir(parents=True)
+        closed.mkdir(mode=0o700)
+        Path(place).chmod(0o755)
+        runs = [shut / "run", shut / "new", closed / "run"]
+        done = subprocess.run([sys.executable, "-c", script, *runs], cwd=ROOT, capture_output=True, text=True)
+        said = "the run folder cannot be written to (Permission denied); make room, give permission, or pass another"
+        assert done.stdout.splitlines() == [f"{run}: {said} --run_dir" for run in runs], done.stderr
+        assert sorted(path.name for path in shut.rglob("*")) == ["checkpoints", "run"]
+
+
+def test_a_folder_that_can_be_written_to_is_as_it_was(tmp_path):
+    check_writable(tmp_path / "new" / "run")
+    assert not (tmp_path / "new" / "run").exists()
+    (tmp_path / "old" / "checkpoints").mkdir(parents=True)
+    check_writable(tmp_path / "old")
+    assert [path.name for path in (tmp_path / "old").rglob("*")] == ["checkpoints"]
+
+
+def test_a_run_below_a_file_is_refused(tiny_config, tmp_path, precis):
+    (tmp_path / "file").touch()
+    done = precis("fit", "--config", tiny_config, "--run_dir", tmp_path / "file" / "run")
+    assert done.status == 1 and "the run folder cannot be written to (Not a directory)" in done.err
+
+
+def test_a_second_ctrl_c_while_a_checkpoint_is_written_is_an_interruption(tmp_path, monkeypatch):
+    path = tmp_path / "last.ckpt"
+    WholeCheckpoints().save_checkpoint({"global_step": 1}, path)
+    before = path.read_bytes()
+
+    class InterruptedFile(_ErrorRecordingFile):
+        def __init__(self, file):
+            super().__init__(Mock(write=Mock(side_effect=KeyboardInterrupt)))
+
+    monkeypatch.setattr("precis.runs.checkpoint_files._ErrorRecordingFile", InterruptedFile)
+    with pytest.raises(KeyboardInterrupt):
+        WholeCheckpoints().save_checkpoint({"global_step": 2}, path)
+    assert path.read_bytes() == before
+
+
+def test_ctrl_c_between_two_writes_of_a_checkpoint_is_an_interruption(tmp_path, monkeypatch):
+    """torch then completes the archive, and fails."""
+    path = tmp_path / "last.ckpt"
+    WholeCheckpoints().save_checkpoint(checkpoint(1), path)
+    before, calls = path.read_bytes(), []
+
+    class InterruptedFile(_ErrorRecordingFile):
+        def write(self, content):
+            written = super().write(content)
+            calls.append(written)
+            if len(calls) == 4:
+                raise KeyboardInterrupt  # after the bytes were written, and outside of what is recorded
+            return written
+
+    monkeypatch.setattr("precis.runs.checkpoint_files._ErrorRecordingFile", InterruptedFile)
+    with pytest.raises(KeyboardInterrupt):
+        WholeCheckpoints().save_checkpoint(checkpoint(2), path)
+    assert len(calls) >= 4 and path.read_bytes() == before

@@ -1,0 +1,80 @@
+import csv
+import json
+import subprocess
+
+import pytest
+import torch
+
+from datamodules.documents import UserError
+from precis.runs import run_folder as module
+from precis.runs.metrics_file import RunCSVLogger
+from precis.runs.run_folder import best_checkpoint, environment, load_run, read_checkpoint
+
+
+def rows_of(folder) -> list[dict[str, str]]:
+    with (folder / "metrics.csv").open(newline="", encoding="utf-8") as file:
+        return list(csv.DictReader(file))
+
+
+def log(folder, *rows: tuple[int, dict[str, float]]) -> RunCSVLogger:
+    logger = RunCSVLogger(folder)
+    for step, metrics in rows:
+        logger.log_metrics(metrics, step)
+    logger.save()
+    return logger
+
+
+def test_a_second_logger_continues_and_may_add_columns(tmp_path):
+    log(tmp_path, (0, {"a": 1.0}), (1, {"a": 2.0}))
+    log(tmp_path, (2, {"a": 3.0, "b": 4.0}))
+    rows = [(row["step"], row["a"], row["b"]) for row in rows_of(tmp_path)]
+    assert rows == [("0", "1.0", ""), ("1", "2.0", ""), ("2", "3.0", "4.0")]
+
+
+def test_what_was_logged_after_a_checkpoint_is_forgotten(tmp_path):
+    logger = log(tmp_path, *((step, {"a": float(step)}) for step in range(6)))
+    logger.keep_rows_of({"global_step": 4})  # of an earlier version: after steps 0 to 3
+    assert [row["step"] for row in rows_of(tmp_path)] == ["0", "1", "2", "3"]
+    log(tmp_path, (4, {"a": 40.0}))
+    assert [row["a"] for row in rows_of(tmp_path)] == ["0.0", "1.0", "2.0", "3.0", "40.0"]
+    assert [path.name for path in tmp_path.iterdir()] == ["metrics.csv"]
+    RunCSVLogger(tmp_path / "none").keep_rows_of({"global_step": 3})
+    assert not (tmp_path / "none").exists()
+
+
+def test_the_best_checkpoint_is_taken_and_else_the_last(run_folder):
+    checkpoints = run_folder / "checkpoints"
+    assert best_checkpoint(run_folder) == checkpoints / "best.ckpt"
+    (checkpoints / "best.ckpt").unlink()
+    assert best_checkpoint(run_folder) == checkpoints / "last.ckpt"
+    (checkpoints / "last.ckpt").unlink()
+    with pytest.raises(UserError, match="no checkpoint there; let the run train until"):
+        best_checkpoint(run_folder)
+
+
+def test_load_run_takes_a_checkpoint_and_changes_of_the_data(trained):
+    last = trained / "checkpoints" / "last.ckpt"
+    run = load_run(trained, last, eval_batch_size=5, max_eval=6)
+    weights = read_checkpoint(last)["state_dict"]
+    assert all(torch.equal(tensor, weights[name]) for name, tensor in run.model.state_dict().items())
+    assert not run.model.training and run.model.coverage_gate == 1.0
+    assert [len(batch.ids) for batch in run.data.test_dataloader()] == [5, 1]
+
+
+def test_a_run_can_be_loaded_where_its_corpus_is_gone(run_folder, trained):
+    config = (run_folder / "config.yaml").read_text(encoding="utf-8")
+    (run_folder / "config.yaml").write_text(config.replace("train.jsonl", "gone.jsonl"), encoding="utf-8")
+    assert load_run(run_folder).data.tokenizer.state() == load_run(trained).data.tokenizer.state()
+
+
+def test_the_environment_can_be_told_without_git(monkeypatch):
+    def no_git(*arguments, **options):
+        raise FileNotFoundError("git")
+
+    told = environment()
+    assert told["git_commit"] is None or len(told["git_commit"]) == 40
+    monkeypatch.setattr(subprocess, "run", no_git)
+    without = environment()
+    assert without["git_commit"] is None and without["corpus"] == {}
+    assert set(without["versions"]) <= set(module.PACKAGES) and without["versions"]["torch"] == torch.__version__
+    json.dumps(without)

@@ -1,0 +1,163 @@
+"""Records of a run at W&B, read from its offline files, have the values that the dashboards show."""
+
+import csv
+import json
+import sys
+from pathlib import Path
+
+import pytest
+import wandb
+from wandb_file import OfflineRun, inspect
+
+from datamodules.documents import UserError
+from precis.dashboards.contents import PAPERS, SETTINGS
+from precis.runs.tracking import grouping, run_id, sweep_and_label
+from precis.sweeping.sync import find_runs, offline_records
+
+KEYS = {"WANDB_API_KEY": 5 * "01abcdef", "HF_TOKEN": "hf_" + 4 * "Zq7wXk9t", "OPENAI_API_KEY": "sk-" + 4 * "Jp3vRb8n"}
+DASHBOARDS = {dashboard.paper: dashboard for dashboard in PAPERS}
+
+
+def describe(sweep: Path, *runs: tuple[str, str]) -> None:
+    rows = [{"run": name, "label": label, "overrides": {}, "config": {}} for name, label in runs]
+    described = {"sweep": "rows", "base": "x.yaml", "after": ["test"], "points": rows}
+    (sweep / "points.json").write_text(json.dumps(described))
+
+
+@pytest.fixture(scope="module")
+def tracked(tmp_path_factory, tiny_config, corpus_files) -> Path:
+    """A point of a sweep, trained in two starts and tested, with W&B offline."""
+    from precis.command_line.cli import main
+
+    sweep, before = tmp_path_factory.mktemp("sweep"), list(sys.argv)
+    describe(sweep, ("first", "copy coverage=true seed=3"))
+    run = sweep / "first"
+    start = ["fit", f"--config={tiny_config}", f"--run_dir={run}", "--wandb=offline", "--previews=2"]
+    with pytest.MonkeyPatch.context() as patch:
+        for name, key in KEYS.items():
+            patch.setenv(name, key)
+        for arguments in ([*start, "--trainer.max_epochs=1"], ["fit", f"--run={run}", "--trainer.max_epochs=2"]):
+            assert main(arguments) == 0
+        assert main(["test", f"--run={run}"]) == 0
+        sys.argv = before
+        wandb.teardown()  # its service writes a little later
+    return run
+
+
+@pytest.fixture(scope="module")
+def offline(tracked) -> OfflineRun:
+    return OfflineRun(tracked)
+
+
+def test_keys_of_the_environment_are_in_no_file_of_a_run(tracked):
+    paths = [path for path in tracked.rglob("*") if path.is_file()]
+    assert any(path.suffix == ".wandb" for path in paths) and tracked / "environment.json" in paths
+    held = [(path, name) for path in paths for name, key in KEYS.items() if key.encode() in path.read_bytes()]
+    assert held == []
+
+
+def test_three_commands_are_one_wandb_run_in_the_group_of_its_sweep(tracked, offline):
+    assert len(list((tracked / "wandb").glob("offline-run-*"))) == 3
+    assert offline.ids == {run_id(tracked)}
+    assert (offline.group, offline.job_type) == ("rows", "copy coverage=true")
+    assert set(offline.tags) == {"PointerGenerator", "copy coverage=true", "seed=3"}
+
+
+def test_an_offline_run_holds_all_that_its_dashboard_shows(tracked, offline):
+    dashboard = DASHBOARDS["PointerGenerator"]
+    shown = {key for key in offline.history} | {key.removesuffix("._type") for key in offline.history}
+    assert set(dashboard.history()) <= shown
+    assert set(SETTINGS) <= offline.config.keys()
+    environment = json.loads((tracked / "environment.json").read_text())
+    assert offline.config["environment.git_commit"] == environment["git_commit"]
+    assert offline.config["signatures.rouge1"].startswith("rouge1|stem:porter|")
+    assert offline.config["model.init_args.hidden_size"] == 12
+
+
+def test_the_values_equal_those_of_the_run_folder(tracked, offline):
+    with (tracked / "metrics.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    for key in ("train/loss", "train/grad_norm", "val/rouge1"):
+        assert offline.history[key] == pytest.approx([float(row[key]) for row in rows if row[key]])
+    lines = [json.loads(line) for line in (tracked / "predictions.jsonl").read_text().splitlines()]
+    mean = sum(line["scores"]["rouge1"] for line in lines) / len(lines)
+    assert offline.summary["test/rouge1"] == pytest.approx(mean, rel=1e-5)
+    signatures = json.loads((tracked / "predictions.signatures.json").read_text())
+    assert offline.summary["signature/rouge1"] == signatures["rouge1"]
+    assert all(value > 0 for value in offline.history["throughput/documents_per_second"])
+    assert "throughput/documents_per_second" not in rows[0], "metrics.csv does not depend on the hour"
+
+
+def test_the_table_of_predictions_and_the_artifacts(tracked, offline):
+    lines = [json.loads(line) for line in (tracked / "predictions.jsonl").read_text().splitlines()]
+    (path,) = (tracked / "wandb").rglob("predictions_*.table.json")
+    table = json.loads(path.read_text())
+    assert table["columns"] == ["id", "reference", "summary", *lines[0]["scores"]]
+    assert [row[:3] for row in table["data"]] == [
+        [line["id"], " ".join(line["references"][0]), " ".join(line["summary"])] for line in lines
+    ]
+    kinds = {kind: names for kind, names in offline.artifacts}
+    assert kinds["model"] == {"best.ckpt", "config.yaml", "environment.json", "text/vocabulary.json"}
+    assert kinds["predictions"] == {"predictions.jsonl", "predictions.signatures.json"}
+    staged = list((tracked / "wandb" / "data").rglob("*"))
+    assert staged and not any(path.suffix == ".ckpt" for path in staged), "no second copy of the weights"
+
+
+def test_the_viewer_of_the_terminal_opens_each_start(tracked):
+    starts = [inspect(path) for path in sorted((tracked / "wandb").glob("offline-run-*"))]
+    assert [start["state"] for start in starts] == ["finished"] * 3
+    assert all({"PointerGenerator", "copy coverage=true", "seed=3"} == set(start["tags"]) for start in starts)
+    summary = starts[0]["summary"] | starts[1]["summary"] | starts[2]["summary"]
+    assert summary["previews"]["_type"] == summary["predictions"]["_type"] == "table-file"
+    assert summary["attention/0"]["_type"] == "images/separated"
+    assert starts[0]["config"]["model"]["class_path"] == "lightning_modules.PointerGenerator"
+    with (tracked / "metrics.csv").open(newline="") as file:
+        losses = [float(row["train/loss"]) for row in csv.DictReader(file) if row["train/loss"]]
+    assert starts[1]["summary"]["train/loss"] == pytest.approx(losses[-1], rel=1e-5)
+
+
+def test_a_run_of_no_sweep_has_no_group(tmp_path):
+    config = {"model": {"class_path": "lightning_modules.BertSum"}, "seed_everything": 1}
+    assert sweep_and_label(tmp_path / "run") == ("", "")
+    assert grouping(tmp_path / "run", config) == {"group": None, "job_type": "BertSum", "tags": ["BertSum", "seed=1"]}
+    describe(tmp_path, ("run", "x" * 100 + " seed=1"))
+    assert max(map(len, grouping(tmp_path / "run", config)["tags"])) == 64
+
+
+def test_an_id_stays_and_differs_between_folders(tmp_path):
+    one, other = (run_id(tmp_path / name) for name in ("one", "other"))
+    assert one == run_id(tmp_path / "one") != other
+
+
+# Upload
+
+
+FAKE = """#!{python}
+import json, os, sys
+open({out!r}, "w").write(json.dumps([sys.argv[1:], os.environ.get("WANDB_MODE")]))
+"""
+
+
+def test_sync_hands_each_record_to_wandb_once(tracked, tmp_path, precis, monkeypatch):
+    records = list(offline_records(tracked))
+    assert find_runs(tracked.parent) == [tracked] and len(records) == 3 and records == sorted(records)
+    done = precis("sync", tracked.parent, "--dry-run")
+    assert done.status == 0 and done.out.splitlines() == [*map(str, records), "3 to upload"]
+    done = precis("sync", tracked)
+    assert done.status == 1 and "not logged in to W&B" in done.err
+    out, fake = tmp_path / "out.json", tmp_path / "python"
+    fake.write_text(FAKE.format(python=sys.executable, out=str(out)))
+    fake.chmod(0o755)
+    monkeypatch.setenv("WANDB_API_KEY", "x")
+    monkeypatch.setattr(sys, "executable", str(fake))
+    assert precis("sync", tracked, "--project", "other").status == 0
+    given, mode = json.loads(out.read_text())
+    assert given == ["-m", "wandb", "sync", "--yes", "--project=other", *map(str, records)] and mode is None
+    for record in records:
+        (path,) = record.glob("*.wandb")
+        path.with_name(path.name + ".synced").touch()
+    assert "nothing to upload" in precis("sync", tracked).out
+    for record in records:
+        next(record.glob("*.synced")).unlink()
+    with pytest.raises(UserError, match="neither a run nor a sweep"):
+        find_runs(tmp_path)

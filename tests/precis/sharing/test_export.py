@@ -1,0 +1,295 @@
+"""Exported models: content of the folder, summaries equal to those of the run, upload to a hub and download."""
+
+import base64
+import json
+import re
+import shutil
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import ClassVar
+
+import pytest
+import torch
+import yaml
+from huggingface_hub import constants
+from run_folders import write_run
+from safetensors import safe_open
+from transformers import (
+    AutoModel,
+    AutoModelForSeq2SeqLM,
+    AutoTokenizer,
+    BertConfig,
+    BertModel,
+    BertTokenizerFast,
+    LEDConfig,
+    LEDForConditionalGeneration,
+    PegasusConfig,
+    PegasusForConditionalGeneration,
+    PreTrainedTokenizerFast,
+)
+
+import precis as api
+from datamodules.documents import UserError
+from datamodules.text.subword_tokenizer import SubwordTokenizer
+from lightning_modules.checkpoints import read_checkpoint, write_exported
+from lightning_modules.exported import EXPORTED
+from precis.sharing.hub import find_folder
+
+TEXT = "Boru is a heron from the old mill. Every morning it watches the river. Nobody else does it."
+SIZES = {"d_model": 16, "encoder_layers": 1, "decoder_layers": 1, "encoder_attention_heads": 2}
+SIZES |= {"decoder_attention_heads": 2, "encoder_ffn_dim": 24, "decoder_ffn_dim": 24}
+
+
+@pytest.fixture(scope="module")
+def bert(tmp_path_factory, corpus_files) -> str:
+    """A tiny encoder with its tokenizer, as Hugging Face saves them."""
+    folder = tmp_path_factory.mktemp("bert")
+    words = sorted(set(re.findall(r"\w+|[^\w\s]", Path(corpus_files["train"]).read_text(encoding="utf-8").lower())))
+    (folder / "vocab.txt").write_text("\n".join(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *words]))
+    BertTokenizerFast(str(folder / "vocab.txt")).save_pretrained(folder)
+    sizes = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16}
+    BertModel(BertConfig(vocab_size=290, max_position_embeddings=64, **sizes)).save_pretrained(folder)
+    return str(folder)
+
+
+def pretrained(folder: Path, files: dict[str, str], kind: type, config: type, **sizes: object) -> str:
+    """A tiny encoder-decoder with a byte-level tokenizer, as Hugging Face saves them."""
+    text = SubwordTokenizer.build([Path(files["train"]).read_text(encoding="utf-8")], 280)
+    ids = {"bos_token_id": text.start, "pad_token_id": text.pad, "eos_token_id": text.stop}
+    kind(config(vocab_size=290, **SIZES, **ids, **sizes)).save_pretrained(folder)
+    PreTrainedTokenizerFast(tokenizer_object=text.backend).save_pretrained(folder)
+    return str(folder)
+
+
+def export(precis, run: Path, out: Path, *options: str) -> Path:
+    done = precis("export", run, "--out", out, *options)
+    assert done.status == 0 and EXPORTED in done.out and "README.md" in done.out, done.err
+    return out
+
+
+def assert_same_summaries(run: Path, exported: Path) -> None:
+    """Check that an exported folder has the summaries of its run, after the run was moved away."""
+    expected = api.load(run).summarize([TEXT, TEXT[:40]])
+    found = api.load(exported).summarize([TEXT, TEXT[:40]])
+    assert [one.record() for one in found] == [one.record() for one in expected]
+
+
+@pytest.mark.parametrize("name", ["agents-m7", "graphsum", "pegasus", "bertsum", "bertsum-abs", "led", "rstformer"])
+def test_models_from_scratch_are_exported(name, corpus_files, tmp_path, precis):
+    run = write_run(tmp_path / "run", name, corpus_files)
+    exported = export(precis, run, tmp_path / "exported")
+    assert_same_summaries(run, exported)
+    config = (exported / "config.yaml").read_text(encoding="utf-8")
+    assert str(tmp_path) not in config and "run_dir" not in config
+    assert str(Path(corpus_files["train"]).parent) not in config, "no path of this machine"
+    transformers = name in ("led", "rstformer")
+    assert (exported / "config.json").is_file() == transformers
+    if transformers:
+        led = AutoModelForSeq2SeqLM.from_pretrained(exported)
+        ours = api.load(exported).model.network.led.state_dict()
+        assert all(torch.equal(value, ours[key]) for key, value in led.state_dict().items())
+
+
+@pytest.mark.parametrize(
+    "name, argument", [("bertsum", "encoder"), ("bertsum-abs", "encoder"), ("graphsum", "checkpoint")]
+)
+def test_a_pretrained_encoder_is_exported_too(name, argument, corpus_files, bert, tmp_path, precis):
+    own = tmp_path / "bert"
+    shutil.copytree(bert, own)
+    changes = {f"{part}_{argument}": str(own) for part in ("model", "data")}
+    run = write_run(tmp_path / "run", name, corpus_files, model_vocab_size=300, **changes)
+    exported = export(precis, run, tmp_path / "exported")
+    expected = api.load(run).summarize(TEXT)
+    network = api.load(run).model
+    shutil.rmtree(own)  # of whoever exported it
+    assert api.load(exported).summarize(TEXT).record() == expected.record()
+    theirs = AutoModel.from_pretrained(exported, subfolder="encoder").state_dict()
+    ours = {key: value for key, value in network.state_dict().items() if "position_embeddings.weight" in key}
+    (position,) = ours.values()
+    assert torch.equal(theirs["embeddings.position_embeddings.weight"], position)
+    tokens = AutoTokenizer.from_pretrained(exported / "encoder")("the mill").input_ids
+    assert tokens == AutoTokenizer.from_pretrained(bert)("the mill").input_ids
+    assert "subfolder=" in (exported / "README.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("name", ["pegasus", "rstformer"])
+def test_a_pretrained_encoder_decoder_is_a_model_of_transformers(name, corpus_files, tmp_path, precis):
+    base = tmp_path / "base"
+    if name == "pegasus":
+        sizes = {"max_position_embeddings": 64, "decoder_start_token_id": 1, "forced_eos_token_id": None}
+        pretrained(base, corpus_files, PegasusForConditionalGeneration, PegasusConfig, **sizes)
+    else:
+        sizes = {"attention_window": [16], "max_encoder_position_embeddings": 64, "decoder_start_token_id": 2}
+        sizes |= {"max_decoder_position_embeddings": 48, "num_hidden_layers": 1}
+        pretrained(base, corpus_files, LEDForConditionalGeneration, LEDConfig, **sizes)
+    more = {} if name == "pegasus" else {"model_heads": 2, "model_relation_frequency": None}
+    run = write_run(
+        tmp_path / "run", name, corpus_files, model_checkpoint=str(base), data_checkpoint=str(base), **more
+    )
+    exported = export(precis, run, tmp_path / "exported")
+    expected, network = api.load(run).summarize(TEXT), api.load(run).model.network
+    shutil.rmtree(base)
+    assert api.load(exported).summarize(TEXT).record() == expected.record()
+    theirs = AutoModelForSeq2SeqLM.from_pretrained(exported).state_dict()
+    ours = (network.model if name == "pegasus" else network.led).state_dict()
+    assert theirs.keys() == ours.keys() and all(torch.equal(theirs[key], ours[key]) for key in theirs)
+
+
+def test_the_proposer_of_candidates_is_exported_with_the_model(corpus_files, tmp_path, precis):
+    proposer = write_run(tmp_path / "bertsum", "bertsum", corpus_files)
+    scorer = {"class_path": "precis.training.run_scorer.RunScorer", "init_args": {"run": str(proposer)}}
+    run = write_run(tmp_path / "run", "matchsum", corpus_files, data_scorer=scorer)
+    exported = export(precis, run, tmp_path / "exported")
+    expected = api.load(run).summarize(TEXT)
+    shutil.rmtree(proposer)
+    assert api.load(exported).summarize(TEXT).record() == expected.record()
+
+
+def test_the_card_says_what_the_records_of_the_run_say(run_folder, tmp_path, precis):
+    assert precis("test", "--run", run_folder).status == 0
+    exported = export(precis, run_folder, tmp_path / "heron", "--license", "apache-2.0")
+    assert_same_summaries(run_folder, exported)
+    _, header, card = (exported / "README.md").read_text(encoding="utf-8").split("---\n", 2)
+    expected = {"library_name": "precis", "pipeline_tag": "summarization", "license": "apache-2.0"}
+    assert yaml.safe_load(header).items() >= expected.items()
+    results = json.loads((run_folder / "results.json").read_text(encoding="utf-8"))
+    signatures = json.loads((run_folder / "predictions.signatures.json").read_text(encoding="utf-8"))
+    line = f"| rouge1 | {results['scores']['test/rouge1']:.2f} | {signatures['rouge1'].replace('|', ' ')} |"
+    assert line in card and 'precis.load("heron")' in card
+    record = json.loads((run_folder / "environment.json").read_text(encoding="utf-8"))
+    assert f"train: 26 documents, digest {record['corpus']['train']['digest']}" in card
+    assert "apache-2.0" in card and str(record["seed"]) in card and "See, Liu and Manning" in card
+
+
+def test_the_command_line_reads_an_exported_model(run_folder, tmp_path, precis):
+    exported = export(precis, run_folder, tmp_path / "exported")
+    (tmp_path / "text.txt").write_text(TEXT, encoding="utf-8")
+    outputs = [precis("summarize", "--checkpoint", run, tmp_path / "text.txt").out for run in (run_folder, exported)]
+    assert outputs[0] == outputs[1] != ""
+    done = precis("test", "--run", exported)
+    assert done.status == 1 and "an exported model, which precis test does not read" in done.err
+    assert done.err.count("\n") == 1
+    done = precis("export", run_folder, "--out", exported)
+    assert done.status == 1 and "not empty; choose another folder" in done.err
+
+
+def test_tied_weights_are_written_once(tmp_path):
+    table = torch.arange(6.0).view(2, 3)
+    weights = {"a": table, "b": table, "c": table.clone(), "none": torch.zeros(0)}
+    write_exported(tmp_path / EXPORTED, weights, {"n": 1, "global_step": 0})
+    with safe_open(str(tmp_path / EXPORTED), framework="pt") as file:
+        assert sorted(file.keys()) == ["a", "c", "none"]
+    content = read_checkpoint(tmp_path / EXPORTED)
+    assert content["n"] == 1 and list(content["state_dict"]) == ["a", "c", "none", "b"]
+    assert all(torch.equal(content["state_dict"][name], table) for name in "abc")
+    (tmp_path / EXPORTED).write_bytes(b"no weights")
+    with pytest.raises(UserError, match="no weights of `precis export`"):
+        read_checkpoint(tmp_path / EXPORTED)
+
+
+class Hub(BaseHTTPRequestHandler):
+    """A model hub that keeps one repository in memory."""
+
+    files: ClassVar[dict[str, bytes]] = {}
+    commit = "a" * 40
+
+    def do_POST(self) -> None:
+        body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        if self.headers.get("Authorization") != "Bearer hf_test":
+            return self.answer({"error": "Invalid credentials"}, 401)
+        if self.path == "/api/repos/create":
+            return self.answer({"url": f"{constants.ENDPOINT}/me/heron", "name": "me/heron"})
+        if self.path == "/api/validate-yaml":
+            return self.answer({"errors": [], "warnings": []})
+        if "/preupload/" in self.path:
+            named = [file["path"] for file in json.loads(body)["files"]]
+            return self.answer({"files": [{"path": n, "uploadMode": "regular", "shouldIgnore": False} for n in named]})
+        for line in map(json.loads, body.splitlines()):
+            if line["key"] == "file":
+                self.files[line["value"]["path"]] = base64.b64decode(line["value"]["content"])
+        return self.answer({"commitUrl": f"{constants.ENDPOINT}/me/heron/commit/1", "commitOid": self.commit})
+
+    def do_GET(self) -> None:
+        path = self.path.partition("?")[0]
+        if path.startswith("/api/models/me/heron/tree/"):
+            tree = [{"type": "file", "path": n, "size": len(c), "oid": str(hash(c))} for n, c in self.files.items()]
+            return self.answer(tree)
+        if path.startswith("/api/models/me/heron"):
+            siblings = [{"rfilename": name} for name in self.files]
+            described = {"id": "me/heron", "sha": self.commit, "siblings": siblings, "tags": [], "private": False}
+            return self.answer(described)
+        content = self.files.get(path.partition(f"/resolve/{self.commit}/")[2])
+        if content is None or not path.startswith("/me/heron/"):
+            return self.answer({"error": "Repository not found"}, 404, {"X-Error-Code": "RepoNotFound"})
+        self.send_response(200)
+        for name, value in (("ETag", f'"{hash(content)}"'), ("X-Repo-Commit", self.commit)):
+            self.send_header(name, value)
+        self.send_header("Content-Length", str(len(content)))
+        self.end_headers()
+        if self.command == "GET":
+            self.wfile.write(content)
+
+    do_HEAD = do_GET
+
+    def answer(self, content: dict | list, status: int = 200, headers: dict | None = None) -> None:
+        body = json.dumps(content).encode()
+        self.send_response(status)
+        for name, value in ({"Content-Type": "application/json"} | (headers or {})).items():
+            self.send_header(name, value)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(body)
+
+    def log_message(self, *_: object) -> None: ...
+
+
+@pytest.fixture
+def hub(tmp_path, monkeypatch):
+    """Address of a hub of this test's own; the machine's token and cache are out of reach."""
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Hub)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    address = f"http://127.0.0.1:{server.server_port}"
+    monkeypatch.setattr(constants, "ENDPOINT", address)
+    monkeypatch.setattr(constants, "HUGGINGFACE_CO_URL_TEMPLATE", address + "/{repo_id}/resolve/{revision}/{filename}")
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
+    monkeypatch.setattr(constants, "HF_TOKEN_PATH", str(tmp_path / "no-token"))
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
+    for name in ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN"):
+        monkeypatch.delenv(name, raising=False)
+    yield address
+    server.shutdown()
+    server.server_close()
+
+
+def test_a_model_goes_to_the_hub_and_comes_back(hub, run_folder, tmp_path, precis, monkeypatch):
+    exported = export(precis, run_folder, tmp_path / "exported")
+    done = precis("push", exported, "me/heron")
+    assert done.status == 1 and done.err == (
+        "precis: error: no Hugging Face token; log in with `hf auth login`, or set HF_TOKEN\n"
+    )
+    monkeypatch.setenv("HF_TOKEN", "hf_wrong")
+    done = precis("push", exported, "me/heron")
+    assert done.status == 1 and "me/heron: the hub refuses the upload" in done.err and done.err.count("\n") == 1
+    monkeypatch.setenv("HF_TOKEN", "hf_test")
+    done = precis("push", exported, "me/heron")
+    assert done.status == 0 and "me/heron" in done.out, done.err
+    written = {path.relative_to(exported).as_posix() for path in exported.rglob("*") if path.is_file()}
+    assert set(Hub.files) == written
+    monkeypatch.chdir(tmp_path)
+    summary = api.load("me/heron").summarize(TEXT)
+    assert summary.record() == api.load(run_folder).summarize(TEXT).record()
+
+
+def test_what_cannot_be_pushed_or_fetched_is_refused(hub, run_folder, tmp_path, precis, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    done = precis("push", run_folder, "me/heron")
+    assert done.status == 1 and "not an exported model; make one with `precis export" in done.err
+    exported = export(precis, run_folder, tmp_path / "exported")
+    done = precis("push", exported, "heron")
+    assert done.status == 1 and "not a name of the hub; give USER/MODEL" in done.err
+    with pytest.raises(UserError, match="me/otter: no such folder, and no such model on the hub"):
+        api.load("me/otter")
+    (tmp_path / "runs").mkdir()
+    assert find_folder("runs/absent") == Path("runs/absent"), "a folder that is there is no user of the hub"

@@ -1,0 +1,160 @@
+"""`precis import`: released checkpoints become runs that compute what their own models do."""
+
+import os
+import sys
+from argparse import Namespace
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+import torch
+from released import (
+    VOCABULARY,
+    abstractive_log_prob,
+    abstractive_state,
+    extractive_scores,
+    extractive_state,
+    other_weights,
+    write_encoder,
+)
+from torch import nn
+
+from datamodules.corpora.texts import Texts
+from lightning_modules.summarizer import Samples
+from precis.runs.run_folder import load_run
+
+SENTENCES = ["A storm hit the coast.", "Boats sank in the harbour.", "Ships waited outside for two long days."]
+
+
+@pytest.fixture
+def encoder(tmp_path):
+    return write_encoder(tmp_path / "encoder")
+
+
+def imported(precis, tmp_path: Path, content: object, *options: object) -> Path:
+    torch.save(content, tmp_path / "released.pt")
+    arguments = ("--out", tmp_path / "run", "--encoder", tmp_path / "encoder", "--heads", "2", *options)
+    done = precis("import", tmp_path / "released.pt", *arguments)
+    assert done.status == 0, done.err
+    return tmp_path / "run"
+
+
+def batch_of(folder: Path, tmp_path: Path):
+    run = load_run(folder, corpus=Texts([("one", " ".join(SENTENCES))]), cache_dir=str(tmp_path / "cache"))
+    run.data.prepare_splits(["test"])
+    (batch,) = run.data.test_dataloader()
+    return run.model, batch
+
+
+def test_an_extractive_model_scores_as_presumms(encoder, tmp_path, precis):
+    state = extractive_state(encoder)
+    folder = imported(precis, tmp_path, {"model": state, "opt": Namespace(heads=2)})
+    model, batch = batch_of(folder, tmp_path)
+    assert batch.sentences == [SENTENCES]
+    (scores,) = model.sentence_scores(batch)
+    assert scores == pytest.approx(extractive_scores(state, encoder, SENTENCES), abs=1e-4)
+    (tmp_path / "article.txt").write_text(" ".join(SENTENCES), encoding="utf-8")
+    done = precis("summarize", "--checkpoint", folder, tmp_path / "article.txt", "--sentences", "1")
+    assert done.status == 0 and done.out.strip() in SENTENCES
+
+
+def test_an_abstractive_model_generates_as_presumms(encoder, tmp_path, precis):
+    state = abstractive_state(encoder)
+    model, batch = batch_of(imported(precis, tmp_path, {"model": state}), tmp_path)
+    summary = ["a", "storm", "[unused2]", "boats", "sank", ".", "[unused1]"]
+    expected = abstractive_log_prob(state, encoder, SENTENCES, summary)
+    # here the end symbol of the tokenizer stands for PreSumm's
+    ids = [VOCABULARY.index("[SEP]" if token == "[unused1]" else token) for token in summary]
+    samples = Samples(torch.tensor([[ids]]), torch.tensor([[len(ids)]]))
+    with torch.no_grad():
+        torch.testing.assert_close(model.log_probs(batch, samples)[0, 0], expected, atol=1e-4, rtol=1e-4)
+
+
+def test_sentences_of_a_generated_summary_end_at_presumms_mark(encoder, tmp_path, precis):
+    model, batch = batch_of(imported(precis, tmp_path, abstractive_state(encoder)), tmp_path)
+    text = model.tokenizer.decode([VOCABULARY.index(w) for w in ("a", "storm", "[unused2]", "boats", "sank")])
+    model._decode = lambda *_: [[text]]
+    (summary,) = model.summarize(batch)
+    assert summary.sentences == ["a storm", "boats sank"]
+
+
+class Stand(nn.Module):
+    """A model that is pickled whole, as MatchSum's are."""
+
+    def __init__(self, encoder: nn.Module) -> None:
+        super().__init__()
+        self.hidden_size = 16
+        self.encoder = encoder
+
+
+def test_a_pickled_matchsum_is_read_without_its_class(encoder, tmp_path, precis, monkeypatch):
+    proposer = imported(precis, tmp_path, {"model": extractive_state(encoder)}).rename(tmp_path / "proposer")
+    module = ModuleType("model")
+    module.MatchSum = type("MatchSum", (Stand,), {"__module__": "model"})
+    monkeypatch.setitem(sys.modules, "model", module)
+    weights = other_weights(encoder)
+    encoder.load_state_dict(weights, strict=False)
+    torch.save(module.MatchSum(encoder), tmp_path / "released.pt")
+    monkeypatch.delitem(sys.modules, "model")
+    arguments = ("--out", tmp_path / "run", "--encoder", tmp_path / "encoder", "--scorer", proposer)
+    done = precis("import", tmp_path / "released.pt", *arguments)
+    assert done.status == 0, done.err
+    state = load_run(tmp_path / "run", cache_dir=str(tmp_path / "cache")).model.state_dict()
+    for name, value in weights.items():
+        if "pooler" not in name:
+            torch.testing.assert_close(state[f"reader.model.{name}"], value)
+
+
+class Leaves:
+    """Object that calls a function when it is unpickled."""
+
+    def __init__(self, function, *arguments: object) -> None:
+        self.call = function, arguments
+
+    def __reduce__(self):
+        return self.call
+
+
+def test_nothing_in_a_file_is_executed(encoder, tmp_path, precis):
+    mark = tmp_path / "executed"
+    state = extractive_state(encoder)
+    for content in (
+        {"model": state, "opt": Leaves(os.system, f"touch {mark}")},
+        {"model": state, "opt": Leaves(Path.touch, mark)},
+        {"model": state, "opt": Leaves(eval, f"open({str(mark)!r}, 'w')")},
+    ):
+        torch.save(content, tmp_path / "released.pt")
+        precis("import", tmp_path / "released.pt", "--out", tmp_path / "run", "--encoder", tmp_path / "encoder")
+        assert not mark.exists()
+
+
+def without(state: dict, name: str) -> dict:
+    return {key: value for key, value in state.items() if key != name}
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda state: {"a.weight": torch.zeros(2)}, "belong to no kind that can be imported"),
+        (lambda state: without(state, "ext_layer.layer_norm.bias"), "network.norm.bias is absent in the file"),
+        (lambda state: state | {"other.weight": torch.zeros(2)}, "other.weight: not in a presumm_ext checkpoint"),
+        (lambda state: state | {"bert.model.embeddings.LayerNorm.bias": torch.zeros(3)}, "--encoder"),
+        (lambda state: {}, "no weights in it"),
+    ],
+)
+def test_weights_that_do_not_fit_leave_no_run(change, message, encoder, tmp_path, precis):
+    torch.save({"model": change(extractive_state(encoder))}, tmp_path / "released.pt")
+    arguments = ("--out", tmp_path / "run", "--encoder", tmp_path / "encoder", "--heads", "2")
+    done = precis("import", tmp_path / "released.pt", *arguments)
+    assert done.status == 1 and message in done.err and done.err.count("\n") == 1, done.err
+    assert not (tmp_path / "run").exists() and str(tmp_path / "released.pt") in done.err
+
+
+def test_other_files_are_one_line(tmp_path, precis):
+    (tmp_path / "text.pt").write_text("no checkpoint", encoding="utf-8")
+    for name in ("text.pt", "missing.pt"):
+        done = precis("import", tmp_path / name, "--out", tmp_path / "run")
+        assert done.status == 1 and name in done.err and done.err.count("\n") == 1
+    (tmp_path / "run").mkdir()
+    done = precis("import", tmp_path / "text.pt", "--out", tmp_path / "run")
+    assert done.status == 1 and "already exists; choose a new folder" in done.err

@@ -1,0 +1,73 @@
+"""A LED from a BERT: the same states within the window, and a folder that RSTformer reads."""
+
+import pytest
+import torch
+from transformers import BertConfig, BertModel, BertTokenizerFast, LEDForConditionalGeneration
+
+from datamodules.text.subword_tokenizer import SubwordTokenizer
+from lightning_modules.rstformer.led import DiscourseLED
+from lightning_modules.rstformer.module import RSTformer
+from precis.sharing.led_from_bert import main
+
+WORDS = [f"w{number}" for number in range(30)]
+SIZES = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 24}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A random BERT of 24 positions; its layer norms have the epsilon of a LED's."""
+    torch.manual_seed(0)
+    folder = tmp_path_factory.mktemp("bert")
+    (folder / "vocab.txt").write_text("\n".join(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *WORDS]))
+    BertTokenizerFast(str(folder / "vocab.txt")).save_pretrained(folder)
+    shape = {"vocab_size": 35, "max_position_embeddings": 24, "layer_norm_eps": 1e-5, "initializer_range": 0.5}
+    BertModel(BertConfig(**SIZES, **shape)).save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def led(folder, tmp_path_factory):
+    out = tmp_path_factory.mktemp("led") / "led"
+    sizes = {"positions": "130", "window": "48", "decoder_layers": "1", "init_std": "0.25"}
+    main([str(folder), "--out", str(out), *(f"--{name}={value}" for name, value in sizes.items())])
+    return out
+
+
+def test_states_are_those_of_the_bert(folder, led):
+    model = RSTformer(checkpoint=str(led), ablation="no_discourse").eval()
+    ids = torch.randint(5, 35, (3, 20), generator=torch.Generator().manual_seed(1))
+    mask = torch.ones_like(ids)
+    mask[1, 12:] = 0
+    with torch.no_grad():
+        expected = BertModel.from_pretrained(folder)(ids, attention_mask=mask).last_hidden_state
+        ours = model.network.encode(ids, mask).last_hidden_state
+    assert isinstance(model.network, DiscourseLED)
+    assert torch.allclose(ours[mask > 0], expected[mask > 0], atol=1e-4)
+    # global tokens start as they would without: the first token sees all, and all see it
+    is_global = torch.zeros_like(ids)
+    is_global[:, 0] = 1
+    with torch.no_grad():
+        ours = model.network.encode(ids, mask, is_global).last_hidden_state
+    assert torch.allclose(ours[mask > 0], expected[mask > 0], atol=1e-4)
+
+
+def test_matrices_of_the_decoder_have_the_given_standard_deviation(led):
+    layers = LEDForConditionalGeneration.from_pretrained(led).led.decoder.layers
+    matrices = torch.cat([weights.flatten() for weights in layers.parameters() if weights.dim() == 2])
+    assert len(matrices) > 2000
+    assert matrices.std().item() == pytest.approx(0.25, rel=0.1)  # a standard error of 2 %
+
+
+def test_positions_beyond_those_of_the_bert_repeat_them(folder, led):
+    places = RSTformer(checkpoint=str(led), ablation="no_discourse").network.encoder.embed_positions.weight
+    assert torch.equal(places[24:48], places[:24]) and len(places) == 130
+
+
+def test_the_tokenizer_is_the_bert_s(led):
+    tokenizer = SubwordTokenizer.of_checkpoint(str(led))
+    assert tokenizer("w3 w4")[0] == [8, 9] and (tokenizer.start, tokenizer.pad, tokenizer.stop) == (2, 0, 3)
+
+
+def test_a_folder_is_not_overwritten(folder, led):
+    with pytest.raises(SystemExit, match="already exists; choose a new folder"):
+        main([str(folder), "--out", str(led)])

@@ -1,0 +1,102 @@
+"""Intervals and tests of correlations, against plain loops over scipy."""
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from precis.statistics.resampling import bootstrap_correlations, permutation_test, weighted_correlations
+
+COEFFICIENTS = {"pearson": stats.pearsonr, "spearman": stats.spearmanr, "kendall": stats.kendalltau}
+
+
+def tables(seed=0, systems=6, documents=9, noise=1.0):
+    """Scores and judgements with ties, whose systems differ in quality."""
+    rng = np.random.default_rng(seed)
+    quality = rng.normal(size=(systems, 1)) + rng.normal(size=(systems, documents)) / 2
+    human = np.round(2 * (quality + rng.normal(size=quality.shape) / 2)) / 2
+    return np.round(quality + noise * rng.normal(size=quality.shape), 1), human
+
+
+@pytest.mark.parametrize("name", COEFFICIENTS)
+def test_items_that_occur_several_times_are_repeated_items(name):
+    rng = np.random.default_rng(1)
+    x, y = rng.integers(0, 5, size=(2, 8)).astype(float)
+    x[3] = np.nan  # left out
+    weights = rng.integers(0, 4, size=(8, 5))
+    coefficients = weighted_correlations(x, y, weights.astype(float))[list(COEFFICIENTS).index(name)]
+    for draw in range(5):
+        drawn = [i for i in range(8) if i != 3 for _ in range(weights[i, draw])]
+        expected = COEFFICIENTS[name](x[drawn], y[drawn]).statistic
+        assert coefficients[draw] == pytest.approx(expected, abs=1e-12)
+    assert np.isnan(weighted_correlations(np.ones(4), np.arange(4.0), np.ones((4, 1)))).all()
+
+
+def loop(scores, human, level, systems, documents, name):
+    """The correlation of one resample, system by system and document by document."""
+    x, y = scores[np.ix_(systems, documents)], human[np.ix_(systems, documents)]
+    if level == "system":
+        return COEFFICIENTS[name](np.nanmean(x, 1), np.nanmean(np.where(np.isnan(x), np.nan, y), 1)).statistic
+    columns = [place for place, document in enumerate(documents) if not np.isnan(scores[:, document]).any()]
+    values = [COEFFICIENTS[name](x[:, column], y[:, column]).statistic for column in columns]
+    return np.nanmean(values)
+
+
+@pytest.mark.filterwarnings("ignore:An input array is constant", "ignore:Mean of empty slice")
+@pytest.mark.parametrize("resampled", ["both", "systems", "inputs"])
+@pytest.mark.parametrize("level", ["summary", "system"])
+def test_intervals_are_quantiles_over_a_plain_loop(level, resampled):
+    scores, human = tables()
+    scores[1, 2] = np.nan
+    (systems, documents), draws = scores.shape, 60
+    bounds = bootstrap_correlations(scores, human, level, resampled, draws, seed=4)
+    rng = np.random.default_rng(4)  # the same draws: first systems, then documents
+    ones = [np.ones((draws, count), int) for count in (systems, documents)]
+    if resampled != "inputs":
+        ones[0] = rng.multinomial(systems, np.full(systems, 1 / systems), size=draws)
+    if resampled != "systems":
+        ones[1] = rng.multinomial(documents, np.full(documents, 1 / documents), size=draws)
+    chosen = [[np.repeat(np.arange(len(row)), row) for row in table] for table in ones]
+    for name in COEFFICIENTS:
+        values = [loop(scores, human, level, s, d, name) for s, d in zip(*chosen)]
+        expected = np.nanquantile(values, [0.025, 0.975])
+        np.testing.assert_allclose(bounds[name], expected, atol=1e-9)
+
+
+def test_intervals_hold_the_true_correlation_about_as_often_as_they_should():
+    """Of new systems and documents, only drawing both covers; drawing documents alone is far too narrow."""
+    covered = {"both": 0, "inputs": 0}
+    rng = np.random.default_rng(0)
+    for _ in range(60):
+        quality = rng.normal(size=(12, 1))
+        # over infinitely many systems and documents the means of both correlate with 1 / 1.25
+        human = quality + rng.normal(size=(12, 1)) / 2 + rng.normal(size=(12, 40))
+        scores = quality + rng.normal(size=(12, 1)) / 2 + rng.normal(size=(12, 40))
+        for kind in covered:
+            low, high = bootstrap_correlations(scores, human, "system", kind, 200)["pearson"]
+            covered[kind] += low <= 0.8 <= high
+    assert covered["both"] >= 51 > 40 > covered["inputs"]
+
+
+@pytest.mark.parametrize("level", ["summary", "system"])
+def test_the_permutation_test_is_a_plain_loop(level):
+    (scores, human), (other, _) = tables(), tables(noise=4.0)
+    x, y = ((table - table.mean()) / table.std() for table in (scores, other))
+    everything = [np.arange(count) for count in scores.shape]
+
+    def difference(a, b, name):
+        return loop(a, human, level, *everything, name) - loop(b, human, level, *everything, name)
+
+    p_values = permutation_test(scores, other, human, level, resamples=50, seed=2)
+    swaps = np.random.default_rng(2).random((50, *scores.shape)) < 0.5
+    for name in COEFFICIENTS:
+        observed = abs(difference(x, y, name))
+        drawn = [abs(difference(np.where(s, y, x), np.where(s, x, y), name)) for s in swaps]
+        expected = (1 + sum(d >= observed - 1e-10 for d in drawn)) / 51
+        assert p_values[name] == pytest.approx(expected)
+
+
+def test_equal_measures_do_not_differ_and_good_ones_do():
+    scores, human = tables(systems=10, documents=40, noise=0.1)
+    assert permutation_test(scores, 3 * scores + 1, human, "summary", 99)["kendall"] > 0.5
+    noise = np.random.default_rng(5).normal(size=scores.shape)
+    assert permutation_test(scores, noise, human, "summary", 99)["kendall"] == 0.01

@@ -1,0 +1,81 @@
+"""Ids and texts that look like markup or formulas are shown as they are."""
+
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+from cases_extractive import CASES
+
+from callbacks.previews import draw_attention
+from precis.summarizing.draw_graph import Drawn, figure
+
+PNG = b"\x89PNG\r\n\x1a\n"
+MARKUP, FORMULA = "a[/red][bold]b\\", "price $\\frac{1$ of $x_"
+TEXT = "A storm hit the coast. Boats sank.\n\nNobody had slept. They left."
+
+
+@pytest.fixture(scope="module")
+def bertsum(tmp_path_factory, corpus_files) -> Path:
+    """A run folder of BertSum, two steps."""
+    from precis.command_line.cli import main
+
+    folder = tmp_path_factory.mktemp("any-id") / "bertsum"
+    options = ["--trainer.max_steps=2", "--trainer.accelerator=cpu", "--trainer.enable_progress_bar=false"]
+    options += ["--trainer.enable_model_summary=false", "--wandb=off", "--previews=0"]
+    assert main(["fit", *CASES[0].arguments(corpus_files), *options, f"--run_dir={folder}"]) == 0
+    return folder
+
+
+def test_markup_in_ids_is_reported_literally(run_folder, precis, tmp_path, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "200")
+    records = tmp_path / "records.jsonl"
+    row = {"id": MARKUP, "document": f"The otter {MARKUP} paints.", "summary": f"{MARKUP} paints"}
+    records.write_text(json.dumps(row) + "\n", encoding="utf-8")
+    config = run_folder / "config.yaml"
+    text = config.read_text(encoding="utf-8")
+    before = next(line.split("test: ")[1] for line in text.split("\n") if line.strip().startswith("test: "))
+    config.write_text(text.replace(before, str(records)), encoding="utf-8")
+    assert precis("test", "--run", run_folder).status == 0
+    done = precis("report", run_folder)
+    assert done.status == 0 and done.out.count(MARKUP) >= 3, done.err
+    assert precis("compare", run_folder, "--metric=rouge1").status == 0
+
+
+def test_formulas_in_names_are_drawn_as_text(bertsum, precis, tmp_path):
+    path = tmp_path / f"{FORMULA}.txt"
+    path.write_text(TEXT, encoding="utf-8")
+    out = ["--html", tmp_path / "page.html", "--heat_map", tmp_path / "map.png"]
+    done = precis("summarize", "--checkpoint", bertsum, path, *out)
+    assert done.status == 0, done.err
+    assert (tmp_path / "map.png").read_bytes().startswith(PNG)
+    page = (tmp_path / "page.html").read_text(encoding="utf-8")
+    assert FORMULA in page and page.count("<p>") == 2, "a paragraph for each of the text"
+    assert all(word in page for word in (">sentence</th>", ">score</th>", ">text (selected"))
+
+
+def test_formulas_in_a_parse_a_graph_and_words(precis, tmp_path):
+    path = tmp_path / f"{FORMULA}.txt"
+    path.write_text(TEXT, encoding="utf-8")
+    done = precis("parse", "--show", path, "--parser=right_branching", "--heat_map", tmp_path / "map.png")
+    assert done.status == 0, done.err
+    assert (tmp_path / "map.png").read_bytes().startswith(PNG)
+    drawn = Drawn(FORMULA, "none", np.eye(2), [[FORMULA], ["b"]], [FORMULA], np.ones((1, 2)) / 2)
+    figure(drawn).savefig(tmp_path / "graph.png", format="png")
+    draw_attention(tmp_path / "words.png", [FORMULA, "b"], [FORMULA], np.ones((1, 2)) / 2, np.ones(2))
+    assert (tmp_path / "words.png").read_bytes().startswith(PNG)
+
+
+def test_records_are_summarized_one_by_one(run_folder, precis, corpus_files, tmp_path):
+    assert precis("predict", "--run", run_folder).status == 0
+    lines = (run_folder / "predictions.predict.jsonl").read_text(encoding="utf-8").split("\n")[:-1]
+    done = precis("summarize", "--checkpoint", run_folder, corpus_files["test"], "--json", "true")
+    summarized, predicted = ([json.loads(line) for line in those] for those in (done.out.split("\n")[:-1], lines))
+    assert [(row["id"], row["summary"]) for row in summarized] == [(row["id"], row["summary"]) for row in predicted]
+    shutil.copy(corpus_files["test"], tmp_path / "other.jsonl")
+    done = precis("summarize", "--checkpoint", run_folder, corpus_files["test"], tmp_path / "other.jsonl")
+    assert done.status == 1 and "holds records, not a text" in done.err
+    (tmp_path / "bad.csv").write_text("id,text\n1,a\n", encoding="utf-8")
+    done = precis("summarize", "--checkpoint", run_folder, tmp_path / "bad.csv")
+    assert done.status == 1 and "bad.csv:2" in done.err and "no field 'document'" in done.err

@@ -1,0 +1,149 @@
+import json
+from html.parser import HTMLParser
+
+import numpy as np
+import pytest
+
+from datamodules.corpora.corpus import as_document
+from datamodules.documents import UserError
+from precis.summarizing import graph as command
+from precis.summarizing.draw_graph import Drawn, figure, page
+from precis.summarizing.picture_commands import graph
+from tests.datamodules.graphs.made_up import cluster
+
+TEXT = "An otter swims in the river. It dives.\n\nThe otter guards the mill.\n\nNobody visits the library."
+
+
+@pytest.fixture
+def article(tmp_path):
+    path = tmp_path / "article.txt"
+    path.write_text(TEXT, encoding="utf-8")
+    return path
+
+
+def test_a_text_s_graph_is_printed_and_drawn(article, tmp_path, capsys):
+    files = {kind: tmp_path / f"graph.{kind}" for kind in ("html", "svg", "png")}
+    graph([str(article), *(f"--{kind}={path}" for kind, path in files.items())])
+    out = capsys.readouterr().out
+    assert "An otter swims" in out and "strongest links to" in out and "2 (0." in out
+    assert files["png"].read_bytes().startswith(b"\x89PNG") and files["svg"].read_text().startswith("<svg")
+    assert "Nobody visits the library." in files["html"].read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--graph=discourse", "--paragraphs.sentences=1"],
+        ["--graph=none", "--paragraphs.max_paragraphs=1"],
+        ["--graph=datamodules.graphs.Discourse", "--graph.normalise=max"],
+        ["--graph=rst", "--parser=right_branching"],
+    ],
+)
+def test_every_graph_that_learns_nothing(article, tmp_path, capsys, arguments):
+    arguments += [f"--parses={tmp_path / 'parses'}"] if "--graph=rst" in arguments else []
+    graph([str(article), *arguments])
+    assert "An otter swims" in capsys.readouterr().out
+
+
+def test_topics_need_a_run(article):
+    with pytest.raises(UserError, match="topics are learned from a corpus; give the --run"):
+        graph([str(article), "--graph=topic"])
+
+
+class Table(list):
+    """Rows that have columns too."""
+
+    def __getitem__(self, key):
+        return [row[key] for row in self] if isinstance(key, str) else super().__getitem__(key)
+
+
+class MadeUpData:
+    """Stand-in with the attributes of a run's DataModule that the command uses."""
+
+    def __init__(self):
+        from datamodules.graphs import ParagraphRule, Similarity
+
+        self.graph, self.paragraphs = Similarity(), ParagraphRule()
+
+    def documents(self, split):
+        made = [cluster(seed) for seed in range(4)]
+        return Table({"id": one.id, "parts": one.parts, "references": [["The reference <b>."]]} for one in made)
+
+
+@pytest.fixture
+def run(tmp_path, monkeypatch):
+    data = MadeUpData()
+    monkeypatch.setattr(command, "load_run", lambda folder: type("Run", (), {"data": data}))
+    table = data.documents("test")
+    rows = []
+    for number in (2, 0):
+        size = len(as_document(table[number]).parts)
+        attention = np.eye(2, size).tolist()
+        row = {"id": f"cluster-{number}", "summary": ["One.", "Two."], "references": []}
+        rows.append(row | {"paragraph_attention": attention})
+    (tmp_path / "predictions.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    return tmp_path
+
+
+class Balanced(HTMLParser):
+    """Finds elements that are not closed."""
+
+    def __init__(self):
+        super().__init__()
+        self.open, self.ids, self.looks = [], [], 0
+
+    def handle_starttag(self, tag, attributes):
+        self.looks += ("class", "look") in attributes
+        if tag not in ("meta",):
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag, attributes):
+        pass
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        self.ids += [data] if self.open and self.open[-1] == "h2" else []
+
+
+def test_a_run_s_documents_with_what_its_summaries_looked_at(run, tmp_path, capsys):
+    html = tmp_path / "run.html"
+    graph([f"--run={run}", f"--html={html}"])
+    text = html.read_text(encoding="utf-8")
+    found = Balanced()
+    found.feed(text)
+    assert found.ids == ["cluster-2", "cluster-0"] and not found.open  # in the order of the predictions
+    assert found.looks == 4 and "The reference &lt;b&gt;." in text
+    graph([f"--run={run}", "--id=[cluster-1]", f"--html={html}"])
+    assert "cluster-1" in html.read_text() and 'class="look"' not in html.read_text()
+
+
+def test_markup_in_ids_is_printed_literally(run, monkeypatch, capsys):
+    monkeypatch.setenv("COLUMNS", "120")
+    made = [cluster(seed) for seed in range(4)]
+    rows = [{"id": f"[/red]{n}", "parts": one.parts, "references": []} for n, one in enumerate(made)]
+    monkeypatch.setattr(MadeUpData, "documents", lambda self, split: Table(rows))
+    graph([f"--run={run}", '--id=["[/red]1"]'])
+    assert "[/red]1: graph similarity" in capsys.readouterr().out
+
+
+def test_missing_parts_of_a_run_are_reported(run, monkeypatch):
+    with pytest.raises(UserError, match="no document 'cluster-9' in its test split; pass --split"):
+        graph([f"--run={run}", "--id=[cluster-9]"])
+    with pytest.raises(UserError, match="leave --run or the files out"):
+        graph([f"--run={run}", "article.txt"])
+    monkeypatch.setattr(command, "load_run", lambda folder: type("Run", (), {"data": object()}))
+    with pytest.raises(UserError, match="its model has no paragraph graph; give a run of GraphSum"):
+        graph([f"--run={run}"])
+
+
+@pytest.mark.parametrize("size, sentences", [(1, 0), (1, 1), (3, 2), (40, 12)])
+def test_any_size_is_drawn(size, sentences):
+    rng = np.random.default_rng(0)
+    attention = rng.dirichlet(np.ones(size), sentences) if sentences else None
+    drawn = Drawn("a $ <b>", "x", np.eye(size), [["<i> text $"]] * size, ["A $ b."] * sentences, attention)
+    figure(drawn).canvas.draw()
+    found = Balanced()
+    found.feed(page([drawn, drawn]))
+    assert found.ids == ["a $ <b>"] * 2 and not found.open

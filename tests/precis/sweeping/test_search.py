@@ -1,0 +1,325 @@
+"""Searches: trials, workers that are killed, pruning, the best config. Runs are stand-ins but for one."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import yaml
+from test_search_space import write_search
+
+optuna = pytest.importorskip("optuna")
+
+from precis.sweeping import search as searching  # noqa: E402
+from precis.training.training import fit_parser  # noqa: E402
+from precis.trials.search_folder import read_search  # noqa: E402
+
+ROOT = Path(__file__).parents[3]
+KEYS = {"model.dropout": {"uniform": [0.0, 0.5]}, "model.coverage": [True, False]}
+# Stand-in for `precis fit`: reports two validations; fails, or waits to be killed, where the folder says so.
+STUB = """
+import pathlib, sys, time, yaml
+from precis.trials.search_folder import read_search
+options = dict(word[2:].split("=", 1) for word in sys.argv[2:])
+run = pathlib.Path(options["run_dir"])
+number, search = int(run.name[-3:]), read_search(run.parent)
+dropout = yaml.safe_load((run / "point.yaml").read_text())["model"]["init_args"]["dropout"]
+if (run.parent / f"fail-{number}").exists():
+    sys.exit("it broke")
+if (run.parent / f"wait-{number}").exists():
+    (run.parent / f"wait-{number}").unlink()
+    (run / "waits").touch()
+    time.sleep(300)
+for step in (1, 2):
+    if search.report(number, dropout * step, step):
+        sys.exit(0)
+search.record(number, score=dropout * 2)
+"""
+
+
+@pytest.fixture
+def stub(tmp_path, monkeypatch) -> list[str]:
+    """Command that stands for `precis fit` in workers of this process."""
+    path = tmp_path / "stub.py"
+    path.write_text(STUB, encoding="utf-8")
+    real = searching.Running
+    command = [sys.executable, str(path)]
+    monkeypatch.setattr(searching, "Running", lambda job, env, **more: real(job, env, command, **more))
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    return command
+
+
+def make_search(tmp_path: Path, base: Path, precis, keys: dict | None = None, **section) -> Path:
+    """Write the folder of a search without running it."""
+    from precis.sweeping.grid import read_sweep
+
+    sweep = read_sweep(write_search(tmp_path, base, keys or KEYS, **section))
+    out = tmp_path / "out"
+    searching.record_search(sweep, searching.compose_search(sweep)[0].config, out)
+    return out
+
+
+def status(out: Path, precis) -> dict:
+    return json.loads(precis("sweep", "status", out, "--json").out)
+
+
+def test_trials_are_run_recorded_and_the_best_is_a_config(tmp_path, tiny_config, precis, stub):
+    out = make_search(tmp_path, tiny_config, precis, trials=4)
+    done = precis("sweep", "work", out, "--worker", 1)
+    assert done.status == 0 and done.out.count("val/rouge1") >= 4
+    told = status(out, precis)
+    assert told["counts"] == {"complete": 4}
+    by_hand = {row["trial"]: 2 * row["values"]["model.dropout"] for row in told["trials"]}
+    assert {row["trial"]: row["score"] for row in told["trials"]} == pytest.approx(by_hand)
+    winner = max(by_hand, key=by_hand.get)
+    assert told["best"] == {"trial": winner, "score": pytest.approx(by_hand[winner])}
+    parsed = fit_parser().parse_args([f"--config={out / 'best.yaml'}"])
+    assert 2 * parsed.model.init_args.dropout == pytest.approx(by_hand[winner])
+    assert f"in {out / 'best.yaml'}" in precis("sweep", "status", out).out
+    page = tmp_path / "page.html"
+    assert precis("sweep", "status", out, "--html", page).status == 0
+    text = page.read_text()
+    assert text.count("data:image/png") == 3 and "<script" not in text and "Importance" in text
+
+
+def test_a_killed_worker_takes_up_its_trial_and_no_trial_is_counted_twice(tmp_path, tiny_config, precis, stub):
+    out = make_search(tmp_path, tiny_config, precis, trials=4)
+    (out / "wait-1").touch()
+    script = (
+        "import sys; from precis.sweeping import search; real = search.Running\n"
+        f"search.Running = lambda job, env, **more: real(job, env, {stub!r}, **more)\n"
+        f"search.work([{str(out)!r}, '--worker=1'])"
+    )
+    worker = subprocess.Popen([sys.executable, "-c", script], cwd=ROOT, start_new_session=True, env=os.environ)
+    deadline = time.monotonic() + 120  # a bound for a broken worker, not a measure
+    while not (out / "trial-001" / "waits").exists():
+        assert time.monotonic() < deadline and worker.poll() is None
+        time.sleep(0.05)
+    values = json.loads((out / "points.json").read_text())["points"][1]["overrides"]
+    assert status(out, precis)["counts"] == {"complete": 1, "running": 1}
+    taken = precis("sweep", "work", out, "--worker", 1)
+    assert taken.status == 1 and "worker 1 is running already" in taken.err
+    os.killpg(worker.pid, signal.SIGKILL)
+    worker.wait()
+    assert status(out, precis)["counts"] == {"complete": 1, "interrupted": 1}
+
+    assert precis("sweep", "work", out, "--worker", 2).status == 0  # other workers leave the trial to its own
+    assert status(out, precis)["counts"] == {"complete": 3, "interrupted": 1}
+    assert precis("sweep", "work", out, "--worker", 1).status == 0
+    told = status(out, precis)
+    assert told["counts"] == {"complete": 4} and [row["trial"] for row in told["trials"]] == [0, 1, 2, 3]
+    assert told["trials"][1]["values"]["model.dropout"] == pytest.approx(values["model.dropout"])
+    assert (out / "trial-001" / "log.txt").read_text().count("$ precis fit") == 2
+    assert precis("sweep", "work", out, "--worker", 1).status == 0 and len(status(out, precis)["trials"]) == 4
+
+
+def test_a_trial_without_an_owner_is_adopted(tmp_path, tiny_config, precis, stub):
+    """A worker that was killed between two lines of the journal."""
+    out = make_search(tmp_path, tiny_config, precis, trials=2)
+    read_search(out).study.ask()
+    assert precis("sweep", "work", out, "--worker", 3).status == 0
+    assert status(out, precis)["counts"] == {"complete": 2}
+
+
+def test_failures_are_recorded_and_a_worker_gives_up_after_three(tmp_path, tiny_config, precis, stub):
+    out = make_search(tmp_path, tiny_config, precis, trials=6)
+    for number in (0, 2, 3, 4):
+        (out / f"fail-{number}").touch()
+    done = precis("sweep", "work", out, "--worker", 1)
+    assert done.status == 1 and done.err.count("\n") == 1
+    assert "3 trials failed in a row, the last one is trial 4: fit failed: it broke; correct the cause" in done.err
+    told = status(out, precis)
+    assert told["counts"] == {"failed": 4, "complete": 1} and told["best"]["trial"] == 1
+    assert precis("sweep", "work", out, "--worker", 1).status == 0
+    assert status(out, precis)["counts"] == {"failed": 4, "complete": 2}
+
+
+def test_two_workers_share_a_grid_and_a_greater_number_of_trials_continues_it(tmp_path, tiny_config, precis, stub):
+    keys = {"model.dropout": {"uniform": [0.1, 0.3], "step": 0.1}, "model.coverage": [True, False]}
+    out = make_search(tmp_path, tiny_config, precis, keys, trials=4, sampler="grid")
+    for worker in (1, 2):
+        assert precis("sweep", "work", out, "--worker", worker).status == 0
+    assert status(out, precis)["counts"] == {"complete": 4}
+    make_search(tmp_path, tiny_config, precis, keys, trials=50, sampler="grid")
+    assert precis("sweep", "work", out, "--worker", 2).status == 0
+    told = status(out, precis)["trials"]
+    tried = {(round(row["values"]["model.dropout"], 3), row["values"]["model.coverage"]) for row in told}
+    assert tried == {(rate, flag) for rate in (0.1, 0.2, 0.3) for flag in ("true", "false")} and len(told) == 6
+
+
+def test_the_median_pruner_ends_trials_below_the_median(tmp_path, tiny_config, precis, stub):
+    out = make_search(tmp_path, tiny_config, precis, trials=8, sampler="random", pruner="median", startup=3, warmup=0)
+    assert precis("sweep", "work", out, "--worker", 1).status == 0
+    rows, first = status(out, precis)["trials"], []
+    for row in rows:  # by hand: the first validation against the median of the earlier ones
+        value = row["values"]["model.dropout"]
+        median = sorted(first)[len(first) // 2] if len(first) % 2 else sum(sorted(first)[len(first) // 2 - 1 :][:2]) / 2
+        ended = sum(earlier["state"] == "complete" for earlier in rows[: row["trial"]])
+        assert row["state"] == ("pruned" if ended >= 3 and value < median else "complete") if first else "complete"
+        first.append(value)
+    assert {row["state"] for row in rows} == {"complete", "pruned"}
+    pruned = next(row["trial"] for row in rows if row["state"] == "pruned")
+    assert json.loads((out / f"trial-{pruned:03}" / "state.json").read_text())["state"] == "pruned"
+
+
+def test_hyperband_ends_bad_trials_and_not_the_best_one(tmp_path, tiny_config, precis, stub):
+    out = make_search(tmp_path, tiny_config, precis, trials=12, sampler="random", pruner="hyperband", warmup=1)
+    assert precis("sweep", "work", out, "--worker", 1).status == 0
+    rows = status(out, precis)["trials"]
+    assert {row["state"] for row in rows} == {"complete", "pruned"}
+    assert max(rows, key=lambda row: row["values"]["model.dropout"])["state"] == "complete"  # the stub's score
+
+
+# Wrong input
+
+
+def test_a_key_that_the_model_lacks_is_one_line_and_nothing_is_written(tmp_path, tiny_config, precis):
+    path = write_search(tmp_path, tiny_config, {"model.droput": {"uniform": [0.1, 0.2]}})
+    done = precis("sweep", path, "--out", tmp_path / "out")
+    assert done.status == 1 and done.err.count("\n") == 1 and not (tmp_path / "out").exists()
+    assert f"{path}: point 'droput=0.1': model.droput: " in done.err
+    path = write_search(tmp_path, tiny_config, {"model.dropout": {"uniform": [0.1, 1.5]}})
+    done = precis("sweep", path, "--out", tmp_path / "out")
+    assert done.status == 1 and "point 'dropout=1.5': " in done.err and not (tmp_path / "out").exists()
+
+
+def test_a_metric_that_is_not_computed_is_one_line(tmp_path, tiny_config, precis):
+    path = write_search(tmp_path, tiny_config, KEYS, {"set": {"model.val_summaries": 0}})
+    done = precis("sweep", path, "--dry-run")
+    assert done.status == 1 and "search: val/rouge1 needs model.val_summaries; or give metric: val/loss" in done.err
+    path = write_search(tmp_path, tiny_config, KEYS, metric="val/rouge9")
+    done = precis("sweep", path, "--dry-run")
+    assert done.status == 1 and "metric of a search) is 'val/rouge9', which this run does not log; it" in done.err
+    stopping = {"class_path": "pytorch_lightning.callbacks.EarlyStopping", "init_args": {"monitor": "val/nlll"}}
+    path = write_search(tmp_path, tiny_config, KEYS, {"set": {"trainer.callbacks": [stopping]}}, metric="val/p_gen")
+    done = precis("sweep", path, "--dry-run")
+    assert done.status == 1 and "EarlyStopping is 'val/nlll'" in done.err and "did you mean val/nll?" in done.err
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"keys": {"model.dropout": {"uniform": [0.0, 0.4]}}}, "is of a search with other keys, "),
+        ({"metric": "val/loss", "direction": "minimize"}, "is of a search with other metric, "),
+        ({"other": {"set": {"data.batch_size": 2}}}, "is of a search from another base, or with another set"),
+    ],
+)
+def test_the_storage_of_another_search_is_refused(changes, message, tmp_path, tiny_config, precis):
+    out = make_search(tmp_path, tiny_config, precis)
+    before = {path.name: path.read_bytes() for path in out.iterdir()}
+    path = write_search(tmp_path, tiny_config, **({"keys": KEYS} | changes))
+    done = precis("sweep", path, "--out", out)
+    assert done.status == 1 and done.err.count("\n") == 1 and message in done.err
+    assert {path.name: path.read_bytes() for path in out.iterdir()} == before
+
+
+def test_a_storage_of_another_study_and_a_damaged_one_are_refused(tmp_path, tiny_config, precis):
+    out = make_search(tmp_path, tiny_config, precis)
+    journal = out / "search.journal"
+    journal.unlink()
+    backend = optuna.storages.journal.JournalFileBackend(str(journal))
+    optuna.create_study(study_name="other", storage=optuna.storages.JournalStorage(backend))
+    done = precis("sweep", "status", out)
+    assert done.status == 1 and f"{journal}: of another study, other; pass another --out" in done.err
+    for text in ("no journal\n", "{}\n", '{"op_code": 0, "worker'):
+        journal.write_text(text)
+        done = precis("sweep", "status", out)
+        assert done.status == 1 and done.err.count("\n") == 1 and f"{journal}: no journal of Optuna, or a" in done.err
+
+
+def test_a_sweep_and_a_search_do_not_share_a_folder(tmp_path, tiny_config, precis):
+    out = make_search(tmp_path, tiny_config, precis)
+    plain = tmp_path / "plain.yaml"
+    plain.write_text(yaml.safe_dump({"base": str(tiny_config), "seeds": [1]}))
+    done = precis("sweep", plain, "--out", out)
+    assert done.status == 1 and f"{out}: has a search; pass another --out" in done.err
+    (out / "search.journal").unlink()
+    done = precis("sweep", tmp_path / "search.yaml", "--out", out)
+    assert done.status == 1 and f"{out}: has a sweep without search" in done.err
+    for command in ("best", "work"):
+        done = precis("sweep", command, out, *(["--worker", 1] if command == "work" else []))
+        assert done.status == 1 and f"{out}: no search here" in done.err
+
+
+def test_without_optuna_the_message_has_the_extra(tmp_path, tiny_config, precis, monkeypatch):
+    path = write_search(tmp_path, tiny_config, KEYS)
+    monkeypatch.setitem(sys.modules, "optuna", None)
+    monkeypatch.delitem(sys.modules, "precis.trials.study", raising=False)
+    done = precis("sweep", path, "--out", tmp_path / "out")
+    assert done.status == 1 and "a search needs optuna; pip install 'precis-suite[search]'" in done.err
+
+
+def test_the_best_of_a_search_without_trials_is_one_line(tmp_path, tiny_config, precis):
+    out = make_search(tmp_path, tiny_config, precis)
+    done = precis("sweep", "best", out, "--seeds", 1, 2)
+    assert done.status == 1 and f"{out}: no trial is complete yet" in done.err
+
+
+# Launching
+
+
+def test_the_best_config_is_trained_under_seeds_and_the_default_is_not_tested(tmp_path, tiny_config, precis, stub):
+    out = make_search(tmp_path, tiny_config, precis, trials=1)
+    assert precis("sweep", "work", out, "--worker", 1).status == 0
+    done = precis("sweep", "best", out, "--seeds", 4, 5, "--default", "--dry-run")
+    lines = [line.split() for line in done.out.splitlines() if line.startswith("precis ")]
+    assert done.status == 0 and not (out / "best").exists()
+    told = [(words[1], f"{out / 'best'}/" in " ".join(words)) for words in lines]
+    assert (
+        told == [(name, True) for name in ("fit", "validate", "test")] * 2 + [("fit", False), ("validate", False)] * 2
+    )
+    assert [words[3] for words in lines if words[1] == "fit"] == ["--seed_everything=4", "--seed_everything=5"] * 2
+
+
+def test_workers_are_launched_and_a_search_that_is_done_starts_nothing(tmp_path, tiny_config, precis, monkeypatch):
+    launched = []
+    monkeypatch.setattr("precis.sweeping.sweep.launch", lambda jobs, slots: launched.append((jobs, slots)))
+    path, out = write_search(tmp_path, tiny_config, KEYS), tmp_path / "out"
+    assert "3 trials by tpe over model.dropout" in precis("sweep", path, "--out", out, "--dry-run").out
+    assert not out.exists()
+    done = precis("sweep", path, "--out", out, "--jobs", 2)
+    assert done.status == 0 and "0 of 3 trials: none has started" in done.out
+    ((jobs, slots),) = launched
+    assert slots == 2 and [job.stages() for job in jobs] == [
+        [("3 trials", ["sweep", "work", str(out), f"--worker={number}"])] for number in (1, 2)
+    ]
+    profile = ["--launcher", "slurm", "--profile.tasks_per_node", 2]
+    done = precis("sweep", path, "--out", out, *profile)
+    assert done.status == 1 and "a worker of a search is one task" in done.err
+
+
+# A real run
+
+
+def test_a_real_run_reports_and_ends_where_it_is_pruned(tmp_path, tiny_config, precis, caplog):
+    """The first trial is complete; the second one is worse than any median that it could have to beat."""
+    fixed = {"trainer.val_check_interval": 2, "trainer.max_epochs": 1}
+    section = {"pruner": "median", "startup": 0, "warmup": 0, "metric": "val/nll", "direction": "minimize"}
+    keys = {"optimizer.lr": {"values": [0.01, 1e-9]}}
+    path = write_search(tmp_path, tiny_config, keys, {"set": fixed | {"optimizer": "torch.optim.Adam"}}, **section)
+    from precis.sweeping.grid import read_sweep
+
+    sweep, out = read_sweep(path), tmp_path / "out"
+    search = searching.record_search(sweep, searching.compose_search(sweep)[0].config, out)
+    for number, rate in enumerate(("0.01", "1e-09")):
+        search.study.enqueue_trial({"optimizer.lr": rate})
+        claimed = search.claim(1)
+        job = searching._job(search, *claimed)
+        job.prepare()
+        from precis.trials.trial_report import write_trial
+
+        write_trial(job.folder, number)
+        arguments = job.stages()[0][1]
+        assert precis(*arguments).status == 0
+        search.end(number, None)
+    full, pruned = search.trials
+    assert full.state.name == "COMPLETE" and sorted(full.intermediate_values) == [1, 2, 3]
+    assert full.value == pytest.approx(min(full.intermediate_values.values()))
+    assert pruned.state.name == "PRUNED" and sorted(pruned.intermediate_values) == [1]
+    assert "training ended early after step 2: the search prunes the trial after validation 1" in caplog.text
+    assert precis(*arguments).status == 0  # as a worker that was killed before it recorded the end
+    assert "was ended early after step 2" in caplog.text

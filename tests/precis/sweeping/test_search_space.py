@@ -1,0 +1,128 @@
+"""The section `search` of a sweep file: what it may say, and the values that follow from it."""
+
+import math
+from pathlib import Path
+
+import pytest
+import yaml
+
+optuna = pytest.importorskip("optuna")
+
+from datamodules.documents import UserError  # noqa: E402
+from precis.sweeping.grid import read_sweep  # noqa: E402
+from precis.trials.search_space import extreme_points, grid_points, grid_values, suggest  # noqa: E402
+
+LR = {"log_uniform": [1e-4, 1e-2]}
+
+
+def write_search(folder: Path, base: Path, keys: dict, other: dict | None = None, **section) -> Path:
+    """Write a sweep file with a search; `other` are its sections beside base and search."""
+    path = folder / "search.yaml"
+    content = {"base": str(base), **(other or {}), "search": {"trials": 3, "keys": keys} | section}
+    path.write_text(yaml.safe_dump(content, sort_keys=False), encoding="utf-8")
+    return path
+
+
+@pytest.mark.parametrize(
+    ("section", "message"),
+    [
+        ({"sampler": "cma"}, "search: sampler must be one of tpe, random, grid; got 'cma'"),
+        ({"pruner": "asha"}, "search: pruner must be one of none, median, hyperband; got 'asha'"),
+        ({"direction": "up"}, "search: direction must be one of maximize, minimize; got 'up'"),
+        ({"trials": 0}, "search: trials must be a whole number, at least 1; got 0"),
+        ({"trails": 5}, "search: unknown key 'trails'"),
+        ({"metric": "test/rouge1"}, "search: metric must be one of the validation, such as val/rouge1"),
+        ({"keys": {}}, "search: keys must map config keys to distributions"),
+        (
+            {"keys": {"optimizer.lr": {"log_uniform": [0.01, 0.001]}}},
+            "log_uniform needs two numbers above 0, the lower",
+        ),
+        ({"keys": {"optimizer.lr": {"log_uniform": [0, 0.001]}}}, "log_uniform needs two numbers above 0"),
+        ({"keys": {"data.batch_size": {"log_integer": [0, 8]}}}, "log_uniform needs two numbers above 0"),
+        ({"keys": {"model.dropout": {"uniform": [0.5, 0.1]}}}, "uniform needs two numbers, the lower one first"),
+        ({"keys": {"model.dropout": {"normal": [0, 1]}}}, "must be a list, or one of uniform"),
+        ({"keys": {"model.dropout": {"uniform": [0, 1], "step": 0}}}, "step must be a number above 0; got 0"),
+        ({"keys": {"model.hidden_size": {"integer": [4, 8], "step": 0.5}}}, "step must be a whole number above 0"),
+        ({"keys": {"optimizer.lr": LR | {"step": 0.1}}}, "step only goes with uniform and integer"),
+        ({"keys": {"model.coverage": {"values": []}}}, "must be a list with a value at least"),
+        ({"sampler": "grid", "keys": {"optimizer.lr": LR}}, "the grid sampler needs a list of values, or"),
+        ({"keys": {"model.dropout": {"values": [0.1], "when": {"model.pointer": True}}}}, "that is listed before it"),
+        ({"keys": {"a": [1, 2], "b": {"values": [1], "when": {"a": 3}}}}, "when: a is never 3; it is one of [1, 2]"),
+        ({"keys": {"run_dir": ["a", "b"]}}, "run_dir is set by the sweep"),
+    ],
+)
+def test_a_wrong_section_is_one_line(section, message, tmp_path, tiny_config):
+    path = write_search(tmp_path, tiny_config, **({"keys": {"model.dropout": [0.1, 0.2]}} | section))
+    with pytest.raises(UserError) as raised:
+        read_sweep(path)
+    assert str(raised.value).startswith(f"{path}: ") and message in str(raised.value)
+    assert "\n" not in str(raised.value)
+
+
+@pytest.mark.parametrize("other", [{"grid": {"model.coverage": [True]}}, {"seeds": [1]}, {"after": ["test"]}])
+def test_a_search_stands_alone(other, tmp_path, tiny_config):
+    path = write_search(tmp_path, tiny_config, {"model.dropout": [0.1, 0.2]}, other)
+    with pytest.raises(UserError, match=f"{next(iter(other))} beside search; a search only has base, set and search"):
+        read_sweep(path)
+
+
+def test_a_key_is_not_fixed_and_searched(tmp_path, tiny_config):
+    path = write_search(tmp_path, tiny_config, {"model.dropout": [0.1]}, {"set": {"model.dropout": 0.2}})
+    with pytest.raises(UserError, match=r"model\.dropout is in set and in search"):
+        read_sweep(path)
+
+
+@pytest.mark.parametrize(
+    ("where", "varying"),
+    [
+        ("grid", {"grid": {"model.dropout": [0.1, 0.2]}}),
+        ("zip", {"zip": {"model.dropout": [0.1], "model.hidden_size": [8]}}),
+        ("seeds", {"set": {"seed_everything": 3}, "seeds": [1, 2]}),
+    ],
+)
+def test_a_key_is_not_fixed_and_varied(where, varying, tmp_path, tiny_config):
+    path = tmp_path / "sweep.yaml"
+    sweep = {"base": str(tiny_config), "set": {"model.dropout": 0.2}} | varying
+    path.write_text(yaml.safe_dump(sweep), encoding="utf-8")
+    with pytest.raises(UserError, match=f"is in set and in {where}; keep one of them"):
+        read_sweep(path)
+
+
+def test_values_are_in_their_ranges_and_conditions_hold():
+    keys = {
+        "rate": LR,
+        "dropout": {"uniform": [0.0, 0.5], "step": 0.1},
+        "size": {"integer": [4, 12], "step": 4},
+        "batch": {"log_integer": [1, 64]},
+        "layers": [[1, 2], [3]],
+        "coverage": [True, False],
+        "weight": {"uniform": [1, 2], "when": {"coverage": True}},
+    }
+    study = optuna.create_study(sampler=optuna.samplers.RandomSampler(seed=1))
+    trials = [study.ask() for _ in range(60)]
+    drawn = [suggest(trial, keys) for trial in trials]
+    assert drawn == [suggest(trial, keys) for trial in trials]  # a trial that is taken up again keeps its values
+    assert all(1e-4 <= values["rate"] <= 1e-2 for values in drawn)
+    assert {round(values["dropout"], 6) for values in drawn} == {0.0, 0.1, 0.2, 0.3, 0.4, 0.5}
+    assert {values["size"] for values in drawn} == {4, 8, 12}
+    assert sum(values["batch"] < 8 for values in drawn) > 15  # half of a log scale; an eighth of a linear one
+    assert [1, 2] in [values["layers"] for values in drawn] and {values["coverage"] for values in drawn} == {
+        True,
+        False,
+    }
+    assert all(("weight" in values) == values["coverage"] for values in drawn)
+
+
+def test_a_grid_has_every_point_once_in_an_order_of_its_seed():
+    section = {"seed": 1, "keys": {"a": [True, "x"], "b": {"integer": [1, 3]}, "c": {"uniform": [0, 0.3], "step": 0.1}}}
+    points = grid_points(section)
+    written_out = [(a, b, c) for a in ("true", "x") for b in (1, 2, 3) for c in (0.0, 0.1, 0.2, 0.3)]
+    assert sorted((p["a"], p["b"], p["c"]) for p in points) == sorted(written_out)
+    assert points == grid_points(section) != grid_points(section | {"seed": 2})
+    assert grid_values({"integer": [1, 6], "step": 2}) == [1, 3, 5]
+
+
+def test_limits_and_choices_are_checked_where_their_condition_holds():
+    keys = {"a": [1, 2], "b": {"uniform": [0.0, 1.0], "when": {"a": 2}}}
+    assert extreme_points(keys) == [{"a": 1}, {"a": 2}, {"a": 2, "b": 0.0}, {"a": 2, "b": 1.0}]
+    assert math.prod(len(grid_values(space)) for space in keys.values()) == 0

@@ -1,0 +1,377 @@
+import fcntl
+import json
+import os
+import shlex
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import yaml
+
+from datamodules.documents import UserError
+from precis.sweeping.composition import compose
+from precis.sweeping.grid import points_of, read_sweep
+from precis.sweeping.job import COMMAND, Job, is_finished, read_status
+from precis.sweeping.launch import launch, run_environment
+from precis.training.training import fit_parser
+
+ROOT = Path(__file__).parents[3]
+
+STUB = """
+import os, pathlib, signal, sys, time
+command, *rest = sys.argv[1:]
+if command == "test":
+    print("tested")
+    sys.exit("no test today" if "nottest" in rest[1] else 0)
+given = dict(word[2:].split("=", 1) for word in rest)
+run = pathlib.Path(given["run_dir"])
+config = pathlib.Path(given["config"]).read_text()
+def save(*_):
+    (run / "checkpoints").mkdir(exist_ok=True)
+    (run / "checkpoints" / "last.ckpt").write_text("half way")
+    sys.exit(143)
+signal.signal(signal.SIGTERM, save)
+resumed = given.get("resume") == "auto" and (run / "checkpoints" / "last.ckpt").exists()
+print("started", "resumed" if resumed else "anew", flush=True)
+(run / "config.yaml").write_text(config)
+if "break" in config:
+    sys.exit("it broke")
+if "wait" in config and not resumed:
+    (run / "waits").touch()
+    while True:
+        time.sleep(0.05)
+"""
+
+
+def write_sweep(folder: Path, base: Path, **parts) -> Path:
+    path = folder / "ablation.yaml"
+    path.write_text(yaml.safe_dump({"base": str(base), **parts}, sort_keys=False), encoding="utf-8")
+    return path
+
+
+@pytest.fixture
+def stub(tmp_path) -> list[str]:
+    """Stub of precis that writes the files of a run, fails, or waits for SIGTERM."""
+    path = tmp_path / "stub.py"
+    path.write_text(STUB, encoding="utf-8")
+    return [sys.executable, str(path)]
+
+
+def jobs_of(folder: Path, *names: str) -> list[Job]:
+    return [Job(name, folder / name, {"name": name}) for name in names]
+
+
+def commands_in(job: Job) -> list[str]:
+    return [line.split()[2] for line in job.log.read_text().splitlines() if line.startswith("$ precis")]
+
+
+# The points
+
+
+def test_points_are_the_product_written_out_by_hand(tmp_path, tiny_config):
+    path = write_sweep(
+        tmp_path,
+        tiny_config,
+        set={"trainer.max_epochs": 1, "model.dropout": 0.5},
+        grid={"model.coverage": [True, False], "model.hidden_size": [8, 12]},
+        zip={"data.max_source": [20, 30], "data.batch_size": [4, 2]},
+        points=[{"name": "copy", "model.pointer": True}, {"model.pointer": False, "model.dropout": 0.0}],
+        seeds=[1, 2, 3],
+    )
+    expected, labels = [], []
+    unnamed = {"model.pointer": False, "model.dropout": 0.0}
+    for coverage in (True, False):
+        for hidden in (8, 12):
+            for source, size in ((20, 4), (30, 2)):
+                for name, row in (("copy", {"model.pointer": True}), ("", unnamed)):
+                    for seed in (1, 2, 3):
+                        expected.append(
+                            {
+                                "trainer.max_epochs": 1,
+                                "model.dropout": 0.5,
+                                "model.coverage": coverage,
+                                "model.hidden_size": hidden,
+                                "data.max_source": source,
+                                "data.batch_size": size,
+                            }
+                            | row
+                            | {"seed_everything": seed}
+                        )
+                        said = f"coverage={str(coverage).lower()} hidden_size={hidden}"
+                        said += f" max_source={source} batch_size={size}"
+                        said = f"{name} {said}" if name else f"{said} pointer=false dropout=0.0"
+                        labels.append(f"{said} seed={seed}")
+    points = points_of(read_sweep(path))
+    assert [point.overrides for point in points] == expected
+    assert [point.label for point in points] == labels
+
+
+def test_composed_configs_are_what_the_command_line_makes(tmp_path, tiny_config, precis):
+    overrides = {"model.coverage": False, "trainer.callbacks": None}
+    overrides |= {"optimizer": "torch.optim.SGD", "optimizer.lr": "1e-2"}
+    path = write_sweep(tmp_path, tiny_config, points=[overrides], seeds=[7])
+    (point,) = compose(read_sweep(path))
+    flags = ["--model.coverage=false", "--trainer.callbacks=null", "--optimizer=torch.optim.SGD", "--optimizer.lr=0.01"]
+    printed = precis("fit", "--config", tiny_config, *flags, "--seed_everything=7", "--print_config")
+    composed, typed = point.config, yaml.safe_load(printed.out)
+    assert typed["model"] == composed["model"] and typed["optimizer"] == composed["optimizer"]
+    assert composed["optimizer"]["init_args"]["lr"] == 0.01 and composed["seed_everything"] == 7
+    assert composed["trainer"]["callbacks"] is None
+
+
+def test_a_point_keeps_its_folder_whatever_other_points_there_are(tmp_path, tiny_config):
+    def names(**parts) -> list[str]:
+        return [point.name for point in compose(read_sweep(write_sweep(tmp_path, tiny_config, **parts)))]
+
+    few = names(grid={"model.coverage": [True]}, seeds=[1])
+    many = names(grid={"model.coverage": [False, True]}, seeds=[2, 1])
+    assert len(set(many)) == 4 and set(few) < set(many)
+    assert few[0].startswith("coverage-true_seed-1_")
+    other = names(set={"model.dropout": 0.3}, grid={"model.coverage": [True]}, seeds=[1])
+    assert other[0].startswith("coverage-true_seed-1_") and other != few
+    default = names(set={"trainer.gradient_clip_val": 2.0}, grid={"model.coverage": [True]}, seeds=[1])
+    assert default == few  # said or not, the config is the same
+
+
+@pytest.mark.parametrize(
+    ("parts", "said"),
+    [
+        ({"grid": {"model.coverge": [True]}}, "point 'coverge=true': model.coverge: "),
+        ({"grid": {"model.coverage": [True, 5]}, "seeds": [1]}, "point 'coverage=5 seed=1': model.coverage: "),
+        ({"set": {"trainer.max_epochs": "many"}, "seeds": [1]}, "point 'seed=1': trainer.max_epochs: "),
+        ({"points": [{"name": "wide", "model.hidden_size": 1.5}]}, "point 'wide': model.hidden_size: "),
+        ({"grid": {"model.dropout": [0.1, 0.1]}}, "'dropout=0.1' and 'dropout=0.1' are the same run"),
+        ({"grid": {"data.vocab_size": [50, 60]}}, "data.vocab_size: the data takes it from the model"),
+        ({"gird": {"model.dropout": [0.1]}}, "unknown key 'gird'"),
+        ({"grid": {}}, "grid must be keys with values, not empty"),
+        ({"grid": {"model.dropout": []}}, "grid: model.dropout must be a list with a value at least"),
+        ({"grid": {"model.dropout": 0.1}}, "grid: model.dropout must be a list"),
+        ({"zip": {"model.dropout": [0.1], "model.hidden_size": [4, 8]}}, "lists of different lengths in zip"),
+        ({"grid": {"model.dropout": [0.1]}, "points": [{"model.dropout": 0.2}]}, "model.dropout varies in two places"),
+        ({"grid": {"run_dir": ["a", "b"]}}, "run_dir is set by the sweep for each run"),
+        ({"seeds": ["one"]}, "seeds must be whole numbers"),
+        ({"points": ["wide"]}, "points: row 1 must be keys with values"),
+        ({"seeds": [1], "after": ["tset"]}, "after: 'tset' is not a command"),
+    ],
+)
+def test_a_wrong_file_is_named_with_its_point_and_nothing_is_written(parts, said, tmp_path, tiny_config, precis):
+    path, out = write_sweep(tmp_path, tiny_config, **parts), tmp_path / "out"
+    done = precis("sweep", path, "--out", out)
+    assert done.status == 1 and done.err.count("\n") == 1
+    assert f"{path}: " in done.err and said in done.err
+    assert not out.exists()
+
+
+def test_weights_to_start_from_are_there_and_of_the_same_model(tmp_path, tiny_config, run_folder, precis):
+    other = tmp_path / "other_model"
+    other.mkdir()
+    (other / "config.yaml").write_text("model: {class_path: lightning_modules.Pegasus}", encoding="utf-8")
+    run_folder.rename(tmp_path / "run_1")
+    for source, said in (
+        ("nowhere", "nowhere: no such checkpoint"),
+        ("run_{seed}", "run_2: no such checkpoint"),
+        ("other_model", "has the weights of Pegasus"),
+    ):
+        path = write_sweep(tmp_path, tiny_config, set={"start_from": f"{tmp_path}/{source}"}, seeds=[1, 2])
+        done = precis("sweep", path, "--dry-run")
+        assert done.status == 1 and said in done.err and done.err.count("\n") == 1
+    path = write_sweep(tmp_path, tiny_config, set={"start_from": f"{tmp_path}/run_{{seed}}"}, seeds=[1])
+    assert precis("sweep", path, "--dry-run").status == 0
+
+
+@pytest.mark.parametrize("text", ["[", "- a", "grid: {model.dropout: [1]}", "base: nowhere.yaml"])
+def test_a_file_that_is_no_sweep_is_named(text, tmp_path, precis):
+    path = tmp_path / "broken.yaml"
+    path.write_text(text, encoding="utf-8")
+    done = precis("sweep", path, "--dry-run")
+    assert done.status == 1 and done.err.count("\n") == 1 and str(path) in done.err
+    assert precis("sweep", tmp_path / "none.yaml").status == 1
+
+
+def test_dry_run_prints_commands_that_make_the_points_and_writes_nothing(tmp_path, tiny_config, precis):
+    path, out = write_sweep(tmp_path, tiny_config, grid={"model.pointer": [True, False]}), tmp_path / "out"
+    done = precis("sweep", path, "--dry-run", "--out", out)
+    assert done.status == 0 and not out.exists()
+    lines = done.out.splitlines()
+    assert lines[-1] == "2 points: 0 finished, 2 to run"
+    parser, fits = fit_parser(), [shlex.split(line) for line in lines if line.startswith("precis fit ")]
+    for point, words in zip(compose(read_sweep(path)), fits, strict=True):
+        typed = parser.parse_args(words[2:])
+        assert Path(typed.run_dir) == out / point.name
+        assert typed.model.init_args.pointer == point.config["model"]["init_args"]["pointer"]
+    assert [line for line in lines if line.startswith("precis test ")] == [
+        f"precis test --run {out / point.name}" for point in compose(read_sweep(path))
+    ]
+
+
+# The runs
+
+
+def test_a_failure_stops_no_other_and_a_second_launch_runs_missing_points(tmp_path, stub, capsys):
+    jobs = jobs_of(tmp_path / "out", "one", "break", "nottest", "two")
+    with pytest.raises(UserError, match=r"2 of 4 points failed; the first is '\w+', see .*log.txt"):
+        launch(jobs, 2, stub)
+    shown = capsys.readouterr().out
+    assert "break: failed: it broke" in shown and "4 points" in shown
+    one, broken, untested, two = jobs
+    assert [is_finished(job) for job in jobs] == [True, False, False, True]
+    assert commands_in(one) == commands_in(two) == commands_in(untested) == ["fit", "test"]
+    assert read_status(broken.folder) == {"done": [], "failed": {"command": "fit", "status": 1}}
+    assert read_status(untested.folder) == {"done": ["fit"], "failed": {"command": "test", "status": 1}}
+
+    mended = [one, Job("break", broken.folder, {"name": "mended"}), Job("nottest", untested.folder, {}, after=()), two]
+    launch(mended, 2, stub)
+    assert commands_in(one) == commands_in(two) == commands_in(untested) == ["fit", "test"]
+    assert commands_in(broken) == ["fit", "fit", "test"] and "started resumed" not in broken.log.read_text()
+    assert "finished before" in capsys.readouterr().out
+
+
+def test_commands_after_fit_get_the_run(tmp_path):
+    job = Job("one", tmp_path, {}, after=("test --data.max_eval 5", "evaluate {run}/predictions.jsonl", "report {run}"))
+    assert [arguments for _, arguments in job.stages()][1:] == [
+        ["test", "--run", str(tmp_path), "--data.max_eval", "5"],
+        ["evaluate", f"{tmp_path}/predictions.jsonl"],
+        ["report", str(tmp_path)],
+    ]
+
+
+def test_runs_at_a_time_share_cores_and_gpus(monkeypatch):
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    monkeypatch.setattr("torch.cuda.device_count", lambda: 4)
+    monkeypatch.setattr("os.cpu_count", lambda: 6)
+    assert "CUDA_VISIBLE_DEVICES" not in run_environment(0, 1)
+    two = [run_environment(slot, 2) for slot in range(2)]
+    assert [(one["CUDA_VISIBLE_DEVICES"], one["OMP_NUM_THREADS"]) for one in two] == [("0,2", "3"), ("1,3", "3")]
+    assert [run_environment(slot, 5)["CUDA_VISIBLE_DEVICES"] for slot in range(5)] == ["0", "1", "2", "3", "0"]
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "6,7")
+    assert run_environment(1, 2)["CUDA_VISIBLE_DEVICES"] == "7"
+
+
+def wait_for(path: Path) -> None:
+    deadline = time.monotonic() + 120  # a bound for a broken launcher, not a measure
+    while not path.exists():
+        assert time.monotonic() < deadline, f"{path} never came"
+        time.sleep(0.05)
+
+
+def test_ctrl_c_lets_runs_save_and_the_next_launch_continues(tmp_path, stub):
+    jobs = jobs_of(tmp_path / "out", "wait", "later")
+    made = [f"Job({job.label!r}, Path({str(job.folder)!r}), {job.config!r})" for job in jobs]
+    script = (
+        "from pathlib import Path; from precis.sweeping.launch import Job, launch\n"
+        f"launch([{', '.join(made)}], 1, {stub!r})"
+    )
+    launcher = subprocess.Popen(
+        [sys.executable, "-c", script], cwd=ROOT, start_new_session=True, stdout=subprocess.PIPE, text=True
+    )
+    wait_for(jobs[0].folder / "waits")
+    os.killpg(launcher.pid, signal.SIGINT)  # as a terminal sends it: to the whole group
+    out, _ = launcher.communicate(timeout=120)
+    assert launcher.returncode == 130 and "1 stopped, 1 waiting" in out and "the same command continues" in out
+    assert (jobs[0].folder / "checkpoints" / "last.ckpt").read_text() == "half way"
+    assert not jobs[1].folder.exists()
+    launch(jobs, 1, stub)
+    assert all(map(is_finished, jobs))
+    assert [line for line in jobs[0].log.read_text().splitlines() if line.startswith("started")] == [
+        "started anew",
+        "started resumed",
+    ]
+
+
+def test_a_run_that_another_launch_runs_is_left_alone(tmp_path, stub):
+    first, second = jobs_of(tmp_path / "out", "taken", "free")
+    first.folder.mkdir(parents=True)
+    with (first.folder / ".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        with pytest.raises(UserError, match=r"taken: another launch is running"):
+            launch([first, second], 1, stub)
+    assert is_finished(second) and not first.log.exists()
+    launch([first, second], 1, stub)
+    assert is_finished(first)
+
+
+def test_a_real_run_is_trained_tested_and_not_repeated(tmp_path, tiny_config, precis):
+    fixed = {"trainer.max_steps": 2, "data.max_eval": 3}
+    path, out = write_sweep(tmp_path, tiny_config, set=fixed, grid={"model.coverage": [False]}), tmp_path / "out"
+    done = precis("sweep", path, "--out", out)
+    assert done.status == 0, done.err + done.out
+    described = json.loads((out / "points.json").read_text())
+    assert (out / "sweep.yaml").read_text() == path.read_text()
+    (point,) = described["points"]
+    run = out / point["run"]
+    assert yaml.safe_load((run / "config.yaml").read_text())["model"]["init_args"]["coverage"] is False
+    rows = [json.loads(line) for line in (run / "predictions.jsonl").read_text().splitlines()]
+    assert len(rows) == 3 and all("rouge1" in row["scores"] for row in rows)
+    assert json.loads((run / "predictions.signatures.json").read_text())["rouge1"].startswith("rouge1|stem:porter|")
+    assert not (Path.cwd() / "config.yaml").exists()
+    log = (run / "log.txt").read_text()
+    assert precis("sweep", path, "--out", out).status == 0
+    assert (run / "log.txt").read_text() == log
+    assert precis("sweep", path, "--out", out, "--dry-run").out.endswith("1 point: 1 finished, 0 to run\n")
+
+
+def test_a_sweep_runs_on_a_file_system_without_locks(tmp_path, tiny_config):
+    patch = tmp_path / "patch" / "sitecustomize.py"
+    patch.parent.mkdir()
+    patch.write_text("import fcntl\ndef flock(*_):\n    raise OSError(37, 'No locks available')\nfcntl.flock = flock\n")
+    path = write_sweep(tmp_path, tiny_config, set={"trainer.max_steps": 1}, grid={"seed_everything": [1]}, after=[])
+    out, environment = tmp_path / "out", os.environ | {"PYTHONPATH": f"{patch.parent}{os.pathsep}{ROOT}"}
+    command = [*COMMAND, "sweep", str(path), "--out", str(out)]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    (run,) = (out / point["run"] for point in json.loads((out / "points.json").read_text())["points"])
+    assert (run / "checkpoints" / "last.ckpt").is_file()
+    for output, lock in ((done.stderr, out / ".launcher.lock"), ((run / "log.txt").read_text(), run / ".fit.lock")):
+        assert output.count("without locks") == 1 and f"{lock}: cannot be locked (No locks available)" in output
+
+
+def test_points_that_share_their_parse_are_what_a_parse_of_their_own_makes(tmp_path, tiny_config):
+    together = compose(read_sweep(write_sweep(tmp_path, tiny_config, grid={"model.coverage": [True]}, seeds=[4, 5])))
+    for point in together:
+        seed = point.overrides["seed_everything"]
+        alone = {"points": [{"model.coverage": True, "seed_everything": seed}]}
+        (parsed,) = compose(read_sweep(write_sweep(tmp_path, tiny_config, **alone)))
+        assert parsed.config == point.config and parsed.name[-8:] == point.name[-8:]
+
+
+def test_a_value_with_a_line_end_stays_in_its_comment(tmp_path, tiny_config, precis):
+    """The output of a dry run may go to a shell."""
+    hostile = f"line\ntouch {tmp_path / 'ran'}\n#"
+    path = write_sweep(tmp_path, tiny_config, grid={"wandb_project": [hostile, "plain"]}, after=[])
+    done = precis("sweep", path, "--out", tmp_path / "out", "--dry-run")
+    assert done.status == 0 and "# wandb_project=line\\ntouch" in done.out
+    # precis is no command here, and the last line, a count, is none anywhere
+    script = "precis() { printf '%s|' \"$@\"; echo; }\n" + done.out.rsplit("\n", 2)[0]
+    shell = subprocess.run(["bash", "-c", script], capture_output=True, text=True)
+    assert not (tmp_path / "ran").exists() and f"--wandb_project={hostile}|" in shell.stdout
+
+
+@pytest.mark.parametrize(
+    "profile, where",
+    [
+        ({"directives": {"comment": "a\ntouch ran"}}, "directives.comment"),
+        ({"directives": {"comment\ntouch ran #": "a"}}, "directives: 'comment"),
+        ({"directives": {"comment": ["a\ntouch ran"]}}, "directives.comment must be one value"),
+        ({"partition": "debug\ntouch ran"}, "partition"),
+        ({"memory": "1G\rtouch ran"}, "memory"),
+    ],
+)
+@pytest.mark.parametrize("dry", [["--dry-run"], []])
+def test_a_line_end_in_a_profile_is_refused(profile, where, dry, tmp_path, tiny_config, precis):
+    path = write_sweep(tmp_path, tiny_config, seeds=[1])
+    (tmp_path / "profile.yaml").write_text(yaml.safe_dump(profile), encoding="utf-8")
+    options = ["--launcher", "slurm", "--profile", tmp_path / "profile.yaml"]
+    done = precis("sweep", path, "--out", tmp_path / "out", *options, *dry)
+    assert done.status == 1 and f"profile: {where}" in done.err and not (tmp_path / "out").exists()
+
+
+def test_a_missing_slurm_is_reported(tmp_path, tiny_config, precis, monkeypatch):
+    pytest.importorskip("submitit")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    path = write_sweep(tmp_path, tiny_config, seeds=[1])
+    done = precis("sweep", path, "--out", tmp_path / "out", "--launcher", "slurm")
+    assert done.status == 1 and "no SLURM here (no sbatch on PATH)" in done.err and "--launcher local" in done.err

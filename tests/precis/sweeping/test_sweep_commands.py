@@ -1,0 +1,305 @@
+"""What is known of a sweep from its folder, and the commands on it; on this machine, with stand-ins for runs."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import yaml
+
+from datamodules.atomic_write import atomic_write
+from datamodules.documents import UserError
+from datamodules.file_locks import take_lock
+from precis.sweeping.folder_files import read_launch, read_points, read_profile
+from precis.sweeping.job import Job
+from precis.sweeping.sweep_folder import LOCK, states, write_launch
+
+SQUEUE = (
+    "#!/bin/sh\ncat {folder}/queue 2>/dev/null\n[ ! -f {folder}/down ] || {{ echo 'error: no answer' >&2; exit 1; }}\n"
+)
+SCANCEL = '#!/bin/sh\necho "$@" >> {folder}/cancelled\n'
+
+
+OUTSIDE = '{"after": [], "points": [{"label": "a", "config": {}, "run": "NAME"}]}'
+
+
+def make_sweep(folder: Path, *names: str, after: list[str] = ["test"]) -> list[Job]:  # noqa: B006
+    folder.mkdir(parents=True, exist_ok=True)
+    rows = [{"run": name, "label": f"point={name} seed=1", "overrides": {}, "config": {"name": name}} for name in names]
+    atomic_write(folder / "points.json", json.dumps({"sweep": "s", "base": "b.yaml", "after": after, "points": rows}))
+    return read_points(folder)
+
+
+def leave(job: Job, done: list[str], failed: dict | None = None, log: str = "$ precis fit\n") -> None:
+    job.prepare()
+    job.log.write_text(log)
+    atomic_write(job.folder / "status.json", json.dumps({"done": done, "failed": failed}))
+
+
+def by_name(out: Path) -> dict[str, str]:
+    return {point.job.folder.name: point.state for point in states(out)}
+
+
+@pytest.fixture
+def slurm(tmp_path, monkeypatch):
+    """Stand-ins for squeue and scancel: their folder."""
+    folder = tmp_path / "slurm"
+    folder.mkdir()
+    for name, text in (("squeue", SQUEUE), ("scancel", SCANCEL)):
+        (folder / name).write_text(text.format(folder=folder))
+        (folder / name).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{folder}{os.pathsep}{os.environ['PATH']}")
+    return folder
+
+
+@pytest.fixture
+def sweep(tmp_path, slurm) -> Path:
+    """A sweep with a point in each state that SLURM's points can be in."""
+    out = tmp_path / "out"
+    done, failed, runs, _, again, gone, _ = make_sweep(out, "done", "failed", "runs", "waits", "again", "gone", "never")
+    leave(done, ["fit", "test"])
+    leave(failed, [], {"command": "fit", "status": 1}, "$ precis fit\nprecis: error: no luck\n")
+    leave(runs, ["fit"], None, "$ precis fit --config x\n$ precis test --run x\n")
+    leave(again, [])
+    (again.folder / "requeued.json").write_text('{"requeued": 2, "without_progress": 0}')
+    leave(gone, [])
+    numbers = {name: f"7_{number}" for number, name in enumerate(("done", "failed", "runs", "waits", "again", "gone"))}
+    write_launch(out, "slurm", numbers)
+    (slurm / "queue").write_text(
+        "7_2|RUNNING|None\n7_3|PENDING|JobArrayTaskLimit\n7_4|PENDING|BeginTime\n9|RUNNING|x\n"
+    )
+    return out
+
+
+def test_each_state_is_told_from_folder_and_queue(sweep, precis):
+    assert by_name(sweep) == {
+        "done": "finished", "failed": "failed", "runs": "running", "waits": "queued", "again": "queued",
+        "gone": "interrupted", "never": "missing",
+    }  # fmt: skip
+    rows = {row["run"]: row for row in json.loads(precis("sweep", "status", sweep, "--json").out)["points"]}
+    assert rows["failed"]["detail"] == "fit ended with status 1: precis: error: no luck"
+    assert rows["runs"]["detail"] == "test" and rows["waits"]["detail"] == "JobArrayTaskLimit"
+    assert rows["again"]["detail"] == "BeginTime, requeued 2 times" and rows["waits"]["slurm"] == "7_3"
+    shown = precis("sweep", "status", sweep).out
+    assert "7 points: 1 finished, 1 failed, 1 running, 2 queued, 1 interrupted, 1 missing" in shown
+
+
+def test_a_queue_that_does_not_answer_is_no_empty_queue(sweep, slurm, precis):
+    (slurm / "down").touch()
+    done = precis("sweep", "status", sweep)
+    assert done.status == 1 and "SLURM's queue does not answer: error: no answer; try again later" in done.err
+    assert precis("sweep", "retry", sweep).status == 1
+
+
+def test_logs_of_the_points_that_are_named(sweep, precis):
+    (sweep / "slurm").mkdir()
+    (sweep / "slurm" / "7_3_0_log.out").write_text("srun: error: no such partition\n")
+    assert precis("sweep", "logs", sweep, "failed", "--lines", 1).out.splitlines() == [
+        f"== point=failed seed=1 (failed): {sweep}/failed/log.txt", "precis: error: no luck"
+    ]  # fmt: skip
+    assert "no such partition" in precis("sweep", "logs", sweep, "waits").out
+    done = precis("sweep", "logs", sweep, "other")
+    assert done.status == 1 and "no point 'other'; it has point=done seed=1, " in done.err
+
+
+def test_cancel_asks_slurm_for_what_runs_or_waits(sweep, slurm, precis):
+    assert precis("sweep", "cancel", sweep, "again").out == "cancelled 1 job\n"
+    assert precis("sweep", "cancel", sweep).out == "cancelled 3 jobs\n"
+    assert (slurm / "cancelled").read_text().splitlines() == ["7_4", "7_2 7_3 7_4"]
+    (slurm / "queue").unlink()
+    assert precis("sweep", "cancel", sweep).out == "no point is running or waiting\n"
+
+
+def test_a_folder_that_is_no_sweep_is_named(tmp_path, precis):
+    for command in ("status", "logs", "cancel", "retry"):
+        done = precis("sweep", command, tmp_path)
+        assert done.status == 1 and f"{tmp_path}/points.json: not found; give the folder of a sweep" in done.err
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "part"),
+    [
+        ("points.json", '{"sweep": "s", "after": [', "cannot be read"),
+        ("points.json", '{"sweep": "s", "after": []}', "the key 'points' is missing"),
+        ("points.json", '{"after": [], "points": [{"label": "a"}]}', "a point without label, run or config"),
+        ("points.json", '{"after": [], "points": ["a"]}', "a point without label, run or config"),
+        ("points.json", OUTSIDE.replace("NAME", "../other"), "'../other' is not the name of a folder beside this file"),
+        ("points.json", OUTSIDE.replace("NAME", "/tmp"), "'/tmp' is not the name of a folder beside this file"),
+        ("points.json", OUTSIDE.replace("NAME", "--trust"), "'--trust' is not the name of a folder beside this file"),
+        ("points.json", '{"after": "test", "points": []}', "the value of 'after' has a wrong type"),
+        ("points.json", "[" * 100_000, "cannot be read"),
+        ("launch.json", '{"launcher": null, "jobs": {"a": "--user=x"}}', "'--user=x' is not the id of a SLURM job"),
+        ("done/status.json", '{"done": [[]], "failed": null}', "the value of 'done' has a wrong type"),
+        ("points.json", OUTSIDE.replace("NAME", ".."), "'..' is not the name of a folder beside this file"),
+        ("launch.json", "[]", "not a JSON object"),
+        ("done/status.json", '{"done": []}', "the key 'failed' is missing"),
+        ("again/requeued.json", "", "cannot be read"),
+    ],
+)
+def test_a_damaged_file_of_a_sweep_is_named(name, text, part, sweep, precis):
+    (sweep / name).write_text(text)
+    done = precis("sweep", "status", sweep)
+    assert done.status == 1 and done.err.startswith(f"precis: error: {sweep}/{name}: {part}")
+    assert done.err.count("\n") == 1
+
+
+@pytest.mark.parametrize("command", ["status", "logs", "cancel", "retry", "point --index 0"])
+def test_every_command_refuses_commands_of_a_strangers_sweep_folder(command, tmp_path, precis, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    content = json.loads(OUTSIDE.replace("NAME", "a")) | {"after": ["evaluate x.jsonl --out .bashrc"]}
+    (tmp_path / "points.json").write_text(json.dumps(content))
+    done = precis("sweep", *command.split(), ".")
+    assert done.status == 1 and "points.json: after: " in done.err and done.err.count("\n") == 1
+    assert [path.name for path in tmp_path.iterdir()] == ["points.json"]
+    assert precis("sweep", "status", ".", "--trust").status == 0
+
+
+def test_lines_of_a_batch_script_in_a_strangers_folder_need_trust(tmp_path, monkeypatch):
+    make_sweep(tmp_path / "out", "a")
+    for profile in ({"setup": ["touch ran"]}, {"directives": {"output": "/home/me/.bashrc"}}):
+        write_launch(tmp_path / "out", "slurm", {}, profile=profile)
+        monkeypatch.delenv("PRECIS_TRUST", raising=False)
+        with pytest.raises(UserError, match=r"launch.json: profile: (setup|output) may run commands; name a profile"):
+            read_profile(tmp_path / "out")
+        monkeypatch.setenv("PRECIS_TRUST", "1")
+        profile_read = read_profile(tmp_path / "out")
+        assert {"setup": profile_read.setup, "directives": profile_read.directives} == {
+            "setup": [], "directives": {}
+        } | profile  # fmt: skip
+    write_launch(tmp_path / "out", "slurm", {}, profile={"directives": {"account": "nlp"}, "minutes": 5})
+    monkeypatch.delenv("PRECIS_TRUST")
+    assert read_profile(tmp_path / "out").directives == {"account": "nlp"}
+
+
+@pytest.mark.parametrize("name", ["a", "a/log.txt", "a/checkpoints"])
+def test_a_run_does_not_write_through_a_link(name, tmp_path, precis):
+    out, outside = tmp_path / "out", tmp_path / "outside"
+    (job,) = make_sweep(out, "a")
+    outside.mkdir()
+    if name != "a":
+        job.folder.mkdir()
+    (out / name).symlink_to(outside)
+    done = precis("sweep", "point", out, "--index", 0)
+    assert done.status == 1 and f"{out / name}: a link that leads out of {out}" in done.err
+    assert not list(outside.iterdir())
+
+
+def test_without_slurm_the_launcher_says_so(tmp_path, tiny_config, precis, monkeypatch):
+    pytest.importorskip("submitit", reason="needs the optional package submitit")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    path = tmp_path / "sweep.yaml"
+    path.write_text(yaml.safe_dump({"base": str(tiny_config), "seeds": [1, 2]}))
+    done = precis("sweep", path, "--out", tmp_path / "out", "--launcher", "slurm")
+    assert done.status == 1 and "no SLURM here" in done.err and "use --launcher local" in done.err
+
+
+@pytest.mark.parametrize(
+    "profile, said",
+    [("minutes: 0", "minutes"), ("minuts: 5", "minuts"), ("minutes: many", "minutes"), ("memory: [1]", "memory")],
+)
+def test_a_wrong_profile_is_named_and_nothing_is_written(profile, said, tmp_path, tiny_config, precis):
+    path, file = tmp_path / "sweep.yaml", tmp_path / "profile.yaml"
+    path.write_text(yaml.safe_dump({"base": str(tiny_config), "seeds": [1, 2]}))
+    file.write_text(profile)
+    done = precis("sweep", path, "--out", tmp_path / "out", "--launcher", "slurm", "--profile", file)
+    assert done.status == 2 and said in done.err and not (tmp_path / "out").exists()
+
+
+# On this machine
+
+
+def test_points_wait_while_a_launcher_is_active(tmp_path):
+    out = tmp_path / "out"
+    first, _ = make_sweep(out, "first", "second")
+    assert by_name(out) == {"first": "missing", "second": "missing"}
+    lock = take_lock(out / LOCK)
+    assert take_lock(out / LOCK) is None
+    assert by_name(out) == {"first": "waiting", "second": "waiting"}
+    first.prepare()
+    at_work = take_lock(first.folder / ".lock")
+    assert by_name(out) == {"first": "running", "second": "waiting"}
+    os.close(lock)
+    os.close(at_work)
+
+
+def test_a_launcher_elsewhere_is_not_killed_here(tmp_path, precis):
+    out = tmp_path / "out"
+    make_sweep(out, "first")
+    write_launch(out, "local", {}, pid=1)
+    content = read_launch(out) | {"host": "elsewhere"}
+    atomic_write(out / "launch.json", json.dumps(content))
+    lock = take_lock(out / LOCK)
+    done = precis("sweep", "cancel", out)
+    assert done.status == 1 and "its launcher is on elsewhere; cancel it there" in done.err
+    assert socket.gethostname() != "elsewhere"
+    for number in (-1, 0, "1", True):  # of a group of processes, or none
+        atomic_write(out / "launch.json", json.dumps(content | {"host": socket.gethostname(), "pid": number}))
+        done = precis("sweep", "cancel", out)
+        assert done.status == 1 and "launch.json: " in done.err
+    os.close(lock)
+
+
+@pytest.mark.timeout(900)  # four starts of the command; a bound for a busy machine, not a measure
+def test_a_sweep_in_the_background_is_cancelled_and_retried(tmp_path, tiny_config, precis):
+    """With real runs: one that is finished in the background, one that waits when it is cancelled."""
+    out, path, hold = tmp_path / "out", tmp_path / "sweep.yaml", tmp_path / "hold"
+    callback = {"class_path": "interrupting.Hold", "init_args": {"folder": str(hold), "batch": 1}}
+    fixed = {"trainer.max_steps": 3, "trainer.callbacks": [callback]}
+    path.write_text(yaml.safe_dump({"base": str(tiny_config), "set": fixed, "seeds": [1], "after": []}))
+    tests = str(Path(__file__).parents[2])
+    command = [sys.executable, "-m", "precis.command_line.cli", "sweep", str(path)]
+    command += ["--out", str(out), "--detach", "--trust"]
+    root = Path(__file__).parents[3]
+    environment = os.environ | {"PYTHONPATH": f"{tests}{os.pathsep}{root}"}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=600)
+    assert done.returncode == 0 and "precis sweep status" in done.stdout, done.stderr
+    wait_for((hold / "holding").exists)
+    assert list(by_name(out).values()) == ["running"]
+    with pytest.raises(UserError, match="another launcher is running"):
+        from precis.sweeping.sweep import _run_here
+
+        _run_here(out, [], 1)
+    assert "told process" in precis("sweep", "cancel", out).out
+    (point,) = states(out)
+    wait_for(lambda: "SIGTERM: finishing" in point.job.log.read_text())
+    (hold / "go").touch()
+    wait_for(lambda: list(by_name(out).values()) == ["interrupted"])
+    os.environ["PYTHONPATH"] = environment["PYTHONPATH"]
+    try:
+        done = precis("sweep", "retry", out, "--trust")
+    finally:
+        del os.environ["PYTHONPATH"]
+    assert done.status == 0 and "1 point, 1 to run" in done.out and list(by_name(out).values()) == ["finished"]
+
+
+def wait_for(ready) -> None:
+    until = time.monotonic() + 600  # a bound for a broken launcher, not a measure
+    while not ready():
+        assert time.monotonic() < until, "it never came"
+        time.sleep(0.05)
+
+
+def test_a_stopped_launcher_is_signalled_once(tmp_path, precis):
+    """`cancel` tells the process that holds the lock."""
+    out = tmp_path / "out"
+    make_sweep(out, "first")
+    script = (
+        "import signal, sys, time; from pathlib import Path\n"
+        "from datamodules.file_locks import take_lock\n"
+        "from precis.sweeping.sweep_folder import LOCK, write_launch\n"
+        "import os; out = Path(sys.argv[1]); lock = take_lock(out / LOCK)\n"
+        "signal.signal(signal.SIGTERM, lambda *_: sys.exit(5)); write_launch(out, 'local', {}, pid=os.getpid())\n"
+        "time.sleep(600)"
+    )
+    root = Path(__file__).parents[3]
+    launcher = subprocess.Popen([sys.executable, "-c", script, str(out)], cwd=root)
+    wait_for((out / "launch.json").exists)
+    assert f"told process {launcher.pid}" in precis("sweep", "cancel", out).out
+    assert launcher.wait(60) == 5
+    assert precis("sweep", "cancel", out).out == "no point is running or waiting\n"
+    assert signal.getsignal(signal.SIGTERM) != signal.SIG_IGN

@@ -1,0 +1,106 @@
+"""Check of tasks against devices before training."""
+
+import pytest
+from pytorch_lightning.plugins.environments import SLURMEnvironment
+
+from datamodules.documents import UserError
+from precis.runs.checkpoint_files import WholeCheckpoints
+from precis.sweeping.job import Job
+from precis.sweeping.slurm import Profile, check_devices
+from precis.training.cluster_tasks import check_run_dir, check_tasks, number_of_devices, trainer_plugins
+
+STEP = {"SLURM_JOB_ID": "1", "SLURM_STEP_ID": "0", "SLURM_JOB_NAME": "sweep"}
+TORCHRUN = {"TORCHELASTIC_RUN_ID": "x", "LOCAL_WORLD_SIZE": "2", "WORLD_SIZE": "4"}
+
+
+@pytest.mark.parametrize(
+    "devices, accelerator, expected",
+    [("auto", "cpu", 1), ("auto", "auto", None), (-1, "gpu", None), (2, "cpu", 2), ("2", "gpu", 2),
+     ("0,3", "gpu", 2), ([1, 2, 3], "gpu", 3)],
+)  # fmt: skip
+def test_devices_are_counted_as_lightning_counts_them(devices, accelerator, expected):
+    assert number_of_devices({"devices": devices, "accelerator": accelerator}) == expected
+
+
+@pytest.mark.parametrize(
+    "environment, trainer, said",
+    [
+        ({}, {"devices": 2}, ""),
+        (STEP | {"SLURM_NTASKS": "1"}, {"devices": 1}, ""),
+        (STEP | {"SLURM_NTASKS": "4", "SLURM_NNODES": "2"}, {"devices": 2, "num_nodes": 2}, ""),
+        (STEP | {"SLURM_NTASKS": "2"}, {"devices": 1}, "SLURM starts 2 tasks a node (--ntasks-per-node) but "
+         "trainer.devices is 1; pass --trainer.devices 2 and --trainer.strategy ddp, or ask for 1"),
+        (STEP | {"SLURM_NTASKS": "1"}, {"devices": 2}, "SLURM starts 1 tasks a node (--ntasks-per-node) but "
+         "trainer.devices is 2; pass --trainer.devices 1, or ask for 2"),
+        (STEP | {"SLURM_NTASKS": "4", "SLURM_NNODES": "2"}, {"devices": 2}, "SLURM gives the job 2 nodes (--nodes) "
+         "but trainer.num_nodes is 1"),
+        ({"SLURM_JOB_ID": "1", "SLURM_NTASKS": "2"}, {"devices": 2}, "start it with srun precis fit"),
+        ({"SLURM_JOB_ID": "1", "SLURM_NTASKS": "2", "SLURM_JOB_NAME": "interactive"}, {"devices": 1}, ""),
+        (TORCHRUN, {"devices": 2, "num_nodes": 2}, ""),
+        (TORCHRUN, {"devices": 4}, "torchrun starts 2 processes a node (--nproc-per-node) but trainer.devices is 4"),
+        (TORCHRUN, {"devices": 2}, "torchrun runs on 2 nodes (--nnodes) but trainer.num_nodes is 1"),
+    ],
+)  # fmt: skip
+def test_tasks_and_devices_are_compared(environment, trainer, said):
+    trainer = {"accelerator": "cpu", "num_nodes": 1} | trainer
+    if not said:
+        check_tasks(trainer, environment)
+        return
+    with pytest.raises(UserError) as raised:
+        check_tasks(trainer, environment)
+    assert said in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    "environment, launcher",
+    [
+        ({}, None),
+        (STEP | {"SLURM_NTASKS": "1"}, None),
+        (TORCHRUN | {"WORLD_SIZE": "1"}, None),
+        (STEP | {"SLURM_NTASKS": "2"}, "SLURM"),
+        (TORCHRUN, "torchrun"),
+    ],
+)
+def test_processes_of_a_launcher_do_not_choose_a_run_folder_each(environment, launcher):
+    if launcher is None:
+        check_run_dir(environment)
+        return
+    with pytest.raises(UserError, match=f"{launcher} starts several processes.*pass --run_dir"):
+        check_run_dir(environment)
+
+
+def test_one_process_in_a_job_of_several_tasks_is_told_to_use_srun(tiny_config, tmp_path, precis, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    environment = {name: value for name, value in STEP.items() if name != "SLURM_STEP_ID"} | {"SLURM_NTASKS": "2"}
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    refused = precis("fit", "--config", tiny_config)
+    assert refused.status and "start it with srun" in refused.err and not list(tmp_path.glob("runs"))
+
+
+def test_the_command_refuses_before_it_trains(tiny_config, tmp_path, precis, monkeypatch):
+    for name, value in (STEP | {"SLURM_NTASKS": "2", "SLURM_PROCID": "0"}).items():
+        monkeypatch.setenv(name, value)
+    done = precis("fit", "--config", tiny_config, "--run_dir", tmp_path / "run")
+    assert done.status == 1 and "SLURM starts 2 tasks a node" in done.err and not (tmp_path / "run").exists()
+
+
+def test_a_profile_that_does_not_fit_a_point_names_it(tmp_path):
+    jobs = [Job(name, tmp_path, {"trainer": {"devices": n, "accelerator": "gpu"}}) for name, n in (("a", 4), ("b", 2))]
+    check_devices(Profile(tasks_per_node=4), jobs[:1])
+    with pytest.raises(UserError, match=r"point 'b': trainer.devices is 2, but the profile has tasks_per_node 4"):
+        check_devices(Profile(tasks_per_node=4), jobs)
+    with pytest.raises(UserError, match=r"point 'a': trainer.num_nodes is 1, but the profile has nodes 2"):
+        check_devices(Profile(tasks_per_node=4, nodes=2), jobs)
+
+
+def test_lightning_does_not_requeue_and_checkpoints_are_written_whole(monkeypatch):
+    assert [type(plugin) for plugin in trainer_plugins(None)] == [WholeCheckpoints]
+    for name, value in (STEP | {"SLURM_NTASKS": "2", "SLURM_NNODES": "1"}).items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.delenv("SLURM_NTASKS_PER_NODE", raising=False)
+    _, environment = trainer_plugins(None)
+    assert isinstance(environment, SLURMEnvironment) and environment.auto_requeue is False
+    own = SLURMEnvironment()
+    assert trainer_plugins([own])[0] is own and len(trainer_plugins([own])) == 2
+    monkeypatch.delenv("SLURM_NTASKS_PER_NODE")

@@ -1,0 +1,180 @@
+"""Requeues and tasks, with a stand-in for SLURM's commands; tests/cluster has the real ones."""
+
+import os
+import signal
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from precis.sweeping import slurm_task
+from precis.sweeping.job import Job, read_status
+from precis.training.requeue import job_id, requeue
+
+SCONTROL = """#!/bin/sh
+echo "$@" >> {folder}/asked
+case "$1" in
+  show) [ -f {folder}/state ] || exit 1; echo "JobId=7 JobState=$(cat {folder}/state) Reason=None Requeue=1" ;;
+  requeue) [ -f {folder}/refuse ] && {{ echo "Requested operation is presently disabled" >&2; exit 1; }}; exit 0 ;;
+esac
+"""
+STUB = """
+import pathlib, signal, sys, time
+command, *rest = sys.argv[1:]
+given = dict(word[2:].split("=", 1) for word in rest if "=" in word)
+run = pathlib.Path(given.get("run_dir", "."))
+def save(number, frame):
+    (run / "checkpoints").mkdir(exist_ok=True)
+    (run / "checkpoints" / "last.ckpt").write_text("half way")
+    sys.exit(128 + number)
+for number in (signal.SIGTERM, signal.SIGUSR1):
+    signal.signal(number, save)
+resumed = given.get("resume") == "auto" and (run / "checkpoints" / "last.ckpt").exists()
+print("started", command, "resumed" if resumed else "anew", flush=True)
+text = (run / "point.yaml").read_text() if command == "fit" else ""
+if "break" in text:
+    sys.exit("it broke")
+while "wait" in text and not resumed:
+    time.sleep(0.02)
+"""
+
+
+@pytest.fixture
+def scontrol(tmp_path, monkeypatch):
+    """Return the folder of a stub of scontrol: `state` is the state that it reports, `asked` its arguments."""
+    folder = tmp_path / "slurm"
+    folder.mkdir()
+    program = folder / "scontrol"
+    program.write_text(SCONTROL.format(folder=folder))
+    program.chmod(0o755)
+    (folder / "state").write_text("RUNNING")
+    monkeypatch.setenv("PATH", f"{folder}{os.pathsep}{os.environ['PATH']}")
+    monkeypatch.setenv("SLURM_JOB_ID", "7")
+    for name in ("SLURM_ARRAY_JOB_ID", "SLURM_PROCID", "SLURM_RESTART_COUNT"):
+        monkeypatch.delenv(name, raising=False)
+    return folder
+
+
+def requeues(folder: Path) -> list[str]:
+    asked = folder / "asked"
+    return [line for line in asked.read_text().splitlines() if line.startswith("requeue")] if asked.exists() else []
+
+
+# Putting a job back
+
+
+def test_a_running_job_is_put_back(scontrol, tmp_path, capsys):
+    assert requeue(tmp_path) and requeues(scontrol) == ["requeue 7"]
+    assert "job 7 is back in the queue" in capsys.readouterr().out
+
+
+def test_a_task_of_an_array_is_named_by_both_numbers():
+    assert job_id({"SLURM_JOB_ID": "9", "SLURM_ARRAY_JOB_ID": "7", "SLURM_ARRAY_TASK_ID": "3"}) == "7_3"
+    assert job_id({"SLURM_JOB_ID": "9"}) == "9" and job_id({}) is None
+
+
+@pytest.mark.parametrize("state, comes_back", [("CANCELLED", False), ("COMPLETING", True), ("TIMEOUT", False)])
+def test_a_job_that_runs_no_more_is_left_alone(state, comes_back, scontrol, tmp_path):
+    (scontrol / "state").write_text(state)
+    assert requeue(tmp_path) == comes_back and requeues(scontrol) == []
+
+
+def test_without_an_answer_or_against_its_will_nothing_comes_back(scontrol, tmp_path, capsys):
+    (scontrol / "refuse").touch()
+    assert not requeue(tmp_path) and "presently disabled" in capsys.readouterr().out
+    (scontrol / "state").unlink()
+    assert not requeue(tmp_path) and "job 7 is unknown" in capsys.readouterr().out
+
+
+def test_a_run_that_saves_nothing_does_not_come_back_for_ever(scontrol, tmp_path, capsys):
+    last = tmp_path / "checkpoints" / "last.ckpt"
+    last.parent.mkdir()
+    for number in range(5):  # each time further
+        last.write_text(str(number))
+        os.utime(last, ns=(number, number))
+        assert requeue(tmp_path)
+    assert [requeue(tmp_path) for _ in range(4)] == [True, True, False, False]
+    assert "without a new checkpoint" in capsys.readouterr().out and len(requeues(scontrol)) == 7
+
+
+# The tasks of a job
+
+
+@pytest.fixture
+def stub(tmp_path, monkeypatch):
+    """Stub of precis that writes the files of a run, fails, or waits for a signal."""
+    path = tmp_path / "stub.py"
+    path.write_text(STUB)
+    monkeypatch.setattr(slurm_task, "COMMAND", (sys.executable, str(path)))
+    before = {number: signal.getsignal(number) for number in (*slurm_task.SIGNALS, signal.SIGCONT)}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+def send(number: int, when: Path) -> threading.Thread:
+    """Sends this process a signal once a log says that the command has started."""
+
+    def wait_and_send() -> None:
+        until = time.monotonic() + 60
+        while time.monotonic() < until and not (when.is_file() and "started" in when.read_text()):
+            time.sleep(0.02)
+        os.kill(os.getpid(), number)
+
+    thread = threading.Thread(target=wait_and_send)
+    thread.start()
+    return thread
+
+
+@pytest.mark.parametrize("number", slurm_task.SIGNALS)
+def test_a_signal_saves_and_puts_the_job_back_once_and_the_next_start_continues(number, scontrol, stub, tmp_path):
+    job = Job("wait", tmp_path / "run", {"name": "wait"})
+    thread = send(number, job.log)
+    assert slurm_task.work(job) == "requeued"
+    thread.join()
+    assert requeues(scontrol) == ["requeue 7"] and read_status(job.folder) == {"done": [], "failed": None}
+    assert slurm_task.work(job) == "finished"
+    assert [line for line in job.log.read_text().splitlines() if line.startswith("started")] == [
+        "started fit anew", "started fit resumed", "started test anew"
+    ]  # fmt: skip
+    assert requeues(scontrol) == ["requeue 7"]
+
+
+def test_a_cancelled_job_saves_and_stays_away(scontrol, stub, tmp_path):
+    (scontrol / "state").write_text("CANCELLED")
+    job = Job("wait", tmp_path / "run", {"name": "wait"})
+    thread = send(signal.SIGTERM, job.log)
+    assert slurm_task.work(job) == "stopped" and requeues(scontrol) == []
+    thread.join()
+    assert (job.folder / "checkpoints" / "last.ckpt").exists()
+
+
+def test_a_failure_is_slurms_too_and_is_not_put_back(scontrol, stub, tmp_path):
+    job = Job("break", tmp_path / "run", {"name": "break"})
+    with pytest.raises(RuntimeError, match=r"break: fit failed, see .*log.txt"):
+        slurm_task.work(job)
+    assert read_status(job.folder)["failed"] == {"command": "fit", "status": 1} and requeues(scontrol) == []
+
+
+def test_another_task_writes_a_log_of_its_own_and_runs_what_trains(scontrol, stub, tmp_path, monkeypatch):
+    monkeypatch.setenv("SLURM_PROCID", "1")
+    job = Job("one", tmp_path / "run", {"name": "one"}, after=("test", "report {run}"))
+    job.prepare()
+    assert slurm_task.work(job) == "finished"
+    assert (job.folder / "log.rank1.txt").read_text().splitlines() == ["started fit anew", "started test anew"]
+    assert not job.log.exists() and not (job.folder / "status.json").exists()
+
+
+def test_the_failure_of_another_task_ends_the_run(scontrol, stub, tmp_path, monkeypatch):
+    job = Job("wait", tmp_path / "run", {"name": "wait"})
+    broken = Job("break", job.folder, {"name": "break"})
+    broken.prepare()
+    monkeypatch.setenv("SLURM_PROCID", "1")
+    assert slurm_task.work(broken) == "stopped"
+    monkeypatch.setenv("SLURM_PROCID", "0")
+    with pytest.raises(RuntimeError, match=r"fit failed, see .*log.rank1.txt"):
+        slurm_task.work(job)
+    assert read_status(job.folder)["failed"]["command"] == "fit" and requeues(scontrol) == []
+    assert not list(job.folder.glob(".failed*"))

@@ -1,0 +1,262 @@
+"""A run that was killed, moved or started twice ends as if nothing had happened."""
+
+import csv
+import os
+import shutil
+import signal
+import socket
+import time
+from pathlib import Path
+
+import interrupting
+import pytest
+import torch
+
+from datamodules.documents import UserError
+from lightning_modules.checkpoints import best_checkpoint
+
+KILL = int(signal.SIGKILL)
+pytestmark = pytest.mark.usefixtures("trusted")
+
+
+@pytest.fixture(scope="module")
+def one_epoch(tmp_path_factory, tiny_config) -> Path:
+    """An uninterrupted run of one epoch, limited by its number of steps. Read it, do not write to it."""
+    from precis.command_line.cli import main
+
+    folder = tmp_path_factory.mktemp("one-epoch") / "run"
+    assert main(["fit", f"--config={tiny_config}", f"--run_dir={folder}", "--trainer.max_steps=7"]) == 0
+    return folder
+
+
+def rows_of(run: Path) -> list[dict[str, str]]:
+    with (run / "metrics.csv").open(newline="", encoding="utf-8") as file:
+        return list(csv.DictReader(file))
+
+
+def assert_same_run(run: Path, whole: Path) -> None:
+    """Check that the weights of last and best checkpoint and all logged rows equal those of the uninterrupted run."""
+    assert rows_of(run) == rows_of(whole)
+    for name in ("last.ckpt", "best.ckpt"):
+        ours, theirs = (torch.load(folder / "checkpoints" / name, weights_only=True) for folder in (run, whole))
+        assert ours["global_step"] == theirs["global_step"], name
+        assert all(torch.equal(tensor, theirs["state_dict"][key]) for key, tensor in ours["state_dict"].items()), name
+
+
+# Killed in a validation
+
+
+def test_the_last_validation_is_run_again(tiny_config, one_epoch, tmp_path, precis, in_a_process):
+    """All steps are done: without its validation, the run would end without a best checkpoint."""
+    run = tmp_path / "run"
+    kill = ["--trainer.callbacks+=interrupting.Interrupt", f"--trainer.callbacks.number={KILL}"]
+    limits = ["--trainer.max_steps=7", "--trainer.callbacks.validation=1"]
+    status, output = in_a_process("fit", f"--config={tiny_config}", f"--run_dir={run}", *kill, *limits)
+    assert status == -KILL, output
+    assert torch.load(run / "checkpoints" / "last.ckpt", weights_only=True)["global_step"] == 7
+    assert not (run / "checkpoints" / "best.ckpt").exists()
+    done = precis("fit", "--run", run, "--trainer.callbacks=[]")
+    assert done.status == 0, done.err
+    assert_same_run(run, one_epoch)
+
+
+def test_a_validation_within_the_run_is_run_again(tiny_config, trained, tmp_path, precis, in_a_process):
+    run = tmp_path / "run"
+    kill = ["--trainer.callbacks+=interrupting.Interrupt", f"--trainer.callbacks.number={KILL}"]
+    limits = ["--save_every=7", "--trainer.callbacks.validation=1"]
+    status, output = in_a_process("fit", f"--config={tiny_config}", f"--run_dir={run}", *kill, *limits)
+    assert status == -KILL, output
+    assert torch.load(run / "checkpoints" / "last.ckpt", weights_only=True)["global_step"] == 7
+    done = precis("fit", "--run", run, "--trainer.callbacks=[]")
+    assert done.status == 0, done.err
+    assert_same_run(run, trained)
+
+
+@pytest.mark.parametrize("changed", ["--trainer.limit_val_batches=0", "--trainer.check_val_every_n_epoch=2"])
+def test_an_outstanding_validation_that_was_switched_off_trains_no_further(
+    changed, tiny_config, tmp_path, precis, in_a_process
+):
+    run = tmp_path / "run"
+    kill = ["--trainer.callbacks+=interrupting.Interrupt", f"--trainer.callbacks.number={KILL}"]
+    limits = ["--trainer.max_steps=7", "--trainer.callbacks.validation=1"]
+    assert in_a_process("fit", f"--config={tiny_config}", f"--run_dir={run}", *kill, *limits)[0] == -KILL
+    done = precis("fit", "--run", run, "--trainer.callbacks=[]", changed)
+    assert done.status == 0, done.err
+    assert torch.load(run / "checkpoints" / "last.ckpt", weights_only=True)["global_step"] == 7
+    assert len([row for row in rows_of(run) if row["train/loss"]]) == 7
+
+
+# Rows of metrics.csv
+
+
+def test_the_row_of_the_step_just_saved_is_not_lost(tiny_config, trained, tmp_path, precis, in_a_process):
+    """Lightning logs a step after its callbacks, so that this row comes after the checkpoint of the same step."""
+    run = tmp_path / "run"
+    kill = ["--trainer.callbacks+=interrupting.KillAfterSave", "--trainer.callbacks.step=4"]
+    status, output = in_a_process("fit", f"--config={tiny_config}", f"--run_dir={run}", *kill, "--save_every=4")
+    assert status == -KILL, output
+    assert [row["step"] for row in rows_of(run)] == ["0", "1", "2"]
+    done = precis("fit", "--run", run, "--trainer.callbacks=[]")
+    assert done.status == 0, done.err
+    assert_same_run(run, trained)
+
+
+# Killed before the first checkpoint
+
+
+def test_a_run_that_was_killed_before_its_first_checkpoint_starts_again(
+    tiny_config, trained, tmp_path, precis, in_a_process
+):
+    run = tmp_path / "run"
+    kill = ["--trainer.callbacks+=interrupting.Interrupt", f"--trainer.callbacks.number={KILL}"]
+    arguments = ["fit", f"--config={tiny_config}", f"--run_dir={run}", *kill, "--trainer.callbacks.batch=3"]
+    assert in_a_process(*arguments)[0] == -KILL
+    assert rows_of(run) and not (run / "checkpoints" / "last.ckpt").exists()
+    refused = precis("fit", "--config", tiny_config, "--run_dir", run)
+    assert refused.status == 1
+    assert f"it has no checkpoint yet: start it again with `precis fit --run {run}`" in refused.err
+    done = precis("fit", "--run", run, "--trainer.callbacks=[]")
+    assert done.status == 0, done.err
+    assert_same_run(run, trained)
+
+
+# Started twice
+
+
+def wait_for(path: Path) -> None:
+    until = time.monotonic() + 240
+    while not path.exists():
+        assert time.monotonic() < until, f"{path} has not appeared"
+        time.sleep(0.05)
+
+
+def test_one_process_trains_a_run_and_its_death_frees_the_run(tiny_config, trained, tmp_path, precis, server):
+    """A worker of the data outlives its killed parent for seconds; the lock does not stay with it."""
+    run, hold = tmp_path / "run", tmp_path / "hold"
+    arguments = ["fit", f"--config={tiny_config}", f"--run_dir={run}", "--data.num_workers=1", "--save_every=2"]
+    arguments += ["--trainer.callbacks+=interrupting.Hold", f"--trainer.callbacks.folder={hold}"]
+    arguments += ["--trainer.callbacks.batch=3"]
+    first = server.Process(target=interrupting.run_command, args=(arguments, tmp_path / "output.txt"))
+    first.start()
+    wait_for(hold / "holding")
+    rows = (run / "metrics.csv").read_text()
+    for second in (["--run", run], ["--config", tiny_config, "--run_dir", run, "--resume", "auto"]):
+        refused = precis("fit", *second)
+        assert refused.status == 1, refused
+        owner = f"process {(hold / 'holding').read_text()} on {socket.gethostname()}"
+        assert f"{run}: {owner} is training this run; wait until it ends, stop it, or pass" in refused.err
+    assert precis("test", "--run", run, "--trainer.callbacks=[]").status == 0  # reading is free
+    assert (run / "metrics.csv").read_text() == rows
+    os.kill(first.pid, signal.SIGKILL)
+    first.join()
+    done = precis("fit", "--run", run, "--trainer.callbacks=[]", "--data.num_workers=0")
+    assert done.status == 0, done.err
+    assert_same_run(run, trained)
+
+
+# The best model
+
+
+@pytest.fixture(scope="module")
+def no_better(tmp_path_factory, tiny_config) -> Path:
+    """A run of one epoch whose later validations are as good as its first: nothing is learned. Copy it."""
+    from precis.command_line.cli import main
+
+    folder = tmp_path_factory.mktemp("no-better") / "run"
+    flags = ["--optimizer=SGD", "--optimizer.lr=0", "--trainer.max_epochs=1"]
+    assert main(["fit", f"--config={tiny_config}", f"--run_dir={folder}", *flags]) == 0
+    return folder
+
+
+def step_of(path: Path) -> int:
+    return torch.load(path, weights_only=True)["global_step"]
+
+
+def flip_a_byte(path: Path) -> None:
+    """Damage a weight."""
+    content = bytearray(path.read_bytes())
+    weight = next(iter(torch.load(path, weights_only=True)["state_dict"].values()))
+    content[content.index(weight.numpy().tobytes()) + 3] ^= 0x40
+    path.write_bytes(content)
+
+
+def test_a_run_that_was_moved_keeps_its_best_model(no_better, tmp_path, precis):
+    run = shutil.copytree(no_better, tmp_path / "elsewhere")
+    done = precis("fit", "--run", run, "--trainer.max_epochs=2")
+    assert done.status == 0 and "dirpath has changed" not in done.err, done.err
+    assert step_of(run / "checkpoints" / "last.ckpt") == 14
+    assert step_of(run / "checkpoints" / "best.ckpt") == 7  # without its score, the next one would replace it
+
+
+def test_a_damaged_best_model_is_not_scored_and_is_replaced_by_the_next(no_better, tmp_path, precis):
+    run = shutil.copytree(no_better, tmp_path / "run")
+    best = run / "checkpoints" / "best.ckpt"
+    flip_a_byte(best)
+    done = precis("test", "--run", run)
+    assert done.status == 1 and f"{best}: " in done.err and "is damaged; give another one of the run" in done.err
+    with pytest.warns(UserWarning, match=r"best.ckpt: .* is damaged; the next validation writes a best model again"):
+        assert precis("fit", "--run", run, "--trainer.max_epochs=2").status == 0
+    assert step_of(best) == 14 and (run / "checkpoints" / "best.broken.ckpt").is_file()
+
+
+def test_a_best_model_that_is_lost_is_replaced_by_the_next(no_better, tmp_path, precis):
+    run = shutil.copytree(no_better, tmp_path / "run")
+    best = run / "checkpoints" / "best.ckpt"
+    best.unlink()
+    with pytest.warns(UserWarning, match=r"best.ckpt: not found; .*last.ckpt is taken in its place"):
+        assert best_checkpoint(run).name == "last.ckpt"
+    with pytest.warns(UserWarning, match=r"best.ckpt: not found; the next validation writes a best model again"):
+        assert precis("fit", "--run", run, "--trainer.max_epochs=2").status == 0
+    assert step_of(best) == 14
+
+
+def test_a_best_model_that_is_a_link_to_nowhere_is_named(no_better, tmp_path):
+    run = shutil.copytree(no_better, tmp_path / "run")
+    best = run / "checkpoints" / "best.ckpt"
+    best.unlink()
+    best.symlink_to(tmp_path / "gone.ckpt")
+    with pytest.raises(UserError, match=r"best.ckpt: a link to .*gone.ckpt, which does not exist; restore it"):
+        best_checkpoint(run)
+
+
+def test_a_checkpoint_leaves_files_outside_of_its_folder_alone(no_better, tmp_path, precis):
+    """Lightning removes best models that are replaced, and damaged ones are renamed."""
+    run = shutil.copytree(no_better, tmp_path / "run")
+    for name in ("thesis.txt", "other.ckpt"):
+        (tmp_path / name).write_bytes((run / "checkpoints/best.ckpt").read_bytes() if ".ckpt" in name else b"text")
+    last = run / "checkpoints" / "last.ckpt"
+    content = torch.load(last, weights_only=True)
+    (state,) = content["callbacks"].values()
+    outside = [str(tmp_path / "thesis.txt"), f"{state['dirpath']}/../../other.ckpt"]
+    state["best_k_models"] = {path: torch.tensor(-5.0) for path in outside}
+    state["best_model_path"] = state["kth_best_model_path"] = outside[1]
+    torch.save(content, last)
+    with pytest.warns(UserWarning, match="not found; the next validation writes a best model again"):
+        assert precis("fit", "--run", run, "--trainer.max_epochs=2").status == 0
+    assert {path.name for path in tmp_path.iterdir()} == {"run", "thesis.txt", "other.ckpt"}
+
+
+def test_a_checkpoint_that_lightning_cannot_restore_is_named(no_better, tmp_path, precis):
+    run = shutil.copytree(no_better, tmp_path / "run")
+    last, best = (run / "checkpoints" / name for name in ("last.ckpt", "best.ckpt"))
+    content = torch.load(last, weights_only=True)
+    torch.save(content | {"optimizer_states": [{"param_groups": 3}]}, last)
+    done = precis("fit", "--run", run, "--trainer.max_epochs=2")
+    assert done.status == 1 and f"{last}: cannot be restored (" in done.err and done.err.endswith("of the run\n")
+    del content["pytorch-lightning_version"]
+    torch.save(content, best)
+    done = precis("test", "--run", run)
+    assert done.status == 1 and f"{best}: cannot be restored (KeyError: 'pytorch-lightning" in done.err
+
+
+# A run folder that is removed
+
+
+def test_a_run_folder_that_is_removed_during_training_ends_the_run(tiny_config, tmp_path, precis):
+    run = tmp_path / "run"
+    for where in ("--trainer.callbacks.batch=3", "--trainer.callbacks.validation=0", "--trainer.callbacks.end=true"):
+        remove = ["--trainer.callbacks+=interrupting.RemoveRun", f"--trainer.callbacks.run={run}", where]
+        done = precis("fit", "--config", tiny_config, "--run_dir", run, "--trainer.max_epochs=1", *remove)
+        assert done.status == 1, (where, done.err)
+        assert f"precis: error: {run}: the run folder was removed while the run was training" in done.err
+        assert not run.exists(), where

@@ -1,0 +1,87 @@
+"""A run of RSTformer: summarized, drawn, exported, compared."""
+
+import re
+
+import pytest
+import yaml
+from cases_rstformer import CASES
+
+TEXT = "The otter sleeps, because the mill is warm. The heron watches it; nobody else does. Then they leave.\n"
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory, corpus_files):
+    """Train runs with discourse and without, one step each; return their folder."""
+    from precis.command_line.cli import main
+
+    folder = tmp_path_factory.mktemp("rstformer-runs")
+    short = ["--trainer.max_steps=1", "--trainer.limit_val_batches=0", "--trainer.accelerator=cpu", "--wandb=off"]
+    short += ["--trainer.enable_progress_bar=false", "--previews=0"]
+    for case in CASES:
+        assert main(["fit", *case.arguments(corpus_files), *short, f"--run_dir={folder / case.name}"]) == 0
+    (folder / "text.txt").write_text(TEXT, encoding="utf-8")
+    return folder
+
+
+def test_the_parser_of_a_run_is_its_name(runs, precis):
+    config = yaml.safe_load((runs / "rstformer" / "config.yaml").read_text(encoding="utf-8"))
+    assert config["data"]["init_args"]["parser"] == "right_branching"
+    done = precis("summarize", "--checkpoint", runs / "rstformer", runs / "text.txt")
+    assert done.status == 0, done.err
+
+
+def test_an_unknown_parser_is_one_line(runs, precis, corpus_files, tmp_path):
+    arguments = [argument.replace("right_branching", "nobody") for argument in CASES[0].arguments(corpus_files)]
+    done = precis("fit", *arguments, "--trainer.accelerator=cpu", "--wandb=off", f"--run_dir={tmp_path / 'run'}")
+    assert done.status == 1 and "no parser 'nobody': there are default, mpnet, small" in done.err
+    assert done.err.strip().count("\n") < 4 and not (tmp_path / "run").exists()
+
+
+def test_attention_is_drawn_beside_tree_and_summary(runs, precis, tmp_path):
+    done = precis("attention", runs / "rstformer", runs / "text.txt", "--out", tmp_path / "pictures")
+    assert done.status == 0, done.err
+    assert sorted(path.name for path in (tmp_path / "pictures").iterdir()) == ["layer1.png", "page.html", "tree.svg"]
+    assert (tmp_path / "pictures" / "layer1.png").read_bytes().startswith(b"\x89PNG")
+    page = (tmp_path / "pictures" / "page.html").read_text(encoding="utf-8")
+    assert page.count("data:image/png") == 1 and "<svg" in page and "The heron watches it;" in page
+    assert not re.search(r"(?:src|href)=.http", page)
+    assert re.search(r"<p>head 1: [a-z-]+(, [a-z-]+)*; head 2: ", page), "the relations of each head by their names"
+    for wrong, inputs, message in (
+        ("led", [runs / "text.txt"], "not the run of an RSTformer with discourse"),
+        ("rstformer", [runs / "text.txt"] * 2, "draws one document, and there are 2"),
+    ):
+        done = precis("attention", runs / wrong, *inputs, "--out", tmp_path / "none")
+        assert done.status == 1 and message in done.err and not (tmp_path / "none").exists()
+
+
+def test_likelihood_given_another_distribution_of_discourse(runs, capsys):
+    from precis.evaluation.likelihood import load, main
+
+    run = load(runs / "rstformer", "model.ablation=permuted")
+    assert run.model.ablation == run.data.ablation == "permuted"
+    assert main([str(runs / "rstformer"), "--change", "data.ablation=permuted"]) == 1
+    assert "the data takes ablation from the model; give model.ablation" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("ablation", ["ria", "permuted", "other"])
+def test_controls_from_training_to_the_picture(ablation, runs, precis, corpus_files, tmp_path):
+    run = tmp_path / "run"
+    arguments = [*CASES[0].arguments(corpus_files), f"--model.ablation={ablation}", "--data.ablation_seed=7"]
+    arguments += ["--trainer.max_steps=1", "--trainer.limit_val_batches=1", "--trainer.accelerator=cpu", "--wandb=off"]
+    done = precis("fit", *arguments, "--previews=0", f"--run_dir={run}")
+    assert done.status == 0, done.err
+    config = yaml.safe_load((run / "config.yaml").read_text(encoding="utf-8"))
+    assert config["model"]["init_args"]["ablation"] == ablation
+    assert config["data"]["init_args"]["ablation_seed"] == 7
+    for command in ("summarize", "test", "attention"):
+        given = {"summarize": ["--checkpoint", run, runs / "text.txt"], "test": ["--run", run]}
+        done = precis(command, *given.get(command, [run, runs / "text.txt", "--out", tmp_path / "pictures"]))
+        assert done.status == 0, (command, done.err)
+    assert (tmp_path / "pictures" / "page.html").is_file()
+
+
+def test_a_run_is_exported(runs, precis, tmp_path):
+    done = precis("export", runs / "rstformer", "--out", tmp_path / "led")
+    assert done.status == 0 and "model.safetensors" in done.out and "tokenizer.json" in done.out, done.err
+    done = precis("export", runs / "rstformer", "--out", tmp_path / "led")
+    assert done.status == 1 and "not empty; choose another folder" in done.err

@@ -1,0 +1,215 @@
+"""`precis fit` checks values before training, and reports what it does."""
+
+import csv
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import wandb
+import yaml
+from cases import CASES
+from pytorch_lightning import Trainer
+from wandb_file import OfflineRun
+
+from datamodules.documents import UserError
+from precis.sweeping.progress import last_metrics
+from precis.training.progress_bar import TrainingProgressBar
+
+EARLY = ["--trainer.callbacks+=EarlyStopping", "--trainer.callbacks.mode=min"]
+
+
+def rows_of(run: Path) -> list[dict[str, str]]:
+    with (run / "metrics.csv").open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+# Monitors --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "flags, message",
+    [
+        (["--checkpoint.monitor=val/rogue1"], "checkpoint.monitor is 'val/rogue1', which this run does not log"),
+        ([*EARLY, "--trainer.callbacks.monitor=loss"], "monitor of EarlyStopping is 'loss', which this run does not"),
+    ],
+    ids=["checkpoint", "early-stopping"],
+)
+def test_a_value_that_is_never_logged_is_found_before_training(flags, message, tiny_config, tmp_path, precis):
+    run = tmp_path / "run"
+    done = precis("fit", "--config", tiny_config, "--run_dir", run, *flags)
+    assert done.status == 1 and message in done.err
+    assert "it logs val/coverage, val/length, val/loss, val/nll" in done.err
+    assert "did you mean val/rouge1?" in done.err or "loss" in message
+    assert not run.exists(), "no step was taken"
+
+
+def test_a_value_of_training_is_checked_after_the_first_step(tiny_config, tmp_path, precis):
+    flags = ["--checkpoint.monitor=train/lss", "--trainer.accumulate_grad_batches=2"]
+    done = precis("fit", "--config", tiny_config, "--run_dir", tmp_path / "run", *flags)
+    assert done.status == 1 and "checkpoint.monitor is 'train/lss'" in done.err
+    assert "did you mean train/loss?" in done.err
+    assert not list(tmp_path.rglob("*.ckpt"))
+
+
+def test_early_stopping_needs_no_validation_in_an_epoch_that_max_steps_ends(tiny_config, tmp_path, precis):
+    flags = [*EARLY, "--trainer.callbacks.monitor=val/loss", "--trainer.max_steps=2"]
+    done = precis("fit", "--config", tiny_config, "--run_dir", tmp_path / "run", *flags)
+    assert done.status == 0, done.err
+
+
+def test_without_a_sanity_check_it_is_found_after_the_first_validation(tiny_config, tmp_path, precis):
+    flags = [*EARLY, "--trainer.callbacks.monitor=val/rogue1", "--trainer.num_sanity_val_steps=0"]
+    done = precis("fit", "--config", tiny_config, "--run_dir", tmp_path / "run", *flags)
+    assert done.status == 1 and "monitor of EarlyStopping is 'val/rogue1'" in done.err
+
+
+# A DataModule and a model ----------------------------------------------------------------------------------------
+
+
+def test_the_data_of_another_paper_is_refused(tiny_config, corpus_files, tmp_path, precis):
+    config = yaml.safe_load(tiny_config.read_text())
+    graphsum = next(case for case in CASES if case.name == "graphsum")
+    arguments = [argument for argument in graphsum.arguments(corpus_files) if argument.startswith("--data")]
+    path = tmp_path / "config.yaml"
+    path.write_text(yaml.safe_dump({name: value for name, value in config.items() if name != "data"}))
+    done = precis("fit", "--config", path, *arguments, "--run_dir", tmp_path / "run")
+    assert done.status == 1 and not (tmp_path / "run").exists()
+    message = "PointerGenerator reads PointerGeneratorBatch, but GraphSumData makes GraphSumBatch; give --data the "
+    assert message in done.err
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_every_model_reads_what_its_own_data_makes(case, corpus_files):
+    model, data = case.build_model(), case.build_data(corpus_files)
+    model.check_data(data)
+    data.prepare_data()
+    data.setup("fit")
+    assert type(next(iter(data.train_dataloader()))) is type(data).batch_type
+    others = [other for other in CASES if other.data != case.data and other.name != "bertsum-abs"]
+    for other in (other for other in others if {case.name, other.name} != {"pegasus", "gap-sentences"}):
+        with pytest.raises(UserError, match=f"{type(model).__name__} reads"):
+            model.check_data(other.build_data(corpus_files))
+
+
+# What is printed -------------------------------------------------------------------------------------------------
+
+
+def test_the_run_folder_and_the_reason_of_early_stopping_are_printed(tiny_config, tmp_path, precis, caplog):
+    flags = [*EARLY, "--trainer.callbacks.monitor=val/loss", "--trainer.callbacks.stopping_threshold=1000"]
+    done = precis("fit", "--config", tiny_config, "--run_dir", tmp_path / "run", *flags)
+    assert done.status == 0, done.err
+    assert f"run folder: {tmp_path}/run" in caplog.text
+    assert "training ended early after step 7: Stopping threshold reached: val/loss = " in caplog.text
+    assert "nothing to do" not in caplog.text
+
+
+@pytest.mark.parametrize(
+    "monitor, again",
+    [("val/loss", ["--run"]), ("train/loss", ["--resume", "auto", "--config", "{config}", "--run_dir"])],
+    ids=["val", "train"],
+)
+def test_a_run_that_ended_early_is_trained_on_only_if_that_is_asked_for(
+    monitor, again, tiny_config, tmp_path, precis, caplog
+):
+    run = tmp_path / "run"
+    flags = [*EARLY, f"--trainer.callbacks.monitor={monitor}", "--trainer.callbacks.stopping_threshold=1000"]
+    assert precis("fit", "--config", tiny_config, "--run_dir", run, *flags).status == 0
+    before = {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
+    caplog.clear()
+    done = precis("fit", *(argument.format(config=tiny_config) for argument in again), run)
+    assert done.status == 0, done.err
+    assert f"{run}: this run was ended early after step 7 (Stopping threshold reached: {monitor} = " in caplog.text
+    assert f"To continue training anyway: precis fit --run {run} --resume true" in caplog.text
+    assert {path: path.read_bytes() for path in run.rglob("*") if path.is_file()} == before
+    assert precis("fit", "--run", run, "--resume", "true").status == 0
+    assert last_metrics(run).startswith("step 14, ")
+
+
+def test_early_stopping_that_waits_for_min_epochs_has_not_ended_a_run(tiny_config, trained, tmp_path, precis):
+    run = tmp_path / "run"
+    flags = [*EARLY, "--trainer.callbacks.monitor=val/loss", "--trainer.callbacks.stopping_threshold=1000"]
+    limits = ["--trainer.min_epochs=2", "--trainer.max_steps=7"]
+    assert precis("fit", "--config", tiny_config, "--run_dir", run, *flags, *limits).status == 0
+    assert precis("fit", "--run", run, "--trainer.max_steps=-1").status == 0
+    assert rows_of(run) == rows_of(trained)
+
+
+@pytest.mark.parametrize("epochs, expected", [(-1, "Epoch 1"), (4, "Epoch 1/3")])
+def test_the_progress_bar_shows_no_negative_number_of_epochs(epochs, expected):
+    bar = TrainingProgressBar()
+    bar._trainer = Trainer(max_epochs=epochs, max_steps=9, logger=False, enable_checkpointing=False, accelerator="cpu")
+    assert bar._get_train_description(1).strip() == expected
+
+
+def test_a_sweep_shows_the_steps_that_are_done(trained):
+    assert last_metrics(trained).startswith("step 14, ROUGE-1 ")
+
+
+# Loggers, and the user's own classes -----------------------------------------------------------------------------
+
+
+def test_a_logger_of_the_command_line_is_added(tiny_config, tmp_path, precis):
+    run, other = tmp_path / "run", tmp_path / "other"
+    flags = ["--trainer.logger=CSVLogger", f"--trainer.logger.save_dir={other}", "--trainer.max_epochs=1"]
+    done = precis("fit", "--config", tiny_config, "--run_dir", run, *flags, "--wandb=offline")
+    assert done.status == 0, done.err
+    assert len(list((run / "wandb").glob("offline-run-*/*.wandb"))) == 1
+    (theirs,) = other.rglob("metrics.csv")
+    with theirs.open(newline="") as file:
+        assert list(csv.DictReader(file)) == rows_of(run) != []
+
+
+def test_a_logger_whose_package_is_not_installed_is_one_line(tiny_config, tmp_path, precis, monkeypatch):
+    monkeypatch.setattr("pytorch_lightning.loggers.tensorboard._TENSORBOARD_AVAILABLE", False)
+    monkeypatch.setattr("lightning_fabric.loggers.tensorboard._TENSORBOARD_AVAILABLE", False)
+    monkeypatch.setattr("lightning_fabric.loggers.tensorboard._TENSORBOARDX_AVAILABLE", False)
+    flags = ["--trainer.logger=TensorBoardLogger", f"--trainer.logger.save_dir={tmp_path}"]
+    done = precis("fit", "--config", tiny_config, "--run_dir", tmp_path / "run", *flags)
+    assert done.status == 1 and done.err.count("\n") == 1 and "tensorboard" in done.err
+    assert not (tmp_path / "run").exists()
+
+
+def test_without_loggers_there_is_no_metrics_csv(tiny_config, tmp_path, precis):
+    flags = ["--trainer.logger=false", "--trainer.max_epochs=1"]
+    done = precis("fit", "--config", tiny_config, "--run_dir", tmp_path / "run", *flags)
+    assert done.status == 0, done.err
+    assert not (tmp_path / "run" / "metrics.csv").exists()
+
+
+def test_classes_in_the_working_folder_are_found(tiny_config, tmp_path):
+    (tmp_path / "my_code.py").write_text(
+        "from pytorch_lightning import Callback\n"
+        "class Hello(Callback):\n"
+        "    def on_train_start(self, trainer, pl_module):\n"
+        "        print('hello from the working folder')\n"
+    )
+    root = Path(__file__).parents[3]
+    # as the console script starts it: the working folder is not on the path
+    start = "import sys; sys.path = [p for p in sys.path if p]; "
+    start += "from precis.command_line.cli import main; sys.exit(main())"
+    command = [sys.executable, "-c", start, "fit", f"--config={tiny_config}", "--run_dir=run", "--trainer.max_steps=1"]
+    environment = os.environ | {"PYTHONPATH": str(root)}
+    command.append("--trainer.callbacks+=my_code.Hello")
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=600)
+    assert done.returncode == 0 and "hello from the working folder" in done.stdout, done.stderr
+    assert yaml.safe_load((tmp_path / "run" / "config.yaml").read_text())["trainer"]["callbacks"][0] == {
+        "class_path": "my_code.Hello"
+    }
+
+
+def test_the_summary_at_wandb_equals_that_of_the_best_checkpoint(tiny_config, tmp_path, precis):
+    run = tmp_path / "run"
+    # the loss falls, so that the highest one is the first
+    flags = ["--wandb=offline", "--checkpoint.monitor=val/loss", "--checkpoint.mode=max"]
+    assert precis("fit", "--config", tiny_config, "--run_dir", run, *flags).status == 0
+    assert precis("fit", "--run", run, "--trainer.max_epochs=3").status == 0  # it is kept where a run goes on
+    wandb.teardown()  # its service writes a little later
+    first, *later = (row for row in rows_of(run) if row["val/loss"])
+    assert len(later) == 2 and all(float(first["val/loss"]) > float(row["val/loss"]) for row in later)
+    for place in sorted((run / "wandb").glob("offline-run-*")):  # what each start would leave on the server
+        summary = OfflineRun(run, place.name).summary
+        for name in ("val/loss", "val/rouge1", "val/length"):
+            assert summary[name] == pytest.approx(float(first[name]))
+        assert summary["best_step"] == 7

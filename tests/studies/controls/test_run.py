@@ -1,0 +1,62 @@
+"""`make controls`: all arms of all controls, results that are kept, one table and one plot."""
+
+import json
+import xml.etree.ElementTree as ElementTree
+
+import pytest
+
+from experiments.studies.controls import run
+from experiments.studies.controls.points import SEEDS, ControlPoint, all_points, extraction_points, reduced
+from experiments.studies.controls.report import MEASURES, Result, table
+
+
+@pytest.fixture(scope="module")
+def points() -> list[ControlPoint]:
+    return all_points()
+
+
+def test_every_control_has_its_arms_three_times(points):
+    assert {point.control for point in points} == set(MEASURES)
+    assert len({point.name for point in points}) == len(points)
+    for arm in run.by_arm(points):
+        assert [point.seed for point in arm] == list(SEEDS)
+
+
+def test_reduced_points_run_and_are_not_run_again(points, tmp_path, monkeypatch):
+    chosen = [
+        next(point for point in points if point.control == control and point.seed == 1)
+        for control in ("pointer", "rst_extraction", "selection")
+    ]
+    monkeypatch.setattr(run, "all_points", lambda: chosen)
+    arguments = ["--out", str(tmp_path), "--quick", "true"]
+    run.main(arguments)
+    lines = (tmp_path / "controls_table.md").read_text(encoding="utf-8").splitlines()
+    assert [line.split("|")[2].strip() for line in lines[6:]] == ["plain", "off", "one word: top_k"]
+    plot = ElementTree.parse(tmp_path / "controls.svg")
+    assert plot.getroot().tag.endswith("svg")
+    monkeypatch.setattr(run, "run_point", None)  # would raise
+    run.main(arguments)
+    (stored,) = tmp_path.glob("points/pointer_off_*.json")
+    stored.unlink()
+    with pytest.raises(TypeError):
+        run.main(arguments)
+
+
+def test_results_of_other_settings_are_not_taken(tmp_path):
+    point = next(extraction_points())
+    path = tmp_path / "points" / f"{point.name}.json"
+    path.parent.mkdir()
+    path.write_text(json.dumps({"measures": {"accuracy": 50.0}}), encoding="utf-8")
+    assert run.read_result(point, tmp_path).measures == {"accuracy": 50.0}
+    assert run.read_result(reduced(point), tmp_path) is None
+
+
+def test_a_table_has_the_mean_and_every_seed():
+    results = [Result("pointer", "on", seed, {"test/rouge1": value}) for seed, value in ((2, 70.0), (1, 50.0))]
+    assert table(results).splitlines()[6] == "| Copying: right, % | on | 60.0 | 50.0 to 70.0 | 50.0, 70.0 |"
+
+
+def test_an_unknown_control_is_refused(tmp_path, capsys):
+    with pytest.raises(SystemExit):
+        run.main(["--out", str(tmp_path), "--controls", "[nothing]"])
+    assert "no control 'nothing'" in capsys.readouterr().err

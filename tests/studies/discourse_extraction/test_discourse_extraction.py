@@ -1,0 +1,427 @@
+"""Extraction on GUM: what an arm is told, what is held out, and the command on a small made-up treebank."""
+
+import json
+import random
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from conftest import write_lines
+from made_up_treebank import made_up_row
+from sklearn.linear_model import Ridge
+from transformers import BertConfig, BertModel, BertTokenizerFast
+
+from datamodules.discourse.cache import ParseCache
+from datamodules.discourse.controls import OtherDocuments
+from datamodules.discourse.distributions import decode, to_dense
+from datamodules.discourse.records import TreebankDocument
+from datamodules.parsing import CorpusDocuments, parse_missing
+from experiments.studies.discourse_extraction import run
+from experiments.studies.discourse_extraction.documents import (
+    SentenceFeatures,
+    SummarizedDocument,
+    content_f1,
+    out_of_fold,
+    over_sentences,
+    sentence_parse,
+)
+from experiments.studies.discourse_extraction.linear import ridge_scores
+from experiments.studies.discourse_extraction.ranker import relation_sums
+from experiments.studies.discourse_extraction.report import table
+from experiments.studies.discourse_extraction.training import (
+    ARMS,
+    ARMS_BY_NAME,
+    FOLDS,
+    RankerStack,
+    bands_of,
+    batches_of,
+    clip_each,
+    cross_validate,
+    in_folds,
+    make_ranker,
+    measure,
+    train_fold,
+)
+from lightning_modules.discourse_parser.parser import DiscourseParser
+from precis.command_line.commands import guess_corpus
+from precis.config.parsers import load_parser
+
+RELATIONS = ("cause", "joint")
+
+
+def features_of(number: int, sentences: int) -> tuple[SummarizedDocument, SentenceFeatures]:
+    """A document whose sentence i is the nucleus of the others with a random probability p_i, its planted target."""
+    generator = torch.Generator().manual_seed(number)
+    units = [(2 * i, 2 * i + 1) for i in range(sentences)]
+    text = " ".join("abcdefghijklmnopqrstuvwxyz"[i % 26] for i in range(sentences)) + f" {number}"
+    units[-1] = (units[-1][0], len(text))
+    document = TreebankDocument(id=str(number), text=text, edus=units, sentences=units)
+    probability = torch.rand(sentences, 1, 1, generator=generator).expand(-1, sentences, len(RELATIONS)) / 2
+    parse = sentence_parse(document, RELATIONS, probability * (1 - torch.eye(sentences)).unsqueeze(-1))
+    structures = dict.fromkeys(("gold", "parser", "parser, best tree"), parse)
+    vectors = torch.randn(sentences, 6, generator=generator)
+    features = SentenceFeatures(vectors, torch.zeros(sentences, 4), torch.rand(sentences), structures)
+    return SummarizedDocument(document, ["a b c"]), features
+
+
+def corpus_of(count: int, sentences: int = 6):
+    rows = [features_of(number, sentences + number % 3) for number in range(count)]
+    return in_folds(*zip(*rows), max_sentences=100)
+
+
+def test_a_pair_of_sentences_has_the_mean_of_its_edus():
+    ldd = torch.rand(5, 5, 2, generator=torch.Generator().manual_seed(1))
+    edus, sentences = torch.tensor([[0, 2], [2, 4], [4, 6], [6, 8], [8, 9]]), torch.tensor([[0, 4], [4, 5], [5, 9]])
+    owner = [0, 0, 1, 2, 2]  # the third one begins in the second sentence and ends in the third
+    result = over_sentences(ldd, edus, sentences)
+    for s in range(3):
+        for t in range(3):
+            pairs = [ldd[a, b] for a in range(5) for b in range(5) if owner[a] == s != t == owner[b]]
+            expected = sum(pairs) / len(pairs) if pairs else torch.zeros(2)
+            assert torch.allclose(result[s, t], expected, atol=1e-6)
+
+
+def test_targets_ignore_function_words_and_average_summaries():
+    # "otters swim" is stemmed to two words, of which the first summary has both and the second none
+    assert content_f1("The otters swim in the river.", ["An otter swims.", "A fox."]) == pytest.approx((0.8 + 0) / 2)
+
+
+def test_controls_keep_values_or_take_another_document():
+    rows = [features_of(number, 6)[1] for number in range(4)]
+    others = OtherDocuments([row.structures["gold"] for row in rows])
+    bands = {name: bands_of(ARMS_BY_NAME[name], rows, 5, others) for name in ("gold", "gold, permuted", "gold, other")}
+    for number, row in enumerate(rows):
+        own, permuted, other = (values[number] for values in bands.values())
+        assert torch.equal(own, decode(row.structures["gold"].ldd))
+        assert not torch.equal(permuted, own) and torch.equal(permuted.flatten().sort()[0], own.flatten().sort()[0])
+        assert any(torch.equal(other, bands["gold"][k]) for k in range(4) if k != number)
+
+
+def test_each_document_is_parsed_by_a_parser_that_has_not_seen_it(tmp_path):
+    folders = [tmp_path / "fold-0", tmp_path / "fold-1"]
+    parser_of = out_of_fold(folders, [["a", "c"], ["b"]], ["a", "b", "c", "unseen", "unseen too"])
+    assert [parser_of[id].name for id in ("a", "b", "c")] == ["fold-0", "fold-1", "fold-0"]
+    assert {parser_of["unseen"], parser_of["unseen too"]} == set(folders)
+
+
+def test_documents_that_are_held_out_change_no_ranker():
+    corpus = corpus_of(2 * FOLDS)
+    held_out = torch.tensor(corpus.folds) == 3
+    arm, scores = ARMS_BY_NAME["gold"], []
+    for factor in (0.0, 1.0):
+        batches = batches_of(arm, corpus)
+        for batch, rows in zip(batches, held_out.split(16)):
+            batch.target[rows] = factor
+        rankers = train_fold(arm, "vectors", batches, held_out, [1, 2], epochs=1)
+        scores.append(torch.cat([rankers(batch).detach().flatten() for batch in batches]))
+    assert torch.equal(*scores)
+
+
+def test_the_ranker_reads_a_planted_tree_and_not_another_document_s():
+    torch.set_num_threads(1)
+    corpus = corpus_of(64, sentences=10)
+    means = {}
+    for name in ("gold", "gold, other", "gold, sums as inputs"):
+        arm = ARMS_BY_NAME[name]
+        batches = batches_of(arm, corpus, planted=True)
+        rankers = train_fold(arm, "discourse alone", batches, torch.tensor(corpus.folds) == 0, [1], epochs=25)
+        pairs = [pair for batch in batches for pair in zip(rankers(batch)[0].detach(), batch.mask)]
+        rows = [row[: int(mask.sum())] for row, mask in pairs]
+        measured = zip(measure(rows, corpus, planted=True), corpus.folds)
+        means[name] = np.mean([correlation for (correlation, *_), fold in measured if fold == 0])
+    assert min(means["gold"], means["gold, sums as inputs"]) > 0.6 and abs(means["gold, other"]) < 0.4
+
+
+def test_the_linear_ranker_is_ridge_regression_on_the_other_folds():
+    corpus = corpus_of(2 * FOLDS)
+    batches = batches_of(ARMS_BY_NAME["gold"], corpus)
+    scores = ridge_scores("discourse alone", batches, corpus)
+    rows, targets = [], []
+    for row in corpus.features:
+        ldd = to_dense(decode(row.structures["gold"].ldd)).sum(-1).numpy()
+        sums = np.stack([ldd.mean(1), ldd.mean(0)], 1)
+        values = np.hstack([sums, np.log(sums + 0.01)])
+        rows.append(values - values.mean(0))
+        targets.append((row.target - row.target.mean()).numpy())
+    for fold in (0, 7):
+        others = [number for number, of_document in enumerate(corpus.folds) if of_document != fold]
+        x, y = np.vstack([rows[n] for n in others]), np.hstack([targets[n] for n in others])
+        scale = np.sqrt((x**2).mean(0))
+        model = Ridge(alpha=100.0, fit_intercept=False).fit(x / scale, y)
+        for number in set(range(len(rows))) - set(others):
+            assert np.allclose(scores[number], model.predict(rows[number] / scale), atol=1e-5)
+
+
+def test_sums_of_relations_are_those_of_the_pairs():
+    batch = batches_of(ARMS_BY_NAME["gold"], corpus_of(FOLDS))[0]
+    sums = relation_sums(batch.band)
+    for number, mask in enumerate(batch.mask):
+        ldd = to_dense(batch.band[number])
+        size = int(mask.sum())
+        for s in range(size):
+            for relation in range(len(RELATIONS)):
+                as_nucleus = sum(float(ldd[s, t, relation]) for t in range(size)) / size
+                as_satellite = sum(float(ldd[t, s, relation]) for t in range(size)) / size
+                expected = [as_nucleus, as_satellite]
+                assert sums[number, s, [relation, relation + len(RELATIONS)]].tolist() == pytest.approx(expected)
+
+
+def test_a_linear_ranker_by_relation_reads_what_sums_over_relations_hide():
+    corpus = corpus_of(2 * FOLDS)
+    batches = batches_of(ARMS_BY_NAME["gold"], corpus)
+    for batch in batches:  # the first half of each document has one relation, the second half the other
+        half = torch.arange(batch.mask.shape[1]) < batch.mask.shape[1] // 2
+        batch.band[:] = torch.where(half[:, None, None], torch.tensor([0.2, 0.0]), torch.tensor([0.0, 0.2]))
+        batch.target[:] = half.float()
+    targets = [batch.target[row, mask] for batch in batches for row, mask in enumerate(batch.mask)]
+    gaps = {}
+    for by_relation in (False, True):
+        scores = ridge_scores("discourse alone", batches, corpus, by_relation)
+        gaps[by_relation] = min(float(r[t == 1].mean() - r[t == 0].mean()) for r, t in zip(scores, targets))
+    assert abs(gaps[False]) < 1e-6 and gaps[True] > 0.3
+
+
+def test_fewer_documents_than_folds_are_an_error():
+    with pytest.raises(ValueError, match="9 documents of 1 to 100 sentences; 10 folds need as many"):
+        corpus_of(9)
+
+
+def test_folds_are_even_and_long_documents_are_left_out():
+    rows = [features_of(number, 4 + number % 3) for number in range(3 * FOLDS)]
+    corpus = in_folds(*zip(*rows), max_sentences=5)
+    assert sorted({len(row.target) for row in corpus.features}) == [4, 5]
+    assert [corpus.folds.count(fold) for fold in range(FOLDS)] == [2] * FOLDS
+    assert [len(row.target) for row in corpus.features] == [len(row.document.sentences) for row in corpus.documents]
+
+
+def test_every_document_is_ranked_once_by_the_fold_that_leaves_it_out(monkeypatch):
+    corpus = corpus_of(FOLDS + 3)
+    seen = []
+
+    def ranker(arm, inputs, batches, held_out, seeds, epochs):
+        fold = int(torch.tensor(corpus.folds)[held_out][0])
+        seen.append(fold)
+        return lambda batch: torch.tensor(seeds)[:, None, None] * 100.0 + torch.full(batch.mask.shape, float(fold))
+
+    monkeypatch.setattr("experiments.studies.discourse_extraction.training.train_fold", ranker)
+    arm = ARMS_BY_NAME["none"]
+    scores = cross_validate(arm, "vectors", batches_of(arm, corpus), corpus, [1, 2], 1)
+    assert seen == list(range(FOLDS))
+    for seed, of_seed in zip((1, 2), scores):
+        for row, fold, features in zip(of_seed, corpus.folds, corpus.features):
+            assert row.tolist() == [100 * seed + fold] * len(features.target)
+
+
+def test_runs_of_one_seed_differ_by_discourse_alone():
+    """Without an effect of discourse, an arm has the scores of the arm without it: differences are paired by seed."""
+    corpus, scores = corpus_of(20), []
+    for name in ("none", "gold"):
+        arm = ARMS_BY_NAME[name]
+        batches = batches_of(arm, corpus)
+        for batch in batches:
+            if batch.band is not None:
+                batch.band.fill_((1 - 1e-3) / len(RELATIONS))  # log(eps + p) is 0 as long as weights are 1
+        rankers = train_fold(arm, "vectors", batches, torch.tensor(corpus.folds) == 0, [1, 2], epochs=2)
+        scores.append(torch.cat([rankers(batch).detach()[:, batch.mask] for batch in batches], 1))
+    assert torch.allclose(*scores, atol=1e-3)
+
+
+def test_a_stack_scores_as_its_models_do():
+    batch = batches_of(ARMS_BY_NAME["gold"], corpus_of(FOLDS))[0]
+    models = [make_ranker(ARMS_BY_NAME["gold"], "vectors", batch).eval() for _ in range(2)]
+    models[1].injection.beta.data.fill_(0.5)
+    scores = RankerStack(models)(batch)
+    assert not torch.allclose(*scores)
+    assert all(torch.allclose(row, model(batch), atol=1e-5) for row, model in zip(scores, models))
+
+
+def test_a_stack_is_clipped_model_by_model():
+    parameters = [torch.zeros(2, 3, requires_grad=True), torch.zeros(2, requires_grad=True)]
+    parameters[0].grad, parameters[1].grad = torch.tensor([[3.0, 0, 0], [0.3, 0, 0]]), torch.tensor([4.0, 0.4])
+    clip_each(parameters, 1.0)
+    assert torch.allclose(parameters[0].grad, torch.tensor([[0.6, 0, 0], [0.3, 0, 0]]))
+    assert torch.allclose(parameters[1].grad, torch.tensor([0.8, 0.4]))
+
+
+def test_differences_have_intervals_and_stars_after_holms_correction():
+    rng = np.random.default_rng(0)
+    noise = rng.normal(size=(5, 60, 3))
+    better, worse = noise + np.array([1.0, 1.0, 0.0]), noise + rng.normal(size=(5, 1, 3)) / 10
+    worse += rng.normal(size=(60, 3)) / 20
+    scores = {("vectors", "gold"): better, ("vectors", "none"): worse}
+    rows = [row for row in table(scores).splitlines() if row.startswith("| vectors | gold - none | ")]
+    cells = [[cell.strip() for cell in row.split("|")[3:-1]] for row in rows]
+    assert [row[0] for row in cells] == ["rank correlation", "ROUGE-1", "ROUGE-2"]
+    difference = better - worse
+    for column, (digits, (_, mean, interval, _, p)) in enumerate(zip((3, 2, 2), cells)):
+        assert mean == f"{difference[..., column].mean():+.{digits}f}"
+        low, high = map(float, interval.strip("[]").split(","))
+        assert low < float(mean) < high and (low > 0) == (column < 2) == p.endswith(" *")
+    one_seed = table({key: values[:1] for key, values in scores.items()})
+    assert "| vectors | gold - none | ROUGE-1 | " in one_seed and "*" not in one_seed
+
+
+@pytest.fixture(scope="module")
+def arguments(tmp_path_factory):
+    """Arguments of the command for two files of documents with summaries, tiny parsers and a tiny encoder."""
+    folder, rng = tmp_path_factory.mktemp("gum"), random.Random(0)
+    for split, numbers in (("train", range(9)), ("val", range(9, 12))):
+        rows = [made_up_row(number, 4 + number % 3) for number in numbers]
+        for row in rows:
+            start, end = rng.choice(row["sentences"])
+            row |= {"summaries": [row["text"][start:end], "A machine wrote this."], "summary_sources": ["human", "llm"]}
+        write_lines(folder / f"{split}.jsonl", [json.dumps(row) for row in rows])
+    torch.manual_seed(0)
+    for number in range(2):
+        DiscourseParser(hidden_size=8, fit_size=2).save(folder / f"parsers/fold-{number}")
+    words = sorted({word for number in range(12) for word in made_up_row(number, 6)["text"].split()})
+    (folder / "vocab.txt").write_text("\n".join(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *words]))
+    BertTokenizerFast(str(folder / "vocab.txt"), model_max_length=256).save_pretrained(folder / "encoder")
+    sizes = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 8}
+    BertModel(BertConfig(vocab_size=5 + len(words), max_position_embeddings=256, **sizes)).save_pretrained(
+        folder / "encoder"
+    )
+    paths = {"train": "train.jsonl", "val": "val.jsonl", "parsers": "parsers", "encoder": "encoder", "out": "out"}
+    options = [f"--{name}={folder / path}" for name, path in paths.items()]
+    return [*options, "--seeds=[1, 2]", "--epochs=1"]
+
+
+def test_the_command_ranks_by_all_arms_and_goes_on_where_it_stopped(arguments, capsys, monkeypatch):
+    run.main([*arguments, "--inputs=[vectors]"])
+    page = capsys.readouterr().out
+    assert all(f"| vectors | {arm.name} | 2 | " in page for arm in ARMS if not arm.by_relation)
+    monkeypatch.setattr(run, "cross_validate", None)  # would raise
+    monkeypatch.setattr(run, "treebank_features", lambda *_: pytest.fail("features are computed again"))
+    run.main([*arguments, "--inputs=[vectors]"])
+    assert capsys.readouterr().out == page
+    with pytest.raises(TypeError):  # of the planted task there are no scores yet
+        run.main([*arguments, "--inputs=[vectors]", "--planted=true"])
+
+
+def test_the_command_has_a_linear_ranker(arguments, capsys):
+    run.main([*arguments, "--ranker=linear", "--inputs=[discourse alone, vectors]"])
+    page = capsys.readouterr().out
+    assert "| discourse alone | gold | 1 | " in page and "sums as inputs" not in page
+
+
+@pytest.fixture
+def corpus_arguments(arguments, tmp_path, monkeypatch):
+    """Arguments of the command for a corpus of 12 documents, which `parse_missing` has parsed."""
+    monkeypatch.setenv("PRECIS_CACHE", str(tmp_path / "cache"))
+    folder = Path(dict(argument.split("=", 1) for argument in arguments)["--parsers"]) / "fold-0"
+    rows = []
+    for number in range(12):
+        made_up = made_up_row(number, 6)
+        sentences = [made_up["text"][start:end] for start, end in made_up["sentences"]]
+        rows.append({"id": f"doc-{number}", "document": "\n\n".join(sentences), "summary": sentences[number % 3]})
+    rows.append({"id": "one sentence", "document": "Otters swim.", "summary": "Otters swim."})
+    path = write_lines(tmp_path / "corpus.jsonl", [json.dumps(row) for row in rows])
+    documents = CorpusDocuments(guess_corpus(path), tmp_path / "cache")
+    parse_missing(documents, ParseCache(tmp_path / "parses"), load_parser(str(folder), "side", 128))
+    encoder = next(argument for argument in arguments if argument.startswith("--encoder"))
+    return [
+        f"--corpus=[{path}]", f"--parser={folder}", f"--parses={tmp_path / 'parses'}", f"--out={tmp_path / 'out'}",
+        encoder, "--number=1", "--ranker=linear", "--inputs=[discourse alone, vectors]",
+    ]  # fmt: skip
+
+
+def test_the_command_ranks_the_sentences_of_a_corpus(corpus_arguments, capsys, monkeypatch):
+    run.main(corpus_arguments)
+    page = capsys.readouterr().out
+    assert page.startswith("12 documents, ") and "1 longer or shorter documents" in page
+    assert "| discourse alone | parser | 1 | " in page and "| vectors | parser, by relation - " in page
+    assert "gold" not in page
+    monkeypatch.setattr(run, "features_of_corpus", lambda *_: pytest.fail("features are computed again"))
+    monkeypatch.setattr(run, "ridge_scores", None)  # would raise
+    run.main(corpus_arguments)
+    assert capsys.readouterr().out == page
+
+
+def test_scores_of_another_extractor_are_an_input(corpus_arguments, tmp_path, capsys):
+    """Scores that are the targets are worth more than all else."""
+    paths = dict(argument.removeprefix("--").split("=", 1) for argument in corpus_arguments)
+    rows = [json.loads(line) for line in Path(paths["corpus"][1:-1]).read_text().splitlines()]
+    predictions = []
+    for row in rows:
+        values = [content_f1(sentence, [row["summary"]]) for sentence in row["document"].split("\n\n")]
+        predictions.append(json.dumps({"id": row["id"], "sentence_scores": values}))
+    files = [write_lines(tmp_path / f"{half}.jsonl", predictions[half::2]) for half in (0, 1)]
+    correlations = []
+    for scores in ([], [f"--scores=[{files[0]}, {files[1]}]"]):
+        run.main([*corpus_arguments, *scores, "--inputs=[vectors and places]", f"--out={tmp_path / str(len(scores))}"])
+        page = capsys.readouterr().out
+        row = next(line for line in page.splitlines() if line.startswith("| vectors and places | none |"))
+        correlations.append(float(row.split("|")[4]))
+    assert correlations[1] > correlations[0] + 0.3
+    with pytest.raises(SystemExit, match="no prediction of 'doc-1'; predict it from the same sentences"):
+        run.main([*corpus_arguments, f"--scores=[{files[0]}]"])
+    with pytest.raises(SystemExit, match=r"0\.jsonl:1: another prediction of 'doc-0'"):
+        run.main([*corpus_arguments, f"--scores=[{files[0]}, {files[0]}]"])
+    texts = write_lines(tmp_path / "texts.jsonl", [json.dumps({"id": "doc-0", "summary": "Otters swim."})])
+    with pytest.raises(SystemExit, match=r"texts\.jsonl:1: no prediction of an extractive model"):
+        run.main([*corpus_arguments, f"--scores=[{texts}]"])
+
+
+def test_scores_of_other_settings_are_not_reused(corpus_arguments, capsys):
+    pages = []
+    for arguments in ([], ["--number=2"], []):
+        run.main([*corpus_arguments, *arguments])
+        pages.append(capsys.readouterr().out)
+    assert pages[0] == pages[2] != pages[1]
+
+
+def test_a_corpus_needs_all_its_parses_within_the_band(corpus_arguments, tmp_path):
+    with pytest.raises(SystemExit, match="no parse of document 'doc-0'; run `precis parse`"):
+        run.main([*corpus_arguments, f"--parses={tmp_path / 'empty'}"])
+    with pytest.raises(SystemExit, match="no parse of document 'doc-0'"):
+        run.main([*corpus_arguments, "--band=3"])  # parsed with another one
+
+
+def test_folds_divide_the_documents_of_the_cross_validation(arguments, monkeypatch):
+    paths = dict(argument.removeprefix("--").split("=", 1) for argument in arguments)
+    folder, treebanks = Path(paths["parsers"]), [paths["train"], paths["val"]]
+    settings = {"data": {"encoder": "small", "licences": None}, "treebanks": treebanks, "folds": 2}
+    (folder / "settings.json").write_text(json.dumps(settings))
+    held_out = {}
+
+    def record_folds(folders, ids_of_folds, ids):
+        held_out.update(zip(folders, ids_of_folds))
+        return out_of_fold(folders, ids_of_folds, ids)
+
+    monkeypatch.setattr(run, "out_of_fold", record_folds)
+    run.main([*arguments, "--ranker=linear", "--inputs=[vectors]", f"--out={folder.parent / 'both'}"])
+    ids = document_ids(Path(paths["train"])) + document_ids(Path(paths["val"]))
+    assert held_out == {folder / "fold-0": ids[::2], folder / "fold-1": ids[1::2]}
+
+
+def document_ids(path: Path) -> list[str]:
+    return [json.loads(line)["id"] for line in path.read_text().splitlines()]
+
+
+def test_what_is_wrong_is_named(arguments, tmp_path, capsys):
+    with pytest.raises(SystemExit):
+        run.main([*arguments, "--arms=[golden]"])
+    assert "no arm 'golden' of these documents and this ranker" in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        run.main([*arguments, "--arms=[parser, 'parser, by relation']"])
+    assert "no arm 'parser, by relation'" in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        run.main([*arguments, "--corpus=[corpus.jsonl]"])
+    with pytest.raises(SystemExit):
+        run.main(["--corpus=[corpus.jsonl]", "--arms=[gold]"])
+    assert "no arm 'gold'" in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        run.main(["--train=train.jsonl"])
+    assert "give either --train and --val" in capsys.readouterr().err
+    with pytest.raises(SystemExit, match=r"needs the parsers fold-0, .* and has none"):
+        run.main([*arguments, f"--parsers={tmp_path}", f"--out={tmp_path}"])
+    unfinished = Path(dict(argument.split("=", 1) for argument in arguments)["--parsers"])
+    settings = {"data": {"licences": None}, "treebanks": ["train.jsonl"], "folds": 3}
+    (unfinished / "settings.json").write_text(json.dumps(settings))
+    with pytest.raises(SystemExit, match=r"all folds \(3\), and has fold-0, fold-1; train the others"):
+        run.main([*arguments, f"--out={tmp_path}"])
+    (unfinished / "settings.json").unlink()
+    bare = write_lines(tmp_path / "bare.jsonl", [json.dumps(made_up_row(1, 3))])
+    with pytest.raises(SystemExit, match="no document has `summaries`"):
+        run.main([*arguments, f"--train={bare}", f"--val={bare}", f"--out={tmp_path}"])

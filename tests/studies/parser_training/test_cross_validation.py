@@ -1,0 +1,141 @@
+"""Cross-validation of a parser's recipe, and its comparison with another one."""
+
+import json
+from itertools import permutations
+from pathlib import Path
+
+import pytest
+import torch
+import yaml
+from made_up_treebank import made_up_treebank
+
+from datamodules.discourse.distributions import tree_ldd
+from datamodules.discourse.features import ParserBatch
+from datamodules.discourse.parses import nodes_of
+from experiments.studies.parser_training.cross_validation import (
+    SCORES,
+    differences,
+    log_likelihood,
+    main,
+    score_fold,
+    scores_of,
+)
+from experiments.studies.parser_training.folds import FoldData, read_recipe, train_fold
+from lightning_modules.discourse_parser.parser import DiscourseParser, layout_of
+from lightning_modules.discourse_parser.span_scorer import Units, node_scores
+from lightning_modules.metrics.parseval import Parseval
+from precis.discourse.score_parser import request_of
+from tests.lightning_modules.discourse_parser.brute_trees import trees
+
+TINY = {"hidden_size": 8, "fit_size": 2}
+
+
+@pytest.fixture(scope="module")
+def treebanks(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("treebank")
+    rows = made_up_treebank(folder / "all.jsonl", documents=7).read_text().splitlines(keepends=True)
+    paths = [folder / "a.jsonl", folder / "b.jsonl"]
+    for path, part in zip(paths, (rows[:4], rows[4:])):
+        path.write_text("".join(part))
+    return paths
+
+
+def recipe(path, **options):
+    config = {
+        "model": {"class_path": "lightning_modules.DiscourseParser", "init_args": TINY | options},
+        "data": {"class_path": "datamodules.TreebankData", "init_args": {"train": "x", "val": "y", "batch_size": 4}},
+        "trainer": {"max_epochs": 1, "precision": "bf16-mixed"},
+    }
+    path.write_text(yaml.safe_dump(config))
+    return str(path)
+
+
+def node_columns(nodes):
+    """Document, start, split and end of nodes as tensors."""
+    return [torch.zeros(len(nodes), dtype=torch.long), *torch.tensor(nodes).unbind(1)]
+
+
+@torch.no_grad()
+def test_the_log_likelihood_equals_a_sum_over_all_trees(treebanks):
+    torch.manual_seed(0)
+    data = FoldData(0, 2, treebanks)
+    model = DiscourseParser(members=2, class_temperature=0.7, **TINY).eval()
+    encoded = [data.encode(document, None) for document in data.documents("held_out")]
+    text = next(text for text in encoded if 3 <= text.size < 8)
+    batch = ParserBatch.of([text])
+    layout = layout_of(batch)
+    gold = [tuple(node[:3]) for node in text.nodes.tolist()]
+    probability = 0.0
+    for scorer in model.scorers:
+        states = scorer.context(model.vectors(batch), layout)
+        potentials = scorer.potentials(states, layout, Units.edus(layout))
+        weights = {
+            frozenset(nodes): node_scores(potentials, *node_columns(nodes)).sum().double().exp()
+            for nodes in trees(0, text.size - 1)
+        }
+        labels = (scorer.class_logits(states, layout, *node_columns(gold)) / 0.7).softmax(-1)
+        of_gold = labels[torch.arange(len(gold)), text.nodes[:, 3]].double().prod()
+        probability += weights[frozenset(gold)] / sum(weights.values()) * of_gold / 2
+    assert log_likelihood(model, batch) == pytest.approx(probability.log().item(), rel=1e-4)
+
+
+def test_sums_give_the_scores_of_the_metrics(treebanks):
+    """Parseval and Brier score equal those of the parses; a difference of two equal recipes is 0."""
+    torch.manual_seed(0)
+    data = FoldData(1, 2, treebanks)
+    model = DiscourseParser(**TINY).eval()
+    fold = score_fold(model, data)
+    parseval, errors, pairs = Parseval(("original",)), 0.0, 0
+    documents = data.documents("held_out")
+    assert fold["ids"] == [document.id for document in documents]
+    for document in documents:
+        tree = document.tree.binary()
+        parse = model.parse(request_of(document))
+        parseval.update(parse.best_tree().spans(), tree.spans())
+        gold = tree_ldd(nodes_of(tree, model.relations), parse.size, len(model.relations))
+        for a, b in permutations(range(parse.size), 2):
+            probs = parse.band(parse.half_width)[a, parse.half_width + b - a]
+            errors += (probs - gold[a, parse.size - 1 + b - a]).square().sum().item()
+            pairs += 1
+    sums = torch.tensor(fold["sums"], dtype=torch.float64)
+    scores = dict(zip(SCORES, scores_of(sums.sum(0)).tolist()))
+    for level in "SNRF":
+        assert scores[level] == pytest.approx(parseval.compute()[f"original_parseval/{level}"].item())
+    assert scores["brier"] == pytest.approx(errors / pairs, rel=1e-4)
+    assert not differences(torch.cat([sums, sums], 1)).any()
+
+
+def test_arguments_of_parsing_apply_to_a_fold_that_is_trained_and_to_one_that_is_loaded(treebanks, tmp_path):
+    tiny = read_recipe(Path(recipe(tmp_path / "tiny.yaml", decoding="mbr_spans", cap=7)))
+    for _ in range(2):
+        parser = train_fold(tiny, FoldData(0, 2, treebanks, **tiny["data"]), tmp_path / "fold-0", seed=1)
+        assert (parser.reader.decoding, parser.cap) == ("mbr_spans", 7)
+
+
+def test_the_command_continues_compares_and_refuses(treebanks, tmp_path, capsys):
+    one, other = recipe(tmp_path / "one.yaml"), recipe(tmp_path / "other.yaml", dropout=0.1)
+    paths = [str(path) for path in treebanks]
+    main([one, *paths, "--out", str(tmp_path / "one"), "--folds", "2"])
+    first = json.loads(capsys.readouterr().out)
+    assert first["documents"] == 7 and set(first["scores"]) == set(SCORES)
+    # a run that was killed after the first fold trains the second one alone
+    weights = [tmp_path / "one" / f"fold-{fold}" / "model.safetensors" for fold in range(2)]
+    before = weights[0].stat().st_mtime_ns
+    (tmp_path / "one" / "fold-1.json").unlink()
+    weights[1].unlink()
+    weights[1].with_name("config.json").unlink()
+    weights[1].parent.rmdir()
+    main([one, *paths, "--out", str(tmp_path / "one"), "--folds", "2"])
+    assert json.loads(capsys.readouterr().out) == first and weights[0].stat().st_mtime_ns == before
+    main([other, *paths, "--out", str(tmp_path / "other"), "--folds", "2", "--baseline", str(tmp_path / "one")])
+    second = json.loads(capsys.readouterr().out)
+    for score in SCORES:
+        expected = second["scores"][score]["value"] - first["scores"][score]["value"]
+        assert second["difference"][score]["value"] == pytest.approx(expected)
+        assert second["baseline"][score] == first["scores"][score]
+    with pytest.raises(SystemExit, match="folds with another 'model'; choose another folder"):
+        main([other, *paths, "--out", str(tmp_path / "one"), "--folds", "2"])
+    with pytest.raises(SystemExit, match="3 documents in only one of both"):
+        main([one, paths[0], "--out", str(tmp_path / "few"), "--folds", "2", "--baseline", str(tmp_path / "one")])
+    with pytest.raises(SystemExit, match="the document 'made-up-0' is not the first with this id"):
+        main([one, paths[0], paths[0], "--out", str(tmp_path / "twice"), "--folds", "2"])

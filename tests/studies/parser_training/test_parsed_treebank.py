@@ -1,0 +1,101 @@
+"""Treebanks of parsed texts, from which another parser can be trained."""
+
+import json
+
+import pytest
+import torch
+from conftest import write_lines
+
+from datamodules.discourse.parses import ParseRequest
+from datamodules.discourse.treebanks import read_treebank
+from datamodules.documents import Document
+from datamodules.treebank import TreebankData
+from experiments.studies.parser_training.parsed_treebank import beginning, main
+from lightning_modules.discourse_parser.parser import DiscourseParser
+
+STORY = "The otter slept because it rained. A heron left when it was late. It sang.\n\nThe lynx came back."
+NOTE = "Rain fell, although the otter had hoped for sun. It slept."
+
+
+@pytest.fixture(scope="module")
+def parser(tmp_path_factory) -> DiscourseParser:
+    """A random parser, saved in a folder."""
+    torch.manual_seed(0)
+    folder = tmp_path_factory.mktemp("parser") / "weights"
+    DiscourseParser(hidden_size=8, fit_size=2).save(folder)
+    model = DiscourseParser.load(folder)
+    model.folder = folder
+    return model
+
+
+def test_trees_of_the_parser_are_read_again(parser, tmp_path, capsys):
+    records = [{"document": STORY, "id": "a"}, {"document": STORY, "id": "same"}, {"document": NOTE, "id": "b"}]
+    records += [{"document": "Rain.", "id": "single"}, {"document": "It sang. It slept.", "id": "not read"}]
+    texts, out = write_lines(tmp_path / "texts.jsonl", records), tmp_path / "parsed.jsonl"
+    main([str(texts), "--out", str(out), "--parser", str(parser.folder), "--number", "3", "--licence", "CC BY 4.0"])
+    assert "2 trees; 1 document of a single EDU left out" in capsys.readouterr().out
+    parsed = read_treebank(out)
+    assert [document.id for document in parsed] == [f"{tmp_path.name}/texts.jsonl/{name}" for name in ("a", "b")]
+    for document, text in zip(parsed, (STORY, NOTE)):
+        paragraphs = [paragraph.split(". ") for paragraph in text.split("\n\n")]
+        parts = [[f"{s.removesuffix('.')}." for s in sentences] for sentences in paragraphs]
+        parse = parser.parse(ParseRequest.of(Document("any", parts)))
+        assert document.text == text and document.licence == "CC BY 4.0"
+        assert [list(edu) for edu in document.edus] == parse.edus.tolist()
+        assert document.tree.binary() == parse.best_tree()
+        assert [document.text[a:b] for a, b in document.sentences] == [s for part in parts for s in part]
+        assert [document.text[a:b] for a, b in document.paragraphs] == text.split("\n\n")
+    data = TreebankData(train=out, val=out)
+    data.setup("fit")
+    assert len(data.documents("train")) == 2
+
+
+def test_gold_trees_are_copied_into_the_treebank(parser, tmp_path, capsys):
+    gold = [
+        {
+            "id": name,
+            "text": "a b c",
+            "edus": [[0, 1], [2, 3], [4, 5]],
+            "license": "CC BY",
+            "genre": "essay",
+            "tree_nary": ["NN", "joint-list", 0, 1, 2],
+        }
+        for name in ("x", "y")
+    ]
+    bank = write_lines(tmp_path / "gold.jsonl", gold)
+    texts, out = write_lines(tmp_path / "texts.jsonl", [{"document": NOTE, "id": "b"}]), tmp_path / "mixed.jsonl"
+    options = ["--out", str(out), "--parser", str(parser.folder), "--gold", str(bank), "--gold_copies", "2"]
+    main([str(texts), *options])
+    assert "1 tree and 4 gold trees" in capsys.readouterr().out
+    mixed = read_treebank(out)
+    assert [d.id for d in mixed] == ["x", "x copy 2", "y", "y copy 2", f"{tmp_path.name}/texts.jsonl/b"]
+    for document, original in zip(mixed[:4], [d for d in read_treebank(bank) for _ in range(2)]):
+        assert document.tree == original.tree and document.edus == original.edus and document.text == original.text
+        assert (document.licence, document.genre) == ("CC BY", "essay")
+
+
+@pytest.mark.parametrize(("copies", "problem"), [("1", "bare has no tree"), ("0", "gold_copies must be at least 1")])
+def test_bad_gold_trees_are_refused(parser, tmp_path, copies, problem):
+    bank = write_lines(tmp_path / "gold.jsonl", [{"id": "bare", "text": "a b", "edus": [[0, 1], [2, 3]]}])
+    texts, out = write_lines(tmp_path / "texts.jsonl", [{"document": NOTE}]), tmp_path / "mixed.jsonl"
+    options = ["--out", str(out), "--parser", str(parser.folder), "--gold", str(bank), "--gold_copies", copies]
+    with pytest.raises(SystemExit, match=problem):
+        main([str(texts), *options])
+    assert not out.exists()
+
+
+@pytest.mark.parametrize(
+    ("max_words", "parts"),
+    [(1, [["a b c"]]), (3, [["a b c"]]), (5, [["a b c", "d e"]]), (6, [["a b c", "d e"], ["f"]]), (9, None)],
+)
+def test_a_beginning_ends_with_a_sentence(max_words, parts):
+    document = Document("x", [["a b c", "d e"], ["f"], ["g h i"]])
+    assert beginning(document, max_words) == Document("x", parts or document.parts)
+
+
+def test_a_broken_record_is_named_and_nothing_is_written(parser, tmp_path):
+    (tmp_path / "texts.jsonl").write_text(json.dumps({"document": NOTE}) + "\n{]\n", encoding="utf-8")
+    out = tmp_path / "parsed.jsonl"
+    with pytest.raises(SystemExit, match=r"error: .*texts\.jsonl:2"):
+        main([str(tmp_path / "texts.jsonl"), "--out", str(out), "--parser", str(parser.folder)])
+    assert not out.exists()

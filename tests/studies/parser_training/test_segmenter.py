@@ -1,0 +1,63 @@
+import random
+from pathlib import Path
+
+import pytest
+import torch
+from conftest import write_lines
+from safetensors.torch import load_file
+
+from experiments.studies.parser_training.segmenter import interval, main, scores
+
+CONFIGS = Path(__file__).parents[3] / "experiments" / "studies" / "parser_training" / "segmenters"
+LINES = ["The otter slept", "because it rained.", "A heron left", "when it was late.", "It sang."]
+
+
+def record(number: int) -> dict:
+    """A document of three sentences and five EDUs."""
+    edus, text = [], ""
+    for line in LINES:
+        edus.append([len(text), len(text) + len(line)])
+        text += line + " "
+    sentences = [[edus[0][0], edus[1][1]], [edus[2][0], edus[3][1]], edus[4]]
+    return {"id": f"d{number}", "text": text, "edus": edus, "sentences": sentences, "genre": "news"}
+
+
+@pytest.fixture
+def treebank(tmp_path) -> str:
+    return str(write_lines(tmp_path / "gum.jsonl", [record(i) for i in range(6)]))
+
+
+def test_the_interval_holds_the_score():
+    rng = random.Random(1)
+    places = [({0, *rng.sample(range(1, 30), 8)}, {0, *rng.sample(range(1, 30), 8)}, {0}) for _ in range(20)]
+    low, high = interval(places, "f1", draws=200)
+    assert low < scores(places)["f1"] < high
+    assert interval(places[:1] * 5, "f1", draws=50) == pytest.approx([scores(places[:1])["f1"]] * 2)
+
+
+@pytest.mark.parametrize("bits", [16, 8])
+def test_a_segmenter_is_trained_kept_and_scored(bits, treebank, tmp_path, capsys):
+    out = tmp_path / "segmenter"
+    arguments = ["fit", f"--data.train={treebank}", f"--data.val={treebank}", f"--out={out}", "--model.projection=8"]
+    arguments += ["--model.hidden_size=8", "--model.dropout=0", "--model.learning_rate=0.02", "--data.batch_size=2"]
+    trainer = ["accelerator=cpu", "max_epochs=10", "logger=false", "enable_checkpointing=false"]
+    trainer += ["enable_progress_bar=false", "enable_model_summary=false"]
+    main([*arguments, f"--bits={bits}", *(f"--trainer.{option}" for option in trainer)])
+    capsys.readouterr()
+    kinds = {value.dtype for value in load_file(out / "model.safetensors").values()}
+    assert (torch.int8 in kinds) == (bits == 8)
+    main(["score", str(out), treebank])
+    lines = capsys.readouterr().out.splitlines()
+    assert "6 documents" in lines[0] and "inner_f1" in lines[0]
+    assert lines[2].startswith("| gold sentences | 100.0 |") and lines[2].endswith("| 100.0 to 100.0 |")
+    assert lines[3].startswith("| own sentences |")
+    assert lines[-1] == "F1 by genre, gold sentences: news 100.0"
+
+
+@pytest.mark.parametrize(("name", "encoder"), [("minilm", "minilm"), ("lora", "minilm"), ("small", "small")])
+def test_the_configs_are_accepted(name, encoder, treebank, tmp_path, capsys):
+    config = f"--config={CONFIGS / name}.yaml"
+    arguments = ["fit", config, f"--data.train={treebank}", f"--data.val={treebank}", f"--out={tmp_path}"]
+    with pytest.raises(SystemExit) as end:
+        main([*arguments, "--print_config"])
+    assert end.value.code == 0 and f"encoder: {encoder}" in capsys.readouterr().out

@@ -1,0 +1,125 @@
+"""Pre-training of the small encoder: targets, training, and weights that parser and segmenter start from."""
+
+import json
+import random
+
+import numpy as np
+import pytest
+import torch
+from conftest import write_lines
+from transformers import BertConfig, BertModel, BertTokenizerFast
+
+from datamodules.text.hashing import hashed_words
+from experiments.studies.parser_training import small_encoder
+from experiments.studies.parser_training.small_encoder import Student, Teacher, main, read_passages, train
+from lightning_modules.discourse_parser.parser import DiscourseParser
+from lightning_modules.discourse_parser.segmenter import EduSegmenter
+
+WORDS = ("the", "otter", "swam", "because", "rain", "fell", "and", "a", "heron", "slept", "while", "lynx", "cubs")
+
+
+def passage(number: int, words: int = 40) -> str:
+    return " ".join(random.Random(number).choices(WORDS, k=words))
+
+
+@pytest.fixture(scope="module")
+def teacher_folder(tmp_path_factory):
+    """A tiny BERT whose vocabulary has every word, so that a word is one subword."""
+    folder = tmp_path_factory.mktemp("teacher")
+    (folder / "vocab.txt").write_text("\n".join(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *WORDS]))
+    BertTokenizerFast(str(folder / "vocab.txt"), model_max_length=256).save_pretrained(folder)
+    sizes = {"hidden_size": 12, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 16}
+    torch.manual_seed(0)
+    BertModel(BertConfig(vocab_size=5 + len(WORDS), max_position_embeddings=256, **sizes)).save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture
+def narrow(monkeypatch):
+    """Targets of three numbers, as the tiny teacher has but 24, and few held-out passages."""
+    monkeypatch.setattr(small_encoder, "TARGET", 3)
+    monkeypatch.setattr(small_encoder, "HELD_OUT", 4)
+
+
+def test_targets_are_principal_components_of_the_teacher(teacher_folder, narrow):
+    texts = [passage(number) for number in range(20)]
+    teacher = Teacher(str(teacher_folder), [1, 2], texts)
+    passages = teacher(texts)
+    with torch.no_grad():
+        inputs = [teacher.subwords(text).ids for text in texts]
+        framed = torch.tensor([[2, *ids, 3] for ids in inputs])  # [CLS], [SEP]
+        states = teacher.encoder.model(framed, output_hidden_states=True).hidden_states
+    vectors = torch.cat([states[1], states[2]], -1)[:, 1:-1].flatten(0, 1).double().numpy()
+    centred = vectors - vectors.mean(0)
+    _, _, rows = np.linalg.svd(centred, full_matrices=False)
+    components = centred @ rows[:3].T
+    components = components / components.std(0) ** 0.5
+    expected = components / np.sqrt((components**2).mean())
+    targets = torch.cat([row.targets for row in passages]).double().numpy()[:, ::-1]  # the largest last
+    signs = np.sign((expected * targets).sum(0))
+    assert np.allclose(targets, expected * signs, atol=0.05)  # bfloat16 where the processor has it
+    for row, text in zip(passages, texts):
+        assert row.words.tolist() == [list(features) for features in hashed_words(text).features]
+
+
+def test_a_student_learns_from_its_teacher(teacher_folder, narrow):
+    torch.manual_seed(0)
+    texts = [passage(number) for number in range(36)]
+    passages = Teacher(str(teacher_folder), [1, 2], texts)(texts)
+    student = Student(3).eval()
+    with torch.no_grad():
+        before = student.loss(passages[:4]).item()
+    train(student, passages, epochs=12)
+    with torch.no_grad():
+        assert student.loss(passages[:4]).item() < 0.5 * before
+
+
+def test_parsers_and_segmenters_start_from_the_weights(teacher_folder, narrow, tmp_path, capsys):
+    texts = write_lines(tmp_path / "texts.jsonl", [json.dumps({"document": passage(n, 400)}) for n in (1, 2, 2, 3)])
+    options = ["--teacher", str(teacher_folder), "--layers", "2", "--epochs", "1"]
+    main([str(texts), "--out", str(tmp_path / "small"), *options])
+    assert "weights of the small encoder, from 1,200 words" in capsys.readouterr().out  # each text once
+    random_weights = EduSegmenter().encoder.state_dict()
+    models = DiscourseParser(hidden_size=8, fit_size=2, small_encoder=tmp_path / "small"), EduSegmenter(
+        small_encoder=tmp_path / "small"
+    )
+    for model in models:
+        model.setup("fit")
+    parser, segmenter = models
+    for name, value in segmenter.encoder.state_dict().items():
+        assert torch.equal(value, parser.encoder.state_dict()[name])
+        assert not torch.equal(value, random_weights[name])
+
+
+def test_weights_are_only_needed_to_train(tmp_path):
+    model = EduSegmenter(small_encoder=tmp_path / "nowhere")
+    model.setup("validate")
+    with pytest.raises(ValueError, match="missing or broken"):
+        model.setup("fit")
+
+
+def test_passages_are_whole_words_of_every_document(tmp_path):
+    texts = [passage(1, 400), passage(2, 10), passage(3, 185)]
+    path = write_lines(tmp_path / "texts.jsonl", [json.dumps({"document": text}) for text in texts])
+    passages = read_passages([path])
+    assert [len(text.split()) for text in passages] == [180, 180, 40, 180]  # rests of 10 and 5 words are left out
+    assert " ".join(passages[:3]) == texts[0]
+
+
+def test_what_is_wrong_is_named(teacher_folder, tmp_path, capsys, monkeypatch):
+    path = write_lines(tmp_path / "texts.jsonl", [json.dumps({"document": passage(1)})])
+    with pytest.raises(SystemExit, match="error: 1 passages of 180 words; at least 101 are needed"):
+        main([str(path), "--out", str(tmp_path / "small"), "--teacher", str(teacher_folder)])
+    options = [str(path), "--out", str(tmp_path / "small"), "--teacher", str(teacher_folder)]
+    with pytest.raises(SystemExit):
+        main([*options, "--epochs", "0"])
+    assert "--epochs 0: at least one pass" in capsys.readouterr().err
+    monkeypatch.setattr(small_encoder, "HELD_OUT", 0)
+    with pytest.raises(SystemExit, match="layers must be some of 0 to 2"):
+        main([*options, "--layers", "9"])
+    (tmp_path / "file").write_text("")
+    with pytest.raises(SystemExit, match=r"error: .*file"):
+        main([str(path), "--out", str(tmp_path / "file")])
+    model = DiscourseParser(str(teacher_folder), hidden_size=8, fit_size=2, layers=(1,), small_encoder=tmp_path)
+    with pytest.raises(ValueError, match="is for `encoder: small` alone"):
+        model.setup("fit")
