@@ -5,7 +5,7 @@ BIN := .venv/bin
 SETUP := .venv/.installed
 DEMO := runs/demo
 
-.PHONY: help setup demo test test-gpu gpu test-slow test-processors test-cluster harden controls lint docs audit bench clean
+.PHONY: help setup demo test test-all test-gpu gpu test-slow test-processors test-cluster harden controls lint docs audit bench clean
 .DEFAULT_GOAL := help
 
 help: ## explain every target
@@ -26,8 +26,11 @@ demo: $(SETUP) ## train the pointer-generator on docstrings, score it beside lea
 	$(BIN)/precis test --run $(DEMO)
 	$(BIN)/precis report $(DEMO)
 
-test: $(SETUP) ## run all tests but slow ones (a quarter of an hour on two cores)
+test: $(SETUP) ## run the unit tests (five minutes on two cores)
 	$(BIN)/python -m pytest -n 2 --dist worksteal
+
+test-all: $(SETUP) ## run all tests but slow ones: also whole commands, sweeps, processes and browsers
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow"
 
 test-gpu: $(SETUP) ## run the tests that need a GPU; without one they are skipped
 	$(BIN)/python -m pytest -m cuda -rs
@@ -45,7 +48,7 @@ PROCESSORS := "" \
 	"ATEN_CPU_CAPABILITY=avx2 MKL_ENABLE_INSTRUCTIONS=AVX2 ONEDNN_MAX_CPU_ISA=AVX2" \
 	"ATEN_CPU_CAPABILITY=default"
 
-test-processors: $(SETUP) ## run all tests as other processors round: four sets of instructions, with one thread and with two
+test-processors: $(SETUP) ## run the unit tests as other processors round: four sets of instructions, with one thread and with two
 	@status=0; for threads in 1 2; do for settings in $(PROCESSORS); do \
 		echo "== OMP_NUM_THREADS=$$threads $$settings"; \
 		env OMP_NUM_THREADS=$$threads TORCHINDUCTOR_CACHE_DIR=$$(mktemp -d) $$settings $(BIN)/python -m pytest -q -n 2 --dist worksteal || status=1; \

@@ -174,7 +174,9 @@ def test_imports_point_one_way(name):
         ("datamodules.pointer_generator", "def later():\n    from lightning_modules.summarizer import Summary"),
         ("datamodules.corpora.files", "from datamodules.summarization import SummarizationData"),
         ("datamodules.text.words", "import datamodules.corpora"),
-        ("callbacks.previews", "from experiments import cli"),
+        ("datamodules.bertsum", "from lightning_modules.metrics.rouge import rouge_scores"),
+        ("callbacks.previews", "from precis.command_line import cli"),
+        ("precis.runs.run_folder", "from experiments.studies.controls import points"),
     ],
 )
 def test_what_points_the_other_way_is_found(name, line):
