@@ -1,9 +1,31 @@
-"""Atomic writing of files."""
+"""Atomic writing of files, and one message for full disks."""
 
+import errno
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
+
+from datamodules.documents import UserError
+
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # full disk, exceeded quota, or file size limit
+
+
+@contextmanager
+def naming_full_disk(path: Path) -> Iterator[None]:
+    """Add the path to errors of a full disk, which do not have it.
+
+    Raises:
+        UserError: if the disk is full.
+    """
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in _FULL:
+            raise
+        reason = os.strerror(error.errno)
+        raise UserError(f"{path}: cannot be written ({reason}); free some space, or choose another folder") from None
 
 
 @contextmanager
@@ -17,12 +39,13 @@ def atomic_file(path: Path) -> Iterator[IO[str]]:
         path: file to write, in an existing folder; UTF-8, without conversion of line ends.
 
     Raises:
-        OSError: if it cannot be written.
+        UserError: if the disk is full.
+        OSError: if it cannot be written for another reason.
     """
     partial = path.with_name(f".{path.name}.part")
     partial.unlink(missing_ok=True)  # not through a link of that name, which a folder of somebody else may have
     try:
-        with partial.open("x", newline="", encoding="utf-8") as file:
+        with naming_full_disk(path), partial.open("x", newline="", encoding="utf-8") as file:
             yield file
         partial.replace(path)
     except BaseException:

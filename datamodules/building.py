@@ -1,6 +1,5 @@
 """Atomic building of caches, with removal of leftovers of killed builders."""
 
-import errno
 import math
 import os
 import shutil
@@ -9,12 +8,11 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from uuid import uuid4
 
-from datamodules.documents import UserError
+from datamodules.atomic_write import naming_full_disk
 from datamodules.file_locks import lock_file, open_lock, release_lock
 
 BUILDING = ".building-"  # prefix of the names of incomplete folders
 LOCK = ".builders.lock"
-_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # full disk, exceeded quota, or file size limit
 
 
 @contextmanager
@@ -79,19 +77,3 @@ def appearing_folder(folder: Path) -> Iterator[Path]:
         except OSError:  # another process was first, with the same content
             if not folder.is_dir():
                 raise
-
-
-@contextmanager
-def naming_full_disk(path: Path) -> Iterator[None]:
-    """Add the path to errors of a full disk, which do not have it.
-
-    Raises:
-        UserError: if the disk is full.
-    """
-    try:
-        yield
-    except OSError as error:
-        if error.errno not in _FULL:
-            raise
-        reason = os.strerror(error.errno)
-        raise UserError(f"{path}: cannot be written ({reason}); free some space, or choose another folder") from None

@@ -7,6 +7,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Literal, NamedTuple, get_args
 
+from datamodules.documents import UserError
+
 Kind = Literal["documents", "features", "tokenizers", "proposals", "parses", "vectors"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 
@@ -38,8 +40,14 @@ class CacheEntry(NamedTuple):
 
 
 def default_cache() -> Path:
-    """Return `$PRECIS_CACHE`, or `precis` in the user's cache folder, which is created for this user alone."""
+    """Return `$PRECIS_CACHE`, or `precis` in the user's cache folder, which is created for this user alone.
+
+    Raises:
+        UserError: if `$PRECIS_CACHE` is a file.
+    """
     if named := os.environ.get("PRECIS_CACHE"):
+        if Path(named).is_file():
+            raise UserError(f"{named}: a file, but PRECIS_CACHE names the folder of caches; name another one")
         return Path(named)  # several users may share this folder, so its permissions are left alone
     folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "precis"
     with suppress(OSError):  # reported with the path when something is written

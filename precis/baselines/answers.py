@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from datamodules.building import naming_full_disk
+from datamodules.atomic_write import naming_full_disk
 from datamodules.documents import UserError
 from datamodules.file_locks import lock_file
 from datamodules.text.lines import json_line, load_json, shorten

@@ -3,6 +3,7 @@
 Neither torch nor Lightning is imported here, but by the commands that need them.
 """
 
+import errno
 import logging
 import os
 import re
@@ -12,10 +13,12 @@ import threading
 import warnings
 from contextlib import suppress
 from importlib import import_module
+from pathlib import Path
 from types import FrameType
 
 from jsonargparse import ArgumentError
 
+from datamodules.cache_folder import default_cache
 from datamodules.text.printable import printable, printable_line
 from precis.config.command_table import COMMANDS, load_command
 from precis.config.parse_errors import explain
@@ -88,6 +91,7 @@ def run_command(arguments: list[str]) -> int:
             raise
         is_usage_error = isinstance(error, ArgumentError)
         message = explain(str(error), arguments[0]) if is_usage_error else " ".join(str(error).split())
+        message += _remedy(error)
         message = re.sub(r"(\S{200})\S{300,}", r"\1...", message)  # a value that is longer than any path
         print(f"precis: error: {printable_line(message)}", file=sys.stderr)
         return 2 if is_usage_error else 1
@@ -98,6 +102,16 @@ def run_command(arguments: list[str]) -> int:
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
             sys.unraisablehook = unraisable_before
     return 0
+
+
+def _remedy(error: Exception) -> str:
+    """Return what to do about an error of the environment; empty for other errors."""
+    if isinstance(error, UnicodeEncodeError) and "PYTHONIOENCODING" not in str(error):  # which rich names
+        return "; set PYTHONIOENCODING=utf-8"
+    refused = isinstance(error, OSError) and error.errno in (errno.EACCES, errno.ENOTDIR, errno.EPERM, errno.EROFS)
+    if refused and error.filename and Path(error.filename).absolute().is_relative_to(default_cache().absolute()):
+        return "; set PRECIS_CACHE to a folder that you can write to"
+    return ""
 
 
 def _errors_of_lightning() -> tuple[type[Exception], ...]:

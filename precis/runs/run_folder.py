@@ -36,9 +36,9 @@ import torch
 from datasets import Dataset
 from jsonargparse import ArgumentParser
 from pytorch_lightning import Callback, LightningDataModule, LightningModule, Trainer
+from pytorch_lightning.utilities import rank_zero_warn
 
-from datamodules.atomic_write import atomic_write
-from datamodules.building import naming_full_disk
+from datamodules.atomic_write import atomic_write, naming_full_disk
 from datamodules.corpora.corpus import Corpus, read_manifest
 from datamodules.documents import UserError
 from datamodules.file_locks import release_lock, take_lock
@@ -262,6 +262,9 @@ class TruncationTable(Callback):
         if not trainer.is_global_zero or not isinstance(data, SummarizationData) or not data.truncation:
             return
         self.path.parent.mkdir(parents=True, exist_ok=True)
+        if not os.access(self.path.parent, os.W_OK):  # a run of somebody else, which is scored with --out
+            rank_zero_warn(f"{self.path}: not written, since the folder cannot be written to")
+            return
         # two commands may read other splits of this run
         lock = take_lock(self.path.with_name(".truncation.lock"), wait=math.inf)
         try:

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from datamodules.building import BUILDING, LOCK, appearing_folder, builders_lock, building_folder, naming_full_disk
+from datamodules.atomic_write import atomic_file, naming_full_disk
+from datamodules.building import BUILDING, LOCK, appearing_folder, builders_lock, building_folder
 from datamodules.documents import UserError
 
 
@@ -95,4 +96,10 @@ def test_a_full_disk_is_named_with_the_place_and_other_errors_are_left(tmp_path)
         raise OSError(errno.ENOSPC, "Error writing bytes to file")
     with pytest.raises(FileNotFoundError), naming_full_disk(tmp_path):
         (tmp_path / "none").read_text()
+    scores = tmp_path / "scores.json"
+    with pytest.raises(UserError, match=rf"{scores}: cannot be written"), atomic_file(scores) as file:
+        file.write("half")
+        with open("/dev/full", "w") as full:
+            full.write("x")
+    assert not list(tmp_path.glob("*scores*"))
     assert not leftovers(tmp_path)

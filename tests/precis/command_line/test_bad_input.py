@@ -304,3 +304,19 @@ def test_a_corpus_that_cannot_be_described_is_named(tmp_path, precis):
     done = precis("corpus", "--corpus", "Files", f"--corpus.train={path}")
     refused(done, f"{path}:1: broken JSON")
     assert re.search(r"fix it|skip", done.err)
+
+
+def test_places_of_caches_and_encodings_that_do_not_work_are_named(precis, corpus_files, tmp_path, monkeypatch):
+    monkeypatch.setenv("PRECIS_CACHE", corpus_files["val"])
+    refused(precis("corpus", corpus_files["train"]), corpus_files["val"], "name another one")
+    monkeypatch.delenv("PRECIS_CACHE")
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    monkeypatch.setenv("HOME", os.devnull)
+    refused(precis("corpus", corpus_files["train"]), "set PRECIS_CACHE to a folder that you can write to")
+    monkeypatch.undo()
+    path = tmp_path / "records.jsonl"
+    path.write_text('{"id": "a", "document": "Über den Fluss.", "summary": "Über."}\n', encoding="utf-8")
+    command = [sys.executable, "-m", "precis.command_line.cli", "corpus", str(path)]
+    environment = {**os.environ, "PYTHONIOENCODING": "ascii"}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True)
+    assert done.returncode == 1 and "Traceback" not in done.stderr and "PYTHONIOENCODING=utf-8" in done.stderr
