@@ -135,12 +135,6 @@ COMMANDS = {
         "precis.sweeping.sweep:sweep",
     ),
     "sync": Command("launch", "upload offline runs to W&B", "precis sync runs/NAME", "precis.sweeping.sync:sync"),
-    "dashboard": Command(
-        "launch",
-        "show run folders in the browser, live, without an account",
-        "precis dashboard runs/pointer_generator_rows",
-        "precis.dashboards.local:dashboard",
-    ),
     "workspaces": Command(
         "launch",
         "make workspaces at W&B",

@@ -12,8 +12,6 @@ import pytest
 import wandb
 import yaml
 from cases import CASES
-from matplotlib.figure import Figure
-from run_folders import make_run, prediction
 from wandb_file import OfflineRun, inspect
 
 from precis.dashboards.contents import ABLATIONS, PAPERS, SETTINGS, Dashboard
@@ -93,21 +91,17 @@ def recorded(request, tmp_path_factory, corpus_files) -> Iterator[tuple[Kind, Pa
     yield kind, run
 
 
+@pytest.mark.integration
 def test_every_chart_of_the_workspace_is_in_the_records(recorded):
     kind, run = recorded
     dashboard, offline = dashboard_of(kind.model), OfflineRun(run)
-    missing = {key for name, is_on in kind.options if not is_on for key in dashboard.optional[name]}
+    switched_off = {key for name, is_on in kind.options if not is_on for key in dashboard.optional[name]}
     logged = {key.removesuffix("._type") for key in offline.history}
-    assert set(dashboard.history()) - missing <= logged
-    assert not missing & logged, "keys of an option that is off"
+    assert set(dashboard.history()) - switched_off <= logged
+    assert not switched_off & logged, "keys of an option that is off"
     assert set(SETTINGS) - ({"signatures.rouge1"} if not dashboard.tables else set()) <= offline.config.keys()
     assert {ablation.key for ablation in ABLATIONS if ablation.paper == dashboard.paper} <= offline.config.keys()
     assert dashboard.paper in offline.tags, "the filter of the workspace"
-
-
-def test_tables_and_heat_maps_open(recorded):
-    kind, run = recorded
-    dashboard = dashboard_of(kind.model)
     media = list((run / "wandb").rglob("media"))
     for key in dashboard.tables:
         paths = [path for folder in media for path in (folder / "table").rglob(f"{key}_*.table.json")]
@@ -116,63 +110,33 @@ def test_tables_and_heat_maps_open(recorded):
             table = json.loads(path.read_text(encoding="utf-8"))
             assert table["columns"][:3] == ["id", "reference", "summary"] and table["data"]
             assert {len(row) for row in table["data"]} == {len(table["columns"])}
-    switched_off = {key for name, is_on in kind.options if not is_on for key in dashboard.optional[name]}
     for key in set(dashboard.heat_maps) - switched_off:
         paths = [path for folder in media for path in (folder / "images").rglob(f"{key}_*.png")]
         assert paths, key
         for path in paths:
             height, width, channels = matplotlib.image.imread(path).shape
             assert min(height, width) > 50 and channels == 4
-
-
-def test_the_viewer_of_the_terminal_opens_the_record(recorded):
-    kind, run = recorded
-    viewed = inspect(run / "wandb")
-    dashboard = dashboard_of(kind.model)
+    viewed = inspect(run / "wandb")  # W&B's viewer for the terminal
     assert viewed["state"] == "finished" and dashboard.paper in viewed["tags"]
     assert set(dashboard.tested) <= set(viewed["summary"])
 
 
-def test_the_picture_of_a_workspace_has_every_panel(recorded, tmp_path, precis, monkeypatch):
-    kind, run = recorded
-    figures = []
-    monkeypatch.setattr(Figure, "savefig", lambda figure, path, **_: figures.append((figure, path)))
-    done = precis("workspaces", "--draw", run, "--out", tmp_path / "pictures")
-    assert done.status == 0, done.err
-    dashboard = dashboard_of(kind.model)
-    ((figure, path),) = figures
-    assert path == tmp_path / "pictures" / f"{dashboard.paper}.png" and done.out == f"{path}\n"
-    switched_off = {key for name, is_on in kind.options if not is_on for key in dashboard.optional[name]}
-    titles = {axes.get_title().split(" of ")[0]: axes for axes in figure.axes}
-    assert set(titles) == set(dashboard.history())
-    empty = {key for key, axes in titles.items() if any(text.get_text() == "no value" for text in axes.texts)}
-    assert empty == switched_off - set(dashboard.heat_maps)
-
-
-def test_a_folder_without_records_is_one_line(tmp_path, precis):
-    make_run(tmp_path / "run", [prediction(0, "a", {"rouge1": 1.0})], seed=1)
-    done = precis("workspaces", "--draw", tmp_path / "run")
-    assert done.status == 1 and "train with --wandb offline" in done.err and done.err.count("\n") == 1
-
-
-SWEEPS = sorted((Path(__file__).parents[3] / "experiments" / "sweeps").rglob("*.yaml"))
-
-
-@pytest.mark.parametrize("path", SWEEPS, ids=lambda path: path.stem)
-def test_runs_of_a_sweep_are_grouped_by_their_ablation(path, tmp_path):
+def test_runs_of_a_sweep_are_grouped_by_their_ablation(tmp_path):
     """One job type for each ablation, whatever the seed, in the group of the sweep."""
-    points = points_of(read_sweep(path))
-    rows = [{"run": f"run{number}", "label": point.label} for number, point in enumerate(points)]
-    (tmp_path / "points.json").write_text(json.dumps({"sweep": path.stem, "points": rows}))
-    ablations: dict[str, set[str]] = {}
-    for row, point in zip(rows, points):
-        config = {"model": {"class_path": "lightning_modules.RSTformer"}} | point.overrides
-        labels = grouping(tmp_path / row["run"], config)
-        assert labels["group"] == path.stem and f"seed={point.overrides.get(SEED)}" in labels["tags"]
-        settings = {key: value for key, value in point.overrides.items() if key != SEED}
-        ablations.setdefault(labels["job_type"], set()).add(json.dumps(settings, sort_keys=True))
-    assert [len(settings) for settings in ablations.values()] == [1] * len(ablations)
-    assert len(ablations) == len({json.dumps({k: v for k, v in p.overrides.items() if k != SEED}) for p in points})
+    for path in sorted((Path(__file__).parents[3] / "experiments" / "sweeps").rglob("*.yaml")):
+        points = points_of(read_sweep(path))
+        rows = [{"run": f"run{number}", "label": point.label, "config": {}} for number, point in enumerate(points)]
+        (tmp_path / "points.json").write_text(json.dumps({"sweep": path.stem, "after": [], "points": rows}))
+        ablations: dict[str, set[str]] = {}
+        for row, point in zip(rows, points):
+            config = {"model": {"class_path": "lightning_modules.RSTformer"}} | point.overrides
+            labels = grouping(tmp_path / row["run"], config)
+            assert labels["group"] == path.stem and f"seed={point.overrides.get(SEED)}" in labels["tags"]
+            settings = {key: value for key, value in point.overrides.items() if key != SEED}
+            ablations.setdefault(labels["job_type"], set()).add(json.dumps(settings, sort_keys=True))
+        assert [len(settings) for settings in ablations.values()] == [1] * len(ablations), path
+        different = {json.dumps({key: v for key, v in point.overrides.items() if key != SEED}) for point in points}
+        assert len(ablations) == len(different), path
 
 
 def test_every_model_has_a_dashboard():
