@@ -87,7 +87,6 @@ NOT_EXECUTED = {
     "precis baseline hf --checkpoint facebook": "downloads a large model; a tiny one of its kind is run above",
     "precis (baseline chat .*--base_url|judge)": "asks a server; tests of baselines and of the judge start their own",
     r"precis import|precis (test|summarize) .*_cnndm\b": "reads published checkpoints, see tests/precis/sharing",
-    "python -m precis.sharing": "needs the extra minilm; test_led_from_bert converts a tiny BERT",
     "precis corpus --corpus Hub": "downloads a dataset; test_hub reads local ones",
     "precis clean .*--delete": "deletes caches; the same without --delete is run above",
     "precis compare .*--latex": "as above, with tables and plots; test_compare_tables writes them",
