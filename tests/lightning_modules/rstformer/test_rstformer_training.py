@@ -118,7 +118,7 @@ def test_rst_lora_trains_adapters_and_writes(corpus_files, folder, tmp_path):
 
 
 @pytest.mark.cuda
-@pytest.mark.parametrize("strategy", ["auto", "fsdp"])
+@pytest.mark.parametrize("strategy", ["auto", "fsdp2"])
 def test_trains_and_writes_on_a_gpu(strategy, corpus_files, folder):
     model = model_of(injection="log_bias", checkpoint_activations=True, heads=3, hidden_size=48)
     device = {"accelerator": "gpu", "devices": 1, "strategy": strategy, "precision": "bf16-mixed"}
