@@ -17,8 +17,7 @@ from precis.baselines.answers import check_settings, open_answers, read_answers
 from precis.baselines.endpoint import Endpoint, Reply, add_endpoint_arguments
 from precis.baselines.prompts import check_fields, fill
 from precis.baselines.records import answer_text, name_documents
-from precis.evaluation.predictions import Prediction, read_predictions
-from precis.evaluation.sources import sources_of_run
+from precis.evaluation.predictions import Prediction, read_predictions, run_sources
 from precis.files.texts import read_text
 from precis.statistics.statistics import LEVEL, RESAMPLES, bootstrap_interval
 
@@ -112,7 +111,7 @@ def _read(options: Namespace) -> list[Pair]:
     for one, path, ids in [(one, options.b, others) for one in a] + [(one, options.a, {x.id for x in a}) for one in b]:
         if one.id not in ids:
             raise UserError(f"{path}: no summary of document {one.id!r}; give two systems on the same documents")
-    sources = sources_of_run(options.run, options.split) if options.run else {}
+    sources = run_sources(options.run, options.split) if options.run else {}
     return [
         Pair(one.id, _source(one, sources.get(one.id)), "\n".join(one.summary), "\n".join(others[one.id].summary))
         for one in a

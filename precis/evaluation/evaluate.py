@@ -3,6 +3,7 @@
 import json
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,76 +15,124 @@ from rich.console import Console
 from datamodules.atomic_write import atomic_file, atomic_write
 from datamodules.documents import UserError
 from datamodules.text.hashing import file_digest
-from datamodules.text.lines import json_line
+from datamodules.text.lines import counted, json_line
 from precis.evaluation.evaluate_tables import show
-from precis.evaluation.folders import read_systems, system_files, uneven_systems
-from precis.evaluation.human import CorrelationOptions, correlations
-from precis.evaluation.leaderboard import write_leaderboard
-from precis.evaluation.plug_in import is_plug_in
+from precis.evaluation.human_agreement import CorrelationOptions, correlations
+from precis.evaluation.metric_plug_in import is_plug_in
 from precis.evaluation.prediction_fields import FieldNames, SentenceCutter, Splitter
 from precis.evaluation.predictions import (
     Prediction,
-    by_id,
-    default_judgements,
+    check_documents,
+    check_ids,
     read_predictions,
     scores_path,
-    with_documents,
+    with_run_documents,
 )
 from precis.evaluation.scorers import METRICS, ScoreOptions, Scores, lacking, score
-from precis.evaluation.sources import sources_of_run
-from precis.statistics.resampling import Resampled
-from precis.statistics.statistics import LEVEL, RESAMPLES, Interval, bootstrap_interval, number_or_none, resampled_sums
+from precis.statistics.statistics import (
+    LEVEL,
+    RESAMPLES,
+    Array,
+    Interval,
+    bootstrap_interval,
+    number_or_none,
+    resampled_sums,
+)
 
 
 def evaluate(arguments: list[str]) -> None:
-    """`precis evaluate PATH`: score the summaries in a file, or in a folder with a file for each system.
+    """`precis evaluate FILE ...`: score the summaries in a file, or in a file for each of several systems.
 
-    A file has records (JSON Lines with id, summary, references and optionally document; also CSV or Parquet; SummEval's
-    and RealSumm's layouts), or is plain text with one summary per line, with --references FILE. The scores of all
-    documents are written to a file next to it.
+    A file has records (JSON Lines with id, summary, references and optionally document; also CSV or Parquet), or is
+    plain text with one summary per line, with --references FILE. Of several files, each has the outputs of the system
+    after which it is named, unless its records name systems. The scores of all documents are written beside each file.
     """
     options = _parser().parse_args(arguments)
-    path = Path(options.file)
-    if not path.exists():
-        raise UserError(f"{path}: no such file; check the path")
-    target = Path(options.out) if options.out else scores_path(path)
-    # checked before scoring, which may take an hour
-    for output, option in ((target, "--out"), (Path(options.html or target), "--html")):
-        if not os.access(output.parent, os.W_OK):
-            raise UserError(f"{output}: cannot be written there; choose another file with {option}")
-    digest = {} if path.is_dir() else {"sha256": file_digest(path)}
-    predictions = _read(options, path)
+    targets = _targets(options)  # checked before scoring, which may take an hour
+    digests = {path: file_digest(path) for path in targets}
+    by_file = {path: _read(options, path) for path in targets}
+    predictions = [prediction for of_file in by_file.values() for prediction in of_file]
+    if len(by_file) > 1:
+        predictions = name_systems(by_file)
     score_options = ScoreOptions(**{name: options[name] for name in ScoreOptions.__dataclass_fields__})
     evaluated = evaluate_predictions(predictions, options.metrics, score_options, options.resamples, options.seed)
-    scores = evaluated.scores
-    doubts = CorrelationOptions(options.resampled, options.correlation_resamples, options.against, options.seed)
+    values = {measure: result.values for measure, result in evaluated.scores.items()}
+    doubts = CorrelationOptions(**{name: options[name] for name in CorrelationOptions.__dataclass_fields__})
     uneven = uneven_systems(predictions)
     result = {
-        "file": str(path),
-        "scores_file": str(target),
+        "files": [str(path) for path in targets],
+        "scores_files": [str(target) for target in targets.values()],
         **counts(predictions),
         "level": LEVEL,
         "resamples": options.resamples,
         "seed": options.seed,
         "scores": evaluated.means,
-        "resampled": doubts.resampled,
-        "correlation_resamples": doubts.correlation_resamples,
-        "against": doubts.against,
-        "human": correlations(predictions, {name: result.values for name, result in scores.items()}, doubts),
+        **asdict(doubts),
+        "human": correlations(predictions, values, doubts, options.seed),
         "left_out": evaluated.left_out,
         "notes": [uneven] if uneven else [],
     }
-    with atomic_file(target) as file:
-        file.writelines(map(json_line, document_rows(predictions, scores)))
-    # `precis compare` trusts scores if the digest is that of the predictions beside them.
-    signatures = digest | {measure: result.signature for measure, result in scores.items()}
-    atomic_write(target.with_suffix(".signatures.json"), json.dumps(signatures, ensure_ascii=False, indent=1) + "\n")
-    if options.html:
-        write_leaderboard(Path(options.html), result)
+    start = 0
+    for path, of_file in by_file.items():
+        part = slice(start, start := start + len(of_file))
+        with atomic_file(targets[path]) as file:
+            rows = document_rows(of_file, {measure: column[part] for measure, column in values.items()})
+            file.writelines(map(json_line, rows))
+        # `precis compare` trusts scores if the digest is that of the predictions beside them.
+        signatures = {"sha256": digests[path]} | {name: score.signature for name, score in evaluated.scores.items()}
+        text = json.dumps(signatures, ensure_ascii=False, indent=1)
+        atomic_write(targets[path].with_suffix(".signatures.json"), text + "\n")
     if options.json:
         print(json.dumps(result, ensure_ascii=False, indent=1))
     else:
         show(result, Console())
+
+
+def _targets(options: Namespace) -> dict[Path, Path]:
+    """Return the file of scores for each file of outputs.
+
+    Raises:
+        UserError: if a file of outputs is missing, or scores cannot be written there.
+    """
+    paths = [Path(name) for name in options.files]
+    if options.out and len(paths) > 1:
+        raise UserError("--out names one file of scores; leave it out, to write scores beside each file")
+    targets = {path: Path(options.out) if options.out else scores_path(path) for path in paths}
+    for path, target in targets.items():
+        if path.is_dir():
+            raise UserError(f"{path}: a folder; give files of summaries, such as {path / 'predictions.jsonl'}")
+        if not path.exists():
+            raise UserError(f"{path}: no such file; check the path")
+        if not os.access(target.parent, os.W_OK):
+            raise UserError(f"{target}: cannot be written there; choose another file with --out")
+    return targets
+
+
+def name_systems(by_file: Mapping[Path, Sequence[Prediction]]) -> list[Prediction]:
+    """Return the outputs of several files; those that name no system have that after which their file is named.
+
+    Raises:
+        UserError: if two files have an output of the same system for the same document, or only some have documents.
+    """
+    predictions = []
+    for path, of_file in by_file.items():
+        name = path.name.split(".")[0]
+        predictions += [replace(one, system=name) if one.system is None else one for one in of_file]
+    check_ids(predictions)
+    check_documents(predictions)
+    return predictions
+
+
+def uneven_systems(predictions: Sequence[Prediction]) -> str | None:
+    """Return a note if systems differ in their documents, so that their means cannot be compared; None otherwise."""
+    ids: dict[str | None, set[str]] = {}
+    for prediction in predictions:
+        ids.setdefault(prediction.system, set()).add(prediction.id)
+    documents = set().union(*ids.values())
+    lacking = [f"{system} {len(present):,}" for system, present in ids.items() if present != documents]
+    if not lacking:
+        return None
+    return f"means are over different documents: of {counted(len(documents), 'document')}, {', '.join(lacking)}"
 
 
 class Evaluated(NamedTuple):
@@ -126,9 +175,7 @@ def evaluate_predictions(
 
 def _parser() -> ArgumentParser:
     parser = ArgumentParser(prog="precis evaluate", description=evaluate.__doc__, exit_on_error=False)
-    parser.add_argument(
-        "file", type=str, help="file with summaries, such as RUN/predictions.jsonl, or folder with a file per system"
-    )
+    parser.add_argument("files", type=str, nargs="+", help="files of summaries, such as RUN/predictions.jsonl")
     parser.add_argument(
         "--metrics", type=str | None, default=None,
         help=f"comma-separated, out of {', '.join(METRICS)}; by default all that can be computed",
@@ -141,10 +188,7 @@ def _parser() -> ArgumentParser:
         "--run", type=str | None, default=None, help="run folder whose corpus has the source documents"
     )
     parser.add_argument("--split", type=str, default="test", help="split of that corpus")
-    parser.add_argument(
-        "--human", type=str, default="",
-        help="comma-separated fields with human judgements; those of SummEval's and RealSumm's layouts by default",
-    )  # fmt: skip
+    parser.add_argument("--human", type=str, default="", help="comma-separated fields with human judgements")
     parser.add_argument("--fields", type=FieldNames, default=FieldNames())
     parser.add_argument(
         "--splitter", type=Splitter, default="auto",
@@ -157,45 +201,25 @@ def _parser() -> ArgumentParser:
     parser.add_class_arguments(ScoreOptions, None)
     parser.add_argument("--resamples", type=PositiveInt, default=RESAMPLES, help="number of resamples of the bootstrap")
     parser.add_argument("--seed", type=NonNegativeInt, default=0, help="seed of the bootstrap")
-    parser.add_argument(
-        "--resampled", type=Resampled, default="both",
-        help="units to resample for the intervals of correlations; both generalizes to new systems and documents",
-    )  # fmt: skip
-    parser.add_argument(
-        "--correlation_resamples", type=PositiveInt, default=1000,
-        help="number of resamples of these intervals and tests",
-    )
-    parser.add_argument(
-        "--against", type=str | None, default=None,
-        help="measure to test the correlations of the other measures against",
-    )  # fmt: skip
-    parser.add_argument("--html", type=str | None, default=None, help="write a leaderboard as a self-contained page")
+    parser.add_class_arguments(CorrelationOptions, None)
     parser.add_argument("--out", type=str | None, default=None, help="file for the scores of each document")
     parser.add_argument("--json", action="store_true", help="one JSON object instead of tables")
     return parser
 
 
 def _read(options: Namespace, path: Path) -> list[Prediction]:
+    """Return the outputs of a file with their references and sources."""
     if options.documents and options.run:
         raise UserError("--documents and --run both name the sources; give one of them")
-    references = [Path(name) for name in options.references]
-    documents = Path(options.documents) if options.documents else None
-    names = FieldNames(**{name: options.fields[name] for name in FieldNames.__dataclass_fields__})
-    splitter = SentenceCutter(options.splitter, options.separator)
-    is_folder = path.is_dir()
-    others = [*references, *([documents] if documents else [])]
-    files = system_files(path, others, plain_text=bool(references)) if is_folder else [path]
-    human = _names(options.human) or default_judgements(files[0], names)
-
-    def read(file: Path) -> list[Prediction]:
-        return read_predictions(file, references, documents, names, splitter, human)
-
-    predictions = read_systems(files, read) if is_folder else read(path)
-    if options.run:
-        sentences = sources_of_run(options.run, options.split)
-        where = f"the {options.split} split of {options.run}"
-        predictions = with_documents(predictions, by_id(predictions, sentences, where))
-    return predictions
+    predictions = read_predictions(
+        path,
+        references=[Path(name) for name in options.references],
+        documents=Path(options.documents) if options.documents else None,
+        names=FieldNames(**{name: options.fields[name] for name in FieldNames.__dataclass_fields__}),
+        splitter=SentenceCutter(options.splitter, options.separator),
+        human=_names(options.human),
+    )
+    return with_run_documents(predictions, options.run, options.split) if options.run else predictions
 
 
 def choose(
@@ -263,14 +287,14 @@ def corpus_interval(scores: Scores, documents: Sequence[int], resamples: int, se
     return Interval(scores.corpus.score(statistics.sum(0).tolist()), float(low), float(high))
 
 
-def document_rows(predictions: Sequence[Prediction], scores: Mapping[str, Scores]) -> list[dict[str, Any]]:
+def document_rows(predictions: Sequence[Prediction], values: Mapping[str, Array]) -> list[dict[str, Any]]:
     """Return the records of the file of scores: `id`, `scores` by measure, and `system` and `human` if available."""
     rows = []
     for index, prediction in enumerate(predictions):
         row: dict[str, Any] = {"id": prediction.id}
         if prediction.system is not None:
             row["system"] = prediction.system
-        row["scores"] = {measure: number_or_none(result.values[index]) for measure, result in scores.items()}
+        row["scores"] = {measure: number_or_none(column[index]) for measure, column in values.items()}
         rows.append(row | ({"human": prediction.human} if prediction.human else {}))
     return rows
 

@@ -8,117 +8,103 @@ from rich.table import Table
 from rich.text import Text
 
 from datamodules.text.lines import counted, one_line
-from precis.statistics.statistics import CORRELATIONS
+from precis.statistics.correlations import COEFFICIENTS
 
 _MOST_SYSTEMS = 3  # with a table of all measures each; more systems are rows of one table
-_MOST_MEASURES = 8  # columns of the leaderboard
+_MOST_MEASURES = 8  # columns of that table
 
 
 def show(result: Mapping[str, Any], console: Console) -> None:
     """Print the results of `evaluate` as tables."""
-    empty = result["empty_predictions"]
+    name = ", ".join(result["files"])
     if len(result["systems"]) > _MOST_SYSTEMS:
-        _show_leaderboard(result, console)
+        _show_ranking(result["scores"], name, console)
     else:
         for system in result["systems"] or [None]:
             rows = [row for row in result["scores"] if row["system"] == system]
-            console.print(_score_table(rows, system or result["file"]))
+            console.print(_score_table(rows, system or name))
+    empty = result["empty_predictions"]
     counts = f"{counted(result['summaries'], 'summary')} of {counted(result['documents'], 'document')}"
     console.print(f"{counts}; {empty or 'no'} empty prediction{'' if empty == 1 else 's'}", highlight=False)
     intervals = f"{100 * result['level']:.0f} % intervals: percentile bootstrap over documents"
     console.print(f"{intervals}, {result['resamples']:,} resamples, seed {result['seed']}", highlight=False)
-    for (judgement, level), rows in grouped(result["human"], "judgement", "level").items():
-        console.print(_human_table(rows, f"{judgement}, {level} level: {rows[0]['definition']}"))
-    if result["human"] and result["human"][0]["intervals"]:
-        draws = f"{result['correlation_resamples']:,} resamples, seed {result['seed']}"
-        console.print(f"intervals of correlations: bootstrap, drawn: {result['resampled']}; {draws}", highlight=False)
-    if result["human"] and not any(row["level"] == "system" for row in result["human"]):
-        console.print("no system level: it needs at least three systems, named in the field `system`", highlight=False)
+    _show_agreement(result, console)
     # Printed without rich, which would wrap signatures; users copy them.
     print("signatures", *_short_signatures(result["scores"]), sep="\n  ")
-    for name, reason in result["left_out"].items():
-        print(f"left out: {name}: {reason}")
+    for metric, reason in result["left_out"].items():
+        print(f"left out: {metric}: {reason}")
     for note in result["notes"]:
         print(f"note: {note}")
-    print(f"scores of every document: {result['scores_file']}", flush=True)
+    print(f"scores of every document: {', '.join(result['scores_files'])}", flush=True)
+
+
+def _table(title: str, *columns: str) -> Table:
+    """Return an empty table whose first column has names, and the others numbers."""
+    table = Table(title=Text(one_line(title)))
+    for number, name in enumerate(columns):
+        table.add_column(name, justify="right" if number else "left")
+    return table
 
 
 def _score_table(rows: list[dict[str, Any]], title: str) -> Table:
-    table = Table(title=Text(one_line(title)))
-    for name in ("measure", "mean", "95 % interval", "documents"):
-        table.add_column(name, justify="left" if name == "measure" else "right")
+    table = _table(title, "measure", "mean", "95 % interval", "documents")
     for row in rows:
         interval = "none" if row["low"] is None else f"{row['low']:.2f} to {row['high']:.2f}"
-        table.add_row(row["measure"], _shown(row["mean"]), interval, f"{row['documents']:,}")
+        table.add_row(row["measure"], _number(row["mean"]), interval, f"{row['documents']:,}")
     return table
 
 
-def _show_leaderboard(result: Mapping[str, Any], console: Console) -> None:
+def _show_ranking(rows: list[dict[str, Any]], title: str, console: Console) -> None:
     """Print a row for each system, the best by the first measure first."""
-    measures = list(dict.fromkeys(row["measure"] for row in result["scores"]))
-    table = Table(title=Text(one_line(result["file"])))
-    for name in ("system", *measures[:_MOST_MEASURES]):
-        table.add_column(name, justify="left" if name == "system" else "right")
-    for system, cells in rank_systems(result["scores"]):
-        means = [_shown(cells[measure]["mean"]) for measure in measures[:_MOST_MEASURES]]
-        table.add_row(Text(one_line(system)), *means)
+    means: dict[str, dict[str, float | None]] = {}
+    for row in rows:
+        means.setdefault(row["system"], {})[row["measure"]] = row["mean"]
+    measures = list(dict.fromkeys(row["measure"] for row in rows))
+    table = _table(title, "system", *measures[:_MOST_MEASURES])
+    first = measures[0]
+    for system in sorted(means, key=lambda name: float("inf") if means[name][first] is None else -means[name][first]):
+        table.add_row(Text(one_line(system)), *(_number(means[system][name]) for name in measures[:_MOST_MEASURES]))
     console.print(table)
     if len(measures) > _MOST_MEASURES:
-        console.print(f"{len(measures) - _MOST_MEASURES} more measures: see --html PAGE or --json", highlight=False)
+        console.print(f"{len(measures) - _MOST_MEASURES} more measures: see --json", highlight=False)
 
 
-def rank_systems(rows: list[dict[str, Any]]) -> list[tuple[str, dict[str, dict[str, Any]]]]:
-    """Return the systems and their rows of scores by measure, sorted by the mean of the first measure."""
-    systems: dict[str, dict[str, dict[str, Any]]] = {}
-    for row in rows:
-        systems.setdefault(row["system"], {})[row["measure"]] = row
-    first = rows[0]["measure"]
-
-    def key(item: tuple[str, dict[str, dict[str, Any]]]) -> float:
-        mean = item[1][first]["mean"]
-        return float("-inf") if mean is None else mean
-
-    return sorted(systems.items(), key=key, reverse=True)
-
-
-def _human_table(rows: list[dict[str, Any]], title: str) -> Table:
-    table = Table(title=Text(one_line(title)))
-    for name in ("measure", *CORRELATIONS, "used"):
-        table.add_column(name, justify="left" if name == "measure" else "right")
-    for row in rows:
-        values = [correlation_text(row, name) for name in CORRELATIONS]
-        table.add_row(row["measure"], *values, f"{row['used']:,} of {row['of']:,}")
-    return table
+def _show_agreement(result: Mapping[str, Any], console: Console) -> None:
+    """Print a table of correlations for each judgement and level."""
+    rows = result["human"]
+    for judgement, level in dict.fromkeys((row["judgement"], row["level"]) for row in rows):
+        of_table = [row for row in rows if (row["judgement"], row["level"]) == (judgement, level)]
+        title = f"{judgement}, {level} level: {of_table[0]['definition']}"
+        table = _table(title, "measure", *COEFFICIENTS, "used")
+        for row in of_table:
+            values = [_coefficient(row, name) for name in COEFFICIENTS]
+            table.add_row(row["measure"], *values, f"{row['used']:,} of {row['of']:,}")
+        console.print(table)
+    if rows and rows[0]["intervals"]:
+        draws = f"{result['correlation_resamples']:,} resamples, seed {result['seed']}"
+        console.print(f"intervals of correlations: bootstrap, drawn: {result['resampled']}; {draws}", highlight=False)
+    elif rows:
+        console.print("no system level: it needs at least three systems, named in the field `system`", highlight=False)
 
 
-def correlation_text(row: Mapping[str, Any], name: str) -> str:
+def _coefficient(row: Mapping[str, Any], name: str) -> str:
     """Return a coefficient with its interval and the p-value of its difference to the measure `--against`."""
-    text = _shown(row[name], 3)
+    text = _number(row[name], 3)
     low, high = (row["intervals"] or {}).get(name, (None, None))
     if low is not None:
         text += f" ({low:.2f} to {high:.2f})"
     if "p" in row:
-        text += f" p={_shown(row['p'][name], 3)}"
+        text += f" p={_number(row['p'][name], 3)}"
     return text
 
 
 def _short_signatures(rows: list[dict[str, Any]]) -> list[str]:
     """Return the signatures, with a common one for measures that only differ in the name."""
-    measures: dict[str, list[str]] = {}
+    measures: dict[str, dict[str, None]] = {}
     for row in rows:
-        names = measures.setdefault(row["signature"].partition("|")[2], [])
-        if row["measure"] not in names:
-            names.append(row["measure"])
+        measures.setdefault(row["signature"].partition("|")[2], {})[row["measure"]] = None
     return [f"{','.join(names)}|{settings}" for settings, names in measures.items()]
 
 
-def grouped(rows: list[dict[str, Any]], *names: str) -> dict[tuple, list[dict[str, Any]]]:
-    """Return rows grouped by the values of some keys."""
-    groups: dict[tuple, list[dict[str, Any]]] = {}
-    for row in rows:
-        groups.setdefault(tuple(row[name] for name in names), []).append(row)
-    return groups
-
-
-def _shown(value: float | None, digits: int = 2) -> str:
+def _number(value: float | None, digits: int = 2) -> str:
     return "none" if value is None else f"{value:.{digits}f}"

@@ -1,20 +1,13 @@
 """Files of summaries, the suite's or foreign ones: read with every record checked."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from datamodules.corpora.readers import read_rows
 from datamodules.documents import BadRecord, UserError
-from precis.evaluation.layouts import (
-    from_summeval,
-    is_realsumm,
-    is_summeval,
-    judgements_in,
-    realsumm_rows,
-    refuse_pickle,
-)
+from datamodules.text.lines import counted
 from precis.evaluation.prediction_fields import (
     FieldNames,
     Row,
@@ -66,8 +59,8 @@ def read_predictions(
 ) -> list[Prediction]:
     """Read the outputs of a file with references, sources and judgements.
 
-    Files with suffixes of records (`.jsonl`, `.csv`, ..., see `readers.read_rows`) have records, those of SummEval and
-    RealSumm too (see `layouts`); all others are plain text with one output per line, whose ids are line numbers.
+    Files with suffixes of records (`.jsonl`, `.csv`, ..., see `readers.read_rows`) have records; all others are plain
+    text with one output per line, whose ids are line numbers.
 
     Args:
         path: the file.
@@ -82,44 +75,65 @@ def read_predictions(
             document, an invalid judgement, or files of different lengths.
     """
     names, splitter = names or FieldNames(), splitter or SentenceCutter()
-    refuse_pickle(path)
     if not path.is_file():
         kind = "a folder" if path.is_dir() else "no such file"
         raise UserError(f"{path}: {kind}; give a file with summaries, such as RUN/predictions.jsonl")
-    read_file = _read_records if is_records(path) else _read_plain
-    if read_file is _read_plain and (human or not references):
+    if is_records(path):
+        predictions = [_read_record(row, where, names, splitter, human) for where, row in _records(path, names, human)]
+    elif human or not references:
         missing = "judgements; put them into records" if human else "references; add --references FILE, one per line"
         raise UserError(f"{path}: plain text has no {missing} (records are in files named .jsonl, .csv or .parquet)")
-    predictions = read_file(path, names, splitter, human)
+    else:
+        predictions = [
+            Prediction(str(number), f"{path}:{number}", splitter(line), [], split=splitter.name)
+            for number, line in enumerate(read_lines(path), start=1)
+        ]
     if not predictions:
         raise UserError(f"{path}: no summary in it; give a file with one record or one line per summary")
-    _check_systems(predictions)
+    _check_all_or_none(predictions, "system", "it names no system, but {} does", "name it in all or in none")
     check_ids(predictions)
     # Each file of references adds one to those of the files before; the first one replaces the field of the records.
     for number, file in enumerate(references):
-        columns = _values_of_other_file(file, path, predictions, names, _reference_of_line, read_references)
+        columns = _values_of_other_file(file, path, predictions, names, "references")
         for index, texts in enumerate(columns):
             before = predictions[index].references if number else []
             split = splitter.name if any(isinstance(text, str) for text in texts) else predictions[index].split
             predictions[index] = replace(predictions[index], references=[*before, *map(splitter, texts)], split=split)
     if documents is not None:
-        texts = _values_of_other_file(documents, path, predictions, names, _document_of_line, _document_of_record)
-        predictions = with_documents(predictions, texts)
-    _check_texts(predictions)
+        texts = _values_of_other_file(documents, path, predictions, names, "document")
+        predictions = [replace(prediction, document=text) for prediction, text in zip(predictions, texts)]
+    for prediction in predictions:
+        if not all(prediction.references):
+            raise bad_record(prediction.where, "a reference is empty", "give it text, or leave the record out")
+    check_documents(predictions)
     return predictions
 
 
-def with_documents(predictions: list[Prediction], documents: Sequence[list[str]]) -> list[Prediction]:
-    """Add the sentences of sources to outputs."""
+def run_sources(run: str, split: str) -> dict[str, list[str]]:
+    """Return the sentences of the documents of a run's corpus, by id.
+
+    Raises:
+        UserError: if the folder is not a run of a summarizer, or lacks the split.
+    """
+    from datamodules.corpora.corpus import as_document  # these import torch and Lightning
+    from precis.runs.run_folder import run_documents
+
+    rows = run_documents(Path(run), split)
+    return {document.id: document.sentences for document in map(as_document, rows)}
+
+
+def with_run_documents(predictions: list[Prediction], run: str, split: str) -> list[Prediction]:
+    """Add the sources in the corpus of a run to outputs.
+
+    Raises:
+        UserError: as in `run_sources`, or if the corpus lacks a document.
+    """
+    documents = _by_id(predictions, run_sources(run, split), f"the {split} split of {run}")
     return [replace(prediction, document=document) for prediction, document in zip(predictions, documents)]
 
 
-def by_id(predictions: list[Prediction], values: Mapping[str, Any], where: str) -> list[Any]:
-    """Look up the document of each output in a mapping.
-
-    Raises:
-        UserError: if it lacks an id.
-    """
+def _by_id(predictions: list[Prediction], values: Mapping[str, Any], where: str) -> list[Any]:
+    """Look up the document of each output in a mapping; an error if it lacks one."""
     for prediction in predictions:
         if prediction.id not in values:
             problem = f"{where} has no document with this id"
@@ -153,52 +167,33 @@ def read_lines(path: Path) -> list[str]:
     return [line.removesuffix("\r") for line in (lines if lines[-1] else lines[:-1])]
 
 
-def _read_plain(path: Path, names: FieldNames, splitter: SentenceCutter, human: Sequence[str]) -> list[Prediction]:
-    return [
-        Prediction(str(number), f"{path}:{number}", splitter(line), [], split=splitter.name)
-        for number, line in enumerate(read_lines(path), start=1)
-    ]
+def _read_record(
+    row: Row, where: str, names: FieldNames, splitter: SentenceCutter, human: Sequence[str]
+) -> Prediction:
+    name = read_id(row, where, names)
+    where = f"{where} (id {name!r})"
+    summary = read_summary(row, where, names)
+    # References may come from another file, and some measures need none.
+    references = read_references(row, where, names) if row.get(names.references) is not None else []
+    return Prediction(
+        id=name,
+        where=where,
+        summary=splitter(summary),
+        references=[splitter(text) for text in references],
+        document=read_document(row, where, names),
+        system=read_system(row, where, names),
+        human={judgement: read_judgement(row, where, judgement) for judgement in human},
+        split=splitter.name if any(isinstance(text, str) for text in (summary, *references)) else "given",
+    )
 
 
-def _read_records(path: Path, names: FieldNames, splitter: SentenceCutter, human: Sequence[str]) -> list[Prediction]:
-    predictions = []
-    for where, row in _rows(path, names, human):
-        name = read_id(row, where, names)
-        where = f"{where} (id {name!r})"
-        summary = read_summary(row, where, names)
-        # References may come from another file, and some measures need none.
-        references = read_references(row, where, names) if row.get(names.references) is not None else []
-        predictions.append(
-            Prediction(
-                id=name,
-                where=where,
-                summary=splitter(summary),
-                references=[splitter(text) for text in references],
-                document=read_document(row, where, names),
-                system=read_system(row, where, names),
-                human={judgement: read_judgement(row, where, judgement) for judgement in human},
-                split=splitter.name if any(isinstance(text, str) for text in (summary, *references)) else "given",
-            )
-        )
-    return predictions
-
-
-def _rows(path: Path, names: FieldNames, human: Sequence[str] = ()) -> Iterator[tuple[str, Row]]:
-    """Yield the records of a file with file and line; those of published layouts with the suite's names of fields."""
-    if is_realsumm(path):
-        yield from realsumm_rows(path)
-        return
+def _records(path: Path, names: FieldNames, human: Sequence[str] = ()) -> Iterator[tuple[str, Row]]:
+    """Yield the records of a file with file and line."""
     fields = [names.id, names.summary, names.references, names.document, "documents", names.system]
     for number, row in read_rows(path, [*fields, *human, *(name.split(".")[0] for name in human)]):
         if isinstance(row, BadRecord):
             raise bad_record(row.where, row.problem, "fix the file: it must be UTF-8 with one record per line")
-        yield f"{path}:{number}", from_summeval(row) if names.summary == "summary" and is_summeval(row) else row
-
-
-def default_judgements(path: Path, names: FieldNames) -> list[str]:
-    """Return the human judgements that the layout of a file provides, see `layouts`; none for other files."""
-    row = next(_rows(path, names), None) if is_records(path) else None
-    return judgements_in(row[1]) if row else []
+        yield f"{path}:{number}", row
 
 
 def _values_of_other_file(
@@ -206,55 +201,50 @@ def _values_of_other_file(
     predicted: Path,
     predictions: list[Prediction],
     names: FieldNames,
-    value_of_line: Callable[[str, str], Any],
-    value_of_record: Callable[[Row, str, FieldNames], Any],
+    kind: Literal["references", "document"],
 ) -> list[Any]:
-    """Return the values of another file for each output, by id for records and by line for plain text."""
+    """Return references or document of each output from another file, by id for records and by line for plain text."""
     if is_records(path):
         values: dict[str, Any] = {}
-        for where, row in _rows(path, names):
+        for where, row in _records(path, names):
             name = read_id(row, where, names)
             if name in values:
                 raise bad_record(where, f"id {name!r} occurs twice", "give each record a unique id")
-            values[name] = value_of_record(row, f"{where} (id {name!r})", names)
-        return by_id(predictions, values, str(path))
+            where = f"{where} (id {name!r})"
+            values[name] = (read_references if kind == "references" else read_document)(row, where, names)
+            if values[name] is None:
+                problem = f"it has no value in field {names.document!r}"
+                raise bad_record(where, problem, "name the right one with --fields.document")
+        return _by_id(predictions, values, str(path))
     lines = read_lines(path)
     if len(lines) != len(predictions):
         raise UserError(
-            f"{path}: {len(lines)} lines, but {predicted} has {len(predictions)} summaries; they belong together line "
-            "by line, so leave a line empty where a system wrote nothing"
+            f"{path}: {counted(len(lines), 'line')}, but {predicted} has {counted(len(predictions), 'summary')}; they "
+            "belong together line by line, so leave a line empty where a system wrote nothing"
         )
-    return [value_of_line(line, f"{path}:{number}") for number, line in enumerate(lines, start=1)]
+    for number, line in enumerate(lines, start=1):
+        if not line.strip():
+            problem = f"the {kind.removesuffix('s')} is empty"
+            raise bad_record(f"{path}:{number}", problem, "give it text, or leave the line out of all files")
+    return [[line] if kind == "references" else source_sentences(line) for line in lines]
 
 
-def _reference_of_line(line: str, where: str) -> list[str]:
-    if not line.strip():
-        raise bad_record(where, "the reference is empty", "give it text, or leave the line out of all files")
-    return [line]
+def _check_all_or_none(predictions: list[Prediction], name: str, problem: str, remedy: str) -> None:
+    """Raise an error if only some records have a field."""
+    present = [prediction for prediction in predictions if getattr(prediction, name) is not None]
+    if present and len(present) < len(predictions):
+        absent = next(prediction for prediction in predictions if getattr(prediction, name) is None)
+        raise bad_record(absent.where, problem.format(present[0].where), remedy)
 
 
-def _document_of_line(line: str, where: str) -> list[str]:
-    if not line.strip():
-        raise bad_record(where, "the document is empty", "give it text, or leave the line out of all files")
-    return source_sentences(line)
+def check_documents(predictions: list[Prediction]) -> None:
+    """Check that all records have a document, or none.
 
-
-def _document_of_record(row: Row, where: str, names: FieldNames) -> list[str]:
-    document = read_document(row, where, names)
-    if document is None:
-        problem = f"it has no value in field {names.document!r}"
-        raise bad_record(where, problem, "name the right one with --fields.document")
-    return document
-
-
-def _check_systems(predictions: list[Prediction]) -> None:
-    """Raise an error if only some records name a system."""
-    with_system = [prediction for prediction in predictions if prediction.system is not None]
-    if with_system and len(with_system) < len(predictions):
-        without_system = next(prediction for prediction in predictions if prediction.system is None)
-        raise bad_record(
-            without_system.where, f"it names no system, but {with_system[0].where} does", "name it in all or in none"
-        )
+    Raises:
+        UserError: with the places of one that has none and of one that has it.
+    """
+    problem = "it has no document, but {} has"
+    _check_all_or_none(predictions, "document", problem, "give documents to all records or to none")
 
 
 def check_ids(predictions: list[Prediction]) -> None:
@@ -270,15 +260,3 @@ def check_ids(predictions: list[Prediction]) -> None:
             remedy = "give each its own; where several systems summarize a document, name them in the field `system`"
             raise bad_record(prediction.where, f"the id is that of {first_seen[key]} too", remedy)
         first_seen[key] = prediction.where.partition(" (id ")[0]
-
-
-def _check_texts(predictions: list[Prediction]) -> None:
-    """Raise an error if a reference is empty, or if only some records have a document."""
-    for prediction in predictions:
-        if not all(prediction.references):
-            raise bad_record(prediction.where, "a reference is empty", "give it text, or leave the record out")
-    with_document = [prediction for prediction in predictions if prediction.document is not None]
-    if with_document and len(with_document) < len(predictions):
-        without_document = next(prediction for prediction in predictions if prediction.document is None)
-        problem = f"it has no document, but {with_document[0].where} has"
-        raise bad_record(without_document.where, problem, "give documents to all records or to none")

@@ -13,7 +13,7 @@ from lightning_modules.metrics import reference_scores
 from lightning_modules.metrics.novelty import extraction, novelty, repetition
 from lightning_modules.metrics.reference_scores import CorpusScore, ScoreList
 from lightning_modules.metrics.rouge import score_many, signature, suite_version
-from precis.evaluation.plug_in import is_plug_in, plug_in_scores
+from precis.evaluation.metric_plug_in import is_plug_in, plug_in_scores
 from precis.evaluation.predictions import Prediction
 from precis.statistics.statistics import Array
 

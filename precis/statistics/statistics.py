@@ -1,6 +1,6 @@
-"""Intervals, corrections and correlations of scores. Every draw is a function of its seed."""
+"""Intervals and corrections of scores. Every draw is a function of its seed."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -101,53 +101,6 @@ def holm(p_values: Sequence[float]) -> list[float]:
     steps = np.minimum(1, (len(values) - np.arange(len(values))) * values[order])
     adjusted[order] = np.maximum.accumulate(steps)
     return adjusted.tolist()
-
-
-def pearson(x: ArrayLike, y: ArrayLike) -> Array:
-    """Return Pearson's r along the last axis, [..., N] -> [...]; NaN where x or y is constant."""
-    x, y = (np.asarray(values, dtype=np.float64) for values in (x, y))
-    # Constant by value: rounding in the mean can leave a constant with some variance.
-    constant = (np.ptp(x, axis=-1) == 0) | (np.ptp(y, axis=-1) == 0)
-    x, y = (values - values.mean(-1, keepdims=True) for values in (x, y))
-    x, y = (values / np.maximum(np.abs(values).max(-1, keepdims=True), np.finfo(float).tiny) for values in (x, y))
-    norm = np.sqrt((x * x).sum(-1) * (y * y).sum(-1))
-    r = np.divide((x * y).sum(-1), norm, out=np.full_like(norm, np.nan), where=~constant & (norm > 0))
-    return np.clip(r, -1, 1)
-
-
-def spearman(x: ArrayLike, y: ArrayLike) -> Array:
-    """Return Spearman's rho, Pearson's r of the ranks (ties have their mean rank), [..., N] -> [...]."""
-    return pearson(ranks(x), ranks(y))
-
-
-def kendall(x: ArrayLike, y: ArrayLike) -> Array:
-    """Return Kendall's tau-b along the last axis, [..., N] -> [...]; NaN where x or y is constant.
-
-    Over all pairs, sum sgn(x_i - x_j) sgn(y_i - y_j) / sqrt(pairs untied in x * pairs untied in y).
-    """
-    x, y = np.broadcast_arrays(*(np.asarray(values, dtype=np.float64) for values in (x, y)))
-    agreement, untied_x, untied_y = (np.zeros(x.shape[:-1]) for _ in range(3))
-    for lag in range(1, x.shape[-1]):  # all pairs at once would be a matrix of N x N
-        dx, dy = (np.sign(values[..., lag:] - values[..., :-lag]) for values in (x, y))
-        agreement += (dx * dy).sum(-1)
-        untied_x += np.abs(dx).sum(-1)
-        untied_y += np.abs(dy).sum(-1)
-    norm = np.sqrt(untied_x * untied_y)
-    return np.divide(agreement, norm, out=np.full_like(norm, np.nan), where=norm > 0)
-
-
-def ranks(values: ArrayLike) -> Array:
-    """Return ranks from 1 along the last axis; ties have their mean rank; NaN if any value is, [..., N] -> [..., N]."""
-    from scipy import stats  # slow to import, and every command imports this module
-
-    return stats.rankdata(values, axis=-1, nan_policy="propagate")
-
-
-CORRELATIONS: dict[str, Callable[[ArrayLike, ArrayLike], Array]] = {
-    "pearson": pearson,
-    "spearman": spearman,
-    "kendall": kendall,
-}
 
 
 def number_or_none(value: float) -> float | None:

@@ -49,8 +49,9 @@ EXECUTED = (
     "precis sync runs/NAME",
     "precis compare runs/ONE runs/OTHER --html page.html",
     "precis evaluate theirs.txt --references gold.txt --documents in.txt",
-    "precis evaluate systems --html leaderboard.html",
-    "precis evaluate annotations.jsonl --metrics rouge,length --against rouge1 --html leaderboard.html",
+    "precis evaluate first.jsonl second.jsonl third.jsonl",
+    "precis compare first.jsonl second.jsonl third.jsonl --html systems.html",
+    "precis evaluate annotations.jsonl --human coherence,fluency --metrics rouge,length --against rouge1",
     "precis corpus --corpus Files --corpus.train train.jsonl --corpus.test test.jsonl",
     "precis compare runs/pointer_generator_rows --baseline attention --html rows.html",
     "precis compare runs/cluster_check",
@@ -139,15 +140,13 @@ def write_sweeps(runs: Path) -> None:
 
 
 def write_systems(folder: Path) -> None:
-    """Write a folder with a file for each of three systems, and their outputs with judgements in SummEval's layout."""
+    """Write a file for each of three systems, and all of their outputs with human judgements."""
     annotated = []
-    for system, summary in enumerate(("a storm", "the harbour", "the harbour was closed")):
+    outputs = {"first": "a storm", "second": "the harbour", "third": "the harbour was closed"}
+    for system, (name, summary) in enumerate(outputs.items()):
         rows = [{"id": n, "summary": summary, "references": "the harbour was closed"} for n in range(3)]
-        write_lines(folder / "systems" / f"system{system}.jsonl", rows)
-        for row in rows:
-            grades = [{"coherence": system + row["id"]}, {"coherence": system}]
-            output = {"decoded": summary, "references": [row["references"]], "model_id": f"M{system}"}
-            annotated.append({"id": row["id"], "expert_annotations": grades} | output)
+        write_lines(folder / f"{name}.jsonl", rows)
+        annotated += [row | {"system": name, "coherence": system + row["id"], "fluency": system} for row in rows]
     write_lines(folder / "annotations.jsonl", annotated)
 
 
@@ -173,7 +172,7 @@ def test_commands_run_as_they_are_printed(folder, precis):
     assert not failed
     written = "page.html rows.html graphs.html graph.png article.html article.png tree.svg ldd.png lead.jsonl"
     folders = ["demo-model/README.md", "led/config.json", "pictures/page.html", "scores/scores.md"]
-    for name in [*written.split(), *folders, "leaderboard.html"]:
+    for name in [*written.split(), *folders, "systems.html"]:
         assert (folder / name).stat().st_size, name
 
 

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import torch
+from scipy import stats
 from torch import Tensor
 
 from datamodules.discourse.controls import OtherDocuments, document_seed, permute_pairs
@@ -13,7 +14,6 @@ from experiments.studies.discourse_extraction.documents import SentenceFeatures,
 from experiments.studies.discourse_extraction.ranker import Inputs, RankingBatch, SentenceRanker, collate
 from lightning_modules.metrics.rouge import score_many
 from lightning_modules.rstformer.injection import Ablation, DiscourseInjection, Injection
-from precis.statistics.statistics import spearman
 
 FOLDS, BATCH, HEADS = 10, 16, 2
 RATE, INJECTION_FACTOR = 2e-3, 10.0
@@ -288,9 +288,9 @@ def measure(
     correlations, summaries = [], []
     for row, document, features in zip(scores, corpus.documents, corpus.features):
         target = features.structures["gold"].gamma if planted else features.target
-        # scores that are equal but for rounding have no rank
-        rho = float(spearman(row.double().round(decimals=5), target.double()))
-        correlations.append(0.0 if rho != rho else rho)
+        rounded, target = row.double().round(decimals=5), target.double()  # equal but for rounding is equal
+        has_ranks = len(rounded.unique()) > 1 and len(target.unique()) > 1
+        correlations.append(float(stats.spearmanr(rounded, target).statistic) if has_ranks else 0.0)
         best = row.argsort(descending=True, stable=True)[:number].sort().values
         sentences = document.sentences
         summaries.append([sentences[place] for place in best.tolist()])

@@ -6,10 +6,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+import yaml
 from rouge_score.rouge_scorer import RougeScorer
 from scipy import stats
 
 from precis.evaluation import scorers
+from precis.evaluation.predictions import run_sources
 
 sacrebleu = pytest.importorskip("sacrebleu")
 GOLDEN = Path(__file__).parents[4] / "shared" / "data" / "rouge_golden"
@@ -300,7 +302,7 @@ def test_bad_files(tmp_path, precis):
     (tmp_path / "latin.jsonl").write_bytes(b'{"id": "fa\xe7ade"}\n')
     before = {path.name for path in tmp_path.iterdir()}
     cases = [
-        (["o.txt", "--references", "short"], ["short: 1 lines", "o.txt has 2 summaries"]),
+        (["o.txt", "--references", "short"], ["short: 1 line, but", "o.txt has 2 summaries"]),
         (["o.txt", "--references", "gap"], ["gap:2", "reference is empty"]),
         (["o.txt", "--references", "latin"], ["latin:2", "not UTF-8 (byte 0xe7)", "iconv"]),
         (["latin.jsonl"], ["latin.jsonl:1", "not UTF-8 (byte 0xe7)"]),
@@ -366,7 +368,7 @@ def test_means_are_perls(tmp_path, evaluated, name, mode):
     ("arguments", "message"),
     [
         (["nowhere/outputs.jsonl"], "nowhere/outputs.jsonl: no such file"),
-        (["run"], "run: a run folder; give run/predictions.jsonl"),
+        (["run"], "run: a folder; give files of summaries, such as run/predictions.jsonl"),
         (["outputs.jsonl", "--metrics=,"], "--metrics ',' names no metric; there are rouge,"),
         (["outputs.jsonl", "--resamples=0"], "resamples: must be above 0, got 0"),
     ],
@@ -374,8 +376,15 @@ def test_means_are_perls(tmp_path, evaluated, name, mode):
 def test_wrong_input_is_named(arguments, message, tmp_path, precis, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "run").mkdir()
-    for name in ("config.yaml", "environment.json", "predictions.jsonl"):
-        (tmp_path / "run" / name).touch()
     (tmp_path / "outputs.jsonl").write_text('{"id": 1, "summary": "a", "references": "b"}\n', encoding="utf-8")
     done = precis("evaluate", *arguments)
     assert done.status != 0 and message in done.err and done.err.count("\n") == 1, done.err
+
+
+def test_documents_beyond_the_limit_of_the_run_are_found(run_folder):
+    every = run_sources(str(run_folder), "test")
+    path = run_folder / "config.yaml"
+    config = yaml.safe_load(path.read_text())
+    config["data"]["init_args"]["max_eval"] = 1
+    path.write_text(yaml.safe_dump(config))
+    assert len(every) > 1 and run_sources(str(run_folder), "test") == every

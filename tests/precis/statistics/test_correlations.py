@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from precis.statistics.resampling import bootstrap_correlations, permutation_test, weighted_correlations
+from precis.statistics.correlations import bootstrap_correlations, permutation_test, weighted_correlations
 
 COEFFICIENTS = {"pearson": stats.pearsonr, "spearman": stats.spearmanr, "kendall": stats.kendalltau}
 

@@ -1,0 +1,124 @@
+"""`precis evaluate` on a file for each system, and on files with human judgements."""
+
+import json
+
+import numpy as np
+import pytest
+from conftest import write_lines
+
+WORDS = ["the", "heron", "visits", "an", "old", "mill", "before", "rain", "and", "guards", "it", "at", "night"]
+DIMENSIONS = ("coherence", "fluency")
+SUMMEVAL = ("--fields.summary=decoded", "--fields.system=model_id", "--fields.document=text")
+
+
+def outputs(systems=4, documents=5):
+    """Summaries of increasing length, with a judgement by three people each: {system: {document: (text, grades)}}."""
+    rng, table = np.random.default_rng(3), {}
+    for system in range(systems):
+        rows = {}
+        for document in range(documents):
+            text = " ".join(rng.permutation(WORDS)[: 3 + 2 * system])
+            rows[f"doc-{document}"] = text, [int(grade) for grade in system + rng.integers(1, 3, size=3)]
+        table[f"M{system}"] = rows
+    return table
+
+
+def summeval_rows(system, rows):
+    return [
+        {"id": name, "decoded": text, "references": [" ".join(WORDS), "a heron"], "model_id": system, "filepath": "x",
+         "text": "The heron visits the mill.", "turker_annotations": [],
+         "expert_annotations": [{key: grade for key in DIMENSIONS} for grade in grades]}
+        for name, (text, grades) in rows.items()
+    ]  # fmt: skip
+
+
+@pytest.fixture
+def evaluated(precis):
+    """Run the command and read its JSON."""
+
+    def run(*arguments):
+        done = precis("evaluate", *arguments, "--json", "--resamples", 50, "--correlation_resamples", 50)
+        assert done.status == 0, done.err
+        return json.loads(done.out)
+
+    return run
+
+
+def means(result):
+    return {(row["system"], row["measure"]): row["mean"] for row in result["scores"]}
+
+
+def test_each_file_has_the_outputs_of_a_system(tmp_path, evaluated, precis):
+    table, files = outputs(), []
+    for system, rows in table.items():
+        records = [{"id": name, "summary": text, "references": [WORDS]} for name, (text, _) in rows.items()]
+        files.append(write_lines(tmp_path / f"{system}.jsonl", records))
+    result = evaluated(*files, "--metrics", "rouge,length")
+    assert result["systems"] == ["M0", "M1", "M2", "M3"] and result["documents"] == 5
+    for path in files:
+        written = path.with_suffix(".scores.jsonl").read_text()
+        single = evaluated(path, "--metrics", "rouge,length")
+        assert path.with_suffix(".scores.jsonl").read_text() == written  # as for each file alone
+        for (_, measure), mean in means(single).items():
+            assert means(result)[path.stem, measure] == pytest.approx(mean)
+    done = precis("evaluate", *files, "--metrics", "rouge,length", "--resamples", 50)
+    lines = [line for line in done.out.splitlines() if any(f" {system} " in line for system in table)]
+    assert [line.split()[1] for line in lines] == ["M3", "M2", "M1", "M0"]  # longer summaries have a higher ROUGE
+    compared = precis("compare", *files, "--metric=rouge1", "--json")
+    assert compared.status == 0 and "not recorded" not in compared.out, compared.err
+
+
+def test_systems_with_different_documents_are_noted(tmp_path, evaluated):
+    table = outputs(2)
+    del table["M1"]["doc-4"]
+    files = [write_lines(tmp_path / f"{system}.jsonl", summeval_rows(system, rows)) for system, rows in table.items()]
+    (note,) = evaluated(*files, *SUMMEVAL, "--metrics", "length")["notes"]
+    assert note == "means are over different documents: of 5 documents, M1 4"
+
+
+def test_annotations_are_averaged_and_correlated(tmp_path, evaluated):
+    table = outputs()
+    together = write_lines(tmp_path / "all.jsonl", [r for s, rows in table.items() for r in summeval_rows(s, rows)])
+    human = ",".join(f"expert_annotations.{name}" for name in DIMENSIONS)
+    options = ("--metrics", "rouge,length", "--against", "rouge1", "--human")
+    result = evaluated(together, *SUMMEVAL, *options, human)
+    plain = [
+        {"id": name, "system": system, "summary": text, "references": [" ".join(WORDS), "a heron"],
+         "grade": float(np.mean(grades))}
+        for system, rows in table.items() for name, (text, grades) in rows.items()
+    ]  # fmt: skip
+    expected = evaluated(write_lines(tmp_path / "plain.jsonl", plain), *options, "grade")
+    assert means(result) == means(expected)
+    rows = [row for row in result["human"] if row["judgement"] == "expert_annotations.coherence"]
+    assert [row | {"judgement": "grade"} for row in rows] == expected["human"]
+    assert {row["judgement"] for row in result["human"]} == set(human.split(","))
+    row = next(row for row in rows if row["level"] == "system" and row["measure"] == "rouge2")
+    low, high = row["intervals"]["kendall"]
+    assert -1 <= low <= row["kendall"] <= high <= 1
+    tested = {row["measure"] for row in rows if "p" in row}
+    assert "rouge1" not in tested and "words" in tested
+
+
+GOOD = {"id": "a", "summary": "x", "references": "y"}
+BAD = {
+    "same system twice": (
+        {"A.jsonl": GOOD | {"system": "A"}, "B.jsonl": GOOD | {"system": "A"}}, [], ["B.jsonl:1", "A.jsonl:1"],
+    ),
+    "an annotator lacks a grade": (
+        {"A.jsonl": {**GOOD, "expert": [{"fluency": 1}, {}]}}, ["--human=expert.fluency"],
+        ["A.jsonl:1", "'expert.fluency' is missing"],
+    ),
+    "documents in one file": ({"A.jsonl": GOOD | {"document": "z"}, "B.jsonl": GOOD}, [], ["B.jsonl:1", "no document"]),
+    "scores of several files": ({"A.jsonl": GOOD, "B.jsonl": GOOD}, ["--out=scores.jsonl"], ["--out names one file"]),
+    "another measure": ({"A.jsonl": GOOD}, ["--metrics=length", "--against=rouge1"], ["there are words"]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", BAD)
+def test_bad_files_are_one_line_and_nothing_is_written(kind, tmp_path, precis):
+    rows, options, parts = BAD[kind]
+    files = [write_lines(tmp_path / name, [row]) for name, row in rows.items()]
+    done = precis("evaluate", *files, *options)
+    assert done.status == 1 and done.err.count("\n") == 1, done.err
+    assert all(part in done.err for part in parts), done.err
+    assert sorted(tmp_path.iterdir()) == files
