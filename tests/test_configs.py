@@ -78,6 +78,7 @@ def tiny_mpnet(tmp_path_factory) -> str:
     return str(folder)
 
 
+@pytest.mark.integration
 @every_config
 def test_is_accepted_and_makes_its_model_and_data(path, parser, tiny_mpnet):
     summarizer = path.parent.name not in PARSING

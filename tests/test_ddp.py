@@ -18,6 +18,8 @@ from torch.distributed.tensor import DTensor
 from callbacks import PredictionWriter, Previews
 from datamodules.documents import UserError
 
+pytestmark = pytest.mark.integration
+
 ANNEALED = next(case for case in CASES if case.model_args.get("coverage"))
 # A model, batches whose gradients are accumulated, and training documents. The last batch of an epoch of 23 has two for
 # the first process and one for the second; that of 25 has one for the first and none for the second.

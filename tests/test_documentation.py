@@ -89,6 +89,7 @@ def test_the_site_asks_no_other_server():
     assert not [name_of(page) for page in PAGES if blocks(page, "mermaid")]
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize("line", EVERY)
 def test_a_command_is_accepted_by_its_parser(line, monkeypatch, tmp_path):
     program, *words = shlex.split(re.split(r" [<>|] ", line)[0])

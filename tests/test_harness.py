@@ -78,7 +78,11 @@ def same_weights(one, other) -> bool:
     return ours.keys() == theirs.keys() and all(torch.equal(ours[name], theirs[name]) for name in ours)
 
 
-every_model = pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+QUICK = ("bertsum", "pointer-coverage")  # one extractive and one generative model; the others in `make test-all`
+RUNS = [
+    pytest.param(case, id=case.name, marks=[] if case.name in QUICK else pytest.mark.integration) for case in CASES
+]
+every_model = pytest.mark.parametrize("case", RUNS)
 
 
 @every_model

@@ -10,6 +10,8 @@ from test_harness import trainer_with
 
 from callbacks import SelfCritical
 
+pytestmark = pytest.mark.integration
+
 CASE = next(case for case in CASES if case.name == "pointer-coverage")
 
 

@@ -8,6 +8,8 @@ from test_ddp import ANNEALED, close, prepare, run_on_one_and_two
 
 from datamodules.documents import UserError
 
+pytestmark = pytest.mark.integration
+
 NAMES = ("agents-m7", "bertsum", "hierarchical", "rstformer")
 RUNS = [*((case, 1, 23) for case in CASES if case.name in NAMES), (ANNEALED, 2, 25)]
 

@@ -30,6 +30,7 @@ for part in ("attention", "models"):
 """
 
 
+@pytest.mark.integration
 def test_every_part_runs_without_the_packages_of_the_full_environment(tmp_path):
     arguments = ["gpu", "--tiny", "--out", str(tmp_path), "--device", "cpu"]
     arguments += ["--worker", "0", str(time.time() + 1000)]
@@ -85,6 +86,7 @@ def test_failed_cells_are_recorded_and_tried_again_and_finished_ones_are_not(tmp
     assert read_record(tmp_path, "d")["error"] == "the process ended with status -9"
 
 
+@pytest.mark.integration
 def test_a_worker_and_its_children_end_with_the_time_of_the_part(tmp_path):
     child = "import subprocess, sys; subprocess.run([sys.executable, '-c', 'import time; time.sleep(60)'])"
     started = time.monotonic()
@@ -106,6 +108,7 @@ def test_ctrl_c_leaves_a_summary_and_what_was_measured(tmp_path, monkeypatch, ca
     assert "1 TFLOP/s, 2 TB/s" in (tmp_path / "summary.md").read_text(encoding="utf-8")
 
 
+@pytest.mark.integration
 def test_models_of_the_benchmark_have_the_sizes_of_the_papers():
     large = entries(tiny=False)
     with torch.device("meta"):

@@ -15,6 +15,8 @@ from tiny_models import make_chat_model, make_summarizer
 from tests.made_up_treebank import made_up_treebank
 from tests.test_documentation import EVERY, ROOT, blocks
 
+pytestmark = pytest.mark.integration
+
 # Run in this order in one folder, which holds the files and runs that they name.
 EXECUTED = (
     "precis --help",

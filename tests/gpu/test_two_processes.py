@@ -13,6 +13,8 @@ from devices import two_gpus
 
 from precis.runs.run_folder import load_run
 
+pytestmark = pytest.mark.integration
+
 SCRIPT = Path(__file__).parent / "sharded_training.py"
 DEVICES = ["cpu", pytest.param("cuda", marks=[pytest.mark.cuda, two_gpus])]
 

@@ -19,6 +19,8 @@ from precis.runs import run_folder
 from precis.sweeping.grid import read_sweep
 from precis.sweeping.job import COMMAND, same_suite
 
+pytestmark = pytest.mark.integration
+
 ROOT = Path(__file__).parents[2]
 SHIPPED = ("configs", "sweeps", "segmenters", "evaluation/page")  # data of the package `experiments`
 

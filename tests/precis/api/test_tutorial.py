@@ -10,6 +10,8 @@ import pytest
 
 import precis as api
 
+pytestmark = pytest.mark.integration
+
 DOCS = Path(__file__).parents[3] / "docs"
 
 

@@ -17,6 +17,8 @@ from experiments.studies.controls.rst_extraction import (
 )
 from lightning_modules.rstformer.injection import ABLATIONS, INJECTIONS
 
+pytestmark = pytest.mark.integration
+
 BY_NAME = {arm.name: arm for arm in ARMS}
 
 

@@ -9,6 +9,8 @@ from experiments.studies.controls import run
 from experiments.studies.controls.points import SEEDS, ControlPoint, all_points, extraction_points, reduced
 from experiments.studies.controls.report import MEASURES, Result, table
 
+pytestmark = pytest.mark.integration
+
 
 @pytest.fixture(scope="module")
 def points() -> list[ControlPoint]:

@@ -47,6 +47,8 @@ from lightning_modules.discourse_parser.parser import DiscourseParser
 from precis.command_line.commands import guess_corpus
 from precis.config.parsers import load_parser
 
+pytestmark = pytest.mark.integration
+
 RELATIONS = ("cause", "joint")
 
 

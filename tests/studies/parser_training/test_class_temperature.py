@@ -16,6 +16,8 @@ from experiments.studies.parser_training.class_temperature import main, squared_
 from experiments.studies.parser_training.folds import FoldData, read_recipe
 from lightning_modules.discourse_parser.parser import DiscourseParser
 
+pytestmark = pytest.mark.integration
+
 
 @pytest.fixture(scope="module")
 def treebank(tmp_path_factory):

@@ -27,6 +27,8 @@ from lightning_modules.metrics.parseval import Parseval
 from precis.discourse.score_parser import request_of
 from tests.lightning_modules.discourse_parser.brute_trees import trees
 
+pytestmark = pytest.mark.integration
+
 TINY = {"hidden_size": 8, "fit_size": 2}
 
 

@@ -10,6 +10,8 @@ from experiments.studies.parser_training.low_rank import main
 from lightning_modules.discourse_parser.parser import DiscourseParser
 from precis.discourse.score_parser import request_of
 
+pytestmark = pytest.mark.integration
+
 
 @pytest.fixture
 def document(tmp_path):

@@ -13,6 +13,8 @@ from datamodules.treebank import TreebankData
 from experiments.studies.parser_training.parsed_treebank import beginning, main
 from lightning_modules.discourse_parser.parser import DiscourseParser
 
+pytestmark = pytest.mark.integration
+
 STORY = "The otter slept because it rained. A heron left when it was late. It sang.\n\nThe lynx came back."
 NOTE = "Rain fell, although the otter had hoped for sun. It slept."
 

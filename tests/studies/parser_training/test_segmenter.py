@@ -8,6 +8,8 @@ from safetensors.torch import load_file
 
 from experiments.studies.parser_training.segmenter import interval, main, scores
 
+pytestmark = pytest.mark.integration
+
 CONFIGS = Path(__file__).parents[3] / "experiments" / "studies" / "parser_training" / "segmenters"
 LINES = ["The otter slept", "because it rained.", "A heron left", "when it was late.", "It sang."]
 

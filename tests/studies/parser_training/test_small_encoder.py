@@ -15,6 +15,8 @@ from experiments.studies.parser_training.small_encoder import Student, Teacher, 
 from lightning_modules.discourse_parser.parser import DiscourseParser
 from lightning_modules.discourse_parser.segmenter import EduSegmenter
 
+pytestmark = pytest.mark.integration
+
 WORDS = ("the", "otter", "swam", "because", "rain", "fell", "and", "a", "heron", "slept", "while", "lynx", "cubs")
 
 
