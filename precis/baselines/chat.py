@@ -2,34 +2,33 @@
 
 import json
 import re
-from collections.abc import Iterator
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal
 
 from jsonargparse import ArgumentParser, Namespace
+from jsonargparse.typing import PositiveInt
 
 from datamodules.corpora.corpus import as_document
-from datamodules.corpora.parallel import progress_bar
 from datamodules.documents import Document, UserError
 from datamodules.text.lines import counted
-from precis.baselines.answers import Answers, answers_path, open_answers
-from precis.baselines.documents import add_document_arguments, documents_digest, read_documents
-from precis.baselines.endpoint import Endpoint, Reply, add_endpoint_arguments
+from precis.baselines.answers_file import Answers, answers_path, open_answers
+from precis.baselines.endpoint import Endpoint, add_endpoint_arguments, request_answers
+from precis.baselines.input_documents import (
+    add_document_arguments,
+    add_model_arguments,
+    documents_digest,
+    read_documents,
+)
+from precis.baselines.output_files import answer_text, name_documents, signature, write_predictions
 from precis.baselines.prompts import check_fields, fill, read_prompt, read_queries, shipped_prompts
-from precis.baselines.records import answer_text, name_documents, signature, write_predictions
 
 if TYPE_CHECKING:
     from datasets import Dataset
 
+    from precis.baselines.local_chat import LocalChat
+
 _REFUSAL = re.compile(r"^\W*(i([’']m| am) (sorry|unable)|sorry,|i can(no|[’'])t |as an ai )", re.IGNORECASE)
-
-
-class ChatModel(Protocol):
-    """Interface of chat models and servers."""
-
-    def answer_all(self, prompts: Any, done: Any) -> dict[str, str]:
-        """See `Endpoint.answer_all`."""
 
 
 def chat(arguments: list[str]) -> None:
@@ -49,7 +48,8 @@ def chat(arguments: list[str]) -> None:
     prompts.check_queries(documents["id"])
     settings |= prompts.settings | {"split": options.split, "documents": documents_digest(map(as_document, documents))}
     with open_answers(answers_file, settings) as answers:
-        failures = _ask(model, prompts, documents, answers, options.base_url)
+        pairs = ((document.id, prompts.prompt(document)) for document in map(as_document, documents))
+        failures = request_answers(model, pairs, answers, len(documents), options.base_url)
         if failures and options.on_failure == "raise":
             name, reason = next(iter(failures.items()))
             remedy = "run the command again, or write empty summaries for them with --on_failure empty"
@@ -84,20 +84,12 @@ def _parser() -> ArgumentParser:
     )
     parser.add_argument("--query_field", type=str, default="query", help="field with the query in --queries")
     parser.add_argument(
-        "--max_words", type=int | None, default=None,
-        help="maximal number of words of a document to send; by default all",
+        "--max_words", type=PositiveInt | None, default=None, help="maximum number of words of a document"
     )
     parser.add_argument(
         "--on_failure", type=Literal["raise", "empty"], default="raise", help="treatment of failed documents"
     )
-    # options of a model that runs on this machine
-    parser.add_argument(
-        "--batch_tokens", type=int, default=8192, help="maximal number of prompt tokens in a batch, padding included"
-    )
-    parser.add_argument(
-        "--dtype", type=Literal["float32", "bfloat16", "float16"], default="float32", help="data type of the weights"
-    )
-    parser.add_argument("--device", type=str, default="auto", help="cpu, cuda, ...; auto uses a GPU if there is one")
+    add_model_arguments(parser)
     return parser
 
 
@@ -112,21 +104,15 @@ class Prompts:
     """
 
     def __init__(self, options: Namespace) -> None:
-        self.name, self.text = options.prompt, read_prompt(options.prompt)
-        self.n, self.query, self.max_words = options.n, options.query, options.max_words
+        self.text, self.max_words = read_prompt(options.prompt), options.max_words
         if options.query is not None and options.queries is not None:
             raise UserError("--query and --queries both give queries; leave one out")
         self.queries = read_queries(Path(options.queries), options.query_field) if options.queries else None
         has_query = options.query is not None or options.queries is not None
-        check_fields(self.name, self.text, {"document": True, "n": options.n is not None, "query": has_query})
-        if self.max_words is not None and self.max_words < 1:
-            raise UserError(f"--max_words {self.max_words}: must be at least 1")
-
-    @property
-    def settings(self) -> dict[str, Any]:
-        """Everything that prompts depend on, besides documents."""
-        queries = self.queries if self.queries is not None else self.query
-        return {"prompt": self.text, "n": self.n, "query": queries, "max_words": self.max_words}
+        check_fields(options.prompt, self.text, {"document": True, "n": options.n is not None, "query": has_query})
+        # what prompts depend on, besides documents
+        self.settings = {"prompt": self.text, "n": options.n, "query": self.queries or options.query}
+        self.settings["max_words"] = self.max_words
 
     def check_queries(self, ids: list[str]) -> None:
         """Check that there is a query for each document.
@@ -148,46 +134,24 @@ class Prompts:
         text = document.text
         if self.max_words is not None and len(text.split()) > self.max_words:
             text = " ".join(text.split()[: self.max_words])
-        query = self.query if self.queries is None else self.queries[document.id]
-        return fill(self.text, {"document": text, "n": str(self.n), "query": query or ""})
+        query = self.settings["query"] if self.queries is None else self.queries[document.id]
+        return fill(self.text, {"document": text, "n": str(self.settings["n"]), "query": query or ""})
 
 
-def _model(options: Namespace) -> tuple[ChatModel, dict[str, Any]]:
+def _model(options: Namespace) -> "tuple[Endpoint | LocalChat, dict[str, Any]]":
     """Return the model, and the settings on which its answers depend.
 
     The address of a server is not among them: a job that goes on may find the server at another one.
     """
     settings = {"system": "chat", "model": options.model}
-    if options.max_tokens < 1:
-        raise UserError(f"--max_tokens {options.max_tokens}: must be at least 1")
     if options.base_url is not None:
-        endpoint = Endpoint.of(options)
+        endpoint = Endpoint(options)
         return endpoint, settings | {"request": endpoint.request}
     from precis.baselines.local_chat import LocalChat  # imports torch
 
     generation = {"max_new_tokens": options.max_tokens} | options.request
     model = LocalChat(options.model, generation, options.batch_tokens, options.dtype, options.device)
     return model, settings | {"weights": model.weights, "request": generation, "dtype": options.dtype}
-
-
-def _ask(
-    model: ChatModel, prompts: Prompts, documents: "Dataset", answers: Answers, server: str | None
-) -> dict[str, str]:
-    """Request the missing answers; return the reasons for those still missing, by document id."""
-
-    def missing() -> Iterator[tuple[str, str]]:
-        for document in map(as_document, documents):
-            if document.id not in answers.rows:
-                yield document.id, prompts.prompt(document)
-
-    with progress_bar() as progress:
-        task = progress.add_task("answers", total=len(documents), completed=len(answers.rows))
-
-        def done(name: str, reply: Reply) -> None:
-            answers.add([{"id": name, **reply._asdict(), "server": server}])
-            progress.advance(task)
-
-        return model.answer_all(missing(), done)
 
 
 def count(

@@ -15,10 +15,15 @@ from datamodules.corpora.parallel import progress_bar
 from datamodules.documents import Document, UserError
 from datamodules.text.lines import counted
 from datamodules.truncation import TruncationRow, truncation_line
-from precis.baselines.answers import Answers, answers_path, open_answers
-from precis.baselines.documents import add_document_arguments, documents_digest, read_documents
+from precis.baselines.answers_file import Answers, answers_path, open_answers
 from precis.baselines.generation import Generated, Generator, context_window, load_pretrained, positions, weights_digest
-from precis.baselines.records import name_documents, signature, write_predictions
+from precis.baselines.input_documents import (
+    add_document_arguments,
+    add_model_arguments,
+    documents_digest,
+    read_documents,
+)
+from precis.baselines.output_files import name_documents, signature, write_predictions
 
 POOL = 256  # documents that are tokenized, and batched by length, together
 DEFAULT_LENGTH = 128  # tokens of a summary, where neither the model nor the command line says anything
@@ -64,13 +69,7 @@ def _parser() -> ArgumentParser:
         "--long_documents", type=LengthMode, default="truncate",
         help="truncate after max_source tokens, or summarize windows of whole sentences and join their summaries",
     )  # fmt: skip
-    parser.add_argument(
-        "--batch_tokens", type=int, default=8192, help="maximal number of input tokens in a batch, padding included"
-    )
-    parser.add_argument(
-        "--dtype", type=Literal["float32", "bfloat16", "float16"], default="float32", help="data type of the weights"
-    )
-    parser.add_argument("--device", type=str, default="auto", help="cpu, cuda, ...; auto uses a GPU if there is one")
+    add_model_arguments(parser)
     return parser
 
 
@@ -129,8 +128,6 @@ def load_summarizer(options: Namespace) -> PretrainedSummarizer:
     Raises:
         UserError: if there is no such model, or it cannot do what the options ask.
     """
-    if options.batch_tokens < 1:
-        raise UserError(f"--batch_tokens {options.batch_tokens}: a batch has at least one token")
     other = "precis baseline chat takes models that continue a prompt"
     model, tokenizer = load_pretrained(AutoModelForSeq2SeqLM, options.checkpoint, options.dtype, options.device, other)
     prefix, settings = _task_settings(model, options.generation)

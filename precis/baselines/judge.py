@@ -8,16 +8,16 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from jsonargparse import ArgumentParser, Namespace
+from jsonargparse.typing import NonNegativeInt, PositiveInt
 
-from datamodules.corpora.parallel import progress_bar
 from datamodules.documents import UserError
 from datamodules.text.hashing import text_digest
 from datamodules.text.lines import counted
-from precis.baselines.answers import check_settings, open_answers, read_answers
-from precis.baselines.endpoint import Endpoint, Reply, add_endpoint_arguments
+from precis.baselines.answers_file import check_settings, open_answers, read_answers
+from precis.baselines.endpoint import Endpoint, add_endpoint_arguments, request_answers
+from precis.baselines.output_files import answer_text, name_documents
 from precis.baselines.prompts import check_fields, fill
-from precis.baselines.records import answer_text, name_documents
-from precis.evaluation.predictions import Prediction, read_predictions, run_sources
+from precis.evaluation.predictions import read_predictions, with_run_documents
 from precis.files.texts import read_text
 from precis.statistics.statistics import LEVEL, RESAMPLES, bootstrap_interval
 
@@ -26,6 +26,7 @@ Verdict = Literal["first", "second", "tie"]
 # The whole last line: "1", "**Summary 2**", "Answer: tie."
 _VERDICT = re.compile(r"\W*(?:(?:final|answer|verdict|summary)\W*)*(1|2|tie)\W*", re.IGNORECASE)
 _VERDICTS: dict[str, Verdict] = {"1": "first", "2": "second", "tie": "tie"}
+_PREFERENCES: dict[Verdict, float] = {"first": 1.0, "tie": 0.5, "second": 0.0}  # for the summary that came first
 
 
 class Pair(NamedTuple):
@@ -58,10 +59,11 @@ def judge(arguments: list[str]) -> None:
     """
     options = _parser().parse_args(arguments)
     pairs = _read(options)
-    path, template = Path(options.out), _template(options.prompt)
+    path = Path(options.out)
+    template = _template(options.prompt)
     if path.suffix != ".jsonl":
         raise UserError(f"--out {path}: answers are JSON Lines; name a file that ends in .jsonl")
-    settings = {"pairs": digest_of(pairs), "prompt": template}
+    settings = {"pairs": text_digest(json.dumps(pairs))[:16], "prompt": template}
     failures: dict[str, str] = {}
     if options.base_url is None:
         recorded, answers = read_answers(path)
@@ -93,8 +95,8 @@ def _parser() -> ArgumentParser:
     parser.add_argument("--run", type=str | None, default=None, help="a run folder whose corpus has the sources")
     parser.add_argument("--split", type=str, default="test", help="the split of the run's corpus")
     parser.add_argument("--prompt", type=str | None, default=None, help="a file with {document}, {first} and {second}")
-    parser.add_argument("--resamples", type=int, default=RESAMPLES, help="number of resamples of the bootstrap")
-    parser.add_argument("--seed", type=int, default=0, help="seed of the bootstrap")
+    parser.add_argument("--resamples", type=PositiveInt, default=RESAMPLES, help="number of resamples of the bootstrap")
+    parser.add_argument("--seed", type=NonNegativeInt, default=0, help="seed of the bootstrap")
     parser.add_argument("--json", action="store_true", help="one JSON object instead of lines")
     return parser
 
@@ -107,22 +109,17 @@ def _read(options: Namespace) -> list[Pair]:
     """
     documents = Path(options.documents) if options.documents else None
     a, b = read_predictions(Path(options.a), documents=documents), read_predictions(Path(options.b))
-    others = {one.id: one for one in b}
-    for one, path, ids in [(one, options.b, others) for one in a] + [(one, options.a, {x.id for x in a}) for one in b]:
-        if one.id not in ids:
-            raise UserError(f"{path}: no summary of document {one.id!r}; give two systems on the same documents")
-    sources = run_sources(options.run, options.split) if options.run else {}
+    if options.run:
+        a = with_run_documents(a, options.run, options.split)
+    b_by_id = {one.id: one for one in b}
+    for path, ids, others in ((options.b, b_by_id, a), (options.a, {one.id for one in a}, b)):
+        if lacking := [one.id for one in others if one.id not in ids]:
+            raise UserError(f"{path}: no summary of document {lacking[0]!r}; give two systems on the same documents")
+    if a[0].document is None:  # all have one, or none
+        raise UserError(f"{a[0].where}: there is no source of this document; add --documents FILE or --run RUN")
     return [
-        Pair(one.id, _source(one, sources.get(one.id)), "\n".join(one.summary), "\n".join(others[one.id].summary))
-        for one in a
+        Pair(one.id, " ".join(one.document), "\n".join(one.summary), "\n".join(b_by_id[one.id].summary)) for one in a
     ]
-
-
-def _source(one: Prediction, sentences: list[str] | None) -> str:
-    sentences = sentences or one.document
-    if sentences is None:
-        raise UserError(f"{one.where}: there is no source of this document; add --documents FILE or --run RUN")
-    return " ".join(sentences)
 
 
 def _template(path: str | None) -> str:
@@ -133,29 +130,17 @@ def _template(path: str | None) -> str:
     return template
 
 
-def digest_of(pairs: Sequence[Pair]) -> str:
-    """Return a digest of documents and summaries."""
-    return text_digest(json.dumps(pairs))[:16]
-
-
 def _ask(
     options: Namespace, pairs: Sequence[Pair], template: str, settings: dict[str, Any]
 ) -> tuple[dict[str, dict[str, Any]], dict[str, str]]:
     """Request the missing answers; return all answers, and reasons for those still missing."""
     if options.model is None:
         raise UserError("--model: name the judge at the endpoint")
-    endpoint = Endpoint.of(options)
+    endpoint = Endpoint(options)
     prompts = [prompt for pair in pairs for prompt in pair.prompts(template)]
     settings = {"system": "judge", "model": options.model, "request": endpoint.request} | settings
-    with open_answers(Path(options.out), settings) as answers, progress_bar() as progress:
-        task = progress.add_task("answers", total=len(prompts), completed=len(answers.rows))
-
-        def done(name: str, reply: Reply) -> None:
-            answers.add([{"id": name, **reply._asdict(), "server": options.base_url}])
-            progress.advance(task)
-
-        missing = ((name, prompt) for name, prompt in prompts if name not in answers.rows)
-        failures = endpoint.answer_all(missing, done)
+    with open_answers(Path(options.out), settings) as answers:
+        failures = request_answers(endpoint, prompts, answers, len(prompts), options.base_url)
         return answers.rows, failures
 
 
@@ -188,7 +173,7 @@ def summarize(
     for pair in pairs:
         both = ("tie", "tie") if pair.a == pair.b else (verdicts[f"ab {pair.id}"], verdicts[f"ba {pair.id}"])
         if None not in both:
-            orders[pair.id] = _preference(both[0]), 1 - _preference(both[1])
+            orders[pair.id] = _PREFERENCES[both[0]], 1 - _PREFERENCES[both[1]]
     if verdicts and not any(verdicts.values()):
         raise UserError("no answer of the judge can be read; change --prompt so that each ends with 1, 2 or tie")
     table = np.array(list(orders.values()))                                                  # [N, 2]
@@ -207,11 +192,6 @@ def summarize(
         "first_preferred": 100 * decided.count("first") / len(decided) if decided else None,
         "unreadable": [pair.id for pair in pairs if pair.id not in orders],
     }
-
-
-def _preference(verdict: Verdict) -> float:
-    """Return the preference for the summary that came first."""
-    return {"first": 1.0, "tie": 0.5, "second": 0.0}[verdict]
 
 
 def show(result: Mapping[str, Any], a: str, b: str, path: Path) -> None:

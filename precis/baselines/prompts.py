@@ -30,15 +30,10 @@ def read_prompt(name: str) -> str:
 
 
 def check_fields(name: str, prompt: str, fields: Mapping[str, bool]) -> None:
-    """Check that a prompt has the fields for which there are values, and no others of them.
-
-    Args:
-        name: name of the prompt, for messages.
-        prompt: its text.
-        fields: whether there is a value, by field.
+    """Check that a prompt has the fields for which there is a value, and no others of `fields`.
 
     Raises:
-        UserError: for a field without a value, or a value without its field.
+        UserError: for a field without a value, or a value without its field; it names the prompt.
     """
     for field, has_value in fields.items():
         if has_value and f"{{{field}}}" not in prompt:

@@ -13,7 +13,7 @@ from datamodules.documents import UserError
 from datamodules.text.lines import counted, json_line
 from lightning_modules.extractive.baselines import BASELINES, predictions
 from lightning_modules.extractive.names import POOLINGS, SELECTORS
-from precis.baselines.documents import add_document_arguments, read_documents
+from precis.baselines.input_documents import add_document_arguments, read_documents
 
 OPTIONS = (
     "k", "seed", "stem", "damping", "threshold", "trade_off", "encoder", "encoding", "pooling", "scoring", "selector",

@@ -29,6 +29,7 @@ def test_every_baseline_over_a_corpus(tmp_path, precis, corpus_files, name):
             assert document["document"].startswith(row["summary"][0])
 
 
+@pytest.mark.integration
 def test_over_a_runs_documents_and_evaluated_with_them(tmp_path, precis, corpus_files, trained):
     out = tmp_path / "lead.jsonl"
     assert precis("baseline", "lead", "--run", trained, "--split", "val", "--k", 2, "--out", out).status == 0

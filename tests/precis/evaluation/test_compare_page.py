@@ -53,6 +53,7 @@ def test_the_page_fetches_nothing(page):
     assert text.count("</script>") == 2
 
 
+@pytest.mark.integration
 def test_a_real_browser_shows_table_curves_and_documents(page, tmp_path, browse):
     # What a reader would do, after the page's own script: search for a document, move on with a key.
     acts = """<script>
@@ -105,6 +106,7 @@ def test_a_real_browser_shows_table_curves_and_documents(page, tmp_path, browse)
     assert done.stdout.count("<rect") < dom.count("<rect")  # the baseline has no difference to itself
 
 
+@pytest.mark.integration
 def test_a_single_run_without_curves_can_be_shown(tmp_path, precis, browse):
     path = tmp_path / "single.html"
     assert precis("compare", make_run(tmp_path / "run", rows_of(0)), ROUGE, "--html", path, "--documents=5").status == 0
@@ -121,6 +123,7 @@ def test_outputs_without_a_config_have_dashes_in_the_table_of_configs(tmp_path, 
     assert '"differences":{"model.init_args.coverage":["true","false","–"]}' in path.read_text(encoding="utf-8")
 
 
+@pytest.mark.integration
 def test_the_page_has_the_documents_of_the_run(run_folder, tmp_path, precis, corpus_files):
     assert precis("test", "--run", run_folder).status == 0
     shown = tmp_path / "page.html"
@@ -139,6 +142,7 @@ def test_the_page_has_the_documents_of_the_run(run_folder, tmp_path, precis, cor
     assert '"source"' not in shown.read_text(encoding="utf-8")
 
 
+@pytest.mark.integration
 def test_nothing_is_cut_in_a_window_of_600_pixels(tmp_path, precis, browse):
     rows = [rows_of(run) for run in range(2)]
     for row in (*rows[0], *rows[1]):

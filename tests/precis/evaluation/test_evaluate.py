@@ -381,6 +381,7 @@ def test_wrong_input_is_named(arguments, message, tmp_path, precis, monkeypatch)
     assert done.status != 0 and message in done.err and done.err.count("\n") == 1, done.err
 
 
+@pytest.mark.integration
 def test_documents_beyond_the_limit_of_the_run_are_found(run_folder):
     every = run_sources(str(run_folder), "test")
     path = run_folder / "config.yaml"

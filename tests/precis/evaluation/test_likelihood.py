@@ -15,6 +15,7 @@ from precis.evaluation.likelihood import compare, main, runs_of
 from precis.runs.run_folder import load_run
 
 
+@pytest.mark.integration
 def test_each_document_has_the_likelihood_of_its_tokens(trained, tmp_path, capsys):
     out = tmp_path / "nll.json"
     changes = ["--change", "-", "data.max_target=3"]
@@ -74,6 +75,7 @@ def test_the_star_is_after_holms_correction_and_takes_two_seeds():
     assert " *" not in compare([runs[:1] for runs in systems[:2]], ["one", "two"])[1]
 
 
+@pytest.mark.integration
 def test_runs_of_a_pattern_are_its_seeds(trained, tmp_path, capsys):
     for name, seed in (("own_b", 1), ("own_a", 2), ("other_1", 1), ("other_3", 3)):
         shutil.copytree(trained, tmp_path / name)
@@ -92,6 +94,7 @@ def test_runs_of_a_pattern_are_its_seeds(trained, tmp_path, capsys):
         assert message in capsys.readouterr().err
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize(
     ("options", "message"),
     [

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from jsonargparse import ArgumentParser, Namespace
+from jsonargparse.typing import PositiveInt
 
 import datamodules.corpora
 from datamodules.corpora.corpus import Corpus, build_documents
@@ -24,14 +25,23 @@ def add_document_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("--run", type=str | None, default=None, help="run folder whose corpus is summarized")
     parser.add_argument("--split", type=str, default="test", help="split of the corpus")
     parser.add_argument("--out", type=str, required=True, help="output file, such as lead.jsonl")
-    parser.add_argument(
-        "--documents", type=int | None, default=None, help="maximal number of documents, from the first"
-    )
+    parser.add_argument("--documents", type=PositiveInt | None, default=None, help="maximum number of documents")
     parser.add_argument(
         "--on_bad_record", type=Literal["raise", "skip"], default="raise", help="what to do about invalid records"
     )
     parser.add_argument("--cache_dir", type=str | None, default=None, help="folder of the document cache")
     parser.add_argument("--num_proc", type=int, default=1, help="number of processes for sentence splitting")
+
+
+def add_model_arguments(parser: ArgumentParser) -> None:
+    """Add the arguments of a pretrained model that runs on this machine."""
+    parser.add_argument(
+        "--batch_tokens", type=PositiveInt, default=8192, help="maximum number of input tokens in a batch, with padding"
+    )
+    parser.add_argument(
+        "--dtype", type=Literal["float32", "bfloat16", "float16"], default="float32", help="data type of the weights"
+    )
+    parser.add_argument("--device", type=str, default="auto", help="cpu, cuda, ...; auto uses a GPU if there is one")
 
 
 def read_documents(parser: ArgumentParser, options: Namespace) -> "Dataset":

@@ -60,7 +60,12 @@ def open_answers(path: Path, settings: Mapping[str, Any]) -> Iterator[Answers]:
     with path.open("a+b") as file:
         if lock_file(file, path) is False:
             raise UserError(f"{path}: another process writes to it; wait for it, or pass another --out")
-        rows = _read(path, file)
+        file.seek(0)
+        content = file.read()
+        end = content.rfind(b"\n") + 1
+        if end < len(content):  # a killed process leaves an incomplete last line
+            file.truncate(end)
+        rows = list(_parse_lines(path, content[:end]))
         if rows:
             check_settings(path, rows[0], settings)
         else:
@@ -92,23 +97,13 @@ def check_settings(path: Path, recorded: Mapping[str, Any], settings: Mapping[st
     """
     names = [name for name in {**recorded, **settings} if recorded.get(name) != settings.get(name)]
     if names:
-        differences = [f"{name} {_short(recorded.get(name))}, now {_short(settings.get(name))}" for name in names]
+        old, new = (
+            [shorten(json.dumps(values.get(name), ensure_ascii=False), 80) for name in names]
+            for values in (recorded, settings)
+        )
+        differences = [f"{name} {was}, now {now}" for name, was, now in zip(names, old, new)]
         remedy = "choose another file with --out, or remove this one"
         raise UserError(f"{path}: has answers under other settings ({'; '.join(differences)}); {remedy}")
-
-
-def _short(value: Any) -> str:
-    return shorten(json.dumps(value, ensure_ascii=False), 80)
-
-
-def _read(path: Path, file: BinaryIO) -> list[dict[str, Any]]:
-    """Return the rows of an open file, after truncating an incomplete last line that a killed process left."""
-    file.seek(0)
-    content = file.read()
-    end = content.rfind(b"\n") + 1
-    if end < len(content):
-        file.truncate(end)
-    return list(_parse_lines(path, content[:end]))
 
 
 def _parse_lines(path: Path, content: bytes) -> Iterator[dict[str, Any]]:
