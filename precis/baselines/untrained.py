@@ -15,10 +15,19 @@ from lightning_modules.extractive.baselines import BASELINES, predictions
 from lightning_modules.extractive.names import POOLINGS, SELECTORS
 from precis.baselines.input_documents import add_document_arguments, read_documents
 
-OPTIONS = (
-    "k", "seed", "stem", "damping", "threshold", "trade_off", "encoder", "encoding", "pooling", "scoring", "selector",
-    "mmr_form",
-)  # fmt: skip
+# Options of the baselines that have them: type and help.
+OPTIONS: dict[str, tuple[Any, str]] = {
+    "k": (int, "number of sentences per summary; 3 by default, no limit for oracle"),
+    "seed": (int, "seed of random; 0 by default"),
+    "stem": (bool, "whether oracle stems words for ROUGE; true by default"),
+    "damping": (float, "damping of textrank and lexrank; 0.85 by default"),
+    "threshold": (
+        float | Literal["none"],
+        "minimum cosine of linked sentences in lexrank, 0.1 by default; none weights all links by their cosine",
+    ),
+    "trade_off": (float, "weight of relevance in mmr, against redundancy; 0.7 by default"),
+    "encoder": (str, "encoder of zero_shot: tfidf (default), minilm, or a Hugging Face name (downloaded) or folder"),
+}
 ZERO_SHOT = {
     "encoding": ("joint", "separate"),
     "pooling": POOLINGS,
@@ -26,6 +35,7 @@ ZERO_SHOT = {
     "selector": SELECTORS,
     "mmr_form": ("classic", "penalty"),
 }
+OPTIONS |= {name: (Literal[*values], f"of zero_shot: {', '.join(values)}") for name, values in ZERO_SHOT.items()}
 
 
 def untrained(arguments: list[str]) -> None:
@@ -47,11 +57,7 @@ def untrained(arguments: list[str]) -> None:
 
 
 def choose_options(name: str, options: Namespace) -> dict[str, Any]:
-    """Return the options of a baseline from the command line.
-
-    Raises:
-        UserError: for an option that the baseline does not have.
-    """
+    """Return the options of a baseline from the command line; an error for one that the baseline does not have."""
     chosen = {option: options[option] for option in OPTIONS if options[option] is not None}
     available = [option for option in OPTIONS if option in inspect.signature(BASELINES[name]).parameters]
     for option in chosen:
@@ -67,28 +73,6 @@ def _parser() -> ArgumentParser:
     parser = ArgumentParser(prog="precis baseline", description=untrained.__doc__, exit_on_error=False)
     parser.add_argument("name", type=Literal[*BASELINES], help=f"one of {', '.join(BASELINES)}")
     add_document_arguments(parser)
-    parser.add_argument(
-        "--k", type=int | None, default=None, help="number of sentences per summary; 3 by default, no limit for oracle"
-    )
-    parser.add_argument("--seed", type=int | None, default=None, help="seed of random; 0 by default")
-    parser.add_argument(
-        "--stem", type=bool | None, default=None, help="whether oracle stems words for ROUGE; true by default"
-    )
-    parser.add_argument(
-        "--damping", type=float | None, default=None, help="damping of textrank and lexrank; 0.85 by default"
-    )
-    parser.add_argument(
-        "--threshold", type=float | Literal["none"] | None, default=None,
-        help="minimal cosine of linked sentences in lexrank, 0.1 by default; none weights all links by their cosine",
-    )  # fmt: skip
-    parser.add_argument(
-        "--trade_off", type=float | None, default=None, help="weight of relevance in mmr, against redundancy; 0.7"
-    )
-    parser.add_argument(
-        "--encoder", type=str | None, default=None,
-        help="encoder of zero_shot: tfidf (default), minilm, or a Hugging Face name (downloaded) or folder",
-    )  # fmt: skip
-    for option, values in ZERO_SHOT.items():
-        help_text = f"of zero_shot: {', '.join(values)}"
-        parser.add_argument(f"--{option}", type=Literal[*values] | None, default=None, help=help_text)
+    for name, (kind, help_text) in OPTIONS.items():
+        parser.add_argument(f"--{name}", type=kind | None, default=None, help=help_text)
     return parser

@@ -5,7 +5,6 @@ import os
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict
-from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Any, Literal
@@ -13,19 +12,17 @@ from typing import Any, Literal
 from jsonargparse import ArgumentError, ArgumentParser, Namespace
 from jsonargparse.typing import PositiveInt
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from datamodules.atomic_write import atomic_write
 from datamodules.documents import UserError
 from datamodules.text.lines import counted, one_line
 from precis.evaluation.compare_page import write_page
-from precis.evaluation.compare_tables import group_table, to_csv, to_latex, to_markdown
+from precis.evaluation.compare_tables import group_table, to_csv, to_latex
 from precis.evaluation.comparison import (
     DEFAULT,
     Comparison,
     cell_columns,
-    cell_lines,
     choose_baseline,
     choose_measures,
     compare_systems,
@@ -34,7 +31,10 @@ from precis.evaluation.comparison import (
 from precis.evaluation.systems import config_differences, read_all, systems_of
 from precis.runs.prediction_files import SPLITS
 
-TABLES = {"latex": "LaTeX for booktabs", "csv": "CSV with all numbers", "markdown": "Markdown"}
+TABLES = {
+    "latex": ("LaTeX for booktabs", to_latex),
+    "csv": ("CSV with all numbers", to_csv),
+}
 
 
 def compare(arguments: list[str]) -> None:
@@ -51,10 +51,10 @@ def compare(arguments: list[str]) -> None:
     )  # fmt: skip
     parser.add_argument("--metric", type=str | None, default=None, help=f"{','.join(DEFAULT)} by default")
     parser.add_argument("--html", type=Path | None, default=None, help="write a self-contained page")
-    for name, what in TABLES.items():
+    for name, (what, _) in TABLES.items():
         parser.add_argument(f"--{name}", type=Path | None, default=None, help=f"write the table as {what}")
     parser.add_argument("--plots", type=Path | None, default=None, help="folder for plots as SVG and PNG files")
-    parser.add_argument("--documents", type=PositiveInt, default=1000, help="maximal number of documents in the page")
+    parser.add_argument("--documents", type=PositiveInt, default=1000, help="maximum number of documents in the page")
     parser.add_argument(
         "--sources", type=bool, default=True, help="show source texts in the page, from the corpus of a run"
     )
@@ -68,7 +68,15 @@ def compare(arguments: list[str]) -> None:
         write_page(options.html, comparison, notes, options.documents, sources)
         if missing:  # after the page, so that an error is the only line
             print(missing, file=sys.stderr)
-    write_tables(options, comparison, notes)
+    table = group_table(comparison)
+    for name, (_, to_text) in TABLES.items():
+        if path := options[name]:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            atomic_write(path, to_text(table, notes))
+    if options.plots:
+        from precis.evaluation.compare_plots import write_plots  # matplotlib
+
+        write_plots(options.plots, comparison)
     if options.json:
         print(json.dumps(as_json(comparison), ensure_ascii=False, indent=1))
     else:
@@ -84,21 +92,6 @@ def _check_outputs(options: Namespace) -> None:
         existing = next(parent for parent in (folder, *folder.absolute().parents) if parent.exists())
         if not os.access(existing, os.W_OK):
             raise UserError(f"{path}: cannot be written there; choose another path with --{name}")
-
-
-def write_tables(options: Namespace, comparison: Comparison, notes: Sequence[str]) -> None:
-    """Write the tables and plots that are asked for."""
-    table = group_table(comparison)
-    texts = {"latex": partial(to_latex, notes=notes), "csv": to_csv, "markdown": partial(to_markdown, notes=notes)}
-    for name, to_text in texts.items():
-        if options[name]:
-            path = options[name]
-            path.parent.mkdir(parents=True, exist_ok=True)
-            atomic_write(path, to_text(table))
-    if options.plots:
-        from precis.evaluation.compare_plots import write_plots  # matplotlib
-
-        write_plots(options.plots, comparison)
 
 
 def compare_runs(
@@ -167,35 +160,18 @@ def as_json(comparison: Comparison) -> dict[str, Any]:
 
 
 def show(comparison: Comparison, notes: list[str], console: Console) -> None:
-    """Print the table with a column for each measure, or with a row for each measure if that is too wide."""
-    table = Table(show_lines=True)
-    for name in ("system", "seeds", *comparison.measures):
-        table.add_column(Text(name), justify="left" if name == "system" else "right")
-    for index, (system, row) in enumerate(zip(comparison.systems, comparison.cells)):
-        name = Text(one_line(system.name)) + Text("\n(baseline)" * (index == comparison.baseline), style="dim")
-        table.add_row(name, str(len(system.runs)), *(Text("\n".join(cell_lines(cell))) for cell in row))
-    if console.measure(table, options=console.options.update(max_width=10_000)).maximum <= console.width:
-        console.print(table)
-    else:
-        _show_turned(comparison, console)
-    for line in notes:
-        console.print(Text(line))
-
-
-def _show_turned(comparison: Comparison, console: Console) -> None:
     """Print a block of lines for each system, a line for each measure, in columns that all blocks share."""
     headers = ["", "mean", "95 % interval", "difference", "p"]
-    rows = [
-        [[name, *cell_columns(cell)] for name, cell in zip(comparison.measures, row)] for row in comparison.cells
+    blocks = [
+        [[name, *cell_columns(cell)] for name, cell in zip(comparison.measures, cells)] for cells in comparison.cells
     ]
-    columns = zip(headers, *chain(*rows))
-    widths = [max(map(len, column)) for column in columns]
-    for index, (system, block) in enumerate(zip(comparison.systems, rows)):
+    widths = [max(map(len, column)) for column in zip(headers, *chain(*blocks))]
+    for index, (system, block) in enumerate(zip(comparison.systems, blocks)):
         about = counted(len(system.runs), "seed") + ", baseline" * (index == comparison.baseline)
-        console.print(Text(f"{one_line(system.name)} ({about})", style="bold"))
-        for row in [headers, *block]:
-            name, *numbers = (text.ljust(width) if not number else text.rjust(width)
-                              for number, (text, width) in enumerate(zip(row, widths)))  # fmt: skip
-            line = Text(" ".join([name, *numbers]).rstrip(), style="dim" if row is headers else "")
-            console.print(line, soft_wrap=True)
+        console.print(Text(f"{one_line(system.name)} ({about})", style="bold"), soft_wrap=True)
+        for name, *numbers in [headers, *block]:
+            columns = [name.ljust(widths[0]), *map(str.rjust, numbers, widths[1:])]
+            console.print(Text(" ".join(columns).rstrip(), style="" if name else "dim"), soft_wrap=True)
         console.print()
+    for line in notes:
+        console.print(Text(line))

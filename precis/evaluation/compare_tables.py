@@ -1,8 +1,7 @@
-"""Tables of `precis compare` for papers and spreadsheets: LaTeX, CSV and Markdown, grouped by the axes of the sweep."""
+"""Tables of `precis compare` for papers and spreadsheets: LaTeX and CSV, grouped by the axes of the sweep."""
 
 import csv
 import io
-import re
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields
 
@@ -73,8 +72,8 @@ def group_table(comparison: Comparison) -> GroupedTable:
     return GroupedTable(axes, comparison.measures, rows)
 
 
-def to_csv(table: GroupedTable) -> str:
-    """Return a line for each system, with every number of every measure in a column of its own."""
+def to_csv(table: GroupedTable, notes: Sequence[str]) -> str:
+    """Return a line for each system, with every number of every measure in a column; CSV has no place for notes."""
     keys = [field.name for field in fields(Cell)]
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
@@ -86,23 +85,9 @@ def to_csv(table: GroupedTable) -> str:
     return out.getvalue()
 
 
-def to_markdown(table: GroupedTable, notes: Sequence[str]) -> str:
-    """Return the table in Markdown: mean ± deviation over seeds, `*` at significant differences, the best in bold."""
-    best = table.best()
-    lines = ["| " + " | ".join([*map(_markdown, table.axes), "seeds", *map(_markdown, table.measures)]) + " |"]
-    lines.append("|" + "---|" * len(table.axes) + "---:|" * (1 + len(table.measures)))
-    for place, row in enumerate(table.rows):
-        texts = []
-        for column, cell in enumerate(row.cells):
-            text = _mean(cell, " ± ") + ("\\*" if cell.significant else "")
-            texts.append(f"**{text}**" if (place, column) in best else text)
-        lines.append("| " + " | ".join([*map(_markdown, row.labels), str(row.seeds), *texts]) + " |")
-    return "\n".join([*lines, "", *(f"{_markdown(note)}\n" for note in notes)]).rstrip("\n") + "\n"
-
-
 def to_latex(table: GroupedTable, notes: Sequence[str]) -> str:
     """Return a table for the package `booktabs`, with a rule between groups; the notes are comments above it."""
-    best, plus_minus = table.best(), r"\pm "
+    best = table.best()
     lines = [f"% {note}" for note in notes]
     lines.append(r"\begin{tabular}{" + "l" * len(table.axes) + "r" * (1 + len(table.measures)) + "}")
     names = [*table.axes, "seeds", *table.measures]
@@ -113,7 +98,8 @@ def to_latex(table: GroupedTable, notes: Sequence[str]) -> str:
             lines.append(r"\midrule")
         texts = []
         for column, cell in enumerate(row.cells):
-            mean = f"${_mean(cell, plus_minus)}$"
+            spread = rf"\pm {cell.spread:.2f}" if cell.spread is not None else ""
+            mean = f"${cell.mean:.2f}{spread}$"
             text = rf"\textbf{{{mean}}}" if (place, column) in best else mean
             texts.append(text + ("$^{*}$" if cell.significant else ""))
         labels = _without_repeats(row.labels, before)
@@ -133,11 +119,3 @@ def _without_repeats(labels: Sequence[str], before: Sequence[str]) -> list[str]:
     while shared < len(labels) - 1 and before and labels[shared] == before[shared]:
         shared += 1
     return [""] * shared + list(labels[shared:])
-
-
-def _mean(cell: Cell, plus_minus: str) -> str:
-    return f"{cell.mean:.2f}" + (f"{plus_minus}{cell.spread:.2f}" if cell.spread is not None else "")
-
-
-def _markdown(text: str) -> str:
-    return re.sub(r"([|*_`<])", r"\\\1", " ".join(text.split()))

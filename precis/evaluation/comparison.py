@@ -164,33 +164,31 @@ def notes_on(systems: Sequence[System], measures: Sequence[str], documents: int)
     sentences = [[row["references"] for row in run.rows] for run in runs]
     if "rougeLsum" in measures and any(other != sentences[0] for other in sentences):
         notes.append("runs divide the same references into different sentences, on which rougeLsum depends")
-    return notes + _seed_notes(systems) + _document_notes(systems, documents)
+    return notes + _seed_notes(systems, documents)
 
 
-def _seed_notes(systems: Sequence[System]) -> list[str]:
-    """Return warnings about systems whose seeds are too few, or unknown, for the seed-level test."""
+def _seed_notes(systems: Sequence[System], documents: int) -> list[str]:
+    """Return warnings about systems with too few seeds, or without seeds and with too few documents, for a test."""
+    if len(systems) < 2:
+        return []
     notes = []
+    fixed = [system.name for system in systems if system.is_fixed]
     with_few_seeds = [system for system in systems if not system.is_fixed and len(system.runs) < ENOUGH_SEEDS]
-    if with_few_seeds and len(systems) > 1:
+    if with_few_seeds:
         listed = ", ".join(f"{system.name} {len(system.runs)}" for system in with_few_seeds)
         notes.append(
             f"fewer than three seeds: {listed}; another seed can change a difference, and with a single seed none is "
             "called significant: train more (`seeds: [1, 2, 3]` in a sweep)"
         )
-    fixed = ", ".join(system.name for system in systems if system.is_fixed)
-    if fixed and len(systems) > 1:
-        notes.append(f"without a run folder, taken as outputs that do not depend on a seed: {fixed}")
+    if fixed:
+        listed = ", ".join(fixed)
+        notes.append(f"without a run folder, taken as outputs that do not depend on a seed: {listed}")
+    if len(fixed) > 1 and documents < MIN_DOCUMENTS:
+        notes.append(
+            f"too few documents ({documents}) for a test without seeds; no difference between outputs that do not "
+            f"depend on a seed is called significant with fewer than {MIN_DOCUMENTS}"
+        )
     return notes
-
-
-def _document_notes(systems: Sequence[System], documents: int) -> list[str]:
-    """Return a warning if there are too few documents for a test over documents alone."""
-    if documents >= MIN_DOCUMENTS or sum(system.is_fixed for system in systems) < 2:
-        return []
-    return [
-        f"too few documents ({documents}) for a test without seeds; no difference between outputs that do not depend "
-        f"on a seed is called significant with fewer than {MIN_DOCUMENTS}"
-    ]
 
 
 def choose_measures(systems: Sequence[System], requested: str | None) -> list[str]:
@@ -250,14 +248,11 @@ def cell_columns(cell: Cell) -> list[str]:
     return [mean, interval, difference[0] if difference else "", "" if cell.p is None else format_p(cell.p)]
 
 
-def _split_name(split: str | None) -> str:
-    return "a split that was not recorded" if split is None else f"the {split} split"
-
-
 def how_computed(comparison: Comparison) -> list[str]:
     """Return the lines below the table."""
+    split = f"the {comparison.split} split" if comparison.split else "a split that was not recorded"
     lines = [
-        f"{counted(comparison.documents, 'document')} of {_split_name(comparison.split)}; in brackets 95 % intervals "
+        f"{counted(comparison.documents, 'document')} of {split}; in brackets 95 % intervals "
         "over seeds and documents (Student's t); ± the standard deviation over seeds"
     ]
     tested = [name for name in comparison.measures if name not in DESCRIPTIVE]

@@ -3,7 +3,7 @@
 import json
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,7 +17,7 @@ from datamodules.documents import UserError
 from datamodules.text.hashing import file_digest
 from datamodules.text.lines import counted, json_line
 from precis.evaluation.evaluate_tables import show
-from precis.evaluation.human_agreement import CorrelationOptions, correlations
+from precis.evaluation.human_agreement import correlations
 from precis.evaluation.metric_plug_in import is_plug_in
 from precis.evaluation.prediction_fields import FieldNames, SentenceCutter, Splitter
 from precis.evaluation.predictions import (
@@ -57,7 +57,6 @@ def evaluate(arguments: list[str]) -> None:
     score_options = ScoreOptions(**{name: options[name] for name in ScoreOptions.__dataclass_fields__})
     evaluated = evaluate_predictions(predictions, options.metrics, score_options, options.resamples, options.seed)
     values = {measure: result.values for measure, result in evaluated.scores.items()}
-    doubts = CorrelationOptions(**{name: options[name] for name in CorrelationOptions.__dataclass_fields__})
     uneven = uneven_systems(predictions)
     result = {
         "files": [str(path) for path in targets],
@@ -67,8 +66,7 @@ def evaluate(arguments: list[str]) -> None:
         "resamples": options.resamples,
         "seed": options.seed,
         "scores": evaluated.means,
-        **asdict(doubts),
-        "human": correlations(predictions, values, doubts, options.seed),
+        "human": correlations(predictions, values, options.seed),
         "left_out": evaluated.left_out,
         "notes": [uneven] if uneven else [],
     }
@@ -201,7 +199,6 @@ def _parser() -> ArgumentParser:
     parser.add_class_arguments(ScoreOptions, None)
     parser.add_argument("--resamples", type=PositiveInt, default=RESAMPLES, help="number of resamples of the bootstrap")
     parser.add_argument("--seed", type=NonNegativeInt, default=0, help="seed of the bootstrap")
-    parser.add_class_arguments(CorrelationOptions, None)
     parser.add_argument("--out", type=str | None, default=None, help="file for the scores of each document")
     parser.add_argument("--json", action="store_true", help="one JSON object instead of tables")
     return parser

@@ -81,21 +81,15 @@ def _show_agreement(result: Mapping[str, Any], console: Console) -> None:
             table.add_row(row["measure"], *values, f"{row['used']:,} of {row['of']:,}")
         console.print(table)
     if rows and rows[0]["intervals"]:
-        draws = f"{result['correlation_resamples']:,} resamples, seed {result['seed']}"
-        console.print(f"intervals of correlations: bootstrap, drawn: {result['resampled']}; {draws}", highlight=False)
+        console.print("intervals of correlations: bootstrap over systems and documents", highlight=False)
     elif rows:
         console.print("no system level: it needs at least three systems, named in the field `system`", highlight=False)
 
 
 def _coefficient(row: Mapping[str, Any], name: str) -> str:
-    """Return a coefficient with its interval and the p-value of its difference to the measure `--against`."""
-    text = _number(row[name], 3)
+    """Return a coefficient with its interval."""
     low, high = (row["intervals"] or {}).get(name, (None, None))
-    if low is not None:
-        text += f" ({low:.2f} to {high:.2f})"
-    if "p" in row:
-        text += f" p={_number(row['p'][name], 3)}"
-    return text
+    return _number(row[name], 3) + ("" if low is None else f" ({low:.2f} to {high:.2f})")
 
 
 def _short_signatures(rows: list[dict[str, Any]]) -> list[str]:

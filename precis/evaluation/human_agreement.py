@@ -1,50 +1,26 @@
 """Correlation of measures with human judgements, at the levels of summaries and of systems."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from jsonargparse.typing import PositiveInt
 
 from datamodules.corpora.parallel import progress_bar
-from datamodules.documents import UserError
 from precis.evaluation.predictions import Prediction
 from precis.statistics.correlations import (
     COEFFICIENTS,
     Level,
-    Resampled,
     bootstrap_correlations,
     correlate,
     document_correlations,
-    permutation_test,
 )
 from precis.statistics.statistics import Array, number_or_none
 
 FEWEST_SYSTEMS = 3  # two points are always on a line
 
 
-@dataclass(frozen=True)
-class CorrelationOptions:
-    """Options of the uncertainty of correlations.
-
-    Attributes:
-        resampled: what the bootstrap of correlations draws: systems and documents ("both", for conclusions about other
-            systems on other documents), "systems" or "inputs" alone.
-        correlation_resamples: number of resamples for correlations.
-        against: a measure: p-values of how the other measures' correlations differ from its.
-    """
-
-    resampled: Resampled = "both"
-    correlation_resamples: PositiveInt = 1000
-    against: str | None = None
-
-
 def correlations(
-    predictions: Sequence[Prediction],
-    measures: Mapping[str, Array],
-    options: CorrelationOptions | None = None,
-    seed: int = 0,
+    predictions: Sequence[Prediction], measures: Mapping[str, Array], seed: int = 0
 ) -> list[dict[str, Any]]:
     """Return the correlations of each measure with each judgement.
 
@@ -56,21 +32,13 @@ def correlations(
     Args:
         predictions: predictions with the same judgements in `human`.
         measures: scores of the predictions; NaN for missing ones.
-        options: options of intervals and tests, which need at least three systems that summarize the same documents.
-        seed: seed of the draws.
+        seed: seed of the bootstrap.
 
     Returns:
         A row for each judgement, level and measure: `judgement`, `level`, `measure`, `definition`, `pearson`,
         `spearman`, `kendall` (tau-b; None if undefined), and the numbers of documents, summaries or systems that were
-        `used`, out of `of`; `intervals` by coefficient (None if there are none); `p` of the difference to the measure
-        `against`, if one is named.
-
-    Raises:
-        UserError: if `against` is not among the measures.
+        `used`, out of `of`; `intervals` by coefficient, None with fewer than three systems.
     """
-    options = options or CorrelationOptions()
-    if options.against is not None and options.against not in measures:
-        raise UserError(f"--against {options.against}: no such measure; there are {', '.join(measures)}")
     # Scores become tables with a row for each system and a column for each document, in order of appearance.
     systems = {name: row for row, name in enumerate(dict.fromkeys(one.system for one in predictions))}
     documents = {name: column for column, name in enumerate(dict.fromkeys(one.id for one in predictions))}
@@ -91,13 +59,9 @@ def correlations(
             human = table([one.human[judgement] for one in predictions])
             row = {"judgement": judgement, "level": level, "measure": name} | _coefficients(tables[name], human, level)
             row["intervals"] = None
-            draws = (options.correlation_resamples, seed)
             if has_intervals:
-                bounds = bootstrap_correlations(tables[name], human, level, options.resampled, *draws)
+                bounds = bootstrap_correlations(tables[name], human, level, seed=seed)
                 row["intervals"] = {key: [*map(number_or_none, pair)] for key, pair in bounds.items()}
-            if has_intervals and options.against not in (None, name):
-                p_values = permutation_test(tables[name], tables[options.against], human, level, *draws)
-                row["p"] = {key: number_or_none(value) for key, value in p_values.items()}
             rows.append(row)
     return rows
 

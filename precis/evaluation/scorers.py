@@ -132,39 +132,18 @@ def _rouge(predictions: Sequence[Prediction], options: ScoreOptions) -> dict[str
     return scores
 
 
-def _novelty(predictions: Sequence[Prediction], options: ScoreOptions) -> dict[str, Scores]:
-    return _shares(predictions, [novelty(prediction.summary, prediction.document) for prediction in predictions])
-
-
-def _repetition(predictions: Sequence[Prediction], options: ScoreOptions) -> dict[str, Scores]:
-    return _shares(predictions, [repetition(prediction.summary) for prediction in predictions])
-
-
 def _fragments(predictions: Sequence[Prediction], options: ScoreOptions) -> dict[str, Scores]:
     fragments = [extraction(prediction.summary, prediction.document) for prediction in predictions]
-    columns = {
-        "coverage": [100 * statistics.coverage if statistics else None for statistics in fragments],
-        "density": [statistics.density if statistics else None for statistics in fragments],
-        "compression": [statistics.compression if statistics else None for statistics in fragments],
-    }
-    return {name: _our_scores(name, values, predictions, "tok:unicode") for name, values in columns.items()}
+    scores = {}
+    for name, factor in {"coverage": 100, "density": 1, "compression": 1}.items():
+        values = [factor * getattr(statistics, name) if statistics else None for statistics in fragments]
+        scores[name] = _our_scores(name, values, predictions, "tok:unicode")
+    return scores
 
 
 def _length(predictions: Sequence[Prediction], options: ScoreOptions) -> dict[str, Scores]:
     words = [sum(len(sentence.split()) for sentence in prediction.summary) for prediction in predictions]
     return {"words": _our_scores("words", words, predictions, "tok:whitespace")}
-
-
-def _bleu(predictions: Sequence[Prediction], options: ScoreOptions) -> dict[str, Scores]:
-    return {"bleu": _scores_of(reference_scores.bleu(*_texts(predictions)))}
-
-
-def _chrf(predictions: Sequence[Prediction], options: ScoreOptions) -> dict[str, Scores]:
-    return {"chrf": _scores_of(reference_scores.chrf(*_texts(predictions)))}
-
-
-def _meteor(predictions: Sequence[Prediction], options: ScoreOptions) -> dict[str, Scores]:
-    return {"meteor": _scores_of(reference_scores.meteor(*_texts(predictions), synonyms=options.meteor_synonyms))}
 
 
 def _bertscore(predictions: Sequence[Prediction], options: ScoreOptions) -> dict[str, Scores]:
@@ -196,14 +175,16 @@ def _summac(predictions: Sequence[Prediction], options: ScoreOptions) -> dict[st
 
 METRICS: dict[str, Callable[[Sequence[Prediction], ScoreOptions], dict[str, Scores]]] = {
     "rouge": _rouge,
-    "bleu": _bleu,
-    "chrf": _chrf,
-    "meteor": _meteor,
+    "bleu": lambda predictions, options: {"bleu": _scores_of(reference_scores.bleu(*_texts(predictions)))},
+    "chrf": lambda predictions, options: {"chrf": _scores_of(reference_scores.chrf(*_texts(predictions)))},
+    "meteor": lambda predictions, options: {
+        "meteor": _scores_of(reference_scores.meteor(*_texts(predictions), synonyms=options.meteor_synonyms))
+    },
     "bertscore": _bertscore,
     "summac": _summac,
-    "novelty": _novelty,
+    "novelty": lambda predictions, options: _shares(predictions, [novelty(p.summary, p.document) for p in predictions]),
     "fragments": _fragments,
-    "repetition": _repetition,
+    "repetition": lambda predictions, options: _shares(predictions, [repetition(p.summary) for p in predictions]),
     "length": _length,
 }
 NEED_REFERENCES = {"rouge", "bleu", "chrf", "meteor", "bertscore"}

@@ -133,9 +133,6 @@ class System:
         return [float(np.nanmean(run.measures[measure])) for run in self.runs]
 
 
-# Reading -------------------------------------------------------------------------------------------------------------
-
-
 def read_all(paths: Sequence[Path], split: str | None = None) -> list[RunRecord]:
     """Return the runs in run folders, sweep folders and files of predictions, in order and without duplicates.
 
@@ -147,30 +144,26 @@ def read_all(paths: Sequence[Path], split: str | None = None) -> list[RunRecord]
     Raises:
         UserError: for a path of another kind, a path without predictions, or predictions of two different splits.
     """
-    listed = [entry for path in paths for entry in _runs_in(path)]
-    split = split or _shared_split([run for run, _, _ in listed if run.is_dir()])
+    listed = {path: _runs_in(path) for path in paths}
+    split = split or _shared_split([run for entries in listed.values() for run, _ in entries if run.is_dir()])
     runs: dict[Path, RunRecord] = {}
-    for path in paths:
-        entries = [entry for entry in listed if entry[2] == path]
+    for path, entries in listed.items():
         with_predictions = [entry for entry in entries if entry[0] == path or _has_predictions(entry[0], split)]
         if not with_predictions:
             raise UserError(f"{path}: no point of this sweep has predictions yet; let `precis sweep` finish one")
-        if len(with_predictions) < len(entries):
-            lacking = (
-                f"{len(entries) - len(with_predictions)} of {len(entries)} points have no predictions yet, left out"
-            )
-            print(f"{path}: {lacking}", file=sys.stderr)
-        for run, label, _ in with_predictions:
+        if lacking := len(entries) - len(with_predictions):
+            print(f"{path}: {lacking} of {len(entries)} points have no predictions yet, left out", file=sys.stderr)
+        for run, label in with_predictions:
             runs.setdefault(run.resolve(), read_run(run, label, split))
     _refuse_two_splits(list(runs.values()))
     return list(runs.values())
 
 
-def _runs_in(path: Path) -> list[tuple[Path, str, Path]]:
-    """Return a run, or the runs of a sweep with the sweep's labels; and the path that was named for them."""
+def _runs_in(path: Path) -> list[tuple[Path, str]]:
+    """Return a run, or the runs of a sweep with the sweep's labels."""
     if not (path / POINTS).is_file():
-        return [(path, "", path)]
-    return [(path / row["run"], without_seed(row["label"]), path) for row in read_described(path)["points"]]
+        return [(path, "")]
+    return [(path / row["run"], without_seed(row["label"])) for row in read_described(path)["points"]]
 
 
 def _has_predictions(folder: Path, split: str) -> bool:
@@ -182,9 +175,9 @@ def _has_predictions(folder: Path, split: str) -> bool:
 
 def _shared_split(folders: Sequence[Path]) -> str:
     """Return the first split that all runs with predictions have; `test` if there is none."""
-    predicted = [folder for folder in folders if any(_has_predictions(folder, split) for split in NAMES)]
-    shared = (split for split in NAMES if all(_has_predictions(folder, split) for folder in predicted))
-    return next(shared, "test")
+    splits = [{split for split in NAMES if _has_predictions(folder, split)} for folder in folders]
+    shared = set(NAMES).intersection(*filter(None, splits))
+    return next((split for split in NAMES if split in shared), "test")
 
 
 def _refuse_two_splits(runs: Sequence[RunRecord]) -> None:
@@ -248,15 +241,13 @@ def _add_evaluated(path: Path, rows: list[dict[str, Any]], recorded: dict[str, s
         remedy = f"run `precis evaluate {path}` again"
         print(f"{scores_file}: scores of other predictions, ignored; {remedy}", file=sys.stderr)
         return recorded
-    by_id = {str(row["id"]): row for row in rows}
+    by_id = {(str(row["id"]), row.get("system")): row for row in rows}
     for number, line in enumerate(scores_file.read_text(encoding="utf-8").split("\n"), 1):
         if not line:
             continue
         try:
             scored = load_json(line)
-            row = by_id.get(str(scored["id"]))
-            if row is not None and row.get("system") != scored.get("system"):
-                row = None
+            row = by_id.get((str(scored["id"]), scored.get("system")))
             numbers = {name: float(value) for name, value in scored["scores"].items() if value is not None}
         except (ValueError, KeyError, TypeError, AttributeError):
             message = f"{scores_file}:{number}: no record with id and scores; run `precis evaluate` again"
@@ -275,9 +266,6 @@ def flat_config(config: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
             yield from flat_config(value, f"{prefix}.{key}" if prefix else key)
     else:
         yield prefix, config
-
-
-# Systems -------------------------------------------------------------------------------------------------------------
 
 
 def systems_of(runs: Sequence[RunRecord]) -> list[System]:

@@ -53,7 +53,7 @@ EXECUTED = (
     "precis evaluate theirs.txt --references gold.txt --documents in.txt",
     "precis evaluate first.jsonl second.jsonl third.jsonl",
     "precis compare first.jsonl second.jsonl third.jsonl --html systems.html",
-    "precis evaluate annotations.jsonl --human coherence,fluency --metrics rouge,length --against rouge1",
+    "precis evaluate annotations.jsonl --human coherence,fluency --metrics rouge,length",
     "precis corpus --corpus Files --corpus.train train.jsonl --corpus.test test.jsonl",
     "precis compare runs/pointer_generator_rows --baseline attention --html rows.html",
     "precis compare runs/cluster_check",

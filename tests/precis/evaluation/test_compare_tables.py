@@ -57,25 +57,16 @@ def test_rows_are_grouped_by_the_axes(grid, tmp_path, precis):
         assert float(row["rouge1_mean"]) == pytest.approx(SCORES[pointer, width].mean())
 
 
-def test_the_best_mean_is_bold_and_lengths_have_no_best(grid, tmp_path, precis):
-    precis("compare", *grid, ROUGE, "--markdown", tmp_path / "table.md")
-    lines = (tmp_path / "table.md").read_text(encoding="utf-8").splitlines()
-    assert lines[0] == "| hidden\\_size | pointer | seeds | rouge1 | length |"
-    body = [line.strip("| ").split(" | ") for line in lines[2:6]]
-    best = int(SCORES.mean((2, 3)).T.argmax())
-    assert [line[3].startswith("**") for line in body] == [place == best for place in range(4)]
-    assert all("**" not in line[4] for line in body)
-    mean, spread = SCORES.mean((2, 3)).flat[0], SCORES.mean(3).std(2, ddof=1).flat[0]
-    assert f"{mean:.2f} ± {spread:.2f}" in body[0][3]
-    assert any("95 % intervals" in line for line in lines[6:])
-
-
-def test_latex_repeats_no_value_and_separates_groups(grid, tmp_path, precis):
+def test_latex_marks_the_best_mean_repeats_no_value_and_separates_groups(grid, tmp_path, precis):
     precis("compare", *grid, ROUGE, "--latex", tmp_path / "table.tex")
     text = (tmp_path / "table.tex").read_text(encoding="utf-8")
     assert text.count(r"\midrule") == 2 and text.count(" \\\\\n") == 5 and r"hidden\_size" in text
     body = [line.split(" & ") for line in text.splitlines() if line.endswith(r"\\")][1:]
     assert [line[0] for line in body] == ["8", "", "16", ""]
+    means = SCORES.mean((2, 3))
+    assert [line[3].startswith(r"\textbf{") for line in body] == [mean == means.max() for mean in means.T.flat]
+    assert rf"{means[0, 0]:.2f}\pm {SCORES[0, 0].mean(1).std(ddof=1):.2f}" in body[0][3]
+    assert text.startswith("% ") and "95 % intervals" in text
     assert text.count(r"\textbf{") == 1 and text.count("{") == text.count("}")
     if shutil.which("pdflatex"):
         page = r"\documentclass{article}\usepackage{booktabs}\begin{document}" + text + r"\end{document}"
@@ -90,10 +81,11 @@ def test_files_of_outputs_are_named_in_one_column(tmp_path, precis):
         path = tmp_path / f"{name}.jsonl"
         path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
     files = sorted(tmp_path.glob("*.jsonl"))
-    done = precis("compare", *files, ROUGE, "--markdown", tmp_path / "new" / "table.md")
+    done = precis("compare", *files, ROUGE, "--latex", tmp_path / "new" / "table.tex")
     assert done.status == 0, done.err
-    lines = (tmp_path / "new" / "table.md").read_text(encoding="utf-8").splitlines()
-    assert lines[0].startswith("| system | seeds |") and lines[3].startswith("| ora\\|cle | 1 |")
+    lines = (tmp_path / "new" / "table.tex").read_text(encoding="utf-8").splitlines()
+    lines = [line for line in lines if "&" in line]
+    assert lines[0].startswith("system & seeds & ") and lines[2].startswith("ora|cle & 1 & ")
 
 
 @pytest.mark.parametrize("text", ["a_b", "50 %", "x & y", r"\input{x}", "$a^2$", "~#{}"])
