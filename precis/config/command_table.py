@@ -130,11 +130,10 @@ COMMANDS = {
     ),
     "sweep": Command(
         "launch",
-        "run a grid, a random search or a hyperparameter search",
+        "run a grid or a hyperparameter search",
         "precis sweep experiments/sweeps/pointer_generator_rows.yaml --jobs 2",
         "precis.sweeping.sweep:sweep",
     ),
-    "sync": Command("launch", "upload offline runs to W&B", "precis sync runs/NAME", "precis.sweeping.sync:sync"),
     "workspaces": Command(
         "launch",
         "make workspaces at W&B",

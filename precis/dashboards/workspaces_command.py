@@ -10,7 +10,7 @@ from precis.runs.wandb_login import logged_in
 def workspaces(arguments: list[str]) -> None:
     """`precis workspaces --entity NAME`: create workspaces and reports at W&B for each paper and RSTformer's ablations.
 
-    Runs are uploaded by `precis sync`, or during training if you are logged in. Without an account, `precis compare
+    Runs are uploaded by `wandb sync`, or during training if you are logged in. Without an account, `precis compare
     FOLDER --html page.html` compares the runs."""
     parser = ArgumentParser(prog="precis workspaces", description=workspaces.__doc__, exit_on_error=False)
     parser.add_argument("--entity", type=str, default="", help="user or team at W&B")

@@ -64,7 +64,7 @@ def wandb_logger(folder: Path, mode: str, project: str, config: dict[str, Any]) 
         config: config of the run.
     """
     online = mode == "online" or (mode == "auto" and logged_in())
-    # Files of artifacts wait for `precis sync` in the run folder, not in the user's home.
+    # Files of artifacts wait for `wandb sync` in the run folder, not in the user's home.
     os.environ[DATA_DIR_VARIABLE] = USER_DATA_DIR or str(Path(folder).resolve() / "wandb" / "data")
     logger = WandbLogger(
         project=project,

@@ -5,7 +5,6 @@ folders, ids of jobs, and lines of a batch script.
 """
 
 import re
-from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,7 @@ from precis.config.trust import FLAG, check_commands, is_trusted
 from precis.files.json_files import REMEDY, read_json
 from precis.runs.sweep_points import POINTS, read_described
 from precis.sweeping.job import Job
-from precis.sweeping.slurm import Profile
+from precis.sweeping.slurm import Profile, checked_profile
 
 LAUNCH = "launch.json"
 _JOB_ID = re.compile(r"\d+(_\d+)?")
@@ -77,7 +76,7 @@ def read_profile(out: Path) -> Profile:
         parsed = parser.parse_object({"profile": read_json(path, profile=dict)["profile"]}).profile
     except ArgumentError as error:
         raise UserError(f"{path}: {' '.join(str(error).split())}; {REMEDY}") from None
-    profile = Profile(**{field.name: parsed[field.name] for field in fields(Profile)})
+    profile = checked_profile(parsed)
     unchecked = ["setup"] * bool(profile.setup) + sorted(set(profile.directives) - _PLAIN_DIRECTIVES)
     if unchecked and not is_trusted():
         remedy = f"name a profile with --profile, or pass {FLAG} if you launched this sweep (see SECURITY.md)"

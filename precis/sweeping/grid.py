@@ -6,12 +6,11 @@
     zip: {data.max_source: [50, 100], data.batch_size: [32, 16]}  # the n-th values of all lists together
     points:                                                       # explicit points, with or without a name
       - {name: attention, model.pointer: false, trainer.callbacks: null}
-    random: {budget: 20, keys: {model.dropout: {uniform: [0, 0.5]}}}  # random search, see random_search.py
-    search: {trials: 20, keys: {model.dropout: {uniform: [0, 0.5]}}}  # adaptive search, see search_space.py
+    search: {trials: 20, keys: {model.dropout: {uniform: [0, 0.5]}}}  # search, see search_space.py
     seeds: [1, 2, 3]                                              # values of seed_everything
     after: [test]                                                 # commands after fit; {run} is the run folder
 
-The points are the product of grid, zip, points, random and seeds. Keys are those of the command line. A file with
+The points are the product of grid, zip, points and seeds. Keys are those of the command line. A file with
 search has none of these: its points are drawn while it runs.
 """
 
@@ -28,11 +27,12 @@ from precis.config.labels import as_flag, format_value, short_key
 from precis.config.shipped import CONFIGS, find_shipped
 from precis.config.trust import check_commands
 from precis.files.yaml_files import read_yaml
-from precis.trials.random_search import check_random, draws
 from precis.trials.search_space import check_search
 
 RESERVED_KEYS = ("run_dir", "resume", "ckpt_path")  # set by the sweep for each run
 SEED = "seed_everything"
+TYPES = {"base": str, "set": dict, "grid": dict, "zip": dict, "points": list, "search": dict}
+TYPES |= {"seeds": list, "after": list}
 
 
 @dataclass
@@ -42,19 +42,17 @@ class Sweep:
     Attributes:
         path: path of the file.
         rows: `points` of the file, each a name (may be empty) and its overrides.
-        random: section `random` of the file; empty without one.
         search: section `search` of the file; empty without one.
     """
 
     path: Path
     base: Path
-    fixed: dict[str, Any]
-    grid: dict[str, list]
-    zipped: dict[str, list]
-    rows: list[tuple[str, dict[str, Any]]]
-    random: dict[str, Any]
-    seeds: list[int]
-    after: list[str]
+    fixed: dict[str, Any] = field(default_factory=dict)
+    grid: dict[str, list] = field(default_factory=dict)
+    zipped: dict[str, list] = field(default_factory=dict)
+    rows: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
+    seeds: list[int] = field(default_factory=list)
+    after: list[str] = field(default_factory=list)
     search: dict[str, Any] = field(default_factory=dict)
 
 
@@ -86,18 +84,20 @@ def read_sweep(path: Path) -> Sweep:
             lengths in `zip`, or a key in two places.
     """
     content = _load(path)
-    types = {"base": str, "set": dict, "grid": dict, "zip": dict, "points": list, "random": dict, "search": dict}
-    types |= {"seeds": list, "after": list}
     for key, value in content.items():
-        if key not in types:
-            raise UserError(f"{path}: unknown key {key!r}; a sweep file has {', '.join(types)}")
-        if not isinstance(value, types[key]) or (not value and key != "after"):
-            kind = {str: "a path", dict: "keys with values", list: "a list"}[types[key]]
+        if key not in TYPES:
+            raise UserError(f"{path}: unknown key {key!r}; a sweep file has {', '.join(TYPES)}")
+        if not isinstance(value, TYPES[key]) or (not value and key != "after"):
+            kind = {str: "a path", dict: "keys with values", list: "a list"}[TYPES[key]]
             raise UserError(f"{path}: {key} must be {kind}, not empty; got {value!r}; give some or leave it out")
     if "base" not in content:
         raise UserError(f"{path}: no base; name the config that the points are made from, base: CONFIG.yaml")
-    grid, zipped = ({k: _list(path, part, k, v) for k, v in content.get(part, {}).items()} for part in ("grid", "zip"))
-    if len(lengths := {key: len(values) for key, values in zipped.items()}) and len(set(lengths.values())) > 1:
+    for part in ("grid", "zip"):
+        for key, values in content.get(part, {}).items():
+            if not isinstance(values, list) or not values:
+                raise UserError(f"{path}: {part}: {key} must be a list with a value at least; got {values!r}")
+    lengths = {key: len(values) for key, values in content.get("zip", {}).items()}
+    if len(set(lengths.values())) > 1:
         raise UserError(f"{path}: lists of different lengths in zip, {lengths}; they must be equal")
     seeds = content.get("seeds", [])
     if any(isinstance(seed, bool) or not isinstance(seed, int) for seed in seeds):
@@ -106,16 +106,13 @@ def read_sweep(path: Path) -> Sweep:
         path=path,
         base=_base(path, content["base"]),
         fixed=content.get("set", {}),
-        grid=grid,
-        zipped=zipped,
+        grid=content.get("grid", {}),
+        zipped=content.get("zip", {}),
         rows=[_row(path, number, row) for number, row in enumerate(content.get("points", []), 1)],
-        random=content.get("random", {}),
         seeds=seeds,
         after=[str(command) for command in content.get("after", [] if "search" in content else ["test"])],
         search=content.get("search", {}),
     )
-    if sweep.random:
-        check_random(path, sweep.random)
     if sweep.search:
         check_search(path, sweep.search)
         if others := content.keys() - {"base", "set", "search"}:
@@ -129,12 +126,6 @@ def _load(path: Path) -> dict[str, Any]:
         return read_yaml(path, "not a sweep file; it needs base: CONFIG.yaml and grid, zip, points or seeds")
     except OSError as error:
         raise UserError(f"{path}: cannot be read ({error.strerror}); give a sweep file") from None
-
-
-def _list(path: Path, part: str, key: str, values: Any) -> list:
-    if not isinstance(values, list) or not values:
-        raise UserError(f"{path}: {part}: {key} must be a list with a value at least; got {values!r}")
-    return values
 
 
 def _base(path: Path, name: str) -> Path:
@@ -159,7 +150,6 @@ def _check_keys(sweep: Sweep) -> None:
     places = {  # of keys that vary; a row of points may also replace a value of `set`
         "grid": [*sweep.grid],
         "zip": [*sweep.zipped],
-        "random": [*sweep.random.get("keys", {})],
         "search": [*sweep.search.get("keys", {})],
         "seeds": [SEED] if sweep.seeds else [],
     }
@@ -170,7 +160,7 @@ def _check_keys(sweep: Sweep) -> None:
         if key in sweep.fixed and (place := next((name for name, keys in places.items() if key in keys), None)):
             raise UserError(f"{sweep.path}: {key} is in set and in {place}; keep one of them")
         if varying.count(key) > 1:
-            raise UserError(f"{sweep.path}: {key} varies in two places; keep one of grid, zip, points, random, seeds")
+            raise UserError(f"{sweep.path}: {key} varies in two places; keep one of grid, zip, points, seeds")
     for command in sweep.after:
         if (command.split() or [""])[0] not in {*TRAINING, *COMMANDS} - {"fit", "sweep"}:
             raise UserError(f"{sweep.path}: after: {command!r} is not a command; for example, use test")
@@ -181,21 +171,20 @@ def _check_keys(sweep: Sweep) -> None:
 
 
 def points_of(sweep: Sweep) -> list[Point]:
-    """Return the unchecked points of a sweep: the product of grid, zip, points, random and seeds, seeds fastest."""
+    """Return the unchecked points of a sweep: the product of grid, zip, points and seeds, seeds fastest."""
     grid = [dict(zip(sweep.grid, values)) for values in itertools.product(*sweep.grid.values())]
     zipped = [dict(zip(sweep.zipped, values)) for values in zip(*sweep.zipped.values())] or [{}]
-    drawn = draws(sweep.random) if sweep.random else [{}]
     seeds = [{SEED: seed} for seed in sweep.seeds] or [{}]
-    keys = {*sweep.grid, *sweep.zipped, *drawn[0], *(key for _, row in sweep.rows for key in row)}
+    keys = {*sweep.grid, *sweep.zipped, *(key for _, row in sweep.rows for key in row)}
     points = []
     rows = sweep.rows or [("", {})]
-    for grid_values, zipped_values, (name, row), draw, seed in itertools.product(grid, zipped, rows, drawn, seeds):
-        varying = {**(grid_values | zipped_values), **({} if name else row), **draw}
+    for grid_values, zipped_values, (name, row), seed in itertools.product(grid, zipped, rows, seeds):
+        varying = grid_values | zipped_values | ({} if name else row)
         words = [name] if name else []
         words += [f"{short_key(key, keys)}={format_value(value)}" for key, value in varying.items()]
         words += [f"seed={value}" for value in seed.values()]
         label = " ".join(words)
-        points.append(Point(label or sweep.path.stem, sweep.fixed | grid_values | zipped_values | row | draw | seed))
+        points.append(Point(label or sweep.path.stem, sweep.fixed | grid_values | zipped_values | row | seed))
     return points
 
 

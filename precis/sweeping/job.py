@@ -6,8 +6,8 @@ import shlex
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
@@ -25,9 +25,7 @@ COMMAND = (sys.executable, "-m", "precis.command_line.cli")
 
 @dataclass(frozen=True)
 class Job:
-    """A run and its commands.
-
-    `KIND` is the word for jobs of a class in messages.
+    """A run and its commands; `KIND` is the word for it in messages.
 
     Attributes:
         label: readable name.
@@ -36,7 +34,7 @@ class Job:
         after: commands after `fit`; `{run}` is replaced by the run folder, or `--run FOLDER` is appended.
     """
 
-    KIND: ClassVar[str] = "points"
+    KIND: ClassVar[str] = "point"
     label: str
     folder: Path
     config: dict[str, Any]
@@ -63,19 +61,11 @@ class Job:
         return self.folder / "checkpoints" / "last.ckpt"
 
     def check_links(self) -> None:
-        """Check that no link in the run folder leads out of the sweep folder.
-
-        Raises:
-            UserError: if one does.
-        """
+        """Raise a `UserError` if a link in the run folder leads out of the sweep folder."""
         check_links(self.folder, self.folder.parent)
 
     def prepare(self) -> None:
-        """Create the run folder with point.yaml.
-
-        Raises:
-            OSError: if that is not permitted.
-        """
+        """Create the run folder with point.yaml."""
         self.folder.mkdir(parents=True, exist_ok=True)
         atomic_write(self.folder / "point.yaml", yaml.safe_dump(self.config, sort_keys=False, allow_unicode=True))
 
@@ -87,7 +77,7 @@ class WorkerJob(Job):
     It is not finished once the number of trials has been increased.
     """
 
-    KIND: ClassVar[str] = "workers"
+    KIND: ClassVar[str] = "worker"
     trials: int = 0
 
     def stages(self) -> list[tuple[str, list[str]]]:
@@ -103,9 +93,6 @@ class WorkerJob(Job):
     def prepare(self) -> None:
         """Create the folder."""
         self.folder.mkdir(parents=True, exist_ok=True)
-
-
-# State of a run --------------------------------------------------------------------------------------------------
 
 
 def read_status(folder: Path) -> dict[str, Any]:
@@ -130,7 +117,26 @@ def same_suite(environment: Mapping[str, str]) -> dict[str, str]:
     return {**environment, **changes}
 
 
-# One run ---------------------------------------------------------------------------------------------------------
+@contextmanager
+def received_signals(*numbers: int) -> Iterator[list[int]]:
+    """Yield a list that signals are added to, instead of ending this process.
+
+    Under `nohup`, SIGHUP stays ignored.
+    """
+    received: list[int] = []
+    caught = [n for n in numbers if n != signal.SIGHUP or signal.getsignal(n) != signal.SIG_IGN]
+    before = {number: signal.signal(number, lambda number, _: received.append(number)) for number in caught}
+    try:
+        yield received
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def is_signal_status(status: int | None) -> bool:
+    """Return whether a command ended by one of the signals that let it save."""
+    numbers = (signal.SIGUSR1, signal.SIGTERM, signal.SIGINT)
+    return status in {*(-number for number in numbers), *(128 + number for number in numbers)}
 
 
 class Running:
@@ -151,8 +157,13 @@ class Running:
     def __init__(
         self, job: Job, environment: Mapping[str, str], command: Sequence[str] = COMMAND, own_session: bool = True
     ) -> None:
-        self.job, self.environment, self.command, self.own_session = job, environment, command, own_session
-        self.state, self.stage, self.stopping = "running", "", False
+        self.job = job
+        self.environment = environment
+        self.command = command
+        self.own_session = own_session
+        self.state = "running"
+        self.stage = ""
+        self.stopping = False
         self.process: subprocess.Popen | None = None
         job.check_links()
         job.folder.mkdir(parents=True, exist_ok=True)
@@ -194,7 +205,8 @@ class Running:
         elif status is not None and self.stopping:
             self._end("stopped")
         elif status is not None:
-            self._fail(status)
+            self._record({"command": self.stage, "status": status})
+            self._end("failed")
         return self.state == "running"
 
     def stop(self, number: int = signal.SIGTERM) -> None:
@@ -206,10 +218,6 @@ class Running:
         """Kill the command and all its processes."""
         with suppress(ProcessLookupError):
             os.killpg(self.process.pid, signal.SIGKILL) if self.own_session else self.process.kill()
-
-    def _fail(self, status: int) -> None:
-        self._record({"command": self.stage, "status": status})
-        self._end("failed")
 
     def _record(self, failed: dict[str, Any] | None) -> None:
         atomic_write(self.job.folder / "status.json", json.dumps({"done": self.done, "failed": failed}) + "\n")

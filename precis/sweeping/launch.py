@@ -3,13 +3,13 @@
 import os
 import signal
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Sequence
 
 from datamodules.documents import UserError
 from datamodules.text.lines import counted
-from precis.sweeping.job import COMMAND, Job, Running, WorkerJob, is_finished, same_suite
-from precis.sweeping.progress import Progress, last_line, last_metrics
+from precis.sweeping.job import COMMAND, Job, Running, is_finished, received_signals, same_suite
+from precis.sweeping.progress import last_line, print_state
 
 
 def run_environment(slot: int, slots: int) -> dict[str, str]:
@@ -32,27 +32,6 @@ def _visible_gpus() -> list[str]:
     return [str(number) for number in range(torch.cuda.device_count())]
 
 
-# Launching -------------------------------------------------------------------------------------------------------
-
-
-class _Signals:
-    """Context that counts SIGINT, SIGTERM and SIGHUP."""
-
-    NUMBERS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-
-    def __enter__(self) -> "_Signals":
-        self.count = 0
-        self.before = {number: signal.signal(number, self._add) for number in self.NUMBERS}
-        return self
-
-    def _add(self, *_: object) -> None:
-        self.count += 1
-
-    def __exit__(self, *_: object) -> None:
-        for number, handler in self.before.items():
-            signal.signal(number, handler)
-
-
 def launch(jobs: Sequence[Job], slots: int = 1, command: Sequence[str] = COMMAND) -> None:
     """Run unfinished jobs, `slots` at a time; a failure does not stop the others.
 
@@ -62,59 +41,54 @@ def launch(jobs: Sequence[Job], slots: int = 1, command: Sequence[str] = COMMAND
         UserError: if runs failed or run elsewhere, with the log of the first.
         SystemExit: 130, if it was stopped.
     """
-    progress = Progress([job.label for job in jobs])
     waiting = deque(job for job in jobs if not is_finished(job))
     running: dict[int, Running] = {}  # by slot
-    finished_jobs = [(job, "finished") for job in jobs if is_finished(job)]
-    for job, _ in finished_jobs:
-        progress.update(job.label, "finished before")
-    with _Signals() as signals, progress:
+    printed_stages: dict[int, str] = {}
+    ended = [(job, "finished") for job in jobs if is_finished(job)]
+    for job, _ in ended:
+        print_state(job.label, "finished before")
+    with received_signals(signal.SIGINT, signal.SIGTERM, signal.SIGHUP) as received:
         sent_signals = 0
-        while running or (waiting and not signals.count):
-            if waiting and len(running) < slots and not signals.count:
+        while running or (waiting and not received):
+            if waiting and len(running) < slots and not received:
                 slot = min(set(range(slots)) - set(running))
                 running[slot] = Running(waiting.popleft(), run_environment(slot, slots), command)
+                printed_stages.pop(slot, None)
             for slot, run in list(running.items()):
-                if not run.poll():
-                    del running[slot]
-                    finished_jobs.append((run.job, run.state))
-                progress.update(run.job.label, *_describe(run))
-            if sent_signals < min(signals.count, 2):
-                sent_signals = min(signals.count, 2)
+                if run.poll():
+                    if run.stage != printed_stages.get(slot):
+                        print_state(run.job.label, run.stage)
+                        printed_stages[slot] = run.stage
+                    continue
+                del running[slot]
+                ended.append((run.job, run.state))
+                detail = f"{last_line(run.job.log)} ({run.job.log})" if run.state == "failed" else ""
+                print_state(run.job.label, run.state, detail)
+            # each further signal counts once: save, then kill
+            if sent_signals < min(len(received), 2):
+                sent_signals = min(len(received), 2)
                 for run in running.values():
                     run.stop() if sent_signals == 1 else run.kill()
-            if len(running) == slots or not waiting or signals.count:
+            if len(running) == slots or not waiting or received:
                 time.sleep(0.1)
-    _conclude(finished_jobs, jobs, bool(signals.count))
+    _conclude(ended, jobs, bool(received))
 
 
-def _describe(run: Running) -> tuple[str, str]:
-    """Return state and detail of a run for the progress table."""
-    if run.state == "failed":
-        return "failed", f"{last_line(run.job.log)} ({run.job.log})"
-    if run.state == "running":
-        if isinstance(run.job, WorkerJob):
-            return "running", last_line(run.job.log)
-        return run.stage, last_metrics(run.job.folder) if run.stage == "fit" else ""
-    return run.state, ""
-
-
-def _conclude(finished_jobs: list[tuple[Job, str]], jobs: Sequence[Job], stopped: bool) -> None:
-    by_state: dict[str, list[Job]] = {}
-    for job, state in finished_jobs:
-        by_state.setdefault(state, []).append(job)
-    if len(finished_jobs) < len(jobs):
-        by_state["waiting"] = [job for job in jobs if all(job is not ended_job for ended_job, _ in finished_jobs)]
-    counts = ", ".join(f"{len(jobs_in_state)} {state}" for state, jobs_in_state in by_state.items())
-    kind = jobs[0].KIND if jobs else Job.KIND
-    print(f"{counted(len(jobs), kind[:-1])}: {counts}")
+def _conclude(ended: list[tuple[Job, str]], jobs: Sequence[Job], stopped: bool) -> None:
+    counts = Counter(state for _, state in ended)
+    if len(ended) < len(jobs):
+        counts["waiting"] = len(jobs) - len(ended)
+    number = counted(len(jobs), jobs[0].KIND if jobs else Job.KIND)
+    print(f"{number}: {', '.join(f'{count} {state}' for state, count in counts.items())}")
     if stopped:
         print("stopped; the same command continues")
         raise SystemExit(130)
-    if failed := by_state.get("failed"):
-        raise UserError(
-            f"{len(failed)} of {len(jobs)} {kind} failed; the first is {failed[0].label!r}, see {failed[0].log}; "
-            f"the same command runs the missing {kind}"
-        )
-    if elsewhere := by_state.get("elsewhere"):
-        raise UserError(f"{elsewhere[0].folder}: another launch is running this point; wait until it has ended")
+    for job, state in ended:
+        if state == "failed":
+            raise UserError(
+                f"{counts['failed']} of {number} failed; the first is {job.label!r}, see {job.log}; "
+                "the same command runs what is missing"
+            )
+    for job, state in ended:
+        if state == "elsewhere":
+            raise UserError(f"{job.folder}: another launch is running this point; wait until it has ended")

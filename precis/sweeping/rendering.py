@@ -1,10 +1,11 @@
 """`precis sweep render FILE --template NAME`: a sweep as a file for another scheduler, from a template to edit.
 
 Templates are of Jinja. They have `sweep` and `name` (of the file; `name` has letters, digits and hyphens), `folder`
-(of the sweep), `points` with `index`, `label`, `folder` and `commands` (`arguments` of `precis`, and whether it
-`trains`), the values of `--values`, the function `comment` (text as a part of one line), and the filters `sh` (one word
-of a shell), `tojson` (a value in YAML) and `kubernetes` (text in which `$(NAME)` stays as it is). Values of config keys
-are in the run folders, never in the file, so that no shell reads them.
+(of the sweep), `points` with `index`, `label` and `folder`, the values of `--values`, the function `comment` (text as a
+part of one line), and the filters `sh` (one word of a shell), `tojson` (a value in YAML) and `kubernetes` (text in
+which `$(NAME)` stays as it is).
+
+Values of config keys are in the run folders, never in the file, so that no shell reads them.
 """
 
 import re
@@ -19,7 +20,6 @@ from datamodules.atomic_write import atomic_write
 from datamodules.documents import UserError
 from datamodules.text.lines import counted
 from datamodules.text.printable import printable_line
-from precis.config.command_table import TRAINING
 from precis.config.shipped import SWEEPS, find_shipped
 from precis.sweeping.grid import read_sweep
 from precis.sweeping.job import Job
@@ -36,9 +36,8 @@ def render(arguments: list[str]) -> None:
     `precis sweep status` shows the points as they finish."""
     parser = ArgumentParser(prog="precis sweep render", description=render.__doc__, exit_on_error=False)
     parser.add_argument("file", type=Path, help="a sweep file, or the short name of one of the suite")
-    parser.add_argument(
-        "--template", type=str, required=True, help=f"{', '.join(shipped_templates())}, or a file made from one"
-    )
+    template_help = f"{', '.join(shipped_templates())}, or a file made from one"
+    parser.add_argument("--template", type=str, required=True, help=template_help)
     parser.add_argument("--out", type=Path | None, default=None, help="sweep folder; by default runs/NAME of FILE")
     parser.add_argument("--values", type=dict[str, Any], default={}, help="values of the template: {image: precis:1}")
     options = parser.parse_args(arguments)
@@ -64,9 +63,9 @@ def render(arguments: list[str]) -> None:
     print(f"{target}: {counted(len(jobs), 'point')}; its first lines have the command that starts them")
 
 
-def shipped_templates() -> list[str]:
-    """Return the names of the suite's templates."""
-    return sorted(path.stem for path in TEMPLATES.iterdir())
+def shipped_templates() -> dict[str, Path]:
+    """Return the suite's templates by name."""
+    return {path.stem: path for path in sorted(TEMPLATES.iterdir())}
 
 
 def find_template(name: str) -> Path:
@@ -75,23 +74,16 @@ def find_template(name: str) -> Path:
     Raises:
         UserError: if there is none.
     """
-    shipped = {path.stem: path for path in TEMPLATES.iterdir()}
+    shipped = shipped_templates()
     if name in shipped:
         return shipped[name]
     if not Path(name).is_file():
-        raise UserError(f"--template {name}: no such file, and none of {', '.join(sorted(shipped))}")
+        raise UserError(f"--template {name}: no such file, and none of {', '.join(shipped)}")
     return Path(name)
 
 
 def fill_template(template: Path, sweep: str, folder: Path, jobs: Sequence[Job], values: Mapping[str, Any]) -> str:
-    """Return the text of a template for the points of a sweep.
-
-    Args:
-        template: the file.
-        sweep: name of the sweep.
-        folder: the sweep folder.
-        jobs: jobs of the points.
-        values: further values of the template.
+    """Return the text of a template for the jobs of a sweep, with its name and folder, and further values.
 
     Raises:
         UserError: if the template has a mistake, or needs a missing value.
@@ -105,7 +97,7 @@ def fill_template(template: Path, sweep: str, folder: Path, jobs: Sequence[Job],
         "sweep": printable_line(sweep),
         "name": re.sub(r"[^a-z0-9]+", "-", sweep.lower())[:_LONGEST_NAME].strip("-") or "sweep",
         "folder": str(folder),
-        "points": [_point(index, job) for index, job in enumerate(jobs)],
+        "points": [{"index": n, "label": job.label, "folder": str(job.folder)} for n, job in enumerate(jobs)],
         "comment": printable_line,
     }
     if taken := sorted(set(values) & set(fields)):
@@ -118,17 +110,8 @@ def fill_template(template: Path, sweep: str, folder: Path, jobs: Sequence[Job],
         raise UserError(f"{template}{line}: {reason}; correct the template, or pass the value by --values") from None
 
 
-def _point(index: int, job: Job) -> dict[str, Any]:
-    commands = [{"arguments": words, "trains": words[0] in TRAINING} for _, words in job.stages()]
-    return {"index": index, "label": job.label, "folder": str(job.folder), "commands": commands}
-
-
 def _shell_word(value: Any) -> str:
-    """Return a value as one word of a POSIX shell.
-
-    Raises:
-        ValueError: if it has a null character, which no argument can have.
-    """
+    """Return a value as one word of a POSIX shell; no argument can have a null character."""
     text = str(value)
     if "\0" in text:
         raise ValueError(f"{text!r} has a null character")

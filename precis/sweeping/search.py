@@ -25,20 +25,16 @@ from precis.config.written_paths import check_links
 from precis.runs.run_state import read_state, write_state
 from precis.runs.sweep_points import read_described
 from precis.sweeping.grid import Point, Sweep
-from precis.sweeping.job import Job, Running
+from precis.sweeping.job import Job, Running, is_signal_status, received_signals
 from precis.sweeping.progress import last_line
+from precis.sweeping.sweep_folder import write_points
 from precis.trials.search_folder import BASE, MODES, is_search, label, read_search, with_metric, write_best
 from precis.trials.search_space import extreme_points
 
 if TYPE_CHECKING:
     from precis.trials.study import Search
 
-SIGNALS = (signal.SIGUSR1, signal.SIGTERM, signal.SIGINT)
-STOPPED = {*(-number for number in SIGNALS), *(128 + number for number in SIGNALS)}  # exit statuses
 MAX_FAILURES = 3  # trials in a row that fail, after which a worker gives up
-
-
-# Before anything starts ----------------------------------------------------------------------------------------------
 
 
 def compose_search(sweep: Sweep) -> list[Point]:
@@ -50,8 +46,11 @@ def compose_search(sweep: Sweep) -> list[Point]:
     from precis.sweeping.composition import compose_configs
 
     section = sweep.search
-    monitor = {"checkpoint.monitor": section.get("metric"), "checkpoint.mode": MODES.get(section.get("direction"))}
-    fixed = sweep.fixed | {key: value for key, value in monitor.items() if value is not None}
+    fixed = dict(sweep.fixed)
+    if "metric" in section:
+        fixed["checkpoint.monitor"] = section["metric"]
+    if "direction" in section:
+        fixed["checkpoint.mode"] = MODES[section["direction"]]
     values = [{}, *extreme_points(section["keys"])]
     points = [Point(label(row, section["keys"]) or "base", fixed | row) for row in values]
     composed = compose_configs(sweep, points)
@@ -81,12 +80,8 @@ def record_search(sweep: Sweep, base: dict[str, Any], out: Path) -> "Search":
     atomic_write(out / BASE, yaml.safe_dump(base, sort_keys=False, allow_unicode=True))
     atomic_write(out / "sweep.yaml", sweep.path.read_text(encoding="utf-8"))
     if not points.is_file():
-        described = {"sweep": sweep.path.stem, "base": str(sweep.base), "after": [], "points": []}
-        atomic_write(points, json.dumps(described, indent=1) + "\n")
+        write_points(sweep, out, [])
     return search
-
-
-# Workers -------------------------------------------------------------------------------------------------------------
 
 
 def work(arguments: list[str]) -> None:
@@ -105,14 +100,11 @@ def work(arguments: list[str]) -> None:
     lock = take_lock(folder / ".work.lock")  # a launcher holds another one
     if lock is None:
         raise UserError(f"{folder}: worker {worker} is running already; pass another --worker")
-    received: list[int] = []
-    before = {number: signal.signal(number, lambda number, _: received.append(number)) for number in SIGNALS}
-    try:
-        _run_trials(search, worker, received)
-    finally:
-        release_lock(lock)
-        for number, handler in before.items():
-            signal.signal(number, handler)
+    with received_signals(signal.SIGUSR1, signal.SIGTERM, signal.SIGINT) as received:
+        try:
+            _run_trials(search, worker, received)
+        finally:
+            release_lock(lock)
     if received:
         raise SystemExit(128 + received[0])
 
@@ -148,7 +140,7 @@ def _job(search: "Search", number: int, values: dict[str, Any]) -> Job:
     from precis.sweeping.composition import compose_configs
 
     path, keys = search.out / "sweep.yaml", search.section["keys"]
-    sweep = Sweep(path, search.out / BASE, {}, {}, {}, [], {}, [], [])
+    sweep = Sweep(path, search.out / BASE)
     name, text = f"trial-{number:03}", f"trial {number}: {label(values, keys)}"
     (config,) = compose_configs(sweep, [Point(text, values)])
     with search.locked():
@@ -161,11 +153,7 @@ def _job(search: "Search", number: int, values: dict[str, Any]) -> Job:
 
 
 def _run(job: Job, received: list[int]) -> str | None:
-    """Train a trial, or continue it.
-
-    Returns:
-        Why it failed; "stopped" if it was stopped and saved; None if it ended.
-    """
+    """Train a trial, or continue it; return why it failed, "stopped" if it was stopped and saved, or None."""
     from precis.trials.trial_report import write_trial
 
     job.check_links()
@@ -184,7 +172,7 @@ def _run(job: Job, received: list[int]) -> str | None:
         time.sleep(1)  # the run of a worker that was killed is still training
     else:
         return "stopped"
-    if run.state == "stopped" or (run.state == "failed" and run.process.returncode in STOPPED):
+    if run.state == "stopped" or (run.state == "failed" and is_signal_status(run.process.returncode)):
         return "stopped"
     return f"fit failed: {last_line(job.log)}" if run.state == "failed" else None
 

@@ -8,7 +8,7 @@ import shlex
 import shutil
 import subprocess
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -68,24 +68,23 @@ def check_devices(profile: Profile, jobs: Iterable[Job]) -> None:
 
     for job in jobs:
         trainer = job.config.get("trainer") or {}
-        in_config = {"devices": number_of_devices(trainer), "num_nodes": trainer.get("num_nodes", 1)}
-        in_profile = {"devices": profile.tasks_per_node, "num_nodes": profile.nodes}
-        names = {"devices": "tasks_per_node", "num_nodes": "nodes"}
-        for key, number in in_profile.items():
-            needed = in_config[key]
-            if needed is not None and needed != number:
+        needed = {"tasks_per_node": number_of_devices(trainer), "nodes": trainer.get("num_nodes", 1)}
+        for name, key in (("tasks_per_node", "devices"), ("nodes", "num_nodes")):
+            number = getattr(profile, name)
+            if needed[name] not in (None, number):
                 raise UserError(
-                    f"point {job.label!r}: trainer.{key} is {needed}, but the profile has {names[key]} {number}; "
-                    f"give --profile.{names[key]} {needed}, or trainer.{key}: {number} in the sweep"
+                    f"point {job.label!r}: trainer.{key} is {needed[name]}, but the profile has {name} {number}; "
+                    f"give --profile.{name} {needed[name]}, or trainer.{key}: {number} in the sweep"
                 )
 
 
-def check_directives(profile: Profile) -> None:
-    """Check that no value contains a line break, after which text would be a command of the batch script.
+def checked_profile(options: Any) -> Profile:
+    """Return the profile that options describe.
 
     Raises:
-        UserError: if one does; the message has the key of the profile.
+        UserError: if a value has a line break, after which text would be a command of the batch script.
     """
+    profile = Profile(**{field.name: getattr(options, field.name) for field in fields(Profile)})
     values = {"partition": profile.partition, "memory": profile.memory}
     for key, value in profile.directives.items():
         if not re.fullmatch(r"[A-Za-z][\w-]*", key):
@@ -96,16 +95,11 @@ def check_directives(profile: Profile) -> None:
     for key, value in values.items():
         if isinstance(value, str) and printable_line(value) != value:
             raise UserError(f"profile: {key}: {value!r} has a line end or another control character; leave it out")
+    return profile
 
 
 def submit(jobs: Sequence[Job], profile: Profile, folder: Path, name: str) -> dict[str, str]:
-    """Submit jobs as one array.
-
-    Args:
-        jobs: at least one job.
-        profile: resources of a job.
-        folder: folder for batch scripts and output of SLURM.
-        name: name of the job array.
+    """Submit jobs as one array, with batch scripts and output of SLURM in a folder.
 
     Returns:
         SLURM job id of each run folder, by the name of the folder.

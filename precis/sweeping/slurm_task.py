@@ -10,7 +10,7 @@ import subprocess
 import time
 from pathlib import Path
 
-from precis.sweeping.job import COMMAND, Job, Running, read_status, same_suite
+from precis.sweeping.job import COMMAND, Job, Running, is_signal_status, read_status, received_signals, same_suite
 from precis.training.requeue import requeue
 
 SIGNALS = (signal.SIGUSR1, signal.SIGTERM)  # sent before the time limit, and at a preemption
@@ -24,12 +24,10 @@ def work(job: Job) -> str:
     Raises:
         RuntimeError: if one failed, so that SLURM is informed.
     """
-    received: list[int] = []
-    for number in SIGNALS:
-        signal.signal(number, lambda number, _: received.append(number))
     signal.signal(signal.SIGCONT, signal.SIG_IGN)
     rank = int(os.environ.get("SLURM_PROCID", "0"))
-    return _run_first_task(job, received) if rank == 0 else _run_other_task(job, rank, received)
+    with received_signals(*SIGNALS) as received:
+        return _run_first_task(job, received) if rank == 0 else _run_other_task(job, rank, received)
 
 
 def _environment() -> dict[str, str]:
@@ -50,7 +48,7 @@ def _run_first_task(job: Job, received: list[int]) -> str:
     run = Running(job, _environment(), COMMAND, own_session=False)
     failed_task = ""
     while run.state == "running":
-        if run.process.poll() in {*(-number for number in SIGNALS), *(128 + number for number in SIGNALS)}:
+        if is_signal_status(run.process.poll()):
             _wait_for(received)
         if received and not run.stopping:
             run.stop(received[0])

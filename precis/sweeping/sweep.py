@@ -1,18 +1,16 @@
 """`precis sweep FILE`: check every point of a grid, then run those that are not finished."""
+
 import os
 import shlex
-import subprocess
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, replace
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Literal
 
-import yaml
 from jsonargparse import ArgumentParser, Namespace
 from jsonargparse.typing import PositiveInt
 
-from datamodules.atomic_write import atomic_write
 from datamodules.documents import UserError
 from datamodules.file_locks import release_lock, take_lock
 from datamodules.text.lines import counted
@@ -21,65 +19,51 @@ from precis.config.shipped import SWEEPS, find_shipped, short_names
 from precis.config.written_paths import check_links
 from precis.sweeping.folder_files import read_launch, read_profile
 from precis.sweeping.grid import Point, Sweep, flags, read_sweep
-from precis.sweeping.job import COMMAND, Job, is_finished, same_suite
+from precis.sweeping.job import Job, is_finished
 from precis.sweeping.launch import launch
+from precis.sweeping.rendering import render
 from precis.sweeping.search import compose_search, record_search, work
-from precis.sweeping.slurm import Profile, check_devices, check_directives, submit
-from precis.sweeping.sweep_commands import COMMANDS, show_search
+from precis.sweeping.slurm import Profile, check_devices, checked_profile, submit
+from precis.sweeping.sweep_commands import cancel, logs, run_point, status
 from precis.sweeping.sweep_folder import LOCK, TO_RETRY, jobs_of, record, states, worker_jobs, write_launch
-from precis.trials.search_folder import is_search, read_search
-
-
-def dry_run(sweep: Sweep, points: list[Point], jobs: list[Job]) -> Iterator[str]:
-    """Yield the commands of each point, as they can be typed, and the number of points."""
-    for point, job in zip(points, jobs):
-        # The output may be piped to a shell, so that a label must not contain line breaks.
-        yield f"# {printable_line(point.label)}" + (" (finished)" if is_finished(job) else "")
-        fit = ["precis", "fit", f"--config={sweep.base}", *flags(point.overrides), f"--run_dir={job.folder}"]
-        yield shlex.join(fit)
-        yield from (shlex.join(["precis", *arguments]) for _, arguments in job.stages()[1:])
-    num_finished = sum(map(is_finished, jobs))
-    yield f"{counted(len(jobs), 'point')}: {num_finished} finished, {len(jobs) - num_finished} to run"
+from precis.trials.search_folder import is_search
 
 
 def sweep(arguments: list[str]) -> None:
     """`precis sweep FILE`: check every point of a grid, then run those that are not finished, some at a time.
 
     The local launcher lets its runs save on Ctrl-C or SIGTERM; the same command continues them. With --launcher slurm,
-    the command submits one job array and returns; --detach returns too, with local runs in the background.
-    `precis sweep status FOLDER` shows the state of the points; `logs`, `cancel` and `retry` FOLDER also exist, and
-    `best` and `work` for searches; `render FILE` writes a sweep for other schedulers."""
+    the command submits one job array and returns. `precis sweep status FOLDER` shows the state of the points; `logs`,
+    `cancel` and `retry` FOLDER also exist, `work` for searches, and `render FILE` writes a sweep for other
+    schedulers."""
     name = arguments[0] if arguments else ""
     if name in COMMANDS:
         COMMANDS[name](arguments[1:])
-    elif name in (own := {"retry": retry, "work": work, "best": best}):
-        own[name](arguments[1:])
-    else:
-        similar = get_close_matches(name, [*COMMANDS, *own], n=1, cutoff=0.7) if name.isalpha() else []
-        if similar and not Path(name).exists() and name not in short_names(SWEEPS):
-            raise UserError(f"precis sweep {name}: neither a command nor a sweep file; did you mean {similar[0]}?")
-        start(arguments)
+        return
+    similar = get_close_matches(name, COMMANDS, n=1, cutoff=0.7) if name.isalpha() else []
+    if similar and not Path(name).exists() and name not in short_names(SWEEPS):
+        raise UserError(f"precis sweep {name}: neither a command nor a sweep file; did you mean {similar[0]}?")
+    start(arguments)
 
 
 def start(arguments: list[str]) -> None:
-    """`precis sweep FILE`: start all points of a sweep file."""
+    """`precis sweep FILE`: start all points of a sweep file, or the workers of a search."""
     parser = ArgumentParser(prog="precis sweep", description=sweep.__doc__, exit_on_error=False)
-    parser.add_argument("file", type=Path, help="a sweep file, or the short name of one of the suite, such as "
-                        "pointer_generator_rows")  # fmt: skip
+    file_help = "a sweep file, or the short name of one of the suite, such as pointer_generator_rows"
+    parser.add_argument("file", type=Path, help=file_help)
     parser.add_argument("--out", type=Path | None, default=None, help="sweep folder; by default runs/NAME of FILE")
     parser.add_argument("--dry-run", action="store_true", help="print the commands and their number, start nothing")
     _add_launcher(parser, "local")
     options = parser.parse_args(arguments)
     file = read_sweep(find_shipped(str(options.file), SWEEPS))
     out = options.out or Path("runs") / file.path.stem
-    start_sweep(file, out, options)
-
-
-def start_sweep(file: Sweep, out: Path, options: Namespace) -> None:
-    """Check all points of a sweep, and launch those that are not finished; or the workers of a search."""
     if file.search:
-        start_search(file, out, options)
-        return
+        _start_search(file, out, options)
+    else:
+        _start_points(file, out, options)
+
+
+def _start_points(file: Sweep, out: Path, options: Namespace) -> None:
     if is_search(out):
         raise UserError(f"{out}: has a search; pass another --out")
     from precis.sweeping.buildable import check_buildable  # these import torch and Lightning
@@ -88,27 +72,37 @@ def start_sweep(file: Sweep, out: Path, options: Namespace) -> None:
     points = compose(file)
     jobs = jobs_of(file, points, out)
     if options.launcher == "slurm":
-        check_devices(_profile(options), jobs)
+        check_devices(checked_profile(options.profile), jobs)
     check_buildable((point.label, point.config) for point in points)
     if options.dry_run:
-        print("\n".join(dry_run(file, points, jobs)))
+        print("\n".join(_dry_run(file, points, jobs)))
         return
     record(file, points, out)
     _launch(out, jobs, options)
 
 
-def start_search(file: Sweep, out: Path, options: Namespace) -> None:
-    """Check the limits of all keys of a search, and launch its workers.
+def _dry_run(file: Sweep, points: list[Point], jobs: list[Job]) -> Iterator[str]:
+    """Yield the commands of each point, as they can be typed, and the number of points."""
+    for point, job in zip(points, jobs):
+        # The output may be piped to a shell, so that a label must not contain line breaks.
+        yield f"# {printable_line(point.label)}" + (" (finished)" if is_finished(job) else "")
+        fit = ["precis", "fit", f"--config={file.base}", *flags(point.overrides), f"--run_dir={job.folder}"]
+        yield shlex.join(fit)
+        yield from (shlex.join(["precis", *arguments]) for _, arguments in job.stages()[1:])
+    num_finished = sum(map(is_finished, jobs))
+    yield f"{counted(len(jobs), 'point')}: {num_finished} finished, {len(jobs) - num_finished} to run"
 
-    Raises:
-        UserError: if a value is refused, Optuna is not installed, or the folder has another search.
-    """
+
+def _start_search(file: Sweep, out: Path, options: Namespace) -> None:
     from precis.sweeping.buildable import check_buildable
 
     points = compose_search(file)
     base = points[0].config
     if options.launcher == "slurm":
-        _check_single_task(_profile(options), base)
+        profile = checked_profile(options.profile)
+        if profile.nodes * profile.tasks_per_node > 1:
+            raise UserError("a worker of a search is one task; give --profile.nodes 1 --profile.tasks_per_node 1")
+        check_devices(profile, [Job("base of the search", Path(), base)])
     check_buildable((point.label, point.config) for point in points)
     if options.dry_run:
         print(shlex.join(["precis", "fit", f"--config={file.base}", *flags(file.fixed)]))
@@ -117,14 +111,10 @@ def start_search(file: Sweep, out: Path, options: Namespace) -> None:
         return
     search = record_search(file, base, out)
     _launch(out, worker_jobs(out, _num_workers(options)), options)
-    if options.launcher == "local" and not options.detach:
-        show_search(search)
+    if options.launcher == "local":
+        from precis.sweeping.search_report import print_search
 
-
-def _check_single_task(profile: Profile, base: dict[str, Any]) -> None:
-    if profile.nodes * profile.tasks_per_node > 1:
-        raise UserError("a worker of a search is one task; give --profile.nodes 1 --profile.tasks_per_node 1")
-    check_devices(profile, [Job("base of the search", Path(), base)])
+        print_search(search)
 
 
 def _num_workers(options: Namespace) -> int:
@@ -142,83 +132,47 @@ def retry(arguments: list[str]) -> None:
     out = options.folder
     last_launch = read_launch(out)
     options.launcher = options.launcher or last_launch["launcher"] or "local"
-    slurm = options.launcher == "slurm" and "profile" in last_launch
-    if slurm and not any(word.startswith("--profile") for word in arguments):
+    is_slurm = options.launcher == "slurm"
+    if is_slurm and "profile" in last_launch and not any(word.startswith("--profile") for word in arguments):
         options.profile = read_profile(out)
     points = states(out, worker_jobs(out, _num_workers(options)) if is_search(out) else None)
-    chosen = [point.job for point in points if point.state in TO_RETRY]
-    labels = [f"  {printable_line(job.label)}" for job in chosen]
-    kind = points[0].job.KIND if points else Job.KIND
-    print("\n".join([f"{counted(len(points), kind[:-1])}, {len(chosen)} to run", *labels]), flush=True)
-    if options.launcher == "slurm":
-        check_devices(_profile(options), chosen)
-    if chosen:
-        _launch(out, chosen, options)
-
-
-def best(arguments: list[str]) -> None:
-    """`precis sweep best FOLDER`: show the best trial of a search; with --seeds, train its config under them.
-
-    The runs are a sweep in FOLDER/best: validated, then tested. With --default, the base of the search is trained and
-    validated too, in FOLDER/default."""
-    parser = ArgumentParser(prog="precis sweep best", description=best.__doc__, exit_on_error=False)
-    parser.add_argument("folder", type=Path, help="the sweep folder of a search")
-    parser.add_argument("--seeds", type=int, nargs="+", default=[], help="seeds to train the best config under")
-    parser.add_argument("--default", action="store_true", help="also train the base config, without testing it")
-    parser.add_argument("--dry-run", action="store_true", help="print the commands, start nothing")
-    _add_launcher(parser, "local")
-    options = parser.parse_args(arguments)
-    out = options.folder
-    search = read_search(out)
-    if search.best is None:
-        raise UserError(f"{out}: no trial is complete yet; precis sweep status {out} shows them")
-    show_search(search)
-    chosen = {"best": ["validate", "test"], "default": ["validate"]}
-    for name, after in chosen.items() if options.seeds else ():
-        if name == "best" or options.default:
-            check_links(out / name, out)
-            file = out / f"{name}_seeds.yaml"
-            base = str((out / f"{'base' if name == 'default' else name}.yaml").resolve())
-            atomic_write(file, yaml.safe_dump({"base": base, "seeds": list(options.seeds), "after": after}))
-            start_sweep(read_sweep(file), out / name, options)
+    jobs = [point.job for point in points if point.state in TO_RETRY]
+    labels = [f"  {printable_line(job.label)}" for job in jobs]
+    number = counted(len(points), points[0].job.KIND if points else Job.KIND)
+    print("\n".join([f"{number}, {len(jobs)} to run", *labels]), flush=True)
+    if is_slurm:
+        check_devices(checked_profile(options.profile), jobs)
+    if jobs:
+        _launch(out, jobs, options)
 
 
 def _add_launcher(parser: ArgumentParser, default: str | None) -> None:
     kinds = "processes of this machine, or a SLURM job array"
     parser.add_argument("--launcher", type=Literal["local", "slurm"] | None, default=default, help=kinds)
     parser.add_argument("--jobs", type=PositiveInt, default=1, help="local: number of runs at a time")
-    parser.add_argument("--detach", action="store_true", help="local: run in the background and return at once")
     parser.add_argument("--profile", type=Profile, default=Profile(), help="slurm: resources of a job")
 
 
-def _profile(options: Namespace) -> Profile:
-    profile = Profile(**{name: getattr(options.profile, name) for name in Profile.__dataclass_fields__})
-    check_directives(profile)
-    return profile
-
-
 def _launch(out: Path, jobs: Sequence[Job], options: Namespace) -> None:
-    for name in (LOCK, "launcher.log", "slurm"):
+    for name in (LOCK, "slurm"):
         check_links(out / name, out)
     if options.launcher == "slurm":
-        _submit(out, jobs, _profile(options))
-    elif options.detach:
-        _detach(out, options.jobs)
+        _submit(out, jobs, checked_profile(options.profile))
     else:
         _run_here(out, jobs, options.jobs)
 
 
 def _submit(out: Path, jobs: Sequence[Job], profile: Profile) -> None:
     """Submit one array of the points that are neither finished nor in the queue."""
-    missing = [p for p in states(out, jobs) if p.state in TO_RETRY]
+    missing = [point.job for point in states(out, jobs) if point.state in TO_RETRY]
     kind = jobs[0].KIND
     if missing:
-        absolute = [replace(p.job, folder=p.job.folder.resolve()) for p in missing]
+        absolute = [replace(job, folder=job.folder.resolve()) for job in missing]
         numbers = submit(absolute, profile, out.resolve() / "slurm", out.resolve().name)
         write_launch(out, "slurm", numbers, profile=asdict(profile))
         first = next(iter(numbers.values())).split("_")[0]
-        print(f"submitted {counted(len(missing), kind[:-1])} as job {first}, {profile.concurrency} at a time")
-    print(f"{counted(len(jobs), kind[:-1])}, {len(missing)} submitted; precis sweep status {out} shows their state")
+        print(f"submitted {counted(len(missing), kind)} as job {first}, {profile.concurrency} at a time")
+    print(f"{counted(len(jobs), kind)}, {len(missing)} submitted; precis sweep status {out} shows their state")
 
 
 def _run_here(out: Path, jobs: Sequence[Job], slots: int) -> None:
@@ -232,16 +186,12 @@ def _run_here(out: Path, jobs: Sequence[Job], slots: int) -> None:
         release_lock(lock)
 
 
-def _detach(out: Path, slots: int) -> None:
-    """Run `precis sweep retry` in a separate session."""
-    command = [*COMMAND, "sweep", "retry", str(out), "--launcher=local", f"--jobs={slots}"]
-    with (out / "launcher.log").open("a", encoding="utf-8") as log:
-        process = subprocess.Popen(
-            command,
-            stdout=log,
-            stderr=log,
-            stdin=subprocess.DEVNULL,
-            env=same_suite(os.environ),
-            start_new_session=True,
-        )
-    print(f"process {process.pid} runs the points; precis sweep status {out} shows their state")
+COMMANDS: dict[str, Callable[[list[str]], Any]] = {
+    "status": status,
+    "logs": logs,
+    "cancel": cancel,
+    "retry": retry,
+    "render": render,
+    "point": run_point,
+    "work": work,
+}

@@ -1,12 +1,12 @@
-"""`precis sweep status | logs | cancel FOLDER`: state, logs and cancellation of a sweep."""
+"""`precis sweep status | logs | cancel | point FOLDER`: states, logs, cancellation, and a run of one point."""
+
 import json
 import os
 import signal
 import socket
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from jsonargparse import ArgumentParser
 from jsonargparse.typing import NonNegativeInt, PositiveInt
@@ -19,30 +19,35 @@ from datamodules.file_locks import is_locked
 from datamodules.text.lines import counted
 from datamodules.text.printable import printable, printable_line
 from precis.sweeping import slurm
-from precis.sweeping.folder_files import read_launch, read_local_launch
-from precis.sweeping.point import run_point
+from precis.sweeping.folder_files import read_launch, read_local_launch, read_points
+from precis.sweeping.launch import launch
 from precis.sweeping.progress import STYLES
-from precis.sweeping.rendering import render
 from precis.sweeping.sweep_folder import LOCK, PointState, states, worker_jobs
 from precis.trials.search_folder import is_search, read_search
 
-if TYPE_CHECKING:
-    from precis.trials.study import Search
+INDEX_VARIABLE = "JOB_COMPLETION_INDEX"  # variable set by Kubernetes
+
+
+def _parser(command: str, description: str | None, points: bool = False) -> ArgumentParser:
+    parser = ArgumentParser(prog=f"precis sweep {command}", description=description, exit_on_error=False)
+    parser.add_argument("folder", type=Path, help="a sweep folder, such as runs/NAME")
+    if points:
+        parser.add_argument("points", nargs="*", type=str, help="words in labels of points; all points by default")
+    return parser
 
 
 def status(arguments: list[str]) -> None:
     """`precis sweep status FOLDER`: show the state of each point, or of each trial of a search and the best one."""
-    parser = ArgumentParser(prog="precis sweep status", description=status.__doc__, exit_on_error=False)
-    parser.add_argument("folder", type=Path, help="a sweep folder, such as runs/NAME")
+    parser = _parser("status", status.__doc__)
     parser.add_argument("--json", action="store_true", help="one JSON object instead of a table")
-    parser.add_argument("--html", type=Path | None, default=None, help="for a search: write a page with plots")
     options = parser.parse_args(arguments)
     folder = options.folder
     if is_search(folder):
-        show_search(read_search(folder), options.json, options.html)
+        search = read_search(folder)
+        from precis.sweeping.search_report import print_search  # imports Optuna
+
+        print_search(search, options.json)
         return
-    if options.html:
-        raise UserError(f"{folder}: not a search, to which --html belongs; use precis compare {folder} --html PAGE")
     points = states(folder)
     counts = Counter(point.state for point in points)
     if options.json:
@@ -65,44 +70,30 @@ def status(arguments: list[str]) -> None:
     console.print(f"{counted(len(points), 'point')}: {by_state}")
 
 
-def show_search(search: "Search", as_json: bool = False, page: Path | None = None) -> None:
-    """Print the status of a search, and write its page."""
-    from precis.sweeping.search_report import show_status, trial_rows, write_search_page
-
-    if page is not None:
-        write_search_page(page, search)
-    if not as_json:
-        show_status(search, Console())
-        return
-    rows, best = trial_rows(search), search.best
-    counts = Counter(row["state"] for row in rows)
-    chosen = {"trial": best.number, "score": best.value} if best is not None else None
-    print(json.dumps({"counts": counts, "best": chosen, "trials": rows}, ensure_ascii=False, indent=1))
-
-
-def matching_points(points: Sequence[PointState], names: Sequence[str], folder: Path) -> list[PointState]:
+def _matching(points: Sequence[PointState], words: Sequence[str], folder: Path) -> list[PointState]:
     """Return the points whose label or run folder contains one of the words; all without words.
 
     Raises:
         UserError: if a word matches no point.
     """
-    for name in names:
-        if not any(name in point.job.label or name in point.job.folder.name for point in points):
-            raise UserError(f"{folder}: no point {name!r}; it has {', '.join(p.job.label for p in points[:20])}")
-    return [p for p in points if not names or any(n in p.job.label or n in p.job.folder.name for n in names)]
+    matching = [] if words else list(points)
+    for word in words:
+        of_word = [point for point in points if word in point.job.label or word in point.job.folder.name]
+        if not of_word:
+            raise UserError(f"{folder}: no point {word!r}; it has {', '.join(p.job.label for p in points[:20])}")
+        matching += [point for point in of_word if point not in matching]
+    return matching
 
 
 def logs(arguments: list[str]) -> None:
     """`precis sweep logs FOLDER [POINT ...]`: the last lines that points wrote."""
-    parser = ArgumentParser(prog="precis sweep logs", description=logs.__doc__, exit_on_error=False)
-    parser.add_argument("folder", type=Path, help="a sweep folder, such as runs/NAME")
-    parser.add_argument("points", nargs="*", type=str, help="words in labels of points; all points by default")
+    parser = _parser("logs", logs.__doc__, points=True)
     parser.add_argument("--lines", type=PositiveInt, default=10, help="number of lines per point")
     parser.add_argument("--rank", type=NonNegativeInt, default=0, help="the process whose log is shown")
     options = parser.parse_args(arguments)
     folder = options.folder
     workers = states(folder, worker_jobs(folder, 1)) if is_search(folder) else []
-    for point in matching_points([*states(folder), *workers], options.points, folder):
+    for point in _matching([*states(folder), *workers], options.points, folder):
         path = point.job.log if options.rank == 0 else point.job.folder / f"log.rank{options.rank}.txt"
         if not path.is_file() and point.slurm:  # it failed before its log was created
             path = folder / "slurm" / f"{point.slurm}_{options.rank}_log.out"
@@ -114,13 +105,10 @@ def logs(arguments: list[str]) -> None:
 
 def cancel(arguments: list[str]) -> None:
     """`precis sweep cancel FOLDER [POINT ...]`: stop running and waiting points; runs save first, `retry` continues."""
-    parser = ArgumentParser(prog="precis sweep cancel", description=cancel.__doc__, exit_on_error=False)
-    parser.add_argument("folder", type=Path, help="a sweep folder, such as runs/NAME")
-    parser.add_argument("points", nargs="*", type=str, help="words in labels of points; all points by default")
-    options = parser.parse_args(arguments)
+    options = _parser("cancel", cancel.__doc__, points=True).parse_args(arguments)
     folder = options.folder
     jobs = worker_jobs(folder, 1) if is_search(folder) else None
-    points = matching_points(states(folder, jobs), options.points, folder)
+    points = _matching(states(folder, jobs), options.points, folder)
     numbers = [point.slurm for point in points if point.slurm and point.state in ("queued", "running")]
     if numbers:
         slurm.cancel(numbers)
@@ -141,10 +129,22 @@ def _stop_launcher(folder: Path, points: Sequence[str]) -> None:
     print(f"told process {process} to save its runs and to exit")
 
 
-COMMANDS: dict[str, Callable[[list[str]], None]] = {
-    "status": status,
-    "logs": logs,
-    "cancel": cancel,
-    "render": render,
-    "point": run_point,
-}
+def run_point(arguments: list[str]) -> None:
+    """`precis sweep point FOLDER --index N`: run the commands of one point that were not successful yet.
+
+    On SIGTERM the run saves and stops; the same command continues it. `precis sweep render` uses it."""
+    parser = _parser("point", run_point.__doc__)
+    index_help = f"index of the point; by default ${INDEX_VARIABLE}"
+    parser.add_argument("--index", type=NonNegativeInt | None, default=None, help=index_help)
+    options = parser.parse_args(arguments)
+    jobs = read_points(options.folder)
+    index = options.index
+    if index is None:
+        text = os.environ.get(INDEX_VARIABLE, "")
+        if not text.isdecimal():
+            raise UserError(f"--index is missing, and {INDEX_VARIABLE} is not a number; give the index of a point")
+        index = int(text)
+    if index >= len(jobs):
+        raise UserError(f"{options.folder}: no point {index}; it has {len(jobs)}, from 0")
+    jobs[index].check_links()
+    launch([jobs[index]])

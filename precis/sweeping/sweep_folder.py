@@ -4,7 +4,6 @@ sweep.yaml       copy of the sweep file
 points.json      every point: run folder, label, overrides and composed config
 launch.json      last launch of points: launcher, and SLURM job id of each
 slurm/           batch scripts and output of SLURM
-launcher.log     output of a local launcher in the background
 NAME_DIGEST/     run folder of each point (see run_folder.py), with point.yaml, status.json and log.txt
 
 A search has more, and other run folders:
@@ -66,13 +65,18 @@ def jobs_of(sweep: Sweep, points: list[Point], out: Path) -> list[Job]:
 def record(sweep: Sweep, points: list[Point], out: Path) -> None:
     """Write sweep.yaml, a copy of the sweep file, and points.json with its points."""
     out.mkdir(parents=True, exist_ok=True)
-    rows = [
+    write_points(sweep, out, points)
+    atomic_write(out / "sweep.yaml", sweep.path.read_text(encoding="utf-8"))
+
+
+def write_points(sweep: Sweep, out: Path, points: list[Point]) -> None:
+    """Write points.json."""
+    described = [
         {"run": point.name, "label": point.label, "overrides": point.overrides, "config": point.config}
         for point in points
     ]
-    described = {"sweep": sweep.path.stem, "base": str(sweep.base), "after": sweep.after, "points": rows}
-    atomic_write(out / POINTS, json.dumps(described, ensure_ascii=False, indent=1) + "\n")
-    atomic_write(out / "sweep.yaml", sweep.path.read_text(encoding="utf-8"))
+    content = {"sweep": sweep.path.stem, "base": str(sweep.base), "after": sweep.after, "points": described}
+    atomic_write(out / POINTS, json.dumps(content, ensure_ascii=False, indent=1) + "\n")
 
 
 def write_launch(out: Path, launcher: str, jobs: dict[str, str], **more: Any) -> None:
@@ -92,8 +96,8 @@ def states(out: Path, jobs: Sequence[Job] | None = None) -> list[PointState]:
     Raises:
         UserError: if it is not a sweep folder, or SLURM does not answer.
     """
-    jobs, launched = read_points(out) if jobs is None else jobs, read_launch(out)
-    numbers = launched["jobs"]
+    jobs = read_points(out) if jobs is None else jobs
+    numbers = read_launch(out)["jobs"]
     # Query the queue first: jobs that leave it in the meantime have their final state in the folder.
     queued = queue(numbers.get(job.folder.name, "") for job in jobs if not is_finished(job))
     waits = is_locked(Path(out) / LOCK)
@@ -138,10 +142,9 @@ def _running(job: Job) -> str:
 
 def worker_jobs(out: Path, count: int) -> list[WorkerJob]:
     """Return the jobs of at least `count` workers, and of those that the search had before."""
-    names = (path.name.removeprefix("worker-") for path in Path(out).glob("worker-*"))
+    out = Path(out)
+    names = (path.name.removeprefix("worker-") for path in out.glob("worker-*"))
     numbers = {int(name) for name in names if re.fullmatch("[1-9][0-9]{0,3}", name)} | {*range(1, count + 1)}
     section, base = read_section(out)
-    return [
-        WorkerJob(f"worker {number}", Path(out) / f"worker-{number}", base, trials=section["trials"])
-        for number in sorted(numbers)
-    ]
+    trials = section["trials"]
+    return [WorkerJob(f"worker {n}", out / f"worker-{n}", base, trials=trials) for n in sorted(numbers)]

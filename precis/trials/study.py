@@ -15,7 +15,7 @@ from typing import Any
 
 from datamodules.documents import UserError
 from precis.config.written_paths import check_links
-from precis.trials.search_space import JOURNAL, grid_points, suggest
+from precis.trials.search_space import JOURNAL, suggest
 
 try:
     import optuna
@@ -94,11 +94,8 @@ class Search:
     def claim(self, worker: int) -> tuple[int, dict[str, Any]] | None:
         """Return a trial for a worker: the one that it did not end before it was killed, otherwise a new one.
 
-        Must be called while the search is locked.
-
-        Args:
-            worker: number of the worker. Trials that run belong to a worker, which runs once at a time: so no other
-                worker can take up a trial that is still running.
+        Must be called while the search is locked. Trials that run belong to a worker, which runs once at a time, so
+        that no other worker takes up a trial that is still running.
 
         Returns:
             Number of the trial and its values; None if there are no more trials.
@@ -112,15 +109,7 @@ class Search:
             return None
         number = unfinished[0].number if unfinished else started
         self.study.sampler = self._sampler(number)
-        if unfinished:
-            trial = optuna.Trial(self.study, unfinished[0]._trial_id)
-        else:
-            if self.section["sampler"] == "grid":
-                points = grid_points(self.section)
-                if started >= len(points):
-                    return None
-                self.study.enqueue_trial(points[started], skip_if_exists=True)
-            trial = self.study.ask()
+        trial = optuna.Trial(self.study, unfinished[0]._trial_id) if unfinished else self.study.ask()
         trial.set_user_attr("worker", worker)
         return trial.number, suggest(trial, self.section["keys"])
 
@@ -135,12 +124,7 @@ class Search:
     def report(self, number: int, value: float, step: int) -> bool:
         """Report a validation of a running trial, and return whether the trial is to be pruned.
 
-        A resumed run may report a validation again, which changes nothing.
-
-        Args:
-            number: number of the trial.
-            value: the metric.
-            step: number of the validation, from 1.
+        A resumed run may report a validation again, which changes nothing. Validations (`step`) count from 1.
         """
         recorded = self.trials[number]
         if recorded.state != TrialState.RUNNING:
@@ -161,11 +145,7 @@ class Search:
                 self.study._storage.set_trial_user_attr(trial._trial_id, name, value)
 
     def end(self, number: int, failure: str | None) -> str:
-        """Record the end of a trial, from the score that its run has reported.
-
-        Args:
-            number: number of the trial.
-            failure: why its run failed; None if it did not.
+        """Record the end of a trial from the score that its run has reported, or from why it failed.
 
         Returns:
             complete, pruned or failed.

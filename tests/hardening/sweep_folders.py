@@ -37,8 +37,8 @@ from precis.sweeping.sweep_folder import record, write_launch
 PROBLEMS = ("tracebacks", "hangs", "ran", "unexplained", "written")
 COMMANDS = [
     "sweep status OUT", "sweep status OUT --json", "sweep logs OUT", "sweep cancel OUT", "sweep retry OUT",
-    "sweep retry OUT --launcher slurm", "sweep point OUT --index 0", "sweep best OUT --seeds 1",
-    "sweep work OUT --worker 1", "compare OUT", "sync OUT --dry-run", "fit --run RUN", "test --run RUN",
+    "sweep retry OUT --launcher slurm", "sweep point OUT --index 0",
+    "sweep work OUT --worker 1", "compare OUT", "fit --run RUN", "test --run RUN",
 ]  # fmt: skip
 # stand-ins for SLURM, which run the lines of a batch script
 SLURM = {"sbatch": 'sh "$1" > /dev/null 2>&1\necho Submitted batch job 7', "srun": "true", "squeue": "true"}

@@ -31,7 +31,6 @@ FORBIDDEN = {
     ("sweep", "status", "FOLDER"): HEAVY,
     ("sweep", "logs", "FOLDER"): HEAVY,
     ("sweep", "cancel", "FOLDER"): HEAVY,
-    ("sync", "FOLDER"): HEAVY,
     ("runs", "FOLDER"): HEAVY,
     ("clean", "--cache_dir", "FOLDER"): HEAVY,
     ("workspaces", "--dry-run"): HEAVY,

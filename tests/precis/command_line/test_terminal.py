@@ -10,7 +10,7 @@ from conftest import write_lines
 from rich.console import Console
 
 from precis.runs.report import example_table
-from precis.sweeping.progress import Progress
+from precis.sweeping.progress import print_state
 
 HOSTILE = "\x1b[31mred\x1b]0;title\x07 \x9b2J \u202egnp.exe"
 SHOWN = r"\x1b[31mred\x1b]0;title\x07 \x9b2J \u202egnp.exe"
@@ -37,13 +37,10 @@ def test_a_report_of_a_document():
     assert not obeyed(stream.getvalue()) and stream.getvalue().count(SHOWN) == 4
 
 
-def test_a_point_of_a_sweep():
-    stream = io.StringIO()
-    progress = Progress([HOSTILE])
-    progress.console = Console(file=stream, width=200)
-    progress.update(HOSTILE, "failed", HOSTILE)
-    progress.console.print(progress.table())
-    assert not obeyed(stream.getvalue()) and stream.getvalue().count(SHOWN) == 4
+def test_a_point_of_a_sweep(capsys):
+    print_state(HOSTILE, "failed", HOSTILE)
+    out = capsys.readouterr().out
+    assert not obeyed(out) and out.count(SHOWN) == 2
 
 
 def test_output_to_a_file_does_not_go_through_the_progress_bar_of_a_terminal():

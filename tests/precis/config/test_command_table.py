@@ -14,7 +14,7 @@ def test_help_lists_every_command_once_under_its_group(precis):
     assert sorted(listed) == sorted(COMMANDS)
 
 
-@pytest.mark.parametrize("command", ["evaluate", "compare", "sweep", "sync"])
+@pytest.mark.parametrize("command", ["evaluate", "compare", "sweep"])
 def test_help_of_a_command_begins_with_an_example(command, precis):
     done = precis(command, "--help")
     assert done.status == 0

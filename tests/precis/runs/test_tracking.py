@@ -9,10 +9,8 @@ import pytest
 import wandb
 from wandb_file import OfflineRun, inspect
 
-from datamodules.documents import UserError
 from precis.dashboards.contents import PAPERS, SETTINGS
 from precis.runs.tracking import grouping, run_id, sweep_and_label
-from precis.sweeping.sync import find_runs, offline_records
 
 KEYS = {"WANDB_API_KEY": 5 * "01abcdef", "HF_TOKEN": "hf_" + 4 * "Zq7wXk9t", "OPENAI_API_KEY": "sk-" + 4 * "Jp3vRb8n"}
 DASHBOARDS = {dashboard.paper: dashboard for dashboard in PAPERS}
@@ -127,37 +125,3 @@ def test_a_run_of_no_sweep_has_no_group(tmp_path):
 def test_an_id_stays_and_differs_between_folders(tmp_path):
     one, other = (run_id(tmp_path / name) for name in ("one", "other"))
     assert one == run_id(tmp_path / "one") != other
-
-
-# Upload
-
-
-FAKE = """#!{python}
-import json, os, sys
-open({out!r}, "w").write(json.dumps([sys.argv[1:], os.environ.get("WANDB_MODE")]))
-"""
-
-
-def test_sync_hands_each_record_to_wandb_once(tracked, tmp_path, precis, monkeypatch):
-    records = list(offline_records(tracked))
-    assert find_runs(tracked.parent) == [tracked] and len(records) == 3 and records == sorted(records)
-    done = precis("sync", tracked.parent, "--dry-run")
-    assert done.status == 0 and done.out.splitlines() == [*map(str, records), "3 to upload"]
-    done = precis("sync", tracked)
-    assert done.status == 1 and "not logged in to W&B" in done.err
-    out, fake = tmp_path / "out.json", tmp_path / "python"
-    fake.write_text(FAKE.format(python=sys.executable, out=str(out)))
-    fake.chmod(0o755)
-    monkeypatch.setenv("WANDB_API_KEY", "x")
-    monkeypatch.setattr(sys, "executable", str(fake))
-    assert precis("sync", tracked, "--project", "other").status == 0
-    given, mode = json.loads(out.read_text())
-    assert given == ["-m", "wandb", "sync", "--yes", "--project=other", *map(str, records)] and mode is None
-    for record in records:
-        (path,) = record.glob("*.wandb")
-        path.with_name(path.name + ".synced").touch()
-    assert "nothing to upload" in precis("sync", tracked).out
-    for record in records:
-        next(record.glob("*.synced")).unlink()
-    with pytest.raises(UserError, match="neither a run nor a sweep"):
-        find_runs(tmp_path)

@@ -58,82 +58,35 @@ def test_templates_need_no_values(name, tmp_path):
     assert yaml.safe_load(with_bucket)["file_mounts"] == {"/outputs": {"source": "s3://runs", "mode": "MOUNT"}}
 
 
-def programs(folder: Path) -> Path:
-    """Stand-ins of precis and torchrun that record their arguments."""
-    folder.mkdir()
-    script = f"#!{sys.executable}\nimport json, os, sys\nname = os.path.basename(sys.argv[0])\n"
-    script += "with open(os.environ['CALLS'], 'a') as file:\n"
-    script += "    file.write(json.dumps([name, *sys.argv[1:]]) + '\\n')\n"
-    script += "sys.exit('--is_finished' in sys.argv or 'fail' in sys.argv)\n"
-    for name in ("precis", "torchrun"):
-        (folder / name).write_text(script)
-        (folder / name).chmod(stat.S_IRWXU)
-    return folder
-
-
-def run_script(path: Path, cwd: Path, **variables: str) -> subprocess.CompletedProcess:
-    environment = {**os.environ, **variables}
-    return subprocess.run(["bash", str(path)], cwd=cwd, env=environment, capture_output=True, text=True, timeout=300)
-
-
 def test_the_shell_reads_no_value(tmp_path):
-    """The scripts of both templates with a shell, over names that a shell would take apart or execute."""
+    """The command of SkyPilot, over names that a shell would take apart or execute."""
     folder = Path("runs") / HOSTILE.replace("/", "")
-    jobs = hostile_jobs(folder)
-    path = {"PATH": f"{programs(tmp_path / 'bin')}:{os.environ['PATH']}"}
-    script = tmp_path / "torchrun.sh"
-    script.write_text(fill_template(find_template("torchrun"), HOSTILE, folder, jobs, {"processes": 3}))
-    done = run_script(script, tmp_path, CALLS=str(tmp_path / "calls"), **path)
-    assert done.returncode == 0, done.stderr
-    calls = [json.loads(line) for line in (tmp_path / "calls").read_text().splitlines()]
-    launcher = ["torchrun", "--standalone", "--nproc-per-node", "3", "-m", "--", "precis.command_line.cli"]
-    expected = []
-    for index, job in enumerate(jobs):
-        (_, fit), (_, test), (_, report) = job.stages()
-        point = ["precis", "sweep", "point", str(folder), "--index", str(index)]
-        expected += [[*point, "--is_finished"], [*launcher, *fit], [*launcher, *test], ["precis", *report]]
-        expected.append([*point, "--mark_finished"])
-    assert calls == expected
-    task = yaml.safe_load(fill_template(find_template("skypilot"), "rows", folder, jobs, {}))
-    script.write_text(task["run"])
-    assert run_script(script, tmp_path, CALLS=str(tmp_path / "task"), POINT="1 $(touch stolen)", **path).returncode == 0
-    (call,) = map(json.loads, (tmp_path / "task").read_text().splitlines())
-    assert call == ["precis", "sweep", "point", str(folder), "--index", "1 $(touch stolen)"]
+    (tmp_path / "bin").mkdir()
+    program, calls = tmp_path / "bin" / "precis", tmp_path / "calls"
+    program.write_text(f"#!{sys.executable}\nimport json, sys\nopen({str(calls)!r}, 'w').write(json.dumps(sys.argv))\n")
+    program.chmod(stat.S_IRWXU)
+    task = yaml.safe_load(fill_template(find_template("skypilot"), "rows", folder, hostile_jobs(folder), {}))
+    variables = {"PATH": f"{program.parent}:{os.environ['PATH']}", "POINT": "1 $(touch stolen)"}
+    assert subprocess.run(["bash", "-c", task["run"]], cwd=tmp_path, env=os.environ | variables).returncode == 0
+    assert json.loads(calls.read_text())[1:] == ["sweep", "point", str(folder), "--index", "1 $(touch stolen)"]
     assert not list(tmp_path.rglob("stolen"))
 
 
-def test_a_failed_point_does_not_stop_the_others(tmp_path):
-    jobs = [Job("one", tmp_path / "one", {}, ("report fail",)), Job("two", tmp_path / "two", {})]
-    script = tmp_path / "torchrun.sh"
-    script.write_text(fill_template(find_template("torchrun"), "rows", tmp_path, jobs, {}))
-    path = f"{programs(tmp_path / 'bin')}:{os.environ['PATH']}"
-    done = run_script(script, tmp_path, CALLS=str(tmp_path / "calls"), PATH=path)
-    assert (done.returncode, done.stdout, done.stderr) == (1, "finished: two\n", "failed: one\n")
-
-
-def test_a_tiny_point_runs_by_the_script(tmp_path, tiny_config, precis):
-    """One real training by the rendered script with torchrun, then the same command again."""
+@pytest.mark.integration
+def test_a_pod_of_kubernetes_trains_its_point_once(tmp_path, tiny_config, precis, monkeypatch):
     sweep, out = tmp_path / "tiny.yaml", tmp_path / "out"
     fixed = {"trainer.max_steps": 1, "trainer.limit_val_batches": 1, "trainer.devices": 1}
     sweep.write_text(yaml.safe_dump({"base": str(tiny_config), "set": fixed, "seeds": [1], "after": ["test"]}))
-    done = precis("sweep", "render", sweep, "--template", "torchrun", "--out", out)
-    assert done.status == 0 and f"{out}/torchrun.sh: 1 point" in done.out, done.err
+    done = precis("sweep", "render", sweep, "--template", "kubernetes", "--out", out)
+    assert done.status == 0 and f"{out}/kubernetes.yaml: 1 point" in done.out, done.err
     (folder,) = [path.parent for path in out.glob("*/point.yaml")]
     assert json.loads(precis("sweep", "status", out, "--json").out)["counts"] == {"missing": 1}
-    binaries = tmp_path / "bin"
-    binaries.mkdir()
-    for name, module in {"precis": "precis.command_line.cli", "torchrun": "torch.distributed.run"}.items():
-        (binaries / name).write_text(f'#!/bin/sh\nexec {sys.executable} -m {module} "$@"\n')
-        (binaries / name).chmod(stat.S_IRWXU)
-    variables = {"PATH": f"{binaries}:{os.environ['PATH']}", "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
-    done = run_script(out / "torchrun.sh", ROOT, **variables)
-    assert done.returncode == 0, done.stderr
+    monkeypatch.setenv("JOB_COMPLETION_INDEX", "0")
+    assert precis("sweep", "point", out).status == 0
     assert read_status(folder) == {"done": ["fit", "test"], "failed": None}
-    assert (folder / "predictions.jsonl").is_file() and "finished: " in done.stdout
-    assert "finished before: " in run_script(out / "torchrun.sh", ROOT, **variables).stdout
-    # what a pod of Kubernetes does with a point that is finished
-    done = precis("sweep", "point", out, "--index", 0)
-    assert done.status == 0 and "1 point: 1 finished" in done.out
+    assert (folder / "predictions.jsonl").is_file()
+    done = precis("sweep", "point", out)
+    assert done.status == 0 and "finished before" in done.out and "1 point: 1 finished" in done.out
 
 
 def test_bad_input_is_one_line_and_starts_nothing(tmp_path, tiny_config, precis, monkeypatch):
@@ -144,11 +97,11 @@ def test_bad_input_is_one_line_and_starts_nothing(tmp_path, tiny_config, precis,
     (tmp_path / "unsafe.sh").write_text("{{ points.__class__.__mro__ }}\n")
     out = tmp_path / "out"
     cases = [
-        (["--template", "pbs"], ["no such file", "kubernetes, skypilot, torchrun"]),
+        (["--template", "pbs"], ["no such file", "kubernetes, skypilot"]),
         (["--template", tmp_path / "undefined.sh"], ["undefined.sh", "'partition' is undefined", "--values"]),
         (["--template", tmp_path / "broken.sh"], ["broken.sh:2", "correct the template"]),
         (["--template", tmp_path / "unsafe.sh"], ["unsafe.sh", "unsafe"]),
-        (["--template", "torchrun", "--values", "{folder: x}"], ["folder are set by the sweep"]),
+        (["--template", "skypilot", "--values", "{folder: x}"], ["folder are set by the sweep"]),
     ]
     for arguments, parts in cases:
         done = precis("sweep", "render", sweep, "--out", out, *arguments)
@@ -158,15 +111,13 @@ def test_bad_input_is_one_line_and_starts_nothing(tmp_path, tiny_config, precis,
     keys = {"model.dropout": {"uniform": [0, 0.5]}}
     search = {"base": str(tiny_config), "search": {"trials": 2, "metric": "val/rouge1", "keys": keys}}
     (tmp_path / "search.yaml").write_text(yaml.safe_dump(search))
-    done = precis("sweep", "render", tmp_path / "search.yaml", "--out", out, "--template", "torchrun")
+    done = precis("sweep", "render", tmp_path / "search.yaml", "--out", out, "--template", "skypilot")
     assert done.status == 1 and "its workers are `precis sweep work`" in done.err, done.err
     monkeypatch.delenv("JOB_COMPLETION_INDEX", raising=False)
     assert precis("sweep", "render", sweep, "--out", out, "--template", "kubernetes").status == 0
     assert "--index is missing" in precis("sweep", "point", out).err
     monkeypatch.setenv("JOB_COMPLETION_INDEX", "1")
     assert "no point 1; it has 1, from 0" in precis("sweep", "point", out).err
-    assert "has no run" in precis("sweep", "point", out, "--index", 0, "--mark_finished").err
-    assert precis("sweep", "point", out, "--index", 0, "--is_finished").status == 1
 
 
 def test_a_template_of_your_own(tmp_path, tiny_config, precis):

@@ -210,6 +210,7 @@ def test_dry_run_prints_commands_that_make_the_points_and_writes_nothing(tmp_pat
 # The runs
 
 
+@pytest.mark.integration
 def test_a_failure_stops_no_other_and_a_second_launch_runs_missing_points(tmp_path, stub, capsys):
     jobs = jobs_of(tmp_path / "out", "one", "break", "nottest", "two")
     with pytest.raises(UserError, match=r"2 of 4 points failed; the first is '\w+', see .*log.txt"):
@@ -258,6 +259,7 @@ def wait_for(path: Path) -> None:
         time.sleep(0.05)
 
 
+@pytest.mark.integration
 def test_ctrl_c_lets_runs_save_and_the_next_launch_continues(tmp_path, stub):
     jobs = jobs_of(tmp_path / "out", "wait", "later")
     made = [f"Job({job.label!r}, Path({str(job.folder)!r}), {job.config!r})" for job in jobs]
@@ -282,6 +284,7 @@ def test_ctrl_c_lets_runs_save_and_the_next_launch_continues(tmp_path, stub):
     ]
 
 
+@pytest.mark.integration
 def test_a_run_that_another_launch_runs_is_left_alone(tmp_path, stub):
     first, second = jobs_of(tmp_path / "out", "taken", "free")
     first.folder.mkdir(parents=True)
@@ -294,6 +297,7 @@ def test_a_run_that_another_launch_runs_is_left_alone(tmp_path, stub):
     assert is_finished(first)
 
 
+@pytest.mark.integration
 def test_a_real_run_is_trained_tested_and_not_repeated(tmp_path, tiny_config, precis):
     fixed = {"trainer.max_steps": 2, "data.max_eval": 3}
     path, out = write_sweep(tmp_path, tiny_config, set=fixed, grid={"model.coverage": [False]}), tmp_path / "out"
@@ -314,6 +318,7 @@ def test_a_real_run_is_trained_tested_and_not_repeated(tmp_path, tiny_config, pr
     assert precis("sweep", path, "--out", out, "--dry-run").out.endswith("1 point: 1 finished, 0 to run\n")
 
 
+@pytest.mark.integration
 def test_a_sweep_runs_on_a_file_system_without_locks(tmp_path, tiny_config):
     patch = tmp_path / "patch" / "sitecustomize.py"
     patch.parent.mkdir()

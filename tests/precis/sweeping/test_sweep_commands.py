@@ -244,6 +244,7 @@ def test_a_launcher_elsewhere_is_not_killed_here(tmp_path, precis):
     os.close(lock)
 
 
+@pytest.mark.integration
 @pytest.mark.timeout(900)  # four starts of the command; a bound for a busy machine, not a measure
 def test_a_sweep_in_the_background_is_cancelled_and_retried(tmp_path, tiny_config, precis):
     """With real runs: one that is finished in the background, one that waits when it is cancelled."""
@@ -253,13 +254,13 @@ def test_a_sweep_in_the_background_is_cancelled_and_retried(tmp_path, tiny_confi
     path.write_text(yaml.safe_dump({"base": str(tiny_config), "set": fixed, "seeds": [1], "after": []}))
     tests = str(Path(__file__).parents[2])
     command = [sys.executable, "-m", "precis.command_line.cli", "sweep", str(path)]
-    command += ["--out", str(out), "--detach", "--trust"]
+    command += ["--out", str(out), "--trust"]
     root = Path(__file__).parents[3]
     environment = os.environ | {"PYTHONPATH": f"{tests}{os.pathsep}{root}"}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=600)
-    assert done.returncode == 0 and "precis sweep status" in done.stdout, done.stderr
+    launcher = subprocess.Popen(["nohup", *command], env=environment, start_new_session=True, stdout=subprocess.DEVNULL)
     wait_for((hold / "holding").exists)
     assert list(by_name(out).values()) == ["running"]
+    launcher.send_signal(signal.SIGHUP)  # as when the user logs out
     with pytest.raises(UserError, match="another launcher is running"):
         from precis.sweeping.sweep import _run_here
 
@@ -268,7 +269,8 @@ def test_a_sweep_in_the_background_is_cancelled_and_retried(tmp_path, tiny_confi
     (point,) = states(out)
     wait_for(lambda: "SIGTERM: finishing" in point.job.log.read_text())
     (hold / "go").touch()
-    wait_for(lambda: list(by_name(out).values()) == ["interrupted"])
+    assert launcher.wait(600) == 130
+    assert list(by_name(out).values()) == ["interrupted"]
     os.environ["PYTHONPATH"] = environment["PYTHONPATH"]
     try:
         done = precis("sweep", "retry", out, "--trust")
@@ -284,6 +286,7 @@ def wait_for(ready) -> None:
         time.sleep(0.05)
 
 
+@pytest.mark.integration
 def test_a_stopped_launcher_is_signalled_once(tmp_path, precis):
     """`cancel` tells the process that holds the lock."""
     out = tmp_path / "out"
