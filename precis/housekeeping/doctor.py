@@ -5,7 +5,6 @@ import os
 import platform
 import shutil
 import sys
-from collections.abc import Iterator
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -19,6 +18,7 @@ from rich.text import Text
 from datamodules.cache_folder import default_cache, list_entries
 from datamodules.text.lines import counted
 from datamodules.text.printable import printable_line
+from precis.config.parsers import explain_choice
 from precis.files.sizes import format_size
 from precis.runs.wandb_login import logged_in
 
@@ -32,21 +32,23 @@ def doctor(arguments: list[str]) -> None:
     parser.add_argument("--json", action="store_true", help="JSON instead of a table")
     options = parser.parse_args(arguments)
     required, extras = check_requirements()
+    versions = {name: version or "missing" for name, (version, _) in required.items()}
+    problems = [problem for _, problem in required.values() if problem]
     report = {
-        "versions": _versions(required),
-        "devices": describe_devices(),
-        "caches": describe_caches(),
-        "parser": _describe_parser(),
+        "versions": {"precis": metadata.version(PACKAGE), "python": platform.python_version()} | versions,
+        "devices": _describe_devices(),
+        "caches": _describe_caches(),
+        "parser": explain_choice("default"),
         "weights_and_biases": "logged in: runs are uploaded" if logged_in() else "not logged in: runs stay offline",
         "slurm": "sbatch is on PATH" if shutil.which("sbatch") else "no sbatch on PATH: sweeps run on this machine",
         "extras": extras,
-        "problems": [problem for _, problem in required.values() if problem],
     }
     if options.json:
-        print(json.dumps(report, ensure_ascii=False, indent=1))
+        print(json.dumps(report | {"problems": problems}, ensure_ascii=False, indent=1))
     else:
         _print_report(report)
-    if report["problems"]:
+        Console().print(Text("\n".join(problems), "red") if problems else "everything that is required is installed")
+    if problems:
         raise SystemExit(1)
 
 
@@ -58,19 +60,19 @@ def check_requirements() -> tuple[dict[str, tuple[str, str]], dict[str, str]]:
         what is missing and how to get it.
     """
     required: dict[str, tuple[str, str]] = {}
-    missing: dict[str, list[str]] = {name: [] for name in metadata.metadata(PACKAGE).get_all("Provides-Extra") or []}
+    extras = metadata.metadata(PACKAGE).get_all("Provides-Extra") or []
+    missing: dict[str, list[str]] = {name: [] for name in extras if name not in DEVELOPMENT}
     for requirement in map(Requirement, metadata.requires(PACKAGE) or []):
         version, problem = _check_installed(requirement)
         if requirement.marker is None or requirement.marker.evaluate({"extra": ""}):
             required[requirement.name] = version, problem
             continue
-        for extra in missing:
-            if requirement.marker.evaluate({"extra": extra}) and problem:
-                missing[extra].append(requirement.name)
+        for extra, names in missing.items():
+            if problem and requirement.marker.evaluate({"extra": extra}):
+                names.append(requirement.name)
+    remedy = "lacks {}: pip install '" + PACKAGE + "[{}]'"
     return required, {
-        extra: f"lacks {', '.join(names)}: pip install '{PACKAGE}[{extra}]'" if names else "installed"
-        for extra, names in missing.items()
-        if extra not in DEVELOPMENT
+        extra: remedy.format(", ".join(names), extra) if names else "installed" for extra, names in missing.items()
     }
 
 
@@ -86,17 +88,11 @@ def _check_installed(requirement: Requirement) -> tuple[str, str]:
     return version, f"{name} {version} does not fit {specifier}: pip install '{name}{specifier}'"
 
 
-def _versions(required: dict[str, tuple[str, str]]) -> dict[str, str]:
-    versions = {"precis": metadata.version(PACKAGE), "python": platform.python_version()}
-    return versions | {name: version or "missing" for name, (version, _) in required.items()}
-
-
-def describe_devices() -> list[str]:
+def _describe_devices() -> list[str]:
     """Return a line for the processor and one for each accelerator that torch can use."""
-    threads = os.environ.get("OMP_NUM_THREADS")
     cores = len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count()
-    lines = [f"{cores} CPU cores"]
-    lines[0] += f", OMP_NUM_THREADS={threads}" if threads else ""
+    threads = os.environ.get("OMP_NUM_THREADS")
+    lines = [f"{cores} CPU cores" + (f", OMP_NUM_THREADS={threads}" if threads else "")]
     try:
         import torch
     except ImportError as error:
@@ -109,25 +105,23 @@ def describe_devices() -> list[str]:
         lines.append("mps")
     if len(lines) == 1:
         build = f"built for CUDA {torch.version.cuda}" if torch.version.cuda else "built without CUDA"
-        lines.append(f"no GPU that torch {torch.__version__} can use ({build})")
-        if cores > 1:  # experiments/results/data_parallel.md
-            lines.append(f"several runs: precis sweep --jobs {cores}; one run: see docs/hardware.md")
+        lines.append(f"no GPU that torch {torch.__version__} can use ({build}); see docs/hardware.md")
     return lines
 
 
-def describe_caches() -> dict[str, str]:
+def _describe_caches() -> dict[str, str]:
     """Return the folders of caches, each with its size and the space that is free there."""
-    folder, hub = default_cache(), _hub_cache()
+    folder = default_cache()
+    # not by huggingface_hub, which may be what is missing
+    home = Path(os.environ.get("HF_HOME") or Path.home() / ".cache" / "huggingface")
+    hub = Path(os.environ.get("HF_HUB_CACHE") or home / "hub")
     entries = list(list_entries(folder)) if folder.is_dir() else []
     hub_bytes = sum(path.stat().st_size for path in hub.rglob("*") if path.is_file() and not path.is_symlink())
-    sizes = {folder: f"{counted(len(entries), 'entry')}, {format_size(sum(e.nbytes for e in entries))}"}
-    sizes[hub] = f"Hugging Face hub, {format_size(hub_bytes)}"
+    sizes = {
+        folder: f"{counted(len(entries), 'entry')}, {format_size(sum(entry.nbytes for entry in entries))}",
+        hub: f"Hugging Face hub, {format_size(hub_bytes)}",
+    }
     return {str(path): f"{text}; {_free_space(path)}" for path, text in sizes.items()}
-
-
-def _hub_cache() -> Path:
-    home = Path(os.environ.get("HF_HOME") or Path.home() / ".cache" / "huggingface")
-    return Path(os.environ.get("HF_HUB_CACHE") or home / "hub")
 
 
 def _free_space(path: Path) -> str:
@@ -136,38 +130,15 @@ def _free_space(path: Path) -> str:
     return f"{format_size(shutil.disk_usage(parent).free)} free{writable}"
 
 
-def _describe_parser() -> str:
-    from precis.config.parsers import explain_choice
-
-    return explain_choice("default")
-
-
-def _rows(report: dict[str, Any]) -> Iterator[tuple[str, str, str]]:
-    for name, version in report["versions"].items():
-        yield "versions", name, version
-    for line in report["devices"]:
-        yield "devices", "", line
-    for path, text in report["caches"].items():
-        yield "caches", path, text
-    yield "parser", "", report["parser"]
-    yield "tracking", "Weights & Biases", report["weights_and_biases"]
-    yield "cluster", "SLURM", report["slurm"]
-    for extra, text in report["extras"].items():
-        yield "extras", extra, text
-
-
 def _print_report(report: dict[str, Any]) -> None:
     table = Table(show_header=False)
     for _ in range(3):
         table.add_column(overflow="fold")
-    group = ""
-    for heading, name, text in _rows(report):
-        style = "yellow" if text.startswith("lacks ") or text == "missing" else ""
-        table.add_row(heading if heading != group else "", printable_line(name), Text(printable_line(text), style))
-        group = heading
-    console = Console()
-    console.print(table)
-    for problem in report["problems"]:
-        console.print(Text(problem, "red"))
-    if not report["problems"]:
-        console.print("everything that is required is installed")
+    for heading, content in report.items():
+        lines = [content] if isinstance(content, str) else content
+        entries = list(content.items()) if isinstance(content, dict) else [("", line) for line in lines]
+        for number, (name, text) in enumerate(entries):
+            style = "yellow" if text.startswith("lacks ") or text == "missing" else ""
+            title = "" if number else heading.replace("_", " ")
+            table.add_row(title, printable_line(name), Text(printable_line(text), style))
+    Console().print(table)

@@ -42,52 +42,44 @@ def check_buildable(configs: Iterable[tuple[str, dict[str, Any]]]) -> None:
     Raises:
         UserError: if a value is refused; the message has label and key.
     """
-    checked = set()
+    checked: set[str] = set()
     for label, config in configs:
         try:
-            check_ranges(config)
-            check_no_keys(config)
-            if config.get("start_from"):
-                find_start(config)
-            _check_monitors(config)
-        except UserError as error:
-            raise UserError(f"point {label!r}: {error}") from None
-        config = copy.deepcopy(config)  # parsing changes its argument
-        parts = {"model": config["model"], "data": config["data"]}
-        callbacks = (config.get("trainer") or {}).get("callbacks")
-        key = json.dumps([parts, callbacks], sort_keys=True, default=str)
-        if key in checked:  # points that differ in their seeds alone
-            continue
-        checked.add(key)
-        try:
-            _check_callbacks(callbacks)
-            if not _is_pretrained(config["model"]):
-                _build_without_weights(parts)
+            _check_config(copy.deepcopy(config), checked)  # parsing changes its argument
         except UserError as error:
             raise UserError(f"point {label!r}: {error}") from None
         except REFUSALS as error:
             raise UserError(f"point {label!r}: {explain_refusal(error, config)}") from error
 
 
-def _build_without_weights(parts: dict[str, Any]) -> None:
+def _check_config(config: dict[str, Any], checked: set[str]) -> None:
+    check_ranges(config)
+    check_no_keys(config)
+    if config.get("start_from"):
+        find_start(config)
+    callbacks = (config.get("trainer") or {}).get("callbacks")
+    _check_monitors(config, callbacks if isinstance(callbacks, list) else [callbacks] if callbacks else [])
+    parts = {"model": config["model"], "data": config["data"]}
+    # Points that differ in their seeds alone are built once.
+    key = json.dumps([parts, callbacks], sort_keys=True, default=str)
+    if key in checked:
+        return
+    checked.add(key)
+    parser = ArgumentParser(exit_on_error=False)
+    parser.add_argument("--callbacks", type=list[Callback] | Callback | None)
+    parser.instantiate_classes(parser.parse_object({"callbacks": callbacks}))
+    if _is_pretrained(config["model"]):
+        return
     try:
         with torch.device("meta"):
             build(parts)
     except Exception:
-        build(parts)  # with weights, so that an error is that of the constructor, not of the meta device
+        build(parts)  # with weights, so that an error is from the constructor, not from the meta device
 
 
-def _check_callbacks(callbacks: Any) -> None:
-    parser = ArgumentParser(exit_on_error=False)
-    parser.add_argument("--callbacks", type=list[Callback] | Callback | None)
-    parser.instantiate_classes(parser.parse_object({"callbacks": callbacks}))
-
-
-def _check_monitors(config: dict[str, Any]) -> None:
+def _check_monitors(config: dict[str, Any], callbacks: list[dict[str, Any]]) -> None:
     """Check that a model of the suite logs what is monitored; the models and callbacks of users may log anything."""
     model = object_named(config["model"]["class_path"])
-    callbacks = (config.get("trainer") or {}).get("callbacks") or []
-    callbacks = callbacks if isinstance(callbacks, list) else [callbacks]
     classes = [config["model"]["class_path"], *(callback["class_path"] for callback in callbacks)]
     known = all(name.startswith(("callbacks.", "lightning_modules.", "pytorch_lightning.")) for name in classes)
     if not known or not getattr(model, "validation_names", ()):
@@ -101,11 +93,7 @@ def _check_monitors(config: dict[str, Any]) -> None:
 
 
 def _is_pretrained(model: dict[str, Any]) -> bool:
-    """Return whether a model has pretrained parts.
-
-    Raises:
-        UserError: if they do not exist.
-    """
+    """Return whether a model has pretrained parts; a `UserError` names those that do not exist."""
     values = model.get("init_args") or {}
     names = {key: name for key in PRETRAINED if isinstance(name := values.get(key), str) and name not in _FROM_SCRATCH}
     for key, name in names.items():

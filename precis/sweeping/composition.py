@@ -41,17 +41,17 @@ def compose(sweep: Sweep) -> list[Point]:
         chosen = json.dumps(_without(config, defaults), sort_keys=True)
         digest = text_digest(chosen)[:8]
         if digest in by_digest:
-            raise UserError(f"{sweep.path}: {_same_run(by_digest[digest], point)}; remove one of them")
+            first = by_digest[digest]
+            no_effect = [key for key, value in point.overrides.items() if first.overrides.get(key, value) != value]
+            why = f" ({', '.join(no_effect)} changes nothing)" if no_effect else ""
+            same = f"the points {first.label!r} and {point.label!r} are the same run{why}"
+            raise UserError(f"{sweep.path}: {same}; remove one of them")
         by_digest[digest] = Point(point.label, point.overrides, config, f"{_slug(point.label)}_{digest}")
     return list(by_digest.values())
 
 
 def compose_configs(sweep: Sweep, points: Iterable[Point]) -> list[dict[str, Any]]:
-    """Return the configs of any points over the base of a sweep, as parsed by `precis fit`.
-
-    Raises:
-        UserError: if a key or value is wrong; the message names the point.
-    """
+    """Return the configs of any points over the base of a sweep, as `compose` does."""
     parser = fit_parser()
     return [_compose_point(parser, sweep, point) for point in points]
 
@@ -60,16 +60,9 @@ def _compose_point(parser: ArgumentParser, sweep: Sweep, point: Point) -> dict[s
     try:
         return _parse(parser, sweep.base, point.overrides)
     except ArgumentError as error:
-        raise UserError(_explain_first_error(parser, sweep, point, error)) from None
+        raise _first_error(parser, sweep, point) or error from None
     except UserError as error:
         raise UserError(f"{sweep.path}: point {point.label!r}: {error}") from None
-
-
-def _same_run(first: Point, second: Point) -> str:
-    """Return the message on two points with the same config."""
-    without_effect = [key for key, value in second.overrides.items() if first.overrides.get(key, value) != value]
-    why = f" ({', '.join(without_effect)} changes nothing)" if without_effect else ""
-    return f"the points {first.label!r} and {second.label!r} are the same run{why}"
 
 
 def _slug(label: str) -> str:
@@ -104,17 +97,17 @@ def _without(config: dict[str, Any], defaults: dict[str, Any]) -> dict[str, Any]
     return remaining
 
 
-def _explain_first_error(parser: ArgumentParser, sweep: Sweep, point: Point, error: ArgumentError) -> str:
-    """Return a message on the first override, in the order of the command line, that the parser rejects."""
+def _first_error(parser: ArgumentParser, sweep: Sweep, point: Point) -> UserError | None:
+    """Return an error on the base, or on the first override that the parser rejects."""
     overrides: dict[str, Any] = {}
     for key, value in [("", None), *point.overrides.items()]:
         overrides |= {key: value} if key else {}
         try:
             _parse(parser, sweep.base, overrides)
-        except ArgumentError as first_error:
-            explanation = explain(str(first_error), "fit")
+        except ArgumentError as error:
+            explanation = explain(str(error), "fit")
             if not key:
-                return f"{sweep.base}: {explanation}"
+                return UserError(f"{sweep.base}: {explanation}")
             prefix = "" if explanation.startswith(f"{key}:") else f"{key}: "
-            return f"{sweep.path}: point {point.label!r}: {prefix}{explanation}"
-    return f"{sweep.path}: point {point.label!r}: {explain(str(error), 'fit')}"
+            return UserError(f"{sweep.path}: point {point.label!r}: {prefix}{explanation}")
+    return None

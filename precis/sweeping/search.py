@@ -64,11 +64,7 @@ def compose_search(sweep: Sweep) -> list[Point]:
 
 
 def record_search(sweep: Sweep, base: dict[str, Any], out: Path) -> "Search":
-    """Write the files of a search to its sweep folder, or check that those there are of the same search.
-
-    Raises:
-        UserError: if the folder has another sweep or search.
-    """
+    """Write the files of a search to its sweep folder; raise a `UserError` if it has another sweep or search."""
     from precis.trials.study import Search
 
     points = out / "points.json"
@@ -154,10 +150,7 @@ def _job(search: "Search", number: int, values: dict[str, Any]) -> Job:
 
 def _run(job: Job, received: list[int]) -> str | None:
     """Train a trial, or continue it; return why it failed, "stopped" if it was stopped and saved, or None."""
-    from precis.trials.trial_report import write_trial
-
     job.check_links()
-    write_trial(job.folder, int(job.folder.name.rpartition("-")[2]))
     while not received:
         # In the session of this worker, so that a launcher that kills the worker kills its run too.
         run = Running(job, os.environ, own_session=False)

@@ -11,7 +11,7 @@ A search has more, and other run folders:
 base.yaml        config that the trials are made from
 search.journal   the trials: values, scores, states (see study.py)
 best.yaml        config of the best trial so far
-trial-NNN/       run folder of each trial, with trial.json
+trial-NNN/       run folder of each trial
 worker-N/        log.txt and status.json of each worker
 """
 

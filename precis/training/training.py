@@ -66,7 +66,7 @@ from precis.training.dry_run import prepare_dry_run
 from precis.training.progress_bar import TrainingProgressBar
 from precis.training.requeue import requeue
 from precis.training.run_progress import ProgressLines, StateRecord
-from precis.trials.trial_report import TrialReport, is_trial
+from precis.trials.trial_report import TrialReport, trial_number
 
 
 class PrecisCLI(LightningCLI):
@@ -220,7 +220,7 @@ class PrecisCLI(LightningCLI):
             extra.append(MetricsRecord(loggers[0]))
             if config.start_from:
                 extra.append(StartFrom(self.source))
-            if is_trial(folder):
+            if trial_number(folder) is not None:
                 extra.append(TrialReport(folder))
         tracked = fitting or (self.subcommand == "test" and (folder / "wandb" / "run_id").is_file())
         if config.wandb != "off" and tracked:

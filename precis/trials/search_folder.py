@@ -26,11 +26,7 @@ def is_search(out: Path) -> bool:
 
 
 def read_search(out: Path) -> "Search":
-    """Return the search of a sweep folder.
-
-    Raises:
-        UserError: if the folder has none, or Optuna is not installed.
-    """
+    """Return the search of a sweep folder; raise a `UserError` if it has none, or Optuna is not installed."""
     if not is_search(out):
         raise UserError(f"{out}: no search here; give the folder of a sweep with search: in its file")
     from precis.trials.study import Search
@@ -53,9 +49,8 @@ def read_section(out: Path) -> tuple[dict[str, Any], dict[str, Any]]:
 
 def with_metric(section: dict[str, Any], base: dict[str, Any]) -> dict[str, Any]:
     """Return the section of a search with the metric and direction of the base, which every trial has."""
-    directions = {mode: direction for direction, mode in MODES.items()}
-    checkpoint = base["checkpoint"]
-    return section | {"metric": checkpoint["monitor"], "direction": directions[checkpoint["mode"]]}
+    (direction,) = (name for name, mode in MODES.items() if mode == base["checkpoint"]["mode"])
+    return section | {"metric": base["checkpoint"]["monitor"], "direction": direction}
 
 
 def label(values: dict[str, Any], keys: dict[str, Any]) -> str:

@@ -43,7 +43,8 @@ class Search:
     """
 
     def __init__(self, out: Path, section: dict[str, Any], base: str | None = None) -> None:
-        self.out, self.section = Path(out), section
+        self.out = Path(out)
+        self.section = section
         self.path = self.out.resolve() / JOURNAL
         check_links(self.path, self.out)
         with _explained(self.path):
@@ -139,10 +140,11 @@ class Search:
 
     def record(self, number: int, **values: Any) -> None:
         """Record values of a trial, unless it has ended."""
-        trial = self.trials[number]
-        if trial.state == TrialState.RUNNING:
+        recorded = self.trials[number]
+        if recorded.state == TrialState.RUNNING:
+            trial = optuna.Trial(self.study, recorded._trial_id)
             for name, value in values.items():
-                self.study._storage.set_trial_user_attr(trial._trial_id, name, value)
+                trial.set_user_attr(name, value)
 
     def end(self, number: int, failure: str | None) -> str:
         """Record the end of a trial from the score that its run has reported, or from why it failed.
@@ -150,17 +152,17 @@ class Search:
         Returns:
             complete, pruned or failed.
         """
-        trial = self.trials[number]
-        score = trial.user_attrs.get("score")
-        if failure is None and not trial.user_attrs.get("pruned") and (score is None or not math.isfinite(score)):
+        attributes = self.trials[number].user_attrs
+        if failure is None and attributes.get("pruned"):
+            self.study.tell(number, state=TrialState.PRUNED)
+            return "pruned"
+        score = attributes.get("score")
+        if failure is None and (score is None or not math.isfinite(score)):
             failure = f"{self.section['metric']} is {'missing' if score is None else score}"
         if failure is not None:
             self.record(number, failure=failure)
             self.study.tell(number, state=TrialState.FAIL)
             return "failed"
-        if trial.user_attrs.get("pruned"):
-            self.study.tell(number, state=TrialState.PRUNED)
-            return "pruned"
         self.study.tell(number, score)
         return "complete"
 

@@ -1,28 +1,20 @@
 """Reports the validations of a trial to its search, and ends the trial if it is pruned."""
 
-import json
+import re
 from pathlib import Path
 from typing import Any
 
 from pytorch_lightning import Callback, LightningModule, Trainer
 
-from datamodules.atomic_write import atomic_write
-from precis.files.json_files import read_json
 from precis.runs.tracking import best_score
 from precis.trials.search_folder import is_search, read_search
 
-FILE = "trial.json"  # in the run folder of a trial
 
-
-def write_trial(run: Path, number: int) -> None:
-    """Mark a run folder, in a sweep folder, as that of a trial."""
-    Path(run).mkdir(parents=True, exist_ok=True)
-    atomic_write(Path(run) / FILE, json.dumps({"trial": number}) + "\n")
-
-
-def is_trial(run: Path) -> bool:
-    """Return whether a run folder is that of a trial, in the folder of its search."""
-    return (Path(run) / FILE).is_file() and is_search(Path(run).parent)
+def trial_number(run: Path) -> int | None:
+    """Return the number of the trial whose run folder it is, `trial-NNN` in the folder of a search; otherwise None."""
+    run = Path(run).resolve()
+    match = re.fullmatch(r"trial-(\d+)", run.name)
+    return int(match[1]) if match and is_search(run.parent) else None
 
 
 class TrialReport(Callback):
@@ -39,8 +31,8 @@ class TrialReport(Callback):
     """
 
     def __init__(self, run: Path) -> None:
-        self.search = read_search(Path(run).parent)
-        self.number = read_json(Path(run) / FILE, trial=int)["trial"]
+        self.search = read_search(Path(run).resolve().parent)
+        self.number = trial_number(run)
         self.validations = 0
         self.stopping_reason_message = ""
 
@@ -67,8 +59,8 @@ class TrialReport(Callback):
         """Record the score of the best checkpoint, or of the last validation if none was selected."""
         if not trainer.is_global_zero or trainer.interrupted:
             return
-        last = trainer.callback_metrics.get(self.search.section["metric"])
-        best = best_score(trainer)
-        score = best if best is not None else last
+        score = best_score(trainer)
+        if score is None:
+            score = trainer.callback_metrics.get(self.search.section["metric"])
         if score is not None:
             self.search.record(self.number, score=float(score))

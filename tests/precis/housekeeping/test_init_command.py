@@ -1,44 +1,39 @@
 """`precis init`: its projects train."""
 
-import json
-
 import pytest
 import yaml
 from conftest import write_lines
 
-from precis.housekeeping.templates import TEMPLATES
+from precis.housekeeping.init import MODELS
 from precis.training.training import fit_parser
 
+ROWS = [{"Article": f"It rained on day {day}. It was cold.", "highlights": "It rained."} for day in range(20)]
 SMALL = (
-    "--model.hidden_size=8", "--model.embedding_size=8", "--data.max_train=32", "--data.max_eval=4", "--wandb=off",
+    "--model.hidden_size=8", "--model.embedding_size=8", "--data.max_train=8", "--data.max_eval=2", "--wandb=off",
     "--trainer.max_epochs=1", "--trainer.accelerator=cpu", "--model.decoding.max_length=5", "--data.max_source=20",
 )  # fmt: skip
 
 
+@pytest.mark.integration
 def test_a_project_trains_as_it_is(tmp_path, precis, monkeypatch):
-    assert precis("init", tmp_path / "project").status == 0
+    path = write_lines(tmp_path / "mine.jsonl", ROWS)
+    assert precis("init", tmp_path / "project", "--train", path).status == 0
     monkeypatch.chdir(tmp_path / "project")
     done = precis("fit", "--config", "config.yaml", "--run_dir", "runs/first", *SMALL)
     assert done.status == 0, done.err
     assert (tmp_path / "project" / "runs" / "first" / "checkpoints" / "best.ckpt").is_file()
 
 
-@pytest.mark.parametrize("model", TEMPLATES)
-def test_the_configs_are_accepted(model, tmp_path, precis, monkeypatch):
-    assert precis("init", tmp_path / "project", "--model", model).status == 0
-    monkeypatch.chdir(tmp_path / "project")
-    fit_parser().parse_args(["--config", "config.yaml"])
-
-
-def test_own_files_are_named_with_their_fields(tmp_path, precis):
-    rows = [{"Article": f"It rained on day {day}. It was cold.", "highlights": "It rained."} for day in range(4)]
-    path = write_lines(tmp_path / "mine.jsonl", rows)
-    done = precis("init", tmp_path / "project", "--train", path)
-    assert done.status == 0 and "'Article'" in done.out
-    config = yaml.safe_load((tmp_path / "project" / "config.yaml").read_text(encoding="utf-8"))
+def test_the_configs_are_accepted_and_have_the_fields_of_the_files(tmp_path, precis, monkeypatch):
+    path = write_lines(tmp_path / "mine.jsonl", ROWS)
+    for model in MODELS:
+        done = precis("init", tmp_path / model, "--model", model, "--train", path)
+        assert done.status == 0 and "'Article'" in done.out
+        monkeypatch.chdir(tmp_path / model)
+        fit_parser().parse_args(["--config", "config.yaml"])
+    config = yaml.safe_load((tmp_path / model / "config.yaml").read_text(encoding="utf-8"))
     values = config["data"]["init_args"]["corpus"]["init_args"]
     assert values == {"train": str(path), "document": "Article", "summary": "highlights", "split": 0.1}
-    assert not list((tmp_path / "project" / "data").iterdir())
 
 
 @pytest.mark.parametrize(
@@ -58,13 +53,6 @@ def test_files_that_cannot_be_used_leave_no_project(row, message, tmp_path, prec
 
 
 def test_an_existing_folder_is_left_as_it_is(tmp_path, precis):
-    (tmp_path / "notes.txt").write_text("mine", encoding="utf-8")
-    done = precis("init", tmp_path)
-    assert done.status == 1 and [path.name for path in tmp_path.iterdir()] == ["notes.txt"]
-
-
-def test_the_made_up_records_are_documents(tmp_path, precis):
-    precis("init", tmp_path / "project")
-    lines = (tmp_path / "project" / "data" / "train.jsonl").read_text(encoding="utf-8").splitlines()
-    rows = [json.loads(line) for line in lines]
-    assert len({row["id"] for row in rows}) == 200 and all(row["document"] and row["summary"] for row in rows)
+    path = write_lines(tmp_path / "mine.jsonl", ROWS)
+    done = precis("init", tmp_path, "--train", path)
+    assert done.status == 1 and [file.name for file in tmp_path.iterdir()] == ["mine.jsonl"]

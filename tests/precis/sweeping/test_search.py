@@ -288,9 +288,6 @@ def test_a_real_run_reports_and_ends_where_it_is_pruned(tmp_path, tiny_config, p
         claimed = search.claim(1)
         job = searching._job(search, *claimed)
         job.prepare()
-        from precis.trials.trial_report import write_trial
-
-        write_trial(job.folder, number)
         arguments = job.stages()[0][1]
         assert precis(*arguments).status == 0
         search.end(number, None)

@@ -54,33 +54,25 @@ def test_a_wrong_section_is_one_line(section, message, tmp_path, tiny_config):
     assert "\n" not in str(raised.value)
 
 
-@pytest.mark.parametrize("other", [{"grid": {"model.coverage": [True]}}, {"seeds": [1]}, {"after": ["test"]}])
-def test_a_search_stands_alone(other, tmp_path, tiny_config):
-    path = write_search(tmp_path, tiny_config, {"model.dropout": [0.1, 0.2]}, other)
-    with pytest.raises(UserError, match=f"{next(iter(other))} beside search; a search only has base, set and search"):
-        read_sweep(path)
+def test_a_search_stands_alone(tmp_path, tiny_config):
+    for other in ({"grid": {"model.coverage": [True]}}, {"seeds": [1]}, {"after": ["test"]}):
+        path = write_search(tmp_path, tiny_config, {"model.dropout": [0.1, 0.2]}, other)
+        with pytest.raises(UserError, match=f"{next(iter(other))} beside search; a search only has base, set and sea"):
+            read_sweep(path)
 
 
-def test_a_key_is_not_fixed_and_searched(tmp_path, tiny_config):
-    path = write_search(tmp_path, tiny_config, {"model.dropout": [0.1]}, {"set": {"model.dropout": 0.2}})
-    with pytest.raises(UserError, match=r"model\.dropout is in set and in search"):
-        read_sweep(path)
-
-
-@pytest.mark.parametrize(
-    ("where", "varying"),
-    [
-        ("grid", {"grid": {"model.dropout": [0.1, 0.2]}}),
-        ("zip", {"zip": {"model.dropout": [0.1], "model.hidden_size": [8]}}),
-        ("seeds", {"set": {"seed_everything": 3}, "seeds": [1, 2]}),
-    ],
-)
-def test_a_key_is_not_fixed_and_varied(where, varying, tmp_path, tiny_config):
-    path = tmp_path / "sweep.yaml"
-    sweep = {"base": str(tiny_config), "set": {"model.dropout": 0.2}} | varying
-    path.write_text(yaml.safe_dump(sweep), encoding="utf-8")
-    with pytest.raises(UserError, match=f"is in set and in {where}; keep one of them"):
-        read_sweep(path)
+def test_a_key_is_not_fixed_and_varied(tmp_path, tiny_config):
+    for place, varying in {
+        "search": {"search": {"trials": 3, "keys": {"model.dropout": [0.1]}}},
+        "grid": {"grid": {"model.dropout": [0.1, 0.2]}},
+        "zip": {"zip": {"model.dropout": [0.1], "model.hidden_size": [8]}},
+        "seeds": {"set": {"seed_everything": 3}, "seeds": [1, 2]},
+    }.items():
+        path = tmp_path / "sweep.yaml"
+        sweep = {"base": str(tiny_config), "set": {"model.dropout": 0.2}} | varying
+        path.write_text(yaml.safe_dump(sweep), encoding="utf-8")
+        with pytest.raises(UserError, match=f"is in set and in {place}; keep one of them"):
+            read_sweep(path)
 
 
 def test_values_are_in_their_ranges_and_conditions_hold():
