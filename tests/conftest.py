@@ -56,6 +56,16 @@ def write_lines(path: Path, rows: list) -> Path:
     return path
 
 
+def write_corpus(folder: Path, sizes: dict[str, int] = SIZES) -> dict[str, str]:
+    """Write files of made-up documents, by split."""
+    files, rng, number = {}, random.Random(0), 0
+    for split, size in sizes.items():
+        rows = [made_up(number + index, rng) for index in range(size)]
+        files[split] = str(write_lines(folder / f"{split}.jsonl", rows))
+        number += size
+    return files
+
+
 @pytest.fixture(scope="session", autouse=True)
 def cache(tmp_path_factory) -> Path:
     """Everything derived goes to a folder of this session; no one is logged in anywhere."""
@@ -96,13 +106,7 @@ def same_number_of_threads():
 @pytest.fixture(scope="session")
 def corpus_files(tmp_path_factory) -> dict[str, str]:
     """Three files of made-up documents, by split."""
-    folder, rng, number = tmp_path_factory.mktemp("corpus"), random.Random(0), 0
-    files = {}
-    for split, size in SIZES.items():
-        rows = [made_up(number + i, rng) for i in range(size)]
-        files[split] = str(write_lines(folder / f"{split}.jsonl", rows))
-        number += size
-    return files
+    return write_corpus(tmp_path_factory.mktemp("corpus"))
 
 
 @pytest.fixture(scope="session")

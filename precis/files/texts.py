@@ -43,7 +43,10 @@ def collect_texts(inputs: list[str], empty: bool = False) -> list[tuple[str, str
         UserError: if one is missing, not text, or blank.
     """
     texts = _read_texts(inputs)
-    return texts if empty else _with_words(texts)
+    for name, text in () if empty else texts:
+        if is_blank(text):
+            raise UserError(f"{name}: there is no text in it; leave it out, or give one with words")
+    return texts
 
 
 def _read_texts(inputs: list[str]) -> list[tuple[str, str]]:
@@ -70,16 +73,4 @@ def _read_texts(inputs: list[str]) -> list[tuple[str, str]]:
             texts.append((readable_name(path.name if single_input else str(path)), read_text(path)))
         else:
             raise UserError(f"{path}: no such file or folder")
-    return texts
-
-
-def _with_words(texts: list[tuple[str, str]]) -> list[tuple[str, str]]:
-    """Check that texts are not blank, and return them.
-
-    Raises:
-        UserError: if one of them is blank.
-    """
-    for name, text in texts:
-        if is_blank(text):
-            raise UserError(f"{name}: there is no text in it; leave it out, or give one with words")
     return texts

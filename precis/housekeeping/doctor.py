@@ -79,13 +79,13 @@ def check_requirements() -> tuple[dict[str, tuple[str, str]], dict[str, str]]:
 def _check_installed(requirement: Requirement) -> tuple[str, str]:
     """Return the installed version of a package, and what is wrong with it or ""."""
     name, specifier = requirement.name, requirement.specifier
+    remedy = f"pip install '{name}{specifier}'"
     try:
         version = metadata.version(name)
     except metadata.PackageNotFoundError:
-        return "", f"{name} is not installed: pip install '{name}{specifier}'"
-    if specifier.contains(version, prereleases=True):
-        return version, ""
-    return version, f"{name} {version} does not fit {specifier}: pip install '{name}{specifier}'"
+        return "", f"{name} is not installed: {remedy}"
+    fits = specifier.contains(version, prereleases=True)
+    return version, "" if fits else f"{name} {version} does not fit {specifier}: {remedy}"
 
 
 def _describe_devices() -> list[str]:
@@ -117,17 +117,15 @@ def _describe_caches() -> dict[str, str]:
     hub = Path(os.environ.get("HF_HUB_CACHE") or home / "hub")
     entries = list(list_entries(folder)) if folder.is_dir() else []
     hub_bytes = sum(path.stat().st_size for path in hub.rglob("*") if path.is_file() and not path.is_symlink())
-    sizes = {
-        folder: f"{counted(len(entries), 'entry')}, {format_size(sum(entry.nbytes for entry in entries))}",
-        hub: f"Hugging Face hub, {format_size(hub_bytes)}",
+    caches = {
+        str(folder): f"{counted(len(entries), 'entry')}, {format_size(sum(entry.nbytes for entry in entries))}",
+        str(hub): f"Hugging Face hub, {format_size(hub_bytes)}",
     }
-    return {str(path): f"{text}; {_free_space(path)}" for path, text in sizes.items()}
-
-
-def _free_space(path: Path) -> str:
-    parent = next(place for place in (path, *path.absolute().parents) if place.exists())
-    writable = "" if os.access(parent, os.W_OK) else ", not writable"
-    return f"{format_size(shutil.disk_usage(parent).free)} free{writable}"
+    for path in (folder, hub):
+        parent = next(place for place in (path, *path.absolute().parents) if place.exists())
+        writable = "" if os.access(parent, os.W_OK) else ", not writable"
+        caches[str(path)] += f"; {format_size(shutil.disk_usage(parent).free)} free{writable}"
+    return caches
 
 
 def _print_report(report: dict[str, Any]) -> None:

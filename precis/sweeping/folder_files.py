@@ -23,11 +23,7 @@ _PLAIN_DIRECTIVES = {"account", "constraint", "exclude", "gres", "nodelist", "qo
 
 
 def read_points(out: Path) -> list[Job]:
-    """Return the points of a sweep folder.
-
-    Raises:
-        UserError: if it is not a sweep folder, or has a command that a sweep may not run.
-    """
+    """Return the points of a sweep folder; a `UserError` if it has a command that a sweep may not run."""
     content, path = read_described(out), Path(out) / POINTS
     check_commands(content["after"], str(path))
     after = tuple(content["after"])
@@ -35,11 +31,7 @@ def read_points(out: Path) -> list[Job]:
 
 
 def read_launch(out: Path) -> dict[str, Any]:
-    """Return launch.json; empty if nothing was launched.
-
-    Raises:
-        UserError: if it is damaged.
-    """
+    """Return launch.json; empty if nothing was launched."""
     path = Path(out) / LAUNCH
     if not path.is_file():
         return {"launcher": None, "jobs": {}}
@@ -51,11 +43,7 @@ def read_launch(out: Path) -> dict[str, Any]:
 
 
 def read_local_launch(out: Path) -> tuple[str, int]:
-    """Return host and process of a local launcher.
-
-    Raises:
-        UserError: if launch.json does not name them.
-    """
+    """Return host and process of a local launcher."""
     path = Path(out) / LAUNCH
     content = read_json(path, host=str, pid=int)
     if content["pid"] < 1:  # a signal to 0 or a negative number would reach a group of processes
@@ -64,11 +52,7 @@ def read_local_launch(out: Path) -> tuple[str, int]:
 
 
 def read_profile(out: Path) -> Profile:
-    """Return the profile of the last launch.
-
-    Raises:
-        UserError: if it is damaged, or has lines of a batch script and is not trusted.
-    """
+    """Return the profile of the last launch; a `UserError` if it has lines of a batch script and is not trusted."""
     path = Path(out) / LAUNCH
     parser = ArgumentParser(exit_on_error=False)
     parser.add_argument("--profile", type=Profile)

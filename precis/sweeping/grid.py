@@ -37,13 +37,7 @@ TYPES |= {"seeds": list, "after": list}
 
 @dataclass
 class Sweep:
-    """Content of a sweep file; the fields are its keys (see the module).
-
-    Attributes:
-        path: path of the file.
-        rows: `points` of the file, each a name (may be empty) and its overrides.
-        search: section `search` of the file; empty without one.
-    """
+    """Content of a sweep file; `rows` are its `points`, each a name (may be empty) and its overrides."""
 
     path: Path
     base: Path
@@ -73,9 +67,6 @@ class Point:
     name: str = ""
 
 
-# The file ------------------------------------------------------------------------------------------------------------
-
-
 def read_sweep(path: Path) -> Sweep:
     """Read a sweep file.
 
@@ -83,7 +74,10 @@ def read_sweep(path: Path) -> Sweep:
         UserError: if the file does not exist or is not YAML, has an unknown key, an empty list, lists of different
             lengths in `zip`, or a key in two places.
     """
-    content = _load(path)
+    try:
+        content = read_yaml(path, "not a sweep file; it needs base: CONFIG.yaml and grid, zip, points or seeds")
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read ({error.strerror}); give a sweep file") from None
     for key, value in content.items():
         if key not in TYPES:
             raise UserError(f"{path}: unknown key {key!r}; a sweep file has {', '.join(TYPES)}")
@@ -119,13 +113,6 @@ def read_sweep(path: Path) -> Sweep:
             raise UserError(f"{path}: {min(others)} beside search; a search only has base, set and search")
     _check_keys(sweep)
     return sweep
-
-
-def _load(path: Path) -> dict[str, Any]:
-    try:
-        return read_yaml(path, "not a sweep file; it needs base: CONFIG.yaml and grid, zip, points or seeds")
-    except OSError as error:
-        raise UserError(f"{path}: cannot be read ({error.strerror}); give a sweep file") from None
 
 
 def _base(path: Path, name: str) -> Path:
@@ -165,9 +152,6 @@ def _check_keys(sweep: Sweep) -> None:
         if (command.split() or [""])[0] not in {*TRAINING, *COMMANDS} - {"fit", "sweep"}:
             raise UserError(f"{sweep.path}: after: {command!r} is not a command; for example, use test")
     check_commands(sweep.after, str(sweep.path))
-
-
-# The points ----------------------------------------------------------------------------------------------------------
 
 
 def points_of(sweep: Sweep) -> list[Point]:

@@ -42,9 +42,9 @@ class Job:
 
     def stages(self) -> list[tuple[str, list[str]]]:
         """Return names and arguments of the commands, in order."""
-        # without a progress bar, since the output is a log file
         fit = ["fit", f"--config={self.folder}/point.yaml", f"--run_dir={self.folder}", "--resume=auto"]
-        stages = [("fit", [*fit, "--trainer.enable_progress_bar=false"])]
+        fit.append("--trainer.enable_progress_bar=false")  # since the output is a log file
+        stages = [("fit", fit)]
         for command in self.after:
             words = [word.replace("{run}", str(self.folder)) for word in shlex.split(command)]
             stages.append((command, words if "{run}" in command else [words[0], "--run", str(self.folder), *words[1:]]))
@@ -72,10 +72,7 @@ class Job:
 
 @dataclass(frozen=True)
 class WorkerJob(Job):
-    """A worker of a search, in a folder worker-N of the sweep folder; its config is that of all trials.
-
-    It is not finished once the number of trials has been increased.
-    """
+    """A worker of a search, in a folder worker-N; it is not finished once the number of trials has been increased."""
 
     KIND: ClassVar[str] = "worker"
     trials: int = 0
@@ -142,16 +139,8 @@ def is_signal_status(status: int | None) -> bool:
 class Running:
     """Runs the commands of a job in order, from the first that was not successful yet.
 
-    Args:
-        job: the job.
-        environment: environment of the commands.
-        command: command line of `precis`.
-        own_session: whether to start commands in a separate session, so that they do not receive signals of this
-            process group.
-
-    Attributes:
-        state: "running", "finished", "failed", "stopped", or "elsewhere" if another launcher runs it.
-        stage: current command.
+    Its `state` is "running", "finished", "failed", "stopped", or "elsewhere" if another launcher runs it; its `stage`
+    is the current command. With `own_session`, commands do not receive the signals of this process group.
     """
 
     def __init__(

@@ -83,12 +83,9 @@ def _conclude(ended: list[tuple[Job, str]], jobs: Sequence[Job], stopped: bool) 
     if stopped:
         print("stopped; the same command continues")
         raise SystemExit(130)
-    for job, state in ended:
-        if state == "failed":
-            raise UserError(
-                f"{counts['failed']} of {number} failed; the first is {job.label!r}, see {job.log}; "
-                "the same command runs what is missing"
-            )
-    for job, state in ended:
-        if state == "elsewhere":
-            raise UserError(f"{job.folder}: another launch is running this point; wait until it has ended")
+    first = {state: job for job, state in reversed(ended)}
+    if job := first.get("failed"):
+        failed = f"{counts['failed']} of {number} failed; the first is {job.label!r}, see {job.log}"
+        raise UserError(f"{failed}; the same command runs what is missing")
+    if job := first.get("elsewhere"):
+        raise UserError(f"{job.folder}: another launch is running this point; wait until it has ended")

@@ -69,11 +69,7 @@ def shipped_templates() -> dict[str, Path]:
 
 
 def find_template(name: str) -> Path:
-    """Return the path of a template, a name of the suite's or a file.
-
-    Raises:
-        UserError: if there is none.
-    """
+    """Return the path of a template, a name of the suite's or a file."""
     shipped = shipped_templates()
     if name in shipped:
         return shipped[name]

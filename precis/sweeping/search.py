@@ -127,17 +127,17 @@ def _run_trials(search: "Search", worker: int, received: list[int]) -> None:
             write_state(job.folder, "pruned", read_state(job.folder)["step"])
         _report(search, number, values)
     if failures:
-        raise UserError(f"{failures} trials failed in a row, the last one is trial {number}: {failure}; "
-                          "correct the cause, then start the search again")  # fmt: skip
+        last = f"{failures} trials failed in a row, the last one is trial {number}: {failure}"
+        raise UserError(f"{last}; correct the cause, then start the search again")
 
 
 def _job(search: "Search", number: int, values: dict[str, Any]) -> Job:
     """Compose the config of a trial, and add it to points.json."""
     from precis.sweeping.composition import compose_configs
 
-    path, keys = search.out / "sweep.yaml", search.section["keys"]
-    sweep = Sweep(path, search.out / BASE)
-    name, text = f"trial-{number:03}", f"trial {number}: {label(values, keys)}"
+    sweep = Sweep(search.out / "sweep.yaml", search.out / BASE)
+    name = f"trial-{number:03}"
+    text = f"trial {number}: {label(values, search.section['keys'])}"
     (config,) = compose_configs(sweep, [Point(text, values)])
     with search.locked():
         described = read_described(search.out)

@@ -51,7 +51,7 @@ class Profile:
     setup: list[str] = field(default_factory=list)
 
 
-class Queued(NamedTuple):
+class QueuedJob(NamedTuple):
     """State of a job in the queue, such as PENDING, and the reason why it waits."""
 
     state: str
@@ -59,11 +59,7 @@ class Queued(NamedTuple):
 
 
 def check_devices(profile: Profile, jobs: Iterable[Job]) -> None:
-    """Check that the resources of jobs match the devices of each point.
-
-    Raises:
-        UserError: if they differ; the message has the point and the key.
-    """
+    """Raise a `UserError` if the resources of jobs differ from the devices of a point."""
     from precis.training.cluster_tasks import number_of_devices
 
     for job in jobs:
@@ -158,7 +154,7 @@ def _short(text: str) -> str:
     return " ".join(lines or text.split())[:400]
 
 
-def queue(jobs: Iterable[str]) -> dict[str, Queued]:
+def queue(jobs: Iterable[str]) -> dict[str, QueuedJob]:
     """Return the jobs that are queued or running; empty without SLURM. Points without a job have the id "".
 
     Raises:
@@ -177,15 +173,11 @@ def queue(jobs: Iterable[str]) -> dict[str, Queued]:
     if process.returncode:
         raise UserError(f"SLURM's queue does not answer: {_short(process.stderr)}; try again later")
     rows = (line.split("|", 2) for line in process.stdout.splitlines())
-    return {job: Queued(state, reason) for job, state, reason in rows if job in ids}
+    return {job: QueuedJob(state, reason) for job, state, reason in rows if job in ids}
 
 
 def cancel(jobs: Sequence[str]) -> None:
-    """Cancel jobs; running ones are signalled, so that they save first.
-
-    Raises:
-        UserError: if SLURM refuses.
-    """
+    """Cancel jobs; running ones are signalled, so that they save first."""
     process = subprocess.run(["scancel", *jobs], capture_output=True, text=True)
     if process.returncode:
         raise UserError(f"SLURM does not cancel: {_short(process.stderr)}")

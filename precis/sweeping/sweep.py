@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, replace
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from jsonargparse import ArgumentParser, Namespace
 from jsonargparse.typing import PositiveInt
@@ -186,12 +186,5 @@ def _run_here(out: Path, jobs: Sequence[Job], slots: int) -> None:
         release_lock(lock)
 
 
-COMMANDS: dict[str, Callable[[list[str]], Any]] = {
-    "status": status,
-    "logs": logs,
-    "cancel": cancel,
-    "retry": retry,
-    "render": render,
-    "point": run_point,
-    "work": work,
-}
+OF_FOLDERS = {"status": status, "logs": logs, "cancel": cancel, "retry": retry, "point": run_point, "work": work}
+COMMANDS: dict[str, Callable[[list[str]], None]] = {**OF_FOLDERS, "render": render}

@@ -32,7 +32,7 @@ from precis.sweeping.folder_files import LAUNCH, read_launch, read_points
 from precis.sweeping.grid import Point, Sweep
 from precis.sweeping.job import Job, WorkerJob, is_finished, read_status
 from precis.sweeping.progress import last_line, last_metrics
-from precis.sweeping.slurm import Queued, queue
+from precis.sweeping.slurm import QueuedJob, queue
 from precis.trials.search_folder import read_section
 
 LOCK = ".launcher.lock"
@@ -41,14 +41,10 @@ TO_RETRY = ("failed", "interrupted", "missing")
 
 @dataclass(frozen=True)
 class PointState:
-    """State of a point.
+    """State of a point, with details and the id of its last SLURM job.
 
-    Attributes:
-        job: job of the point.
-        state: finished, running, queued (in SLURM), waiting (for an active local launcher), failed, interrupted
-            (started but not running) or missing (not started).
-        detail: further details.
-        slurm: id of its last SLURM job, or empty.
+    The state is finished, running, queued (in SLURM), waiting (for an active local launcher), failed, interrupted
+    (started but not running) or missing (not started).
     """
 
     job: Job
@@ -87,11 +83,7 @@ def write_launch(out: Path, launcher: str, jobs: dict[str, str], **more: Any) ->
 
 
 def states(out: Path, jobs: Sequence[Job] | None = None) -> list[PointState]:
-    """Return the state of each point from the folder and, for SLURM jobs, from the queue.
-
-    Args:
-        out: the sweep folder.
-        jobs: jobs to look at instead of the points: the workers of a search.
+    """Return the state of each point, or of the workers of a search (`jobs`), from the folder and the queue of SLURM.
 
     Raises:
         UserError: if it is not a sweep folder, or SLURM does not answer.
@@ -108,12 +100,14 @@ def states(out: Path, jobs: Sequence[Job] | None = None) -> list[PointState]:
     return points
 
 
-def _state(job: Job, queued: Queued | None, launcher_waits: bool) -> tuple[str, str]:
+def _state(job: Job, queued: QueuedJob | None, launcher_waits: bool) -> tuple[str, str]:
     status = read_status(job.folder)
     if is_finished(job):
         return "finished", last_metrics(job.folder)
     if queued is not None and queued.state in ("PENDING", "REQUEUED", "REQUEUE_HOLD", "CONFIGURING"):
-        return "queued", queued.reason + (f", requeued {counted(count, 'time')}" if (count := _requeued(job)) else "")
+        path = job.folder / "requeued.json"
+        times = read_json(path, requeued=int)["requeued"] if path.is_file() else 0
+        return "queued", queued.reason + (f", requeued {counted(times, 'time')}" if times else "")
     if queued is not None or is_locked(job.folder / ".lock"):
         return "running", _running(job)
     if status["failed"]:
@@ -124,11 +118,6 @@ def _state(job: Job, queued: Queued | None, launcher_waits: bool) -> tuple[str, 
     if job.log.is_file():
         return "interrupted", last_metrics(job.folder)
     return "missing", ""
-
-
-def _requeued(job: Job) -> int:
-    path = job.folder / "requeued.json"
-    return read_json(path, requeued=int)["requeued"] if path.is_file() else 0
 
 
 def _running(job: Job) -> str:

@@ -1,23 +1,12 @@
 """Section `search` of a sweep file: which values a search may try, and how it chooses them.
 
-search:
-  trials: 20                                       # number of trials; may be increased later
-  sampler: tpe                                     # tpe (default) or random
-  pruner: median                                   # median, hyperband or none (default)
-  metric: val/rouge1                               # checkpoint.monitor of the base by default
-  direction: maximize                              # or minimize; checkpoint.mode of the base by default
-  startup: 10                                      # trials that are drawn at random, and that the pruner lets pass
-  warmup: 1                                        # validations of a trial before it may be pruned
-  seed: 0
-  keys:
-    optimizer.lr: {log_uniform: [0.0001, 0.01]}
-    model.dropout: {uniform: [0.0, 0.5], step: 0.1}
-    model.hidden_size: {integer: [64, 256], step: 64}   # both ends included
-    data.batch_size: {log_integer: [8, 64]}
-    model.coverage: [true, false]                  # one of a list; the same as {values: [true, false]}
-    trainer.callbacks.weight: {uniform: [0.1, 2], when: {model.coverage: true}}
+    search: {trials: 20, sampler: tpe, pruner: median, keys: {
+        optimizer.lr: {log_uniform: [0.0001, 0.01]},
+        model.hidden_size: {integer: [64, 256], step: 64},
+        model.coverage: [true, false],  # the same as {values: [true, false]}
+        trainer.callbacks.weight: {uniform: [0.1, 2], when: {model.coverage: true}}}}
 
-A key with `when` is only set where another key, listed before it, has that value.
+docs/search.md explains all keys. A key with `when` is only set where another key, listed before it, has that value.
 """
 
 from pathlib import Path

@@ -22,7 +22,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 sys.path.insert(0, str(Path(__file__).parents[2]))  # first, since tests/ has folders of the same names
 
 import torch
-from long_use import corpus
+from conftest import write_corpus
 from processes import in_a_child
 from run_folders import make_run, prediction, write_run
 
@@ -92,7 +92,7 @@ class KilledCommand:
 
 def commands(folder: Path) -> dict[str, KilledCommand]:
     """Return the commands that are killed, each in a folder of its own."""
-    files = corpus(folder)
+    files = write_corpus(folder)
     rng = random.Random(0)
     words = ["the", "otter", "guards", "mill", "harbour", "tower", "every", "morning"]
     rows = [prediction(number, " ".join(rng.choices(words, k=8)), SCORES) for number in range(200)]

@@ -24,12 +24,17 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
+sys.path.insert(0, str(Path(__file__).parents[1]))
+sys.path.insert(0, str(Path(__file__).parents[2]))  # first, since tests/ has folders of the same names
+
 import torch
 import yaml
+from conftest import write_corpus
 from killing import FileOperations
 from processes import Parsed, differences, in_a_child
 
 STEPS = 6  # of the run: three to an epoch, a validation after each second
+SIZES = {"train": 12, "val": 3, "test": 3}
 
 
 class Outcome(NamedTuple):
@@ -38,20 +43,6 @@ class Outcome(NamedTuple):
     number: int
     operation: str
     problem: str
-
-
-def write_corpus(folder: Path) -> dict[str, str]:
-    """Made-up documents: twelve to train on, three to validate, three to test; their files by split."""
-    from random import Random
-
-    from conftest import made_up, write_lines
-
-    rng, files, number = Random(0), {}, 0
-    for split, size in (("train", 12), ("val", 3), ("test", 3)):
-        rows = [made_up(number + i, rng) for i in range(size)]
-        files[split] = str(write_lines(folder / f"{split}.jsonl", rows))
-        number += size
-    return files
 
 
 def write_config(path: Path, files: dict[str, str]) -> Path:
@@ -95,7 +86,7 @@ class RunCrashes:
         run_folder._git = lambda *arguments: None  # which asks other processes, and changes no file
         self.folder, self.run, self.whole = folder, folder / "run", folder / "whole"
         self.output = folder / "output.txt"
-        config = write_config(folder / "config.yaml", write_corpus(folder / "corpus"))
+        config = write_config(folder / "config.yaml", write_corpus(folder / "corpus", SIZES))
         self.start = Parsed("fit", f"--config={config}", f"--run_dir={self.run}", "--resume=auto")
         self.operations = self._whole_run()
         self.config = (self.whole / "config.yaml").read_bytes()
@@ -152,7 +143,7 @@ class CacheCrashes:
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.cache, self.output = folder, folder / "cache", folder / "output.txt"
-        self.files = write_corpus(folder / "corpus")
+        self.files = write_corpus(folder / "corpus", SIZES)
         record = folder / "operations.json"
 
         def counted() -> None:
@@ -227,8 +218,6 @@ def main() -> int:
     parser.add_argument("--first", type=int, default=1, help="the operation to begin with")
     parser.add_argument("--only", choices=("run", "cache"), default=None)
     options = parser.parse_args()
-    root = Path(__file__).parents[2]
-    sys.path[:0] = [str(root), str(root / "tests")]  # in this order: tests/ has folders of the same names
     torch.set_num_threads(1)
     kinds = {"run": RunCrashes, "cache": CacheCrashes}
     done, lost = {}, 0

@@ -7,7 +7,6 @@ The defaults are 10,000 records of each kind in 100 files, ten files with each d
 
 import argparse
 import os
-import random
 import sys
 import tempfile
 from collections import Counter
@@ -17,7 +16,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 sys.path.insert(0, str(Path(__file__).parents[2]))  # first, since tests/ has folders of the same names
 
 import yaml
-from conftest import SIZES, made_up, write_lines
+from conftest import write_corpus
 from damaged_files import ALL_DAMAGES, MAX_MEMORY, count_damaged_files
 from damaged_records import count_files
 from hostile_configs import count_configs, run_command
@@ -27,13 +26,9 @@ COLUMNS = ("tracebacks", "hangs", "lost", "ran", "unexplained")
 
 def tiny_config(folder: Path) -> dict:
     """The config of a small pointer-generator over files of made-up documents."""
-    rng, number, files = random.Random(0), 0, {}
-    for split, size in SIZES.items():
-        rows = [made_up(number + index, rng) for index in range(size)]
-        files[split], number = str(write_lines(folder / f"{split}.jsonl", rows)), number + size
     decoding = {"beam_size": 2, "min_length": 2, "max_length": 8}
     model = {"vocab_size": 40, "embedding_size": 12, "hidden_size": 12, "decoding": decoding}
-    corpus = {"class_path": "datamodules.corpora.Files", "init_args": files}
+    corpus = {"class_path": "datamodules.corpora.Files", "init_args": write_corpus(folder)}
     data = {"corpus": corpus, "max_source": 30, "max_target": 12, "batch_size": 4}
     annealing = {"class_path": "callbacks.CoverageAnnealing", "init_args": {"start_step": 2}}
     trainer = {"callbacks": [annealing], "max_epochs": 1, "accelerator": "cpu"}

@@ -22,7 +22,7 @@ sys.path.insert(0, str(Path(__file__).parents[2]))  # first, since tests/ has fo
 
 import torch
 from cases import CASES
-from conftest import SIZES, made_up, write_lines
+from conftest import made_up, write_corpus
 from pytorch_lightning import Callback, Trainer, seed_everything
 
 CASE_NAMES = ("pointer-coverage", "bertsum", "graphsum", "rstformer")
@@ -78,15 +78,6 @@ def row(what: str, count: int, usages: list[Usage]) -> tuple[str, bool]:
     return f"| {' | '.join(cells)} |", growth <= MAX_GROWTH and files <= 0
 
 
-def corpus(folder: Path) -> dict[str, str]:
-    """Write files of made-up documents, by split."""
-    rng, files, number = random.Random(0), {}, 0
-    for split, size in SIZES.items():
-        rows = [made_up(number + index, rng) for index in range(size)]
-        files[split], number = str(write_lines(folder / f"{split}.jsonl", rows)), number + size
-    return files
-
-
 def train(name: str, files: dict[str, str], steps: int) -> list[Usage]:
     """Train a model in this process, with a validation every 100 steps."""
     case = next(case for case in CASES if case.name == name)
@@ -121,7 +112,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="precis-long-") as place:
         folder = Path(place)
         os.environ |= {"PRECIS_CACHE": str(folder / "cache"), "WANDB_MODE": "offline"}
-        files = corpus(folder)
+        files = write_corpus(folder)
 
         def report(what: str, count: int, usages: list[Usage]) -> None:
             line, passed = row(what, count, usages)

@@ -25,7 +25,8 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 sys.path.insert(0, str(Path(__file__).parents[2]))  # first, since tests/ has folders of the same names
 
 import torch
-from crash_points import write_corpus
+from conftest import write_corpus
+from crash_points import SIZES
 from processes import Parsed, differences, in_a_child
 
 SIGNALS = {"SIGKILL": [signal.SIGKILL], "SIGTERM": [signal.SIGTERM], "SIGINT": [signal.SIGINT]}
@@ -60,7 +61,7 @@ class InterruptedRun:
         self.name, self.folder = case.name, folder
         self.run, self.whole, self.cache = folder / "run", folder / "whole", folder / "cache"
         self.output = folder / "output.txt"
-        files = write_corpus(folder / "corpus")
+        files = write_corpus(folder / "corpus", SIZES)
         arguments = [*case.arguments(files), *(f"--trainer.{name}={value}" for name, value in TRAINER.items())]
         arguments += ["--seed_everything=3", "--save_every=3", f"--wandb={wandb}", "--previews=0", "--resume=auto"]
         self.command = Parsed("fit", *arguments, f"--run_dir={self.run}")

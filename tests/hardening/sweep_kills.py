@@ -23,7 +23,8 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 sys.path.insert(0, str(Path(__file__).parents[2]))  # first, since tests/ has folders of the same names
 
 import yaml
-from crash_points import write_corpus
+from conftest import write_corpus
+from crash_points import SIZES
 from processes import differences
 
 SECONDS = 600  # after which a launch that does not end counts as hanging
@@ -41,7 +42,7 @@ class KilledSweep:
         self.out, self.whole, self.log = folder / "out", folder / "whole", folder / "log.txt"
         decoding = {"beam_size": 2, "min_length": 2, "max_length": 6}
         model = {"vocab_size": 40, "embedding_size": 8, "hidden_size": 8, "decoding": decoding}
-        corpus = {"class_path": "datamodules.corpora.Files", "init_args": write_corpus(folder / "corpus")}
+        corpus = {"class_path": "datamodules.corpora.Files", "init_args": write_corpus(folder / "corpus", SIZES)}
         trainer = {"max_steps": 6, "max_epochs": -1, "val_check_interval": 2, "log_every_n_steps": 1}
         quiet = {"accelerator": "cpu", "enable_progress_bar": False, "enable_model_summary": False}
         config = {

@@ -13,12 +13,6 @@ from datamodules.corpora.files import Files
 DIGEST = "0123456789abcdef01234567"
 
 
-@pytest.fixture
-def cache_of_a_run(trained, cache) -> Path:
-    """The session's cache, which holds what a training has built."""
-    return cache
-
-
 def age(path: Path, days: float) -> None:
     then = time.time() - days * 86400
     for file in [path, *path.rglob("*")] if path.is_dir() else [path]:
@@ -46,36 +40,28 @@ def names(folder: Path) -> set[str]:
     return {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file() and path.name[0] != "."}
 
 
-def test_what_training_builds_is_recognized(cache_of_a_run):
-    kinds = {entry.kind for entry in list_entries(cache_of_a_run)}
+def test_what_training_builds_is_recognized(trained, cache):
+    kinds = {entry.kind for entry in list_entries(cache)}
     assert {"documents", "features", "tokenizers"} <= kinds <= set(KINDS)
-
-
-def test_nothing_is_removed_unless_asked(folder, precis):
-    before = names(folder)
-    done = precis("clean", "--cache_dir", folder, "--older_than", "0")
-    assert done.status == 0 and "--delete" in done.out and names(folder) == before
 
 
 def test_old_entries_are_removed_and_nothing_else(folder, precis):
     before = names(folder)
+    done = precis("clean", "--cache_dir", folder, "--older_than", "0")
+    assert done.status == 0 and "--delete" in done.out and names(folder) == before  # unless asked
     assert precis("clean", "--cache_dir", folder, "--delete").status == 0
     assert before - names(folder) == {f"features/{DIGEST}.arrow", f"text/{DIGEST}/vocab.txt"}
     assert not (folder / "text" / DIGEST).exists()
 
 
-def test_only_large_ones_of_a_kind_are_removed(folder, precis):
+def test_only_large_ones_of_a_kind_are_removed(folder, corpus_files, precis):
     before = names(folder)
     assert precis("clean", "--cache_dir", folder, "--larger_than", "1", "--delete").status == 0
     assert precis("clean", "--cache_dir", folder, "--kinds", "[documents]", "--delete").status == 0
     assert names(folder) == before
     assert precis("clean", "--cache_dir", folder, "--kinds", "[documents]", "--older_than=0", "--delete").status == 0
     assert {Path(name).name for name in before - names(folder)} == {"documents.arrow", "manifest.json"}
-
-
-def test_what_was_removed_is_built_again(folder, corpus_files, precis):
-    precis("clean", "--cache_dir", folder, "--older_than", "0", "--delete")
-    assert len(build_documents(Files(**corpus_files), "test", folder)) == 7
+    assert len(build_documents(Files(**corpus_files), "test", folder)) == 7  # what was removed is built again
 
 
 def test_a_run_folder_is_refused(run_folder, precis):

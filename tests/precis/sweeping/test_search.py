@@ -165,15 +165,6 @@ def test_the_median_pruner_ends_trials_below_the_median(tmp_path, tiny_config, p
     assert json.loads((out / f"trial-{pruned:03}" / "state.json").read_text())["state"] == "pruned"
 
 
-@pytest.mark.integration
-def test_hyperband_ends_bad_trials_and_not_the_best_one(tmp_path, tiny_config, precis, stub):
-    out = make_search(tmp_path, tiny_config, precis, trials=12, sampler="random", pruner="hyperband", warmup=1)
-    assert precis("sweep", "work", out, "--worker", 1).status == 0
-    rows = status(out, precis)["trials"]
-    assert {row["state"] for row in rows} == {"complete", "pruned"}
-    assert max(rows, key=lambda row: row["values"]["model.dropout"])["state"] == "complete"  # the stub's score
-
-
 # Wrong input
 
 
