@@ -10,13 +10,13 @@ from uuid import uuid4
 from jsonargparse import ArgumentParser
 from jsonargparse.typing import NonNegativeFloat
 from rich.console import Console
+from rich.filesize import decimal as format_size
 from rich.table import Table
 
 from datamodules.building import BUILDING, builders_lock
 from datamodules.cache_folder import KINDS, CacheEntry, default_cache, list_entries
 from datamodules.documents import UserError
 from datamodules.text.lines import counted
-from precis.files.sizes import format_size
 
 DAY = 86400.0
 

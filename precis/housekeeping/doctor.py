@@ -12,6 +12,7 @@ from typing import Any
 from jsonargparse import ArgumentParser
 from packaging.requirements import Requirement
 from rich.console import Console
+from rich.filesize import decimal as format_size
 from rich.table import Table
 from rich.text import Text
 
@@ -19,7 +20,6 @@ from datamodules.cache_folder import default_cache, list_entries
 from datamodules.text.lines import counted
 from datamodules.text.printable import printable_line
 from precis.config.parsers import explain_choice
-from precis.files.sizes import format_size
 from precis.runs.wandb_login import logged_in
 
 PACKAGE = "precis-suite"

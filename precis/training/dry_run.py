@@ -10,12 +10,13 @@ import torch
 from jsonargparse import Namespace
 from pytorch_lightning import Callback, LightningModule, Trainer
 from rich.console import Console
+from rich.filesize import decimal as format_size
 from rich.table import Table
 from torch import Tensor
 
 from datamodules.documents import UserError
 from datamodules.text.lines import counted
-from precis.files.sizes import format_seconds, format_size
+from precis.files.durations import format_seconds
 
 Limit = int | float | None  # number of batches, share of an epoch
 STEPS = 4  # batches of training and of validation; the first is not timed

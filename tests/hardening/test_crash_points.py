@@ -5,6 +5,8 @@ from crash_points import CacheCrashes, RunCrashes, outcomes
 
 from precis.config.load_classes import load_classes
 
+pytestmark = pytest.mark.integration
+
 
 @pytest.mark.parametrize("kind, kills", [(RunCrashes, 4), (CacheCrashes, 6)], ids=["run", "cache"])
 def test_kills_at_file_operations_leave_nothing_lost(kind, kills, tmp_path, monkeypatch):

@@ -14,6 +14,8 @@ from damaged_models import checkpoint_cases, count_models, export_cases
 from damaged_records import count_files
 from hostile_configs import count_configs
 
+pytestmark = pytest.mark.integration
+
 WRONG = ("tracebacks", "hangs", "lost", "ran", "unexplained")
 
 

@@ -6,6 +6,8 @@ from html.parser import HTMLParser
 import pytest
 from run_folders import make_run, prediction, write_run
 
+pytestmark = pytest.mark.integration
+
 TAKE = "document.title='taken'"
 # A script, event handlers, a style and the ends of elements that a page may have opened.
 MARKUP = f'<img src=x onerror="{TAKE}"><svg onload="{TAKE}"></svg><style>p{{color:#123456}}</style><b class=hostile>"'

@@ -1,13 +1,4 @@
-"""Sizes and ages for tables."""
-
-
-def format_size(nbytes: float) -> str:
-    """Return a number of bytes in the largest unit that leaves at least 1, such as `1.5 GiB`."""
-    for unit in ("B", "KiB", "MiB", "GiB"):
-        if nbytes < 1024:
-            return f"{nbytes:.0f} {unit}" if unit == "B" else f"{nbytes:.1f} {unit}"
-        nbytes /= 1024
-    return f"{nbytes:.1f} TiB"
+"""Durations for tables."""
 
 
 def format_seconds(seconds: float) -> str:
