@@ -7,21 +7,16 @@ run again, leaves exactly the files that it leaves if nobody kills it.
 """
 
 import argparse
-import os
 import random
 import shutil
 import signal
 import sys
-import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).parents[1]))
-sys.path.insert(0, str(Path(__file__).parents[2]))  # first, since tests/ has folders of the same names
-
-import torch
+import harness  # first, since it finds the others
 from conftest import write_corpus
 from processes import in_a_child
 from run_folders import make_run, prediction, write_run
@@ -127,22 +122,12 @@ def main() -> int:
     parser.add_argument("--kills", type=int, default=20, help="kills of each command")
     parser.add_argument("--seed", type=int, default=1, help="seed of the moments")
     options = parser.parse_args()
-    torch.set_num_threads(1)
     lost = 0
-    with tempfile.TemporaryDirectory(prefix="precis-commands-") as place:
-        os.environ |= {"PRECIS_CACHE": str(Path(place) / "cache"), "WANDB_MODE": "offline"}
-        from precis.command_line.run_command import _quiet
-
-        _quiet()
-        print("| command | killed | as if nobody had | lost |\n|---|---|---|---|")
-        for name, command in commands(Path(place)).items():
+    with harness.prepared_folder() as place:
+        print(harness.HEAD)
+        for name, command in commands(place).items():
             rng = random.Random(f"{options.seed} {name}")
-            problems = [command.kill(rng.uniform(0, 0.97)) for _ in range(options.kills)]
-            for problem in filter(None, problems):
-                print(f"{name}: {problem}", file=sys.stderr)
-            count = sum(map(bool, problems))
-            lost += count
-            print(f"| `{name}` | {options.kills} | {options.kills - count} | {count} |", flush=True)
+            lost += harness.report(name, (command.kill(rng.uniform(0, 0.97)) for _ in range(options.kills)))
     return int(lost > 0)
 
 

@@ -1,6 +1,6 @@
 """Kills a small training run, and the building of caches, at every file operation, and looks at what comes after.
 
-    make harden        (or: python tests/hardening/crash_points.py --out hardening.json)
+    make harden        (or: python tests/hardening/crash_points.py --every 10)
 
 A run that was killed is continued by `precis fit --run` (by `fit --config ... --resume auto` where it was killed before
 its config.yaml was there). Afterwards the run folder has to be that of a run which nobody killed: last and best
@@ -13,21 +13,14 @@ The processes that die are forked from one that has imported everything and pars
 
 import argparse
 import json
-import os
 import shutil
 import signal
 import sys
-import tempfile
-import time
-from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
-sys.path.insert(0, str(Path(__file__).parents[1]))
-sys.path.insert(0, str(Path(__file__).parents[2]))  # first, since tests/ has folders of the same names
-
-import torch
+import harness  # first, since it finds the others
 import yaml
 from conftest import write_corpus
 from killing import FileOperations
@@ -35,14 +28,6 @@ from processes import Parsed, differences, in_a_child
 
 STEPS = 6  # of the run: three to an epoch, a validation after each second
 SIZES = {"train": 12, "val": 3, "test": 3}
-
-
-class Outcome(NamedTuple):
-    """Result of a kill at one file operation; `problem` says what was lost."""
-
-    number: int
-    operation: str
-    problem: str
 
 
 def write_config(path: Path, files: dict[str, str]) -> Path:
@@ -81,9 +66,6 @@ class RunCrashes:
     name = "`precis fit`, run folder"
 
     def __init__(self, folder: Path) -> None:
-        from precis.runs import run_folder
-
-        run_folder._git = lambda *arguments: None  # which asks other processes, and changes no file
         self.folder, self.run, self.whole = folder, folder / "run", folder / "whole"
         self.output = folder / "output.txt"
         config = write_config(folder / "config.yaml", write_corpus(folder / "corpus", SIZES))
@@ -202,51 +184,26 @@ class CacheCrashes:
         return "; ".join(f"{'other' if name in content else 'no'} {name}" for name in sorted(names))
 
 
-# All of it -------------------------------------------------------------------------------------------------------
-
-
-def outcomes(crashes: RunCrashes | CacheCrashes, numbers: Iterable[int]) -> Iterable[Outcome]:
-    """Kill at these operations, one after the other."""
+def problems(crashes: RunCrashes | CacheCrashes, numbers: Iterable[int]) -> Iterator[str]:
+    """Kill at these operations, one after the other, and yield what is lost each time, or nothing."""
     for number in numbers:
-        yield Outcome(number, crashes.operations[number - 1], crashes.crash(number))
+        problem = crashes.crash(number)
+        yield f"operation {number}, {crashes.operations[number - 1]}: {problem}" if problem else ""
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--out", type=Path, default=None, help="JSON with every kill and what came of it")
     parser.add_argument("--every", type=int, default=1, help="kill at each n-th operation only")
-    parser.add_argument("--first", type=int, default=1, help="the operation to begin with")
-    parser.add_argument("--only", choices=("run", "cache"), default=None)
     options = parser.parse_args()
-    torch.set_num_threads(1)
-    kinds = {"run": RunCrashes, "cache": CacheCrashes}
-    done, lost = {}, 0
-    with tempfile.TemporaryDirectory(prefix="precis-harden-") as place:
-        os.environ["PRECIS_CACHE"] = str(Path(place) / "documents")
-        from precis.command_line.run_command import _quiet
-        from precis.config.load_classes import load_classes
-
-        _quiet()
-        load_classes()
-        for name, kind in kinds.items():
-            if options.only not in (None, name):
-                continue
-            folder = Path(place) / name
+    lost = 0
+    with harness.prepared_folder() as place:
+        print(harness.HEAD)
+        for kind in (RunCrashes, CacheCrashes):
+            folder = place / kind.__name__
             folder.mkdir()
-            crashes, started = kind(folder), time.monotonic()
-            numbers = range(options.first, len(crashes.operations) + 1, options.every)
-            found = []
-            for outcome in outcomes(crashes, numbers):
-                found.append(outcome)
-                print(outcome.number, outcome.operation, outcome.problem or "as if nothing had been", flush=True)
-            bad = [outcome for outcome in found if outcome.problem]
-            lost += len(bad)
-            kinds_of = dict(Counter(outcome.operation.split()[0] for outcome in found))
-            print(f"{kind.name}: {len(crashes.operations)} operations, {len(found)} tried, {len(found) - len(bad)} "
-                  f"survived, {len(bad)} lost; {kinds_of}; {time.monotonic() - started:.0f} s", flush=True)  # fmt: skip
-            done[name] = {"operations": len(crashes.operations), "kills": [outcome._asdict() for outcome in found]}
-    if options.out:
-        options.out.write_text(json.dumps(done, indent=1) + "\n", encoding="utf-8")
+            crashes = kind(folder)
+            numbers = range(1, len(crashes.operations) + 1, options.every)
+            lost += harness.report(kind.name, problems(crashes, numbers))
     return int(lost > 0)
 
 

@@ -14,14 +14,11 @@ import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 from contextlib import suppress
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parents[1]))
-sys.path.insert(0, str(Path(__file__).parents[2]))  # first, since tests/ has folders of the same names
-
+import harness  # first, since it finds the others
 import yaml
 from conftest import write_corpus
 from crash_points import SIZES
@@ -119,21 +116,14 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1, help="seed of the moments")
     options = parser.parse_args()
     rng = random.Random(options.seed)
-    lost = {True: 0, False: 0}
-    with tempfile.TemporaryDirectory(prefix="precis-sweeps-") as place:
-        root = str(Path(__file__).parents[2])
-        os.environ |= {"PRECIS_CACHE": str(Path(place) / "cache"), "PYTHONPATH": root, "OMP_NUM_THREADS": "1"}
-        sweep = KilledSweep(Path(place))
-        for number in range(options.kills):
-            if problem := sweep.kill(rng.uniform(0, 0.97), with_runs=number % 2 == 1):
-                lost[number % 2 == 1] += 1
-                print(problem, file=sys.stderr, flush=True)
-    print("| killed | kills | finished as if unkilled | lost |\n|---|---|---|---|")
-    for with_runs, count in lost.items():
-        kills = options.kills // 2 if with_runs else (options.kills + 1) // 2
-        name = "launcher and its runs" if with_runs else "launcher alone"
-        print(f"| {name} | {kills} | {kills - count} | {count} |")
-    return int(any(lost.values()))
+    lost = 0
+    with harness.prepared_folder() as place:
+        print(harness.HEAD)
+        sweep = KilledSweep(place)
+        for with_runs, name in ((False, "launcher alone"), (True, "launcher and its runs")):
+            moments = [rng.uniform(0, 0.97) for _ in range(options.kills // 2)]
+            lost += harness.report(name, (sweep.kill(moment, with_runs) for moment in moments))
+    return int(lost > 0)
 
 
 if __name__ == "__main__":
