@@ -153,7 +153,7 @@ def test_the_sweep_file_that_is_shown_can_be_composed(tmp_path, monkeypatch):
     monkeypatch.chdir(ROOT)
     assert len(compose(read_sweep(path))) == 2 * 4 * 3
     keys = set(re.findall(r"^\| `(\w+)` \|", page.read_text(encoding="utf-8"), flags=re.M))
-    assert keys == {"base", "set", "grid", "zip", "points", "random", "search", "seeds", "after"}
+    assert keys == {"base", "set", "grid", "zip", "points", "search", "seeds", "after"}
 
 
 def test_functions_that_the_architecture_names_exist():

@@ -7,7 +7,7 @@ from conftest import write_lines
 from precis.housekeeping.init import MODELS
 from precis.training.training import fit_parser
 
-ROWS = [{"Article": f"It rained on day {day}. It was cold.", "highlights": "It rained."} for day in range(20)]
+ROWS = [{"Article": f"It rained on day {day}. It was cold.", "highlights": "It rained."} for day in range(80)]
 SMALL = (
     "--model.hidden_size=8", "--model.embedding_size=8", "--data.max_train=8", "--data.max_eval=2", "--wandb=off",
     "--trainer.max_epochs=1", "--trainer.accelerator=cpu", "--model.decoding.max_length=5", "--data.max_source=20",

@@ -13,6 +13,7 @@ SWEEPS = Path(__file__).parents[3] / "experiments" / "sweeps"
 SHIPPED = sorted(SWEEPS.rglob("*.yaml"))
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize("path", SHIPPED, ids=lambda path: f"{path.parent.name}-{path.stem}")
 def test_every_shipped_sweep_can_be_composed(path):
     sweep = read_sweep(path)
