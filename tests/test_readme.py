@@ -41,4 +41,4 @@ def test_a_command_that_is_shown_exists(line, monkeypatch):
 
 
 def test_the_readme_is_short():
-    assert len(README.splitlines()) <= 150
+    assert len(README.splitlines()) <= 100
