@@ -76,13 +76,13 @@ def _matching(points: Sequence[PointState], words: Sequence[str], folder: Path) 
     Raises:
         UserError: if a word matches no point.
     """
-    matching = [] if words else list(points)
+    def matches(point: PointState, word: str) -> bool:
+        return word in point.job.label or word in point.job.folder.name
+
     for word in words:
-        of_word = [point for point in points if word in point.job.label or word in point.job.folder.name]
-        if not of_word:
+        if not any(matches(point, word) for point in points):
             raise UserError(f"{folder}: no point {word!r}; it has {', '.join(p.job.label for p in points[:20])}")
-        matching += [point for point in of_word if point not in matching]
-    return matching
+    return [point for point in points if not words or any(matches(point, word) for word in words)]
 
 
 def logs(arguments: list[str]) -> None:
