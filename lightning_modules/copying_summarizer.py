@@ -19,18 +19,15 @@ from datamodules.text.words import sentences_of
 from lightning_modules.decoding.beam_search import Hypotheses, State, beam_search
 from lightning_modules.decoding.options import DecodingOptions
 from lightning_modules.decoding.sampling import rescore, sample, sample_with
-from lightning_modules.networks.copy_sampling import PermittedMixture
-from lightning_modules.networks.extended_output import (
+from lightning_modules.networks.copy_mixture import PermittedMixture
+from lightning_modules.networks.copying import (
     CopyOutputs,
     all_log_probs,
-    candidate_log_probs,
     copied_words,
-    permitted_log_probs,
-    sampling_memory,
-    search_memory,
+    extended_size,
+    first_positions,
     target_log_probs,
 )
-from lightning_modules.networks.output_layer import VocabularySlices
 from lightning_modules.summarizer import Samples, Summarizer, Summary, evaluating
 
 
@@ -104,16 +101,16 @@ class CopyingSummarizer(Summarizer):
         if options.is_untruncated and not options.no_repeat_ngram:
             return self._permitted_log_probs(batch, outputs, samples, options)
         source = self.source_ids(batch)
-        oov_counts = sampling_memory(source, self.vocab_size)["oov_counts"]
+        size = extended_size(source, self.vocab_size)
         tokens_per_document = samples.tokens[0].numel()                              # K T
         # Rows of the outputs at flat positions in [B K T]; the gate is None for a model that does not copy.
         fields = (outputs.features, outputs.attention, outputs.gate)
         flat = [None if field is None else field.flatten(0, 2) for field in fields]
 
         def distribution(rows: Tensor) -> Tensor:
-            selected = CopyOutputs(*(None if field is None else field[rows].unsqueeze(1) for field in flat))
-            memory = {"source": source[rows // tokens_per_document], "oov_counts": oov_counts}
-            return all_log_probs(self.network.output, len(self.tokenizer), selected, memory).squeeze(1)  # [n, V + OOV]
+            selected = CopyOutputs(*(None if field is None else field[rows] for field in flat))
+            sources = source[rows // tokens_per_document]                            # [n, S]
+            return all_log_probs(self.network.output, len(self.tokenizer), selected, sources, size)
 
         forbidden = forbidden_tokens(options)
         return rescore(distribution, samples.tokens, samples.lengths, STOP, options, forbidden)
@@ -130,23 +127,35 @@ class CopyingSummarizer(Summarizer):
         cases = [(in_sample & too_short, (*always_forbidden, STOP)), (in_sample & ~too_short, always_forbidden)]
         log_probs = 0
         for positions, forbidden in cases:
-            rows = positions.flatten().nonzero().squeeze(1)                          # [N]
-            arguments = (self.network.output, len(self.tokenizer), outputs, self.source_ids(batch), tokens, rows)
-            log_probs = log_probs + permitted_log_probs(*arguments, forbidden)
+            log_probs = log_probs + target_log_probs(
+                output=self.network.output,
+                outputs=outputs,
+                source=self.source_ids(batch),
+                target=tokens,
+                rows=positions.flatten().nonzero().squeeze(1),
+                unknown=UNK,
+                words=len(self.tokenizer),
+                forbidden=forbidden,
+            )
         return log_probs
 
     # Generation --------------------------------------------------------------------------------------------------
 
+    def _outputs(self, tokens: Tensor, state: State, memory: State) -> tuple[CopyOutputs, State]:
+        """Return `decoder_step` for the previous tokens, extended ids [B, K]."""
+        return self.decoder_step(tokens.masked_fill(tokens >= self.vocab_size, UNK), state, memory)
+
     def _step(
-        self, tokens: Tensor, state: State, memory: State, count: int | None, layer: VocabularySlices | None = None
+        self, tokens: Tensor, state: State, memory: State, count: int | None
     ) -> tuple[Tensor | None, Tensor, State]:
-        """Score continuations, see `decoding.beam_search.Step`; `layer` is the output layer where `count` is given."""
-        words = tokens.masked_fill(tokens >= self.vocab_size, UNK)                   # [B, K]
-        outputs, next_state = self.decoder_step(words, state, memory)
+        """Score continuations, see `decoding.beam_search.Step`."""
+        outputs, next_state = self._outputs(tokens, state, memory)
+        output, words, source = self.network.output, len(self.tokenizer), memory["source"]
         if count is None:
-            return None, all_log_probs(self.network.output, len(self.tokenizer), outputs, memory), next_state
-        ids, log_probs = candidate_log_probs(outputs, memory, layer, count)
-        return ids, log_probs, next_state
+            size = extended_size(source, self.vocab_size)
+            return None, all_log_probs(output, words, outputs, source.unsqueeze(1), size), next_state
+        mixture = PermittedMixture.of(output, words, outputs, source)
+        return *mixture.candidates(count, memory["first"]), next_state
 
     def _draw(
         self,
@@ -154,16 +163,15 @@ class CopyingSummarizer(Summarizer):
         state: State,
         memory: State,
         blocked: Tensor,
-        layer: VocabularySlices,
         greedy_first: bool,
         generator: torch.Generator | None,
     ) -> tuple[Tensor, Tensor, State]:
         """Draw the next tokens, see `decoding.sampling.Draw`."""
-        outputs, state = self.decoder_step(tokens.masked_fill(tokens >= self.vocab_size, UNK), state, memory)
-        mixture = PermittedMixture.of(outputs, memory["source"], blocked, layer)
+        outputs, state = self._outputs(tokens, state, memory)
+        mixture = PermittedMixture.of(self.network.output, len(self.tokenizer), outputs, memory["source"], blocked)
         tokens = mixture.draw(generator)
         if greedy_first:
-            tokens[:, 0] = mixture.most_probable()
+            tokens[:, 0] = mixture.most_probable(memory["first"])[:, 0]
         return tokens, mixture.log_probs(tokens.unsqueeze(-1)).squeeze(-1), state
 
     def generate(
@@ -176,27 +184,18 @@ class CopyingSummarizer(Summarizer):
             options: decoding options.
             generator: random generator for sampling; by default the global one of torch.
         """
-        output, extended, forbidden = self.network.output, self.source_ids(batch), forbidden_tokens(options)
+        extended, forbidden = self.source_ids(batch), forbidden_tokens(options)
         with evaluating(self):
             encoded, start = self.network.encode(batch.source, batch.lengths)
-            memory = encoded._asdict()
+            memory = encoded._asdict() | {"source": extended, "first": first_positions(extended)}
             state = {name: tensor.squeeze(1) for name, tensor in start._asdict().items()}  # [B, 1, ...] -> [B, ...]
             first = torch.full_like(extended[:, 0], START)
-            if options.sample and not options.is_untruncated:
-                memory |= sampling_memory(extended, self.vocab_size)
-                return sample(self._step, state, memory, first, STOP, options, forbidden, PAD, generator)
-            # Copied for each batch, because weights may change between batches without a trace (`.data.copy_` does not
-            # raise a tensor's version). A copy costs as much as two of the 35 to 120 steps of a search (V = 50,000, one
-            # CPU core). Rows without a word are left out.
-            words = len(self.tokenizer)
-            layer = VocabularySlices.of(output.weight[:words], output.bias[:words])
-            if options.sample:
-                draw = partial(self._draw, layer=layer, greedy_first=options.greedy_first, generator=generator)
-                memory["source"] = extended
+            if options.sample and options.is_untruncated:
+                draw = partial(self._draw, greedy_first=options.greedy_first, generator=generator)
                 return sample_with(draw, state, memory, first, STOP, options, forbidden, PAD)
-            memory |= search_memory(output, batch.source.flatten(1), extended, UNK)
-            step = partial(self._step, layer=layer)
-            return beam_search(step, state, memory, first, STOP, options, forbidden, PAD)
+            if options.sample:
+                return sample(self._step, state, memory, first, STOP, options, forbidden, PAD, generator)
+            return beam_search(self._step, state, memory, first, STOP, options, forbidden, PAD)
 
     def sample(self, batch: Batch, options: DecodingOptions) -> Samples:
         """Return generated extended ids, [B, K, T], without gradient."""

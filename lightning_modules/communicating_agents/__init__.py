@@ -3,5 +3,5 @@
 `module.py` is the LightningModule, `network.py` joins the parts: `encoder.py` (local and contextual encoders of each
 agent), `messages.py` (what agents send each other), `decoder.py` (word and agent attention), `cohesion.py` (semantic
 cohesion loss). Decoding and copying are shared with the pointer-generator:
-`lightning_modules/copying_summarizer.py`, `networks/copying.py` and `networks/extended_output.py`.
+`lightning_modules/copying_summarizer.py`, `networks/copying.py` and `networks/copy_mixture.py`.
 """

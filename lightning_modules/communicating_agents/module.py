@@ -19,7 +19,7 @@ from lightning_modules.communicating_agents.network import AgentsDecoded, Agents
 from lightning_modules.copying_summarizer import CopyingSummarizer
 from lightning_modules.decoding.beam_search import State
 from lightning_modules.decoding.options import DecodingOptions
-from lightning_modules.networks.extended_output import CopyOutputs
+from lightning_modules.networks.copying import CopyOutputs
 
 
 class CommunicatingAgents(CopyingSummarizer):

@@ -16,8 +16,12 @@ from lightning_modules.decoding.options import DecodingOptions
 from lightning_modules.graphsum.encoder import Encoder, GraphSumNetwork, Memory, Source
 from lightning_modules.graphsum.graph_attention import GraphBias
 from lightning_modules.long_input import LongInput, check_long_input
-from lightning_modules.networks.output_layer import VocabularySlices, best_words, vocabulary_logits
-from lightning_modules.networks.output_loss import linear_log_prob, smoothed_log_probs
+from lightning_modules.networks.output_layer import (
+    best_words,
+    linear_log_prob,
+    smoothed_log_probs,
+    vocabulary_logits,
+)
 from lightning_modules.networks.pretrained import save_pretrained
 from lightning_modules.networks.text_encoder import TextEncoder
 from lightning_modules.networks.transformer import DecoderLayer, KeyValues, Norm
@@ -273,27 +277,19 @@ class GraphSum(SequenceToSequence):
     # Generation --------------------------------------------------------------------------------------------------
 
     def _step(
-        self, tokens: Tensor, state: State, memory: State, count: int | None, layer: VocabularySlices | None = None
+        self, tokens: Tensor, state: State, memory: State, count: int | None
     ) -> tuple[Tensor | None, Tensor, State]:
         """Return the network as a `decoding.Step`, whose state is the keys and values of previous positions."""
         past = [KeyValues(state[f"keys{n}"], state[f"values{n}"]) for n in range(len(state) // 2)]
         features, past = self.network.step(tokens, past, Memory.of(memory))                  # [B, K, D]
-        return *self._scored(features, count, layer), as_state(past)
-
-    def _scored(
-        self, features: Tensor, count: int | None, layer: VocabularySlices | None
-    ) -> tuple[Tensor | None, Tensor]:
-        """Return ids and log-probabilities of the `count` most probable words, or all words, for features [B, K, D]."""
         if count is None:
-            return None, vocabulary_logits(features, *self._output_layer()).log_softmax(-1)
-        best = best_words(features, layer, count)
-        return best.ids, best.log_probs
+            return None, vocabulary_logits(features, *self._output_layer()).log_softmax(-1), as_state(past)
+        return *best_words(features, *self._output_layer(), count), as_state(past)
 
     def begin(self, batch: GraphSumBatch) -> tuple[Step, State, State]:
         """Return the step function of decoding, its initial state, and the memory of the documents."""
-        step = partial(self._step, layer=VocabularySlices.of(*self._output_layer()))
         memory = self.network.encode(self.source(batch)).tensors()
-        return step, as_state(self.network.start(batch.batch_size, batch.source.device)), memory
+        return self._step, as_state(self.network.start(batch.batch_size, batch.source.device)), memory
 
     # What was written --------------------------------------------------------------------------------------------
 

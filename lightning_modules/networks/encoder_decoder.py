@@ -6,8 +6,12 @@ import torch
 from torch import Tensor, nn
 
 from lightning_modules.networks.dropout import Dropout
-from lightning_modules.networks.output_layer import VocabularySlices, best_words, vocabulary_logits
-from lightning_modules.networks.output_loss import linear_log_prob, smoothed_log_probs
+from lightning_modules.networks.output_layer import (
+    best_words,
+    linear_log_prob,
+    smoothed_log_probs,
+    vocabulary_logits,
+)
 from lightning_modules.networks.transformer import (
     Activation,
     DecoderLayer,
@@ -147,19 +151,14 @@ class EncoderDecoder(nn.Module):
         return state, memory
 
     def stepper(self, words: int):
-        """Return the step function of decoding, see `decoding.beam_search.Step`, over the first `words` tokens.
-
-        It copies the output layer, so it must be created again after weights change.
-        """
+        """Return the step function of decoding, see `decoding.beam_search.Step`, over the first `words` tokens."""
         weight, bias = self.embedding.weight[:words], self.output_bias[:words]
-        layer = VocabularySlices.of(weight, bias)
 
         def step(tokens: Tensor, state: State, memory: State, count: int | None):
             x, state = self.step(tokens, state, memory)  # [B, K, D]
             if count is None:
                 return None, vocabulary_logits(x, weight, bias).log_softmax(-1), state
-            best = best_words(x, layer, count)
-            return best.ids, best.log_probs, state
+            return *best_words(x, weight, bias, count), state
 
         return step
 

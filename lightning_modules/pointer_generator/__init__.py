@@ -2,5 +2,5 @@
 
 `module.py` is the LightningModule (loss, decoding, rows of the ablation table), `network.py` the encoder and the
 attentional decoder. Decoding and copying are shared with the communicating agents:
-`lightning_modules/copying_summarizer.py`, `networks/copying.py` and `networks/extended_output.py`.
+`lightning_modules/copying_summarizer.py`, `networks/copying.py` and `networks/copy_mixture.py`.
 """

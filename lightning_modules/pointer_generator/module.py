@@ -10,7 +10,7 @@ from datamodules.text.vocabulary import PAD
 from lightning_modules.copying_summarizer import CopyingSummarizer
 from lightning_modules.decoding.beam_search import State
 from lightning_modules.decoding.options import DecodingOptions
-from lightning_modules.networks.extended_output import CopyOutputs
+from lightning_modules.networks.copying import CopyOutputs
 from lightning_modules.pointer_generator.network import Decoded, DecoderState, Memory, PointerGeneratorNetwork
 
 

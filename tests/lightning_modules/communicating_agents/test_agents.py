@@ -5,7 +5,7 @@ import torch
 from lightning_modules.communicating_agents.encoder import Parts, last_states
 from lightning_modules.communicating_agents.messages import make_messages
 from lightning_modules.communicating_agents.network import CommunicatingAgentsNetwork
-from lightning_modules.networks.extended_output import CopyOutputs, all_log_probs, sampling_memory
+from lightning_modules.networks.copying import CopyOutputs, all_log_probs
 from tests.half_precision import skip_without_half_precision_lstm
 
 V, E, H = 11, 5, 4
@@ -51,9 +51,8 @@ def test_equals_a_plain_loop_over_the_formulas(row):
     source[:, 0, 0] = 1
     inputs = torch.randint(1, V, (3, 2, 4))
     out = network(source, lengths, inputs)
-    memory = sampling_memory(extended.flatten(1), V)
     outputs = CopyOutputs(*(x.flatten(1, 2) for x in (out.features, out.attention, out.gate)))
-    every = all_log_probs(network.output, V, outputs, memory)
+    every = all_log_probs(network.output, V, outputs, extended.flatten(1).unsqueeze(1), V + 1)
     probabilities = every.exp().view(3, 2, 4, V + 1)
     for b in range(3):
         agents = by_hand.encode(network, parts_of(source, lengths, b))

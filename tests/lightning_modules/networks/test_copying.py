@@ -1,15 +1,15 @@
 import pytest
 import torch
+from torch import nn
 from torch.nn.functional import logsigmoid, pad
 
 from lightning_modules.networks.copying import (
-    best_candidates,
+    CopyOutputs,
+    all_log_probs,
     copied_mass,
-    extended_log_probs,
     first_positions,
     mix_log_probs,
 )
-from lightning_modules.networks.output_layer import BestWords
 
 
 def document(batch=3, beams=2, source=8, vocab=10, extra=3):
@@ -31,6 +31,13 @@ def naive_mixture(ids, attention, logits, gate, size):
     return mixture
 
 
+def extended_log_probs(logits, attention, gate, source, size):
+    """Call `all_log_probs` with an output layer that has these logits."""
+    layer = nn.Linear(logits.shape[-1], logits.shape[-1], bias=False)
+    nn.init.eye_(layer.weight)
+    return all_log_probs(layer, logits.shape[-1], CopyOutputs(logits, attention, gate), source, size)
+
+
 def test_the_whole_mixture_equals_a_plain_loop_and_sums_to_one():
     ids, attention, logits, gate = document()
     ours = extended_log_probs(logits, attention, gate, ids.unsqueeze(1), 13).exp()
@@ -42,9 +49,9 @@ def test_a_word_that_is_nowhere_has_no_probability_at_all():
     ids, attention, logits, gate = document()
     ids[:, 0] = 12  # the third added word, but in the last document
     ids[2, 0] = 3
-    logits[..., 9] = float("-inf")  # a row of the output layer without a word
     ids[ids == 9] = 8
-    dense = extended_log_probs(logits, attention, gate, ids.unsqueeze(1), 13)
+    layer = nn.Linear(10, 10)  # its last row has no word
+    dense = all_log_probs(layer, 9, CopyOutputs(logits, attention, gate), ids.unsqueeze(1), 13)
     for b in range(3):
         nowhere = [word == 9 or (word >= 10 and word not in ids[b].tolist()[:-2]) for word in range(13)]
         assert dense[b].isneginf().tolist() == [nowhere, nowhere]
@@ -58,43 +65,6 @@ def test_copied_mass_is_the_attention_on_the_word():
         for t in range(2):
             expected = sum(a for a, word in zip(attention[b, t].tolist(), ids[b].tolist()) if word == targets[b, t])
             assert found[b, t].item() == pytest.approx(expected, abs=1e-6)
-
-
-def candidates(ids, attention, logits, gate, count):
-    vocabulary, in_source = logits.log_softmax(-1), torch.zeros(3, 10, dtype=torch.bool)
-    for b in range(3):
-        in_source[b, [word for word in ids[b].tolist() if word < 10]] = True
-    top = vocabulary.topk(min(count, 10))
-    best = BestWords(top.indices, top.values, logits.logsumexp(-1, keepdim=True))
-    padded = pad(vocabulary, (0, 3), value=float("-inf"))
-    generated = padded.gather(-1, ids.unsqueeze(1).expand(-1, 2, -1))
-    return best_candidates(best, generated, attention, gate, ids, first_positions(ids), in_source)
-
-
-@pytest.mark.parametrize("gate", [-200.0, 200.0])
-def test_candidates_and_the_whole_mixture_agree_where_the_gate_is_saturated(gate):
-    ids, attention, logits, _ = document()
-    gate = torch.full((3, 2), gate)
-    found_ids, found = candidates(ids, attention, logits, gate, 100)
-    dense = extended_log_probs(logits, attention, gate, ids.unsqueeze(1), 13)
-    kept = ~found.isneginf()
-    torch.testing.assert_close(found[kept], dense.gather(-1, found_ids)[kept])
-
-
-@pytest.mark.parametrize("count", [1, 4, 10, 100])
-def test_the_best_candidates_equal_those_of_the_whole_mixture(count):
-    ids, attention, logits, gate = document()
-    found_ids, found = candidates(ids, attention, logits, gate, count)
-    whole = naive_mixture(ids, attention, logits, gate, 13).log()
-    for b in range(3):
-        for k in range(2):
-            kept = [(i, p) for i, p in zip(found_ids[b, k].tolist(), found[b, k].tolist()) if p > float("-inf")]
-            assert len({i for i, _ in kept}) == len(kept), "no word twice"
-            best = whole[b, k].topk(min(count, 13))
-            by_id = dict(kept)
-            for value, word in zip(best.values.tolist(), best.indices.tolist()):
-                if value > -80:  # a word that nothing generates or copies is no candidate
-                    assert by_id[word] == pytest.approx(value, abs=1e-4)
 
 
 def test_first_positions():

@@ -1,33 +1,39 @@
-"""Sampling of copying models against the extended distribution, word by word."""
+"""Search candidates and samples of copying models against the extended distribution, word by word."""
 
 import math
 
 import pytest
 import torch
+from torch import nn
 
-from lightning_modules.networks.copy_sampling import PermittedMixture, inverse_cdf
-from lightning_modules.networks.extended_output import CopyOutputs
-from lightning_modules.networks.output_layer import VocabularySlices
+from lightning_modules.networks.copy_mixture import PermittedMixture, inverse_cdf
+from lightning_modules.networks.copying import CopyOutputs, first_positions
 
-V, B, S, H = 150, 2, 6, 4  # three slices of 64 words, the last one partly empty
+V, B, S, H = 150, 2, 6, 4
 SOURCE = torch.tensor([[3, 70, 3, V, V + 1, 140], [70, V, 5, 5, V, 9]])
 FORBIDDEN = torch.tensor([[0, 1, 0, -1, 70], [2, V, -1, -1, 5]])
+
+
+def output_layer() -> nn.Linear:
+    layer = nn.Linear(H, V).requires_grad_(False)
+    nn.init.normal_(layer.weight)
+    nn.init.normal_(layer.bias)
+    return layer
 
 
 def make(K: int, gate: bool = True, forbidden: torch.Tensor = FORBIDDEN):
     """A layer, the outputs of a step that is the same for all K samples of a document, and its distribution."""
     torch.manual_seed(0)
-    layer = VocabularySlices.of(torch.randn(V, H), torch.randn(V), words=64)
+    layer = output_layer()
     repeat = lambda x: x.unsqueeze(1).expand(B, K, *x.shape[1:])  # noqa: E731
     gates = repeat(torch.tensor([-0.5, 1.0])) if gate else None
     outputs = CopyOutputs(repeat(torch.randn(B, H)), repeat(torch.randn(B, S).softmax(-1)), gates)
-    return layer, outputs, PermittedMixture.of(outputs, SOURCE, repeat(forbidden), layer)
+    return layer, outputs, PermittedMixture.of(layer, V, outputs, SOURCE, repeat(forbidden))
 
 
-def plain(layer: VocabularySlices, outputs: CopyOutputs, document: int, forbidden: torch.Tensor) -> dict[int, float]:
+def plain(layer: nn.Linear, outputs: CopyOutputs, document: int, forbidden: torch.Tensor) -> dict[int, float]:
     """Probability of each permitted token of a document, summed in a loop."""
-    weight = layer.weight.transpose(1, 2).flatten(0, 1)[:V]
-    logits = (weight @ outputs.features[document, 0] + layer.bias.flatten()[:V]).double()
+    logits = (layer.weight @ outputs.features[document, 0] + layer.bias).double()
     p_gen = 1.0 if outputs.gate is None else outputs.gate[document, 0].double().sigmoid().item()
     probabilities = {word: p_gen * p for word, p in enumerate(logits.softmax(-1).tolist())}
     if outputs.gate is not None:
@@ -67,14 +73,31 @@ def test_the_most_probable_token_is_that_of_the_extended_distribution():
     copied = 0
     for seed in range(30):
         torch.manual_seed(seed)
-        layer = VocabularySlices.of(torch.randn(V, H), torch.randn(V), words=64)
+        layer = output_layer()
         outputs = CopyOutputs(torch.randn(B, 2, H), torch.randn(B, 2, S).mul(2).softmax(-1), torch.randn(B, 2))
-        mixture = PermittedMixture.of(outputs, SOURCE, FORBIDDEN.unsqueeze(1).expand(-1, 2, -1), layer)
-        for document, token in enumerate(mixture.most_probable().tolist()):
+        mixture = PermittedMixture.of(layer, V, outputs, SOURCE, FORBIDDEN.unsqueeze(1).expand(-1, 2, -1))
+        for document, token in enumerate(mixture.most_probable(first_positions(SOURCE))[:, 0].tolist()):
             expected = plain(layer, outputs, document, FORBIDDEN[document])
             assert token == max(expected, key=expected.get)
             copied += token in SOURCE[document]
     assert 0 < copied < 60  # both kinds occur
+
+
+@pytest.mark.parametrize("count", [1, 4, 10, 200])
+@pytest.mark.parametrize("gate", [None, -200.0, -0.5, 200.0])
+def test_the_best_candidates_are_those_of_the_extended_distribution(count, gate):
+    layer, outputs, _ = make(2)
+    outputs = outputs._replace(gate=None if gate is None else torch.full((B, 2), gate))
+    mixture = PermittedMixture.of(layer, V, outputs, SOURCE)
+    ids, log_probs = mixture.candidates(count, first_positions(SOURCE))
+    for document in range(B):
+        candidates = zip(ids[document, 1].tolist(), log_probs[document, 1].tolist())
+        kept = [(token, value) for token, value in candidates if value > float("-inf")]
+        assert len({token for token, _ in kept}) == len(kept), "no token twice"
+        expected = plain(layer, outputs, document, torch.tensor([]))
+        for token in sorted(expected, key=expected.get, reverse=True)[:count]:
+            if expected[token] > 1e-30:  # others are neither generated nor copied
+                assert dict(kept)[token] == pytest.approx(math.log(expected[token]), abs=1e-4)
 
 
 def test_where_every_token_is_forbidden_no_token_has_a_probability():
