@@ -7,19 +7,17 @@ import sys
 from pathlib import Path
 from typing import Literal
 
-from jsonargparse import ArgumentParser, Namespace
+from jsonargparse import ArgumentParser
+from jsonargparse.typing import PositiveInt
 
 import datamodules.corpora
 from datamodules.corpora.corpus import Corpus
-from datamodules.corpora.readers import file_type
 from datamodules.corpora.texts import Texts
 from datamodules.documents import UserError
 from precis.config.load_classes import load_classes
 from precis.config.parsers import PARSERS
-from precis.files.texts import collect_texts
+from precis.files.texts import collect_texts, is_records
 from precis.statistics.statistics import RESAMPLES
-
-BINS = 15  # as `lightning_modules.metrics.calibration.BINS`, which imports torch
 
 
 def parse(arguments: list[str]) -> None:
@@ -30,8 +28,6 @@ def parse(arguments: list[str]) -> None:
     """
     parser = _parse_options()
     options = parser.parse_args(_with_corpus(arguments))
-    if options.band < 1:
-        raise UserError(f"--band {options.band}: at least 1")
     if options.show:
         from precis.discourse.parse import show
 
@@ -50,49 +46,40 @@ def parse(arguments: list[str]) -> None:
 
 def _parse_options() -> ArgumentParser:
     parser = ArgumentParser(prog="precis parse", description=parse.__doc__, exit_on_error=False)
-    parser.add_argument("inputs", nargs="*", type=str, help="text files, folders of .txt files; standard input if none")
+    add = parser.add_argument
+    add("inputs", nargs="*", type=str, help="text files, folders of .txt files; standard input if none")
     load_classes(datamodules.corpora)
     parser.add_subclass_arguments(Corpus, "corpus", required=False)
-    parser.add_argument("--out", type=Path | None, default=None, help="folder of parses, created if needed")
-    parser.add_argument("--parser", type=str, default="default", help=f"{', '.join(PARSERS)}, or a parser's run folder")
-    parser.add_argument("--rows", type=Literal["side", "nucleus"], default="side", help="which EDUs carry probability")
-    parser.add_argument("--band", type=int, default=128, help="half-width of the band of stored relations, in EDUs")
-    parser.add_argument("--split", type=str | None, default=None, help="split of the corpus; all splits by default")
-    parser.add_argument("--batch_size", type=int, default=16, help="maximal number of documents in a batch")
-    parser.add_argument(
-        "--batch_characters",
-        type=int,
-        default=100_000,
-        help="maximal number of characters in a batch, including padding",
-    )
-    parser.add_argument("--accelerator", type=str, default="auto", help="cpu, gpu ..., as in Lightning")
-    parser.add_argument(
-        "--devices", type=int | Literal["auto"], default=1, help="number of devices, with one process each"
-    )
-    parser.add_argument(
-        "--shard", type=str | None, default=None, help="K/N: task K of N; by default that of the SLURM array"
-    )
-    parser.add_argument(
-        "--on_bad_record", type=Literal["raise", "skip"], default="skip", help="what to do with invalid records"
-    )
-    parser.add_argument("--cache_dir", type=Path | None, default=None, help="cache folder of the corpus")
-    parser.add_argument("--num_proc", type=int, default=1, help="number of processes for sentence splitting")
-    parser.add_argument("--show", action="store_true", help="draw the tree of one document")
-    parser.add_argument("--svg", type=Path | None, default=None, help="with --show: the tree as an image")
-    parser.add_argument("--heat_map", type=Path | None, default=None, help="with --show: PNG of the LDD over EDU pairs")
+    add("--out", type=Path | None, default=None, help="folder of parses, created if needed")
+    _add_parser_options(parser, band=128)
+    add("--split", type=str | None, default=None, help="split of the corpus; all splits by default")
+    add("--batch_size", type=PositiveInt, default=16, help="maximum number of documents in a batch")
+    add("--batch_characters", type=PositiveInt, default=100_000, help="maximum number of characters in a batch, padded")
+    add("--accelerator", type=str, default="auto", help="cpu, gpu ..., as in Lightning")
+    add("--devices", type=int | Literal["auto"], default=1, help="number of devices, with one process each")
+    add("--shard", type=str | None, default=None, help="K/N: task K of N; by default that of the SLURM array")
+    add("--on_bad_record", type=Literal["raise", "skip"], default="skip", help="what to do with invalid records")
+    add("--cache_dir", type=Path | None, default=None, help="cache folder of the corpus")
+    add("--num_proc", type=int, default=1, help="number of processes for sentence splitting")
+    add("--show", action="store_true", help="draw the tree of one document")
+    add("--svg", type=Path | None, default=None, help="with --show: the tree as an image")
+    add("--heat_map", type=Path | None, default=None, help="with --show: PNG of the LDD over EDU pairs")
     return parser
+
+
+def _add_parser_options(parser: ArgumentParser, band: int) -> None:
+    add = parser.add_argument
+    add("--parser", type=str, default="default", help=f"{', '.join(PARSERS)}, or a parser's run folder")
+    add("--rows", type=Literal["side", "nucleus"], default="side", help="which EDUs carry probability")
+    add("--band", type=PositiveInt, default=band, help="half-width of the band of stored relations, in EDUs")
 
 
 def _with_corpus(arguments: list[str]) -> list[str]:
     """Replace the name of a corpus or a data file by the corresponding options."""
-    if not arguments or arguments[0].startswith("-"):
-        return arguments
-    first, *options = arguments
+    first, *options = arguments or ["-"]
     if first in datamodules.corpora.__all__:
         return [f"--corpus={first}", *options]
-    try:
-        file_type(Path(first))
-    except UserError:
+    if first.startswith("-") or not is_records(Path(first)):
         return arguments
     return ["--corpus=Files", f"--corpus.test={first}", *options]
 
@@ -103,29 +90,16 @@ def score_parser(arguments: list[str]) -> None:
 
     TREEBANK is a file or folder of trees: JSON Lines, .rs3, .rs4, .dis or .conllu.
     """
-    options = _score_options().parse_args(arguments)
-    _check_scoring(options)
+    parser = ArgumentParser(prog="precis score-parser", description=score_parser.__doc__, exit_on_error=False)
+    parser.add_argument("treebank", type=Path, help="file or folder of gold trees")
+    parser.add_argument("--out", type=Path | None, default=None, help="folder for scores.json, scores.md, a plot")
+    _add_parser_options(parser, band=512)
+    parser.add_argument(
+        "--resamples", type=PositiveInt, default=RESAMPLES, help="resamples of the bootstrap over documents"
+    )
+    options = parser.parse_args(arguments)
+    if options.out is not None and options.out.is_file():
+        raise UserError(f"--out {options.out}: a file; name a folder")
     from precis.discourse.score_parser import print_scores
 
     print_scores(options, arguments)
-
-
-def _score_options() -> ArgumentParser:
-    parser = ArgumentParser(prog="precis score-parser", description=score_parser.__doc__, exit_on_error=False)
-    parser.add_argument("treebank", type=Path, help="file or folder of gold trees")
-    parser.add_argument("--parser", type=str, default="default", help=f"{', '.join(PARSERS)}, or a parser's run folder")
-    parser.add_argument("--out", type=Path | None, default=None, help="folder for scores.json, scores.md, a plot")
-    parser.add_argument("--rows", type=Literal["side", "nucleus"], default="side", help="which EDUs carry probability")
-    parser.add_argument("--band", type=int, default=512, help="half-width of the band for comparing LDDs, in EDUs")
-    parser.add_argument("--bins", type=int, default=BINS, help="number of bins of calibration errors")
-    parser.add_argument("--end_to_end", type=bool, default=True, help="also score parses from the text only")
-    parser.add_argument("--resamples", type=int, default=RESAMPLES, help="resamples of the bootstrap over documents")
-    return parser
-
-
-def _check_scoring(options: Namespace) -> None:
-    for name in ("band", "bins", "resamples"):
-        if options[name] < 1:
-            raise UserError(f"--{name} {options[name]}: at least 1")
-    if options.out is not None and options.out.is_file():
-        raise UserError(f"--out {options.out}: a file; name a folder")

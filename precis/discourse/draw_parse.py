@@ -11,20 +11,13 @@ from datamodules.discourse.drawing import draw_svg, draw_text
 from datamodules.discourse.parses import DiscourseParse, ParseRequest
 from datamodules.text.lines import counted, one_line
 from datamodules.text.printable import printable
-from precis.files import figures as drawing
+from precis.files import figures
 
 LARGEST_HEAT_MAP = 2000  # EDUs to each side
 
 
 def draw(parse: DiscourseParse, request: ParseRequest, svg: Path | None = None, png: Path | None = None) -> None:
-    """Print the best tree in the width of the terminal, and write images if requested.
-
-    Args:
-        parse: the parse.
-        request: the parsed text.
-        svg: file for an image of the tree.
-        png: file for a heat map of the distribution.
-    """
+    """Print the best tree in the width of the terminal, and write an SVG of it and a heat map as PNG if requested."""
     texts = [request.text[start:end] for start, end in parse.edus.tolist()]
     tree = parse.best_tree()
     print(printable(draw_text(tree, texts, max(40, Console().width))))
@@ -40,7 +33,7 @@ def summed(parse: DiscourseParse) -> torch.Tensor:
     """Return the probability that i is the nucleus of j under any relation, [E, E]; NaN for pairs outside the band."""
     size, half = parse.size, parse.half_width
     pairs = torch.full((size, size), float("nan"))
-    row = torch.arange(size)[:, None].expand(-1, 2 * half + 1)
+    row = torch.arange(size)[:, None].expand(-1, 2 * half + 1)                           # [E, 2b + 1]
     column = row + torch.arange(-half, half + 1)
     real = (column >= 0) & (column < size)
     pairs[row[real], column[real]] = parse.band(half).sum(-1)[real]
@@ -50,12 +43,12 @@ def summed(parse: DiscourseParse) -> torch.Tensor:
 def heat_map(parse: DiscourseParse) -> Figure:
     """Return a heat map with nuclei as rows and other EDUs as columns; grey outside the band."""
     side = min(20.0, 3 + parse.size / 8)
-    figure = drawing.new_figure(side + 1, side)
+    figure = figures.new_figure(side + 1, side)
     axes = figure.add_subplot()
     axes.set_facecolor("0.8")
-    image = drawing.heat_map(axes, summed(parse).numpy(), vmin=0, vmax=1, cmap="viridis")
+    image = figures.heat_map(axes, summed(parse).numpy(), vmin=0, vmax=1, cmap="viridis")
     axes.set(xlabel="EDU", ylabel="is the nucleus of EDU")
-    # An id may contain "$", which is not a formula.
-    axes.set_title(f"{one_line(parse.id)}: {counted(parse.size, 'EDU')}", parse_math=False)
+    title = f"{one_line(parse.id)}: {counted(parse.size, 'EDU')}"
+    axes.set_title(title, parse_math=False)  # an id may contain "$", which would start a formula
     figure.colorbar(image, label="probability, over all relations")
     return figure

@@ -2,8 +2,6 @@
 
 import os
 import sys
-from dataclasses import dataclass
-from pathlib import Path
 from time import monotonic
 
 import torch
@@ -24,7 +22,7 @@ from precis.config.parsers import explain_choice, load_parser
 from precis.discourse.draw_parse import LARGEST_HEAT_MAP, draw
 from precis.files.texts import collect_texts
 
-_NAMED = 5  # empty documents named in the summary
+_NAMED = 5  # number of documents left out that the report names
 
 # A corpus ----------------------------------------------------------------------------------------------------------
 
@@ -33,7 +31,7 @@ def task_of(shard: str | None) -> tuple[int, int]:
     """Return number (from 1) and count of tasks, from `--shard` or from a SLURM array.
 
     Raises:
-        UserError: if the option is not of the form K/N.
+        UserError: if the option is not of the form K/N, or the array has gaps.
     """
     if shard is None:
         names = ("SLURM_ARRAY_TASK_ID", "SLURM_ARRAY_TASK_MIN", "SLURM_ARRAY_TASK_MAX", "SLURM_ARRAY_TASK_COUNT")
@@ -55,16 +53,14 @@ def parse_corpus(corpus: Corpus, options: Namespace) -> None:
     Raises:
         UserError: if the corpus, the parser or the cache cannot be used.
     """
-    folder, shard = options.out, task_of(options.shard)
-    cache = ParseCache(folder)
+    shard = task_of(options.shard)
+    cache = ParseCache(options.out)
     cache.prepare()  # fail before loading a model
     parser = _announced(options.parser, options.rows, options.band)
-    documents_dir = options.cache_dir or default_cache()
-    splits = [options.split] if options.split else None
     documents = CorpusDocuments(
         corpus=corpus,
-        cache_dir=documents_dir,
-        splits=splits,
+        cache_dir=options.cache_dir or default_cache(),
+        splits=[options.split] if options.split else None,
         on_bad_record=options.on_bad_record,
         num_proc=options.num_proc,
     )
@@ -76,13 +72,13 @@ def parse_corpus(corpus: Corpus, options: Namespace) -> None:
         batch_characters=options.batch_characters,
         shard=shard,
     )
-    missing_before = set(data.missing())
-    summary = Summary(folder, documents, data, missing_before)
-    if missing_before or "LOCAL_RANK" in os.environ:  # processes started by another one must take part
-        run(parser, data, cache, options, summary)
+    missing = set(data.missing())
+    writer, start = ParseWriter(cache), monotonic()
+    if missing or "LOCAL_RANK" in os.environ:  # processes started by another one must take part
+        _predict(parser, data, writer, options)
     if os.environ.get("LOCAL_RANK", "0") == "0":
-        print(summary.text(), flush=True)
-    if summary.interrupted:
+        print("\n".join(_report(documents, data, missing, monotonic() - start)), flush=True)
+    if writer.interrupted:
         raise SystemExit(130)
 
 
@@ -94,14 +90,12 @@ def _announced(name: str, rows: Rows, band: int) -> LightningModule:
     return parser
 
 
-def run(parser: LightningModule, data: ParsingData, cache: ParseCache, options: Namespace, summary: "Summary") -> None:
+def _predict(parser: LightningModule, data: ParsingData, writer: ParseWriter, options: Namespace) -> None:
     """Run the prediction; on Ctrl-C, finished parses are in the cache."""
-    writer = ParseWriter(cache)
-    several = options.devices not in (1, "auto")
     trainer = Trainer(
         accelerator=options.accelerator,
         devices=options.devices,
-        strategy="ddp" if several else "auto",
+        strategy="ddp" if options.devices not in (1, "auto") else "auto",
         callbacks=[writer],
         logger=False,
         enable_checkpointing=False,
@@ -110,58 +104,42 @@ def run(parser: LightningModule, data: ParsingData, cache: ParseCache, options: 
         use_distributed_sampler=False,
         inference_mode=False,
     )
-    start = monotonic()
     try:
         trainer.predict(parser, datamodule=data, return_predictions=False)
     except SystemExit:  # raised by Lightning on Ctrl-C
         if not writer.interrupted:
             raise
-        summary.interrupted = True
-    summary.seconds = monotonic() - start
 
 
-@dataclass
-class Summary:
-    """Summary of a run.
+def _report(documents: CorpusDocuments, data: ParsingData, missing: set[str], seconds: float) -> list[str]:
+    """Return lines with counts of documents, speed, and size of the cache.
 
-    Attributes:
-        folder: folder of the cache.
+    Args:
         documents: documents of the corpus.
         data: DataModule of this task.
-        missing_before: keys of the documents of this task that were missing before the run.
+        missing: keys of the documents of this task that were missing before the run.
         seconds: duration of the run.
-        interrupted: whether it was interrupted.
     """
-
-    folder: Path
-    documents: CorpusDocuments
-    data: ParsingData
-    missing_before: set[str]
-    seconds: float = 0.0
-    interrupted: bool = False
-
-    def text(self) -> str:
-        """Return a text with counts of documents, speed, and size of the cache."""
-        cache, task = self.data.cache, self.data.task()
-        left = set(cache.missing(task, deep=False))
-        parsed = [key for key in task if key in self.missing_before and key not in left]
+    cache, task = data.cache, data.task()
+    left = set(cache.missing(task, deep=False))
+    parsed = [key for key in task if key in missing and key not in left]
+    num_before = len(task) - len(missing)
+    lines = [f"{cache.folder}: {counted(len(parsed), 'document')} parsed, {num_before:,} were parsed before"]
+    if parsed:
         edus = sum(map(cache.size, parsed))
-        num_before = len(task) - len(self.missing_before)
-        lines = [f"{self.folder}: {counted(len(parsed), 'document')} parsed, {num_before:,} were parsed before"]
-        if parsed and self.seconds:
-            speed = f"{len(parsed) / self.seconds:,.1f} documents/s, {edus / self.seconds:,.0f} EDUs/s"
-            lines.append(f"{counted(edus, 'EDU')} in {self.seconds:,.1f} s: {speed}")
-        if self.data.repeated:
-            lines.append(f"{counted(self.data.repeated, 'document')} with the text and the parse of another")
-        bad = [f"{row['where']} ({row['problem']})" for row in self.documents.skipped]
-        for title, names in (("records left out", bad), ("empty documents left out", self.data.empty)):
-            if names:
-                more = f", and {len(names) - _NAMED:,} more" if len(names) > _NAMED else ""
-                lines.append(f"{len(names):,} {title}: {', '.join(names[:_NAMED])}{more}")
-        lines.append(f"{counted(len(cache), 'parse')} in the cache, {cache.nbytes / 1e6:,.2f} MB")
-        if left:
-            lines.append(f"{counted(len(left), 'document')} left; the same command continues")
-        return "\n".join(lines)
+        speed = f"{len(parsed) / seconds:,.1f} documents/s, {edus / seconds:,.0f} EDUs/s"
+        lines.append(f"{counted(edus, 'EDU')} in {seconds:,.1f} s: {speed}")
+    if data.repeated:
+        lines.append(f"{counted(data.repeated, 'document')} with the text and the parse of another")
+    bad = [f"{row['where']} ({row['problem']})" for row in documents.skipped]
+    for title, names in (("records left out", bad), ("empty documents left out", data.empty)):
+        if names:
+            more = f", and {len(names) - _NAMED:,} more" if len(names) > _NAMED else ""
+            lines.append(f"{len(names):,} {title}: {', '.join(names[:_NAMED])}{more}")
+    lines.append(f"{counted(len(cache), 'parse')} in the cache, {cache.nbytes / 1e6:,.2f} MB")
+    if left:
+        lines.append(f"{counted(len(left), 'document')} left; the same command continues")
+    return lines
 
 
 # One document ----------------------------------------------------------------------------------------------------
@@ -181,13 +159,13 @@ def show(options: Namespace) -> None:
         raise UserError(str(document))
     band = options.band if options.heat_map is None else min(LARGEST_HEAT_MAP, len(document.text.split()))
     parser = _announced(options.parser, options.rows, band)
-    request, parsed = parse_document(document, parser)
-    draw(parsed, request, options.svg, options.heat_map)
+    request, parse = parse_document(document, parser)
+    draw(parse, request, options.svg, options.heat_map)
 
 
 def parse_document(document: Document, parser: LightningModule) -> tuple[ParseRequest, DiscourseParse]:
     """Return the discourse of one document, with the request that its offsets refer to."""
     request = ParseRequest.of(document)
     with torch.no_grad():
-        (parsed,) = parser.predict_step([request], 0)
-    return request, parsed
+        (parse,) = parser.predict_step([request], 0)
+    return request, parse

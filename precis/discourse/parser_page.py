@@ -45,31 +45,30 @@ def shown(value: Interval | float, digits: int = 1) -> str:
 
 
 def _trees(result: dict[str, Any]) -> str:
-    rows, name = [], result["parser"]
+    rows, end_to_end = [], result["end_to_end"]
     for variant, title in VARIANTS.items():
         for system, scores in result["gold_edus"].items():
-            decoding = f", {result['decoding']}" if system == name and result["decoding"] else ""
-            rows.append([f"{title}, gold EDUs", system + decoding, *(shown(scores[variant][n]) for n in LEVELS), ""])
-        if "end_to_end" not in result:
-            continue
-        end_to_end = result["end_to_end"]
+            decoding = f", {result['decoding']}" if system == result["parser"] and result["decoding"] else ""
+            rows.append([f"{title}, gold EDUs", system + decoding, *_cells(scores[variant]), ""])
         for system, scores in end_to_end["parseval"].items():
-            cells = [shown(scores[variant][n]) for n in LEVELS]
-            rows.append([f"{title}, end to end", system, *cells, shown(end_to_end["segmentation_f1"])])
-    note = ""
-    if "end_to_end" in result:
-        note = (
-            "End to end: only the text is given; the right-branching tree has the parser's EDUs, and both have the "
-            "sentences and paragraphs that are detected in the text."
-        )
-    return f"{table(['', 'tree', *LEVELS, 'EDU F1'], rows)}\n\n{note}".strip()
+            segmentation = shown(end_to_end["segmentation_f1"])
+            rows.append([f"{title}, end to end", system, *_cells(scores[variant]), segmentation])
+    note = (
+        "End to end: only the text is given; the right-branching tree has the parser's EDUs, and both have the "
+        "sentences and paragraphs that are detected in the text."
+    )
+    return f"{table(['', 'tree', *LEVELS, 'EDU F1'], rows)}\n\n{note}"
+
+
+def _cells(scores: dict[str, Any]) -> list[str]:
+    return [shown(scores[level]) for level in LEVELS]
 
 
 def _places(result: dict[str, Any]) -> str:
     rows = []
     for system, places in result["places"].items():
         for place, scores in places.items():
-            rows.append([place, system, f"{scores['nodes']:,}", *(shown(scores[n]) for n in LEVELS)])
+            rows.append([place, system, f"{scores['nodes']:,}", *_cells(scores)])
     rows.sort(key=lambda row: list(result["places"][result["parser"]]).index(row[0]))
     return table(["original Parseval, gold EDUs", "tree", "nodes", *LEVELS], rows)
 
@@ -77,16 +76,16 @@ def _places(result: dict[str, Any]) -> str:
 def _genres(result: dict[str, Any]) -> str:
     rows, (parser, branching) = [], result["genres"].values()
     for genre, scores in parser.items():
-        branching_scores = branching[genre]
-        cells = [f"{shown(scores[n])} ({shown(branching_scores[n])})" for n in LEVELS]
+        cells = [f"{cell} ({baseline})" for cell, baseline in zip(_cells(scores), _cells(branching[genre]))]
         rows.append([genre, str(scores["documents"]), *cells])
     head = f"original Parseval, gold EDUs: {result['parser']} (right-branching)"
     return table([head, "documents", *LEVELS], rows)
 
 
 def _calibration(result: dict[str, Any]) -> list[str]:
-    calibration, parts = result["calibration"], []
+    calibration = result["calibration"]
     away = calibration["pairs_too_far_apart"]
+    errors = {key: title.format(**result) for key, title in ERRORS.items()}
     explanation = [
         f"Calibration of the LDD, `rows: {result['rows']}`, over {calibration['pairs']:,} ordered pairs of EDUs",
         f"({away:,} further apart than --band are left out)." if away else "(all).",
@@ -96,9 +95,8 @@ def _calibration(result: dict[str, Any]) -> list[str]:
         f" {calibration['epsilon']:.3f} the one with the lowest Brier score over relations, both taken from this"
         " treebank, to the advantage of the smoothed tree.",
     ]
-    parts.append(" ".join(explanation))
+    parts = [" ".join(explanation)]
     for kind in KINDS:
-        errors = {key: title.format(**result) for key, title in ERRORS.items()}
         head = [f"a cell: {CELLS[kind]}", "Brier", "above the LDD's", *errors.values()]
         rows = []
         for system, scores in calibration["systems"].items():
@@ -110,11 +108,7 @@ def _calibration(result: dict[str, Any]) -> list[str]:
 
 
 def reliability_plot(metrics: dict[str, LDDCalibration]) -> Figure:
-    """Plot the fraction of true cells against mean p for each bin, with the number of cells below, for both kinds.
-
-    Args:
-        metrics: metrics of the systems, by name.
-    """
+    """Plot the fraction of true cells against mean p for each bin, with the number of cells below, for both kinds."""
     figure = new_figure(11, 7)
     axes = figure.subplots(2, len(KINDS), height_ratios=(3, 1), sharex=True)
     for column, kind in enumerate(KINDS):

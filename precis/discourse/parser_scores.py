@@ -25,16 +25,13 @@ PLACES = ("within sentences", "between sentences", "between paragraphs")
 def intervals(
     sums: Tensor, score: Callable[[Tensor], Tensor], resamples: int = RESAMPLES, seed: int = 0
 ) -> list[Interval]:
-    """Return scores of sums over documents with percentile bootstrap intervals.
+    """Return M scores of sums over documents, with percentile bootstrap intervals.
 
     Args:
         sums: terms of each document, [D, K].
         score: function from sums [..., K] to M scores [..., M]; NaN if undefined.
         resamples: number of resamples of the bootstrap.
         seed: seed of the bootstrap.
-
-    Returns:
-        Interval of each of the M scores.
     """
     sums = sums.double()
     drawn = score(torch.from_numpy(resampled_sums(sums.numpy(), resamples, seed))).numpy()
@@ -46,7 +43,7 @@ def intervals(
     return results
 
 
-def f1(sums: Tensor) -> Tensor:
+def _f1(sums: Tensor) -> Tensor:
     """Return F1 x 100 from hits, predictions and gold counts, [..., 3] -> [..., 1]."""
     return 200 * sums[..., :1] / (sums[..., 1:2] + sums[..., 2:])
 
@@ -60,13 +57,9 @@ def parseval(
     starts: Sequence[tuple[list[int], list[int]]] | None = None,
     resamples: int = RESAMPLES,
 ) -> dict[str, dict[str, Interval]]:
-    """Return S, N, R and F for both variants of Parseval, `original` and `rst`.
+    """Return S, N, R and F of binary trees for both variants of Parseval, `original` and `rst`.
 
-    Args:
-        trees: predicted binary trees.
-        gold: gold binary trees.
-        starts: first characters of the EDUs of each pair of trees, if they differ.
-        resamples: number of resamples of the bootstrap over documents.
+    `starts` has the first characters of the EDUs of each pair of trees, if they differ.
     """
     table = {}
     for variant in VARIANTS:
@@ -154,22 +147,19 @@ def segmentation(
     for parse, document in zip(parses, documents, strict=True):
         predicted, gold = set(parse.edus[:, 0].tolist()), set(edu_starts(document))
         counts.append([len(predicted & gold), len(predicted), len(gold)])
-    return intervals(torch.tensor(counts), f1, resamples)[0]
+    return intervals(torch.tensor(counts), _f1, resamples)[0]
 
 
 # Calibration -----------------------------------------------------------------------------------------------------
 
 
-def brier(sums: Tensor) -> Tensor:
-    """Return Brier scores of both kinds of cells, and their differences to those of the first system.
+def _brier(sums: Tensor) -> Tensor:
+    """Return Brier scores of both kinds of cells, and their differences to those of the first system, [..., 4].
 
-    Args:
-        sums: squared errors of the system (2) and of the first system (2), and number of pairs, [..., 5].
-
-    Returns:
-        [..., 4].
+    `sums` are squared errors of the system (2) and of the first system (2), and the number of pairs, [..., 5].
     """
-    scores, first = sums[..., :2] / sums[..., 4:], sums[..., 2:4] / sums[..., 4:]
+    scores = sums[..., :2] / sums[..., 4:]
+    first = sums[..., 2:4] / sums[..., 4:]
     return torch.cat([scores, scores - first], -1)
 
 
@@ -249,20 +239,13 @@ def _pairs(size: int, half: int) -> int:
 
 
 def calibration(
-    systems: dict[str, Callable[[int], Tensor]], forecasts: Forecasts, bins: int, resamples: int = RESAMPLES
+    systems: dict[str, Callable[[int], Tensor]], forecasts: Forecasts, resamples: int = RESAMPLES
 ) -> tuple[dict[str, dict[str, Any]], dict[str, LDDCalibration]]:
-    """Return calibration errors and Brier scores by system; `brier_above` is the difference to the first system.
+    """Return calibration errors and Brier scores by system, and the metrics.
 
-    Args:
-        systems: function from the number of a document to the LDD of each system.
-        forecasts: LDDs of gold trees.
-        bins: number of bins of calibration errors.
-        resamples: number of resamples of the bootstrap over documents.
-
-    Returns:
-        Scores by system, and the metrics.
+    Each system is a function from the number of a document to its LDD. `brier_above` is the difference to the first.
     """
-    metrics = {name: LDDCalibration(bins) for name in systems}
+    metrics = {name: LDDCalibration() for name in systems}
     for number in range(len(forecasts.parses)):
         target = forecasts.target(number)
         for name, system in systems.items():
@@ -271,7 +254,7 @@ def calibration(
     table: dict[str, dict[str, Any]] = {}
     for name, metric in metrics.items():
         sums = torch.cat([metric.per_document()[:, :2], first], 1)                       # [D, 5]
-        results = intervals(sums, brier, resamples)
+        results = intervals(sums, _brier, resamples)
         table[name] = {key: value.item() for key, value in metric.compute().items()}
         for kind, score, above in zip(KINDS, results[:2], results[2:]):
             table[name] |= {f"{kind}/brier": score, f"{kind}/brier_above": above}

@@ -19,10 +19,10 @@ from datamodules.discourse.parses import DiscourseParse, ParseRequest, nodes_of
 from datamodules.discourse.records import TreebankDocument
 from datamodules.discourse.relations import INVENTORIES, Inventory, coarsened
 from datamodules.discourse.treebanks import read_treebank
-from datamodules.discourse.trees import Span, Tree
+from datamodules.discourse.trees import Tree
 from datamodules.documents import UserError
 from datamodules.text.offsets import paragraph_offsets, sentence_offsets
-from lightning_modules.metrics.calibration import FLOOR
+from lightning_modules.metrics.calibration import BINS, FLOOR
 from precis.config.parsers import PARSERS, load_parser
 from precis.discourse.parser_page import page, reliability_plot
 from precis.discourse.parser_scores import (
@@ -101,7 +101,7 @@ def gold_documents(
     return [replace(document, tree=document.tree.binary()) for document in coarse]
 
 
-def from_text(document: TreebankDocument) -> TreebankDocument:
+def _from_text(document: TreebankDocument) -> TreebankDocument:
     """Replace sentences and paragraphs of a document by those detected in its text."""
     paragraphs = paragraph_offsets(document.text)
     return replace(document, paragraphs=paragraphs, sentences=sentence_offsets(document.text, paragraphs))
@@ -109,10 +109,12 @@ def from_text(document: TreebankDocument) -> TreebankDocument:
 
 def request_of(document: TreebankDocument, edus: bool = True) -> ParseRequest:
     """Return the parse request of a document, with or without its EDUs."""
-    edu_spans = tuple(document.edus) if edus else None
-    sentences, paragraphs = tuple(document.sentences), tuple(document.paragraphs)
     return ParseRequest(
-        id=document.id, text=document.text, sentences=sentences, paragraphs=paragraphs, edus=edu_spans
+        id=document.id,
+        text=document.text,
+        sentences=tuple(document.sentences),
+        paragraphs=tuple(document.paragraphs),
+        edus=tuple(document.edus) if edus else None,
     )
 
 
@@ -135,27 +137,30 @@ def score(options: Namespace) -> tuple[dict[str, Any], dict]:
     """Return all scores, and the metrics of calibration."""
     parser = load_parser(options.parser, options.rows, options.band)
     parser.to("cuda" if torch.cuda.is_available() else "cpu")
-    path = options.treebank
-    documents = gold_documents(path, parser.relations, getattr(parser, "inventory", None))
+    documents = gold_documents(options.treebank, parser.relations, getattr(parser, "inventory", None))
+    gold = [document.tree for document in documents]
     parses = parsed(parser, [request_of(document) for document in documents], "gold EDUs")
-    name, gold = name_of(options.parser), [document.tree for document in documents]
-    trees = {name: [parse.best_tree() for parse in parses]}
-    trees |= other_decodings(parser, documents)
-    trees[BASELINE] = baseline(documents, baseline_labels(gold, parser.relations))
+    name, resamples = name_of(options.parser), options.resamples
+    branching = _baseline(documents, gold, parser.relations)
+    trees = {name: [parse.best_tree() for parse in parses], BASELINE: branching}
     result: dict[str, Any] = {
-        "treebank": str(path), "parser": name, "documents": len(documents),
-        "edus": sum(len(document.edus) for document in documents), "relations": len(parser.relations),
-        "level": LEVEL, "resamples": options.resamples, "rows": options.rows, "bins": options.bins, "floor": FLOOR,
+        "treebank": str(options.treebank),
+        "parser": name,
+        "documents": len(documents),
+        "edus": sum(len(document.edus) for document in documents),
+        "relations": len(parser.relations),
+        "level": LEVEL,
+        "resamples": resamples,
+        "rows": options.rows,
+        "bins": BINS,
+        "floor": FLOOR,
         "decoding": getattr(getattr(parser, "reader", None), "decoding", None),
-    }  # fmt: skip
-    resamples = options.resamples
-    result["gold_edus"] = {system: parseval(predicted, gold, None, resamples) for system, predicted in trees.items()}
-    chosen = {system: trees[system] for system in (name, BASELINE)}
-    result["places"] = {system: by_place(predicted, documents, resamples) for system, predicted in chosen.items()}
-    result["genres"] = {system: by_genre(predicted, documents) for system, predicted in chosen.items()}
-    if options.end_to_end:
-        result["end_to_end"] = end_to_end(parser, documents, name, options.resamples)
-    result["calibration"], metrics = calibrated(parses, documents, trees[BASELINE], options)
+        "gold_edus": {system: parseval(predicted, gold, None, resamples) for system, predicted in trees.items()},
+        "places": {system: by_place(predicted, documents, resamples) for system, predicted in trees.items()},
+        "genres": {system: by_genre(predicted, documents) for system, predicted in trees.items()},
+        "end_to_end": _end_to_end(parser, documents, name, resamples),
+    }
+    result["calibration"], metrics = _calibrated(Forecasts(parses, documents, options.rows), branching, resamples)
     return result, metrics
 
 
@@ -165,46 +170,44 @@ def name_of(parser: str) -> str:
     return f"{name} (parser)" if name == BASELINE else name
 
 
-def baseline(documents: Sequence[TreebankDocument], labels: dict[str, Label]) -> list[Tree]:
-    """Return right-branching trees over the EDUs of documents, with the labels of `baseline_labels`."""
+def _baseline(documents: Sequence[TreebankDocument], gold: Sequence[Tree], relations: Sequence[str]) -> list[Tree]:
+    """Return right-branching trees over the EDUs of documents.
+
+    With relations other than GUM's, the label of all nodes is the most frequent one of the gold trees.
+    """
+    labels: dict[str, Label] = {}
+    if not {"elaboration", "joint"} <= set(relations):
+        counts = Counter((span.nuclearity, span.relation) for tree in gold for span in tree.spans())
+        most_frequent = counts.most_common(1)[0][0]
+        labels = {"within": most_frequent, "between": most_frequent}
     return [right_branching(document, **labels) for document in documents]
 
 
-def baseline_labels(gold: Sequence[Tree], relations: Sequence[str]) -> dict[str, Label]:
-    """Return the labels of right-branching trees: the defaults, or the most frequent gold label for other relations."""
-    if {"elaboration", "joint"} <= set(relations):
-        return {}
-    counts = Counter((span.nuclearity, span.relation) for tree in gold for span in tree.spans())
-    label = counts.most_common(1)[0][0]
-    return {"within": label, "between": label}
-
-
-def end_to_end(
+def _end_to_end(
     parser: LightningModule, documents: Sequence[TreebankDocument], name: str, resamples: int
 ) -> dict[str, Any]:
     """Return Parseval and segmentation scores from the text alone; the baseline has the predicted EDUs."""
-    texts = [from_text(document) for document in documents]
+    texts = [_from_text(document) for document in documents]
     parses = parsed(parser, [request_of(text, edus=False) for text in texts], "text alone")
     starts = [(parse.edus[:, 0].tolist(), edu_starts(document)) for parse, document in zip(parses, documents)]
-    segmented = []  # the documents with predicted EDUs, for the baseline
+    segmented = []
     for text, parse in zip(texts, parses):
         segmented.append(replace(text, edus=[tuple(edu) for edu in parse.edus.tolist()], tree=None))
     gold = [document.tree for document in documents]
-    labels = baseline_labels(gold, parser.relations)
-    systems = {name: [parse.best_tree() for parse in parses], BASELINE: baseline(segmented, labels)}
+    systems = {
+        name: [parse.best_tree() for parse in parses],
+        BASELINE: _baseline(segmented, gold, parser.relations),
+    }
     return {
         "segmentation_f1": segmentation(parses, documents, resamples),
         "parseval": {system: parseval(trees, gold, starts, resamples) for system, trees in systems.items()},
     }
 
 
-def calibrated(
-    parses: Sequence[DiscourseParse], documents: Sequence[TreebankDocument], branching: Sequence[Tree],
-    options: Namespace,
-) -> tuple[dict[str, Any], dict]:  # fmt: skip
+def _calibrated(forecasts: Forecasts, branching: Sequence[Tree], resamples: int) -> tuple[dict[str, Any], dict]:
     """Return the calibration of the LDD, its best tree, the smoothed best tree, the prior, the right-branching tree."""
-    forecasts = Forecasts(parses, documents, options.rows)
-    branching_nodes = [nodes_of(tree, parse.relations) for tree, parse in zip(branching, parses)]
+    relations = forecasts.parses[0].relations
+    branching_nodes = [nodes_of(tree, relations) for tree in branching]
     systems = {
         "LDD": forecasts.distribution,
         "1-best tree": forecasts.best,
@@ -212,58 +215,17 @@ def calibrated(
         "prior of the relations": forecasts.constant,
         BASELINE: lambda number: forecasts.tree(number, branching_nodes[number]),
     }
-    table, metrics = calibration(systems, forecasts, options.bins, options.resamples)
+    table, metrics = calibration(systems, forecasts, resamples)
     within_band, pairs = forecasts.pairs()
+    reliability = {
+        system: {kind: metric.reliability(kind).tolist() for kind in ("labelled", "summed")}
+        for system, metric in metrics.items()
+    }
     return {
-        "epsilon": forecasts.epsilon, "prior": dict(zip(parses[0].relations, forecasts.prior.tolist())),
-        "pairs": within_band, "pairs_too_far_apart": pairs - within_band, "systems": table,
-        "reliability": {
-            system: {kind: metric.reliability(kind).tolist() for kind in ("labelled", "summed")}
-            for system, metric in metrics.items()
-        },
-    }, metrics  # fmt: skip
-
-
-# Decodings -------------------------------------------------------------------------------------------------------
-
-
-@torch.no_grad()
-def other_decodings(parser: LightningModule, documents: Sequence[TreebankDocument]) -> dict[str, list[Tree]]:
-    """Return the trees of the chart parser's other decodings: minimum Bayes risk over spans alone, and, of its first
-    scorer, minimum Bayes risk and the most probable tree, which cannot be found in the chart of a mixture. Return none
-    for another parser."""
-    from lightning_modules.discourse_parser.discourse_charts import ChartReader
-    from lightning_modules.discourse_parser.parser import DiscourseParser
-
-    if not isinstance(parser, DiscourseParser):
-        return {}
-    scorers, original = parser.scorers[:1], parser.reader
-    scorer = "" if len(parser.scorers) == 1 else f"scorer 1 of {len(parser.scorers)}, "
-    readers = {"mbr_spans": ChartReader(parser.scorers, original.classes, "mbr_spans", original.temperature)}
-    for decoding in ("mbr", "cky"):
-        readers[f"{scorer}{decoding}"] = ChartReader(scorers, original.classes, decoding, original.temperature)
-    trees: dict[str, list[Tree]] = {name: [] for name in readers}
-    try:
-        for document in watched(documents, "decodings"):
-            for name, tree in _decoded(parser, document, readers).items():
-                trees[name].append(tree)
-    finally:
-        parser.reader = original
-    return trees
-
-
-def _decoded(parser: Any, document: TreebankDocument, readers: dict[str, Any]) -> dict[str, Tree]:
-    from datamodules.discourse.distributions import NUCLEARITIES
-    from datamodules.discourse.features import ParserBatch, parser_features
-    from lightning_modules.discourse_parser.discourse_charts import document_tree
-
-    features = parser_features(document, document.edus, parser.subwords, name=document.id)
-    batch, trees = ParserBatch.of([features]).to(parser.device), {}
-    vectors = parser.vectors(batch)
-    for name, reader in readers.items():
-        parser.reader = reader
-        (charts,) = parser.charts(batch, vectors, with_nodes=False)
-        nodes = document_tree(charts, reader.classes).tolist()
-        spans = [Span(a, k, b, NUCLEARITIES[sides], parser.relations[relation]) for a, k, b, sides, relation in nodes]
-        trees[name] = Tree.from_spans(spans, len(document.edus))
-    return trees
+        "epsilon": forecasts.epsilon,
+        "prior": dict(zip(relations, forecasts.prior.tolist())),
+        "pairs": within_band,
+        "pairs_too_far_apart": pairs - within_band,
+        "systems": table,
+        "reliability": reliability,
+    }, metrics
