@@ -92,7 +92,7 @@ def score_parser(arguments: list[str]) -> None:
     """
     parser = ArgumentParser(prog="precis score-parser", description=score_parser.__doc__, exit_on_error=False)
     parser.add_argument("treebank", type=Path, help="file or folder of gold trees")
-    parser.add_argument("--out", type=Path | None, default=None, help="folder for scores.json, scores.md, a plot")
+    parser.add_argument("--out", type=Path | None, default=None, help="folder for scores.json and scores.md")
     _add_parser_options(parser, band=512)
     parser.add_argument(
         "--resamples", type=PositiveInt, default=RESAMPLES, help="resamples of the bootstrap over documents"

@@ -1,13 +1,10 @@
-"""Report of the scores of a parser in Markdown, and reliability plots."""
+"""Report of the scores of a parser in Markdown."""
 
 from collections.abc import Sequence
 from typing import Any
 
-from matplotlib.figure import Figure
-
-from lightning_modules.metrics.calibration import KINDS, LDDCalibration
+from lightning_modules.metrics.calibration import KINDS
 from lightning_modules.metrics.parseval import LEVELS
-from precis.files.figures import new_figure
 from precis.statistics.statistics import Interval
 
 VARIANTS = {"original": "original Parseval", "rst": "RST-Parseval"}
@@ -105,21 +102,3 @@ def _calibration(result: dict[str, Any]) -> list[str]:
             rows.append([system, shown(scores[f"{kind}/brier"], 4), above, *cells])
         parts.append(table(head, rows))
     return parts
-
-
-def reliability_plot(metrics: dict[str, LDDCalibration]) -> Figure:
-    """Plot the fraction of true cells against mean p for each bin, with the number of cells below, for both kinds."""
-    figure = new_figure(11, 7)
-    axes = figure.subplots(2, len(KINDS), height_ratios=(3, 1), sharex=True)
-    for column, kind in enumerate(KINDS):
-        upper, lower = axes[:, column]
-        upper.plot([0, 1], [0, 1], color="0.6", linestyle=":", label="calibrated")
-        for number, (name, metric) in enumerate(metrics.items()):
-            count, mean, share = metric.reliability(kind).T.tolist()
-            style = {"color": f"C{number}", "marker": "os^Dv"[number % 5]}
-            upper.plot(mean, share, label=name, linestyle="-" if number == 0 else "--", alpha=0.9, **style)
-            lower.plot(mean, count, linestyle="-" if number == 0 else "--", alpha=0.9, **style)
-        upper.set(title=f"a cell: {CELLS[kind]}", ylabel="share that is true", xlim=(-0.02, 1.02), ylim=(-0.02, 1.02))
-        lower.set(xlabel="mean p of a bin", ylabel="cells", yscale="log")
-        upper.legend(loc="upper left")
-    return figure

@@ -240,8 +240,8 @@ def _pairs(size: int, half: int) -> int:
 
 def calibration(
     systems: dict[str, Callable[[int], Tensor]], forecasts: Forecasts, resamples: int = RESAMPLES
-) -> tuple[dict[str, dict[str, Any]], dict[str, LDDCalibration]]:
-    """Return calibration errors and Brier scores by system, and the metrics.
+) -> dict[str, dict[str, Any]]:
+    """Return calibration errors, Brier scores and the bins of reliability diagrams by system.
 
     Each system is a function from the number of a document to its LDD. `brier_above` is the difference to the first.
     """
@@ -258,4 +258,5 @@ def calibration(
         table[name] = {key: value.item() for key, value in metric.compute().items()}
         for kind, score, above in zip(KINDS, results[:2], results[2:]):
             table[name] |= {f"{kind}/brier": score, f"{kind}/brier_above": above}
-    return table, metrics
+            table[name][f"{kind}/reliability"] = metric.reliability(kind).tolist()
+    return table

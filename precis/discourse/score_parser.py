@@ -24,7 +24,7 @@ from datamodules.documents import UserError
 from datamodules.text.offsets import paragraph_offsets, sentence_offsets
 from lightning_modules.metrics.calibration import BINS, FLOOR
 from precis.config.parsers import PARSERS, load_parser
-from precis.discourse.parser_page import page, reliability_plot
+from precis.discourse.parser_page import page
 from precis.discourse.parser_scores import (
     Forecasts,
     by_genre,
@@ -48,15 +48,13 @@ def print_scores(options: Namespace, arguments: Sequence[str]) -> None:
         options: options of `precis score-parser`.
         arguments: the same options as on the command line, for the record.
     """
-    result, metrics = score(options)
-    result = {"command": shlex.join(["precis", "score-parser", *arguments]), **result}
+    result = {"command": shlex.join(["precis", "score-parser", *arguments]), **score(options)}
     text = page(result)
     if options.out is not None:
         folder = options.out
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "scores.json").write_text(json.dumps(to_json_values(result), ensure_ascii=False, indent=1) + "\n")
         (folder / "scores.md").write_text(text + "\n", encoding="utf-8")
-        reliability_plot(metrics).savefig(folder / "reliability.png", format="png", dpi=120)
     print(text, flush=True)
 
 
@@ -133,8 +131,8 @@ def watched(items: Sequence, description: str) -> Iterator:
 # Scores ----------------------------------------------------------------------------------------------------------
 
 
-def score(options: Namespace) -> tuple[dict[str, Any], dict]:
-    """Return all scores, and the metrics of calibration."""
+def score(options: Namespace) -> dict[str, Any]:
+    """Return all scores."""
     parser = load_parser(options.parser, options.rows, options.band)
     parser.to("cuda" if torch.cuda.is_available() else "cpu")
     documents = gold_documents(options.treebank, parser.relations, getattr(parser, "inventory", None))
@@ -143,7 +141,7 @@ def score(options: Namespace) -> tuple[dict[str, Any], dict]:
     name, resamples = name_of(options.parser), options.resamples
     branching = _baseline(documents, gold, parser.relations)
     trees = {name: [parse.best_tree() for parse in parses], BASELINE: branching}
-    result: dict[str, Any] = {
+    return {
         "treebank": str(options.treebank),
         "parser": name,
         "documents": len(documents),
@@ -159,9 +157,8 @@ def score(options: Namespace) -> tuple[dict[str, Any], dict]:
         "places": {system: by_place(predicted, documents, resamples) for system, predicted in trees.items()},
         "genres": {system: by_genre(predicted, documents) for system, predicted in trees.items()},
         "end_to_end": _end_to_end(parser, documents, name, resamples),
+        "calibration": _calibrated(Forecasts(parses, documents, options.rows), branching, resamples),
     }
-    result["calibration"], metrics = _calibrated(Forecasts(parses, documents, options.rows), branching, resamples)
-    return result, metrics
 
 
 def name_of(parser: str) -> str:
@@ -204,7 +201,7 @@ def _end_to_end(
     }
 
 
-def _calibrated(forecasts: Forecasts, branching: Sequence[Tree], resamples: int) -> tuple[dict[str, Any], dict]:
+def _calibrated(forecasts: Forecasts, branching: Sequence[Tree], resamples: int) -> dict[str, Any]:
     """Return the calibration of the LDD, its best tree, the smoothed best tree, the prior, the right-branching tree."""
     relations = forecasts.parses[0].relations
     branching_nodes = [nodes_of(tree, relations) for tree in branching]
@@ -215,17 +212,11 @@ def _calibrated(forecasts: Forecasts, branching: Sequence[Tree], resamples: int)
         "prior of the relations": forecasts.constant,
         BASELINE: lambda number: forecasts.tree(number, branching_nodes[number]),
     }
-    table, metrics = calibration(systems, forecasts, resamples)
     within_band, pairs = forecasts.pairs()
-    reliability = {
-        system: {kind: metric.reliability(kind).tolist() for kind in ("labelled", "summed")}
-        for system, metric in metrics.items()
-    }
     return {
         "epsilon": forecasts.epsilon,
         "prior": dict(zip(relations, forecasts.prior.tolist())),
         "pairs": within_band,
         "pairs_too_far_apart": pairs - within_band,
-        "systems": table,
-        "reliability": reliability,
-    }, metrics
+        "systems": calibration(systems, forecasts, resamples),
+    }

@@ -22,22 +22,17 @@ def demo(arguments: list[str]) -> None:
     """
     parser = ArgumentParser(prog="precis demo", description=demo.__doc__, exit_on_error=False)
     parser.add_argument("runs", nargs="+", type=str, help="run folders, exported models, or names of the hub")
-    parser.add_argument(
-        "--split", type=str | None, default=None,
-        help="split of the first run's corpus to pick from; test by default, or val where there is none",
-    )  # fmt: skip
-    parser.add_argument(
-        "--host", type=str, default="127.0.0.1", help="address to listen on; 0.0.0.0 for access from other machines"
-    )
-    parser.add_argument("--port", type=int, default=7860, help="port of the page; 0 for any free one")
-    parser.add_argument("--max_characters", type=PositiveInt, default=20_000, help="maximal length of a text")
-    parser.add_argument("--open", type=bool, default=False, help="open the page in the default browser")
+    add = parser.add_argument
+    add("--split", type=str | None, default=None, help="split of the first run's corpus to pick from; test, else val")
+    add("--host", type=str, default="127.0.0.1", help="address to listen on; 0.0.0.0 for access from other machines")
+    add("--port", type=int, default=7860, help="port of the page; 0 for any free one")
+    add("--max_characters", type=PositiveInt, default=20_000, help="maximum length of a text")
     options = parser.parse_args(arguments)
     check_installed()
     from precis.playground.playground import Playground
 
     page = build(Playground(options.runs, options.split, options.max_characters))
-    serve(page, options.host, options.port, options.open)
+    serve(page, options.host, options.port)
 
 
 def check_installed() -> None:
@@ -60,8 +55,8 @@ def build(playground: "Playground"):
 
     names, max_length = list(playground.runs), playground.max_characters
     with gr.Blocks(title="Précis", analytics_enabled=False) as page:
-        shown = "copied words, selected sentences, paragraph graphs and RST trees"
-        gr.Markdown(f"# Précis\nSummaries of one text by several models, with {shown}.")
+        explanations = "copied words, selected sentences, paragraph graphs and RST trees"
+        gr.Markdown(f"# Précis\nSummaries of one text by several models, with {explanations}.")
         with gr.Row():
             with gr.Column(scale=1, min_width=320):
                 document = gr.Dropdown(
@@ -83,15 +78,10 @@ def build(playground: "Playground"):
     return page
 
 
-def serve(page, host: str, port: int, inbrowser: bool = False, block: bool = True) -> str:
-    """Serve the page, without any resources from other hosts, and return its address.
+def serve(page, host: str, port: int, block: bool = True) -> str:
+    """Serve the page until Ctrl-C or, without `block`, in the background, and return its address.
 
-    Args:
-        page: result of `build`.
-        host: address to listen on.
-        port: port; 0 for any free one.
-        inbrowser: open the page in the default browser.
-        block: wait until Ctrl-C.
+    Nothing is loaded from other hosts.
 
     Raises:
         UserError: if the port is taken.
@@ -103,7 +93,7 @@ def serve(page, host: str, port: int, inbrowser: bool = False, block: bool = Tru
     theme = gr.themes.Default(font=fonts, font_mono=["ui-monospace", "monospace"])
     try:
         _, address, _ = page.launch(
-            server_name=host, server_port=port or None, share=False, inbrowser=inbrowser, quiet=True, theme=theme,
+            server_name=host, server_port=port or None, share=False, quiet=True, theme=theme,
             prevent_thread_lock=True, footer_links=[], enable_monitoring=False, ssr_mode=False, mcp_server=False,
             app_kwargs={"middleware": [Middleware(ContentPolicy)]},
         )  # fmt: skip
@@ -116,11 +106,7 @@ def serve(page, host: str, port: int, inbrowser: bool = False, block: bool = Tru
 
 
 class ContentPolicy:
-    """Middleware that tells browsers to load nothing from other servers.
-
-    Args:
-        app: the wrapped ASGI application.
-    """
+    """ASGI middleware that tells browsers to load nothing from other servers."""
 
     def __init__(self, app) -> None:
         self.app = app

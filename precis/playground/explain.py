@@ -16,7 +16,7 @@ from lightning_modules.copying_summarizer import CopyingSummarizer
 from lightning_modules.extractive.summary import ExtractiveSummary
 from lightning_modules.rstformer.module import RSTformer
 from lightning_modules.summarizer import Summarizer, Summary
-from precis.playground.cards import copied_summary, picture, plain_summary, scores_table, selected_sentences, table
+from precis.playground.cards import copied_summary, picture, plain_summary, selected_sentences, table
 from precis.summarizing.draw_attention import relations_of
 
 _LETTERS, _TREE_WIDTH = 32, 120  # letters per EDU and pixels of a tree that fits a card of 22 rem
@@ -24,15 +24,7 @@ _RELATIONS = 3  # number of relations shown for a head; twice as many for a docu
 
 
 def sections(prefix: str, model: Summarizer, data: SummarizationData, batch: Batch, summary: Summary) -> list[str]:
-    """Return the sections of a card.
-
-    Args:
-        prefix: prefix of the ids in the card.
-        model: model of the summary.
-        data: its DataModule over this document.
-        batch: batch with the document.
-        summary: summary of the document.
-    """
+    """Return the sections of a card on a summary, whose ids have a prefix; the DataModule is over this document."""
     parts = []
     if isinstance(summary, ExtractiveSummary):
         parts.append(selected_sentences(summary))
@@ -42,7 +34,8 @@ def sections(prefix: str, model: Summarizer, data: SummarizationData, batch: Bat
     else:
         parts.append(plain_summary(summary.text))
     if summary.scores:
-        parts.append(scores_table(summary.scores))
+        values = [f"{value:.1f}" for value in summary.scores.values()]
+        parts.append(table("ROUGE F1 x 100 against the reference", list(summary.scores), [values]))
     document = as_document(data.documents("test")[0])
     if isinstance(model, RSTformer) and model.ablation != "no_discourse":
         parts += discourse_sections(model, data, document)

@@ -76,8 +76,8 @@ class Playground:
         """Return the summaries of a text by some of the models, as HTML; an error as HTML too."""
         try:
             self._check(text, reference, names)
-            return cards_page([self._card(number, name, text, reference, beam_size)
-                               for number, name in enumerate(names)])  # fmt: skip
+            cards = [self._card(number, name, text, reference, beam_size) for number, name in enumerate(names)]
+            return cards_page(cards)
         except (ValueError, OSError, RuntimeError) as error:
             return error_box(" ".join(str(error).split()))
 

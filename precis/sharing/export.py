@@ -47,7 +47,7 @@ def write_export(
     shutil.copytree(run / "text", folder / "text")
     described = _described(loaded, read_checkpoint(path, verify=False))
     write_exported(folder / EXPORTED, loaded.model.state_dict(), described)
-    card = model_card(run, name or run.name, loaded, config, described, licence, note, folder)
+    card = model_card(run, name or run.name, loaded, config, described["global_step"], licence, note, folder)
     (folder / "README.md").write_text(card, encoding="utf-8")
 
 

@@ -58,7 +58,9 @@ def _load(path: Path) -> Any:
         except (OSError, pickle.UnpicklingError) as error:
             refused = re.search(r"Unsupported global: GLOBAL (\S+) was not an allowed global", str(error))
             if refused is None or refused[1] in stand_ins:
-                raise UserError(_explain(path, error)) from None
+                reason = " ".join(str(error).split())[:200]
+                problem = f"its weights cannot be read without executing what is in it, or it is broken ({reason})"
+                raise UserError(f"{path}: {problem}; {_REMEDY.format(path=path)}") from None
             stand_ins[refused[1]] = type(refused[1].rpartition(".")[2], (Inert,), {})
     raise UserError(f"{path}: more than {MOST_CLASSES} pickled classes; {_REMEDY.format(path=path)}")
 
@@ -70,19 +72,12 @@ _REMEDY = (
 )
 
 
-def _explain(path: Path, error: Exception) -> str:
-    reason = " ".join(str(error).split())[:200]
-    return f"{path}: its weights cannot be read without executing what is in it, or it is broken ({reason}); " + (
-        _REMEDY.format(path=path)
-    )
-
-
 def _tensors(content: Any, prefix: str = "") -> Iterator[tuple[str, Tensor]]:
     """Yield the tensors of a state dict, or of the parameters, buffers and parts of a pickled module."""
     if isinstance(content, Inert):
         values = vars(content)
-        for own in ("_parameters", "_buffers", "_modules"):
-            yield from _tensors(values.get(own) or {}, prefix)
+        for part in ("_parameters", "_buffers", "_modules"):
+            yield from _tensors(values.get(part) or {}, prefix)
     elif isinstance(content, Mapping):
         for name, value in content.items():
             if isinstance(value, Tensor):

@@ -5,7 +5,7 @@ import json
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import torch
 import yaml
@@ -16,7 +16,7 @@ from datamodules.building import appearing_folder
 from datamodules.documents import UserError
 from precis.runs.run_folder import build, environment
 from precis.sharing.foreign_files import read_weights
-from precis.sharing.key_maps import KEY_MAPS, Kind, find_kind, rename, swap_rows
+from precis.sharing.key_maps import Kind, find_kind, rename, swap_rows
 
 # The tokens of PreSumm's summaries, each with the symbol of the tokenizer that has its place here.
 _SUMMARY_TOKENS = {"[unused0]": "start", "[unused1]": "stop"}
@@ -27,10 +27,6 @@ def import_run(arguments: list[str]) -> None:
     parser = ArgumentParser(prog="precis import", description=import_run.__doc__, exit_on_error=False)
     parser.add_argument("file", type=Path, help="checkpoint; pickled code in it is not executed")
     parser.add_argument("--out", type=Path, required=True, help="run folder to create")
-    parser.add_argument(
-        "--kind", type=Literal[*KEY_MAPS] | None, default=None,
-        help="kind of checkpoint; by default guessed from its weights",
-    )
     parser.add_argument("--encoder", type=str, default="bert-base-uncased", help="Hugging Face name or folder")
     parser.add_argument("--heads", type=int, default=8, help="attention heads of the layers above the encoder")
     parser.add_argument("--scorer", type=Path | None, default=None, help="for MatchSum: run that proposes sentences")
@@ -40,7 +36,7 @@ def import_run(arguments: list[str]) -> None:
         raise UserError(f"{out}: already exists; choose a new folder")
     weights = read_weights(path)
     try:
-        kind = options.kind or find_kind(weights)
+        kind = find_kind(weights)
         state = rename(weights, kind)
     except UserError as error:
         raise UserError(f"{path}: {error}") from None
@@ -97,7 +93,7 @@ def run_config(
 
 def _count(sizes: Mapping[str, Any], pattern: str) -> int:
     """Return the number of layers whose names match a pattern."""
-    return 1 + max(int(found[1]) for name in sizes if (found := re.match(pattern, name)))
+    return 1 + max(int(match[1]) for name in sizes if (match := re.match(pattern, name)))
 
 
 def write_run_folder(
@@ -112,7 +108,7 @@ def write_run_folder(
     data.tokenizer = data.tokenizer_type.of_checkpoint(config["model"]["init_args"]["encoder"])
     module.set_tokenizer(data.tokenizer)
     if kind == "presumm_abs":
-        state = _own_symbols(state, data.tokenizer)
+        state = _with_symbols_of(data.tokenizer, state)
     expected = module.state_dict()
     for name in sorted(expected.keys() | state.keys()):
         shapes = [list(weights[name].shape) if name in weights else "absent" for weights in (state, expected)]
@@ -135,7 +131,7 @@ def write_run_folder(
     (folder / "environment.json").write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
 
 
-def _own_symbols(state: Mapping[str, Tensor], tokenizer: Any) -> dict[str, Tensor]:
+def _with_symbols_of(tokenizer: Any, state: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Exchange the decoder's rows of PreSumm's tokens and the tokenizer's symbols, with which it begins and ends here.
 
     Raises:

@@ -106,7 +106,7 @@ def rename(weights: Mapping[str, Tensor], kind: Kind) -> dict[str, Tensor]:
         for pattern, replacement in (*key_map.rules, *_ATTENTION, *_FEED_FORWARD):
             new = re.sub(pattern, replacement, new)
         if new == name:
-            raise UserError(f"{name}: not in a {kind} checkpoint; choose another --kind")
+            raise UserError(f"{name}: not in a {kind} checkpoint; give one as PreSumm or MatchSum released it")
         renamed[new] = value
     return renamed
 

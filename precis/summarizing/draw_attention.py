@@ -1,8 +1,6 @@
 """Drawing for `precis attention`: attention between EDUs with and without discourse, the tree and the summary."""
 
 from collections.abc import Sequence
-from html import escape
-from itertools import zip_longest
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -18,9 +16,10 @@ from lightning_modules.rstformer.attention_maps import EduAttention, edu_attenti
 from lightning_modules.rstformer.module import RSTformer
 from precis.files.figures import heat_map, html_page, new_figure, png_element
 from precis.runs.run_folder import load_run
+from precis.summarizing.page_bodies import MACROS
 
 _MOST = 200  # EDUs in a picture
-_TITLE = 28  # maximal length of the title of a head
+_TITLE = 28  # maximum length of the title of a head
 
 
 def draw_attention(run: Path, texts: Sequence[tuple[str, str]], out: Path) -> None:
@@ -64,19 +63,19 @@ def write(model: RSTformer, data, out: Path) -> None:
         model.network, edus, input_ids=batch.source, attention_mask=batch.source_mask,
         global_attention_mask=batch.global_mask, discourse=model.discourse(batch),
     )  # fmt: skip
-    images, captions = [], []
+    pictures = []  # image and caption of each layer
     for layer in range(len(maps.without)):
         relations = relations_of(model, layer, parse.relations)
-        images.append(f"layer{layer + 1}.png")
-        captions.append("; ".join(f"head {head + 1}: {names}" for head, names in enumerate(relations)))
-        layer_figure(maps, layer, relations).savefig(out / images[-1], format="png", dpi=80)
+        path = out / f"layer{layer + 1}.png"
+        layer_figure(maps, layer, relations).savefig(path, format="png", dpi=80)
+        caption = "; ".join(f"head {head + 1}: {names}" for head, names in enumerate(relations))
+        pictures.append((png_element(path.read_bytes(), "attention"), caption))
     (summary,) = model.summarize(batch)
-    texts = [text[start:end] for start, end in parse.edus.tolist()]
-    tree = draw_svg(parse.best_tree(), texts)
+    tree = draw_svg(parse.best_tree(), [text[start:end] for start, end in parse.edus.tolist()])
     (out / "tree.svg").write_text(tree, encoding="utf-8")
-    pictures = [(out / name).read_bytes() for name in images]
     note = cut_off(parse.size, edus, min(edus, _MOST))
-    (out / "page.html").write_text(page(row["id"], tree, summary.sentences, pictures, note, captions), encoding="utf-8")
+    body = MACROS.attention(tree, summary.sentences, note, pictures)
+    (out / "page.html").write_text(html_page(row["id"], body), encoding="utf-8")
 
 
 def cut_off(size: int, num_read: int, num_drawn: int) -> str:
@@ -108,7 +107,7 @@ def layer_figure(maps: EduAttention, layer: int, relations: Sequence[str] = (), 
 
     Args:
         relations: relations of each head for the titles; empty for none.
-        most: maximal number of EDUs to show.
+        most: maximum number of EDUs to show.
     """
     rows = [maps.with_discourse[layer, :, :most, :most], maps.without[layer, :, :most, :most]]
     rows.append(rows[0] - rows[1])
@@ -136,27 +135,3 @@ def layer_figure(maps: EduAttention, layer: int, relations: Sequence[str] = (), 
     extent = f"{edus} EDUs" if edus == total else f"the first {edus} of {total} EDUs"
     figure.suptitle(f"layer {layer + 1}: attention between {extent}")
     return figure
-
-
-def page(
-    name: str, tree: str, sentences: list[str], pictures: list[bytes], note: str = "", captions: Sequence[str] = ()
-) -> str:
-    """Return a self-contained HTML page.
-
-    Args:
-        name: id of the document.
-        tree: SVG of the tree.
-        sentences: sentences of the summary.
-        pictures: PNG of each layer.
-        note: note below the summary.
-        captions: captions of the pictures with the relations of each head.
-    """
-    summary = "".join(f"<p>{escape(sentence)}</p>" for sentence in sentences) or "<p><em>empty</em></p>"
-    maps = "".join(
-        f'{png_element(picture, "attention")}<p>{escape(caption)}</p>'
-        for picture, caption in zip_longest(pictures, captions, fillvalue="")
-    )
-    columns = f'<section style="flex:3 1 20rem"><h2>Discourse</h2>{tree}</section>'
-    columns += f'<section style="flex:1 1 16rem"><h2>Summary</h2>{summary}<p class="small">{escape(note)}</p></section>'
-    body = f'<main style="display:flex;flex-wrap:wrap;gap:2rem">{columns}</main><h2>Attention between EDUs</h2>{maps}'
-    return html_page(name, body)

@@ -2,22 +2,22 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from html import escape
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from datamodules.graphs.drawing import LINK_COLOR, LINKS, MIN_ATTENTION, checked_drawing, draw_svg, strongest
+from datamodules.graphs.drawing import LINK_COLOR, LINKS, MIN_ATTENTION, MIN_LINK, checked_drawing, draw_svg, strongest
 from datamodules.text.lines import counted, one_line, shorten
 from precis.files.figures import heat_map, html_page, new_figure
+from precis.summarizing.page_bodies import MACROS
 
-_LETTERS = 58  # maximal length of a text next to a heat map
+_LETTERS = 58  # maximum length of a text next to a heat map
 
 
 @dataclass
-class Drawn:
+class GraphPicture:
     """Data of the picture of a document.
 
     Attributes:
@@ -29,6 +29,9 @@ class Drawn:
         attention: attention of each sentence to each paragraph, [sentences, L], or None.
         references: references, each a list of sentences.
         note: line below the title.
+
+    Raises:
+        UserError: if sizes do not match.
     """
 
     id: str
@@ -44,24 +47,19 @@ class Drawn:
         self.attention = checked_drawing(self.weights, self.texts, self.summary, self.attention)
 
 
-def figure(drawn: Drawn) -> Figure:
-    """Return a figure of the network of paragraphs, the heat map of its weights, and the attention of the summary.
-
-    Nodes are on a circle in the order of the text, numbered from 1; their size is the attention of the whole summary.
-    Lines are the strongest links of each paragraph, as in `draw_svg`.
-
-    Raises:
-        UserError: if sizes do not match.
-    """
+def figure(drawn: GraphPicture) -> Figure:
+    """Return a figure of the network of paragraphs, the heat map of its weights, and the attention of the summary."""
     has_attention = drawn.attention is not None and len(drawn.summary) > 0
     attention_height = 1.2 + 0.3 * len(drawn.summary) if has_attention else 0.0
     whole_figure = new_figure(13, 6.2 + attention_height)
     parts = whole_figure.subfigures(2, 1, height_ratios=[6.2, attention_height]) if has_attention else [whole_figure]
     network, table = parts[0].subplots(1, 2)
-    _network(network, drawn)
-    labels = ("attended paragraph", "attending paragraph")
-    image = heat_map(table, drawn.weights, vmin=0, vmax=_ceiling(drawn.weights), cmap="Blues")
-    table.set(title="G (its diagonal is 1)", xlabel=labels[0], ylabel=labels[1])
+    _draw_network(network, drawn)
+    # the diagonal is 1, so that the scale ends at the largest other weight
+    off_diagonal = np.asarray(drawn.weights)[~np.eye(len(drawn.weights), dtype=bool)]
+    largest = float(off_diagonal.max(initial=0)) or 1.0
+    image = heat_map(table, drawn.weights, vmin=0, vmax=largest, cmap="Blues")
+    table.set(title="G (its diagonal is 1)", xlabel="attended paragraph", ylabel="attending paragraph")
     parts[0].colorbar(image, ax=table, label="weight", shrink=0.8)
     if has_attention:
         axes = parts[1].subplots()
@@ -76,24 +74,18 @@ def figure(drawn: Drawn) -> Figure:
     return whole_figure
 
 
-def _ceiling(weights: NDArray) -> float:
-    """Return the largest off-diagonal weight, as the upper end of the scale."""
-    off_diagonal = np.asarray(weights)[~np.eye(len(weights), dtype=bool)]
-    return float(off_diagonal.max()) if off_diagonal.size and off_diagonal.max() > 0 else 1.0
-
-
-def _network(axes: Axes, drawn: Drawn) -> None:
+def _draw_network(axes: Axes, drawn: GraphPicture) -> None:
+    """Draw paragraphs on a circle in the order of the text, their size by the attention of the whole summary."""
     size = len(drawn.texts)
-    angle = np.pi / 2 - 2 * np.pi * np.arange(size) / size  # the first on top, then as a clock goes
+    angle = np.pi / 2 - 2 * np.pi * np.arange(size) / size  # the first on top, then clockwise
     x, y = np.cos(angle), np.sin(angle)
     strength = np.maximum(drawn.weights, drawn.weights.T)
     pairs = strongest(drawn.weights)
     largest = max((strength[pair] for pair in pairs), default=1.0)
     for i, j in sorted(pairs, key=lambda pair: strength[pair]):
         share = strength[i, j] / largest
-        axes.plot(
-            x[[i, j]], y[[i, j]], color=LINK_COLOR, linewidth=0.4 + 4 * share, alpha=0.15 + 0.75 * share, zorder=1
-        )
+        look = {"linewidth": 0.4 + 4 * share, "alpha": 0.15 + 0.75 * share, "zorder": 1}
+        axes.plot(x[[i, j]], y[[i, j]], color=LINK_COLOR, **look)
     received = None if drawn.attention is None or not len(drawn.attention) else drawn.attention.mean(0)
     share = np.full(size, 0.2) if received is None else received / max(received.max(), 1e-9)
     color = "0.9" if received is None else "#f0bd9c"
@@ -105,39 +97,24 @@ def _network(axes: Axes, drawn: Drawn) -> None:
     axes.axis("off")
 
 
-def page(documents: Sequence[Drawn], title: str = "Paragraph graphs") -> str:
-    """Return a self-contained HTML page: every document with its picture, texts and weights.
-
-    Raises:
-        UserError: if sizes do not match.
-    """
-    return html_page(title, "\n".join(map(section, documents)))
-
-
-def section(drawn: Drawn) -> str:
-    """Return the section of a document in the page."""
-    svg = draw_svg(drawn.weights, drawn.texts, drawn.summary, drawn.attention)
-    rows = []
-    for paragraph, text in enumerate(drawn.texts):
-        linked = [j for j in np.argsort(-drawn.weights[paragraph], kind="stable").tolist() if j != paragraph][:LINKS]
-        links = ", ".join(f"{j + 1} ({drawn.weights[paragraph, j]:.2f})" for j in linked)
-        cells = (str(paragraph + 1), escape(one_line(" ".join(text))), links)
-        rows.append("<tr>" + "".join(f"<td>{cell}</td>" for cell in cells) + "</tr>")
-    parts = [f"<h2>{escape(one_line(drawn.id))}</h2>", f'<p class="small">{escape(drawn.note)}</p>', svg]
-    parts += [f"<p><b>Reference</b> {escape(one_line(' '.join(text)))}</p>" for text in drawn.references]
-    parts += _summary_lines(drawn)
-    head = "<tr><td></td><td>paragraph</td><td>strongest links to</td></tr>"
-    parts.append(f"<details><summary>paragraphs</summary><table>{head}{''.join(rows)}</table></details>")
-    return f"<section>{''.join(parts)}</section>"
+def page(documents: Sequence[GraphPicture]) -> str:
+    """Return a self-contained HTML page: every document with its picture, texts and weights."""
+    parts = []
+    for drawn in documents:
+        svg = draw_svg(drawn.weights, drawn.texts, drawn.summary, drawn.attention)
+        rows = [] if drawn.attention is None else drawn.attention
+        attended = [_largest(row, MIN_ATTENTION) for row in rows] or [""] * len(drawn.summary)
+        parts.append((drawn, svg, strongest_links(drawn.weights), attended))
+    return html_page("Paragraph graphs", MACROS.graphs(parts))
 
 
-def _summary_lines(drawn: Drawn) -> list[str]:
-    lines = []
-    for number, sentence in enumerate(drawn.summary):
-        attended = ""
-        if drawn.attention is not None:
-            row = drawn.attention[number]
-            paragraphs = [j for j in np.argsort(-row, kind="stable").tolist() if row[j] >= MIN_ATTENTION][:LINKS]
-            attended = ", ".join(f"{j + 1} ({row[j]:.2f})" for j in paragraphs)
-        lines.append(f'<p><b>Summary</b> {escape(one_line(sentence))} <span class="small">{attended}</span></p>')
-    return lines
+def strongest_links(weights: NDArray) -> list[str]:
+    """Return the paragraphs that each paragraph is linked to most, numbered from 1, with weights."""
+    others = np.where(np.eye(len(weights), dtype=bool), 0, weights)
+    return [_largest(row, MIN_LINK) for row in others]
+
+
+def _largest(row: NDArray, least: float) -> str:
+    """Return the numbers, from 1, of the largest weights that are at least `least`."""
+    order = np.argsort(-np.asarray(row), kind="stable").tolist()
+    return ", ".join(f"{j + 1} ({row[j]:.2f})" for j in order[:LINKS] if row[j] >= least)

@@ -13,13 +13,13 @@ from datamodules.corpora.corpus import as_document, make_document
 from datamodules.corpora.texts import Texts
 from datamodules.documents import Document, UserError
 from datamodules.graphs import ParagraphGraph, Paragraphs, make_graph
-from datamodules.graphs.drawing import draw_svg, strongest
+from datamodules.graphs.drawing import draw_svg
 from datamodules.text.lines import one_line, shorten
 from precis.config.parsers import load_parser
 from precis.files.texts import collect_texts
 from precis.runs.prediction_files import MissingPredictions, find_predictions, read_rows
 from precis.runs.run_folder import load_run
-from precis.summarizing.draw_graph import Drawn, figure, page
+from precis.summarizing.draw_graph import GraphPicture, figure, page, strongest_links
 
 
 def draw_graphs(options: Namespace) -> None:
@@ -42,13 +42,13 @@ def draw_graphs(options: Namespace) -> None:
         figure(first).savefig(options.png, format="png", dpi=110)
 
 
-def _of_texts(options: Namespace) -> list[Drawn]:
+def _of_texts(options: Namespace) -> list[GraphPicture]:
     """Return the documents in files or on standard input."""
     corpus = Texts(collect_texts(options.inputs))
     documents = [make_document(record) for record in corpus.records("test")]
-    for bad in documents:
-        if not isinstance(bad, Document):
-            raise UserError(str(bad))
+    for document in documents:
+        if not isinstance(document, Document):
+            raise UserError(str(document))  # why the record is no document
     if options.graph == "topic":
         raise UserError("--graph topic: topics are learned from a corpus; give the --run of a model with that graph")
     parser = load_parser(options.parser) if options.graph == "rst" else None
@@ -58,7 +58,7 @@ def _of_texts(options: Namespace) -> list[Drawn]:
     return [_drawn(options.paragraphs(document), graph) for document in documents]
 
 
-def _of_run(options: Namespace) -> list[Drawn]:
+def _of_run(options: Namespace) -> list[GraphPicture]:
     """Return documents of a split of a run, with summaries if there are any.
 
     Raises:
@@ -82,32 +82,27 @@ def _of_run(options: Namespace) -> list[Drawn]:
     return [_drawn(data.paragraphs(document), data.graph, rows.get(document.id)) for document in documents]
 
 
-def _drawn(paragraphs: Paragraphs, graph: ParagraphGraph, row: dict[str, Any] | None = None) -> Drawn:
+def _drawn(paragraphs: Paragraphs, graph: ParagraphGraph, row: dict[str, Any] | None = None) -> GraphPicture:
     row = row or {}
     note = f"graph {graph.name}: {len(paragraphs)} of {paragraphs.total} paragraphs"
-    return Drawn(
-        paragraphs.id,
-        graph.name,
-        graph(paragraphs),
-        paragraphs.texts,
-        row.get("summary", []),
-        row.get("paragraph_attention"),
-        paragraphs.document.references,
-        note,
+    return GraphPicture(
+        id=paragraphs.id,
+        graph=graph.name,
+        weights=graph(paragraphs),
+        texts=paragraphs.texts,
+        summary=row.get("summary", []),
+        attention=row.get("paragraph_attention"),
+        references=paragraphs.document.references,
+        note=note,
     )
 
 
-def _table(drawn: Drawn, width: int) -> Table:
+def _table(drawn: GraphPicture, width: int) -> Table:
     """Return a table of paragraphs with their strongest links."""
     title = Text(f"{one_line(drawn.id)}: graph {drawn.graph}")
     table = Table(title=title, caption="numbers of paragraphs, weights in brackets")
     for name in ("", "paragraph", "strongest links to"):
         table.add_column(name, no_wrap=name != "paragraph", justify="right" if not name else "left")
-    linked = strongest(drawn.weights)
-    for paragraph, text in enumerate(drawn.texts):
-        neighbours = [j if i == paragraph else i for i, j in linked if paragraph in (i, j)]
-        neighbours = sorted(neighbours, key=lambda j: -drawn.weights[paragraph, j])[:3]
-        links = ", ".join(f"{j + 1} ({drawn.weights[paragraph, j]:.2f})" for j in neighbours)
-        shortened = shorten(one_line(" ".join(text)), max(20, width - 46))
-        table.add_row(str(paragraph + 1), Text(shortened), links)
+    for number, (text, links) in enumerate(zip(drawn.texts, strongest_links(drawn.weights)), start=1):
+        table.add_row(str(number), Text(shorten(one_line(" ".join(text)), max(20, width - 46))), links)
     return table

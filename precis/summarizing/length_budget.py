@@ -1,17 +1,19 @@
 """Length budgets of `precis summarize`: words, sentences, shares of the document, lowest score."""
 
 from bisect import bisect_right
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 from jsonargparse import ArgumentParser, Namespace
+from jsonargparse.typing import PositiveInt, restricted_number_type
 
 from datamodules.documents import UserError
 
 if TYPE_CHECKING:
     from lightning_modules.summarizer import Summarizer, Summary
 
+Share = restricted_number_type("Share", float, [(">", 0), ("<=", 1)])  # of a document
 NO_LIMIT = 1_000_000  # sentences
 TOKENS_PER_WORD = 1.5  # subwords per word, punctuation included; a summary with more words is truncated
 
@@ -24,9 +26,9 @@ class LengthBudget:
     limited, and a summary that still exceeds the budget is truncated after the last word or sentence within it.
 
     Attributes:
-        words: maximal number of words, separated by whitespace.
+        words: maximum number of words, separated by whitespace.
         ratio: the same, as a share of the words of the document.
-        sentences: maximal number of sentences.
+        sentences: maximum number of sentences.
         share: the same, as a share of the sentences of the document; of extractive models.
         min_score: lowest score of a selected sentence; of extractive models.
     """
@@ -92,31 +94,14 @@ class LengthBudget:
 
 def add_budget_arguments(parser: ArgumentParser) -> None:
     """Add the options of a budget to a command."""
-    parser.add_argument("--words", type=int | None, default=None, help="maximal number of words of a summary")
-    parser.add_argument("--sentences", type=int | None, default=None, help="maximal number of sentences of a summary")
-    parser.add_argument(
-        "--ratio", type=float | None, default=None,
-        help="maximal number of words, as a fraction of those of the document",
-    )
-    parser.add_argument(
-        "--share", type=float | None, default=None, help="the same for sentences; for extractive models"
-    )
-    parser.add_argument(
-        "--min_score", type=float | None, default=None,
-        help="lowest score of a selected sentence; for extractive models",
-    )
+    add = parser.add_argument
+    add("--words", type=PositiveInt | None, default=None, help="maximum number of words of a summary")
+    add("--sentences", type=PositiveInt | None, default=None, help="maximum number of sentences of a summary")
+    add("--ratio", type=Share | None, default=None, help="maximum number of words, as a share of the document's")
+    add("--share", type=Share | None, default=None, help="the same for sentences; for extractive models")
+    add("--min_score", type=float | None, default=None, help="lowest score of a selected sentence; extractive models")
 
 
 def read_budget(options: Namespace) -> LengthBudget:
-    """Return the budget of a command line.
-
-    Raises:
-        UserError: if a value is out of range.
-    """
-    for name in ("words", "sentences"):
-        if options[name] is not None and options[name] < 1:
-            raise UserError(f"--{name} {options[name]}: must be at least 1")
-    for name in ("ratio", "share"):
-        if options[name] is not None and not 0 < options[name] <= 1:
-            raise UserError(f"--{name} {options[name]}: must be a share of the document, above 0 and at most 1")
-    return LengthBudget(options.words, options.ratio, options.sentences, options.share, options.min_score)
+    """Return the budget of a command line."""
+    return LengthBudget(**{field.name: options[field.name] for field in fields(LengthBudget)})

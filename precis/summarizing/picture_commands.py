@@ -50,22 +50,17 @@ def graph(arguments: list[str]) -> None:
 
 def _graph_options() -> ArgumentParser:
     parser = ArgumentParser(prog="precis graph", description=graph.__doc__, exit_on_error=False)
-    parser.add_argument("inputs", nargs="*", type=str, help="text files, folders of .txt files; standard input if none")
-    parser.add_argument("--run", type=Path | None, default=None, help="a run of GraphSum with predictions.jsonl")
-    parser.add_argument(
-        "--split", type=Literal["test", "val"], default="test", help="with --run: the split that was predicted"
-    )
-    parser.add_argument("--id", type=list[str] | None, default=None, help="with --run: documents, by their ids")
-    parser.add_argument("--documents", type=int, default=5, help="with --run: number of documents if no ids are given")
-    parser.add_argument(
-        "--graph", type=GraphName | ParagraphGraph, default="similarity", help="graph between paragraphs"
-    )
+    add = parser.add_argument
+    add("inputs", nargs="*", type=str, help="text files, folders of .txt files; standard input if none")
+    add("--run", type=Path | None, default=None, help="a run of GraphSum with predictions.jsonl")
+    add("--split", type=Literal["test", "val"], default="test", help="with --run: the split that was predicted")
+    add("--id", type=list[str] | None, default=None, help="with --run: documents, by their ids")
+    add("--documents", type=int, default=5, help="with --run: number of documents if no ids are given")
+    add("--graph", type=GraphName | ParagraphGraph, default="similarity", help="graph between paragraphs")
     parser.add_class_arguments(ParagraphRule, "paragraphs")
-    parser.add_argument("--parser", type=str, default="default", help=f"for rst: {', '.join(PARSERS)}, or a run folder")
-    parser.add_argument(
-        "--parses", type=Path | None, default=None, help="for rst: folder of parses; by default in the cache"
-    )
-    parser.add_argument("--html", type=Path | None, default=None, help="page of all documents")
-    parser.add_argument("--svg", type=Path | None, default=None, help="image of the first document")
-    parser.add_argument("--png", type=Path | None, default=None, help="network and heat maps of the first document")
+    add("--parser", type=str, default="default", help=f"for rst: {', '.join(PARSERS)}, or a run folder")
+    add("--parses", type=Path | None, default=None, help="for rst: folder of parses; by default in the cache")
+    add("--html", type=Path | None, default=None, help="page of all documents")
+    add("--svg", type=Path | None, default=None, help="image of the first document")
+    add("--png", type=Path | None, default=None, help="network and heat maps of the first document")
     return parser

@@ -13,7 +13,7 @@ from datamodules.text.printable import printable_line
 from lightning_modules.summarizer import Summary
 from precis.runs.run_folder import Run, load_run
 from precis.summarizing.length_budget import LengthBudget
-from precis.summarizing.show_extraction import Shown
+from precis.summarizing.show_extraction import SummaryOutput
 from precis.summarizing.summarizing import changed_options, summarize_all
 
 
@@ -30,16 +30,16 @@ def print_summaries(options: Namespace, corpus: Corpus, budget: LengthBudget) ->
         changes["on_bad_record"] = options.on_bad_record
         run = load_run(options.checkpoint, corpus=corpus, **changes)
         documents = run.data.documents("test")
-        show = Shown(options, run.model, documents)
+        output = SummaryOutput(options, run.model, documents)
         for summary in _within(budget, run, documents, options.heat_map is not None):
-            show.keep(summary)
+            output.keep(summary)
             if options.json:
                 print(json_line(summary.record()), end="", flush=True)
                 continue
             if len(documents) > 1:
                 print(f"== {printable_line(summary.id)}")
-            show.print(summary)
-        show.write()
+            output.print(summary)
+        output.write()
 
 
 def _within(budget: LengthBudget, run: Run, documents: Dataset, attention: bool) -> Iterator[Summary]:

@@ -1,5 +1,5 @@
 """Output of extractive models: scored sentences, documents with marked selection, pictures of attention."""
-import html
+
 import sys
 from collections.abc import Mapping, Sequence
 from itertools import accumulate
@@ -19,11 +19,7 @@ from lightning_modules.extractive.matchsum import MatchSum
 from lightning_modules.extractive.summary import ExtractiveSummary
 from lightning_modules.summarizer import Summarizer, Summary
 from precis.files.figures import html_page, new_figure
-
-_TABLE_HEAD = (
-    '<tr><th scope="col" class="number">sentence</th><th scope="col" class="number">score</th>'
-    '<th scope="col">text (selected sentences are marked)</th></tr>\n'
-)
+from precis.summarizing.page_bodies import MACROS
 
 
 def sentence_lines(summary: ExtractiveSummary) -> str:
@@ -53,26 +49,14 @@ def page(summaries: Sequence[ExtractiveSummary], paragraphs: Mapping[str, Sequen
         paragraphs: number of sentences of each paragraph, by document id; other documents are shown as one paragraph.
             Sentences that the model did not read, because of truncation, are counted but not shown.
     """
-    parts = []
+    documents = []
     for summary in summaries:
-        sizes = (paragraphs or {}).get(summary.id, [len(summary.document)])
-        sentences, rows = [], []
-        for index, (sentence, score) in enumerate(zip(summary.document, summary.sentence_scores)):
-            chosen, words = index in summary.positions, html.escape(sentence)
-            hint = f'title="sentence {index + 1}, score {score:.3f}"'
-            sentences.append(f"<mark {hint}>{words}</mark>" if chosen else f"<span {hint}>{words}</span>")
-            kind = ' class="selected"' if chosen else ""
-            numbers = f'<td class="number">{index + 1}</td><td class="number">{score:.3f}</td>'
-            rows.append(f"<tr{kind}>{numbers}<td>{words}</td></tr>")
-        ends = list(accumulate(sizes))
-        shown = (sentences[end - size : end] for size, end in zip(sizes, ends))
-        text = "\n".join(f"<p>{' '.join(paragraph)}</p>" for paragraph in shown if paragraph)
-        unread = sum(sizes) - len(sentences)
-        note = f"<p>The model did not read the last {unread} of {sum(sizes)} sentences.</p>\n" if unread > 0 else ""
-        table = _TABLE_HEAD + "\n".join(rows)
-        title = f"<h2>{html.escape(summary.id)}</h2>"
-        parts.append(f"<section>{title}\n{text}\n{note}<table>\n{table}\n</table></section>")
-    return html_page("Selected sentences", "\n".join(parts))
+        num_read = len(summary.document)
+        sizes = (paragraphs or {}).get(summary.id, [num_read])
+        total = sum(sizes)
+        parts = [range(end - size, min(end, num_read)) for size, end in zip(sizes, accumulate(sizes))]
+        documents.append((summary, [part for part in parts if part], total - num_read, total))
+    return html_page("Selected sentences", MACROS.selected_sentences(documents))
 
 
 def draw_sentence_attention(path: Path, attention: np.ndarray, selected: Sequence[int], title: str) -> None:
@@ -101,7 +85,7 @@ def numbered(path: Path, number: int, count: int) -> Path:
     return path if count == 1 else path.with_name(f"{path.stem}-{number + 1}{path.suffix}")
 
 
-class Shown:
+class SummaryOutput:
     """Output of `precis summarize`.
 
     Args:

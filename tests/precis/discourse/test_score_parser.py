@@ -9,7 +9,6 @@ import pytest
 import torch
 from conftest import write_lines
 from made_up_treebank import made_up_treebank
-from PIL import Image
 
 from datamodules.discourse.parses import nodes_of
 from datamodules.discourse.relations import GUM
@@ -215,8 +214,8 @@ def test_scores_of_a_parser(precis, treebank, weights, tmp_path):
     assert scores["1-best tree, smoothed"] <= min(scores["1-best tree"], scores["prior of the relations"]) + 1e-6
     segmentation = result["end_to_end"]["segmentation_f1"]
     assert 0 < segmentation["low"] <= segmentation["value"] <= segmentation["high"] <= 100
-    with Image.open(out / "reliability.png") as image:
-        assert image.size[0] > 800
+    bins = result["calibration"]["systems"]["LDD"]["summed/reliability"]
+    assert sum(count for count, _, _ in bins) == 150
 
 
 def test_names(weights, tmp_path, monkeypatch):

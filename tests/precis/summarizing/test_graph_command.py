@@ -7,7 +7,7 @@ import pytest
 from datamodules.corpora.corpus import as_document
 from datamodules.documents import UserError
 from precis.summarizing import graph as command
-from precis.summarizing.draw_graph import Drawn, figure, page
+from precis.summarizing.draw_graph import GraphPicture, figure, page
 from precis.summarizing.picture_commands import graph
 from tests.datamodules.graphs.made_up import cluster
 
@@ -142,7 +142,7 @@ def test_missing_parts_of_a_run_are_reported(run, monkeypatch):
 def test_any_size_is_drawn(size, sentences):
     rng = np.random.default_rng(0)
     attention = rng.dirichlet(np.ones(size), sentences) if sentences else None
-    drawn = Drawn("a $ <b>", "x", np.eye(size), [["<i> text $"]] * size, ["A $ b."] * sentences, attention)
+    drawn = GraphPicture("a $ <b>", "x", np.eye(size), [["<i> text $"]] * size, ["A $ b."] * sentences, attention)
     figure(drawn).canvas.draw()
     found = Balanced()
     found.feed(page([drawn, drawn]))

@@ -5,9 +5,9 @@ import torch
 from transformers import BertConfig, BertModel, BertTokenizerFast, LEDForConditionalGeneration
 
 from datamodules.text.subword_tokenizer import SubwordTokenizer
+from experiments.studies.led_from_bert.convert import main
 from lightning_modules.rstformer.led import DiscourseLED
 from lightning_modules.rstformer.module import RSTformer
-from precis.sharing.led_from_bert import main
 
 WORDS = [f"w{number}" for number in range(30)]
 SIZES = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 24}

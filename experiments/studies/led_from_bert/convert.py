@@ -1,4 +1,7 @@
-"""A LED whose encoder has the weights of a BERT: `python -m precis.sharing.led_from_bert minilm --out led`.
+"""Make a LED whose encoder has the weights of a BERT:
+
+    python -m experiments.studies.led_from_bert.convert minilm --out led
+
 
 Both are post-norm Transformers with learned positions, so that within the encoder's window the LED computes the states
 of the BERT. Positions beyond those of the BERT repeat them, and global projections start as copies of local ones, as in
@@ -31,18 +34,10 @@ _LAYER = {
 }  # fmt: skip
 
 
-def led_config(
+def _led_config(
     bert: BertModel, tokenizer: PreTrainedTokenizerBase, positions: int, window: int, decoder_layers: int
 ) -> LEDConfig:
-    """Return the config of a LED of the size of a BERT; texts start with [CLS] and end with [SEP].
-
-    Args:
-        bert: model with the sizes and the dropout of the LED.
-        tokenizer: tokenizer of the BERT.
-        positions: largest number of tokens of a document, and of a summary.
-        window: number of number of tokens that a token attends to, even.
-        decoder_layers: number of layers of the decoder.
-    """
+    """Return the config of a LED of the size of a BERT; texts start with [CLS] and end with [SEP]."""
     config = bert.config
     return LEDConfig(
         vocab_size=config.vocab_size, d_model=config.hidden_size, activation_function=config.hidden_act,
@@ -56,7 +51,7 @@ def led_config(
     )  # fmt: skip
 
 
-def encoder_state(bert: BertModel, positions: int) -> dict[str, Tensor]:
+def _encoder_state(bert: BertModel, positions: int) -> dict[str, Tensor]:
     """Return the weights of a LED's encoder, and its word embeddings, from those of a BERT."""
     source = bert.state_dict()
     words, places = (source[f"embeddings.{name}_embeddings.weight"] for name in ("word", "position"))
@@ -85,16 +80,23 @@ def led_from_bert(
     decoder_layers: int,
     init_std: float = 0.02,
 ) -> LEDForConditionalGeneration:
-    """Return a LED with the encoder of a BERT and a new decoder; arguments as in `led_config`.
+    """Return a LED with the encoder of a BERT and a new decoder.
 
-    `init_std` is the standard deviation of the matrices in the decoder's layers. The layer norms of a LED add 1e-5 to
-    the variance, those of most BERTs 1e-12, which changes states a little.
+    The layer norms of a LED add 1e-5 to the variance, those of most BERTs 1e-12, which changes states a little.
+
+    Args:
+        bert: model with the sizes and the dropout of the LED.
+        tokenizer: tokenizer of the BERT.
+        positions: largest number of tokens of a document, and of a summary.
+        window: number of tokens that a token attends to, even.
+        decoder_layers: number of layers of the decoder.
+        init_std: standard deviation of the matrices in the decoder's layers.
     """
-    led = LEDForConditionalGeneration(led_config(bert, tokenizer, positions, window, decoder_layers))
+    led = LEDForConditionalGeneration(_led_config(bert, tokenizer, positions, window, decoder_layers))
     for weights in led.led.decoder.layers.parameters():
         if weights.dim() == 2:
             normal_(weights, std=init_std)
-    state = encoder_state(bert, positions)
+    state = _encoder_state(bert, positions)
     missing, unexpected = led.load_state_dict(state, strict=False)
     if unexpected or any(name.startswith("led.encoder.") for name in missing):
         problem = ", ".join([*unexpected, *missing][:3])
@@ -104,7 +106,7 @@ def led_from_bert(
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Write a LED whose encoder has the weights of a BERT, with its tokenizer."""
-    parser = ArgumentParser(prog="python -m precis.sharing.led_from_bert", description=main.__doc__)
+    parser = ArgumentParser(prog="python -m experiments.studies.led_from_bert.convert", description=main.__doc__)
     parser.add_argument("bert", type=str, help="minilm (the optional package), Hugging Face name or folder of a BERT")
     parser.add_argument("--out", type=str, required=True, help="folder to create")
     parser.add_argument("--positions", type=int, default=1024, help="largest number of tokens of a document")
@@ -120,8 +122,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
         path = encoder_path(options.bert)
         bert, tokenizer = BertModel.from_pretrained(path, add_pooling_layer=False), AutoTokenizer.from_pretrained(path)
         torch.manual_seed(options.seed)
-        sizes = options.positions, options.window, options.decoder_layers
-        led = led_from_bert(bert, tokenizer, *sizes, options.init_std)
+        led = led_from_bert(
+            bert, tokenizer, options.positions, options.window, options.decoder_layers, options.init_std
+        )
     except UserError as error:
         raise SystemExit(f"error: {error}") from None
     with appearing_folder(out) as building:
