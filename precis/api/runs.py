@@ -47,26 +47,17 @@ class Evaluation:
 
 
 class Run:
-    """A trained model with its tokenizer and options, ready to summarize.
-
-    Args:
-        path: a run folder of `precis fit`, a folder of `precis export`, or the name of an exported model on the hub.
-        checkpoint: another checkpoint of that run than its best one.
-
-    Raises:
-        UserError: if the folder is not a run of a summarizer, or its checkpoint does not fit.
-    """
+    """A trained model with its tokenizer and options, ready to summarize; arguments and errors as in `load`."""
 
     def __init__(self, path: str | Path, checkpoint: str | Path | None = None) -> None:
-        remedy = "the folder of a run, or the name of an exported model"
-        self.path = find_folder(checked("path", path, str | Path, remedy))
+        checked("path", path, str | Path, "the folder of a run, or the name of an exported model")
         checked("checkpoint", checkpoint, str | Path | None, "the file of a checkpoint")
+        self.path = find_folder(path)
         self._folder = TemporaryDirectory(prefix="precis-")  # parses and features; removed with this object
         self._lock = RLock()  # options of a model change for the time of a call
+        best = Path(checkpoint) if checkpoint else None
         try:
-            loaded = load_run(
-                self.path, Path(checkpoint) if checkpoint else None, cache_dir=self._folder.name, max_eval=None
-            )
+            loaded = load_run(self.path, best, cache_dir=self._folder.name, max_eval=None)
         except ArgumentError as error:
             raise UserError(f"{self.path}: {explain(str(error), 'fit')}") from None
         self.model: Summarizer = loaded.model
@@ -138,16 +129,10 @@ class Run:
         with self._over(self._corpus(documents), batch_size) as data:
             sources = {row["id"]: as_document(row).sentences for row in data.documents("test")}
             summaries = self._summarize(data, options)
-        predictions = [
-            Prediction(
-                id=summary.id,
-                where=f"document {summary.id!r}",
-                summary=summary.sentences,
-                references=summary.references,
-                document=sources[summary.id],
-            )
-            for summary in summaries
-        ]
+        predictions = []
+        for summary in summaries:
+            where, source = f"document {summary.id!r}", sources[summary.id]
+            predictions.append(Prediction(summary.id, where, summary.sentences, summary.references, source))
         evaluated = evaluate_predictions(predictions, names, score_options or ScoreOptions(), resamples, seed)
         frame = pd.DataFrame(evaluated.means).drop(columns="system").set_index("measure")
         return Evaluation(summaries, frame, evaluated.left_out)
@@ -183,17 +168,13 @@ def load(path: str | Path, checkpoint: str | Path | None = None) -> Run:
         checkpoint: another checkpoint of that run than its best one.
 
     Raises:
-        UserError: if there is no such run or model, or its checkpoint does not fit.
+        UserError: if there is no such run of a summarizer, or its checkpoint does not fit.
     """
     return Run(path, checkpoint)
 
 
 def _rows(texts: Iterable[Text]) -> list[dict[str, Any]]:
-    """Return texts as records with `id` and `document`; texts without an id are numbered from 1.
-
-    Raises:
-        UserError: if there is no text, or one is empty or not a text.
-    """
+    """Return texts as records with `id` and `document`; texts without an id are numbered from 1."""
     rows = []
     texts = [texts] if isinstance(texts, Mapping | Document) else texts
     checked("texts", texts, Iterable, "a string, or a list of strings")

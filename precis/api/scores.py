@@ -64,20 +64,12 @@ def rouge(
 
 
 def _listed(name: str, texts: Any) -> list[Any]:
-    """Return a text in a list, or a list of texts.
-
-    Raises:
-        UserError: if they are neither.
-    """
+    """Return a text in a list, or a list of texts."""
     return [texts] if isinstance(texts, str) else list(checked(name, texts, Iterable, "a string, or a list of strings"))
 
 
 def _text(name: str, text: Any) -> str | list[str]:
-    """Return a text, which is a string or a list of sentences.
-
-    Raises:
-        UserError: if it is neither.
-    """
+    """Return a text, which is a string or a list of sentences."""
     for part in _listed(name, text):
         checked(name, part, str, "a string, or a list of its sentences")
     return text

@@ -11,29 +11,17 @@ TRAINING = ("train/grad_norm", "throughput/documents_per_second", "throughput/st
 
 @dataclass(frozen=True)
 class Dashboard:
-    """Contents of the dashboard of a paper.
+    """Contents of the dashboard of a paper: keys of logged values for each section."""
 
-    Attributes:
-        paper: class of the model, which is a tag of its runs.
-        title: title of workspace and report.
-        losses: keys of the section of losses.
-        scores: keys of scores during training.
-        tested: keys of test scores.
-        heat_maps: keys of images.
-        tables: keys of tables of texts.
-        more: keys of a section specific to the paper.
-        optional: keys that only runs with an option of the model have, by the name of the option.
-    """
-
-    paper: str
+    paper: str  # class of the model, which is a tag of its runs
     title: str
     losses: tuple[str, ...]
-    scores: tuple[str, ...] = tuple(f"val/{name}" for name in ROUGE)
+    scores: tuple[str, ...] = tuple(f"val/{name}" for name in ROUGE)  # during training
     tested: tuple[str, ...] = TESTED
     heat_maps: tuple[str, ...] = ()
     tables: tuple[str, ...] = TEXTS
-    more: tuple[str, ...] = ()
-    optional: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    more: tuple[str, ...] = ()  # what is specific to the paper
+    optional: dict[str, tuple[str, ...]] = field(default_factory=dict)  # by the option of the model that adds them
 
     def history(self) -> tuple[str, ...]:
         """Return all keys that are shown."""
@@ -79,21 +67,13 @@ PAPERS = (
 
 @dataclass(frozen=True)
 class AblationReport:
-    """Comparison of the rows of an ablation, the values of a config key, averaged over seeds.
-
-    Attributes:
-        paper: as in `Dashboard`.
-        title: title of the report.
-        key: config key.
-        rows: its values with descriptions.
-        measures: keys of test scores.
-    """
+    """Comparison of the rows of an ablation, averaged over seeds: the values of a config key, with descriptions."""
 
     paper: str
     title: str
     key: str
     rows: dict[str, str]
-    measures: tuple[str, ...] = field(default=TESTED)
+    measures: tuple[str, ...] = TESTED
 
 
 ABLATIONS = (

@@ -112,14 +112,7 @@ def _predict(parser: LightningModule, data: ParsingData, writer: ParseWriter, op
 
 
 def _report(documents: CorpusDocuments, data: ParsingData, missing: set[str], seconds: float) -> list[str]:
-    """Return lines with counts of documents, speed, and size of the cache.
-
-    Args:
-        documents: documents of the corpus.
-        data: DataModule of this task.
-        missing: keys of the documents of this task that were missing before the run.
-        seconds: duration of the run.
-    """
+    """Return lines with counts of documents, speed, and size of the cache; `missing` were to be parsed by this task."""
     cache, task = data.cache, data.task()
     left = set(cache.missing(task, deep=False))
     parsed = [key for key in task if key in missing and key not in left]

@@ -19,8 +19,6 @@ from precis.statistics.statistics import LEVEL, RESAMPLES, Interval, resampled_s
 
 PLACES = ("within sentences", "between sentences", "between paragraphs")
 
-# Intervals -------------------------------------------------------------------------------------------------------
-
 
 def intervals(
     sums: Tensor, score: Callable[[Tensor], Tensor], resamples: int = RESAMPLES, seed: int = 0
@@ -47,8 +45,6 @@ def _f1(sums: Tensor) -> Tensor:
     """Return F1 x 100 from hits, predictions and gold counts, [..., 3] -> [..., 1]."""
     return 200 * sums[..., :1] / (sums[..., 1:2] + sums[..., 2:])
 
-
-# Trees -----------------------------------------------------------------------------------------------------------
 
 
 def parseval(
@@ -131,8 +127,6 @@ def by_genre(trees: Sequence[Tree], documents: Sequence[TreebankDocument]) -> di
     return scores
 
 
-# Segmentation ----------------------------------------------------------------------------------------------------
-
 
 def edu_starts(document: TreebankDocument) -> list[int]:
     """Return the first visible characters of the gold EDUs."""
@@ -150,8 +144,6 @@ def segmentation(
     return intervals(torch.tensor(counts), _f1, resamples)[0]
 
 
-# Calibration -----------------------------------------------------------------------------------------------------
-
 
 def _brier(sums: Tensor) -> Tensor:
     """Return Brier scores of both kinds of cells, and their differences to those of the first system, [..., 4].
@@ -164,13 +156,7 @@ def _brier(sums: Tensor) -> Tensor:
 
 
 class Forecasts:
-    """LDDs of several systems, compared with those of gold trees over the pairs of EDUs within the band of the parses.
-
-    Args:
-        parses: parses over gold EDUs.
-        documents: documents with binary trees, with the relations of the parses.
-        rows: which EDUs carry probability in the LDD, as in the parses.
-    """
+    """LDDs of several systems and of gold trees, over the pairs of EDUs within the band of parses over gold EDUs."""
 
     def __init__(
         self, parses: Sequence[DiscourseParse], documents: Sequence[TreebankDocument], rows: Rows = "side"
@@ -182,7 +168,7 @@ class Forecasts:
         self.epsilon = self._epsilon()
 
     def tree(self, number: int, nodes: Tensor) -> Tensor:
-        """Return the LDD of a tree of a document, with the half-width of the parse, [E, 2b + 1, R]."""
+        """Return the LDD of a tree over the EDUs of a document, with the half-width of its parse, [E, 2b + 1, R]."""
         parse = self.parses[number]
         return tree_ldd(nodes, parse.size, len(parse.relations), self.rows, parse.half_width)
 

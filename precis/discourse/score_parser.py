@@ -42,12 +42,7 @@ BASELINE = "right-branching"
 
 
 def print_scores(options: Namespace, arguments: Sequence[str]) -> None:
-    """Print the scores of a parser, and write them to a folder if one is named.
-
-    Args:
-        options: options of `precis score-parser`.
-        arguments: the same options as on the command line, for the record.
-    """
+    """Print the scores of a parser, and write them, with the arguments of the command, to a folder if one is named."""
     result = {"command": shlex.join(["precis", "score-parser", *arguments]), **score(options)}
     text = page(result)
     if options.out is not None:

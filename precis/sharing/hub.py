@@ -18,17 +18,16 @@ def push(arguments: list[str]) -> None:
     parser.add_argument("folder", type=Path, help="a folder of precis export")
     parser.add_argument("repo", type=str, help="repository: user or organization, slash, name")
     parser.add_argument("--private", type=bool, default=False, help="create a private repository")
-    parser.add_argument("--message", type=str, default="Model exported by Précis", help="message of the commit")
     options = parser.parse_args(arguments)
     folder = options.folder
     if not (folder / EXPORTED).is_file():
         raise UserError(f"{folder}: not an exported model; make one with `precis export RUN --out {folder}`")
     if not _NAME.fullmatch(options.repo):
         raise UserError(f"{options.repo}: not a name of the hub; give USER/MODEL")
-    print(upload(folder, options.repo, options.private, options.message))
+    print(upload(folder, options.repo, options.private))
 
 
-def upload(folder: Path, repo: str, private: bool, message: str) -> str:
+def upload(folder: Path, repo: str, private: bool) -> str:
     """Upload a folder to a model repository, created if missing, and return its address.
 
     Raises:
@@ -42,7 +41,7 @@ def upload(folder: Path, repo: str, private: bool, message: str) -> str:
     api = HfApi()
     try:
         api.create_repo(repo, private=private, exist_ok=True)
-        commit = api.upload_folder(repo_id=repo, folder_path=folder, commit_message=message)
+        commit = api.upload_folder(repo_id=repo, folder_path=folder, commit_message="Upload a model exported by Précis")
     except (httpx.HTTPError, OSError, ValueError) as error:
         remedy = "check name, token and network"
         raise UserError(f"{repo}: the hub refuses the upload ({_reason(error)}); {remedy}") from None

@@ -28,19 +28,12 @@ _DROPPED = (*_BUFFERS, r".*\.linear_keys\.bias", r".*pooler\..*")
 
 
 class KeyMap(NamedTuple):
-    """Map from the names of weights in a kind of checkpoint to names in the suite.
+    """Map from the names of weights in a kind of checkpoint to names in the suite."""
 
-    Attributes:
-        mark: pattern of a name that only this kind has.
-        encoder: prefix of the encoder's names in the checkpoint, and in the suite.
-        rules: patterns and replacements of other names, applied in order.
-        dropped: patterns of weights that the suite's model does not have, besides `_DROPPED`.
-    """
-
-    mark: str
-    encoder: tuple[str, str]
-    rules: Rules
-    dropped: tuple[str, ...] = ()
+    mark: str  # pattern of a name that only this kind has
+    encoder: tuple[str, str]  # prefix of the encoder's names in the checkpoint, and in the suite
+    rules: Rules  # patterns and replacements of other names, applied in order
+    dropped: tuple[str, ...] = ()  # patterns of weights that the suite's model does not have, besides `_DROPPED`
 
 
 KEY_MAPS: dict[Kind, KeyMap] = {

@@ -15,14 +15,7 @@ from precis.runs.run_folder import Run
 
 
 def model_card(
-    run: Path,
-    name: str,
-    loaded: Run,
-    config: dict[str, Any],
-    step: int,
-    licence: str | None,
-    note: str,
-    folder: Path,
+    run: Path, name: str, loaded: Run, config: dict[str, Any], step: int, licence: str | None, note: str, folder: Path
 ) -> str:
     """Return the card as Markdown with a header in YAML; its text is in model_card.md.
 

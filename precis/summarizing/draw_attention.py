@@ -23,12 +23,7 @@ _TITLE = 28  # maximum length of the title of a head
 
 
 def draw_attention(run: Path, texts: Sequence[tuple[str, str]], out: Path) -> None:
-    """Draw the attention of an RSTformer in a text, and print the files.
-
-    Args:
-        run: the run folder.
-        texts: id and text of one document.
-        out: folder of the pictures.
+    """Draw the attention of an RSTformer's run in a text, with its id, to a folder, and print the files.
 
     Raises:
         UserError: if the run is not that of an RSTformer whose attention sees discourse.

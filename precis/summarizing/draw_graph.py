@@ -20,28 +20,18 @@ _LETTERS = 58  # maximum length of a text next to a heat map
 class GraphPicture:
     """Data of the picture of a document.
 
-    Attributes:
-        id: id of the document.
-        graph: name of the graph.
-        weights: G, [L, L].
-        texts: sentences of each of the L paragraphs.
-        summary: sentences of the summary; empty without a model.
-        attention: attention of each sentence to each paragraph, [sentences, L], or None.
-        references: references, each a list of sentences.
-        note: line below the title.
-
     Raises:
         UserError: if sizes do not match.
     """
 
     id: str
-    graph: str
-    weights: NDArray
-    texts: list[list[str]]
-    summary: list[str] = field(default_factory=list)
-    attention: NDArray | None = None
-    references: list[list[str]] = field(default_factory=list)
-    note: str = ""
+    graph: str  # its name
+    weights: NDArray  # G, [L, L]
+    texts: list[list[str]]  # sentences of each of the L paragraphs
+    summary: list[str] = field(default_factory=list)  # sentences; empty without a model
+    attention: NDArray | None = None  # of each sentence of the summary to each paragraph, [sentences, L]
+    references: list[list[str]] = field(default_factory=list)  # each a list of sentences
+    note: str = ""  # line below the title
 
     def __post_init__(self) -> None:
         self.attention = checked_drawing(self.weights, self.texts, self.summary, self.attention)

@@ -13,7 +13,6 @@ from datamodules.corpora.corpus import as_document, make_document
 from datamodules.corpora.texts import Texts
 from datamodules.documents import Document, UserError
 from datamodules.graphs import ParagraphGraph, Paragraphs, make_graph
-from datamodules.graphs.drawing import draw_svg
 from datamodules.text.lines import one_line, shorten
 from precis.config.parsers import load_parser
 from precis.files.texts import collect_texts
@@ -32,14 +31,10 @@ def draw_graphs(options: Namespace) -> None:
     console = Console()
     for drawn in documents:
         console.print(_table(drawn, console.width))
-    first = documents[0]
     if options.html:
         options.html.write_text(page(documents), encoding="utf-8")
-    if options.svg:
-        svg = draw_svg(first.weights, first.texts, first.summary, first.attention)
-        options.svg.write_text(svg, encoding="utf-8")
     if options.png:
-        figure(first).savefig(options.png, format="png", dpi=110)
+        figure(documents[0]).savefig(options.png, format="png", dpi=110)
 
 
 def _of_texts(options: Namespace) -> list[GraphPicture]:

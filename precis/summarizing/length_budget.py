@@ -24,20 +24,13 @@ class LengthBudget:
 
     An extractive model selects sentences within the limits. For a generative model the number of decoded tokens is
     limited, and a summary that still exceeds the budget is truncated after the last word or sentence within it.
-
-    Attributes:
-        words: maximum number of words, separated by whitespace.
-        ratio: the same, as a share of the words of the document.
-        sentences: maximum number of sentences.
-        share: the same, as a share of the sentences of the document; of extractive models.
-        min_score: lowest score of a selected sentence; of extractive models.
     """
 
-    words: int | None = None
-    ratio: float | None = None
-    sentences: int | None = None
-    share: float | None = None
-    min_score: float | None = None
+    words: int | None = None  # maximum number of words, separated by whitespace
+    ratio: float | None = None  # the same, as a share of the words of the document
+    sentences: int | None = None  # maximum number of sentences
+    share: float | None = None  # the same, as a share of the sentences of the document; of extractive models
+    min_score: float | None = None  # lowest score of a selected sentence; of extractive models
 
     def __bool__(self) -> bool:
         return any(value is not None for value in vars(self).values())

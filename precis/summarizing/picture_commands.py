@@ -36,7 +36,7 @@ def graph(arguments: list[str]) -> None:
     """`precis graph [FILE ...] --graph NAME` (or standard input): the graph over the paragraphs of texts.
     `precis graph --run RUN`: that of the documents of a GraphSum run, with the attention of its summaries.
 
-    Prints each paragraph with its strongest links. --html draws all documents, --svg and --png one.
+    Prints each paragraph with its strongest links. --html draws all documents, --png one.
     """
     parser = _graph_options()
     options = parser.parse_args(arguments)
@@ -61,6 +61,5 @@ def _graph_options() -> ArgumentParser:
     add("--parser", type=str, default="default", help=f"for rst: {', '.join(PARSERS)}, or a run folder")
     add("--parses", type=Path | None, default=None, help="for rst: folder of parses; by default in the cache")
     add("--html", type=Path | None, default=None, help="page of all documents")
-    add("--svg", type=Path | None, default=None, help="image of the first document")
     add("--png", type=Path | None, default=None, help="network and heat maps of the first document")
     return parser

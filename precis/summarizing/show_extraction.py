@@ -18,7 +18,7 @@ from datamodules.text.printable import printable
 from lightning_modules.extractive.matchsum import MatchSum
 from lightning_modules.extractive.summary import ExtractiveSummary
 from lightning_modules.summarizer import Summarizer, Summary
-from precis.files.figures import html_page, new_figure
+from precis.files.figures import heat_map, html_page, new_figure
 from precis.summarizing.page_bodies import MACROS
 
 
@@ -60,29 +60,18 @@ def page(summaries: Sequence[ExtractiveSummary], paragraphs: Mapping[str, Sequen
 
 
 def draw_sentence_attention(path: Path, attention: np.ndarray, selected: Sequence[int], title: str) -> None:
-    """Draw attention between sentences, [L, L], rows to columns, with selected sentences in bold, as a PNG."""
-    size = len(attention)
-    side = min(20.0, 3 + size / 4)
+    """Draw attention between sentences, [L, L], rows to columns, as a PNG; triangles mark selected sentences."""
+    side = min(20.0, 3 + len(attention) / 4)
     figure = new_figure(side + 1, side)
     axes = figure.add_subplot()
-    image = axes.imshow(attention, cmap="Blues", vmin=0, interpolation="nearest")
-    step = max(1, size // 40)
-    ticks, names = range(0, size, step), range(1, size + 1, step)
-    axes.set_xticks(ticks, names, fontsize=8)
-    axes.set_yticks(ticks, names, fontsize=8)
-    for labels in (axes.get_xticklabels(), axes.get_yticklabels()):
-        for tick, label in zip(ticks, labels):
-            label.set_fontweight("bold" if tick in selected else "normal")
+    image = heat_map(axes, attention, cmap="Blues", vmin=0)
+    places = np.asarray(selected) + 1
+    axes.plot(np.full(len(places), 0.5), places, "k>", clip_on=False)
     axes.set(xlabel="at sentence", ylabel="attention of sentence")
     axes.set_title(one_line(title), parse_math=False)  # an id may contain "$", which would start a formula
     figure.colorbar(image, ax=axes, label="mean of the heads")
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, dpi=130, format="png")
-
-
-def numbered(path: Path, number: int, count: int) -> Path:
-    """`map.png` for one document, `map-1.png`, `map-2.png` .. for several."""
-    return path if count == 1 else path.with_name(f"{path.stem}-{number + 1}{path.suffix}")
 
 
 class SummaryOutput:
@@ -112,9 +101,11 @@ class SummaryOutput:
         if self.options.html:
             self.summaries.append(summary)
         if self.options.heat_map and getattr(summary, "attention", None) is not None:
-            path = numbered(self.options.heat_map, self._drawn, len(self.documents))
-            draw_sentence_attention(path, summary.attention, summary.positions, summary.id)
+            path = self.options.heat_map
             self._drawn += 1
+            if len(self.documents) > 1:  # map-1.png, map-2.png ..
+                path = path.with_name(f"{path.stem}-{self._drawn}{path.suffix}")
+            draw_sentence_attention(path, summary.attention, summary.positions, summary.id)
 
     def print(self, summary: Summary) -> None:
         """Print the summary as requested; control characters are escaped on terminals but kept in files."""

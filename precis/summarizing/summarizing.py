@@ -18,10 +18,7 @@ from lightning_modules.summarizer import Summarizer, Summary
 def summarize_all(model: Summarizer, data: SummarizationData, attention: bool = False) -> Iterator[Summary]:
     """Yield a summary of each document of a DataModule's test split, on a GPU if there is one.
 
-    Args:
-        model: the trained model.
-        data: its DataModule.
-        attention: whether to set `attention`, between the sentences of each document; for extractive models.
+    With `attention`, summaries of extractive models have the attention between the sentences of the document.
     """
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     model.to(device)
