@@ -38,17 +38,6 @@ def graph(arguments: list[str]) -> None:
 
     Prints each paragraph with its strongest links. --html draws all documents, --png one.
     """
-    parser = _graph_options()
-    options = parser.parse_args(arguments)
-    built = parser.instantiate_classes(options)
-    if options.run is not None and options.inputs:
-        raise UserError("precis graph: a run's own documents, or files; leave --run or the files out")
-    from precis.summarizing.graph import draw_graphs
-
-    draw_graphs(built)
-
-
-def _graph_options() -> ArgumentParser:
     parser = ArgumentParser(prog="precis graph", description=graph.__doc__, exit_on_error=False)
     add = parser.add_argument
     add("inputs", nargs="*", type=str, help="text files, folders of .txt files; standard input if none")
@@ -62,4 +51,10 @@ def _graph_options() -> ArgumentParser:
     add("--parses", type=Path | None, default=None, help="for rst: folder of parses; by default in the cache")
     add("--html", type=Path | None, default=None, help="page of all documents")
     add("--png", type=Path | None, default=None, help="network and heat maps of the first document")
-    return parser
+    options = parser.parse_args(arguments)
+    built = parser.instantiate_classes(options)
+    if options.run is not None and options.inputs:
+        raise UserError("precis graph: a run's own documents, or files; leave --run or the files out")
+    from precis.summarizing.graph import draw_graphs
+
+    draw_graphs(built)

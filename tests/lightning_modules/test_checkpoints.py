@@ -5,10 +5,12 @@ import zipfile
 
 import pytest
 import torch
+from safetensors import safe_open
 from safetensors.torch import save_file
 
 from datamodules.documents import UserError
-from lightning_modules.checkpoints import read_checkpoint
+from lightning_modules.checkpoints import read_checkpoint, write_exported
+from lightning_modules.exported import EXPORTED
 from precis.sharing.foreign_files import read_weights
 
 PLAIN = {"state_dict": {"weight": torch.ones(2)}, "global_step": 3}
@@ -111,3 +113,17 @@ def test_a_header_of_another_type_is_refused(described, tmp_path):
     assert "\n" not in str(caught.value)
     save_file({"weight": torch.ones(2)}, path, metadata={"precis": json.dumps({"tied": {}, "global_step": 3})})
     assert read_checkpoint(path)["global_step"] == 3
+
+
+def test_tied_weights_are_written_once(tmp_path):
+    table = torch.arange(6.0).view(2, 3)
+    weights = {"a": table, "b": table, "c": table.clone(), "none": torch.zeros(0)}
+    write_exported(tmp_path / EXPORTED, weights, {"n": 1, "global_step": 0})
+    with safe_open(str(tmp_path / EXPORTED), framework="pt") as file:
+        assert sorted(file.keys()) == ["a", "c", "none"]
+    content = read_checkpoint(tmp_path / EXPORTED)
+    assert content["n"] == 1 and list(content["state_dict"]) == ["a", "c", "none", "b"]
+    assert all(torch.equal(content["state_dict"][name], table) for name in "abc")
+    (tmp_path / EXPORTED).write_bytes(b"no weights")
+    with pytest.raises(UserError, match="no weights of `precis export`"):
+        read_checkpoint(tmp_path / EXPORTED)

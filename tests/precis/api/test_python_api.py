@@ -8,8 +8,7 @@ from importlib.metadata import entry_points
 from pathlib import Path
 
 import pytest
-from cases_extractive import CASES as EXTRACTIVE
-from run_folders import make_run, prediction
+from run_folders import make_run, prediction, write_run
 
 import precis as api
 from datamodules.corpora.corpus import as_document
@@ -26,15 +25,8 @@ def run(trained):
 
 @pytest.fixture(scope="module")
 def extractive(tmp_path_factory, corpus_files):
-    """Run folder of a BertSum."""
-    from precis.command_line.cli import main
-
-    folder, before = tmp_path_factory.mktemp("extractive") / "bertsum", list(sys.argv)
-    options = ["--trainer.max_steps=2", "--trainer.accelerator=cpu", "--trainer.enable_progress_bar=false"]
-    options += ["--trainer.enable_model_summary=false", "--wandb=off", "--previews=0", f"--run_dir={folder}"]
-    assert main(["fit", *EXTRACTIVE[0].arguments(corpus_files), *options]) == 0
-    sys.argv = before
-    return folder
+    """Run folder of a BertSum with random weights."""
+    return write_run(tmp_path_factory.mktemp("extractive") / "bertsum", "bertsum", corpus_files)
 
 
 def test_importing_the_package_imports_no_library():
@@ -116,17 +108,11 @@ def test_arguments_of_another_type_are_named(run, trained):
         (lambda: api.load(None), "path is of type NoneType; give the folder of a run"),
         (lambda: api.load(trained, 5), "checkpoint is of type int"),
         (lambda: run.summarize(TEXTS, batch_size="a"), "batch_size is of type str"),
-        (lambda: run.summarize(TEXTS, batch_size=0), "batch_size must be at least 1, got 0"),
         (lambda: run.summarize(TEXTS, max_length=2.5), "decoding.max_length is 2.5; give a whole number"),
-        (lambda: run.evaluate(TEXTS, metrics=5), "metrics is of type int"),
         (lambda: run.evaluate(TEXTS, metrics=[None]), "metrics is of type NoneType"),
-        (lambda: run.evaluate(TEXTS, resamples=None), "resamples is of type NoneType"),
-        (lambda: run.evaluate(TEXTS, seed="a"), "seed is of type str"),
         (lambda: run.evaluate(TEXTS, score_options=5), "score_options is of type int"),
         (lambda: api.rouge(None, "rain"), "summaries is of type NoneType; give a string, or a list"),
         (lambda: api.rouge("rain", None), "reference 1 is of type NoneType"),
-        (lambda: api.rouge(["rain"], None), "references is of type NoneType"),
-        (lambda: api.rouge(["rain"], [None]), "reference 1 is of type NoneType"),
         (lambda: api.rouge(["rain"], [["rain", 5]]), "reference 1 is of type int"),
         (lambda: api.rouge([5], ["rain"]), "summary 1 is of type int"),
         (lambda: api.rouge("rain", "rain", variants=5), "variants is of type int"),

@@ -37,6 +37,7 @@ def run_cell(source: str, names: dict, precis) -> object:
     return eval(compile(ast.Expression(last.value), "tutorial.ipynb", "eval"), names) if last else None
 
 
+@pytest.mark.integration
 def test_the_notebook_runs(cells, precis, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     names: dict = {}

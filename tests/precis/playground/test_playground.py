@@ -175,6 +175,7 @@ def browser():
         started.close()
 
 
+@pytest.mark.integration
 @pytest.mark.timeout(600)
 def test_the_page_works_in_a_browser_and_fetches_nothing_from_elsewhere(address, browser, playground):
     page = browser.new_page(viewport={"width": 1400, "height": 1000})

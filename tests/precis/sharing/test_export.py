@@ -14,7 +14,6 @@ import torch
 import yaml
 from huggingface_hub import constants
 from run_folders import write_run
-from safetensors import safe_open
 from transformers import (
     AutoModel,
     AutoModelForSeq2SeqLM,
@@ -32,7 +31,6 @@ from transformers import (
 import precis as api
 from datamodules.documents import UserError
 from datamodules.text.subword_tokenizer import SubwordTokenizer
-from lightning_modules.checkpoints import read_checkpoint, write_exported
 from lightning_modules.exported import EXPORTED
 from precis.sharing.hub import find_folder
 
@@ -75,6 +73,7 @@ def assert_same_summaries(run: Path, exported: Path) -> None:
     assert [one.record() for one in found] == [one.record() for one in expected]
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize("name", ["agents-m7", "graphsum", "pegasus", "bertsum", "bertsum-abs", "led", "rstformer"])
 def test_models_from_scratch_are_exported(name, corpus_files, tmp_path, precis):
     run = write_run(tmp_path / "run", name, corpus_files)
@@ -172,20 +171,6 @@ def test_the_command_line_reads_an_exported_model(run_folder, tmp_path, precis):
     assert done.err.count("\n") == 1
     done = precis("export", run_folder, "--out", exported)
     assert done.status == 1 and "not empty; choose another folder" in done.err
-
-
-def test_tied_weights_are_written_once(tmp_path):
-    table = torch.arange(6.0).view(2, 3)
-    weights = {"a": table, "b": table, "c": table.clone(), "none": torch.zeros(0)}
-    write_exported(tmp_path / EXPORTED, weights, {"n": 1, "global_step": 0})
-    with safe_open(str(tmp_path / EXPORTED), framework="pt") as file:
-        assert sorted(file.keys()) == ["a", "c", "none"]
-    content = read_checkpoint(tmp_path / EXPORTED)
-    assert content["n"] == 1 and list(content["state_dict"]) == ["a", "c", "none", "b"]
-    assert all(torch.equal(content["state_dict"][name], table) for name in "abc")
-    (tmp_path / EXPORTED).write_bytes(b"no weights")
-    with pytest.raises(UserError, match="no weights of `precis export`"):
-        read_checkpoint(tmp_path / EXPORTED)
 
 
 class Hub(BaseHTTPRequestHandler):

@@ -2,11 +2,8 @@
 
 import json
 import shutil
-from pathlib import Path
 
 import numpy as np
-import pytest
-from cases_extractive import CASES
 
 from callbacks.previews import draw_attention
 from precis.summarizing.draw_graph import GraphPicture, figure
@@ -14,18 +11,6 @@ from precis.summarizing.draw_graph import GraphPicture, figure
 PNG = b"\x89PNG\r\n\x1a\n"
 MARKUP, FORMULA = "a[/red][bold]b\\", "price $\\frac{1$ of $x_"
 TEXT = "A storm hit the coast. Boats sank.\n\nNobody had slept. They left."
-
-
-@pytest.fixture(scope="module")
-def bertsum(tmp_path_factory, corpus_files) -> Path:
-    """A run folder of BertSum, two steps."""
-    from precis.command_line.cli import main
-
-    folder = tmp_path_factory.mktemp("any-id") / "bertsum"
-    options = ["--trainer.max_steps=2", "--trainer.accelerator=cpu", "--trainer.enable_progress_bar=false"]
-    options += ["--trainer.enable_model_summary=false", "--wandb=off", "--previews=0"]
-    assert main(["fit", *CASES[0].arguments(corpus_files), *options, f"--run_dir={folder}"]) == 0
-    return folder
 
 
 def test_markup_in_ids_is_reported_literally(run_folder, precis, tmp_path, monkeypatch):
@@ -41,18 +26,6 @@ def test_markup_in_ids_is_reported_literally(run_folder, precis, tmp_path, monke
     done = precis("report", run_folder)
     assert done.status == 0 and done.out.count(MARKUP) >= 3, done.err
     assert precis("compare", run_folder, "--metric=rouge1").status == 0
-
-
-def test_formulas_in_names_are_drawn_as_text(bertsum, precis, tmp_path):
-    path = tmp_path / f"{FORMULA}.txt"
-    path.write_text(TEXT, encoding="utf-8")
-    out = ["--html", tmp_path / "page.html", "--heat_map", tmp_path / "map.png"]
-    done = precis("summarize", "--checkpoint", bertsum, path, *out)
-    assert done.status == 0, done.err
-    assert (tmp_path / "map.png").read_bytes().startswith(PNG)
-    page = (tmp_path / "page.html").read_text(encoding="utf-8")
-    assert FORMULA in page and page.count("<p>") == 2, "a paragraph for each of the text"
-    assert all(word in page for word in (">sentence</th>", ">score</th>", ">text (selected"))
 
 
 def test_formulas_in_a_parse_a_graph_and_words(precis, tmp_path):

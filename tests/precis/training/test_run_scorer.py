@@ -1,0 +1,74 @@
+"""Sentences that the run of an extractive model proposes to MatchSum."""
+
+import re
+import shutil
+import weakref
+
+import pytest
+from run_folders import write_run
+
+from datamodules.corpora import Texts
+from datamodules.corpora.corpus import as_document
+from datamodules.documents import Document, UserError
+from datamodules.matchsum import MatchSumData
+from precis.runs.run_folder import load_run
+from precis.training.run_scorer import RunScorer
+
+
+@pytest.fixture(scope="module")
+def bertsum(tmp_path_factory, corpus_files):
+    """The run of a BertSum with random weights."""
+    return write_run(tmp_path_factory.mktemp("scorer") / "bertsum", "bertsum", corpus_files)
+
+
+def test_a_run_proposes_what_its_model_scores(bertsum):
+    run = load_run(bertsum)
+    batch = next(iter(run.data.val_dataloader()))
+    expected = dict(zip(batch.ids, run.model.sentence_scores(batch)))
+    documents = [as_document(row) for row in run.data.documents("val")]
+    for size, pool in ((1, 512), (10_000, 512), (10_000, 2)):
+        found = RunScorer(bertsum, size, pool).sentence_scores(documents)
+        for document, scores in zip(documents, found, strict=True):
+            if document.id in expected:
+                assert scores == pytest.approx(expected[document.id], abs=1e-5)
+
+
+def test_sentences_that_a_run_could_not_score_are_proposed_last(bertsum, tmp_path):
+    config = (bertsum / "config.yaml").read_text(encoding="utf-8")
+    run = shutil.copytree(bertsum, tmp_path / "run")
+    changed = re.sub(r"\bmax_words: null", "max_words: 6", re.sub(r"\bmin_words: 0", "min_words: 3", config))
+    assert changed.count("_words: 6") == changed.count("_words: 3") == 1
+    (run / "config.yaml").write_text(changed, encoding="utf-8")
+    sentences = ["Boats.", "A storm hit.", "It was the longest storm that anybody could remember.", "Rain fell on."]
+    documents = [Document("mixed", [sentences]), Document("short", [["Boats.", "Rain."]])]
+    mixed, short = RunScorer(run).sentence_scores(documents)
+    assert mixed[0] == mixed[2] == 0 < min(mixed[1], mixed[3])
+    assert min(short) > 0, "where no sentence is of a good length, all are candidates"
+    assert RunScorer(run).fingerprint == RunScorer(bertsum).fingerprint
+    whole = MatchSumData(Texts([]), RunScorer(run), keep=2, sizes=[2], encoder=None)
+    assert whole.choices(mixed) == [[1, 3]]
+
+
+def test_few_documents_are_in_memory_while_a_corpus_is_scored(bertsum):
+    class Watched(Document):
+        """A document that can be counted while it is in memory."""
+
+    live: set[int] = set()
+    most = 0
+
+    def corpus():
+        nonlocal most
+        for number in range(60):
+            document = Watched(str(number), [[f"A storm hit coast {number}.", "Boats sank."]])
+            live.add(number)
+            weakref.finalize(document, live.discard, number)
+            most = max(most, len(live))
+            yield document
+
+    scores = list(RunScorer(bertsum, pool=5).sentence_scores(corpus()))
+    assert [len(row) for row in scores] == [2] * 60 and most <= 2 * 5
+
+
+def test_the_run_of_another_model_proposes_nothing(trained):
+    with pytest.raises(UserError, match="PointerGenerator scores no sentences; give a run of BertSum"):
+        RunScorer(trained).sentence_scores([])
