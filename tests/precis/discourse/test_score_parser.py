@@ -16,16 +16,7 @@ from datamodules.discourse.trees import Span, Tree
 from lightning_modules.discourse_parser.parser import DiscourseParser
 from lightning_modules.metrics.calibration import LDDCalibration
 from lightning_modules.metrics.parseval import parseval_counts, parseval_scores
-from precis.discourse.parser_scores import (
-    PLACES,
-    Forecasts,
-    by_genre,
-    by_place,
-    edu_units,
-    intervals,
-    matches,
-    parseval,
-)
+from precis.discourse.parser_scores import PLACES, Forecasts, by_genre, by_place, edu_units, intervals, matches
 from precis.discourse.score_parser import gold_documents, name_of, parsed, request_of
 from precis.statistics.statistics import resampled_sums
 
@@ -171,12 +162,6 @@ def test_intervals_are_quantiles_of_resampled_scores():
     assert all(math.isnan(value) for value in intervals(torch.zeros(3, 6), parseval_scores, 10)[0])
 
 
-def test_perfect_trees_score_100(treebank):
-    gold = [document.tree for document in gold_documents(treebank, GUM.coarse)]
-    table = parseval(gold, gold, resamples=20)
-    assert all(value == (100, 100, 100) for row in table.values() for value in row.values())
-
-
 # The command
 
 
@@ -267,8 +252,5 @@ def test_wrong_input_in_one_line(precis, tmp_path, change, options, problem):
     path = write_lines(tmp_path / "made_up.jsonl", [record(0), row])
     done = precis("score-parser", path, "--parser", "right_branching", *options)
     assert done.status and problem in done.err.splitlines()[-1], done
-
-
-def test_no_such_treebank(precis, tmp_path):
     done = precis("score-parser", tmp_path / "none.jsonl", "--parser", "right_branching")
     assert done.status == 1 and "no such file or folder" in done.err
