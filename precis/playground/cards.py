@@ -14,9 +14,7 @@ AGENTS = ("#1b6ca8", "#c0561a", "#2e7d32", "#8e24aa", "#ad1457", "#5d4037")  # a
 _TEMPLATES = Environment(
     loader=PackageLoader("precis.playground", "."), autoescape=True, trim_blocks=True, lstrip_blocks=True
 )
-_MACROS = _TEMPLATES.get_template("cards.html").module
-cards_page, card, error_box = _MACROS.cards_page, _MACROS.card, _MACROS.error_box
-plain_summary, selected_sentences, table = _MACROS.plain_summary, _MACROS.selected_sentences, _MACROS.table
+MACROS = _TEMPLATES.get_template("cards.html").module  # cards_page, card, plain_summary and so on, as functions
 
 
 def copied_summary(
@@ -48,7 +46,7 @@ def copied_summary(
         hint = ", ".join(f"{source[index]} {weights[index]:.2f}" for index in top[:5])
         spans.append({"text": word, "copied": is_copied, "hint": hint, "color": colors[top[0]] if top else None})
     legend = {agent + 1: AGENTS[agent % len(AGENTS)] for agent in sorted(set(agents or ()))}
-    return _MACROS.copied_summary(prefix, rules, spans, list(zip(source, colors)), legend)
+    return MACROS.copied_summary(prefix, rules, spans, list(zip(source, colors)), legend)
 
 
 def picture(title: str, svg: str) -> str:
@@ -64,4 +62,4 @@ def picture(title: str, svg: str) -> str:
         title = f"{title} (scroll in it, or drag its lower right corner)"
     style = f"<style>body{{margin:0}} svg{{max-width:100%;min-width:{0.75 * width:.0f}px;height:auto}}</style>"
     page = f"<!doctype html>{style}<body>{svg}</body>"
-    return _MACROS.framed(title, height, base64.b64encode(page.encode()).decode())
+    return MACROS.framed(title, height, base64.b64encode(page.encode()).decode())

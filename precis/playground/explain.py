@@ -16,7 +16,7 @@ from lightning_modules.copying_summarizer import CopyingSummarizer
 from lightning_modules.extractive.summary import ExtractiveSummary
 from lightning_modules.rstformer.module import RSTformer
 from lightning_modules.summarizer import Summarizer, Summary
-from precis.playground.cards import copied_summary, picture, plain_summary, selected_sentences, table
+from precis.playground.cards import MACROS, copied_summary, picture
 from precis.summarizing.draw_attention import relations_of
 
 _LETTERS, _TREE_WIDTH = 32, 120  # letters per EDU and pixels of a tree that fits a card of 22 rem
@@ -27,15 +27,15 @@ def sections(prefix: str, model: Summarizer, data: SummarizationData, batch: Bat
     """Return the sections of a card on a summary, whose ids have a prefix; the DataModule is over this document."""
     parts = []
     if isinstance(summary, ExtractiveSummary):
-        parts.append(selected_sentences(summary))
+        parts.append(MACROS.selected_sentences(summary))
     elif isinstance(model, CopyingSummarizer) and summary.copied is not None:
         source, _, attention, _ = model.attention_map(batch, 0)
         parts.append(copied_summary(prefix, source, summary.words, summary.copied, attention, agents_of(batch)))
     else:
-        parts.append(plain_summary(summary.text))
+        parts.append(MACROS.plain_summary(summary.text))
     if summary.scores:
         values = [f"{value:.1f}" for value in summary.scores.values()]
-        parts.append(table("ROUGE F1 x 100 against the reference", list(summary.scores), [values]))
+        parts.append(MACROS.table("ROUGE F1 x 100 against the reference", list(summary.scores), [values]))
     document = as_document(data.documents("test")[0])
     if isinstance(model, RSTformer) and model.ablation != "no_discourse":
         parts += discourse_sections(model, data, document)
@@ -65,13 +65,13 @@ def discourse_sections(model: RSTformer, data: SummarizationData, document: Docu
     share = mass / mass.sum().clamp_min(1e-9)
     order = share.argsort(descending=True, stable=True)[: 2 * _RELATIONS].tolist()
     rows = [[parse.relations[index], f"{100 * share[index]:.0f} %"] for index in order if share[index] > 0]
-    parts.append(table("relations of the document, share of the distribution", ["relation", "share"], rows))
+    parts.append(MACROS.table("relations of the document, share of the distribution", ["relation", "share"], rows))
     heads = []
     for layer in range(len(model.network.injections)):
         for head, names in enumerate(relations_of(model, layer, parse.relations)):
             heads.append([str(layer + 1), str(head + 1), ", ".join(names.split(", ")[:_RELATIONS])])
     if heads:
-        parts.append(table("relations that weigh most in each head", ["layer", "head", "relations"], heads))
+        parts.append(MACROS.table("relations that weigh most in each head", ["layer", "head", "relations"], heads))
     return parts
 
 

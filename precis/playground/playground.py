@@ -15,7 +15,7 @@ from datamodules.corpora.texts import Records
 from datamodules.documents import UserError
 from lightning_modules.extractive.bertsum import BertSum
 from lightning_modules.extractive.matchsum import MatchSum
-from precis.playground.cards import card, cards_page, error_box
+from precis.playground.cards import MACROS
 from precis.playground.explain import sections
 from precis.runs.run_folder import Run, load_run, run_documents
 from precis.sharing.hub import find_folder
@@ -77,9 +77,9 @@ class Playground:
         try:
             self._check(text, reference, names)
             cards = [self._card(number, name, text, reference, beam_size) for number, name in enumerate(names)]
-            return cards_page(cards)
+            return MACROS.cards_page(cards)
         except (ValueError, OSError, RuntimeError) as error:
-            return error_box(" ".join(str(error).split()))
+            return MACROS.error_box(" ".join(str(error).split()))
 
     def _check(self, text: str, reference: str, names: Sequence[str]) -> None:
         if not text.strip():
@@ -105,4 +105,4 @@ class Playground:
             with changed_options(run.model, options):
                 (summary,) = run.model.scored(run.model.summarize(batch))
                 parts = sections(f"card{number}", run.model, data, batch, summary)
-        return card(name, type(run.model).__name__, parts)
+        return MACROS.card(name, type(run.model).__name__, parts)

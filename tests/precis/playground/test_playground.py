@@ -15,7 +15,7 @@ from run_folders import write_run
 import precis as api
 from datamodules.documents import UserError
 from precis.playground import demo_command as command
-from precis.playground.cards import card, copied_summary, error_box, picture
+from precis.playground.cards import MACROS, copied_summary, picture
 from precis.playground.playground import Playground
 
 TEXT = "Boru is a heron from the old mill. Every morning it watches the river.\n\nNobody else does it."
@@ -74,7 +74,7 @@ def test_words_have_the_colour_of_their_agent():
 
 def test_what_documents_and_models_are_called_is_no_markup():
     image = '<svg width="1" height="1"></svg>'
-    for page in (card("<i>", "<u>", []), error_box("<script>"), picture('"><script>', image)):
+    for page in (MACROS.card("<i>", "<u>", []), MACROS.error_box("<script>"), picture('"><script>', image)):
         assert not re.search(r"<(i|u|script)>", page)
 
 
