@@ -85,26 +85,20 @@ class Generator:
         """Return ids and mask, padded before a prompt that a decoder continues, and after a source otherwise."""
         rows = [row[::-1] for row in prompts] if self.is_decoder_only else list(prompts)
         source = pad(rows, self.padding)                                                     # [B, S]
-        lengths = torch.tensor([len(row) for row in prompts])
-        mask = (torch.arange(source.shape[1]) < lengths[:, None]).long()                     # [B, S]
+        mask = pad([[1] * len(row) for row in rows], 0)                                      # [B, S]
         if self.is_decoder_only:
             source, mask = source.flip(1), mask.flip(1)
         return source.to(self.model.device), mask.to(self.model.device)
 
     def _read(self, tokens: list[int]) -> Generated:
         """Return an output of T tokens, those after its end symbol left out."""
-        end = next((index for index, token in enumerate(tokens) if token in self.ends), len(tokens) - 1)
-        count = end + 1
+        count = next((number for number, token in enumerate(tokens, 1) if token in self.ends), len(tokens))
         text = self.tokenizer.decode(tokens[:count], skip_special_tokens=True).strip()
         return Generated(text, count, count >= self.max_new_tokens)
 
 
 def change_settings(config: GenerationConfig, settings: Mapping[str, Any], option: str) -> GenerationConfig:
-    """Return generation settings with some of them replaced, without sampling.
-
-    Raises:
-        UserError: for an unknown setting, or a value that is refused.
-    """
+    """Return generation settings with some of them replaced, without sampling; an error for one that is refused."""
     names = vars(GenerationConfig())
     for name, value in settings.items():
         if name.startswith("_") or name not in names:

@@ -6,7 +6,7 @@ from typing import Any, Literal, NamedTuple
 
 from datasets import Dataset
 from jsonargparse import ArgumentParser, Namespace
-from transformers import AutoModelForSeq2SeqLM, GenerationConfig, PreTrainedModel, PreTrainedTokenizerBase
+from transformers import AutoModelForSeq2SeqLM, PreTrainedModel, PreTrainedTokenizerBase
 from transformers import __version__ as transformers_version
 
 from datamodules.batch import groups_by_length, pools
@@ -63,7 +63,7 @@ def _parser() -> ArgumentParser:
         help="text before each document; by default that of the model's task, such as `summarize: ` of T5",
     )  # fmt: skip
     parser.add_argument(
-        "--max_source", type=int | None, default=None, help="maximal number of input tokens; by default all positions"
+        "--max_source", type=int | None, default=None, help="maximum number of input tokens; by default all positions"
     )
     parser.add_argument(
         "--long_documents", type=LengthMode, default="truncate",
@@ -79,7 +79,7 @@ class PretrainedSummarizer(NamedTuple):
     Attributes:
         generator: model, tokenizer and generation settings.
         prefix: text before each source.
-        max_source: maximal number of input tokens, special tokens included; None for no limit.
+        max_source: maximum number of input tokens, special tokens included; None for no limit.
         long_documents: what is done with longer documents.
         settings: all that its summaries depend on, as values of JSON.
     """
@@ -139,7 +139,12 @@ def load_summarizer(options: Namespace) -> PretrainedSummarizer:
         "system": "hf",
         "checkpoint": options.checkpoint,
         "weights": weights_digest(options.checkpoint, model),
-        "generation": _own_settings(model.generation_config),
+        # the settings that differ from the defaults of transformers, without its version
+        "generation": {
+            name: value
+            for name, value in model.generation_config.to_diff_dict().items()
+            if not name.startswith(("_", "transformers_"))
+        },
         "source_prefix": prefix,
         "max_source": max_source,
         "long_documents": options.long_documents,
@@ -166,18 +171,8 @@ def _task_settings(model: PreTrainedModel, changes: dict[str, Any]) -> tuple[str
     return prefix, settings
 
 
-def _own_settings(config: GenerationConfig) -> dict[str, Any]:
-    """Return the generation settings that differ from the defaults of transformers, without its version."""
-    settings = config.to_diff_dict()
-    return {name: settings[name] for name in settings if not name.startswith(("_", "transformers_"))}
-
-
 def _check_positions(generator: Generator, max_source: int | None) -> None:
-    """Check that the model has enough positions for its inputs and outputs.
-
-    Raises:
-        UserError: if the model has too few positions.
-    """
+    """Check that the model has enough positions for its inputs and outputs."""
     read, written = (positions(generator.model, part) for part in ("encoder", "decoder"))
     if max_source is not None and max_source < 4:
         raise UserError(f"--max_source {max_source}: no room for a document beside the special tokens; give more")
@@ -207,46 +202,43 @@ def _pool_answers(
 ) -> Iterator[list[dict[str, Any]]]:
     """Yield the answers of some documents after each batch, as soon as all windows of a document are summarized."""
     sources = [system.sources(document) for document in pool]
-    # All windows of all documents, batched by length; inputs has the indices of document and window for each prompt.
-    inputs, prompts = [], []
-    for document, (windows, _) in enumerate(sources):
-        inputs += [(document, window) for window in range(len(windows))]
-        prompts += windows
+    # All windows of all documents, batched by length.
+    places = [(document, window) for document, (windows, _) in enumerate(sources) for window in range(len(windows))]
+    prompts = [prompt for windows, _ in sources for prompt in windows]
     outputs: list[dict[int, Generated]] = [{} for _ in pool]
     for group in groups_by_length([len(prompt) for prompt in prompts], batch_tokens):
         finished = []
         for index, output in zip(group, system.generator.generate([prompts[index] for index in group])):
-            document, window = inputs[index]
+            document, window = places[index]
             outputs[document][window] = output
             windows, total = sources[document]
-            if len(outputs[document]) == len(windows):
-                finished.append(_answer(pool[document].id, windows, total, outputs[document]))
+            if len(outputs[document]) < len(windows):
+                continue
+            ordered = [outputs[document][number] for number in range(len(windows))]
+            finished.append({
+                "id": pool[document].id,
+                "text": "\n".join(output.text for output in ordered),
+                "windows": len(windows),
+                "source_tokens": [sum(map(len, windows)), total],  # tokens that were read, and all tokens
+                "summary_tokens": sum(output.tokens for output in ordered),
+                "stopped": any(output.stopped for output in ordered),
+            })  # fmt: skip
         yield finished
-
-
-def _answer(name: str, windows: list[list[int]], total: int, outputs: dict[int, Generated]) -> dict[str, Any]:
-    ordered = [outputs[index] for index in range(len(windows))]
-    return {
-        "id": name,
-        "text": "\n".join(output.text for output in ordered),
-        "windows": len(windows),
-        "source_tokens": [sum(map(len, windows)), total],  # tokens that were read, and all tokens
-        "summary_tokens": sum(output.tokens for output in ordered),
-        "stopped": any(output.stopped for output in ordered),
-    }
 
 
 def _write(target: Path, documents: Dataset, answers: Answers, settings: dict[str, Any], split: str) -> None:
     """Write predictions and report what was cut off."""
     rows = [answers.rows[name] for name in documents["id"]]
     truncated = [row["id"] for row in rows if row["source_tokens"][0] < row["source_tokens"][1]]
+    stopped = [row["id"] for row in rows if row["stopped"]]
+    empty = [row["id"] for row in rows if not row["text"].strip()]
     read, total = (sum(row["source_tokens"][index] for row in rows) for index in (0, 1))
     counts = {
         "truncated": len(truncated),
         "source_tokens": [read, total],
         "windows": sum(row["windows"] for row in rows),
-        "stopped": sum(row["stopped"] for row in rows),
-        "empty": sum(not row["text"].strip() for row in rows),
+        "stopped": len(stopped),
+        "empty": len(empty),
     }
     generation = settings["generation"]
     signed = signature(
@@ -264,8 +256,8 @@ def _write(target: Path, documents: Dataset, answers: Answers, settings: dict[st
     notes = [
         truncation_line([row]),
         name_documents((row["id"] for row in rows if row["windows"] > 1), "documents in several windows"),
-        name_documents((row["id"] for row in rows if row["stopped"]), "summaries reach the maximal length"),
-        name_documents((row["id"] for row in rows if not row["text"].strip()), "empty summaries"),
+        name_documents(stopped, "summaries reach the maximum length"),
+        name_documents(empty, "empty summaries"),
         signed,
     ]
     print(f"hf: {counted(len(rows), 'summary')} in {target}; score them with precis evaluate {target}")

@@ -26,22 +26,17 @@ def write_page(
         path: output file.
         comparison: the comparison.
         notes: notes below the table.
-        documents: maximal number of documents with texts, see `chosen_documents`.
+        documents: maximum number of documents with texts, see `chosen_documents`.
         sources: source texts by id, shown next to the outputs.
     """
     content = page_data(comparison, notes, documents, sources or {})
     # Inside a script element `<` could end it; JSON may write it as an escape.
     data = json.dumps(content, ensure_ascii=False, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c")
-    page = page_template("compare.html", "compare.js")
+    page, style, code = ((PAGE / f"compare.{kind}").read_text(encoding="utf-8") for kind in ("html", "css", "js"))
+    page = page.replace("/*STYLE*/", style).replace("/*SCRIPT*/", code)
     path.parent.mkdir(parents=True, exist_ok=True)
     with atomic_file(path) as file:  # half of a surrogate pair, which a model may write, is in no file
         file.write(page.replace("{DATA}", data.encode("utf-8", "replace").decode("utf-8")))
-
-
-def page_template(html: str, script: str) -> str:
-    """Return a page of this package with the common style and a script, both inside it."""
-    page, style, code = ((PAGE / name).read_text(encoding="utf-8") for name in (html, "compare.css", script))
-    return page.replace("/*STYLE*/", style).replace("/*SCRIPT*/", code)
 
 
 def page_data(
@@ -139,16 +134,11 @@ def document_data(comparison: Comparison, most: int, sources: Mapping[str, str])
             outputs.append(output)
         row = runs[0].rows[place]
         content = {"id": str(row["id"]), "references": row["references"], "outputs": outputs}
-        if str(row["id"]) in sources:
-            content["source"] = _shortened(sources[str(row["id"])])
+        if (text := sources.get(str(row["id"]))) is not None:
+            rest = len(text) - LONGEST_SOURCE
+            content["source"] = text if rest <= 0 else f"{text[:LONGEST_SOURCE]}\n\n({rest:,} more characters)"
         chosen.append(content)
     return chosen
-
-
-def _shortened(text: str) -> str:
-    """Shorten a text for the page, with the number of omitted characters."""
-    rest = len(text) - LONGEST_SOURCE
-    return text if rest <= 0 else f"{text[:LONGEST_SOURCE]}\n\n({rest:,} more characters)"
 
 
 def _number(value: float) -> float | None:

@@ -17,7 +17,6 @@ import sys
 from collections.abc import Sequence
 from glob import glob
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -66,25 +65,20 @@ def load(folder: Path, change: str) -> Run:
     Raises:
         UserError: if the change has another form, would be replaced by one of the model, or sets the batch size.
     """
+    if change == "-":
+        return load_run(folder, eval_batch_size=1)
     key, separator, value = change.partition("=")
     part, _, name = key.partition(".")
-    if change != "-" and not (separator and name and part in ("data", "model")):
+    if not (separator and name and part in ("data", "model")):
         raise UserError(f"--change {change}: expected data.NAME=VALUE, model.NAME=VALUE, or - for no change")
     if part == "data" and name in LINKED:
         raise UserError(f"--change {change}: the data takes {name} from the model; give model.{name}")
     if key == "data.eval_batch_size":
         raise UserError(f"--change {change}: documents are scored one by one; leave it out")
-    changes: dict[str, dict[str, Any]] = {"data": {"eval_batch_size": 1}, "model": {}}
-    if change != "-":
-        changes[part][name] = yaml.safe_load(value)
-    return load_run(folder, model_changes=changes["model"], **changes["data"])
-
-
-def score_run(folder: Path, change: str, split: str) -> dict[str, float]:
-    """Return the negative log-likelihood of each document of a split by a run, see `load` and `document_nll`."""
-    run = load(folder, change)
-    run.data.prepare_splits([split])
-    return document_nll(run, split)
+    changes = {name: yaml.safe_load(value)}
+    if part == "model":
+        return load_run(folder, model_changes=changes, eval_batch_size=1)
+    return load_run(folder, eval_batch_size=1, **changes)
 
 
 def runs_of(system: str) -> dict[int, Path]:
@@ -160,10 +154,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
             if len(runs[0]) > 1 and list(of_system) != list(runs[0]):
                 seeds = " and ".join(", ".join(map(str, seeds)) for seeds in (of_system, runs[0]))
                 raise UserError(f"{name} and {names[0]} have the seeds {seeds}: differences need the same ones")
-        values = [
-            {str(folder): score_run(folder, change, options.split) for folder in of_system.values()}
-            for of_system, change in zip(runs, changes)
-        ]
+        values: list[dict[str, dict[str, float]]] = [{} for _ in names]
+        for of_system, change, scores in zip(runs, changes, values):
+            for folder in of_system.values():
+                run = load(folder, change)
+                run.data.prepare_splits([options.split])
+                scores[str(folder)] = document_nll(run, options.split)
         lines = compare([list(of_system.values()) for of_system in values], names)
     except (UserError, ArgumentError, yaml.YAMLError) as error:
         print(f"likelihood: {error}", file=sys.stderr)

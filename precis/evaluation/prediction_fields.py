@@ -63,37 +63,28 @@ def bad_record(where: str, problem: str, remedy: str) -> UserError:
     return UserError(str(BadRecord(where, problem, remedy)))
 
 
-def read_id(row: Row, where: str, names: FieldNames) -> str:
-    """Return the id of a record.
+# Each of the functions below raises a UserError that names the record, its field and a remedy.
 
-    Raises:
-        UserError: if it has none; line numbers would not match other files with missing records.
-    """
+
+def read_id(row: Row, where: str, names: FieldNames) -> str:
+    """Return the id of a record, which it must have: line numbers do not match files with missing records."""
     if row.get(names.id) is None:
         problem = f"it has no id, field {names.id!r} (there are: {_fields(row)})"
         raise bad_record(where, problem, "give it one, or name the field with --fields.id")
     name = row[names.id]
     name = int(name) if isinstance(name, float) and name.is_integer() else name  # pandas writes 1 as 1.0
-    if isinstance(name, bool) or not isinstance(name, str | int) or not str(name).strip() or not _is_utf8(str(name)):
+    if not _is_name(name) or not str(name).strip():
         raise bad_record(where, f"its id {name!r} is not a valid id", "give it one, a string or a number")
     return str(name)
 
 
 def read_summary(row: Row, where: str, names: FieldNames) -> str | list[str]:
-    """Return the output, a string or a list of sentences, which may be empty.
-
-    Raises:
-        UserError: if it is missing or has another type.
-    """
+    """Return the output, a string or a list of sentences, which may be empty."""
     return _value(row, where, names.summary, "summary", "a string or a list of sentences", _is_text)
 
 
 def read_references(row: Row, where: str, names: FieldNames) -> list[str | list[str]]:
-    """Return the references, each a string or a list of sentences.
-
-    Raises:
-        UserError: if they are missing, empty or have another type.
-    """
+    """Return the references, each a string or a list of sentences, none of them empty."""
     value = _value(row, where, names.references, "references", _TEXTS, _are_texts)
     texts = [value] if isinstance(value, str) else value
     for number, text in enumerate(texts, start=1):
@@ -104,15 +95,11 @@ def read_references(row: Row, where: str, names: FieldNames) -> list[str | list[
 
 
 def read_document(row: Row, where: str, names: FieldNames) -> list[str] | None:
-    """Return the sentences of the source, None if the record has no source.
-
-    Raises:
-        UserError: if it is empty or not text.
-    """
-    present = [name for name in (names.document, "documents") if row.get(name) is not None]
-    if not present:
+    """Return the sentences of the source, at least one; None if the record has no source."""
+    name = names.document if row.get(names.document) is not None else "documents"
+    if row.get(name) is None:
         return None
-    value = _value(row, where, present[0], "document", _TEXTS, _are_texts)
+    value = _value(row, where, name, "document", _TEXTS, _are_texts)
     parts = [value] if isinstance(value, str) else value
     sentences = [sentence for part in parts for sentence in source_sentences(part)]
     if not sentences:
@@ -128,24 +115,16 @@ def source_sentences(part: str | list[str]) -> list[str]:
 
 
 def read_system(row: Row, where: str, names: FieldNames) -> str | None:
-    """Return the name of the system, None if the record has none.
-
-    Raises:
-        UserError: if it is not a string.
-    """
+    """Return the name of the system, None if the record has none."""
     name = row.get(names.system)
-    if name is not None and (isinstance(name, bool) or not isinstance(name, str | int) or not _is_utf8(str(name))):
+    if name is not None and not _is_name(name):
         remedy = "write the name of the system, a string or a number"
         raise bad_record(where, f"field {names.system!r} is not a valid name", remedy)
     return None if name is None else str(name)
 
 
 def read_judgement(row: Row, where: str, name: str) -> float:
-    """Return a human judgement; `a.b` is field `b` of field `a`, averaged if `a` is a list with an object per person.
-
-    Raises:
-        UserError: if it is missing or not a finite number.
-    """
+    """Return a human judgement; `a.b` is field `b` of field `a`, averaged if `a` is a list of objects."""
     value: Any = row
     for key in [name] if name in row else name.split("."):
         value = _field(value, key)
@@ -185,6 +164,10 @@ def _fields(row: Row) -> str:
     return ", ".join(name for name, value in row.items() if value is not None) or "none"
 
 
+def _is_name(value: Any) -> bool:
+    return isinstance(value, str | int) and not isinstance(value, bool) and _is_utf8(str(value))
+
+
 def _is_text(value: Any) -> bool:
     return isinstance(value, str) or (isinstance(value, list) and all(isinstance(item, str) for item in value))
 
@@ -193,7 +176,7 @@ def _are_texts(value: Any) -> bool:
     return isinstance(value, str) or (isinstance(value, list) and all(map(_is_text, value)))
 
 
-def _is_utf8(value: Any) -> bool:
+def _is_utf8(value: str | list) -> bool:
     if isinstance(value, list):
         return all(map(_is_utf8, value))
     try:

@@ -137,22 +137,6 @@ def test_without_seeds_it_takes_twenty_documents(documents, tmp_path, precis):
     assert any("too few documents (12)" in note for note in result["notes"]) == (documents == 12)
 
 
-def test_holm_counts_the_comparisons_that_can_be_improvements(tmp_path, precis):
-    base = seeds_of(tmp_path, "base", [0.0, 0.1, 0.2])
-    one = seeds_of(tmp_path, "one", [1.0, 1.1, 1.2], vocab_size=41)
-    two = seeds_of(tmp_path, "two", [0.3, 0.4, 0.5], vocab_size=42)
-    found = compared(precis, *base, *one, *two, ROUGE + ",length,repeated_trigrams")
-    cell = found["systems"][2]["scores"]
-    # four comparisons; the two of rouge2 are between equal scores
-    p = stats.ttest_ind([0.3, 0.4, 0.5], [0.0, 0.1, 0.2], equal_var=False).pvalue
-    assert cell["rouge1"]["p"] == pytest.approx(p) and cell["rouge2"]["p"] == 1.0
-    assert 0.05 / 3 < p < 0.05 and not cell["rouge1"]["significant"]  # the second smallest of four
-    alone = compared(precis, *base, *two, "--metric=rouge1,length,repeated_trigrams")["systems"][1]["scores"]
-    assert alone["rouge1"]["significant"]
-    out = " ".join(precis("compare", *base, *one, *two, ROUGE + ",length").out.split())
-    assert "after Holm's correction for 4 comparisons" in out
-
-
 def test_descriptive_measures_carry_no_star(tmp_path, precis, monkeypatch):
     monkeypatch.setenv("COLUMNS", "160")
     runs = []
@@ -162,6 +146,7 @@ def test_descriptive_measures_carry_no_star(tmp_path, precis, monkeypatch):
     cell = compared(precis, *runs, "--metric=rouge1,length")["systems"][1]["scores"]["length"]
     assert cell["difference"] == 3.0 and cell["p"] < 0.05 and not cell["significant"]
     out = precis("compare", *runs, "--metric=rouge1,length").out
+    assert "after Holm's correction for 1 comparison" in " ".join(out.split())  # descriptive measures do not count
     assert " <0.0001" in out and "length: no direction is better, so there is no *" in out and "] *" not in out
 
 
@@ -191,13 +176,6 @@ def test_a_terminal_of_80_columns_cuts_and_breaks_nothing(runs, precis, monkeypa
     out = " ".join(done.out.split())
     assert f"{SCORES[:3, :, 0].mean():.2f} ± " in out and "systems have different numbers of seeds" in out
     assert "after Holm's correction for 2 comparisons" in out
-
-
-def test_length_and_repetition_are_counted_from_the_outputs(tmp_path, precis):
-    rows = [prediction(0, "a b c a b c", {"rouge1": 1.0}), prediction(1, "a b", {"rouge1": 2.0})]
-    (system,) = compared(precis, make_run(tmp_path / "run", rows), "--metric=length,repeated_trigrams")["systems"]
-    assert system["scores"]["length"]["mean"] == 4  # six words and two
-    assert system["scores"]["repeated_trigrams"]["mean"] == pytest.approx((100 * 1 / 4 + 0) / 2)  # abc bca cab abc
 
 
 def test_a_sweep_folder_stands_for_its_runs(tmp_path, precis):
@@ -332,16 +310,10 @@ def test_scores_of_evaluate_say_how_they_were_computed(tmp_path, precis):
         ("predictions.jsonl", b'{"id": "a", "summary": [], "references": [], "scores": 3}\n'),
         ("predictions.signatures.json", b"{"),
         ("environment.json", b"[1, 2]"),
-        ("environment.json", b"\xff"),
         ("results.json", b"nothing"),
         ("metrics.csv", b"\x00\xff\xfe\x01"),
-        ("metrics.csv", b"step,val\nx,1\n"),
-        ("config.yaml", b"model:\n\tclass_path: x\n"),
         ("config.yaml", b"model: !foreign x\n"),
-        ("config.yaml", b"- model\n"),
-        ("config.yaml", b""),
         ("config.yaml", b"a: " + b"[" * 5000),
-        ("config.yaml", b"#\xfc\n"),
     ],
 )
 def test_a_broken_file_of_a_run_is_named(name, content, tmp_path, precis):
@@ -368,7 +340,10 @@ def test_what_cannot_be_compared_is_named_and_nothing_is_written(tmp_path, preci
     (torn / "predictions.jsonl").write_text('{"id": "doc-0", "summ', encoding="utf-8")
     twice = make_run(tmp_path / "twice", [*rows_of(0), *rows_of(0)])
     page = tmp_path / "page.html"
+    (tmp_path / "x.csv").write_text("id,summary,references\n1,a,b\n", encoding="utf-8")
     for arguments, said in (
+        ([tmp_path / "x.csv"], "x.csv: compare reads JSON Lines; give a .jsonl file"),
+        ([run, "--metric=,"], "--metric ',' names no measure; all runs have rouge1"),
         ([tmp_path / "none"], "none: no such folder"),
         ([tmp_path / "empty"], "empty/config.yaml: not found"),
         ([unpredicted], f"predictions.jsonl: not found; run `precis test --run {unpredicted}` first"),
@@ -423,7 +398,7 @@ def test_other_versions_and_unknown_ways_are_noted(tmp_path, precis):
 
 
 def test_strings_integer_ids_and_names_of_systems_are_read_as_evaluate_reads_them(tmp_path, precis):
-    for name, words in (("x", "red big cat"), ("y", "small red dog ran")):
+    for name, words in (("x", "red big cat red big cat"), ("y", "small red dog ran")):
         rows = [{"id": n, "summary": words, "references": "a red cat sat", "system": name} for n in range(30)]
         (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
         done = precis("evaluate", tmp_path / f"{name}.jsonl", "--metrics", "rouge")
@@ -431,24 +406,9 @@ def test_strings_integer_ids_and_names_of_systems_are_read_as_evaluate_reads_the
     files = [tmp_path / "x.jsonl", tmp_path / "y.jsonl"]
     comparison = compared(precis, *files, "--metric=rouge1,length,repeated_trigrams")
     means = [{name: value["mean"] for name, value in system["scores"].items()} for system in comparison["systems"]]
-    # unigrams: 2 of 3 and 4 are shared, F = 4 / 7; 1 of 4 and 4 is, F = 1 / 4
-    assert means[0] == pytest.approx({"rouge1": 400 / 7, "length": 3, "repeated_trigrams": 0})
+    # unigrams: 2 of 6 and 4 are shared, F = 2 / 5; 1 of 4 and 4 is, F = 1 / 4; trigrams: one of four occurs again
+    assert means[0] == pytest.approx({"rouge1": 40, "length": 6, "repeated_trigrams": 25})
     assert means[1] == pytest.approx({"rouge1": 25, "length": 4, "repeated_trigrams": 0})
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["x.csv"], "x.csv: compare reads JSON Lines; give a .jsonl file"),
-        (["x.jsonl", "--metric=,"], "--metric ',' names no measure; all runs have length, repeated_trigrams"),
-    ],
-)
-def test_what_it_cannot_compare_is_one_line(arguments, message, tmp_path, precis, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "x.csv").write_text("id,summary,references\n1,a,b\n", encoding="utf-8")
-    (tmp_path / "x.jsonl").write_text('{"id": 1, "summary": "a", "references": "b"}\n', encoding="utf-8")
-    done = precis("compare", *arguments)
-    assert done.status != 0 and message in done.err and done.err.count("\n") == 1, done.err
 
 
 def test_outputs_that_cannot_be_written_are_an_error_before_the_comparison(runs, precis, monkeypatch, tmp_path):

@@ -119,19 +119,15 @@ def test_novelty_and_fragments_by_hand(tmp_path, evaluated):
     assert math.isclose(means["density"], 9 / 4)  # the run goes over the end of a sentence, as in the paper
 
 
-def test_the_same_seed_gives_the_same_numbers_and_another_does_not(tmp_path, evaluated):
-    path = write(tmp_path / "out.jsonl", records())
-    one, same = evaluated(path, "--seed", 1), evaluated(path, "--seed", 1)
-    assert one == same
-    assert [row["low"] for row in evaluated(path, "--seed", 2)["scores"]] != [row["low"] for row in one["scores"]]
-
-
 def test_plain_text_is_records_line_by_line(tmp_path, evaluated):
     plain = [write(tmp_path / name, lines) for name, lines in (("o.txt", OUTPUTS), ("t", TARGETS), ("s", SOURCES))]
     result = evaluated(plain[0], "--references", plain[1], "--documents", plain[2])
     expected = evaluated(write(tmp_path / "out.jsonl", records(document=SOURCES)))
     assert result["scores"] == expected["scores"]
     assert [json.loads(line)["id"] for line in (tmp_path / "o.txt.scores.jsonl").open()] == list("12345")
+    write(tmp_path / "out.csv", ["id,summary,references", "b,some text,a text"])  # has scores of its own
+    evaluated(tmp_path / "out.csv", "--metrics", "length")
+    assert json.loads((tmp_path / "out.csv.scores.jsonl").read_text())["id"] == "b"
     # files beside records: by id in records, by line in plain text
     beside = write(tmp_path / "s.jsonl", [{"id": f"doc-{n}", "document": SOURCES[n]} for n in (4, 2, 0, 1, 3)])
     assert evaluated(tmp_path / "out.jsonl", "--documents", beside)["scores"] == expected["scores"]
@@ -251,16 +247,13 @@ def test_summac_and_meteor_by_name(tmp_path, evaluated, monkeypatch):
 GOOD = {"id": "a", "summary": "some text", "references": "a text"}
 BAD = {
     "no id": ([GOOD, {"summary": "x", "references": "y"}], ["out.jsonl:2", "no id", "--fields.id"]),
-    "null id": ([GOOD | {"id": None}], ["out.jsonl:1", "no id"]),
     "duplicate": ([GOOD, "", GOOD], ["out.jsonl:3", "'a'", "out.jsonl:1", "`system`"]),
     "empty reference": ([GOOD, GOOD | {"id": 2, "references": " "}], ["out.jsonl:2 (id '2')", "reference is empty"]),
     "one empty reference": ([GOOD | {"references": ["x", ""]}], ["out.jsonl:1", "reference 2 of 2 is empty"]),
     "no reference in one": ([GOOD, {"id": 2, "summary": "x"}], ["out.jsonl:2", "no reference"]),
-    "empty list": ([GOOD, GOOD | {"id": 2, "references": []}], ["out.jsonl:2", "no reference"]),
     "no summary": ([{"id": 1, "hypothesis": "x"}], ["out.jsonl:1", "'summary'", "hypothesis", "--fields.summary"]),
     "summary no text": ([GOOD | {"summary": 3}], ["out.jsonl:1", "'summary' is not a string or a list"]),
     "broken JSON": ([GOOD, '{"id": "b", '], ["out.jsonl:2", "broken JSON"]),
-    "an array": (["[1, 2]"], ["out.jsonl:1", "not an object"]),
     "empty document": ([GOOD | {"document": ""}], ["out.jsonl:1", "document is empty"]),
     "some documents": ([GOOD | {"document": "x"}, GOOD | {"id": 2}], ["out.jsonl:2", "no document"]),
     "some systems": ([GOOD | {"system": "x"}, GOOD | {"id": 2}], ["out.jsonl:2", "no system"]),
@@ -285,7 +278,7 @@ def test_bad_records(tmp_path, precis, kind):
     refused(done, tmp_path, {"out.jsonl"}, *parts)
 
 
-@pytest.mark.parametrize("value", ["good", None, True, math.nan, "absent"])
+@pytest.mark.parametrize("value", ["good", True, math.nan, "absent"])
 def test_judgements_that_are_no_numbers(tmp_path, precis, value):
     second = GOOD | {"id": "b"} | ({} if value == "absent" else {"grade": value})
     done = precis("evaluate", write(tmp_path / "out.jsonl", [GOOD | {"grade": 1}, second]), "--human", "grade")
@@ -293,6 +286,7 @@ def test_judgements_that_are_no_numbers(tmp_path, precis, value):
 
 
 def test_bad_files(tmp_path, precis):
+    (tmp_path / "folder").mkdir()
     write(tmp_path / "o.txt", ["a", "b"])
     write(tmp_path / "short", ["a"])
     write(tmp_path / "gap", ["a", " "])
@@ -315,6 +309,8 @@ def test_bad_files(tmp_path, precis):
         (["out.jsonl", "--variants", "rouge0"], ["'rouge0'"]),
         (["out.jsonl", "--run", "nowhere"], ["nowhere", "config.yaml"]),
         (["out.jsonl", "--out", "nowhere/scores.jsonl"], ["cannot be written"]),
+        (["out.jsonl", "--metrics=,"], ["--metrics ',' names no metric; there are rouge,"]),
+        (["folder"], ["folder: a folder; give files of summaries, such as"]),
     ]
     for arguments, parts in cases:
         given = [str(tmp_path / part) if (tmp_path / part).exists() else part for part in arguments]
@@ -337,16 +333,6 @@ def test_a_failure_while_writing_leaves_the_old_scores(tmp_path, precis, monkeyp
     assert sorted(file.name for file in tmp_path.iterdir()) == names
 
 
-def test_files_that_differ_in_their_suffix_have_scores_of_their_own(tmp_path, precis):
-    write(tmp_path / "p.jsonl", [GOOD])
-    write(tmp_path / "p.csv", ["id,summary,references", "b,some text,a text"])
-    write(tmp_path / "p.val.jsonl", [GOOD | {"id": "c"}])
-    for name in ("p.jsonl", "p.csv", "p.val.jsonl"):
-        assert precis("evaluate", tmp_path / name, "--metrics=rouge", "--resamples=50").status == 0
-    found = {path.name: json.loads(path.read_text())["id"] for path in tmp_path.glob("*.scores.jsonl")}
-    assert found == {"p.scores.jsonl": "a", "p.csv.scores.jsonl": "b", "p.val.scores.jsonl": "c"}
-
-
 @pytest.mark.parametrize(("name", "mode"), [("realsumm_bart_100", "best"), ("squality_human_loo_100", "pooled")])
 def test_means_are_perls(tmp_path, evaluated, name, mode):
     path = GOLDEN / f"{name}.jsonl.gz"
@@ -362,23 +348,6 @@ def test_means_are_perls(tmp_path, evaluated, name, mode):
         for suffix, part in (("_precision", "p"), ("_recall", "r"), ("", "f")):
             expected = 100 * np.mean([row[theirs][part] for row in golden])
             assert abs(by_measure(result)[ours + suffix]["mean"] - expected) < 1e-3
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["nowhere/outputs.jsonl"], "nowhere/outputs.jsonl: no such file"),
-        (["run"], "run: a folder; give files of summaries, such as run/predictions.jsonl"),
-        (["outputs.jsonl", "--metrics=,"], "--metrics ',' names no metric; there are rouge,"),
-        (["outputs.jsonl", "--resamples=0"], "resamples: must be above 0, got 0"),
-    ],
-)
-def test_wrong_input_is_named(arguments, message, tmp_path, precis, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "run").mkdir()
-    (tmp_path / "outputs.jsonl").write_text('{"id": 1, "summary": "a", "references": "b"}\n', encoding="utf-8")
-    done = precis("evaluate", *arguments)
-    assert done.status != 0 and message in done.err and done.err.count("\n") == 1, done.err
 
 
 @pytest.mark.integration
