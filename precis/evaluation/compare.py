@@ -19,6 +19,7 @@ from datamodules.documents import UserError
 from datamodules.text.lines import counted, one_line
 from precis.evaluation.compare_page import write_page
 from precis.evaluation.compare_tables import group_table, to_csv, to_latex
+from precis.evaluation.compared_systems import config_differences, read_all, systems_of
 from precis.evaluation.comparison import (
     DEFAULT,
     Comparison,
@@ -28,7 +29,6 @@ from precis.evaluation.comparison import (
     compare_systems,
     how_computed,
 )
-from precis.evaluation.systems import config_differences, read_all, systems_of
 from precis.runs.prediction_files import SPLITS
 
 TABLES = {
@@ -53,7 +53,6 @@ def compare(arguments: list[str]) -> None:
     parser.add_argument("--html", type=Path | None, default=None, help="write a self-contained page")
     for name, (what, _) in TABLES.items():
         parser.add_argument(f"--{name}", type=Path | None, default=None, help=f"write the table as {what}")
-    parser.add_argument("--plots", type=Path | None, default=None, help="folder for plots as SVG and PNG files")
     parser.add_argument("--documents", type=PositiveInt, default=1000, help="maximum number of documents in the page")
     parser.add_argument(
         "--sources", type=bool, default=True, help="show source texts in the page, from the corpus of a run"
@@ -73,10 +72,6 @@ def compare(arguments: list[str]) -> None:
         if path := options[name]:
             path.parent.mkdir(parents=True, exist_ok=True)
             atomic_write(path, to_text(table, notes))
-    if options.plots:
-        from precis.evaluation.compare_plots import write_plots  # matplotlib
-
-        write_plots(options.plots, comparison)
     if options.json:
         print(json.dumps(as_json(comparison), ensure_ascii=False, indent=1))
     else:
@@ -85,11 +80,10 @@ def compare(arguments: list[str]) -> None:
 
 def _check_outputs(options: Namespace) -> None:
     """Check that the files that are asked for can be written, before minutes of computation."""
-    for name in ("html", *TABLES, "plots"):
+    for name in ("html", *TABLES):
         if (path := options[name]) is None:
             continue
-        folder = path if name == "plots" else path.parent
-        existing = next(parent for parent in (folder, *folder.absolute().parents) if parent.exists())
+        existing = next(parent for parent in path.absolute().parents if parent.exists())
         if not os.access(existing, os.W_OK):
             raise UserError(f"{path}: cannot be written there; choose another path with --{name}")
 

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from datamodules.atomic_write import atomic_file
+from precis.evaluation.compared_systems import RunRecord, System, config_differences
 from precis.evaluation.comparison import Comparison, cell_lines
-from precis.evaluation.systems import RunRecord, System, config_differences
 
 PAGE = Path(__file__).parent / "page"
 BINS = 30

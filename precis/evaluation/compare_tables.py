@@ -8,8 +8,8 @@ from dataclasses import asdict, dataclass, fields
 import numpy as np
 
 from precis.config.labels import format_value, short_key
+from precis.evaluation.compared_systems import MOST_IN_A_NAME, config_differences
 from precis.evaluation.comparison import DESCRIPTIVE, Cell, Comparison
-from precis.evaluation.systems import MOST_IN_A_NAME, config_differences
 
 _ESCAPES = {
     "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{", "}": r"\}",

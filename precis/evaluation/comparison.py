@@ -9,7 +9,7 @@ import numpy as np
 
 from datamodules.documents import UserError
 from datamodules.text.lines import counted
-from precis.evaluation.systems import System
+from precis.evaluation.compared_systems import System
 from precis.statistics.significance import (
     SIGNIFICANT,
     format_p,

@@ -1,4 +1,4 @@
-"""Tables and plots of `precis compare`."""
+"""Tables of `precis compare`."""
 
 import csv
 import io
@@ -92,16 +92,3 @@ def test_files_of_outputs_are_named_in_one_column(tmp_path, precis):
 def test_latex_interprets_no_name(text):
     commands = r"\\(textbackslash|textasciitilde|textasciicircum)\{\}|\\[&%$#_{}]"
     assert not re.search(r"[\\&%$#_{}~^]", re.sub(commands, "", escape_latex(text)))
-
-
-def test_plots_are_svg_and_png_files_that_do_not_change(grid, tmp_path, precis):
-    for name in ("one", "two"):
-        done = precis("compare", *grid, ROUGE, "--plots", tmp_path / name)
-        assert done.status == 0, done.err
-    files = sorted(path.name for path in (tmp_path / "one").iterdir())
-    assert files == ["curve_val_rouge1.png", "curve_val_rouge1.svg", "scores.png", "scores.svg"]
-    for name in files:
-        content = (tmp_path / "one" / name).read_bytes()
-        assert content == (tmp_path / "two" / name).read_bytes()
-        assert content.startswith(b"\x89PNG" if name.endswith("png") else b"<?xml")
-    assert "hidden_size=8 pointer=false" in (tmp_path / "one" / "scores.svg").read_text(encoding="utf-8")
