@@ -49,7 +49,7 @@ def chat(arguments: list[str]) -> None:
     settings |= prompts.settings | {"split": options.split, "documents": documents_digest(map(as_document, documents))}
     with open_answers(answers_file, settings) as answers:
         pairs = ((document.id, prompts.prompt(document)) for document in map(as_document, documents))
-        failures = request_answers(model, pairs, answers, len(documents), options.base_url)
+        failures = request_answers(model.answer_all, pairs, answers, len(documents), options.base_url)
         if failures and options.on_failure == "raise":
             name, reason = next(iter(failures.items()))
             remedy = "run the command again, or write empty summaries for them with --on_failure empty"

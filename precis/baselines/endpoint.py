@@ -6,7 +6,7 @@ import signal
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 from jsonargparse import ArgumentParser, Namespace
@@ -16,9 +16,6 @@ from datamodules.corpora.parallel import progress_bar
 from datamodules.documents import UserError
 from datamodules.text.lines import counted, load_json
 from precis.baselines.answers_file import Answers
-
-if TYPE_CHECKING:
-    from precis.baselines.local_chat import LocalChat
 
 SHORTEST_KEY = 16  # characters
 LONGEST_BODY = 16 << 20  # bytes of a response
@@ -256,12 +253,16 @@ def read_reply(content: str, attempts: int) -> Reply:
 
 
 def request_answers(
-    model: "Endpoint | LocalChat", prompts: Iterable[tuple[str, str]], answers: Answers, total: int, server: str | None
+    answer_all: Callable[[Iterable[tuple[str, str]], Callable[[str, Reply], None]], dict[str, str]],
+    prompts: Iterable[tuple[str, str]],
+    answers: Answers,
+    total: int,
+    server: str | None,
 ) -> dict[str, str]:
     """Request the answers that a file of answers lacks, with a progress bar.
 
     Args:
-        model: the chat model.
+        answer_all: method of a chat model, see `Endpoint.answer_all`.
         prompts: (id, prompt) of all answers.
         answers: the file; new answers are written at once.
         total: number of all answers.
@@ -277,4 +278,4 @@ def request_answers(
             answers.add([{"id": name, **reply._asdict(), "server": server}])
             progress.advance(task)
 
-        return model.answer_all(((name, prompt) for name, prompt in prompts if name not in answers.rows), done)
+        return answer_all(((name, prompt) for name, prompt in prompts if name not in answers.rows), done)

@@ -140,7 +140,7 @@ def _ask(
     prompts = [prompt for pair in pairs for prompt in pair.prompts(template)]
     settings = {"system": "judge", "model": options.model, "request": endpoint.request} | settings
     with open_answers(Path(options.out), settings) as answers:
-        failures = request_answers(endpoint, prompts, answers, len(prompts), options.base_url)
+        failures = request_answers(endpoint.answer_all, prompts, answers, len(prompts), options.base_url)
         return answers.rows, failures
 
 
