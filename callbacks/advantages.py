@@ -10,13 +10,9 @@ Baseline = Literal["greedy", "leave_one_out"]
 
 
 def sentence_numbers(tokens: Tensor, ends: Tensor) -> Tensor:
-    """Return the index of the sentence of each token, the number of sentences that ended before it, [..., T].
+    """Return the number of sentences that ended before each token, [..., T], for tokens [..., T] and ids of ends [n].
 
     It does not depend on the token itself, so an end symbol after the last sentence begins another, empty sentence.
-
-    Args:
-        tokens: token ids, [..., T].
-        ends: ids that end a sentence, [n].
     """
     is_end = torch.isin(tokens, ends).long()                                         # [..., T]
     return is_end.cumsum(-1) - is_end

@@ -19,11 +19,6 @@ class BestCheckpoint(ModelCheckpoint):
     no best checkpoint; a warning says so, and the last one is tested. Without a `monitor` all checkpoints are saved.
     """
 
-    @property
-    def state_key(self) -> str:
-        """The key of `ModelCheckpoint`, under which earlier runs have saved the best score."""
-        return super().state_key.replace(type(self).__qualname__, ModelCheckpoint.__qualname__, 1)
-
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Warn if the run is too short for its schedules."""
         super().on_train_start(trainer, pl_module)

@@ -2,6 +2,7 @@
 
 from math import ceil
 
+from jsonargparse.typing import NonNegativeInt, PositiveFloat
 from pytorch_lightning import LightningModule, Trainer
 
 from callbacks.schedules import Scheduled, Switch, ramp
@@ -23,28 +24,24 @@ class CoverageAnnealing(Scheduled):
         weight: final lambda (1 in the paper).
 
     Raises:
-        ValueError: if a step is negative, the weight is not positive, or not exactly one start is given.
+        ValueError: if not exactly one start is given; in training, if the model has no coverage.
     """
 
     def __init__(
-        self, start_step: int | None = None, start_epoch: int | None = None, ramp_steps: int = 0, weight: float = 1.0
+        self,
+        start_step: NonNegativeInt | None = None,
+        start_epoch: NonNegativeInt | None = None,
+        ramp_steps: NonNegativeInt = 0,
+        weight: PositiveFloat = 1.0,
     ) -> None:
         if (start_step is None) == (start_epoch is None):
             raise ValueError("CoverageAnnealing needs either start_step or start_epoch")
-        if (start_step or 0) < 0 or (start_epoch or 0) < 0 or ramp_steps < 0 or weight <= 0:
-            raise ValueError(
-                "CoverageAnnealing needs start >= 0, ramp_steps >= 0, weight > 0; "
-                f"got {start_step if start_epoch is None else start_epoch}, {ramp_steps}, {weight}"
-            )
-        self.start_step, self.start_epoch = start_step, start_epoch
-        self.ramp_steps, self.weight = ramp_steps, weight
+        self.start_step = start_step
+        self.start_epoch = start_epoch
+        self.ramp_steps = ramp_steps
+        self.weight = weight
 
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
-        """Check that the model supports coverage.
-
-        Raises:
-            ValueError: if the model has no coverage.
-        """
         if stage == "fit" and "coverage" not in pl_module.loss_weights:
             raise ValueError("CoverageAnnealing needs a model with coverage; set --model.coverage true or drop it")
 

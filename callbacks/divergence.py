@@ -31,7 +31,7 @@ class DivergenceCheck(Callback):
     def __init__(self, run: Path) -> None:
         self.last = Path(run) / "checkpoints" / "last.ckpt"
         self._last_finite = ""  # last finite loss, and its step
-        self._was_finite = True  # whether the loss was finite when it was last read
+        self._was_finite = True
 
     def on_train_batch_end(
         self, trainer: Trainer, pl_module: LightningModule, outputs: object, batch: object, batch_idx: int

@@ -1,8 +1,11 @@
 """Length curriculum: documents and summaries grow during training, as See et al. 2017 do."""
 
+from jsonargparse.typing import PositiveInt, restricted_number_type
 from pytorch_lightning import LightningModule, Trainer
 
 from callbacks.schedules import Scheduled, Switch
+
+AtLeastTwo = restricted_number_type("AtLeastTwo", int, (">=", 2))
 
 
 class LengthCurriculum(Scheduled):
@@ -18,16 +21,15 @@ class LengthCurriculum(Scheduled):
         steps: number of optimizer steps of each stage.
 
     Raises:
-        ValueError: if lengths are not positive, there are fewer than two stages, or stages have no steps.
+        ValueError: in training, if the DataModule does not truncate documents by `lengths_now`, or its loader has
+            processes, which would not notice the change.
     """
 
-    def __init__(self, source: int, target: int, steps: int, stages: int = 4) -> None:
-        if source < 1 or target < 2 or stages < 2 or steps < 1:
-            raise ValueError(
-                "LengthCurriculum needs source >= 1, target >= 2, stages >= 2, steps >= 1; "
-                f"got {source}, {target}, {stages}, {steps}"
-            )
-        self.source, self.target, self.steps, self.stages = source, target, steps, stages
+    def __init__(self, source: PositiveInt, target: AtLeastTwo, steps: PositiveInt, stages: AtLeastTwo = 4) -> None:
+        self.source = source
+        self.target = target
+        self.steps = steps
+        self.stages = stages
 
     def lengths_at(self, step: int, last: tuple[int, int]) -> tuple[int, int]:
         """Return source and target length at an optimizer step, from those of the last stage."""
@@ -36,11 +38,6 @@ class LengthCurriculum(Scheduled):
         return tuple(round(a + (b - a) * share) for a, b in zip(first, last))
 
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
-        """Check that the DataModule supports changing lengths.
-
-        Raises:
-            ValueError: if it does not, or its loader has worker processes, which would not notice the change.
-        """
         data = trainer.datamodule
         if stage == "fit" and not hasattr(data, "lengths_now"):
             raise ValueError(f"LengthCurriculum: {type(data).__name__} does not truncate documents by `lengths_now`")

@@ -1,6 +1,6 @@
 """Checks early in training that monitored values are logged."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from difflib import get_close_matches
 
 from pytorch_lightning import Callback, LightningModule, Trainer
@@ -26,33 +26,30 @@ class MonitorCheck(Callback):
         self._validated = self._trained = False
 
     def on_sanity_check_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        self._check(trainer, [name for name in _monitors(trainer) if not name.startswith(LATER)])
+        self._check(trainer, lambda name: not name.startswith(LATER))
 
     def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         if trainer.state.fn == "fit" and not trainer.sanity_checking and not self._validated:
             self._validated = True
-            self._check(trainer, list(_monitors(trainer)))
+            self._check(trainer, lambda name: True)
 
     def on_train_batch_end(
         self, trainer: Trainer, pl_module: LightningModule, outputs: object, batch: object, batch_idx: int
     ) -> None:
         if not self._trained and (batch_idx + 1) % trainer.accumulate_grad_batches == 0:
             self._trained = True
-            self._check(trainer, [name for name in _monitors(trainer) if name.startswith("train/")])
+            self._check(trainer, lambda name: name.startswith("train/"))
 
     @staticmethod
-    def _check(trainer: Trainer, names: list[str]) -> None:
+    def _check(trainer: Trainer, is_due: Callable[[str], bool]) -> None:
         logged = sorted(trainer.callback_metrics)
-        for name in names:
-            check_monitor(_monitors(trainer)[name], name, logged)
+        for name, argument in _monitors(trainer).items():
+            if is_due(name):
+                check_monitor(argument, name, logged)
 
 
 def check_monitor(argument: str, name: str, logged: Sequence[str]) -> None:
-    """Check that a monitored value is among those that are logged.
-
-    Raises:
-        UserError: if it is not; the message has the argument that names it.
-    """
+    """Raise a `UserError` with the argument that names a monitored value if it is not among those that are logged."""
     if name not in logged:
         close = get_close_matches(name, logged, n=1)
         hint = f"did you mean {close[0]}?" if close else "name one of those"
@@ -75,9 +72,8 @@ def _monitors(trainer: Trainer) -> dict[str, str]:
     """Return the monitored names, each with the argument that sets it."""
     names: dict[str, str] = {}
     for callback in trainer.callbacks:
-        monitor = getattr(callback, "monitor", None)
-        if isinstance(monitor, str):
-            kind = type(callback).__name__
+        if isinstance(monitor := getattr(callback, "monitor", None), str):
             is_checkpoint = isinstance(callback, ModelCheckpoint)
-            names.setdefault(monitor, "checkpoint.monitor" if is_checkpoint else f"monitor of {kind}")
+            argument = "checkpoint.monitor" if is_checkpoint else f"monitor of {type(callback).__name__}"
+            names.setdefault(monitor, argument)
     return names

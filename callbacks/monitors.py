@@ -28,31 +28,29 @@ class GradientNorm(Callback):
 class Throughput(Callback):
     """Log throughput/documents_per_second and throughput/steps_per_second of training to W&B.
 
-    The values are sums over all ranks, without the time of validations and checkpoints. They are not written to
-    metrics.csv, whose values are reproducible. Time is measured on the host; pending work on a device averages out.
-
-    Args:
-        every: number of optimizer steps between entries; 0 for `log_every_n_steps` of the trainer.
+    The values are sums over all ranks, without the time of validations and checkpoints, every `log_every_n_steps` of
+    the trainer. They are not written to metrics.csv, whose values are reproducible. Time is measured on the host;
+    pending work on a device averages out.
     """
 
-    def __init__(self, every: int = 0) -> None:
-        if every < 0:
-            raise ValueError(f"Throughput needs every >= 0, got {every}")
-        self.every = every
+    def __init__(self) -> None:
         self._forget()
 
     def _forget(self) -> None:
-        self._documents, self._step, self._since = 0, -1, 0.0
+        self._documents = 0
+        self._step = -1
+        self._since = 0.0
 
     def on_train_batch_start(self, trainer: Trainer, pl_module: LightningModule, batch: object, batch_idx: int) -> None:
         if self._step < 0:
-            self._documents, self._step, self._since = 0, trainer.global_step, monotonic()
+            self._step = trainer.global_step
+            self._since = monotonic()
 
     def on_train_batch_end(
         self, trainer: Trainer, pl_module: LightningModule, outputs: object, batch: object, batch_idx: int
     ) -> None:
         self._documents += getattr(batch, "batch_size", 0) * trainer.world_size
-        if trainer.global_step - self._step >= (self.every or trainer.log_every_n_steps):
+        if trainer.global_step - self._step >= trainer.log_every_n_steps:
             self._log_throughput(trainer)
 
     def _log_throughput(self, trainer: Trainer) -> None:

@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from pytorch_lightning import Callback, LightningModule, Trainer
 
@@ -31,8 +31,10 @@ class PredictionWriter(Callback):
     def __init__(
         self, path: Path, checkpoint: dict[str, Any] | None = None, source: dict[str, Any] | None = None
     ) -> None:
-        self.path, self.checkpoint, self.source = Path(path), checkpoint, source or {}
-        self._file = None
+        self.path = Path(path)
+        self.checkpoint = checkpoint
+        self.source = source or {}
+        self._file: IO[str] | None = None
         self._documents = 0
 
     def _part(self, rank: int) -> Path:
@@ -78,14 +80,20 @@ class PredictionWriter(Callback):
             part.unlink()
 
     def _describe(self, trainer: Trainer) -> None:
-        """Write the files that accompany the predictions."""
-        signatures = {"sha256": file_digest(self.path), **trainer.lightning_module.rouge["test"].signatures}
-        _write_json(self.path.with_suffix(".signatures.json"), signatures)
-        if self.checkpoint is not None:
-            _write_json(self.path.with_suffix(".checkpoint.json"), self.checkpoint)
+        """Write the files that accompany the predictions, each as a whole."""
         scores = {name: float(value) for name, value in trainer.callback_metrics.items()}
-        results = {**self.source, "documents": self._documents, "predictions": self.path.name, "scores": scores}
-        _write_json(results_path(self.path), results)
+        contents = {
+            self.path.with_suffix(".signatures.json"): {
+                "sha256": file_digest(self.path), **trainer.lightning_module.rouge["test"].signatures
+            },
+            self.path.with_suffix(".checkpoint.json"): self.checkpoint,
+            results_path(self.path): {
+                **self.source, "documents": self._documents, "predictions": self.path.name, "scores": scores
+            },
+        }  # fmt: skip
+        for path, content in contents.items():
+            if content is not None:
+                atomic_write(path, json.dumps(content, indent=1) + "\n")
 
     def on_exception(self, trainer: Trainer, pl_module: LightningModule, exception: BaseException) -> None:
         self._file, file = None, self._file
@@ -105,8 +113,3 @@ def naming(path: Path) -> Iterator[None]:
         if error.filename is not None:
             raise
         raise OSError(error.errno, f"{error.strerror}; free some space and run the command again", str(path)) from None
-
-
-def _write_json(path: Path, content: dict[str, Any]) -> None:
-    """Write a file atomically: on failure, the previous one is unchanged."""
-    atomic_write(path, json.dumps(content, indent=1) + "\n")

@@ -8,6 +8,7 @@ import matplotlib
 
 matplotlib.use("Agg")
 import numpy as np
+from jsonargparse.typing import NonNegativeInt, PositiveInt
 from matplotlib import pyplot
 from pytorch_lightning import Callback, LightningDataModule, LightningModule, Trainer
 from pytorch_lightning.loggers import WandbLogger
@@ -67,10 +68,10 @@ class Previews(Callback):
         heat_maps: number of heat maps; none for models without attention over words.
     """
 
-    def __init__(self, folder: Path, documents: int = 5, heat_maps: int = 2) -> None:
-        if documents < 1 or heat_maps < 0:
-            raise ValueError(f"Previews needs documents >= 1 and heat_maps >= 0, got {documents}, {heat_maps}")
-        self.folder, self.documents, self.heat_maps = Path(folder), documents, heat_maps
+    def __init__(self, folder: Path, documents: PositiveInt = 5, heat_maps: NonNegativeInt = 2) -> None:
+        self.folder = Path(folder)
+        self.documents = documents
+        self.heat_maps = heat_maps
 
     def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         if trainer.state.fn != "fit" or trainer.sanity_checking:
@@ -85,36 +86,30 @@ class Previews(Callback):
             summaries = pl_module.scored(pl_module.summarize(batch))
             maps = min(self.heat_maps, len(summaries)) if hasattr(pl_module, "attention_map") else 0
             attentions = [pl_module.attention_map(batch, number) for number in range(maps)]
-        if trainer.is_global_zero:
-            self._table(trainer, summaries)
-            self._draw(trainer, attentions)
-
-    def _draw(self, trainer: Trainer, attentions: list[tuple]) -> None:
-        for number, attention in enumerate(attentions):
-            path = self.folder / f"step{trainer.global_step:06d}" / f"{number}.png"
-            draw_attention(path, *attention)
-            for logger in trainer.loggers:
-                if isinstance(logger, WandbLogger):
-                    logger.log_image(f"attention/{number}", [str(path)])
-
-    def _table(self, trainer: Trainer, summaries: list[Summary]) -> None:
+        if not trainer.is_global_zero:
+            return
+        loggers = [logger for logger in trainer.loggers if isinstance(logger, WandbLogger)]
         rows = [
             [s.id, " ".join(s.references[0]) if s.references else "", marked(s), s.scores.get("rouge1", float("nan"))]
             for s in summaries
         ]
-        for logger in trainer.loggers:
-            if isinstance(logger, WandbLogger):
-                logger.log_table("previews", columns=["id", "reference", "summary", "rouge1"], data=rows)
-
+        for logger in loggers:
+            logger.log_table("previews", columns=["id", "reference", "summary", "rouge1"], data=rows)
+        for number, attention in enumerate(attentions):
+            path = self.folder / f"step{trainer.global_step:06d}" / f"{number}.png"
+            draw_attention(path, *attention)
+            for logger in loggers:
+                logger.log_image(f"attention/{number}", [str(path)])
 
 @contextmanager
 def whole_documents(data: LightningDataModule) -> Iterator[None]:
     """Use the full lengths of validation, regardless of `LengthCurriculum`."""
     previous_lengths = getattr(data, "lengths_now", None)
-    if previous_lengths is not None:
-        data.lengths_now = (data.max_source, data.max_target)
+    if previous_lengths is None:
+        yield
+        return
+    data.lengths_now = (data.max_source, data.max_target)
     try:
         yield
     finally:
-        if previous_lengths is not None:
-            data.lengths_now = previous_lengths
+        data.lengths_now = previous_lengths

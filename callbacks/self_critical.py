@@ -6,9 +6,9 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from itertools import chain
 
 import torch
+from jsonargparse.typing import ClosedUnitInterval, NonNegativeInt, PositiveFloat, PositiveInt
 from pytorch_lightning import LightningModule, Trainer
 from pytorch_lightning.utilities import rank_zero_warn
 from torch import Tensor, nn
@@ -65,44 +65,41 @@ class SelfCritical(Scheduled):
         seconds: time spent on rewards, and on whole training steps.
 
     Raises:
-        ValueError: if an argument is out of range; in training, if the model is not generative or a reward is not
-            finite.
+        ValueError: if `leave_one_out` has one sample; in training, if the model is not generative, lacks the documents
+            that the reward reads, or has a `min_length` that `max_length` is not above, or a reward is not finite.
     """
 
     def __init__(
         self,
         reward: Reward | None = None,
-        samples: int = 1,
+        samples: PositiveInt = 1,
         baseline: Baseline = "greedy",
         credit: Credit = "summary",
-        gamma: float = 0.9,
-        start_step: int = 0,
-        ramp_steps: int = 0,
-        max_length: int | None = None,
-        temperature: float | None = None,
+        gamma: ClosedUnitInterval = 0.9,
+        start_step: NonNegativeInt = 0,
+        ramp_steps: NonNegativeInt = 0,
+        max_length: PositiveInt | None = None,
+        temperature: PositiveFloat | None = None,
         sentence_ends: Sequence[str] = SENTENCE_ENDS,
         collapse: float = 1e-3,
-        window: int = 50,
+        window: PositiveInt = 50,
     ) -> None:
-        problems = [
-            (not 0 <= gamma <= 1, f"gamma is in [0, 1], got {gamma}"),
-            (baseline not in ("greedy", "leave_one_out"), f"baseline is greedy or leave_one_out, got {baseline}"),
-            (credit not in ("summary", "reward_to_go", "myopic"), f"credit {credit!r} is not known"),
-            (samples < 1 + (baseline == "leave_one_out"), f"too few samples for the baseline {baseline}: {samples}"),
-            (start_step < 0 or ramp_steps < 0, f"steps are at least 0, got {start_step}, {ramp_steps}"),
-            (window < 1, f"window is at least 1, got {window}"),
-            (max_length is not None and max_length < 1, f"max_length is at least 1, got {max_length}"),
-            (temperature is not None and temperature <= 0, f"temperature is positive, got {temperature}"),
-        ]
-        for is_invalid, message in problems:
-            if is_invalid:
-                raise ValueError(f"SelfCritical: {message}")
-        self.reward, self.samples, self.baseline, self.credit = reward or RougeReward(), samples, baseline, credit
-        self.gamma, self.start_step, self.ramp_steps, self.max_length = gamma, start_step, ramp_steps, max_length
-        self.temperature, self.sentence_ends, self.collapse = temperature, tuple(sentence_ends), collapse
+        if baseline == "leave_one_out" and samples < 2:
+            raise ValueError(f"SelfCritical: too few samples for the baseline leave_one_out: {samples}")
+        self.reward = reward or RougeReward()
+        self.samples = samples
+        self.baseline = baseline
+        self.credit = credit
+        self.gamma = gamma
+        self.start_step = start_step
+        self.ramp_steps = ramp_steps
+        self.max_length = max_length
+        self.temperature = temperature
+        self.sentence_ends = tuple(sentence_ends)
+        self.collapse = collapse
+        self.seconds = {"reward": 0.0, "step": 0.0}
         self._spread: deque[float] = deque(maxlen=window)
         self._ends: Tensor | None = None
-        self.seconds = {"reward": 0.0, "step": 0.0}
         self._began = 0.0
 
     def gamma_at(self, step: int) -> float:
@@ -116,12 +113,7 @@ class SelfCritical(Scheduled):
     # The life of training ----------------------------------------------------------------------------------------
 
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
-        """Register the loss term.
-
-        Raises:
-            ValueError: if the model is not generative, cannot provide the documents that the reward needs, or
-                `max_length` is below the `min_length` of its decoding.
-        """
+        """Register the loss term, after checks of the model."""
         if stage != "fit":
             return
         needed = ["sample", "log_probs", "texts", *(["source_ids"] if self.reward.reads_source else [])]
@@ -217,11 +209,7 @@ class SelfCritical(Scheduled):
         return by_sentence.gather(-1, numbers[:, first_sample:].clamp_max(by_sentence.shape[-1] - 1))
 
     def _end_ids(self, module: Generative) -> Tensor:
-        """Return the ids of tokens that end a sentence.
-
-        Raises:
-            ValueError: if there is none.
-        """
+        """Return the ids of tokens that end a sentence."""
         ends = module.tokenizer.end_ids(self.sentence_ends)
         if not ends:
             raise ValueError(
@@ -246,20 +234,22 @@ class SelfCritical(Scheduled):
         B, K, Q = ends.shape
         repeated = tokens.unsqueeze(2).expand(-1, -1, Q, -1).flatten(1, 2)           # [B, K Q, T]
         texts = module.texts(batch, Samples(repeated, ends.flatten(1, 2)))
-        different = [list(dict.fromkeys(row)) for row in texts]
-        counts = [len(row) for row in different]
-        flat = list(chain.from_iterable(different))
-        repeat = lambda values: [value for value, n in zip(values, counts) for _ in range(n)]  # noqa: E731
+        # What a reward reads has a row for each distinct text of a document.
+        distinct = [(document, text) for document, row in enumerate(texts) for text in dict.fromkeys(row)]
         references = [[" ".join(reference) for reference in document] for document in batch.references]
-        sources = repeat(self._sources(module, batch)) if self.reward.reads_source else []
-        inputs = RewardInputs(repeat(batch.ids), flat, repeat(references), sources)
+        sources = self._sources(module, batch) if self.reward.reads_source else []
+        inputs = RewardInputs(
+            [batch.ids[document] for document, _ in distinct],
+            [text for _, text in distinct],
+            [references[document] for document, _ in distinct],
+            [sources[document] for document, _ in distinct] if sources else [],
+        )
         values = self.reward(inputs)
-        if len(values) != len(flat) or not all(map(math.isfinite, values)):
+        if len(values) != len(distinct) or not all(map(math.isfinite, values)):
             raise ValueError(_describe_invalid(self.reward, inputs, values))
-        remaining_values = iter(values)
-        tables = [{text: next(remaining_values) for text in row} for row in different]
-        values = [[table[text] for text in row] for table, row in zip(tables, texts)]
-        return torch.tensor(values, dtype=torch.float64).view(B, K, Q)
+        table = dict(zip(distinct, values))
+        by_text = [[table[document, text] for text in row] for document, row in enumerate(texts)]
+        return torch.tensor(by_text, dtype=torch.float64).view(B, K, Q)
 
     def _sources(self, module: Generative, batch: Batch) -> list[str]:
         ids = module.source_ids(batch).cpu().unsqueeze(1)                            # [B, 1, S]
@@ -281,6 +271,7 @@ class SelfCritical(Scheduled):
             "advantage_rms": spread,
         }
         module.step_values |= {name: float(value) for name, value in values.items()}
+        # Warn once all advantages of a whole window are close to zero.
         self._spread.append(spread)
         mean = sum(self._spread) / len(self._spread)
         if len(self._spread) == self._spread.maxlen and mean < self.collapse:

@@ -5,10 +5,10 @@ from dataclasses import asdict
 
 from jsonargparse import Namespace
 
+from datamodules.cache_folder import default_cache
 from datamodules.corpora.corpus import Corpus, build_documents
 from datamodules.corpora.describe import describe, print_description
 from datamodules.corpora.overlap import find_overlaps
-from datamodules.summarization import default_cache
 
 
 def describe_corpus(corpus: Corpus, options: Namespace) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from datamodules.documents import UserError
 from precis.config.shipped import named_configs
-from precis.config.trust import explain_forbidden_name, hidden_in_working_folder
+from precis.config.trust import explain_forbidden_name
 from precis.files.yaml_files import read_yaml
 
 _DATA_FILES = (".jsonl", ".csv", ".parquet", ".gz", ".txt")
@@ -22,6 +22,9 @@ def explain(message: str, command: str) -> str:
         message: message of jsonargparse, a tree of all attempts in many lines.
         command: the command.
     """
+    # Of several attempts, the first is the class that was named, and the others are its base classes.
+    attempts = re.split(r"\n\s+- (?=Problem with given class_path)", message)
+    message = "".join(attempts[:2])
     keys = re.findall(r'Parser key "([^"]+)"', message)
     classes = re.findall(r"given class_path '([^']+)'", message)
     where = f"{'.'.join(keys)}: " if keys else ""
@@ -52,14 +55,17 @@ def explain(message: str, command: str) -> str:
     if not is_number and not meant and (match := re.search(r"Expected a dot import path string: (.*)", message)):
         remedy = _suggest_class(match[1]) or "give its whole path, such as package.Class"
         return f"{where}no class {match[1]!r} is known; {remedy}"
+    if match := re.search(r"Not of type \w+: (\S*?) ?does not conform to restriction (v.+)", message):
+        bounds = re.sub(r"v([<>]=?)", lambda relation: f"{_RELATIONS[relation[1]]} ", match[2])
+        return f"{'.'.join(keys)} must be {bounds}, got {match[1] or value[1]}"
+    if match := re.search(r"Not of type \w+(Int|Float|Interval): ", message):
+        return f"{where}expected {'int' if match[1] == 'Int' else 'float'}, got {message.split()[-1].strip(chr(39))!r}"
     expected = re.findall(r"Expected an? (<class '[^']+'>|typing\.Literal\[[^]]*\])", message)
     if expected and value:
         kinds = [expected[0]] if value[0].startswith("Got") else expected
         quote = "; put it in quotes: YAML reads on and off as true and false" if value[1] in ("True", "False") else ""
         hint = f"; did you mean {meant[0]}?" if meant else quote
         return f"{where}expected {' or '.join(map(_readable_type, kinds))}, got {value[1]!r}{hint}"
-    if match := re.search(r"(\S+) does not conform to restriction v([<>]=?)([-.\d]+)", message):
-        return f"{where}must be {_RELATIONS[match[2]]} {match[3]}, got {match[1]}"
     if match := re.search(r"arguments are required: (.*)", message):
         missing = ", ".join(name.removeprefix(f"{command}.") for name in match[1].split(", "))
         return f"missing: {missing}; {'give --config, or name it; ' if 'model' in missing else ''}{help_hint}"
@@ -76,7 +82,7 @@ def _no_option(name: str, help_hint: str) -> str:
 def _suggest_class(class_path: str) -> str:
     from precis.config.similar_names import suggest_class  # imports Lightning if no class of the suite is similar
 
-    return hidden_in_working_folder(class_path) or suggest_class(class_path)
+    return suggest_class(class_path)
 
 
 def _suggest_option(name: str, owner: str) -> str:

@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Literal
 
+from jsonargparse.typing import NonNegativeInt
 from pytorch_lightning.cli import LightningArgumentParser
 
 from callbacks import BestCheckpoint
@@ -39,7 +40,7 @@ def add_run_arguments(parser: LightningArgumentParser) -> None:
         help="for validate, test and predict: .jsonl file for the predictions; by default in the run folder",
     )
     parser.add_argument(
-        "--save_every", type=int, default=0, help="steps between checkpoints, besides those after validations"
+        "--save_every", type=NonNegativeInt, default=0, help="steps between checkpoints, as well as after validations"
     )
     # Tracking
     parser.add_argument(
@@ -50,7 +51,7 @@ def add_run_arguments(parser: LightningArgumentParser) -> None:
     )
     parser.add_argument("--wandb_project", type=str, default="precis", help="project at Weights & Biases")
     parser.add_argument("--wandb_models", type=bool, default=True, help="upload the best model as an artifact")
-    parser.add_argument("--previews", type=int, default=5, help="number of documents shown after each validation")
+    parser.add_argument("--previews", type=NonNegativeInt, default=5, help="documents shown after each validation")
     # Selection of the best checkpoint by ROUGE-1; `before_instantiate_classes` takes the loss without summaries
     parser.add_lightning_class_args(BestCheckpoint, "checkpoint")
     parser.set_defaults(

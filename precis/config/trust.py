@@ -33,6 +33,7 @@ REMEDY = f"name it on the command line, or pass {FLAG} if you trust whoever wrot
 # Modules that are imported because a config names them.
 _MODULES = ("callbacks", "datamodules", "lightning_modules", "precis.training.run_scorer", "precis.config.parsers")
 _MODULES += ("torch.optim", "pytorch_lightning", "lightning_fabric")
+_PREFIXES = tuple(f"{module}." for module in _MODULES)
 SUITE = ("callbacks", "datamodules", "lightning_modules", "precis")
 _CLASS_OPTIONS = ("--model", "--data", "--trainer", "--optimizer", "--lr_scheduler", "--checkpoint", "--corpus")
 _OPTIONS_WITH_FILES = (*_CLASS_OPTIONS, "--profile", "--paragraphs", "--fields")
@@ -65,9 +66,10 @@ def import_policy(arguments: Sequence[str] = ()) -> Iterator[None]:
         yield
         return
     names = names_on_command_line(arguments)
-    token, original_settings = _command_line_names.set(frozenset(names)), dict(_common.parsing_settings)
-    packages = {name.partition(".")[0] for name in names} - {name.partition(".")[0] for name in _MODULES}
-    packages.discard("jsonargparse")
+    token = _command_line_names.set(frozenset(names))
+    original_settings = dict(_common.parsing_settings)
+    packages = {name.partition(".")[0] for name in names}
+    packages -= {name.partition(".")[0] for name in _MODULES} | {"jsonargparse"}
     set_parsing_settings(
         import_path_denylist=["*"],
         import_path_allowlist=[*_MODULES, *packages],
@@ -85,14 +87,11 @@ def with_absolute_files(arguments: Sequence[str]) -> list[str]:
 
     jsonargparse takes a bare `trainer.yaml` for the class `yaml` of a module `trainer`, which it would import.
     """
-    absolute, option = [], ""
-    for argument in arguments:
-        value = argument
-        if argument.startswith("--"):
-            option, _, value = argument.partition("=")
+    absolute = []
+    for argument, (option, value) in zip(arguments, _option_values(arguments)):
         path = Path(value)
-        is_file = path.name == value and path.suffix in (".yaml", ".yml", ".json") and path.is_file()
-        if option.startswith(_OPTIONS_WITH_FILES) and is_file:
+        is_bare_file = path.name == value and path.suffix in (".yaml", ".yml", ".json") and path.is_file()
+        if option.startswith(_OPTIONS_WITH_FILES) and is_bare_file:
             argument = argument.removesuffix(value) + str(path.resolve())
         absolute.append(argument)
     return absolute
@@ -100,15 +99,18 @@ def with_absolute_files(arguments: Sequence[str]) -> list[str]:
 
 def names_on_command_line(arguments: Sequence[str]) -> set[str]:
     """Return the dotted names in values of options that take classes, also inside lists and dictionaries."""
-    names: set[str] = set()
+    values = [value for option, value in _option_values(arguments) if option.startswith(_CLASS_OPTIONS)]
+    return {text for value in values for text in strings_in(value) if _DOTTED_NAME.fullmatch(text)}
+
+
+def _option_values(arguments: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Yield for each argument the option that it belongs to, and its value; an option alone has an empty one."""
     option = ""
     for argument in arguments:
         value = argument
         if argument.startswith("--"):
             option, _, value = argument.partition("=")
-        if option.startswith(_CLASS_OPTIONS) and value:
-            names.update(text for text in strings_in(value) if _DOTTED_NAME.fullmatch(text))
-    return names
+        yield option, value
 
 
 def strings_in(value: str) -> Iterator[str]:
@@ -130,10 +132,8 @@ def check_permitted_names(config: Any, source: str = "") -> None:
     Raises:
         UserError: if a config may not name one of them; the message has its key.
     """
-    if is_trusted():
-        return
     names = _command_line_names.get() or frozenset()
-    for where, name in _forbidden_names(config, names):
+    for where, name in () if is_trusted() else _forbidden_names(config, names):
         raise UserError(f"{source}{where}: {explain_forbidden_name(name)}")
 
 
@@ -144,17 +144,16 @@ def check_commands(commands: Sequence[str], source: str) -> None:
         UserError: if a sweep that is not trusted has a command that does more than evaluate a run, or one with
             `--trust`, with a class that configs may not name, or with an output outside of the run folder.
     """
-    if is_trusted():
-        return
-    for command in commands:
+    for command in () if is_trusted() else commands:
         try:
             first, *words = shlex.split(command)
         except ValueError:  # none, or an open quotation mark
             raise UserError(f"{source}: after: {command!r} is not a command; for example, use test") from None
         refused = [f"precis {first}"] if first not in _COMMANDS_OF_SWEEPS else list(_refused_options(first, words))
         # evaluate imports classes of metrics, too, in lists as well
-        parts = {part for word in words for part in re.split(r"[=,\s\[\]'\"]+", word) if _may_be_class(part)}
-        refused += [name for name in sorted(parts | names_on_command_line(words)) if not _is_permitted_name(name)]
+        parts = {part for word in words for part in re.split(r"[=,\s\[\]'\"]+", word) if _DOTTED_NAME.fullmatch(part)}
+        names = {part for part in parts if not part.endswith(_FILE_SUFFIXES)} | names_on_command_line(words)
+        refused += [name for name in sorted(names) if not _is_permitted_name(name)]
         if refused:
             raise UserError(
                 f"{source}: after: {command!r}: a sweep may not name {refused[0]}, only the classes of configs, "
@@ -165,7 +164,7 @@ def check_commands(commands: Sequence[str], source: str) -> None:
 
 def _refused_options(command: str, words: Sequence[str]) -> Iterator[str]:
     """Yield options that do more than evaluate a run, and outputs that are not inside the run folder."""
-    if command == "evaluate" and not _is_in_run("".join(words[:1]), ""):  # it writes beside the file that it reads
+    if command == "evaluate" and not _is_in_run("".join(words[:1])):  # it writes beside the file that it reads
         yield f"{''.join(words[:1])!r} as the file of evaluate"
     for word, following in zip(words, [*words[1:], ""]):
         name, equals, value = word.partition("=")
@@ -174,24 +173,19 @@ def _refused_options(command: str, words: Sequence[str]) -> Iterator[str]:
         value = value if equals else following
         if name == FLAG or (command in TRAINING and not name.startswith(_OPTIONS_OF_TRAINING)):
             yield name
-        if command in TRAINING and name.startswith("--run") and value != _RUN and not _is_in_run(value, ""):
+        if command in TRAINING and name.startswith("--run") and value != _RUN and not _is_in_run(value):
             yield word
         for option, suffix in _OUTPUTS.items():  # evaluate takes abbreviations
-            if option.startswith(name.rstrip("+")) and not _is_in_run(value, suffix):
+            if option.startswith(name.rstrip("+")) and not (_is_in_run(value) and value.endswith(suffix)):
                 yield f"{option} {value}"
 
 
-def _is_in_run(path: str, suffix: str) -> bool:
-    return path.startswith(f"{_RUN}/") and ".." not in PurePath(path).parts and path.endswith(suffix)
-
-
-def _may_be_class(word: str) -> bool:
-    """Return whether a word can be the name of a class: a dotted name, and not that of a file."""
-    return _DOTTED_NAME.fullmatch(word) is not None and not word.endswith(_FILE_SUFFIXES)
+def _is_in_run(path: str) -> bool:
+    return path.startswith(f"{_RUN}/") and ".." not in PurePath(path).parts
 
 
 def _is_permitted_name(name: str) -> bool:
-    return name.startswith(tuple(f"{module}." for module in _MODULES)) and is_permitted_class(object_named(name))
+    return name.startswith(_PREFIXES) and is_permitted_class(object_named(name))
 
 
 def needs_trust(config: Any) -> bool:
@@ -201,39 +195,24 @@ def needs_trust(config: Any) -> bool:
 
 def _forbidden_names(config: Any, names: frozenset[str]) -> Iterator[tuple[str, str]]:
     """Yield key and name of each class or function that configs may not name and that is not on the command line."""
-    on_command_line = [object_named(name) for name in names]
+    on_command_line = [named for name in names if (named := object_named(name)) is not None]
     for where, value in leaves(config):
-        is_path = where.rpartition(".")[2] == "class_path" and isinstance(value, str)
-        if not is_path and (not callable(value) or isinstance(value, os.PathLike)):
-            continue
-        if is_path:  # nothing is imported that jsonargparse would not have imported
-            importable = value in names or value.startswith(tuple(f"{module}." for module in _MODULES))
-            thing = object_named(value) if importable else None
-        else:
+        if where.rpartition(".")[2] == "class_path" and isinstance(value, str):
+            # nothing is imported that jsonargparse would not have imported
+            thing = object_named(value) if value in names or value.startswith(_PREFIXES) else None
+            name = value
+        elif callable(value) and not isinstance(value, os.PathLike):
             thing = value
-        if is_permitted_class(thing) or any(thing is named for named in on_command_line if named is not None):
+            name = f"{getattr(thing, '__module__', '')}.{getattr(thing, '__qualname__', thing)}"
+        else:
             continue
-        name = value if is_path else f"{getattr(thing, '__module__', '')}.{getattr(thing, '__qualname__', thing)}"
-        yield where.removesuffix(".class_path"), name
+        if not is_permitted_class(thing) and not any(thing is named for named in on_command_line):
+            yield where.removesuffix(".class_path"), name
 
 
 def explain_forbidden_name(name: str) -> str:
     """Return the message on a class or function that a config may not name, with a remedy."""
-    if hidden := hidden_in_working_folder(name):
-        return f"there is no class {name}; {hidden}"
     return f"a config may not name {name}, which is not a class of the suite, optimizer, or part of a Trainer; {REMEDY}"
-
-
-def hidden_in_working_folder(name: str) -> str:
-    """Return the message that a module of the working folder is hidden by a package of the suite; empty if none is."""
-    package, *_ = parts = name.split(".")[:-1] or [""]
-    if package not in SUITE or object_named(name) is not None:
-        return ""
-    suite = Path(import_module(package).__file__).parent
-    for path in (Path(*parts, "__init__.py"), Path(*parts).with_suffix(".py")):
-        if path.is_file() and suite not in path.resolve().parents:
-            return f"{path} is not imported, because {package} is a package of the suite; rename yours"
-    return ""
 
 
 def is_permitted_class(thing: Any) -> bool:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import Any, BinaryIO
 
 import torch
@@ -55,7 +56,7 @@ class WholeCheckpoints(TorchCheckpointIO):
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             _write(checkpoint, partial)
-            if path.name == LAST and is_complete_archive(path):
+            if path.name == LAST and path.is_file() and zipfile.is_zipfile(path):  # a truncated one does not replace it
                 _link(path, path.with_name(PREVIOUS))
             partial.replace(path)
         except OSError as error:
@@ -92,11 +93,6 @@ def _link(path: Path, target: Path) -> None:
         path.replace(target)
 
 
-def is_complete_archive(path: Path) -> bool:
-    """Return whether a file has the end of a checkpoint, which truncated files lack."""
-    return path.is_file() and zipfile.is_zipfile(path)
-
-
 def resumable(run: Path, write: bool = True) -> Path:
     """Return the newest intact checkpoint of a run. A damaged last one is renamed to `last.broken.ckpt`.
 
@@ -108,20 +104,21 @@ def resumable(run: Path, write: bool = True) -> Path:
         UserError: if there is none.
     """
     folder = Path(run) / "checkpoints"
-    last, previous = folder / LAST, folder / PREVIOUS
-    existing = [path for path in (last, previous) if path.is_file()]
-    if not existing:
-        raise UserError(f"{last}: no checkpoint to resume from; pass --resume auto, which then starts a new run")
-    reasons: list[str] = []
-    for path in existing:
-        if not (reason := find_damage(path)):
-            if reasons:
-                rank_zero_warn(f"{reasons[0]}; continuing from the previous one, {path}")
-                if write:
-                    last.replace(folder / BROKEN)
-            return path
-        reasons.append(f"{path}: {reason}")
-    raise UserError(f"{'; '.join(reasons)}; start the run again in another folder")
+    problems: list[str] = []
+    for path in (folder / LAST, folder / PREVIOUS):
+        if not path.is_file():
+            continue
+        if damage := find_damage(path):
+            problems.append(f"{path}: {damage}")
+            continue
+        if problems:
+            rank_zero_warn(f"{problems[0]}; continuing from the previous one, {path}")
+            if write:
+                (folder / LAST).replace(folder / BROKEN)
+        return path
+    if problems:
+        raise UserError(f"{'; '.join(problems)}; start the run again in another folder")
+    raise UserError(f"{folder / LAST}: no checkpoint to resume from; pass --resume auto, which then starts a new run")
 
 
 def adapt_best_models(trainer: Trainer, checkpoint: dict[str, Any]) -> None:
@@ -150,13 +147,15 @@ def adapt_best_models(trainer: Trainer, checkpoint: dict[str, Any]) -> None:
 
 
 def _in_folder(path: str, old: str, new: str) -> str:
-    """Return the new path of a file in a moved folder.
+    """Return the path of a file after its folder moved.
 
-    Other files have a path in that folder too: Lightning removes replaced models, which a checkpoint of somebody else
-    could name anywhere.
+    Files outside of the folder get a path in it too: Lightning removes replaced models, which a checkpoint of somebody
+    else could name anywhere.
     """
-    relative = os.path.relpath(path, old) if path else ""
-    return os.path.join(new, os.path.basename(path) if relative.startswith(os.pardir) else relative) if path else path
+    if not path:
+        return path
+    relative = os.path.relpath(path, old)
+    return os.path.join(new, os.path.basename(path) if relative.startswith(os.pardir) else relative)
 
 
 def _lacks_a_best_model(state: Mapping[str, Any]) -> bool:
@@ -203,23 +202,21 @@ def check_writable(run: Path) -> None:
     Raises:
         UserError: if nothing can be written there.
     """
-    folder, probe = Path(run), None
+    is_new, folder = False, Path(run)
     try:
-        is_new = not folder.exists()
+        is_new = not folder.is_dir()
+        folder.mkdir(parents=True, exist_ok=True)
         for folder in (Path(run), Path(run) / "checkpoints"):
-            if is_new or folder.is_dir():
-                folder.mkdir(parents=True, exist_ok=True)
-                probe = folder / ".probe"
-                probe.write_bytes(b"precis")
-                probe.unlink()
+            if folder.is_dir():
+                with TemporaryFile(dir=folder) as probe:
+                    probe.write(b"precis")
+                    probe.flush()
     except OSError as error:
-        if probe is not None:
-            with suppress(OSError):
-                probe.unlink(missing_ok=True)
         raise UserError(
             f"{folder}: the run folder cannot be written to ({error.strerror or error}); make room, give "
             "permission, or pass another --run_dir"
         ) from None
-    if is_new:
-        for folder in (Path(run) / "checkpoints", Path(run)):
-            folder.rmdir()
+    finally:
+        if is_new:
+            with suppress(OSError):
+                Path(run).rmdir()

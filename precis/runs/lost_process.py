@@ -22,12 +22,7 @@ def lost_process(error: BaseException) -> bool:
 
 
 def lost_process_message(trainer: Trainer, run: Path) -> str:
-    """Return the message of a process whose connection to another one is lost, with the command that continues the run.
-
-    Args:
-        trainer: trainer of this process.
-        run: the run folder.
-    """
+    """Return the message of a process that lost another one, with the command that continues the run."""
     resume = next(callback.resume for callback in trainer.callbacks if isinstance(callback, GracefulStop))
     remedy = f"continue with: {resume}" if has_checkpoint(run) else "start the run again"
     return (

@@ -56,11 +56,7 @@ class RunCSVLogger(CSVLogger):
         return self._experiment
 
     def save(self) -> None:
-        """Write the logged values.
-
-        Raises:
-            UserError: if that fails.
-        """
+        """Write the logged values; raise a `UserError` if that fails."""
         try:
             super().save()
         except OSError as error:
@@ -70,28 +66,15 @@ class RunCSVLogger(CSVLogger):
                 f"resume the run with `precis fit --run {self.path.parent}`"
             ) from None
 
-    def count_rows(self) -> int:
-        """Return the number of rows, including those that were logged but not written yet."""
-        self.save()
-        return self.experiment.rows
-
     def keep_rows_of(self, checkpoint: Mapping[str, Any]) -> None:
-        """Drop the rows that were logged after a checkpoint, before the run is resumed from it.
-
-        Args:
-            checkpoint: content of the checkpoint. If it has no number of rows (in earlier versions), rows of earlier
-                steps are kept.
-        """
+        """Drop the rows that were logged after a checkpoint, before the run is resumed from it."""
         if not self.path.is_file():
             return
         names, rows = _read_rows(self.path)
-        if KEY not in checkpoint:
-            rows = [row for row in rows if int(row["step"] or 0) < checkpoint["global_step"]]
-        elif len(rows) < (count := checkpoint[KEY]["rows"]):
+        count = checkpoint[KEY]["rows"]
+        if len(rows) < count:
             rank_zero_warn(f"{self.path}: {count - len(rows)} of the checkpoint's {count} rows are missing")
-        else:
-            rows = rows[:count]
-        _write_rows(self.path, names, rows)
+        _write_rows(self.path, names, rows[:count])
 
 
 class MetricsRecord(Callback):
@@ -99,31 +82,27 @@ class MetricsRecord(Callback):
 
     Lightning logs the values of a training step after the hook in which its checkpoint is written. These values are
     stored in the checkpoint and logged when a run is resumed from it.
-
-    Args:
-        logger: logger of metrics.csv.
     """
 
     def __init__(self, logger: RunCSVLogger) -> None:
         self.logger = logger
 
     def on_save_checkpoint(self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]) -> None:
-        rows = self.logger.count_rows() if trainer.is_global_zero else 0
+        rows = 0
+        if trainer.is_global_zero:
+            self.logger.save()  # rows that were logged but not written yet count too
+            rows = self.logger.experiment.rows
         checkpoint[KEY] = {"rows": rows, "pending": pending_row(trainer)}
 
     def on_load_checkpoint(self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]) -> None:
-        pending = checkpoint.get(KEY, {}).get("pending")
+        pending = checkpoint[KEY]["pending"]
         for logger in trainer.loggers if pending else ():
             logger.log_metrics(pending["values"], step=pending["step"])
             logger.save()
 
 
 def pending_row(trainer: Trainer) -> dict[str, Any] | None:
-    """Return the values of the last training step that Lightning has yet to log.
-
-    Returns:
-        `values` and `step`, as Lightning logs them; None if there are none.
-    """
+    """Return `values` and `step` of the last training step, if Lightning has yet to log them."""
     # In the hook at the end of a batch, the batch is processed but not yet completed; Lightning logs after the hook.
     loop, connector = trainer.fit_loop.epoch_loop, trainer._logger_connector
     in_batch_end = loop.batch_progress.total.completed < loop.batch_progress.total.processed

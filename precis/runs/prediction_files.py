@@ -32,53 +32,32 @@ def predictions_path(folder: Path, command: str, source: str | None = None) -> P
 
 
 def source_name(run_corpus: dict[str, Any], corpus: dict[str, Any]) -> str | None:
-    """Return a name for a corpus that is not the run's own; None for its own.
-
-    Args:
-        run_corpus: the corpus in the run's config.yaml; arguments that it lacks, as in configs of earlier versions,
-            are not compared.
-        corpus: the corpus of this command.
-    """
-    if _agrees(run_corpus, corpus):
+    """Return a name for the corpus of a command that is not the run's own; None for its own."""
+    if run_corpus == corpus:
         return None
     digest = text_digest(json.dumps(corpus, sort_keys=True, default=str))[:8]
     return f"{corpus.get('class_path', 'corpus').rpartition('.')[2].lower()}-{digest}"
 
 
-def _agrees(recorded: Any, value: Any) -> bool:
-    if isinstance(recorded, dict) and isinstance(value, dict):
-        return all(_agrees(part, value.get(key)) for key, part in recorded.items())
-    return recorded == value
-
-
 def find_predictions(folder: Path, split: str = "test") -> Path:
     """Return the file with a run's predictions of a split (`test`, `val` or `predict`).
 
-    For the test split, the file of `precis predict` is also accepted. Earlier versions of the suite wrote all splits to
-    predictions.jsonl, which is read unless another split is recorded for it.
+    For the test split, the file of `precis predict` is also accepted.
 
     Raises:
         MissingPredictions: if there is none.
     """
-    sources = {"test": ("test", "predict"), "val": ("val", "test"), "predict": ("predict",)}[split]
-    for name in sources:
-        path = folder / NAMES[name]
-        if path.is_file() and recorded_split(path) in (None, SPLITS.get(split, split)):
-            return path
+    for name in ("test", "predict") if split == "test" else (split,):
+        if (folder / NAMES[name]).is_file():
+            return folder / NAMES[name]
     command = {"val": "validate"}.get(split, split)
     raise MissingPredictions(f"{folder / NAMES[split]}: not found; run `precis {command} --run {folder}` first")
 
 
 def recorded_split(predictions: Path) -> str | None:
-    """Return the split of a file of predictions; None if not recorded.
-
-    Raises:
-        UserError: if the record is broken.
-    """
+    """Return the split of a file of predictions; None if not recorded."""
     path = results_path(predictions)
-    if not path.is_file():
-        return None
-    return read_json(path).get("split")
+    return read_json(path).get("split") if path.is_file() else None
 
 
 def read_rows(path: Path) -> list[dict[str, Any]]:
@@ -97,22 +76,27 @@ def read_rows(path: Path) -> list[dict[str, Any]]:
     for number, line in enumerate(lines, 1):
         if not line.strip():
             continue
-        try:
-            row = load_json(line)
-            name, _ = str(row["id"]), dict(row.get("scores", {}))
-            if not isinstance(row["id"], str | int):
-                raise TypeError
-            row["summary"] = _as_list(row["summary"])
-            row["references"] = [_as_list(reference) for reference in _as_list(row["references"])]
-            is_duplicate = name in rows
-        except (ValueError, KeyError, TypeError, AttributeError):
-            raise UserError(f"{path}:{number}: no record with id, summary and references; write it again") from None
-        if is_duplicate:
+        row = _record(line)
+        if row is None:
+            raise UserError(f"{path}:{number}: no record with id, summary and references; write it again")
+        name = str(row["id"])
+        if name in rows:
             raise UserError(f"{path}:{number}: id {name!r} occurs twice; write the file again with `precis test`")
         rows[name] = row
     if not rows:
         raise UserError(f"{path}: no prediction in it; run `precis test` again")
     return list(rows.values())
+
+
+def _record(line: str) -> dict[str, Any] | None:
+    """Return the record of a line, None if it is none."""
+    try:
+        row = load_json(line)
+        summary, references = _as_list(row["summary"]), [_as_list(each) for each in _as_list(row["references"])]
+        dict(row.get("scores", {}))
+        return row | {"summary": summary, "references": references} if isinstance(row["id"], str | int) else None
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return None
 
 
 def _as_list(value: str | list[Any]) -> list[Any]:

@@ -109,7 +109,7 @@ def load_run(
     """
     config = _read_run_config(run)
     config["model"]["init_args"] |= model_changes or {}
-    config["data"]["init_args"] |= {"tokenizer_dir": str(Path(run) / "text"), **changes}
+    config["data"]["init_args"] |= changes
     model, data = build(config)
     if corpus is not None:
         data.corpus = corpus
@@ -130,17 +130,13 @@ def run_documents(run: Path, split: str) -> Dataset:
         ArgumentError: if its config does not fit this version.
     """
     config = _read_run_config(run)
-    config["data"]["init_args"] |= {"tokenizer_dir": str(Path(run) / "text"), "max_eval": None}
+    config["data"]["init_args"]["max_eval"] = None
     _, data = build(config)
     return data.documents(split)
 
 
 def _read_run_config(run: Path) -> dict[str, Any]:
-    """Return the config of a summarizer's run, with arguments (`init_args`) of the model and of the data.
-
-    Raises:
-        UserError: if there is no such file, it names no model or no data, or the run is not that of a summarizer.
-    """
+    """Return the config of a summarizer's run, with arguments (`init_args`) of the model and of the data."""
     config = read_config(run)
     for part in ("model", "data"):
         if not isinstance(config.get(part), dict) or "class_path" not in config[part]:
@@ -148,29 +144,22 @@ def _read_run_config(run: Path) -> dict[str, Any]:
         config[part].setdefault("init_args", {})
     if not (Path(run) / "text").is_dir():
         raise UserError(f"{run}: not the run of a summarizer, because it has no folder text; give another run")
+    config["data"]["init_args"]["tokenizer_dir"] = str(Path(run) / "text")
     return config
 
 
 def _git(*arguments: str) -> str | None:
     """Return the output of a git command in the suite's repository; None if it is installed without one."""
     root = Path(__file__).parents[2]
-    if not (root / ".git").exists():
-        return None
     try:
         process = subprocess.run(["git", *arguments], cwd=root, capture_output=True, text=True, timeout=10, check=True)
     except (OSError, subprocess.SubprocessError):
         return None
-    return process.stdout.strip()
+    return process.stdout.strip() if (root / ".git").exists() else None
 
 
 def environment(data: LightningDataModule | None = None) -> dict[str, Any]:
     """Return the environment of a run: versions, git commit, command, machine, corpus digests."""
-    versions = {}
-    for package in PACKAGES:
-        try:
-            versions[package] = metadata.version(package)
-        except metadata.PackageNotFoundError:
-            continue
     corpus = {}
     for split, documents in getattr(data, "_documents", {}).items():
         corpus[split] = {"documents": len(documents)}
@@ -180,7 +169,7 @@ def environment(data: LightningDataModule | None = None) -> dict[str, Any]:
     return {
         "command": shlex.join(["precis", *sys.argv[1:]]),
         "python": platform.python_version(),
-        "versions": versions,
+        "versions": {package: metadata.version(package) for package in PACKAGES},
         "git_commit": _git("rev-parse", "HEAD"),
         "git_dirty": bool(_git("status", "--porcelain", "--untracked-files=no")),
         "machine": platform.platform(),
@@ -191,11 +180,7 @@ def environment(data: LightningDataModule | None = None) -> dict[str, Any]:
 
 
 def check_not_removed(run: Path) -> None:
-    """Check that the run folder still exists; checkpoints in a new one would lack config and tokenizer.
-
-    Raises:
-        UserError: if the folder was removed, or its config.yaml.
-    """
+    """Raise a `UserError` if the run folder was removed; checkpoints in a new one would lack config and tokenizer."""
     if not (Path(run) / "config.yaml").is_file():
         raise UserError(f"{run}: the run folder was removed while the run was training; start the run again")
 

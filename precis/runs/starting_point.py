@@ -17,16 +17,14 @@ from precis.runs.checkpoint_files import has_checkpoint
 def source_checkpoint(config: Namespace) -> Path:
     """Return the checkpoint of `--start_from`, and let the data use the tokenizer of that run unless another is set.
 
-    Raises:
-        UserError: if it does not exist, unless the run is resumed from its own checkpoint.
+    A run that is resumed from its own checkpoint does not read it.
     """
     path = Path(config.start_from.replace("{seed}", str(config.seed_everything)))
-    run = _run_of(path)
-    if config.data.init_args.get("tokenizer_dir", "") is None and (run / "text").is_dir():
-        config.data.init_args.tokenizer_dir = run / "text"
-    if config.resume is True or (config.resume and has_checkpoint(config.run_dir)):
-        return path  # not read
-    return find_start(config)
+    text = _run_of(path) / "text"
+    if config.data.init_args.get("tokenizer_dir", "") is None and text.is_dir():
+        config.data.init_args.tokenizer_dir = text
+    is_resumed = config.resume is True or (config.resume and has_checkpoint(config.run_dir))
+    return path if is_resumed else find_start(config)
 
 
 def find_start(config: Mapping[str, Any] | Namespace) -> Path:
@@ -65,14 +63,10 @@ def check_same_model(option: str, path: Path, class_path: str) -> None:
         option: option that names it, for the message.
         path: run folder or checkpoint.
         class_path: class of the model that is to have the weights.
-
-    Raises:
-        UserError: if its model has another class.
     """
     run = _run_of(path)
-    if not (run / "config.yaml").is_file():
-        return
-    trained_class = (read_config(run).get("model") or {}).get("class_path", "")
+    config = read_config(run) if (run / "config.yaml").is_file() else {}
+    trained_class = (config.get("model") or {}).get("class_path", "")
     name, trained_name = (path.rpartition(".")[2] for path in (class_path, trained_class))
     if trained_name and trained_name != name:
         problem = f"has the weights of {trained_name}, but this run trains {name}"

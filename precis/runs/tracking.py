@@ -41,17 +41,11 @@ def run_id(folder: Path) -> str | None:
 
 
 def grouping(folder: Path, config: dict[str, Any]) -> dict[str, Any]:
-    """Return group (the sweep), job type (the ablation) and tags (paper, ablation, seed) of a run at W&B.
-
-    Args:
-        folder: the run folder.
-        config: config of the run.
-    """
+    """Return group (the sweep), job type (the ablation) and tags (paper, ablation, seed) of a run at W&B."""
     paper = str(config["model"]["class_path"]).rsplit(".", 1)[-1]
     group, label = sweep_and_label(folder)
     tags = [paper, label, f"seed={config.get('seed_everything')}"]
-    job_type = label or paper
-    return {"group": group or None, "job_type": job_type, "tags": [tag[:MAX_TAG_LENGTH] for tag in tags if tag]}
+    return {"group": group or None, "job_type": label or paper, "tags": [tag[:MAX_TAG_LENGTH] for tag in tags if tag]}
 
 
 def wandb_logger(folder: Path, mode: str, project: str, config: dict[str, Any]) -> WandbLogger:
@@ -107,13 +101,9 @@ class WandbRecord(Callback):
 
     def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         for run in self._runs(trainer):
-            environment = self.run / "environment.json"  # written by `RunRecord`, an earlier callback
-            recorded = read_json(environment) if environment.is_file() else {}
-            run.config.update(self.config, allow_val_change=True)
-            run.config.update(
-                {"environment": recorded, "signatures": self._signatures(pl_module), "run_folder": str(self.run)},
-                allow_val_change=True,
-            )
+            environment = read_json(self.run / "environment.json")  # written by `RunRecord`, an earlier callback
+            added = {"environment": environment, "signatures": self._signatures(pl_module), "run_folder": str(self.run)}
+            run.config.update(self.config | added, allow_val_change=True)
 
     def on_load_checkpoint(self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]) -> None:
         self._best_scores = checkpoint.get(BEST_SCORES, {})
@@ -144,15 +134,13 @@ class WandbRecord(Callback):
 
     def on_test_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         writer = next((callback for callback in trainer.callbacks if isinstance(callback, PredictionWriter)), None)
-        predictions = writer.path if writer is not None else self.run / "predictions.jsonl"
-        for run in self._runs(trainer):
-            if not predictions.is_file():
-                continue
+        for run in self._runs(trainer) if writer else ():
             signatures = self._signatures(pl_module)
             run.summary.update({f"signature/{name}": signature for name, signature in signatures.items()})
-            run.log({"predictions": prediction_table(predictions)})
+            columns, rows = table_of_predictions(writer.path, MAX_TABLE_ROWS)
+            run.log({"predictions": wandb.Table(columns=columns, data=rows)})
             artifact = wandb.Artifact(f"predictions-{run.id}", type="predictions")
-            for path in (predictions, predictions.with_suffix(".signatures.json")):
+            for path in (writer.path, writer.path.with_suffix(".signatures.json")):
                 artifact.add_file(str(path))
             run.log_artifact(artifact)
 
@@ -161,9 +149,3 @@ def best_score(trainer: Trainer) -> float | None:
     """Return the score of the best checkpoint so far, None if there is none."""
     scores = [c.best_model_score for c in trainer.checkpoint_callbacks if isinstance(c, ModelCheckpoint)]
     return next((float(score) for score in scores if score is not None), None)
-
-
-def prediction_table(predictions: Path) -> wandb.Table:
-    """Return a table of the first predictions of a file: id, reference, summary, and a column for each score."""
-    columns, rows = table_of_predictions(predictions, MAX_TABLE_ROWS)
-    return wandb.Table(columns=columns, data=rows)

@@ -22,7 +22,6 @@ from typing import Any
 
 from datamodules.documents import UserError
 from precis.config.command_table import COMMANDS, TRAINING
-from precis.config.earlier_configs import upgrade_flags
 from precis.config.labels import as_flag, format_value, short_key
 from precis.config.shipped import CONFIGS, find_shipped
 from precis.config.trust import check_commands
@@ -174,4 +173,4 @@ def points_of(sweep: Sweep) -> list[Point]:
 
 def flags(overrides: dict[str, Any]) -> list[str]:
     """Return overrides as arguments of the command line."""
-    return upgrade_flags([f"--{key}={as_flag(value)}" for key, value in overrides.items()])
+    return [f"--{key}={as_flag(value)}" for key, value in overrides.items()]

@@ -28,51 +28,47 @@ def in_slurm_step(environment: Mapping[str, str]) -> bool:
 
 
 def check_run_dir(environment: Mapping[str, str]) -> None:
-    """Check that a run without `--run_dir` has one process; several would name the run folder by different times.
-
-    Raises:
-        UserError: if torchrun or SLURM has started several processes.
-    """
-    torchrun = "TORCHELASTIC_RUN_ID" in environment and int(environment.get("WORLD_SIZE", 1)) > 1
-    if torchrun or (in_slurm_step(environment) and int(environment["SLURM_NTASKS"]) > 1):
-        launcher = "torchrun" if torchrun else "SLURM"
+    """Check that a run without `--run_dir` has one process; several would name the run folder by different times."""
+    launcher = ""
+    if "TORCHELASTIC_RUN_ID" in environment and int(environment.get("WORLD_SIZE", 1)) > 1:
+        launcher = "torchrun"
+    elif in_slurm_step(environment) and int(environment["SLURM_NTASKS"]) > 1:
+        launcher = "SLURM"
+    if launcher:
         raise UserError(
             f"{launcher} starts several processes, each of which would choose its own run folder; pass --run_dir"
         )
 
 
-def check_tasks(trainer: Mapping[str, Any], environment: Mapping[str, str] | None = None) -> None:
+def check_tasks(trainer: Mapping[str, Any], environment: Mapping[str, str] = os.environ) -> None:
     """Check before training that tasks and devices match.
 
     A surplus task would train a separate model; for a missing one, the others would wait forever.
 
     Args:
         trainer: arguments of the trainer.
-        environment: environment variables; those of the process by default.
+        environment: environment variables.
 
     Raises:
         UserError: if they differ.
     """
-    variables = os.environ if environment is None else environment
-    devices = number_of_devices(trainer)
-    if devices is None:
-        devices = max(1, torch.cuda.device_count())
+    devices = number_of_devices(trainer) or max(1, torch.cuda.device_count())
     nodes = int(trainer.get("num_nodes") or 1)
-    if "TORCHELASTIC_RUN_ID" in variables:
-        _compare(
-            devices, int(variables.get("LOCAL_WORLD_SIZE", 1)), "torchrun starts {} processes a node (--nproc-per-node)"
-        )
-        started_nodes = int(variables.get("WORLD_SIZE", 1)) // int(variables.get("LOCAL_WORLD_SIZE", 1))
-        _compare(nodes, started_nodes, "torchrun runs on {} nodes (--nnodes)", "num_nodes")
-    elif in_slurm_step(variables):
-        total, started_nodes = int(variables["SLURM_NTASKS"]), int(variables.get("SLURM_NNODES", 1))
-        if total > 1 and "SLURM_STEP_ID" not in variables:
+    if "TORCHELASTIC_RUN_ID" in environment:
+        per_node, total = (int(environment.get(name, 1)) for name in ("LOCAL_WORLD_SIZE", "WORLD_SIZE"))
+        _compare("devices", devices, per_node, "torchrun starts {} processes a node (--nproc-per-node)")
+        _compare("num_nodes", nodes, total // per_node, "torchrun runs on {} nodes (--nnodes)")
+    elif in_slurm_step(environment):
+        total = int(environment["SLURM_NTASKS"])
+        started_nodes = int(environment.get("SLURM_NNODES", 1))
+        if total > 1 and "SLURM_STEP_ID" not in environment:
             raise UserError(f"the job has {total} tasks but this is one process; start it with srun precis fit ...")
-        _compare(nodes, started_nodes, "SLURM gives the job {} nodes (--nodes)", "num_nodes")
-        _compare(devices, max(1, total // started_nodes), "SLURM starts {} tasks a node (--ntasks-per-node)")
+        _compare("num_nodes", nodes, started_nodes, "SLURM gives the job {} nodes (--nodes)")
+        per_node = max(1, total // started_nodes)
+        _compare("devices", devices, per_node, "SLURM starts {} tasks a node (--ntasks-per-node)")
 
 
-def _compare(configured: int, num_started: int, description: str, key: str = "devices") -> None:
+def _compare(key: str, configured: int, num_started: int, description: str) -> None:
     if configured != num_started:
         addition = " and --trainer.strategy ddp" if key == "devices" and configured == 1 else ""
         raise UserError(
@@ -89,9 +85,9 @@ def trainer_plugins(configured: Any) -> list[Any]:
     plugins = list(configured) if isinstance(configured, (list, tuple)) else [configured] if configured else []
     if not any(isinstance(plugin, CheckpointIO) for plugin in plugins):
         plugins.append(WholeCheckpoints())
-    environments = [plugin for plugin in plugins if isinstance(plugin, ClusterEnvironment)]
-    if not environments and in_slurm_step(os.environ) and "TORCHELASTIC_RUN_ID" not in os.environ:
-        total, nodes = int(os.environ["SLURM_NTASKS"]), int(os.environ.get("SLURM_NNODES", 1))
-        os.environ.setdefault("SLURM_NTASKS_PER_NODE", str(total // nodes))  # Lightning asks for it
+    has_environment = any(isinstance(plugin, ClusterEnvironment) for plugin in plugins)
+    if not has_environment and in_slurm_step(os.environ) and "TORCHELASTIC_RUN_ID" not in os.environ:
+        per_node = int(os.environ["SLURM_NTASKS"]) // int(os.environ.get("SLURM_NNODES", 1))
+        os.environ.setdefault("SLURM_NTASKS_PER_NODE", str(per_node))  # Lightning asks for it
         plugins.append(SLURMEnvironment(auto_requeue=False))
     return plugins

@@ -4,6 +4,7 @@ import json
 import os
 import re
 import subprocess
+from collections.abc import Mapping
 from pathlib import Path
 
 from datamodules.atomic_write import atomic_write
@@ -12,19 +13,11 @@ from precis.files.json_files import read_json
 AFTER = 3  # requeues in a row without a new checkpoint, after which a job would come back for ever
 
 
-def job_id(environment: dict[str, str] | None = None) -> str | None:
+def job_id(environment: Mapping[str, str] = os.environ) -> str | None:
     """Return the id of the SLURM job of this process, 12 or 12_3; None without SLURM."""
-    variables = os.environ if environment is None else environment
-    if array := variables.get("SLURM_ARRAY_JOB_ID"):
-        return f"{array}_{variables['SLURM_ARRAY_TASK_ID']}"
-    return variables.get("SLURM_JOB_ID")
-
-
-def state_of_job(job: str) -> str:
-    """Return the state of a job in SLURM, such as RUNNING; empty if unknown."""
-    reply = _ask("scontrol", "show", "job", "--oneliner", job)
-    match = re.search(r"\bJobState=(\w+)", reply.stdout)
-    return match[1] if reply.returncode == 0 and match else ""
+    if array := environment.get("SLURM_ARRAY_JOB_ID"):
+        return f"{array}_{environment['SLURM_ARRAY_TASK_ID']}"
+    return environment.get("SLURM_JOB_ID")
 
 
 def requeue(run: Path, progress_file: Path | None = None) -> bool:
@@ -42,16 +35,15 @@ def requeue(run: Path, progress_file: Path | None = None) -> bool:
     job = job_id()
     if job is None:
         return False
-    state = state_of_job(job)
+    state = _state_of_job(job)
     if state != "RUNNING":
         print(f"job {job} is {state or 'unknown'}, no longer RUNNING: SLURM decides whether it comes back", flush=True)
         return state in ("COMPLETING", "PENDING", "REQUEUED", "PREEMPTED")
-    counted = _count(run, progress_file or Path(run) / "checkpoints" / "last.ckpt")
-    if counted >= AFTER:
-        print(
-            f"job {job}: stopped {counted} times without a new checkpoint, it is not put back into the queue",
-            flush=True,
-        )
+    # A job that makes no progress would come back for ever.
+    attempts = _count(run, progress_file or Path(run) / "checkpoints" / "last.ckpt")
+    if attempts >= AFTER:
+        problem = f"stopped {attempts} times without a new checkpoint, it is not put back into the queue"
+        print(f"job {job}: {problem}", flush=True)
         return False
     answer = _ask("scontrol", "requeue", job)
     accepted = answer.returncode == 0
@@ -60,21 +52,24 @@ def requeue(run: Path, progress_file: Path | None = None) -> bool:
     return accepted
 
 
+def _state_of_job(job: str) -> str:
+    """Return the state of a job in SLURM, such as RUNNING; empty if unknown."""
+    reply = _ask("scontrol", "show", "job", "--oneliner", job)
+    match = re.search(r"\bJobState=(\w+)", reply.stdout)
+    return match[1] if reply.returncode == 0 and match else ""
+
+
 def _count(run: Path, progress_file: Path) -> int:
     """Count this requeue, and return the number of earlier ones since the file of progress was written."""
     path = Path(run) / "requeued.json"
-    counts = {"requeued": 0, "without_progress": 0}
+    earlier = {"requeued": 0, "without_progress": 0}
     if path.is_file():
-        counts = read_json(path, requeued=int, without_progress=int)
+        earlier = read_json(path, requeued=int, without_progress=int)
     saved_at = progress_file.stat().st_mtime_ns if progress_file.is_file() else 0
-    no_progress = counts.get("checkpoint") == saved_at
-    counts = {
-        "requeued": counts["requeued"] + 1,
-        "without_progress": counts["without_progress"] + 1 if no_progress else 0,
-        "checkpoint": saved_at,
-    }
+    without_progress = earlier["without_progress"] + 1 if earlier.get("checkpoint") == saved_at else 0
+    counts = {"requeued": earlier["requeued"] + 1, "without_progress": without_progress, "checkpoint": saved_at}
     atomic_write(path, json.dumps(counts) + "\n")
-    return counts["without_progress"]
+    return without_progress
 
 
 def _ask(*command: str) -> subprocess.CompletedProcess:

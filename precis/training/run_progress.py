@@ -1,10 +1,11 @@
-"""The state of training in state.json, and lines of progress where the output is not a terminal."""
+"""The state of training in state.json, and progress: a bar on a terminal, lines elsewhere."""
 
 from pathlib import Path
 from time import monotonic
 from typing import Any
 
 from pytorch_lightning import Callback, LightningModule, Trainer
+from pytorch_lightning.callbacks import RichProgressBar
 from pytorch_lightning.utilities import rank_zero_info
 
 from precis.runs.run_state import write_state
@@ -23,7 +24,9 @@ class StateRecord(Callback):
     """
 
     def __init__(self, run: Path) -> None:
-        self.run, self.training, self._written = Path(run), False, 0.0
+        self.run = Path(run)
+        self.training = False
+        self._written = 0.0
 
     def write(self, trainer: Trainer, state: str) -> None:
         """Write state.json on rank 0."""
@@ -42,6 +45,15 @@ class StateRecord(Callback):
     def on_validation_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         if self.training:
             self.write(trainer, "running")
+
+
+class TrainingProgressBar(RichProgressBar):
+    """Lightning's bar, which without a number of epochs (`max_epochs: -1`) shows the epoch alone."""
+
+    def _get_train_description(self, current_epoch: int) -> str:
+        if self.trainer.max_epochs == -1:
+            return f"Epoch {current_epoch}".ljust(len(self.validation_description))
+        return super()._get_train_description(current_epoch)
 
 
 class ProgressLines(Callback):

@@ -1,12 +1,12 @@
 """`precis fit`, `validate`, `test` and `predict`: LightningCLI over a config, or over the folder of a run."""
 
 import sys
+from functools import partial
 from pathlib import Path
 
 from datamodules.documents import UserError
 from lightning_modules.checkpoints import best_checkpoint
 from lightning_modules.exported import EXPORTED
-from precis.config.earlier_configs import upgrade_flags
 from precis.config.linked_arguments import NOTE
 from precis.config.load_classes import load_classes
 from precis.config.parse_errors import check_configs
@@ -15,34 +15,21 @@ from precis.config.shipped import resolve_configs
 from precis.training.training import PrecisCLI, command_line
 
 
-def fit(arguments: list[str]) -> None:
-    """`precis fit --config FILE`: train a model."""
-    _run("fit", arguments)
-
-
-def validate(arguments: list[str]) -> None:
-    """`precis validate --run RUN`: score the validation split."""
-    _run("validate", arguments)
-
-
-def test(arguments: list[str]) -> None:
-    """`precis test --run RUN`: score the test split."""
-    _run("test", arguments)
-
-
-def predict(arguments: list[str]) -> None:
-    """`precis predict --run RUN`: summarize the test split, references or not."""
-    _run("predict", arguments)
-
-
 def _run(command: str, options: list[str]) -> None:
+    """Run a command of Lightning over configs, or over the folder of a run."""
     load_classes()
-    arguments = with_run([command, *upgrade_flags(resolve_configs(options))])
+    arguments = with_run([command, *resolve_configs(options)])
     check_configs(arguments)
     if any(argument.partition("=")[0] == "--data.help" for argument in arguments):
         print(NOTE)
     sys.argv = [sys.argv[0], *arguments]  # where LightningCLI looks, and those that it starts for other devices
     command_line(PrecisCLI)
+
+
+fit = partial(_run, "fit")
+validate = partial(_run, "validate")
+test = partial(_run, "test")
+predict = partial(_run, "predict")
 
 
 def with_run(arguments: list[str]) -> list[str]:

@@ -131,10 +131,6 @@ def test_signals_are_as_before_when_training_ends(tiny_config, tmp_path, precis)
         assert (signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)) == before
 
 
-def test_without_a_signal_the_last_checkpoint_is_the_last(trained):
-    assert step_of(trained) == 14
-
-
 class Saves(GracefulStop):
     """Counts its checkpoints."""
 

@@ -63,12 +63,6 @@ def test_a_test_after_a_short_training_reads_whole_documents(corpus_files):
     assert seen.train == [(6, 2)] * 2 and seen.val and all(source > 18 and target == 8 for source, target in seen.val)
 
 
-@pytest.mark.parametrize("wrong", [{"source": 0}, {"target": 1}, {"steps": 0}, {"stages": 1}], ids=str)
-def test_what_cannot_be_is_refused(wrong):
-    with pytest.raises(ValueError, match="LengthCurriculum needs"):
-        LengthCurriculum(**{"source": 10, "target": 5, "steps": 2} | wrong)
-
-
 @pytest.mark.parametrize(
     "data, said",
     [

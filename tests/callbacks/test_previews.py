@@ -56,10 +56,6 @@ def test_runs_of_copied_words_stand_between_marks(text, expected):
     assert marked(words_and_copies(text), "<", ">") == expected.replace("[", "<").replace("]", ">")
 
 
-def test_without_knowledge_of_copies_the_text_is_plain():
-    assert marked(Summary("a", ["One.", "Two."], [])) == "One. Two."
-
-
 def size_of(path) -> tuple[int, int]:
     """Width and height of a PNG, from its header."""
     header = path.read_bytes()[:24]
@@ -75,7 +71,7 @@ def draw(path, source: int, target: int, strength: float = 1.0) -> None:
     draw_attention(path, *words, attention, attention.sum(0))
 
 
-@pytest.mark.parametrize("source, target", [(4, 2), (40, 12), (400, 5)])
+@pytest.mark.parametrize("source, target", [(4, 2), (400, 5)])
 def test_the_heat_map_grows_with_the_texts(source, target, tmp_path):
     path = tmp_path / "deeper" / "map.png"
     draw(path, source, target)
@@ -142,9 +138,3 @@ def test_heat_maps_lie_in_the_run_folder_and_are_logged(shown):
     assert size_of(shown.folder / "step000014" / "0.png") == pytest.approx(expected, abs=1)
     np.testing.assert_allclose(attention.sum(1), 1, rtol=1e-5)
     np.testing.assert_allclose(coverage, attention.sum(0), rtol=1e-5)
-
-
-@pytest.mark.parametrize("wrong", [{"documents": 0}, {"heat_maps": -1}], ids=str)
-def test_what_cannot_be_is_refused(wrong, tmp_path):
-    with pytest.raises(ValueError, match="Previews needs"):
-        Previews(tmp_path, **wrong)

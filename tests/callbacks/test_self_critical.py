@@ -154,9 +154,10 @@ def test_texts_are_written_as_summaries_are(case, corpus_files):
 
 
 @every_writer
-@pytest.mark.parametrize("credit", ["summary", "reward_to_go"])
-def test_every_model_can_be_trained_by_rewards_alone(case, credit, corpus_files):
-    callback = SelfCritical(Letters(), samples=2, baseline="leave_one_out", credit=credit, gamma=1.0, max_length=9)
+def test_every_model_can_be_trained_by_rewards_alone(case, corpus_files):
+    callback = SelfCritical(
+        Letters(), samples=2, baseline="leave_one_out", credit="reward_to_go", gamma=1.0, max_length=9
+    )
     recorder = Recorder()
     before = fitted(case, corpus_files, max_steps=0)
     model = fitted(case, corpus_files, callback, recorder, max_steps=3)
@@ -229,7 +230,7 @@ def test_logged_values(corpus_files):
     assert 1 <= logged["sample_length"] <= 12 and 0 <= logged["advantage_positive"] <= 1
 
 
-@pytest.mark.parametrize("accumulate", [1, 2])
+@pytest.mark.parametrize("accumulate", [2])
 def test_a_resumed_run_makes_the_same_steps(accumulate, corpus_files, tmp_path):
     def callbacks():
         return [SelfCritical(samples=2, gamma=0.7, start_step=2, ramp_steps=4), CoverageAnnealing(start_step=1)]

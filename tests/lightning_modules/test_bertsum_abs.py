@@ -10,7 +10,6 @@ from lightning_modules.decoding.options import DecodingOptions
 from lightning_modules.extractive.bertsum import BertSum
 from lightning_modules.schedules import two_rates
 from lightning_modules.summarizer import Samples
-from precis.config.earlier_configs import upgrade
 
 DOCUMENTS = [
     Document("none", [], [["A storm."]]),
@@ -119,14 +118,10 @@ def test_a_target_of_one_token_is_refused():
         BertSumAbsData(Texts([]), max_target=1)
 
 
-def test_features_hold_no_oracle_and_earlier_configs_still_load(text):
+def test_features_hold_no_oracle(text):
     data = BertSumAbsData(Texts([]), 300, None)
     data.tokenizer = text
     assert not {"labels", "gains", "shared"} & data.encode(DOCUMENTS[1]).keys()
-    earlier = {"class_path": "datamodules.BertSumAbsData", "init_args": {"oracle_sentences": 3, "max_words": None}}
-    assert upgrade({"data": earlier})["data"]["init_args"] == {}
-    extractive = {"class_path": "datamodules.ExtractiveData", "init_args": {"oracle_sentences": 3}}
-    assert upgrade({"data": extractive})["data"]["init_args"] == {"oracle_sentences": 3}
 
 
 def test_label_smoothing_is_that_of_torch(text):

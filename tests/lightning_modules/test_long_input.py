@@ -11,7 +11,6 @@ from transformers import BertConfig, BertModel, BertTokenizerFast, DistilBertCon
 
 import lightning_modules
 from lightning_modules import BertSum, BertSumAbs, GraphSum, MatchSum, Pegasus, RSTformer
-from precis.config.earlier_configs import upgrade, upgrade_flags
 
 POSSIBLE = {
     BertSum: {"windows", "extend", "truncate"},
@@ -60,13 +59,6 @@ def test_a_choice_that_a_model_does_not_have_is_one_plain_line(model):
         with pytest.raises(ValueError, match=message) as error:
             case.build_model(long_input=choice)
         assert "\n" not in str(error.value) and all(name in str(error.value) for name in POSSIBLE[model])
-
-
-def test_the_former_name_still_works():
-    config = {"model": {"class_path": "lightning_modules.BertSum", "init_args": {"reach": "extend", "positions": 800}}}
-    assert upgrade(config)["model"]["init_args"] == {"long_input": "extend", "positions": 800}
-    flags = upgrade_flags(["--model.reach=extend", "--model.reach"])
-    assert flags == ["--model.long_input=extend", "--model.long_input"]
 
 
 def test_names_and_outputs_within_the_limit_are_the_same(encoder):

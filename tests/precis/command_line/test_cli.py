@@ -6,17 +6,14 @@ import json
 import re
 import shutil
 import sys
-from importlib.metadata import entry_points
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
-import wandb
 import yaml
 
 from lightning_modules.metrics.rouge import rouge_scores
-from precis.command_line.cli import main
 from precis.runs import run_folder as run_folder_module
 from precis.training.training import fit_parser
 
@@ -57,14 +54,6 @@ def test_the_run_folder_has_its_documented_content(trained):
     assert len(list((trained / "previews").rglob("*.png"))) == 4
 
 
-def test_the_environment_is_recorded(trained, tiny_config, corpus_files):
-    record = json.loads((trained / "environment.json").read_text(encoding="utf-8"))
-    assert record["command"].startswith(f"precis fit --config {tiny_config} --run_dir {trained}")
-    assert record["versions"]["torch"] == torch.__version__ and record["seed"] == 3
-    assert record["corpus"]["train"]["documents"] == 26 and record["corpus"]["train"]["skipped"] == []
-    assert record["corpus"]["train"]["digest"] != record["corpus"]["val"]["digest"]
-
-
 def test_metrics_have_a_row_a_step_and_one_a_validation(trained):
     rows = rows_of(trained / "metrics.csv")
     training, validation = ([row for row in rows if row[name]] for name in ("train/loss", "val/loss"))
@@ -75,12 +64,6 @@ def test_metrics_have_a_row_a_step_and_one_a_validation(trained):
         assert float(row["train/loss"]) == pytest.approx(parts, rel=1e-5)
     names = ("rouge1", "rouge2", "rougeLsum", "length", "p_gen")
     assert all(row[f"val/{name}"] for row in validation for name in names)
-
-
-def test_a_checkpoint_can_be_read_without_running_its_code(trained):
-    for path in (trained / "checkpoints").iterdir():
-        content = torch.load(path, weights_only=True)
-        assert content["global_step"] in (7, 14) and len(content["text"]["words"]) == 36
 
 
 def test_without_a_folder_the_time_names_it(tiny_config, tmp_path, precis, monkeypatch):
@@ -119,12 +102,6 @@ def test_test_scores_every_document(run_folder, precis, tmp_path, monkeypatch):
     assert [path.name for path in tmp_path.iterdir()] == ["run"], "nothing lies about in the working folder"
 
 
-def test_validate_scores_the_validation_split_whole(run_folder, precis):
-    assert precis("validate", f"--run={run_folder}").status == 0
-    rows = lines_of(run_folder / "predictions.val.jsonl")
-    assert [row["id"] for row in rows] == [f"doc-{number}" for number in range(26, 33)]
-
-
 def test_each_split_and_source_has_a_file_and_results_of_its_own(run_folder, precis, tmp_path, corpus_files):
     assert precis("test", "--run", run_folder).status == 0
     tested = {path: path.read_bytes() for path in [*run_folder.glob("predictions*"), run_folder / "results.json"]}
@@ -158,15 +135,6 @@ def test_out_names_another_file(run_folder, precis, tmp_path, tiny_config):
     assert done.status == 1 and "precis fit writes no predictions" in done.err and not (tmp_path / "new").exists()
 
 
-def test_predict_says_what_test_says_and_takes_arguments(run_folder, precis):
-    assert precis("test", "--run", run_folder).status == 0
-    tested = lines_of(run_folder / "predictions.jsonl")
-    assert precis("predict", "--run", run_folder).status == 0
-    assert lines_of(run_folder / "predictions.predict.jsonl") == tested
-    assert precis("predict", "--run", run_folder, "--data.max_eval", 3, "--model.decoding.beam_size", 1).status == 0
-    assert len(lines_of(run_folder / "predictions.predict.jsonl")) == 3
-
-
 def test_documents_without_references_are_summarized_and_test_reports_what_is_missing(run_folder, precis, tmp_path):
     plain = tmp_path / "plain.jsonl"
     plain.write_text('{"id": "a", "document": "The otter paints the mill."}\n', encoding="utf-8")
@@ -179,18 +147,6 @@ def test_documents_without_references_are_summarized_and_test_reports_what_is_mi
     assert done.status == 1 and len(done.err.splitlines()) == 1 and "precis predict" in done.err
     assert f"Files test ({plain}): none of its 1 document ('a' is the first) has a reference" in done.err
     assert lines_of(predictions) == [row]
-
-
-def test_documents_with_references_are_scored_where_others_have_none(run_folder, precis, tmp_path):
-    mixed = tmp_path / "mixed.jsonl"
-    rows = [{"id": "a", "document": "The otter paints."}, {"id": "b", "document": "A lynx.", "summary": "lynx"}]
-    mixed.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-    done = precis("test", "--run", run_folder, "--data.corpus.test", mixed)
-    assert done.status == 0, done.err
-    without, scored = lines_of(next(run_folder.glob("predictions.files-*.jsonl")))
-    assert without["scores"] == {} and float(re.search(r"test/rouge1\D*([\d.]+)", done.out)[1]) == pytest.approx(
-        scored["scores"]["rouge1"]
-    )
 
 
 def test_report_compares_with_lead_and_shows_documents(run_folder, precis):
@@ -219,15 +175,6 @@ def test_summarize_standard_input(run_folder, predicted, precis, typed):
         typed(text.encode())
         done = precis("summarize", "--checkpoint", run_folder)
         assert (done.status, done.out) == (0, summary + "\n")
-
-
-def test_a_text_is_summarized_without_a_word_about_processes(run_folder, predicted, precis, typed):
-    """The run was made with several, and `datasets` warns where there are fewer documents."""
-    config = run_folder / "config.yaml"
-    config.write_text(config.read_text().replace("num_proc: 1", "num_proc: 4"))
-    typed(predicted[0][0].encode())
-    done = precis("summarize", "--checkpoint", run_folder)
-    assert done.status == 0 and "num_proc: 4" in config.read_text() and "num_proc" not in done.err
 
 
 def test_summarize_files_and_folders(run_folder, predicted, precis, tmp_path, cache):
@@ -328,26 +275,9 @@ def test_short_names_and_the_command_line_comes_last(tiny_config):
 # Around it
 
 
-def test_weights_and_biases_offline(tiny_config, tmp_path, precis):
-    run = tmp_path / "run"
-    arguments = ["--wandb", "offline", "--previews", 1, "--trainer.max_epochs", 1]
-    done = precis("fit", "--config", tiny_config, "--run_dir", run, *arguments)
-    assert done.status == 0, done.err
-    wandb.teardown()  # its service writes a little later
-    (record,) = (run / "wandb" / "latest-run").glob("*.wandb")
-    assert record.stat().st_size > 1000
-    (table,) = (record.parent / "files").rglob("*.table.json")
-    assert json.loads(table.read_text(encoding="utf-8"))["columns"] == ["id", "reference", "summary", "rouge1"]
-
-
 def test_help_is_whole(precis):
     assert precis().out == precis("--help").out
     done = precis("fit", "--help")
     assert done.status == 0 and "--run_dir" in done.out and "--data.help" in done.out
     done = precis("summarize", "--help")
     assert done.status == 0 and "--mark" in done.out and done.err == ""
-
-
-def test_the_command_is_installed():
-    (command,) = entry_points(group="console_scripts", name="precis")
-    assert command.load() is main

@@ -25,11 +25,7 @@ def parser():
     "config, name, value",
     [
         ("rstformer/docstrings", "ablation", "ria"),
-        ("rstformer/docstrings", "checkpoint", "allenai/led-base-16384"),
         ("pointer_generator/docstrings", "vocab_size", "77"),
-        ("communicating_agents/docstrings", "agents", "5"),
-        ("discourse_parser/small", "inventory", "rst_dt"),
-        ("discourse_parser/small", "encoder", "minilm"),
         ("bertsum/scitldr", "encoder", "elsewhere"),
     ],
 )

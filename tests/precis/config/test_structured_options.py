@@ -6,21 +6,15 @@ import yaml
 FIT = ["fit", "--config", "base.yaml", "--run_dir", "run"]
 COMMANDS = [
     [*FIT, "--trainer", "trainer.yaml"],
-    [*FIT, "--model=model.yaml"],
-    [*FIT, "--data", "data.yaml"],
     [*FIT, "--data.corpus=corpus.yaml"],
     [*FIT, "--model.decoding=decoding.yaml"],
     [*FIT, "--optimizer", "optimizer.yaml", "--lr_scheduler", "schedule.yaml"],
-    [*FIT, "--checkpoint=checkpoint.yaml"],
-    [*FIT, "--trainer.callbacks=callbacks.yaml"],
     [*FIT, "--trainer.callbacks+=callback.yaml"],
     ["truncation", "--config=base.yaml", "--data=data.yaml"],
-    ["corpus", "--corpus", "corpus.yaml"],
     ["baseline", "lead", "--corpus=corpus.yaml", "--out=lead.jsonl"],
     ["graph", "text.txt", "--paragraphs=paragraphs.yaml", "--html=graph.html"],
     ["evaluate", "outputs.jsonl", "--fields", "fields.yaml", "--metrics=rouge", "--resamples=9"],
     ["sweep", "sweep.yaml", "--launcher=slurm", "--profile", "profile.yaml", "--dry-run"],
-    ["sweep", "sweep.yaml", "--launcher=slurm", "--profile=profile.yaml", "--dry-run"],
 ]
 
 
@@ -63,10 +57,3 @@ def folder(tiny_config, tmp_path, monkeypatch):
 def test_a_file_is_named_without_its_folder(arguments, folder, precis):
     done = precis(*arguments)
     assert done.status == 0, done.err
-
-
-def test_the_values_of_the_file_equal_those_of_the_run(folder, precis):
-    assert precis(*FIT, "--model.decoding=decoding.yaml", "--optimizer=optimizer.yaml").status == 0
-    config = yaml.safe_load((folder / "run" / "config.yaml").read_text(encoding="utf-8"))
-    assert config["model"]["init_args"]["decoding"]["beam_size"] == 3
-    assert config["optimizer"]["class_path"] == "torch.optim.SGD" and config["optimizer"]["init_args"]["lr"] == 0.1

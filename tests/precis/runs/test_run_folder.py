@@ -33,12 +33,12 @@ def test_a_second_logger_continues_and_may_add_columns(tmp_path):
 
 def test_what_was_logged_after_a_checkpoint_is_forgotten(tmp_path):
     logger = log(tmp_path, *((step, {"a": float(step)}) for step in range(6)))
-    logger.keep_rows_of({"global_step": 4})  # of an earlier version: after steps 0 to 3
+    logger.keep_rows_of({"metrics": {"rows": 4}})
     assert [row["step"] for row in rows_of(tmp_path)] == ["0", "1", "2", "3"]
     log(tmp_path, (4, {"a": 40.0}))
     assert [row["a"] for row in rows_of(tmp_path)] == ["0.0", "1.0", "2.0", "3.0", "40.0"]
     assert [path.name for path in tmp_path.iterdir()] == ["metrics.csv"]
-    RunCSVLogger(tmp_path / "none").keep_rows_of({"global_step": 3})
+    RunCSVLogger(tmp_path / "none").keep_rows_of({"metrics": {"rows": 3}})
     assert not (tmp_path / "none").exists()
 
 

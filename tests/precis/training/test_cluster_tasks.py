@@ -78,13 +78,6 @@ def test_one_process_in_a_job_of_several_tasks_is_told_to_use_srun(tiny_config, 
     assert refused.status and "start it with srun" in refused.err and not list(tmp_path.glob("runs"))
 
 
-def test_the_command_refuses_before_it_trains(tiny_config, tmp_path, precis, monkeypatch):
-    for name, value in (STEP | {"SLURM_NTASKS": "2", "SLURM_PROCID": "0"}).items():
-        monkeypatch.setenv(name, value)
-    done = precis("fit", "--config", tiny_config, "--run_dir", tmp_path / "run")
-    assert done.status == 1 and "SLURM starts 2 tasks a node" in done.err and not (tmp_path / "run").exists()
-
-
 def test_a_profile_that_does_not_fit_a_point_names_it(tmp_path):
     jobs = [Job(name, tmp_path, {"trainer": {"devices": n, "accelerator": "gpu"}}) for name, n in (("a", 4), ("b", 2))]
     check_devices(Profile(tasks_per_node=4), jobs[:1])

@@ -158,15 +158,6 @@ def test_a_failure_is_slurms_too_and_is_not_put_back(scontrol, stub, tmp_path):
     assert read_status(job.folder)["failed"] == {"command": "fit", "status": 1} and requeues(scontrol) == []
 
 
-def test_another_task_writes_a_log_of_its_own_and_runs_what_trains(scontrol, stub, tmp_path, monkeypatch):
-    monkeypatch.setenv("SLURM_PROCID", "1")
-    job = Job("one", tmp_path / "run", {"name": "one"}, after=("test", "report {run}"))
-    job.prepare()
-    assert slurm_task.work(job) == "finished"
-    assert (job.folder / "log.rank1.txt").read_text().splitlines() == ["started fit anew", "started test anew"]
-    assert not job.log.exists() and not (job.folder / "status.json").exists()
-
-
 def test_the_failure_of_another_task_ends_the_run(scontrol, stub, tmp_path, monkeypatch):
     job = Job("wait", tmp_path / "run", {"name": "wait"})
     broken = Job("break", job.folder, {"name": "break"})

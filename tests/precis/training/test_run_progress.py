@@ -1,10 +1,7 @@
 """What a run says of itself without a terminal, and in state.json."""
 
-import sys
 
-import pytest
 
-from datamodules.corpora import parallel
 from precis.runs.run_state import read_state
 from precis.training import run_progress
 
@@ -30,20 +27,3 @@ def test_lines_and_steps_without_a_terminal(tiny_config, tmp_path, precis, caplo
         assert any(line.startswith(start) for line in lines), start
     running = [step for state, step in steps if state == "running"]
     assert sorted(set(running)) == [*range(15)] and steps[-1] == ("finished", 14)
-
-
-def test_a_line_a_minute_and_none_before(capfd, monkeypatch):
-    assert not sys.stderr.isatty()
-    for interval, lines in ((60.0, 0), (0.0, 3)):
-        monkeypatch.setattr(parallel, "LINE_INTERVAL", interval)
-        with parallel.progress_bar() as progress:
-            assert list(progress.track(range(3), description="reading")) == [0, 1, 2]
-        assert capfd.readouterr().err.splitlines() == [f"reading: {done} of 3" for done in (1, 2, 3)][:lines]
-
-
-@pytest.mark.parametrize("total, line", [(None, "reading: 2"), (5, "reading: 2 of 5")])
-def test_a_total_may_be_unknown(total, line, capfd, monkeypatch):
-    monkeypatch.setattr(parallel, "LINE_INTERVAL", 0.0)
-    with parallel.progress_bar() as progress:
-        progress.advance(progress.add_task("reading", total=total), 2)
-    assert capfd.readouterr().err == line + "\n"

@@ -15,7 +15,7 @@ from wandb_file import OfflineRun
 
 from datamodules.documents import UserError
 from precis.sweeping.progress import last_metrics
-from precis.training.progress_bar import TrainingProgressBar
+from precis.training.run_progress import TrainingProgressBar
 
 EARLY = ["--trainer.callbacks+=EarlyStopping", "--trainer.callbacks.mode=min"]
 
@@ -51,18 +51,6 @@ def test_a_value_of_training_is_checked_after_the_first_step(tiny_config, tmp_pa
     assert done.status == 1 and "checkpoint.monitor is 'train/lss'" in done.err
     assert "did you mean train/loss?" in done.err
     assert not list(tmp_path.rglob("*.ckpt"))
-
-
-def test_early_stopping_needs_no_validation_in_an_epoch_that_max_steps_ends(tiny_config, tmp_path, precis):
-    flags = [*EARLY, "--trainer.callbacks.monitor=val/loss", "--trainer.max_steps=2"]
-    done = precis("fit", "--config", tiny_config, "--run_dir", tmp_path / "run", *flags)
-    assert done.status == 0, done.err
-
-
-def test_without_a_sanity_check_it_is_found_after_the_first_validation(tiny_config, tmp_path, precis):
-    flags = [*EARLY, "--trainer.callbacks.monitor=val/rogue1", "--trainer.num_sanity_val_steps=0"]
-    done = precis("fit", "--config", tiny_config, "--run_dir", tmp_path / "run", *flags)
-    assert done.status == 1 and "monitor of EarlyStopping is 'val/rogue1'" in done.err
 
 
 # A DataModule and a model ----------------------------------------------------------------------------------------
@@ -143,10 +131,6 @@ def test_the_progress_bar_shows_no_negative_number_of_epochs(epochs, expected):
     assert bar._get_train_description(1).strip() == expected
 
 
-def test_a_sweep_shows_the_steps_that_are_done(trained):
-    assert last_metrics(trained).startswith("step 14, ROUGE-1 ")
-
-
 # Loggers, and the user's own classes -----------------------------------------------------------------------------
 
 
@@ -159,16 +143,6 @@ def test_a_logger_of_the_command_line_is_added(tiny_config, tmp_path, precis):
     (theirs,) = other.rglob("metrics.csv")
     with theirs.open(newline="") as file:
         assert list(csv.DictReader(file)) == rows_of(run) != []
-
-
-def test_a_logger_whose_package_is_not_installed_is_one_line(tiny_config, tmp_path, precis, monkeypatch):
-    monkeypatch.setattr("pytorch_lightning.loggers.tensorboard._TENSORBOARD_AVAILABLE", False)
-    monkeypatch.setattr("lightning_fabric.loggers.tensorboard._TENSORBOARD_AVAILABLE", False)
-    monkeypatch.setattr("lightning_fabric.loggers.tensorboard._TENSORBOARDX_AVAILABLE", False)
-    flags = ["--trainer.logger=TensorBoardLogger", f"--trainer.logger.save_dir={tmp_path}"]
-    done = precis("fit", "--config", tiny_config, "--run_dir", tmp_path / "run", *flags)
-    assert done.status == 1 and done.err.count("\n") == 1 and "tensorboard" in done.err
-    assert not (tmp_path / "run").exists()
 
 
 def test_without_loggers_there_is_no_metrics_csv(tiny_config, tmp_path, precis):

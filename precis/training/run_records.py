@@ -1,0 +1,109 @@
+"""Callbacks and loggers that write the run folder, in the order in which Lightning calls them."""
+
+import os
+import shlex
+import sys
+from functools import partial
+from pathlib import Path
+
+import yaml
+from pytorch_lightning import Callback
+from pytorch_lightning.callbacks import LearningRateMonitor
+from pytorch_lightning.loggers import Logger
+from pytorch_lightning.utilities import rank_zero_info
+
+from callbacks import DivergenceCheck, GracefulStop, GradientNorm, PredictionWriter, Previews, StartFrom, Throughput
+from precis.config.run_config import read_config
+from precis.config.trust import FLAG, needs_trust
+from precis.config.written_paths import outside_paths
+from precis.runs.metrics_file import MetricsRecord, RunCSVLogger
+from precis.runs.prediction_files import SPLITS, predictions_path, source_name
+from precis.runs.run_folder import RunRecord, TruncationTable
+from precis.runs.tested_checkpoint import describe_checkpoint
+from precis.runs.tracking import WandbRecord, wandb_logger
+from precis.training.requeue import requeue
+from precis.training.run_progress import StateRecord
+from precis.training.run_start import RunStart
+from precis.trials.trial_report import TrialReport, is_trial
+
+
+def run_records(start: RunStart, is_summarizer: bool) -> tuple[list[Callback], list[Logger]]:
+    """Return the callbacks and loggers of a command.
+
+    Args:
+        start: start of the command.
+        is_summarizer: whether the model summarizes; discourse parsers are trained here too.
+    """
+    if start.dry_run:
+        return [start.dry_run], []
+    callbacks: list[Callback] = []
+    loggers: list[Logger] = []
+    if start.fitting:
+        callbacks = [TruncationTable(start.folder)] if is_summarizer else []
+        loggers = [RunCSVLogger(start.folder)]
+        callbacks += _training_records(start, is_summarizer, loggers[0])
+    elif is_summarizer:
+        callbacks = _test_records(start)
+    if start.config.wandb == "off" or not _is_tracked(start):
+        return callbacks, loggers
+    record = yaml.safe_load(start.record) if start.fitting else read_config(start.folder)
+    loggers.append(wandb_logger(start.folder, start.config.wandb, start.config.wandb_project, record))
+    callbacks.append(WandbRecord(start.folder, record, start.config.wandb_models))
+    if start.fitting:
+        callbacks.append(LearningRateMonitor("step"))
+    return callbacks, loggers
+
+
+def _is_tracked(start: RunStart) -> bool:
+    """Return whether the values of a command go to W&B; scores of a test go to the W&B run of its training."""
+    return start.fitting or (start.command == "test" and (start.folder / "wandb" / "run_id").is_file())
+
+
+def _training_records(start: RunStart, is_summarizer: bool, logger: RunCSVLogger) -> list[Callback]:
+    """Return the callbacks of `precis fit`."""
+    folder, config = start.folder, start.config
+    callbacks: list[Callback] = [
+        RunRecord(folder, start.record),
+        DivergenceCheck(folder),
+        GradientNorm(),
+        Throughput(),
+        StateRecord(folder),
+        _graceful_stop(start),
+    ]
+    if config.previews and is_summarizer:
+        callbacks.append(Previews(folder / "previews", documents=config.previews))
+    callbacks.append(MetricsRecord(logger))
+    if start.source:
+        callbacks.append(StartFrom(start.source))
+    if is_trial(folder):
+        callbacks.append(TrialReport(folder))
+    return callbacks
+
+
+def _graceful_stop(start: RunStart) -> GracefulStop:
+    """Return the callback that saves and stops on signals.
+
+    It also requeues a SLURM job, unless the task of a sweep does so.
+    """
+    folder, config = start.folder, start.config
+    trust = [FLAG] if needs_trust(config) or any(outside_paths(config, folder)) else []
+    resume = shlex.join(["precis", "fit", "--run", str(folder), *trust])
+    in_job = "SLURM_JOB_ID" in os.environ
+    on_stop = partial(requeue, folder) if in_job and os.environ.get("PRECIS_REQUEUE") != "off" else None
+    last = folder / "checkpoints" / "last.ckpt"
+    return GracefulStop(last, resume, save_every=config.save_every, patient=in_job, on_stop=on_stop)
+
+
+def _test_records(start: RunStart) -> list[Callback]:
+    """Return the callbacks that write predictions and truncation, with a file for each split and corpus."""
+    folder, command = start.folder, start.command
+    corpus = yaml.safe_load(start.record)["data"]["init_args"]["corpus"]
+    is_run = (folder / "config.yaml").is_file()
+    run_corpus = read_config(folder)["data"]["init_args"].get("corpus") if is_run else corpus
+    source = source_name(run_corpus, corpus)
+    path = start.config.out or predictions_path(folder, command, source)
+    rank_zero_info(f"predictions: {path}")
+    described = {"command": shlex.join(["precis", *sys.argv[1:]]), "split": SPLITS[command], "corpus": corpus}
+    weights = Path(start.config.ckpt_path)
+    checkpoint = describe_checkpoint(weights) if weights.is_file() else None  # else a name that Lightning resolves
+    return [PredictionWriter(path, checkpoint, described), TruncationTable(folder, source)]

@@ -1,0 +1,146 @@
+"""The start of `precis fit`, `validate`, `test` and `predict`: the run folder, its lock, and what training resumes."""
+
+import os
+import sys
+import warnings
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+
+from jsonargparse import Namespace
+from pytorch_lightning.utilities import rank_zero_only
+
+from datamodules.documents import UserError
+from datamodules.file_locks import release_lock
+from precis.config.trust import check_permitted_names
+from precis.config.written_paths import check_links, check_written_paths
+from precis.runs.checkpoint_files import check_unused, check_writable, clear_start, has_checkpoint, resumable
+from precis.runs.run_lock import lock_run
+from precis.runs.starting_point import end_if_stopped_early, source_checkpoint
+from precis.training.cluster_tasks import check_run_dir, check_tasks
+from precis.training.dry_run import DryRunReport, prepare_dry_run
+
+
+@dataclass
+class RunStart:
+    """What a command decides before anything is built; later hooks of `PrecisCLI` read it.
+
+    Attributes:
+        command: `fit`, `validate`, `test` or `predict`.
+        config: its config, with the values that only hold for this start.
+        folder: the run folder.
+        is_new: whether the folder did not exist.
+        record: the config as YAML, with which the run can be started again in any folder.
+        locks: releases the lock of the folder when the command ends.
+        source: checkpoint of `--start_from`.
+        dry_run: callback of `--dry-run`.
+        is_locked: whether this process has locked the folder.
+    """
+
+    command: str
+    config: Namespace
+    folder: Path
+    is_new: bool
+    record: str
+    locks: ExitStack
+    source: Path | None = None
+    dry_run: DryRunReport | None = None
+    is_locked: bool = False
+
+    @property
+    def fitting(self) -> bool:
+        """Whether the command is `fit`."""
+        return self.command == "fit"
+
+    def lock(self) -> None:
+        """Lock the run folder until the command ends."""
+        self.locks.callback(release_lock, lock_run(self.folder))
+        self.is_locked = True
+
+
+def start_run(command: str, config: Namespace, dump: Callable[[Namespace], str], locks: ExitStack) -> RunStart:
+    """Choose the run folder, check that the command may write to it, and decide whether training is resumed.
+
+    Args:
+        command: `fit`, `validate`, `test` or `predict`.
+        config: parsed config; values that only hold for this start are filled in.
+        dump: returns a config as YAML.
+        locks: releases the lock of the run folder.
+
+    Raises:
+        UserError: if the folder has a run that is not resumed, or no run to resume; or if the config names a class
+            that configs may not name.
+    """
+    check_permitted_names(config)
+    check_tasks(config.trainer.as_dict())
+    folder = config.run_dir = config.run_dir or _new_folder(config)
+    check_written_paths(config, folder, sys.argv[1:])
+    check_links(folder)
+    fitting = command == "fit"
+    source = source_checkpoint(config) if fitting and config.start_from else None
+    record = config.clone()
+    record.resume = record.dry_run = False
+    start = RunStart(command, config, folder, not folder.exists(), dump(record), locks, source)
+    _check_command(start)
+    if config.checkpoint.dirpath is None:
+        config.checkpoint.dirpath = str(folder / "checkpoints")
+    if config.checkpoint.monitor == "val/rouge1" and config.model.init_args.get("val_summaries") == 0:
+        config.checkpoint.monitor, config.checkpoint.mode = "val/loss", "min"  # there is no ROUGE without summaries
+    if config.dry_run:
+        start.dry_run = prepare_dry_run(config)
+    elif fitting:
+        _lock_and_resume(start)
+    else:
+        warnings.filterwarnings("ignore", ".*The dirpath has changed")  # the run may have been moved
+    return start
+
+
+def _new_folder(config: Namespace) -> Path:
+    """Return a run folder that is named by the model and the time."""
+    if not config.dry_run:  # which writes no run folder
+        check_run_dir(os.environ)
+    name = config.model.class_path.rsplit(".", 1)[-1].lower()
+    folder = Path("runs") / name / datetime.now().strftime("%Y%m%d-%H%M%S")
+    sys.argv.append(f"--run_dir={folder}")  # for the processes that Lightning starts on other devices
+    return folder
+
+
+def _check_command(start: RunStart) -> None:
+    """Check that the command takes `--dry-run` and `--out`, and has weights to read."""
+    config, command = start.config, start.command
+    if config.dry_run and not start.fitting:
+        raise UserError(f"--dry-run: precis {command} does not have this option; leave it out")
+    if not start.fitting and not config.ckpt_path:
+        raise UserError(f"precis {command} needs a trained model; pass --run with the folder of a run")
+    if config.out is not None and (start.fitting or config.out.suffix != ".jsonl"):
+        problem = "precis fit writes no predictions" if start.fitting else "predictions are JSON Lines"
+        remedy = "give a name that ends in .jsonl to validate, test or predict"
+        raise UserError(f"--out {config.out}: {problem}; {remedy}")
+
+
+def _lock_and_resume(start: RunStart) -> None:
+    """Lock the run folder, and decide whether the run is resumed or started."""
+    config, folder = start.config, start.folder
+    # Other ranks may already see files that rank 0 has written.
+    is_first = rank_zero_only.rank == 0
+    if is_first:
+        check_writable(folder)
+        if not config.resume:
+            check_unused(folder)
+        if folder.is_dir():
+            start.lock()
+    # With `auto`, a run without a checkpoint starts anew, and one that was ended early stays as it is.
+    is_auto = config.resume == "auto"
+    if is_auto:
+        config.resume = has_checkpoint(folder)
+        if is_first and not config.resume:
+            clear_start(folder)
+    if not config.resume:
+        return
+    config.ckpt_path = str(resumable(folder, write=is_first))
+    if is_auto:
+        end_if_stopped_early(folder, Path(config.ckpt_path))
+    if (folder / "text").is_dir() and "tokenizer_dir" in config.data.init_args:
+        config.data.init_args.tokenizer_dir = folder / "text"  # its original folder may no longer exist
