@@ -59,6 +59,7 @@ def fit(case: Case, files, callbacks: list, folder: Path, monitor: str, kind=Bes
     return trainer, best
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize("row", rows())
 def test_the_best_checkpoint_of_a_row_has_everything_switched_on(row, corpus_files, tmp_path):
     case, described = rows()[row]
@@ -141,6 +142,7 @@ def annealed(tiny_config, tmp_path_factory) -> list[str]:
     return ["--config", str(path)]
 
 
+@pytest.mark.integration
 def test_the_command_tests_and_records_what_is_fully_on(annealed, tmp_path, precis, caplog):
     run = tmp_path / "run"
     done = precis("fit", *annealed, "--run_dir", run)
@@ -155,6 +157,7 @@ def test_the_command_tests_and_records_what_is_fully_on(annealed, tmp_path, prec
     assert record == {"checkpoint": str(best), "step": 9, "loss_weights": weights, "switches": switches}
 
 
+@pytest.mark.integration
 def test_the_command_says_what_is_tested_when_nothing_was_selected(annealed, tmp_path, precis, caplog):
     run = tmp_path / "run"
     with pytest.warns(UserWarning, match="there is no best checkpoint, and `precis test` scores the last one"):

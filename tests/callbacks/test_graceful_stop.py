@@ -11,6 +11,8 @@ import torch
 
 from callbacks import GracefulStop
 
+pytestmark = pytest.mark.integration
+
 ROOT, TESTS = Path(__file__).parents[2], Path(__file__).parents[1]
 
 

@@ -17,6 +17,8 @@ from datamodules.batch import Batch
 from lightning_modules.decoding.options import DecodingOptions
 from lightning_modules.summarizer import Samples
 
+pytestmark = pytest.mark.integration
+
 BATCH = 4
 # model, baseline, credit, batches accumulated: every class of generative models
 RUNS = [(name, "greedy", "summary", 1) for name in ("agents-m7", "bertsum-abs", "graphsum", "pegasus", "pointer")]

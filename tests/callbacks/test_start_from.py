@@ -10,6 +10,8 @@ from callbacks import BestCheckpoint, CoverageAnnealing, StartFrom
 from datamodules.documents import UserError
 from precis.runs.run_folder import load_run
 
+pytestmark = pytest.mark.integration
+
 CASE = next(case for case in CASES if case.name == "pointer-coverage")
 
 

@@ -18,6 +18,8 @@ from datamodules.building import LOCK
 from datamodules.documents import UserError
 from precis.runs.run_folder import load_run
 
+pytestmark = pytest.mark.integration
+
 GOOD = {"id": "good", "document": "The otter paints the mill before the rain.", "summary": "the otter paints ."}
 
 

@@ -17,6 +17,8 @@ from lightning_modules.metrics.rouge import rouge_scores
 from precis.runs import run_folder as run_folder_module
 from precis.training.training import fit_parser
 
+pytestmark = pytest.mark.integration
+
 
 def rows_of(path: Path) -> list[dict[str, str]]:
     with path.open(newline="", encoding="utf-8") as file:

@@ -7,6 +7,8 @@ import pytest
 
 from precis.config.command_table import COMMANDS
 
+pytestmark = pytest.mark.integration
+
 
 @pytest.fixture(scope="module")
 def script(tmp_path_factory):

@@ -6,6 +6,8 @@ import sys
 
 import pytest
 
+pytestmark = pytest.mark.integration
+
 LEARNING = ("torch", "pytorch_lightning", "lightning_fabric", "transformers", "torchmetrics", "datasets", "wandb")
 HEAVY = (*LEARNING, "matplotlib", "scipy", "sklearn", "pandas", "nltk")
 LIBRARIES = (*HEAVY, "jsonargparse", "rich", "numpy", "pyarrow", "yaml")

@@ -10,6 +10,8 @@ import pytest
 
 from precis.training import training_commands
 
+pytestmark = pytest.mark.integration
+
 ROOT = Path(__file__).parents[3]
 
 

@@ -3,6 +3,8 @@
 import pytest
 import yaml
 
+pytestmark = pytest.mark.integration
+
 FIT = ["fit", "--config", "base.yaml", "--run_dir", "run"]
 COMMANDS = [
     [*FIT, "--trainer", "trainer.yaml"],

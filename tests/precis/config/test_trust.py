@@ -10,6 +10,8 @@ import yaml
 from precis.config.trust import VARIABLE, check_commands, import_policy, names_on_command_line
 from precis.runs.run_folder import load_run
 
+pytestmark = pytest.mark.integration
+
 COMMAND = "touch {}"
 MODULE = """import pathlib
 from pytorch_lightning import Callback

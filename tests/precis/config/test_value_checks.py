@@ -8,6 +8,8 @@ from precis.config.parse_errors import explain
 from precis.config.value_checks import convert_batch_counts
 from precis.runs.run_folder import load_run
 
+pytestmark = pytest.mark.integration
+
 REFUSED = {
     "data.batch_size": (-4, "data.batch_size must be at least 1, got -4"),
     "data.max_target": (1, "data.max_source must be at least 1 and max_target 2; got 30, 1"),

@@ -140,6 +140,7 @@ def test_without_a_whole_one_the_reasons_are_named(tmp_path):
         resumable(tmp_path)
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize("damage", [cut_in_half, remove])
 def test_a_run_with_a_torn_checkpoint_ends_as_if_nothing_had_been(damage, trained, run_folder, precis):
     """The one before is of the first epoch: the second one is trained again."""
@@ -156,6 +157,7 @@ def test_a_run_with_a_torn_checkpoint_ends_as_if_nothing_had_been(damage, traine
     assert (run_folder / "metrics.csv").read_text() == (trained / "metrics.csv").read_text()
 
 
+@pytest.mark.integration
 def test_resume_auto_begins_continues_and_removes_leftovers_of_a_start_without_checkpoint(
     tiny_config, trained, tmp_path, precis
 ):
@@ -169,6 +171,7 @@ def test_resume_auto_begins_continues_and_removes_leftovers_of_a_start_without_c
     assert (run / "metrics.csv").read_text() == (trained / "metrics.csv").read_text()
 
 
+@pytest.mark.integration
 @root_alone
 def test_a_disk_that_is_full_while_training_ends_the_run_and_room_lets_it_go_on(trained, tiny_config, tmp_path, precis):
     disk, size = tmp_path / "disk", (trained / "checkpoints" / "last.ckpt").stat().st_size
@@ -200,6 +203,7 @@ def test_a_disk_that_is_full_while_training_ends_the_run_and_room_lets_it_go_on(
 # Permission
 
 
+@pytest.mark.integration
 @root_alone
 def test_a_folder_without_permission_is_named_before_anything_is_computed():
     script = (
@@ -229,6 +233,7 @@ def test_a_folder_that_can_be_written_to_is_as_it_was(tmp_path):
     assert [path.name for path in (tmp_path / "old").rglob("*")] == ["checkpoints"]
 
 
+@pytest.mark.integration
 def test_a_run_below_a_file_is_refused(tiny_config, tmp_path, precis):
     (tmp_path / "file").touch()
     done = precis("fit", "--config", tiny_config, "--run_dir", tmp_path / "file" / "run")

@@ -62,12 +62,14 @@ def test_a_run_whose_lock_is_free_was_killed(tmp_path):
     assert read_state(run) == {"state": "stopped", "step": 4}
 
 
+@pytest.mark.integration
 def test_training_records_that_it_has_finished(trained, precis):
     assert read_state(trained) == {"state": "finished", "step": 14}
     row = describe_run(trained)
     assert (row["state"], row["step"], row["monitor"]) == ("finished", 14, "val/rouge1") and row["best"] > 0
 
 
+@pytest.mark.integration
 def test_training_records_that_it_was_stopped_or_failed(tiny_config, tmp_path, precis, trusted, monkeypatch):
     fit = Trainer.fit
     for error, state in ((SystemExit(143), "stopped"), (ValueError("no"), "failed")):

@@ -12,6 +12,8 @@ from wandb_file import OfflineRun
 from precis.dashboards.contents import PAPERS, SETTINGS
 from precis.runs.tracking import grouping, run_id, sweep_and_label
 
+pytestmark = pytest.mark.integration
+
 KEYS = {"WANDB_API_KEY": 5 * "01abcdef", "HF_TOKEN": "hf_" + 4 * "Zq7wXk9t", "OPENAI_API_KEY": "sk-" + 4 * "Jp3vRb8n"}
 DASHBOARDS = {dashboard.paper: dashboard for dashboard in PAPERS}
 

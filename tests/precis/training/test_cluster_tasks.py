@@ -69,6 +69,7 @@ def test_processes_of_a_launcher_do_not_choose_a_run_folder_each(environment, la
         check_run_dir(environment)
 
 
+@pytest.mark.integration
 def test_one_process_in_a_job_of_several_tasks_is_told_to_use_srun(tiny_config, tmp_path, precis, monkeypatch):
     monkeypatch.chdir(tmp_path)
     environment = {name: value for name, value in STEP.items() if name != "SLURM_STEP_ID"} | {"SLURM_NTASKS": "2"}

@@ -6,7 +6,7 @@ import torch
 from lightning_modules.checkpoints import find_not_finite
 from precis.runs.run_state import read_state
 
-pytestmark = pytest.mark.usefixtures("trusted")
+pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("trusted")]
 
 
 @pytest.mark.parametrize(

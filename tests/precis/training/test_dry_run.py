@@ -4,6 +4,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.integration
+
 
 def test_a_dry_run_reports_shapes_and_steps_and_writes_nothing(tiny_config, tmp_path, precis, monkeypatch):
     monkeypatch.chdir(tmp_path)

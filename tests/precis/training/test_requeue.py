@@ -13,6 +13,8 @@ from precis.sweeping import slurm_task
 from precis.sweeping.job import Job, read_status
 from precis.training.requeue import job_id, requeue
 
+pytestmark = pytest.mark.integration
+
 SCONTROL = """#!/bin/sh
 echo "$@" >> {folder}/asked
 case "$1" in

@@ -15,7 +15,7 @@ import torch
 from lightning_modules.checkpoints import best_checkpoint
 
 KILL = int(signal.SIGKILL)
-pytestmark = pytest.mark.usefixtures("trusted")
+pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("trusted")]
 
 
 @pytest.fixture(scope="module")

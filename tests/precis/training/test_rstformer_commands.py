@@ -6,6 +6,8 @@ import pytest
 import yaml
 from cases_rstformer import CASES
 
+pytestmark = pytest.mark.integration
+
 TEXT = "The otter sleeps, because the mill is warm. The heron watches it; nobody else does. Then they leave.\n"
 
 

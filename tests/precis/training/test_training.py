@@ -17,6 +17,8 @@ from datamodules.documents import UserError
 from precis.sweeping.progress import last_metrics
 from precis.training.run_progress import TrainingProgressBar
 
+pytestmark = pytest.mark.integration
+
 EARLY = ["--trainer.callbacks+=EarlyStopping", "--trainer.callbacks.mode=min"]
 
 
