@@ -4,6 +4,8 @@ from collections.abc import Callable, Mapping
 from importlib import import_module
 from typing import Any
 
+MODULES: dict[str, Mapping[str, str]] = {}  # package -> class -> module that defines it
+
 
 def lazy_classes(package: str, modules: Mapping[str, str]) -> tuple[list[str], Callable[[str], Any]]:
     """Return `__all__` and `__getattr__` of a package.
@@ -12,6 +14,8 @@ def lazy_classes(package: str, modules: Mapping[str, str]) -> tuple[list[str], C
         package: its name.
         modules: for each class, the module that defines it.
     """
+
+    MODULES[package] = modules
 
     def get(name: str) -> Any:
         if name not in modules:

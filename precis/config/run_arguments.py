@@ -1,17 +1,19 @@
 """Options of `precis fit`, `validate`, `test` and `predict` that concern the run as a whole."""
 
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
+from jsonargparse import ArgumentParser
 from jsonargparse.typing import NonNegativeInt
-from pytorch_lightning.cli import LightningArgumentParser
 
-from callbacks import BestCheckpoint
 from precis.config.linked_arguments import link_arguments
 
+if TYPE_CHECKING:  # help imports neither torch nor Lightning
+    from pytorch_lightning.cli import LightningArgumentParser
 
-def add_run_arguments(parser: LightningArgumentParser) -> None:
-    """Add the options of the run: folder, resuming, starting point, tracking, previews, checkpoints."""
+
+def add_options_of_run(parser: ArgumentParser) -> None:
+    """Add the options of the run: folder, resuming, starting point, tracking, previews."""
     # Start and output of a run
     parser.add_argument("--run_dir", type=Path | None, default=None, help="run folder; runs/MODEL/TIME by default")
     parser.add_argument(
@@ -52,7 +54,14 @@ def add_run_arguments(parser: LightningArgumentParser) -> None:
     parser.add_argument("--wandb_project", type=str, default="precis", help="project at Weights & Biases")
     parser.add_argument("--wandb_models", type=bool, default=True, help="upload the best model as an artifact")
     parser.add_argument("--previews", type=NonNegativeInt, default=5, help="documents shown after each validation")
-    # Selection of the best checkpoint by ROUGE-1; `before_instantiate_classes` takes the loss without summaries
+
+
+def add_run_arguments(parser: "LightningArgumentParser") -> None:
+    """Add the options of the run, and those of the selection of checkpoints."""
+    from callbacks import BestCheckpoint
+
+    add_options_of_run(parser)
+    # The best checkpoint has the highest ROUGE-1; `start_run` takes the loss if no summaries are written.
     parser.add_lightning_class_args(BestCheckpoint, "checkpoint")
     parser.set_defaults(
         {

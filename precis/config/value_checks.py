@@ -132,7 +132,7 @@ def explain_trainer_refusal(error: BaseException, values: Any) -> str:
         return f"trainer.accelerator: no GPU here ({cause}); pass --trainer.accelerator cpu, or auto"
     argument = re.search(r"\b(\w+)=", cause)  # as in `Trainer(devices=0)`
     key = argument[1] if argument and argument[1] in values else _key_of(cause, values)
-    return f"trainer{'.' * bool(key)}{key}: {cause}; `precis fit --help` lists what it takes"
+    return f"trainer{'.' * bool(key)}{key}: {cause}; `precis fit --trainer.help` lists what it takes"
 
 
 def missing_model_message(name: str) -> str:

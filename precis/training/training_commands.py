@@ -5,21 +5,25 @@ from functools import partial
 from pathlib import Path
 
 from datamodules.documents import UserError
-from lightning_modules.checkpoints import best_checkpoint
 from lightning_modules.exported import EXPORTED
 from precis.config.linked_arguments import NOTE
-from precis.config.load_classes import load_classes
 from precis.config.parse_errors import check_configs
 from precis.config.run_config import read_config
 from precis.config.shipped import resolve_configs
-from precis.training.training import PrecisCLI, command_line
+from precis.training.training_help import print_help, with_help_of_lightning
 
 
 def _run(command: str, options: list[str]) -> None:
     """Run a command of Lightning over configs, or over the folder of a run."""
-    load_classes()
-    arguments = with_run([command, *resolve_configs(options)])
+    if print_help(command, options):
+        return
+    arguments = with_run([command, *resolve_configs(with_help_of_lightning(options))])
     check_configs(arguments)
+    # Imported only now: torch and Lightning take seconds.
+    from precis.config.load_classes import load_classes
+    from precis.training.training import PrecisCLI, command_line
+
+    load_classes()
     if any(argument.partition("=")[0] == "--data.help" for argument in arguments):
         print(NOTE)
     sys.argv = [sys.argv[0], *arguments]  # where LightningCLI looks, and those that it starts for other devices
@@ -60,5 +64,7 @@ def with_run(arguments: list[str]) -> list[str]:
     if (Path(folder) / "text").is_dir():
         from_run.append(f"--data.tokenizer_dir={folder}/text")
     if not any(option.startswith("--ckpt_path") for option in options):
+        from lightning_modules.checkpoints import best_checkpoint  # imports torch
+
         from_run.append(f"--ckpt_path={best_checkpoint(Path(folder))}")
     return [command, *from_run, *options]

@@ -8,8 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from precis.training import training_commands
-
 pytestmark = pytest.mark.integration
 
 ROOT = Path(__file__).parents[3]
@@ -19,9 +17,9 @@ def interrupt(*_: object, **__: object) -> None:
     raise KeyboardInterrupt
 
 
-@pytest.mark.parametrize("where", ["check_configs", "command_line"])
+@pytest.mark.parametrize("where", ["training_commands.check_configs", "training.command_line"])
 def test_ctrl_c_while_arguments_are_parsed(where, tiny_config, tmp_path, precis, monkeypatch):
-    monkeypatch.setattr(training_commands, where, interrupt)
+    monkeypatch.setattr(f"precis.training.{where}", interrupt)
     done = precis("fit", "--config", tiny_config, "--run_dir", tmp_path / "run")
     assert (done.status, done.err) == (130, "precis: interrupted\n")
 
