@@ -9,38 +9,31 @@ if TYPE_CHECKING:  # commands list the names of the parsers before they import t
     from pytorch_lightning import LightningDataModule, LightningModule
 
     from datamodules.discourse.distributions import Rows
-
-
-def _shipped(rows: "Rows", band: int) -> "LightningModule":
     from lightning_modules.discourse_parser.parser import DiscourseParser
 
-    return DiscourseParser.shipped(rows=rows, band=band)
+
+def _parser_class() -> "type[DiscourseParser]":
+    from lightning_modules.discourse_parser.parser import DiscourseParser
+
+    return DiscourseParser
 
 
 def _load_trained(path: Path, rows: "Rows", band: int) -> "LightningModule":
     """Load a parser from a run folder, a checkpoint, or a folder written by `DiscourseParser.save`."""
     from lightning_modules.checkpoints import best_checkpoint, read_checkpoint
-    from lightning_modules.discourse_parser.parser import DiscourseParser
 
     if (path / "model.safetensors").is_file():
-        return DiscourseParser.load(path, rows=rows, band=band)
+        return _parser_class().load(path, rows=rows, band=band)
     path = best_checkpoint(path) if path.is_dir() else path
     read_checkpoint(path)  # raises a clear error for invalid files
-    return DiscourseParser.from_checkpoint(path, rows=rows, band=band)
-
-
-def _load_small(rows: "Rows", band: int) -> "LightningModule":
-    from lightning_modules.discourse_parser.parser import DiscourseParser
-
-    return DiscourseParser.load("small", rows=rows, band=band)
+    return _parser_class().from_checkpoint(path, rows=rows, band=band)
 
 
 def _load_mpnet(rows: "Rows", band: int) -> "LightningModule":
     from datamodules.text.subwords import MPNET
-    from lightning_modules.discourse_parser.parser import DiscourseParser
 
     try:
-        return DiscourseParser.load("mpnet", rows=rows, band=band)
+        return _parser_class().load("mpnet", rows=rows, band=band)
     except OSError as error:  # of the hub
         raise UserError(
             f"--parser mpnet needs the encoder {MPNET}, which is not in the cache of the hub and cannot be "
@@ -61,9 +54,9 @@ def _isanlp(rows: "Rows", band: int) -> "LightningModule":
 
 
 PARSERS = {
-    "default": _shipped,
+    "default": lambda rows, band: _parser_class().shipped(rows=rows, band=band),
     "mpnet": _load_mpnet,
-    "small": _load_small,
+    "small": lambda rows, band: _parser_class().load("small", rows=rows, band=band),
     "right_branching": _right_branching,
     "isanlp_rst": _isanlp,
 }

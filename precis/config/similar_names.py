@@ -4,10 +4,9 @@ The suite's packages name their classes without importing them; torch and Lightn
 names may be meant.
 """
 
-import difflib
 import inspect
+from difflib import get_close_matches
 from importlib import import_module
-from types import ModuleType
 
 import callbacks
 import datamodules
@@ -15,7 +14,6 @@ import lightning_modules
 from datamodules import corpora
 from precis.config.trust import object_named
 
-_SUITE = (callbacks, corpora, datamodules, lightning_modules)
 _GROUPS = {"trainer": "pytorch_lightning.Trainer", "checkpoint": "pytorch_lightning.callbacks.ModelCheckpoint"}
 _SIMILAR = 0.8  # ratio of difflib above which a class of the suite is suggested without looking at those of libraries
 
@@ -23,12 +21,13 @@ _SIMILAR = 0.8  # ratio of difflib above which a class of the suite is suggested
 def suggest_class(class_path: str) -> str:
     """Suggest a similar class of the suite, of torch's optimizers or Lightning's callbacks; empty if none."""
     name = class_path.rpartition(".")[2]
-    packages_of = {known: package.__name__ for package in _SUITE for known in _classes(package)}
-    close = difflib.get_close_matches(name, packages_of, n=1, cutoff=_SIMILAR)
+    suite = (callbacks, corpora, datamodules, lightning_modules)
+    packages_of = {known: package.__name__ for package in suite for known in package.__all__}
+    close = get_close_matches(name, packages_of, n=1, cutoff=_SIMILAR)
     if not close:
         for library in ("torch.optim", "torch.optim.lr_scheduler", "pytorch_lightning.callbacks"):
-            packages_of |= dict.fromkeys(_classes(import_module(library)), library)
-        close = difflib.get_close_matches(name, packages_of, n=1)
+            packages_of |= {known: library for known in dir(import_module(library)) if known[:1].isupper()}
+        close = get_close_matches(name, packages_of, n=1)
     return f"did you mean {packages_of[close[0]]}.{close[0]}?" if close else ""
 
 
@@ -44,13 +43,9 @@ def suggest_option(name: str, owner: str) -> str:
         return ""
     options = class_options(kind)
     # difflib scores abbreviations low: options with this prefix come first
-    close = [option for option in options if option.startswith(name)] or difflib.get_close_matches(name, options)
+    close = [option for option in options if option.startswith(name)] or get_close_matches(name, options)
     remedy = f"did you mean {' or '.join(close)}?" if close else f"it has {', '.join(options)}"
     return f"{kind.__name__} has no option {name!r}; {remedy}"
-
-
-def _classes(package: ModuleType) -> list[str]:
-    return [name for name in getattr(package, "__all__", dir(package)) if name[:1].isupper()]
 
 
 def class_options(owner: type) -> list[str]:
@@ -58,8 +53,7 @@ def class_options(owner: type) -> list[str]:
     options: dict[str, None] = {}
     for kind in (kind for kind in owner.__mro__ if "__init__" in vars(kind)):
         arguments = list(inspect.signature(kind.__init__).parameters.values())[1:]
-        named = [each.name for each in arguments if each.kind not in (each.VAR_POSITIONAL, each.VAR_KEYWORD)]
-        options |= dict.fromkeys(named)
+        options |= {each.name: None for each in arguments if each.kind not in (each.VAR_POSITIONAL, each.VAR_KEYWORD)}
         if all(each.kind is not each.VAR_KEYWORD for each in arguments):
             break
     return list(options)

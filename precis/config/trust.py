@@ -123,14 +123,11 @@ def strings_in(value: str) -> Iterator[str]:
 
 
 def check_permitted_names(config: Any, source: str = "") -> None:
-    """Check every class and function that a parsed config names, before any is called.
+    """Raise a `UserError` if a parsed config names a class or function that it may not name, before any is called.
 
     Args:
         config: config as parsed by jsonargparse.
         source: file of the config, for the message.
-
-    Raises:
-        UserError: if a config may not name one of them; the message has its key.
     """
     names = _command_line_names.get() or frozenset()
     for where, name in () if is_trusted() else _forbidden_names(config, names):
@@ -138,11 +135,10 @@ def check_permitted_names(config: Any, source: str = "") -> None:
 
 
 def check_commands(commands: Sequence[str], source: str) -> None:
-    """Check commands that the file of a sweep names, since what a command line names is trusted.
+    """Raise a `UserError` if the file of a sweep names a command that does more than evaluate a run.
 
-    Raises:
-        UserError: if a sweep that is not trusted has a command that does more than evaluate a run, or one with
-            `--trust`, with a class that configs may not name, or with an output outside of the run folder.
+    What a command line names is trusted, so commands with `--trust`, with a class that configs may not name, or with an
+    output outside of the run folder are refused too.
     """
     for command in () if is_trusted() else commands:
         try:
@@ -243,10 +239,9 @@ def _base_classes() -> dict[str, tuple[type, ...]]:
 
 
 def check_checkpoint(config: Any) -> None:
-    """Check the checkpoint that a config names; Lightning would unpickle a download, which can run code.
+    """Raise a `UserError` unless the checkpoint of a config is a local file that is read as weights only.
 
-    Raises:
-        UserError: if it is not a local file, or `weights_only` is off.
+    Lightning would unpickle a download, which can run code.
     """
     if is_trusted():
         return

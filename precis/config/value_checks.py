@@ -33,17 +33,11 @@ _NOT_THERE = re.compile(
 )
 
 
-# Ranges ----------------------------------------------------------------------------------------------------------
-
-
 def convert_batch_counts(trainer: Any) -> None:
-    """Turn a number of batches that was read as 2.0 into 2, in place.
+    """Turn a number of batches in the arguments of the trainer that was read as 2.0 into 2, in place.
 
     Python caches equal unions, so that an annotation `int | float` of Lightning may become `float | int`; 2 is then
     parsed as 2.0, which Lightning refuses. 1.0 is not converted, because it means a whole epoch.
-
-    Args:
-        trainer: section `trainer` of a config, a namespace.
     """
     for name in _BATCHES:
         value = getattr(trainer, name, None)
@@ -52,18 +46,13 @@ def convert_batch_counts(trainer: Any) -> None:
 
 
 def check_ranges(config: Any) -> None:
-    """Check sizes, counts and shares of a parsed config.
-
-    Raises:
-        UserError: with the key of the first value that is too small or too large.
-    """
+    """Raise a `UserError` with the key of the first size, count or share of a parsed config that is out of range."""
     for key, value in _values(config):
         if isinstance(value, bool) or not isinstance(value, (int, float)):
             continue
         name = key.rpartition(".")[2]
-        minimum = _MINIMA.get(name)
-        if minimum is not None and value < minimum:
-            raise UserError(f"{key} must be at least {minimum}, got {value}")
+        if value < _MINIMA.get(name, value):
+            raise UserError(f"{key} must be at least {_MINIMA[name]}, got {value}")
         if (name == "dropout" or name.endswith("_dropout")) and not 0 <= value <= 1:
             raise UserError(f"{key} must be between 0 and 1, got {value}")
         if name in _BATCHES and (value < 0 or (value > 1 and not float(value).is_integer())):
@@ -71,11 +60,7 @@ def check_ranges(config: Any) -> None:
 
 
 def check_no_keys(config: Any) -> None:
-    """Check that a config has no API key or password, which config.yaml and environment.json would keep.
-
-    Raises:
-        UserError: with the key of the first one.
-    """
+    """Raise a `UserError` if a config has an API key or password, which config.yaml and environment.json would keep."""
     for where, value in _values(config):
         is_key = where.rpartition(".")[2] in _KEYS and value
         if is_key or (isinstance(value, str) and _URL_WITH_PASSWORD.search(value)):
@@ -91,17 +76,10 @@ def _values(config: Any) -> Iterator[tuple[str, Any]]:
         yield re.sub(r"\.(init_args|dict_kwargs)\b|\[\d+\]", "", place), value
 
 
-# Errors of constructors ------------------------------------------------------------------------------------------
-
-
 def explain_refusal(error: BaseException, config: Any) -> str:
-    """Return one line for an error of a constructor: key, cause and remedy.
-
-    Args:
-        error: exception of a constructor, or of jsonargparse, which lists its attempts with all values.
-        config: config with `model` and `data`.
-    """
+    """Return one line for an error of a constructor of `model` or `data`: key, cause and remedy."""
     message = " ".join(str(error).split())
+    # jsonargparse lists its attempts with all values; the first error is the cause.
     attempt = re.search(r"Errors: - (?!Does not validate)(.*?) - Expected an? ", message)
     cause = attempt[1] if attempt else message
     class_path = re.search(r"class_path='([^']+)'", message)
@@ -121,12 +99,7 @@ def explain_refusal(error: BaseException, config: Any) -> str:
 
 
 def explain_trainer_refusal(error: BaseException, values: Any) -> str:
-    """Return one line for an error of Lightning's Trainer: key, cause and remedy.
-
-    Args:
-        error: exception of its constructor.
-        values: arguments of the constructor.
-    """
+    """Return one line for an error of Lightning's Trainer with some arguments: key, cause and remedy."""
     cause = " ".join(str(error).split())
     if "No supported gpu backend" in cause or "can not run on your system" in cause:
         return f"trainer.accelerator: no GPU here ({cause}); pass --trainer.accelerator cpu, or auto"

@@ -18,19 +18,14 @@ _CACHE_OF_WANDB = "wandb"  # whose folders have links to its log files in the ca
 
 
 def check_written_paths(config: Any, folder: Path | None, arguments: Sequence[str] = ()) -> None:
-    """Check the output folders and files that a config names: loggers, callbacks, checkpoints, profilers, predictions.
+    """Raise a `UserError` if a config names an output folder or file outside of the run folder.
 
     Args:
-        config: config as parsed by jsonargparse.
+        config: parsed config, with loggers, callbacks, checkpoints, profilers and predictions.
         folder: run folder; None if it is not known yet.
         arguments: arguments of the command line; paths in them are trusted.
-
-    Raises:
-        UserError: if one is outside of the run folder; the message has its key.
     """
-    if is_trusted():
-        return
-    for where, value in outside_paths(config, folder, arguments):
+    for where, value in () if is_trusted() else outside_paths(config, folder, arguments):
         remedy = f"give it on the command line, or pass {FLAG} if you trust whoever wrote the config (see SECURITY.md)"
         raise UserError(f"{where}: a config may only write inside its run folder, not to {value}; {remedy}")
 
@@ -66,18 +61,13 @@ def is_within(path: Path, folder: Path) -> bool:
 
 
 def check_links(folder: Path, root: Path | None = None) -> None:
-    """Check that no link in a run folder leads out of it, where a command would write.
+    """Raise a `UserError` if a link in a run folder leads out of it, where a command would write.
 
     Args:
         folder: the run folder.
         root: the sweep folder that the run folder must be in, which its links may lead to.
-
-    Raises:
-        UserError: if one does, and is not trusted.
     """
-    if is_trusted():
-        return
-    for path in _links(folder, with_itself=root is not None):
+    for path in () if is_trusted() else _links(folder, with_itself=root is not None):
         if not is_within(path, root or folder):
             remedy = f"remove it, or pass {FLAG} if you made it (see SECURITY.md)"
             raise UserError(f"{path}: a link that leads out of {root or folder}, where a run would write; {remedy}")
