@@ -1,6 +1,6 @@
 """Checks early in training that monitored values are logged."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from difflib import get_close_matches
 
 from pytorch_lightning import Callback, LightningModule, Trainer
@@ -12,40 +12,33 @@ LATER = ("train/", "lr-")  # logged from the first training batch on
 
 
 class MonitorCheck(Callback):
-    """Checks that the values which other callbacks monitor (`checkpoint.monitor`, `EarlyStopping`) are logged.
+    """Checks that the values of the validation which other callbacks monitor are logged (`checkpoint.monitor`).
 
-    Values of the validation are checked after Lightning's sanity check, those of training after the first optimizer
-    step, and all of them after the first validation, in case there is no sanity check. It must come before the
-    callbacks that it checks.
+    It checks after Lightning's sanity check, or else after the first validation, where it must come before the callbacks
+    that it checks; values of training after the first optimizer step.
 
     Raises:
         UserError: during training, if a monitored value is not logged.
     """
 
     def __init__(self) -> None:
-        self._validated = self._trained = False
-
-    def on_sanity_check_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        self._check(trainer, lambda name: not name.startswith(LATER))
+        self._checked: set[str] = set()
 
     def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        if trainer.state.fn == "fit" and not trainer.sanity_checking and not self._validated:
-            self._validated = True
-            self._check(trainer, lambda name: True)
+        if trainer.state.fn == "fit":
+            self._check(trainer, [name for name in _monitors(trainer) if not name.startswith(LATER)])
 
     def on_train_batch_end(
         self, trainer: Trainer, pl_module: LightningModule, outputs: object, batch: object, batch_idx: int
     ) -> None:
-        if not self._trained and (batch_idx + 1) % trainer.accumulate_grad_batches == 0:
-            self._trained = True
-            self._check(trainer, lambda name: name.startswith("train/"))
+        if (batch_idx + 1) % trainer.accumulate_grad_batches == 0:
+            self._check(trainer, [name for name in _monitors(trainer) if name.startswith("train/")])
 
-    @staticmethod
-    def _check(trainer: Trainer, is_due: Callable[[str], bool]) -> None:
-        logged = sorted(trainer.callback_metrics)
-        for name, argument in _monitors(trainer).items():
-            if is_due(name):
-                check_monitor(argument, name, logged)
+    def _check(self, trainer: Trainer, names: list[str]) -> None:
+        for name in names:
+            if name not in self._checked:
+                check_monitor(_monitors(trainer)[name], name, sorted(trainer.callback_metrics))
+                self._checked.add(name)
 
 
 def check_monitor(argument: str, name: str, logged: Sequence[str]) -> None:

@@ -21,11 +21,7 @@ A config may name classes of the suite, optimizers and schedules of torch, and p
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run `precis` and return its exit status.
-
-    Args:
-        arguments: command line arguments; those of the process by default.
-    """
+    """Run `precis` with some arguments, by default those of the process, and return its exit status."""
     try:
         status = _run(sys.argv[1:] if arguments is None else arguments)
         sys.stdout.flush()

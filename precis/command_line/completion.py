@@ -53,13 +53,7 @@ def _whole_parser() -> argparse.ArgumentParser:
 
 
 def _add_class_options(subparser: argparse.ArgumentParser, group: str, package: ModuleType) -> None:
-    """Add the options of all classes of a package, since the one that will be chosen is not known.
-
-    Args:
-        subparser: parser of a command.
-        group: option that takes one of the classes, such as `--model`.
-        package: the classes.
-    """
+    """Add the options of all classes of a package to a group such as `--model`; which will be chosen is not known."""
     import shtab
 
     from precis.config.similar_names import class_options

@@ -12,12 +12,7 @@ from datamodules.corpora.overlap import find_overlaps
 
 
 def describe_corpus(corpus: Corpus, options: Namespace) -> None:
-    """Print the description of every split of a corpus.
-
-    Args:
-        corpus: corpus with at least one split.
-        options: options of `precis corpus`.
-    """
+    """Print the description of every split of a corpus, which has at least one, by the options of `precis corpus`."""
     cache = options.cache_dir or default_cache()
     splits = corpus.splits()
     described = [

@@ -61,13 +61,9 @@ def run(arguments: list[str]) -> None:
 
 
 def run_command(arguments: list[str]) -> int:
-    """Run a command and report errors that a user can correct in one line.
+    """Run a command and its options, report errors that a user can correct in one line, and return the status.
 
-    Args:
-        arguments: the command and its options.
-
-    Returns:
-        0, 1 for an error, 2 for wrong arguments. With PRECIS_DEBUG=1 errors are raised.
+    It is 0, 1 for an error, and 2 for wrong arguments. With PRECIS_DEBUG=1 errors are raised.
     """
     _quiet()
     trust_before, unraisable_before = os.environ.get(VARIABLE), sys.unraisablehook

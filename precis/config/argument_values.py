@@ -24,8 +24,7 @@ def _load(text: str) -> Any:
 def _with_json_values(value: Any, *arguments: Any) -> Any:
     """Call `subclass_spec_as_namespace` with a value of a class inside a class as JSON.
 
-    jsonargparse hands such a value to the parser of the inner class as the text that Python prints, which for null is
-    "None", a string.
+    jsonargparse hands it on as the text that Python prints, which for null is "None", a string.
     """
     to_class = isinstance(value, _typehints.NestedArg) and "." in value.key.removeprefix("dict_kwargs.")
     if to_class and not isinstance(value.val, str):

@@ -95,11 +95,7 @@ OTHER_NAMES = {"train": "fit", "score": "evaluate", "generate": "predict"}  # in
 
 
 def load_command(name: str) -> Callable[[list[str]], None]:
-    """Import the function that runs a command.
-
-    Raises:
-        KeyError: if there is no such command.
-    """
+    """Import the function that runs a command."""
     module, _, function = COMMANDS[name].function.partition(":")
     return getattr(import_module(module), function)
 

@@ -21,15 +21,7 @@ def link_arguments(parser: ArgumentParser) -> None:
 
 
 def check_linked(arguments: Sequence[str], config: Namespace) -> None:
-    """Check that no argument of the data is set that a link to the model would silently replace.
-
-    Args:
-        arguments: arguments of the command line.
-        config: parsed config, with `model` and `data`.
-
-    Raises:
-        UserError: if one is set; the message has the argument or the file.
-    """
+    """Raise a `UserError` if an argument of the data is set that a link to the model would silently replace."""
     model_arguments, data_arguments = (config.get(group, {}).get("init_args", {}) for group in ("model", "data"))
     for name, where, remedy in _linked_names_of_data(arguments):
         if name in model_arguments and name in data_arguments:

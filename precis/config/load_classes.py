@@ -9,11 +9,7 @@ import precis.config.argument_values  # noqa: F401 (how the values of these clas
 
 
 def load_classes(*packages: ModuleType) -> None:
-    """Import all that some packages offer.
-
-    Args:
-        packages: if none, all packages of the suite.
-    """
+    """Import all that some packages offer; if none are given, all packages of the suite."""
     for package in packages or (callbacks, datamodules, datamodules.corpora, lightning_modules):
         for name in package.__all__:
             getattr(package, name)

@@ -16,12 +16,7 @@ _HELP = "`precis {command} --help` lists what there is"
 
 
 def explain(message: str, command: str) -> str:
-    """Return one line for the message of a `jsonargparse.ArgumentError`.
-
-    Args:
-        message: message of jsonargparse, a tree of all attempts in many lines.
-        command: the command.
-    """
+    """Return one line for the message of a `jsonargparse.ArgumentError`, a tree of all attempts in many lines."""
     # Of several attempts, the first is the class that was named, and the others are its base classes.
     attempts = re.split(r"\n\s+- (?=Problem with given class_path)", message)
     message = "".join(attempts[:2])
@@ -101,11 +96,7 @@ def _readable_type(kind: str) -> str:
 
 
 def check_configs(arguments: list[str]) -> None:
-    """Check config files in arguments for errors, including those that jsonargparse ignores.
-
-    Raises:
-        UserError: if a file is missing or not YAML; the message has the line.
-    """
+    """Raise a `UserError` if a config file is missing or not YAML, with the line; jsonargparse ignores some errors."""
     for path in (Path(name) for _, name in named_configs(arguments)):
         if not path.is_file():
             raise UserError(f"{path}: no such config file; see experiments/configs for those of the suite")

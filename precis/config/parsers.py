@@ -63,11 +63,7 @@ PARSERS = {
 
 
 def explain_choice(name: str) -> str:
-    """Return which parser a name refers to and why, in one line, without loading it.
-
-    Args:
-        name: as in `load_parser`.
-    """
+    """Return which parser a name refers to and why, in one line, without loading it."""
     if name == "default":
         from lightning_modules.discourse_parser.shipped import SMALL, shipped_name
 

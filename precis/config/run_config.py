@@ -13,11 +13,7 @@ IN_FOLDER = "{run}"  # in the config of an exported model: the folder itself
 
 
 def read_config(run: Path) -> dict[str, Any]:
-    """Return config.yaml of a run folder, or of an exported model, in which `{run}` is replaced by the folder.
-
-    Raises:
-        UserError: if the file does not exist, or is not a config.
-    """
+    """Return config.yaml of a run folder, or of an exported model, in which `{run}` is replaced by the folder."""
     path = Path(run) / "config.yaml"
     if not path.is_file():
         raise UserError(f"{path}: not found; give the folder of a run that `precis fit` made")

@@ -12,16 +12,10 @@ SWEEPS = EXPERIMENTS / "sweeps"
 
 
 def find_shipped(name: str, folder: Path) -> Path:
-    """Return the path of a file that is named by its path, or by its short name in a folder of the suite.
+    """Return the path of a file that is named by its path, or by its short name in `CONFIGS` or `SWEEPS`.
 
-    Paths from the root of the repository, as the documentation shows them, work in every folder.
-
-    Args:
-        name: a path, or a path below `folder` with or without `.yaml`. A file of that path wins.
-        folder: `CONFIGS` or `SWEEPS`.
-
-    Raises:
-        UserError: if there is no such file; with the nearest short name.
+    Paths from the root of the repository, as the documentation shows them, work in every folder. A file in the working
+    folder wins. A `UserError` has the nearest short name.
     """
     path = Path(name)
     if path.is_file():
@@ -43,11 +37,7 @@ def short_names(folder: Path) -> list[str]:
 
 
 def resolve_configs(arguments: list[str]) -> list[str]:
-    """Return arguments of the command line with the path of each config that is named by its short name.
-
-    Raises:
-        UserError: for a config that does not exist.
-    """
+    """Return arguments of the command line with the path of each config that is named by its short name."""
     resolved = list(arguments)
     for index, name in named_configs(arguments):
         if index < len(arguments):

@@ -58,9 +58,6 @@ def import_policy(arguments: Sequence[str] = ()) -> Iterator[None]:
     """Limit the imports of jsonargparse to names that configs may have, and names on the command line.
 
     A nested context has no effect.
-
-    Args:
-        arguments: arguments of the command line.
     """
     if is_trusted() or _command_line_names.get() is not None:
         yield

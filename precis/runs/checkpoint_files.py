@@ -46,11 +46,7 @@ class WholeCheckpoints(TorchCheckpointIO):
     """
 
     def save_checkpoint(self, checkpoint: dict[str, Any], path: str | Path, storage_options: Any = None) -> None:
-        """Write a checkpoint; on failure, existing files are unchanged.
-
-        Raises:
-            UserError: if the disk is full or not writable.
-        """
+        """Write a checkpoint; if the disk is full or not writable, existing files are unchanged."""
         path = Path(path)
         partial = path.with_name(f".{path.name}.part")
         try:
@@ -94,15 +90,7 @@ def _link(path: Path, target: Path) -> None:
 
 
 def resumable(run: Path, write: bool = True) -> Path:
-    """Return the newest intact checkpoint of a run. A damaged last one is renamed to `last.broken.ckpt`.
-
-    Args:
-        run: the run folder.
-        write: whether this process may rename files.
-
-    Raises:
-        UserError: if there is none.
-    """
+    """Return the newest intact checkpoint of a run; `write` lets it rename a damaged last one to `last.broken.ckpt`."""
     folder = Path(run) / "checkpoints"
     problems: list[str] = []
     for path in (folder / LAST, folder / PREVIOUS):
@@ -127,10 +115,6 @@ def adapt_best_models(trainer: Trainer, checkpoint: dict[str, Any]) -> None:
     Lightning forgets best scores if the folder of checkpoints has changed, and keeps them if the files are missing.
     Here a run folder that was moved or copied keeps its best models; if one is missing or damaged, the next validation
     writes a best model again.
-
-    Args:
-        trainer: trainer with the callbacks of the resumed run.
-        checkpoint: content of the checkpoint to resume from; changed in place.
     """
     states = checkpoint.get("callbacks", {})
     for callback in trainer.checkpoint_callbacks:
@@ -149,8 +133,7 @@ def adapt_best_models(trainer: Trainer, checkpoint: dict[str, Any]) -> None:
 def _in_folder(path: str, old: str, new: str) -> str:
     """Return the path of a file after its folder moved.
 
-    Files outside of the folder get a path in it too: Lightning removes replaced models, which a checkpoint of somebody
-    else could name anywhere.
+    Files outside of it get a path in it too: Lightning removes replaced models, which could be named anywhere.
     """
     if not path:
         return path
@@ -176,11 +159,7 @@ def has_checkpoint(run: Path) -> bool:
 
 
 def check_unused(run: Path) -> None:
-    """Check that a folder has no run yet.
-
-    Raises:
-        UserError: if it has one; the message has the command that continues it.
-    """
+    """Raise a `UserError` with the command that continues the run if a folder already has one."""
     if (Path(run) / "config.yaml").exists():
         remedy = "continue it" if has_checkpoint(run) else "it has no checkpoint yet: start it again"
         command = f"precis fit --run {run}"
@@ -197,11 +176,7 @@ def clear_start(run: Path) -> None:
 
 
 def check_writable(run: Path) -> None:
-    """Check that a run folder is writable, before anything is computed.
-
-    Raises:
-        UserError: if nothing can be written there.
-    """
+    """Raise a `UserError` if nothing can be written in a run folder, before anything is computed."""
     is_new, folder = False, Path(run)
     try:
         is_new = not folder.is_dir()

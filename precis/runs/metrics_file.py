@@ -78,7 +78,7 @@ class RunCSVLogger(CSVLogger):
 
 
 class MetricsRecord(Callback):
-    """Adds the number of rows of metrics.csv to each checkpoint.
+    """Add the number of rows of metrics.csv to each checkpoint.
 
     Lightning logs the values of a training step after the hook in which its checkpoint is written. These values are
     stored in the checkpoint and logged when a run is resumed from it.

@@ -20,13 +20,7 @@ class MissingPredictions(UserError):
 
 
 def predictions_path(folder: Path, command: str, source: str | None = None) -> Path:
-    """Return where a command writes its predictions.
-
-    Args:
-        folder: the run folder.
-        command: `test`, `validate` or `predict`.
-        source: name of another corpus than the run's own.
-    """
+    """Return where a command writes its predictions of the run's own corpus, or of another one (`source`)."""
     name = NAMES[command if command == "predict" else SPLITS[command]]
     return folder / (f"{name.removesuffix('.jsonl')}.{source}.jsonl" if source else name)
 
@@ -40,13 +34,7 @@ def source_name(run_corpus: dict[str, Any], corpus: dict[str, Any]) -> str | Non
 
 
 def find_predictions(folder: Path, split: str = "test") -> Path:
-    """Return the file with a run's predictions of a split (`test`, `val` or `predict`).
-
-    For the test split, the file of `precis predict` is also accepted.
-
-    Raises:
-        MissingPredictions: if there is none.
-    """
+    """Return the file with a run's predictions of a split: `test` (those of `precis predict` too), `val` or `predict`."""
     for name in ("test", "predict") if split == "test" else (split,):
         if (folder / NAMES[name]).is_file():
             return folder / NAMES[name]
@@ -64,9 +52,6 @@ def read_rows(path: Path) -> list[dict[str, Any]]:
     """Return the records of a file of predictions, which are separated by line feeds only.
 
     Summaries and references that are strings become lists of one sentence.
-
-    Raises:
-        UserError: if the file is not UTF-8 or has no records, a line is not a record, or an id occurs twice.
     """
     try:
         lines = path.read_text(encoding="utf-8-sig").split("\n")

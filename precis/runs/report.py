@@ -28,9 +28,6 @@ def print_report(folder: Path, path: Path, split: str, examples: int) -> None:
         path: its predictions.
         split: split that was predicted.
         examples: number of documents to print.
-
-    Raises:
-        UserError: if the predictions are not of this split, or have no references.
     """
     rows = read_rows(path)
     documents = {row["id"]: as_document(row) for row in run_documents(folder, split)}

@@ -123,12 +123,7 @@ def load_run(
 
 
 def run_documents(run: Path, split: str) -> Dataset:
-    """Return the documents of a run's corpus, without its model: `id`, `parts` and `references` in each row.
-
-    Raises:
-        UserError: if the folder is not a run of a summarizer, or its corpus no longer exists.
-        ArgumentError: if its config does not fit this version.
-    """
+    """Return the documents of a run's corpus, without its model: `id`, `parts` and `references` in each row."""
     config = _read_run_config(run)
     config["data"]["init_args"]["max_eval"] = None
     _, data = build(config)
@@ -186,12 +181,7 @@ def check_not_removed(run: Path) -> None:
 
 
 class RunRecord(Callback):
-    """Write config.yaml, environment.json and text/ when training starts, and end a run whose folder is removed.
-
-    Args:
-        run: the run folder.
-        config: content of config.yaml.
-    """
+    """Write config.yaml, environment.json and text/ when training starts, and end a run whose folder is removed."""
 
     def __init__(self, run: Path, config: str) -> None:
         self.run, self.config = Path(run), config
@@ -233,9 +223,7 @@ class RunRecord(Callback):
 class TruncationTable(Callback):
     """Write truncation.csv, a row for each split and limit; rows of splits that this command does not read are kept.
 
-    Args:
-        run: the run folder.
-        source: name of the corpus if it is not the run's own; its rows are written to a separate file.
+    The rows of a corpus that is not the run's own (`source`) are written to a separate file.
     """
 
     def __init__(self, run: Path, source: str | None = None) -> None:

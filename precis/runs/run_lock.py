@@ -12,15 +12,9 @@ REQUEUED = 120.0  # seconds that a job of SLURM waits: a file server may keep th
 
 
 def lock_run(run: Path) -> int:
-    """Lock an existing run folder for training; the lock is released when this process ends for any reason.
+    """Lock an existing run folder for training, and return the descriptor of the lock, for `release_lock`.
 
-    The lock file also has the id of the current or last owner.
-
-    Returns:
-        The descriptor of the lock, for `release_lock`.
-
-    Raises:
-        UserError: if another process trains this run.
+    The lock is released when this process ends for any reason. Its file also has the id of the current or last owner.
     """
     path = Path(run) / LOCK
     lock = take_lock(path, wait=REQUEUED if "SLURM_JOB_ID" in os.environ else 0)

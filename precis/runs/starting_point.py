@@ -28,11 +28,7 @@ def source_checkpoint(config: Namespace) -> Path:
 
 
 def find_start(config: Mapping[str, Any] | Namespace) -> Path:
-    """Return the checkpoint that `--start_from` names.
-
-    Raises:
-        UserError: if it does not exist, or is of another model.
-    """
+    """Return the checkpoint that `--start_from` names, which must be of the same model."""
     path = Path(config["start_from"].replace("{seed}", str(config["seed_everything"])))
     check_same_model("--start_from", path, config["model"]["class_path"])
     if not (path.is_file() if path.suffix == ".ckpt" else path.is_dir()):
@@ -57,13 +53,7 @@ def _run_of(path: Path) -> Path:
 
 
 def check_same_model(option: str, path: Path, class_path: str) -> None:
-    """Check that a run, or the run of a checkpoint, has a model of the same class, where its config is there.
-
-    Args:
-        option: option that names it, for the message.
-        path: run folder or checkpoint.
-        class_path: class of the model that is to have the weights.
-    """
+    """Raise a `UserError` if the run of a checkpoint, whose config is there, has a model of another class."""
     run = _run_of(path)
     config = read_config(run) if (run / "config.yaml").is_file() else {}
     trained_class = (config.get("model") or {}).get("class_path", "")

@@ -10,11 +10,7 @@ POINTS = "points.json"
 
 
 def read_described(out: Path) -> dict[str, Any]:
-    """Return points.json; the name of each run folder is that of a folder beside it.
-
-    Raises:
-        UserError: if it is missing or damaged.
-    """
+    """Return points.json of a sweep; the name of each run folder is that of a folder beside it."""
     path = Path(out) / POINTS
     if not path.is_file():
         raise UserError(f"{path}: not found; give the folder of a sweep, such as runs/NAME")

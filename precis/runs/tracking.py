@@ -26,11 +26,7 @@ BEST_SCORES = "best_scores"  # key in checkpoints with the validation scores of 
 
 
 def run_id(folder: Path) -> str | None:
-    """Return the id of a run at W&B, on rank 0 only.
-
-    It is drawn once and stored in the run folder, so that all starts of the run and all commands on it are logged to
-    one W&B run.
-    """
+    """Return the id of a run at W&B, on rank 0 only; all starts and commands of a run are logged to one W&B run."""
     if rank_zero_only.rank != 0:
         return None
     path = Path(folder) / "wandb" / "run_id"
@@ -49,14 +45,7 @@ def grouping(folder: Path, config: dict[str, Any]) -> dict[str, Any]:
 
 
 def wandb_logger(folder: Path, mode: str, project: str, config: dict[str, Any]) -> WandbLogger:
-    """Return the W&B logger of a run.
-
-    Args:
-        folder: the run folder.
-        mode: auto, online or offline.
-        project: name of the W&B project.
-        config: config of the run.
-    """
+    """Return the W&B logger of a run; mode is auto, online or offline."""
     online = mode == "online" or (mode == "auto" and logged_in())
     # Files of artifacts wait for `wandb sync` in the run folder, not in the user's home.
     os.environ[DATA_DIR_VARIABLE] = USER_DATA_DIR or str(Path(folder).resolve() / "wandb" / "data")
@@ -76,14 +65,9 @@ def wandb_logger(folder: Path, mode: str, project: str, config: dict[str, Any]) 
 class WandbRecord(Callback):
     """Log to W&B more than the values: config, environment, signatures of ROUGE, model, and predictions.
 
-    Model and predictions are artifacts; the first predictions are also a table. The summary of the run has the
-    validation scores of the best checkpoint (`val/...`) and its step (`best_step`), or those of the last validation if
-    none was selected. Without a logger of W&B, the callback does nothing.
-
-    Args:
-        run: the run folder.
-        config: config of the run.
-        models: whether to upload the best model as an artifact; it is not copied before the upload.
+    Model (with `models`) and predictions are artifacts; the first predictions are also a table. The summary of the run
+    has the validation scores of the best checkpoint (`val/...`) and its step (`best_step`), or those of the last
+    validation if none was selected. Without a logger of W&B, the callback does nothing.
     """
 
     def __init__(self, run: Path, config: dict[str, Any], models: bool = True) -> None:

@@ -41,16 +41,9 @@ def check_run_dir(environment: Mapping[str, str]) -> None:
 
 
 def check_tasks(trainer: Mapping[str, Any], environment: Mapping[str, str] = os.environ) -> None:
-    """Check before training that tasks and devices match.
+    """Raise a `UserError` if tasks and devices differ, before training.
 
     A surplus task would train a separate model; for a missing one, the others would wait forever.
-
-    Args:
-        trainer: arguments of the trainer.
-        environment: environment variables.
-
-    Raises:
-        UserError: if they differ.
     """
     devices = number_of_devices(trainer) or max(1, torch.cuda.device_count())
     nodes = int(trainer.get("num_nodes") or 1)

@@ -21,16 +21,13 @@ def job_id(environment: Mapping[str, str] = os.environ) -> str | None:
 
 
 def requeue(run: Path, progress_file: Path | None = None) -> bool:
-    """Requeue this SLURM job once, and print the outcome.
+    """Requeue this SLURM job once, print the outcome, and return whether the job will run again.
 
     Jobs that are cancelled or requeued by SLURM are no longer RUNNING and are left alone.
 
     Args:
         run: the run folder, whose requeued.json has the number of attempts.
         progress_file: file that is written when the job makes progress; the last checkpoint of the run by default.
-
-    Returns:
-        Whether the job will run again, as far as this process can tell.
     """
     job = job_id()
     if job is None:

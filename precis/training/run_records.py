@@ -28,12 +28,7 @@ from precis.trials.trial_report import TrialReport, is_trial
 
 
 def run_records(start: RunStart, is_summarizer: bool) -> tuple[list[Callback], list[Logger]]:
-    """Return the callbacks and loggers of a command.
-
-    Args:
-        start: start of the command.
-        is_summarizer: whether the model summarizes; discourse parsers are trained here too.
-    """
+    """Return the callbacks and loggers of a command; discourse parsers are trained here too, and summarize nothing."""
     if start.dry_run:
         return [start.dry_run], []
     callbacks: list[Callback] = []

@@ -63,11 +63,7 @@ class RunStart:
 def start_run(command: str, config: Namespace, dump: Callable[[Namespace], str], locks: ExitStack) -> RunStart:
     """Choose the run folder, check that the command may write to it, and decide whether training is resumed.
 
-    Args:
-        command: `fit`, `validate`, `test` or `predict`.
-        config: parsed config; values that only hold for this start are filled in.
-        dump: returns a config as YAML.
-        locks: releases the lock of the run folder.
+    Values of the config that only hold for this start are filled in.
 
     Raises:
         UserError: if the folder has a run that is not resumed, or no run to resume; or if the config names a class

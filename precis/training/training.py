@@ -68,12 +68,7 @@ class PrecisCLI(LightningCLI):
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": lr_scheduler, "interval": "step"}}
 
     def parse_arguments(self, parser: LightningArgumentParser, args: Any) -> None:
-        """Parse the arguments, and check values and checkpoint before LightningCLI uses them.
-
-        Raises:
-            UserError: if the checkpoint is damaged, a value is out of range, or an argument of the data is set that
-                is linked to the model.
-        """
+        """Parse the arguments, and check values and checkpoint before LightningCLI uses them."""
         super().parse_arguments(parser, args)
         config = self.config[self.config.subcommand]
         convert_batch_counts(config.trainer)
@@ -95,11 +90,7 @@ class PrecisCLI(LightningCLI):
         )
 
     def instantiate_classes(self) -> None:
-        """Build model, data and trainer, and load the parser that the data names.
-
-        Raises:
-            UserError: if a value is refused; the message has the key and the cause.
-        """
+        """Build model, data and trainer; a refused value is named with its key and the cause."""
         try:
             super().instantiate_classes()
         except UserError:
@@ -135,11 +126,7 @@ class PrecisCLI(LightningCLI):
         return trainer
 
     def _run_subcommand(self, subcommand: str) -> None:
-        """Run the command.
-
-        Raises:
-            UserError: if the checkpoint has another structure than Lightning restores.
-        """
+        """Run the command; a checkpoint with another structure than Lightning restores is named."""
         try:
             super()._run_subcommand(subcommand)
         except UserError:

@@ -40,9 +40,6 @@ def with_run(arguments: list[str]) -> list[str]:
     """Replace `--run FOLDER` by the config, checkpoint and tokenizer of that folder.
 
     For `fit`, the run is resumed, or started if it has no checkpoint yet.
-
-    Raises:
-        UserError: if the folder is not a run.
     """
     index = next((i for i, argument in enumerate(arguments) if argument.partition("=")[0] == "--run"), None)
     if index is None:

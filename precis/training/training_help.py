@@ -33,12 +33,7 @@ sections of a config, whose keys are options too (--model.dropout 0.2):
 
 
 def print_help(command: str, options: list[str]) -> bool:
-    """Print the help that options ask for, if it needs no import of Lightning, and return whether it did.
-
-    Args:
-        command: `fit`, `validate`, `test` or `predict`.
-        options: arguments of the command.
-    """
+    """Print the help that options ask for, if it needs no import of Lightning, and return whether it did."""
     if len(options) == 1 and options[0] in _CLASSES:
         package = _CLASSES[options[0]]
         for name in package.__all__:
