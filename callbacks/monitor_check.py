@@ -12,10 +12,10 @@ LATER = ("train/", "lr-")  # logged from the first training batch on
 
 
 class MonitorCheck(Callback):
-    """Checks that the values of the validation which other callbacks monitor are logged (`checkpoint.monitor`).
+    """Checks early that the values which other callbacks monitor (`checkpoint.monitor`, `EarlyStopping`) are logged.
 
-    It checks after Lightning's sanity check, or else after the first validation, where it must come before the callbacks
-    that it checks; values of training after the first optimizer step.
+    Values of the validation are checked after Lightning's sanity check, or else after the first validation; those of
+    training after the first optimizer step. It must come before the callbacks that it checks.
 
     Raises:
         UserError: during training, if a monitored value is not logged.

@@ -34,7 +34,7 @@ def source_name(run_corpus: dict[str, Any], corpus: dict[str, Any]) -> str | Non
 
 
 def find_predictions(folder: Path, split: str = "test") -> Path:
-    """Return the file with a run's predictions of a split: `test` (those of `precis predict` too), `val` or `predict`."""
+    """Return the file with a run's predictions of a split: `test` (also of `precis predict`), `val` or `predict`."""
     for name in ("test", "predict") if split == "test" else (split,):
         if (folder / NAMES[name]).is_file():
             return folder / NAMES[name]
