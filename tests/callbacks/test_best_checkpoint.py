@@ -10,7 +10,7 @@ from cases import CASES, Case
 from pytorch_lightning import seed_everything
 from pytorch_lightning.callbacks import ModelCheckpoint
 from pytorch_lightning.cli import instantiate_class
-from test_harness import Recorder, trainer_with
+from test_harness import trainer_with
 
 from callbacks import BestCheckpoint, CoverageAnnealing, LengthCurriculum, SelfCritical
 from callbacks.schedules import Switch, all_switches
@@ -119,15 +119,6 @@ def test_a_run_that_is_too_short_says_so_twice_and_selects_nothing(corpus_files,
     assert not best.best_model_path and not list(tmp_path.glob("*.ckpt"))
 
 
-def test_without_a_monitor_every_checkpoint_is_saved(corpus_files, tmp_path):
-    seed_everything(5, verbose=False)
-    saved = BestCheckpoint(tmp_path, every_n_train_steps=2, save_top_k=-1)
-    callbacks = [CoverageAnnealing(start_step=9), saved]
-    case = BY_NAME["pointer-coverage"]
-    trainer_with(*callbacks, limit_val_batches=0).fit(case.build_model(), case.build_data(corpus_files))
-    assert len(list(tmp_path.glob("*.ckpt"))) == 7
-
-
 @pytest.fixture(scope="module")
 def annealed(tiny_config, tmp_path_factory) -> list[str]:
     """Arguments of a run of 14 steps with coverage from step 8, and a validation after each second step."""
@@ -168,15 +159,3 @@ def test_the_command_says_what_is_tested_when_nothing_was_selected(annealed, tmp
     assert "last.ckpt: step 7; coverage_gate 0 of 1; coverage_weight 0 of 1" in caplog.text
     record = json.loads((run / "predictions.checkpoint.json").read_text(encoding="utf-8"))
     assert record["step"] == 7 and record["switches"]["coverage_gate"] == [0.0, 1.0]
-
-
-def test_training_that_continues_selects_as_the_uninterrupted_run_does(corpus_files, tmp_path):
-    case, monitor = BY_NAME["pointer-coverage"], "train/coverage_weight"
-    recorder = Recorder(tmp_path, batches=(9,))
-    fit(case, corpus_files, [CoverageAnnealing(start_step=8), recorder], tmp_path, monitor)
-    seed_everything(5, verbose=False)
-    best = BestCheckpoint(tmp_path, filename="best", monitor=monitor, mode="min", enable_version_counter=False)
-    trainer = trainer_with(CoverageAnnealing(start_step=8), best, val_check_interval=2, limit_val_batches=1)
-    model, data = case.build_model(val_summaries=0), case.build_data(corpus_files)
-    trainer.fit(model, data, ckpt_path=tmp_path / "batch9.ckpt")
-    assert torch.load(best.best_model_path, weights_only=True)["global_step"] == 9

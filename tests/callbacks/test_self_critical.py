@@ -145,15 +145,6 @@ def test_the_short_way_to_rescore_has_the_gradients_of_the_long_one(name, corpus
 
 
 @every_writer
-def test_texts_are_written_as_summaries_are(case, corpus_files):
-    model, batch = first_batch(case, corpus_files)
-    best = model.sample(batch, model.decoding)
-    written = model.texts(batch, Samples(best.tokens[:, :1], best.lengths[:, :1]))
-    squeezed = ["".join(" ".join(summary.sentences).split()) for summary in model.summarize(batch)]
-    assert ["".join(row[0].split()) for row in written] == squeezed
-
-
-@every_writer
 def test_every_model_can_be_trained_by_rewards_alone(case, corpus_files):
     callback = SelfCritical(
         Letters(), samples=2, baseline="leave_one_out", credit="reward_to_go", gamma=1.0, max_length=9

@@ -5,7 +5,6 @@ import warnings
 
 import pytest
 import torch
-from pytorch_lightning import Trainer
 from test_self_critical import CASE, Constant, first_batch
 from torch import nn
 from toy_writer import ByTable, ToyWriter
@@ -104,16 +103,3 @@ def test_rewards_see_texts_references_and_documents(corpus_files):
     references = {name: [" ".join(one) for one in those] for name, those in zip(batch.ids, batch.references)}
     assert all(written.references[i] == references[name] for i, name in enumerate(written.ids))
     assert all("is a" in source and "every morning" in source for source in written.sources)
-
-
-def test_the_trainer_checks_before_it_starts(corpus_files):
-    class Deaf(type(CASE.build_model())):
-        texts = property()
-
-    model = Deaf(**CASE.model_args)
-    trainer = Trainer(
-        callbacks=[SelfCritical()], logger=False, enable_checkpointing=False, accelerator="cpu",
-        enable_progress_bar=False, enable_model_summary=False, use_distributed_sampler=False,
-    )  # fmt: skip
-    with pytest.raises(ValueError, match="Deaf has no texts; see `Generative`"):
-        trainer.fit(model, CASE.build_data(corpus_files))

@@ -15,7 +15,6 @@ import yaml
 
 from lightning_modules.metrics.rouge import rouge_scores
 from precis.runs import run_folder as run_folder_module
-from precis.training.training import fit_parser
 
 pytestmark = pytest.mark.integration
 
@@ -194,20 +193,6 @@ def test_summarize_files_and_folders(run_folder, predicted, precis, tmp_path, ca
     assert sorted(cache.rglob("*")) == kept, "other people's texts stay in no cache"
 
 
-def test_summarize_records_of_other_fields_without_invalid_ones(run_folder, predicted, precis, tmp_path):
-    path = tmp_path / "records.jsonl"
-    rows = [{"id": "a", "body": predicted[0][0]}, {"id": "b", "body": 5}, {"id": "c", "body": predicted[1][0]}]
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-    command = ["summarize", "--checkpoint", run_folder, path]
-    missing = precis(*command)
-    assert missing.status == 1 and f"{path}:1 (id 'a'): it has no field 'document'" in missing.err
-    invalid = precis(*command, "--document", "body")
-    assert invalid.status == 1 and f"{path}:2 (id 'b')" in invalid.err and "--on_bad_record skip" in invalid.err
-    with pytest.warns(UserWarning, match=r"left out 1 bad record: .*records\.jsonl:2 "):
-        done = precis(*command, "--document", "body", "--on_bad_record", "skip")
-    assert (done.status, done.out) == (0, f"== a\n{predicted[0][1]}\n== c\n{predicted[1][1]}\n")
-
-
 def test_summarize_as_json_and_with_marks(run_folder, predicted, precis, typed):
     text, summary = predicted[0]
     typed(text.encode())
@@ -259,19 +244,6 @@ def test_a_resumed_run_equals_one_that_had_not_stopped(how, tiny_config, trained
     # and once more, now that there is nothing left to do
     assert precis("fit", "--run", run).status == 0
     assert rows_of(run / "metrics.csv") == rows_of(trained / "metrics.csv")
-
-
-def test_short_names_and_the_command_line_comes_last(tiny_config):
-    flags = ["--model.coverage", "false", "--data.corpus", "Docstrings", "--data.corpus.num_proc", "1"]
-    flags += ["--optimizer", "Adam", "--optimizer.lr", "0.5", "--trainer.callbacks+=CoverageAnnealing"]
-    config = fit_parser().parse_args(["--config", str(tiny_config), *flags, "--trainer.callbacks.start_step", "7"])
-    assert config.model.class_path == "lightning_modules.PointerGenerator"
-    assert config.model.init_args.coverage is False and config.model.init_args.pointer is True
-    assert config.model.init_args.hidden_size == 12 and config.model.init_args.decoding.beam_size == 2
-    assert config.data.init_args.corpus.class_path == "datamodules.corpora.Docstrings"
-    assert config.data.init_args.corpus.init_args.num_proc == 1 and config.data.init_args.batch_size == 4
-    assert config.optimizer.init_args.lr == 0.5 and config.wandb == "off"
-    assert config.trainer.callbacks[0].init_args.start_step == 7
 
 
 # Around it

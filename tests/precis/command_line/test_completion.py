@@ -48,8 +48,3 @@ def test_bash_completes_the_options_of_every_model_and_corpus(script):
     assert complete(script, "test", "--data.tokenizer_") == ["--data.tokenizer_dir"]
     assert set(complete(script, "fit", "--data.corpus.tr")) == {"--data.corpus.train"}
     assert "--corpus.train" in complete(script, "corpus", "--corpus.tr")
-
-
-def test_an_unknown_shell_is_refused(precis):
-    done = precis("completion", "fish")
-    assert done.status == 2 and "fish" in done.err

@@ -46,12 +46,6 @@ def test_linked_arguments_are_refused_for_the_data_and_accepted_for_the_model(co
         check_linked([f"--config={path}"], parser.parse_args([f"--config={path}"]))
 
 
-def test_what_the_model_does_not_have_is_the_datas_own(parser):
-    # the agents' model has no checkpoint to link, GraphSum's data no encoder
-    for config in ("communicating_agents/docstrings", "graphsum/docstrings", "pegasus/docstrings"):
-        check_linked([f"--config={CONFIGS}/{config}.yaml"], parser.parse_args([f"--config={CONFIGS}/{config}.yaml"]))
-
-
 def test_a_sweep_names_the_point(precis, tiny_config, tmp_path):
     sweep = tmp_path / "sweep.yaml"
     sweep.write_text(f"base: {tiny_config}\ngrid:\n  data.vocab_size: [30, 40]\n", encoding="utf-8")

@@ -7,7 +7,7 @@ import pytest
 import torch
 import yaml
 
-from precis.config.trust import VARIABLE, check_commands, import_policy, names_on_command_line
+from precis.config.trust import check_commands, names_on_command_line
 from precis.runs.run_folder import load_run
 
 pytestmark = pytest.mark.integration
@@ -156,12 +156,6 @@ def test_the_command_line_may_name_anything(how, hostile_module, tiny_config, tm
     assert done.status == 0 and trap.exists(), done.err
 
 
-def test_a_trusted_config_may_call_anything(tiny_config, tmp_path, trap, precis):
-    config = with_changes(tiny_config, tmp_path, {"trainer.callbacks": [callback(LAMBDA, on_fit_start=call(trap))]})
-    precis("fit", "--config", config, "--run_dir", tmp_path / "run", "--trust")
-    assert trap.exists()
-
-
 def test_names_are_taken_from_options_of_classes_alone():
     named = names_on_command_line(
         ["fit", "--config=a.yaml", "--run", "os.system", "--trainer.callbacks+=mine.Hello", "--optimizer",
@@ -296,17 +290,3 @@ def test_a_checkpoint_that_a_config_names_is_not_unpickled(weights_only, tiny_co
         changes["ckpt_path"] = address
         config = with_changes(tiny_config, tmp_path, changes)
         refused(precis("fit", "--config", config), trap, "weights_only" if weights_only is False else "takes a file")
-
-
-def test_one_policy_holds_inside_another_and_ends_with_it(monkeypatch):
-    from jsonargparse import _common
-
-    before = dict(_common.parsing_settings)
-    with import_policy(["--optimizer=mine.Sgd"]):
-        inside = dict(_common.parsing_settings)
-        with import_policy():
-            assert _common.parsing_settings == inside and inside != before
-    assert _common.parsing_settings == before
-    monkeypatch.setenv(VARIABLE, "1")
-    with import_policy():
-        assert _common.parsing_settings == before

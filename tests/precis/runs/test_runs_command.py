@@ -44,13 +44,6 @@ def test_no_word_is_broken_at_the_width_of_a_terminal(columns, runs, precis, mon
     assert set(words.split()) <= set(out.split())
 
 
-def test_the_score_that_selects_checkpoints_may_be_a_minimum(tmp_path):
-    run = make_run(tmp_path / "one", [], curve={"val/loss": [3.0, 1.0, 2.0]})
-    text = (run / "config.yaml").read_text(encoding="utf-8")
-    (run / "config.yaml").write_text(f"{text}checkpoint:\n  monitor: val/loss\n  mode: min\n", encoding="utf-8")
-    assert describe_run(run)["best"] == 1.0
-
-
 def test_a_run_whose_lock_is_free_was_killed(tmp_path):
     run = make_run(tmp_path / "one", [])
     write_state(run, "running", 3)

@@ -56,15 +56,6 @@ def test_attention_is_drawn_beside_tree_and_summary(runs, precis, tmp_path):
         assert done.status == 1 and message in done.err and not (tmp_path / "none").exists()
 
 
-def test_likelihood_given_another_distribution_of_discourse(runs, capsys):
-    from precis.evaluation.likelihood import load, main
-
-    run = load(runs / "rstformer", "model.ablation=permuted")
-    assert run.model.ablation == run.data.ablation == "permuted"
-    assert main([str(runs / "rstformer"), "--change", "data.ablation=permuted"]) == 1
-    assert "the data takes ablation from the model; give model.ablation" in capsys.readouterr().err
-
-
 @pytest.mark.parametrize("ablation", ["permuted"])
 def test_controls_from_training_to_the_picture(ablation, runs, precis, corpus_files, tmp_path):
     run = tmp_path / "run"

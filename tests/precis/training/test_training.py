@@ -13,7 +13,6 @@ from cases import CASES
 from pytorch_lightning import Trainer
 from wandb_file import OfflineRun
 
-from datamodules.documents import UserError
 from precis.sweeping.progress import last_metrics
 from precis.training.run_progress import TrainingProgressBar
 
@@ -68,19 +67,6 @@ def test_the_data_of_another_paper_is_refused(tiny_config, corpus_files, tmp_pat
     assert done.status == 1 and not (tmp_path / "run").exists()
     message = "PointerGenerator reads PointerGeneratorBatch, but GraphSumData makes GraphSumBatch; give --data the "
     assert message in done.err
-
-
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-def test_every_model_reads_what_its_own_data_makes(case, corpus_files):
-    model, data = case.build_model(), case.build_data(corpus_files)
-    model.check_data(data)
-    data.prepare_data()
-    data.setup("fit")
-    assert type(next(iter(data.train_dataloader()))) is type(data).batch_type
-    others = [other for other in CASES if other.data != case.data and other.name != "bertsum-abs"]
-    for other in (other for other in others if {case.name, other.name} != {"pegasus", "gap-sentences"}):
-        with pytest.raises(UserError, match=f"{type(model).__name__} reads"):
-            model.check_data(other.build_data(corpus_files))
 
 
 # What is printed -------------------------------------------------------------------------------------------------
@@ -145,13 +131,6 @@ def test_a_logger_of_the_command_line_is_added(tiny_config, tmp_path, precis):
     (theirs,) = other.rglob("metrics.csv")
     with theirs.open(newline="") as file:
         assert list(csv.DictReader(file)) == rows_of(run) != []
-
-
-def test_without_loggers_there_is_no_metrics_csv(tiny_config, tmp_path, precis):
-    flags = ["--trainer.logger=false", "--trainer.max_epochs=1"]
-    done = precis("fit", "--config", tiny_config, "--run_dir", tmp_path / "run", *flags)
-    assert done.status == 0, done.err
-    assert not (tmp_path / "run" / "metrics.csv").exists()
 
 
 def test_classes_in_the_working_folder_are_found(tiny_config, tmp_path):
