@@ -18,8 +18,8 @@ _HELP = "`precis {command} --help` lists what there is"
 def explain(message: str, command: str) -> str:
     """Return one line for the message of a `jsonargparse.ArgumentError`, a tree of all attempts in many lines."""
     # Of several attempts, the first is the class that was named, and the others are its base classes.
-    attempts = re.split(r"\n\s+- (?=Problem with given class_path)", message)
-    message = "".join(attempts[:2])
+    if attempt := re.search(r"\n +- (?=Problem with given class_path)", message):
+        message = "".join(re.split(f"{attempt[0]}(?=Problem with given class_path)", message)[:2])
     keys = re.findall(r'Parser key "([^"]+)"', message)
     classes = re.findall(r"given class_path '([^']+)'", message)
     where = f"{'.'.join(keys)}: " if keys else ""

@@ -24,7 +24,7 @@ from precis.runs.tracking import WandbRecord, wandb_logger
 from precis.training.requeue import requeue
 from precis.training.run_progress import StateRecord
 from precis.training.run_start import RunStart
-from precis.trials.trial_report import TrialReport, is_trial
+from precis.trials.trial_report import TrialReport, trial_number
 
 
 def run_records(start: RunStart, is_summarizer: bool) -> tuple[list[Callback], list[Logger]]:
@@ -70,7 +70,7 @@ def _training_records(start: RunStart, is_summarizer: bool, logger: RunCSVLogger
     callbacks.append(MetricsRecord(logger))
     if start.source:
         callbacks.append(StartFrom(start.source))
-    if is_trial(folder):
+    if trial_number(folder) is not None:
         callbacks.append(TrialReport(folder))
     return callbacks
 
