@@ -39,7 +39,7 @@ class CoverageAnnealing(Scheduled):
         self.start_step = start_step
         self.start_epoch = start_epoch
         self.ramp_steps = ramp_steps
-        self.weight = weight
+        self.weight = float(weight)  # a checkpoint that is read as weights only holds no number of jsonargparse
 
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
         if stage == "fit" and "coverage" not in pl_module.loss_weights:

@@ -26,8 +26,8 @@ class LengthCurriculum(Scheduled):
     """
 
     def __init__(self, source: PositiveInt, target: AtLeastTwo, steps: PositiveInt, stages: AtLeastTwo = 4) -> None:
-        self.source = source
-        self.target = target
+        self.source = int(source)
+        self.target = int(target)
         self.steps = steps
         self.stages = stages
 

@@ -90,7 +90,7 @@ class SelfCritical(Scheduled):
         self.samples = samples
         self.baseline = baseline
         self.credit = credit
-        self.gamma = gamma
+        self.gamma = float(gamma)  # a checkpoint that is read as weights only holds no number of jsonargparse
         self.start_step = start_step
         self.ramp_steps = ramp_steps
         self.max_length = max_length
