@@ -1,17 +1,12 @@
 """Token encoders of the discourse parser."""
 
 from collections.abc import Sequence
-from pathlib import Path
 
 import torch
-from pytorch_lightning import LightningModule
-from torch import nn
 
-from datamodules.documents import UserError
 from datamodules.text.subwords import Subwords, encoder_path
 from lightning_modules.networks.low_rank import add_low_rank_changes
-from lightning_modules.networks.text_encoder import SmallEncoder, TextEncoder
-from lightning_modules.stored import load_weights
+from lightning_modules.networks.text_encoder import TextEncoder
 
 
 def pretrained_encoder(
@@ -55,22 +50,6 @@ def pretrained_encoder(
     if lora_rank:
         add_low_rank_changes(encoder.model, lora_rank, alone=frozen)
     return encoder
-
-
-def load_small_encoder(encoder: nn.Module, folder: Path) -> None:
-    """Initialize the small encoder of a parser or segmenter from weights that `parser_training.small_encoder` trained.
-
-    Raises:
-        UserError: if it is another encoder, or the folder has no such weights.
-    """
-    if not isinstance(encoder, SmallEncoder):
-        raise UserError(f"model.small_encoder {folder}: is for `encoder: small` alone; leave it out")
-    load_weights(Path(folder), encoder, encoder.state_dict())
-
-
-def is_resumed(model: LightningModule) -> bool:
-    """Return whether the trainer resumes a checkpoint, whose weights replace initial ones."""
-    return model._trainer is not None and model.trainer.ckpt_path is not None
 
 
 def multiplies_bfloat16() -> bool:

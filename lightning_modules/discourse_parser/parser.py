@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Any, Literal, Self
 
 import torch
-from pytorch_lightning import LightningModule
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 from torch.nn.utils import parametrize
@@ -16,7 +15,7 @@ from datamodules.discourse.features import ParserBatch, label_classes, parser_fe
 from datamodules.discourse.parses import DiscourseParse, ParseRequest
 from datamodules.discourse.relations import inventory_of
 from datamodules.documents import UserError
-from datamodules.text.subwords import Subwords, is_local
+from datamodules.text.subwords import is_local
 from lightning_modules.checkpoints import read_checkpoint
 from lightning_modules.discourse_parser.chart import log_partition
 from lightning_modules.discourse_parser.discourse_charts import (
@@ -27,20 +26,15 @@ from lightning_modules.discourse_parser.discourse_charts import (
     document_ldd,
     document_tree,
 )
-from lightning_modules.discourse_parser.encoders import (
-    is_resumed,
-    load_small_encoder,
-    multiplies_bfloat16,
-    pretrained_encoder,
-)
+from lightning_modules.discourse_parser.encoder_module import EncoderModule
+from lightning_modules.discourse_parser.encoders import multiplies_bfloat16
 from lightning_modules.discourse_parser.ldd import LabelClasses
 from lightning_modules.discourse_parser.segmenter import EduSegmenter, load_default
 from lightning_modules.discourse_parser.shipped import SMALL, shipped_name, weights_folder
 from lightning_modules.discourse_parser.span_scorer import DiscourseScorer, Layout, Units, node_scores, pool_edus
 from lightning_modules.metrics.parseval import Parseval
-from lightning_modules.networks.text_encoder import SmallEncoder, TextEncoder
-from lightning_modules.schedules import adamw_with_encoder, training_steps
-from lightning_modules.stored import digest, load_model, save_weights
+from lightning_modules.networks.text_encoder import TextEncoder
+from lightning_modules.stored import digest, load_model
 from lightning_modules.summarizer import log_mean, log_training, weighted_sum
 
 Precision = Literal["auto", "float32", "bfloat16"]
@@ -49,7 +43,7 @@ VERSION = 5  # increased whenever the same weights would give a different parse
 _NUCLEUS_MIN_PROB = 1e-6
 
 
-class DiscourseParser(LightningModule):
+class DiscourseParser(EncoderModule):
     """Chart parser that gives a distribution over binary RST trees and the labelled discourse distribution (LDD).
 
     The vector of an EDU is the first, last and mean token vector of an encoder, fed through a bidirectional LSTM with
@@ -97,12 +91,14 @@ class DiscourseParser(LightningModule):
         weight_decay: weight decay of AdamW.
         loss_weights: weights of the loss terms `tree` and `classes`; 1 by default.
         start_from: run folder or checkpoint of a parser to initialize weights from.
-        small_encoder: folder of weights to initialize the small encoder from, see `load_small_encoder`.
+        small_encoder: folder of weights, trained by `parser_training.small_encoder`, to initialize the small encoder.
 
     Raises:
         UserError: if an encoder's package is not installed, or `start_from` does not fit.
         ValueError: if an argument is out of range.
     """
+
+    parts = ("scorers.",)
 
     def __init__(
         self,
@@ -132,33 +128,19 @@ class DiscourseParser(LightningModule):
         start_from: Path | None = None,
         small_encoder: Path | None = None,
     ) -> None:
-        super().__init__()
-        self.inventory = inventory_of(inventory)
         if min(members, cap - 1, band) < 1:
             raise ValueError(f"members {members}, cap {cap}, band {band}: must be at least 1, 2 and 1")
-        self.settings = {
+        settings = {
             "encoder": encoder, "layers": list(layers), "frozen": frozen, "frozen_layers": frozen_layers,
             "encoder_dropout": encoder_dropout, "lora_rank": lora_rank, "window": window, "inventory": inventory,
             "members": members, "hidden_size": hidden_size, "fit_size": fit_size, "dropout": dropout,
             "class_temperature": class_temperature,
         }  # fmt: skip
+        super().__init__(settings, small_encoder)
+        self.inventory = inventory_of(inventory)
         self.rows, self.band, self.cap, self.min_prob = rows, band, cap, min_prob
         self.encoder_precision = encoder_precision
         self.rates, self.loss_weights = (learning_rate, encoder_learning_rate, weight_decay), loss_weights or {}
-        self.subwords = None if encoder == SMALL else Subwords(encoder)
-        if self.subwords is None:
-            self.encoder: nn.Module = SmallEncoder(window=window, dropout=dropout)
-        else:
-            self.encoder = pretrained_encoder(
-                name=encoder,
-                subwords=self.subwords,
-                layers=layers,
-                window=window,
-                frozen=frozen,
-                frozen_layers=frozen_layers,
-                dropout=encoder_dropout,
-                lora_rank=lora_rank,
-            )
         self.classes = label_classes(self.inventory)
         self.relations = tuple(self.inventory.coarse)
         nuclearities, names = zip(*self.classes)
@@ -177,17 +159,13 @@ class DiscourseParser(LightningModule):
         self.reader = ChartReader(self.scorers, classes, decoding, class_temperature)
         self.parseval = nn.ModuleDict({stage: Parseval() for stage in ("val", "test")})
         self.segmenter: EduSegmenter | None = None  # that of `load_default` is loaded when it is first needed
-        self._vector_cache: dict[str, Tensor] = {}  # EDU vectors of a frozen encoder, by digest of text and EDUs
         self._fingerprint: str | None = None
-        self.start_from, self.small_encoder = start_from, small_encoder
+        self.start_from = start_from
 
     def setup(self, stage: str) -> None:
         """Load initial weights before training, unless a checkpoint is resumed."""
-        if stage != "fit" or is_resumed(self):
-            return
-        if self.small_encoder is not None:
-            load_small_encoder(self.encoder, self.small_encoder)
-        if self.start_from is not None:
+        super().setup(stage)
+        if stage == "fit" and self.start_from is not None and not self.is_resumed:
             self._load_start()
 
     def _load_start(self) -> None:
@@ -201,11 +179,6 @@ class DiscourseParser(LightningModule):
         if mismatched := sorted(name for name, value in state.items() if shapes.get(name) != value.shape):
             raise UserError(f"{path}: its weights do not fit this parser's settings at {', '.join(mismatched[:5])}")
         self.load_state_dict(state, strict=False)
-
-    @property
-    def _fixed(self) -> bool:
-        """Whether the encoder is frozen, so that its vectors can be cached."""
-        return isinstance(self.encoder, TextEncoder) and self.encoder.frozen
 
     # Scores ------------------------------------------------------------------------------------------------------
 
@@ -224,9 +197,9 @@ class DiscourseParser(LightningModule):
 
     def _training_vectors(self, batch: ParserBatch) -> Tensor:
         """Return the same as `vectors`, computed only once for each text if the encoder is frozen."""
-        if not self._fixed:
+        if not self.has_fixed_encoder:
             return self.vectors(batch)
-        cache = self._vector_cache
+        cache = self.vector_cache
         if any(text not in cache for text in batch.digests):
             for text, size, vectors in zip(batch.digests, batch.sizes.tolist(), self.vectors(batch)):
                 cache[text] = vectors[:size].half().cpu()
@@ -312,7 +285,7 @@ class DiscourseParser(LightningModule):
         texts = pieces = None
         if self.subwords is not None and self.segmenter.subwords is not None:
             # with equal encoders, each text is encoded once for both
-            columns = self.segmenter.columns_of(self.settings) if self._fixed else None
+            columns = self.segmenter.columns_of(self.settings) if self.has_fixed_encoder else None
             encoded = [batch[number] for number in unsegmented] if columns is None else batch
             tokens = [torch.tensor(self.segmenter.subwords(request.text).ids, dtype=torch.long) for request in encoded]
             pieces = self._encode(self.segmenter.encoder, [ids.to(self.device) for ids in tokens])   # [T, H] each
@@ -368,39 +341,21 @@ class DiscourseParser(LightningModule):
             predicted = [(*node[:3], NUCLEARITIES[node[3]], self.relations[node[4]]) for node in nodes]
             self.parseval[stage].update(predicted, gold)
 
-    def _log_parseval(self, stage: str) -> None:
-        for name, value in self.parseval[stage].compute().items():
-            self.log(f"{stage}/{name}", value, prog_bar=name == "original_parseval/F")
-        self.parseval[stage].reset()
-
     def on_validation_epoch_end(self) -> None:
-        self._log_parseval("val")
+        self.log_scores("val", self.parseval["val"], "original_parseval/F")
 
     def on_test_epoch_end(self) -> None:
-        self._log_parseval("test")
-
-    def configure_optimizers(self) -> dict[str, Any]:
-        pretrained = None if self.subwords is None else self.encoder
-        return adamw_with_encoder(self, pretrained, *self.rates, training_steps(self.trainer))
+        self.log_scores("test", self.parseval["test"], "original_parseval/F")
 
     # Weights -----------------------------------------------------------------------------------------------------
 
-    def state_to_keep(self) -> dict[str, Tensor]:
-        """Return the trained weights: without the frozen ones of a pretrained encoder, which can be loaded again."""
-        trained = {name for name, parameter in self.named_parameters() if parameter.requires_grad}
-        state = {name: value for name, value in self.state_dict().items() if name.startswith(("encoder.", "scorers."))}
-        return {name: value for name, value in state.items() if name in trained or name.startswith("scorers.")}
-
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        checkpoint["state_dict"], checkpoint["parser"] = self.state_to_keep(), self.settings
+        super().on_save_checkpoint(checkpoint)
+        checkpoint["parser"] = self.settings
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        checkpoint["state_dict"] = {**self.state_dict(), **checkpoint["state_dict"]}
+        super().on_load_checkpoint(checkpoint)
         self._fingerprint = None
-
-    def save(self, folder: Path, bits: int = 16) -> None:
-        """Write config.json and model.safetensors, matrices in 16 or 8 bits; see `save_weights`."""
-        save_weights(folder, self.settings, self.state_to_keep(), bits)
 
     @classmethod
     def load(cls, folder: Path | str, **options: Any) -> Self:

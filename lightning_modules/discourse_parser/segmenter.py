@@ -3,30 +3,27 @@
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Self
 
 import torch
-from pytorch_lightning import LightningModule
 from torch import Tensor, nn
 
 from datamodules.documents import UserError
 from datamodules.text.edu_features import LAYOUT, EduFeatures, Request, SegmentationBatch, edu_features
 from datamodules.text.offsets import Span
-from datamodules.text.subwords import MPNET, Subwords, encoder_path
+from datamodules.text.subwords import MPNET, encoder_path
 from lightning_modules.discourse_parser.boundary_network import BEGIN, SegmentationNetwork, pool_pieces
-from lightning_modules.discourse_parser.crf import AllenNLPCRF, LinearChainCRF
-from lightning_modules.discourse_parser.encoders import is_resumed, load_small_encoder, pretrained_encoder
+from lightning_modules.discourse_parser.crf import LinearChainCRF
+from lightning_modules.discourse_parser.encoder_module import EncoderModule
 from lightning_modules.discourse_parser.shipped import SMALL, weights_folder
 from lightning_modules.metrics.boundaries import BoundaryF1
-from lightning_modules.networks.text_encoder import SmallEncoder, TextEncoder
-from lightning_modules.schedules import adamw_with_encoder, training_steps
-from lightning_modules.stored import load_model, save_weights
+from lightning_modules.stored import load_model
 from lightning_modules.summarizer import log_mean, log_training
 
 _CELLS = 32768  # words, padding included, that are tagged in one pass
 
 
-class EduSegmenter(LightningModule):
+class EduSegmenter(EncoderModule):
     """Segmenter of texts into elementary discourse units (EDUs).
 
     A linear-chain CRF over each sentence tags words as beginning an EDU or not; the first word of a sentence always
@@ -45,16 +42,16 @@ class EduSegmenter(LightningModule):
         projection: width that word vectors are projected to.
         hidden_size: width of each direction of the LSTM over a sentence.
         dropout: probability, applied to vectors, projections and states.
-        crf: `precis`, or `allennlp` for the CRF of the package allennlp-light.
-        small_encoder: folder of weights to initialize the small encoder from, see `load_small_encoder`.
+        small_encoder: folder of weights, trained by `parser_training.small_encoder`, to initialize the small encoder.
         learning_rate: peak learning rate of AdamW, with linear warm-up (a tenth of the steps) and decay.
         encoder_learning_rate: peak learning rate of a pretrained encoder that is fine-tuned.
         weight_decay: weight decay of AdamW.
 
     Raises:
         UserError: if an encoder's package is not installed.
-        ImportError: if the package of the CRF is not installed.
     """
+
+    parts = ("network.", "crf.")
 
     def __init__(
         self,
@@ -68,50 +65,23 @@ class EduSegmenter(LightningModule):
         projection: int = 160,
         hidden_size: int = 128,
         dropout: float = 0.3,
-        crf: Literal["precis", "allennlp"] = "precis",
         small_encoder: Path | None = None,
         learning_rate: float = 2e-3,
         encoder_learning_rate: float = 3e-5,
         weight_decay: float = 0.01,
     ) -> None:
-        super().__init__()
-        self.settings = {
+        settings = {
             "encoder": encoder, "layers": list(layers), "frozen": frozen, "frozen_layers": frozen_layers,
             "encoder_dropout": encoder_dropout, "lora_rank": lora_rank, "window": window, "projection": projection,
-            "hidden_size": hidden_size, "dropout": dropout, "crf": crf,
+            "hidden_size": hidden_size, "dropout": dropout,
         }  # fmt: skip
+        super().__init__(settings, small_encoder)
         self.rates = learning_rate, encoder_learning_rate, weight_decay
-        self.subwords = None if encoder == SMALL else Subwords(encoder)
-        if self.subwords is None:
-            self.encoder: nn.Module = SmallEncoder(window=window, dropout=dropout)
-        else:
-            self.encoder = pretrained_encoder(
-                name=encoder,
-                subwords=self.subwords,
-                layers=layers,
-                window=window,
-                frozen=frozen,
-                frozen_layers=frozen_layers,
-                dropout=encoder_dropout,
-                lora_rank=lora_rank,
-            )
         self.network = SegmentationNetwork(
             size=self.encoder.size, layout=LAYOUT, projection=projection, hidden_size=hidden_size, dropout=dropout
         )
-        self.crf = LinearChainCRF(2) if crf == "precis" else AllenNLPCRF(2)
+        self.crf = LinearChainCRF(2)
         self.f1 = nn.ModuleDict({stage: BoundaryF1() for stage in ("val", "test")})
-        self._vector_cache: dict[str, Tensor] = {}  # word vectors of a frozen encoder, by the digest of a text
-        self.small_encoder = small_encoder
-
-    def setup(self, stage: str) -> None:
-        """Load the weights of the small encoder before training, unless a checkpoint is resumed."""
-        if stage == "fit" and self.small_encoder is not None and not is_resumed(self):
-            load_small_encoder(self.encoder, self.small_encoder)
-
-    @property
-    def _fixed(self) -> bool:
-        """Whether the encoder is frozen, so that its vectors can be cached."""
-        return isinstance(self.encoder, TextEncoder) and self.encoder.frozen
 
     # Scores ------------------------------------------------------------------------------------------------------
 
@@ -124,11 +94,11 @@ class EduSegmenter(LightningModule):
 
     def _cached_vectors(self, batch: SegmentationBatch) -> Tensor:
         """Return the same as `vectors`, computed only once for each text."""
-        if any(text.digest not in self._vector_cache for text in batch.texts):
+        if any(text.digest not in self.vector_cache for text in batch.texts):
             for text, vectors in zip(batch.texts, self.vectors(batch).split(batch.word_counts)):
-                self._vector_cache[text.digest] = vectors.half().cpu()
+                self.vector_cache[text.digest] = vectors.half().cpu()
         # converted one by one: autocast on CPUs cannot concatenate float16
-        cached = [self._vector_cache[text.digest].to(self.device).float() for text in batch.texts]
+        cached = [self.vector_cache[text.digest].to(self.device).float() for text in batch.texts]
         return torch.cat(cached)                                                             # [N, D]
 
     def emissions(self, batch: SegmentationBatch, vectors: Tensor) -> tuple[Tensor, Tensor]:
@@ -139,7 +109,7 @@ class EduSegmenter(LightningModule):
 
     def loss(self, batch: SegmentationBatch) -> Tensor:
         """Return -log p(tags), averaged over the words of the batch; sentences begin EDUs, also within a gold EDU."""
-        vectors = self._cached_vectors(batch) if self._fixed else self.vectors(batch)
+        vectors = self._cached_vectors(batch) if self.has_fixed_encoder else self.vectors(batch)
         emissions, mask = self.emissions(batch, vectors)
         tags = batch.tags.masked_fill(batch.begins, 1)  # 0 is impossible there
         return -self.crf.log_likelihood(emissions, tags[batch.rows], mask) / len(batch.words)
@@ -192,7 +162,7 @@ class EduSegmenter(LightningModule):
         """
         same = all(settings[name] == self.settings[name] for name in ("encoder", "window"))
         own, others = self.settings["layers"], settings["layers"]
-        if not (self._fixed and same and set(others) <= set(own)):
+        if not (self.has_fixed_encoder and same and set(others) <= set(own)):
             return None
         width = self.encoder.size // len(own)
         return [own.index(layer) * width + column for layer in others for column in range(width)]
@@ -235,7 +205,7 @@ class EduSegmenter(LightningModule):
         self._score(batch, "test")
 
     def _score(self, batch: SegmentationBatch, stage: str) -> None:
-        vectors = self._cached_vectors(batch) if self._fixed else self.vectors(batch)
+        vectors = self._cached_vectors(batch) if self.has_fixed_encoder else self.vectors(batch)
         tags = self._tags(batch, vectors)
         parts = zip(*(values.split(batch.word_counts) for values in (tags, batch.tags, batch.begins)))
         for predicted, gold, sentence_begins in parts:
@@ -243,37 +213,10 @@ class EduSegmenter(LightningModule):
             self.f1[stage].update(*words)
 
     def on_validation_epoch_end(self) -> None:
-        self._log_f1("val")
+        self.log_scores("val", self.f1["val"], "f1")
 
     def on_test_epoch_end(self) -> None:
-        self._log_f1("test")
-
-    def _log_f1(self, stage: str) -> None:
-        for name, value in self.f1[stage].compute().items():
-            self.log(f"{stage}/{name}", value, prog_bar=name == "f1")
-        self.f1[stage].reset()
-
-    def configure_optimizers(self) -> dict[str, Any]:
-        pretrained = None if self.subwords is None else self.encoder
-        return adamw_with_encoder(self, pretrained, *self.rates, training_steps(self.trainer))
-
-    # Weights -----------------------------------------------------------------------------------------------------
-
-    def state_to_keep(self) -> dict[str, Tensor]:
-        """Return the trained weights: without the frozen ones of a pretrained encoder, which can be loaded again."""
-        trained = {name for name, parameter in self.named_parameters() if parameter.requires_grad}
-        state = {name: value for name, value in self.state_dict().items() if not name.startswith("f1.")}
-        return {name: value for name, value in state.items() if name in trained or not name.startswith("encoder.")}
-
-    def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        checkpoint["state_dict"] = self.state_to_keep()
-
-    def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        checkpoint["state_dict"] = {**self.state_dict(), **checkpoint["state_dict"]}
-
-    def save(self, folder: Path, bits: int = 16) -> None:
-        """Write config.json and model.safetensors, matrices in 16 or 8 bits; see `save_weights`."""
-        save_weights(folder, self.settings, self.state_to_keep(), bits)
+        self.log_scores("test", self.f1["test"], "f1")
 
     @classmethod
     def load(cls, folder: Path | str) -> Self:

@@ -315,7 +315,7 @@ def test_a_frozen_encoder_reads_each_text_and_not_each_id(encoder, treebank):
     for texts in ([one], [other], [whole], [other, one]):
         batch = ParserBatch.of(texts)
         assert_close(model._training_vectors(batch), model.vectors(batch), atol=2e-3, rtol=2e-3)
-    assert len(model._vector_cache) == 3
+    assert len(model.vector_cache) == 3
 
 
 @pytest.mark.parametrize("layers", [(0, 2), (2,), (2, 0)])

@@ -101,7 +101,7 @@ def test_learns_where_edus_begin(kind, treebank, tiny_bert):
     assert len(data.documents("train")) == 18
     record = made_up(7, random.Random(5))
     assert [list(edu) for edu in model.segment([Asked(record["text"], record["sentences"])])[0]] == record["edus"]
-    assert bool(model._vector_cache) == (kind == "frozen")
+    assert bool(model.vector_cache) == (kind == "frozen")
 
 
 def test_a_frozen_encoder_reads_each_text_and_not_each_id(tiny_bert):
@@ -258,5 +258,5 @@ def test_fewer_documents_than_processes_are_an_error(treebank):
     data = SegmentationData(**treebank, encoder="small", licences=["CC BY"])
     data.setup("fit")
     data.trainer = SimpleNamespace(world_size=5, global_rank=0)
-    with pytest.raises(UserError, match=r"val: 4 document\(s\) for 5 processes"):
+    with pytest.raises(UserError, match="val: 4 documents for 5 processes"):
         data.val_dataloader()
