@@ -131,7 +131,7 @@ class GapSentenceData(PegasusData):
             UserError: if the tokenizer has no mask symbol.
         """
         if self.tokenizer.mask is None:
-            raise UserError("model.checkpoint: its tokenizer has no mask; name one of PEGASUS, BART or T5")
+            raise UserError("model.encoder.checkpoint: its tokenizer has no mask; name one of PEGASUS, BART or T5")
         encode = partial(_encode_rows, self._for_workers())
         columns = documents.column_names
         return documents.map(encode, batched=True, batch_size=64, remove_columns=columns, **caching)

@@ -4,28 +4,11 @@
 positions to the encoder, copies of the last one; `truncate` reads the beginning, up to `data.max_source` tokens.
 """
 
-from collections.abc import Sequence
 from typing import Any, Literal
 
 from datamodules.documents import UserError
 
 LongInput = Literal["windows", "extend", "truncate"]
-
-
-def check_long_input(model: str, choice: LongInput, possible: Sequence[LongInput], reason: str) -> None:
-    """Check that a model can read long documents in the chosen way.
-
-    Args:
-        model: name of the model.
-        choice: the argument `long_input`.
-        possible: the choices that the model has.
-        reason: how it reads long documents, as the rest of a sentence that begins with its name.
-
-    Raises:
-        ValueError: if it cannot.
-    """
-    if choice not in possible:
-        raise ValueError(f"model.long_input {choice}: {model} {reason}; choose {' or '.join(possible)}")
 
 
 def check_truncation(data: Any, limit: int | None) -> None:

@@ -1,5 +1,6 @@
 """PEGASUS: Zhang, Zhao, Saleh and Liu, ICML 2020 (arXiv 1912.08777), pre-training by gap sentences and fine-tuning."""
 
+from dataclasses import dataclass
 from pathlib import Path
 
 import torch
@@ -10,11 +11,29 @@ from datamodules.documents import UserError
 from datamodules.pegasus import PegasusBatch
 from datamodules.text.masking_tokenizer import MaskingTokenizer
 from lightning_modules.decoding.options import DecodingOptions
-from lightning_modules.long_input import LongInput, check_long_input, check_truncation
+from lightning_modules.long_input import check_truncation
 from lightning_modules.networks.encoder_decoder import EncoderDecoder
 from lightning_modules.networks.pretrained import PretrainedEncoderDecoder, save_pretrained
 from lightning_modules.networks.transformer import Activation
+from lightning_modules.optimizer_options import OptimizerOptions
 from lightning_modules.sequence_to_sequence import SequenceToSequence
+
+
+@dataclass(frozen=True)
+class EncoderDecoderOptions:
+    """Encoder of PEGASUS; sizes also are those of the decoder."""
+
+    checkpoint: str | None = None
+    """Name or folder of a pretrained Hugging Face model, whose sizes replace those below. The data needs the same
+    one."""
+    hidden_size: int = 256
+    """Width D."""
+    heads: int = 4
+    """Number of attention heads of all layers."""
+    layers: int = 3
+    """Number of encoder layers."""
+    inner_size: int = 1024
+    """Width inside the feed-forward networks."""
 
 
 class Pegasus(SequenceToSequence):
@@ -25,17 +44,12 @@ class Pegasus(SequenceToSequence):
 
     Args:
         vocab_size: V; at most that of a pretrained model.
-        checkpoint: name or folder of a pretrained Hugging Face model, whose sizes replace the next arguments.
-        long_input: only `truncate`: a pretrained model reads `data.max_source` tokens, at most its positions.
-        hidden_size: D of a model from scratch.
-        heads: number of attention heads of all layers.
-        layers: number of encoder layers.
+        encoder: encoder and sizes, see `EncoderDecoderOptions`.
         decoder_layers: number of decoder layers; by default that of the encoder.
-        inner_size: inner width of the feed-forward networks.
         dropout: dropout of a model from scratch.
         activation: activation of the feed-forward networks of a model from scratch.
         label_smoothing: epsilon of the loss; the paper's fine-tuning has 0.1.
-        learning_rate: learning rate of Adafactor; not used if the command line names another optimizer.
+        optimizer: learning rate of Adafactor.
         decoding: decoding options; by default beam size 4, 1 to 128 tokens, length penalty ((5 + n) / 6)^0.8.
         val_summaries: number of validation documents summarized at each validation during training; -1 for all.
     """
@@ -45,45 +59,37 @@ class Pegasus(SequenceToSequence):
     def __init__(
         self,
         vocab_size: int = 16_000,
-        checkpoint: str | None = None,
-        long_input: LongInput = "truncate",
-        hidden_size: int = 256,
-        heads: int = 4,
-        layers: int = 3,
+        encoder: EncoderDecoderOptions = EncoderDecoderOptions(),
         decoder_layers: int | None = None,
-        inner_size: int = 1024,
         dropout: float = 0.1,
         activation: Activation = "relu",
         label_smoothing: float = 0.0,
-        learning_rate: float = 0.01,
+        optimizer: OptimizerOptions = OptimizerOptions(lr=0.01),
         decoding: DecodingOptions | None = None,
         val_summaries: int = 256,
     ) -> None:
         penalty = {"length_penalty": "gnmt", "alpha": 0.8}
-        super().__init__(
-            vocab_size, decoding or DecodingOptions(min_length=1, max_length=128, **penalty), val_summaries
-        )
-        check_long_input("Pegasus", long_input, ["truncate"], "reads documents at once, up to data.max_source")
+        decoding = decoding or DecodingOptions(min_length=1, max_length=128, **penalty)
+        super().__init__(vocab_size, decoding, val_summaries)
         self.set_label_smoothing(label_smoothing)
-        self.learning_rate = learning_rate
-        self.checkpoint = checkpoint
-        if checkpoint is not None:
-            self.network = PretrainedEncoderDecoder(AutoModelForSeq2SeqLM.from_pretrained(checkpoint).train())
-        else:
-            self.network = EncoderDecoder(
-                vocab_size=vocab_size,
-                size=hidden_size,
-                heads=heads,
-                encoder_layers=layers,
-                decoder_layers=layers if decoder_layers is None else decoder_layers,
-                feed_forward=inner_size,
-                dropout=dropout,
-                activation=activation,
-            )
+        self.optimizer = optimizer
+        if encoder.checkpoint is not None:
+            self.network = PretrainedEncoderDecoder(AutoModelForSeq2SeqLM.from_pretrained(encoder.checkpoint).train())
+            return
+        self.network = EncoderDecoder(
+            vocab_size=vocab_size,
+            size=encoder.hidden_size,
+            heads=encoder.heads,
+            encoder_layers=encoder.layers,
+            decoder_layers=encoder.layers if decoder_layers is None else decoder_layers,
+            feed_forward=encoder.inner_size,
+            dropout=dropout,
+            activation=activation,
+        )
 
     def configure_optimizers(self) -> torch.optim.Optimizer:
         """Return Adafactor, the optimizer of the paper."""
-        return torch.optim.Adafactor(self.parameters(), lr=self.learning_rate)
+        return torch.optim.Adafactor(self.parameters(), lr=self.optimizer.lr)
 
     def setup(self, stage: str) -> None:
         """Set the tokenizer, and check that no document has more tokens than a pretrained model has positions.
@@ -120,7 +126,7 @@ class Pegasus(SequenceToSequence):
         if not isinstance(self.network, PretrainedEncoderDecoder):
             return {}
         save_pretrained(folder, self.network.model, self.tokenizer)
-        return {"checkpoint": "."}
+        return {"encoder.checkpoint": "."}
 
     @property
     def start(self) -> int:

@@ -289,8 +289,8 @@ class Summarizer(LightningModule, ABC):
             folder: folder of the exported model.
 
         Returns:
-            For each argument of model and data that named a pretrained model, the path below `folder` that takes its
-            place; empty for a model without pretrained parts.
+            For each argument that named a pretrained model (`encoder.checkpoint`; the data's has the name after the
+            dot), the path below `folder` that takes its place; empty for a model without pretrained parts.
 
         Raises:
             ValueError: if the model has such parts in a form that cannot be written.

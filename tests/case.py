@@ -5,6 +5,7 @@ from dataclasses import asdict, dataclass, field, is_dataclass
 from importlib import import_module
 from typing import Any
 
+from model_options import build_model, dotted
 from pytorch_lightning import Callback
 
 from datamodules.corpora import Files
@@ -39,9 +40,14 @@ class Case:
     overfit_loss: float = 0.2
     overfit_epochs: int = 110
 
+    @property
+    def model_class(self) -> type:
+        """The class of the model."""
+        return _class(self.model)
+
     def build_model(self, **changes: Any):
         """The model; its DataModule's text comes to it in `setup`, or by `set_tokenizer`."""
-        return _class(self.model)(**self.model_args | changes)
+        return build_model(self.model_class, self.model_args | changes)
 
     def build_data(self, files: dict[str, str], **changes: Any):
         """The DataModule over a corpus of files."""
@@ -53,7 +59,7 @@ class Case:
         """The same as arguments of `precis fit`."""
         given = [f"--model={self.model}", f"--data={self.data}", "--data.corpus=datamodules.corpora.Files"]
         given += [f"--data.corpus.{split}={path}" for split, path in files.items()]
-        given += [f"--model.{name}={value}" for name, value in _flat(self.model_args)]
+        given += [f"--model.{name}={value}" for name, value in _flat(dotted(self.model_class, self.model_args))]
         # what data and model share is given for the model
         shared = {name: value for name, value in self.data_args.items() if name not in self.model_args}
         return given + [f"--data.{name}={value}" for name, value in _flat(shared)]

@@ -28,6 +28,6 @@ def _graphsum(name: str, **changes: Any) -> Case:
 
 CASES = [
     _graphsum("graphsum", learn_sigma=True),
-    _graphsum("hierarchical", encoder="hierarchical"),
-    _graphsum("flat", encoder="flat", norm="post"),
+    _graphsum("hierarchical", kind="hierarchical"),
+    _graphsum("flat", kind="flat", norm="post"),
 ]

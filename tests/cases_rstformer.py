@@ -6,7 +6,7 @@ from lightning_modules.decoding.options import DecodingOptions
 
 _DECODING = DecodingOptions(beam_size=2, min_length=1, max_length=40)
 _MODEL = {"vocab_size": 300, "hidden_size": 18, "heads": 3, "layers": 1, "inner_size": 24, "window": 16}
-_MODEL |= {"positions": 64, "target_positions": 48, "dropout": 0.1, "schedule": "constant", "learning_rate": 1e-3}
+_MODEL |= {"positions": 64, "target_positions": 48, "dropout": 0.1, "schedule": "constant", "lr": 1e-3}
 _MODEL |= {"val_summaries": 2, "decoding": _DECODING}
 _DATA = {"vocab_size": 300, "max_source": 60, "max_target": 40, "half_width": 8, "batch_size": 4}
 _DATA |= {"parser": "right_branching"}
@@ -26,4 +26,4 @@ def _rstformer(name: str, **settings: object) -> Case:
     )
 
 
-CASES = [_rstformer("rstformer", injection="log_bias"), _rstformer("led", ablation="no_discourse")]
+CASES = [_rstformer("rstformer", formula="log_bias"), _rstformer("led", ablation="no_discourse")]

@@ -12,7 +12,9 @@ import torch
 import yaml
 from cases import CASES
 from cases_extractive import ExtractiveCase, own_sentences
+from model_options import dotted
 
+from precis.files.nested_values import set_value
 from precis.runs.run_folder import build
 
 CONFIG = {
@@ -85,12 +87,15 @@ def write_run(folder: Path, name: str, files: dict[str, str], **changes: object)
     (case,) = (case for case in CASES if case.name == name)
     files = own_sentences(files) if isinstance(case, ExtractiveCase) else files
     data = plain(case.data_args) | {"corpus": {"class_path": "datamodules.corpora.Files", "init_args": files}}
-    model = plain(case.model_args)
+    model = dict(case.model_args)
     for key, value in changes.items():
         for part, its in (("model", model), ("data", data)):
             if key.startswith(f"{part}_"):
                 its[key.removeprefix(f"{part}_")] = value
-    config = {"model": {"class_path": case.model, "init_args": model}, "data": {"class_path": case.data}}
+    arguments = {}
+    for key, value in plain(dotted(case.model_class, model)).items():
+        set_value(arguments, key, value)
+    config = {"model": {"class_path": case.model, "init_args": arguments}, "data": {"class_path": case.data}}
     config["data"]["init_args"] = data
     torch.manual_seed(1)
     module, built = build(config)

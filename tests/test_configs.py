@@ -26,15 +26,18 @@ QUICK = {
     "bertsum": [*TINY, "--model.inter_heads=2", "--model.inter_size=8"],
     "matchsum": TINY,
     "bertsum_abs": [*TINY, "--model.decoder_heads=2", "--model.decoder_size=8", "--model.decoder_layers=1"],
-    "pegasus": ["--model.checkpoint=null", *TINY[1:]],
+    "pegasus": [
+        "--model.vocab_size=300", "--model.encoder.checkpoint=null", "--model.encoder.hidden_size=8",
+        "--model.encoder.heads=2", "--model.encoder.layers=1",
+    ],
     "rstformer": [
-        "--model.checkpoint=null", "--model.vocab_size=50", "--model.hidden_size=12", "--model.heads=1",
-        "--model.target_positions=1024",
+        "--model.encoder.checkpoint=null", "--model.vocab_size=50", "--model.encoder.hidden_size=12",
+        "--model.encoder.heads=1", "--model.encoder.target_positions=1024",
     ],
     "graphsum": [
-        "--model.checkpoint=null", "--model.pretrained_embeddings=false",
-        "--model.vocab_size=300", "--model.hidden_size=8", "--model.heads=2", "--model.inner_size=8",
-        "--model.token_layers=1", "--model.decoder_layers=1",
+        "--model.encoder.checkpoint=null", "--model.encoder.pretrained_embeddings=false",
+        "--model.vocab_size=300", "--model.encoder.hidden_size=8", "--model.encoder.heads=2",
+        "--model.encoder.inner_size=8", "--model.encoder.token_layers=1", "--model.decoder_layers=1",
     ],
     **{folder: ["--model.hidden_size=4"] for folder in PARSING},
 }  # fmt: skip

@@ -50,7 +50,7 @@ def test_a_training_step_does_not_wait(case, corpus_files):
 
 
 # Attention of RSTformer: by chunks as on GPUs, all scores at once, and the fused kernel, which is not run here
-CHANGES = {injection: {"injection": injection} for injection in INJECTIONS}
+CHANGES = {injection: {"formula": injection} for injection in INJECTIONS}
 CHANGES |= {name: {"ablation": name} for name in ("wac", "no_labels")}  # the others change the data alone
 CHANGES |= {"learned": {"learn_weights": True}, "checkpointed": {"checkpoint_activations": True}}
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -30,6 +31,9 @@ from lightning_modules import (
     RSTformer,
 )
 from lightning_modules.decoding.options import DecodingOptions
+from lightning_modules.graphsum.options import GraphSumEncoder
+from lightning_modules.pegasus import EncoderDecoderOptions
+from lightning_modules.rstformer.options import InjectionOptions, LEDOptions
 from lightning_modules.summarizer import Summarizer
 
 
@@ -166,17 +170,18 @@ def bert_entries(tiny: bool) -> dict[str, Entry]:
 def transformer_entries(tiny: bool) -> dict[str, Entry]:
     """Return PEGASUS-large, GraphSum and RSTformer over a LED of the size of LED-large."""
     size, source, target = (100, 24, 8) if tiny else (96_103, 1024, 128)
-    pegasus = {"hidden_size": 16, "heads": 2, "layers": 1, "inner_size": 16} if tiny else {
-        "hidden_size": 1024, "heads": 16, "layers": 16, "inner_size": 4096
-    }  # fmt: skip
+    large = {"hidden_size": 1024, "heads": 16, "layers": 16, "inner_size": 4096}
+    small = {"hidden_size": 16, "heads": 2, "layers": 1, "inner_size": 16}
+    pegasus = EncoderDecoderOptions(**small if tiny else large)
     gnmt = DecodingOptions(4, target - 1, target, length_penalty="gnmt", alpha=0.8)
     graph_size, paragraphs, paragraph = (100, 3, 8) if tiny else (32_000, 24, 60)
-    graph = {"hidden_size": 16, "heads": 2, "inner_size": 16, "token_layers": 1, "decoder_layers": 1} if tiny else {}
+    graph = GraphSumEncoder(hidden_size=16, heads=2, inner_size=16, token_layers=1) if tiny else GraphSumEncoder()
+    layers = {"decoder_layers": 1} if tiny else {}
     led_size, long, window = (100, 64, 16) if tiny else (50_265, 8192, 1024)
     led = {"hidden_size": 48, "heads": 3, "layers": 1, "inner_size": 32} if tiny else {
         "hidden_size": 1024, "heads": 16, "layers": 12, "inner_size": 4096, "checkpoint_activations": True
     }  # fmt: skip
-    led |= {"window": window, "positions": 2 * long, "target_positions": 2 * target, "vocab_size": led_size}
+    led |= {"window": window, "positions": 2 * long, "target_positions": 2 * target}
     beam = DecodingOptions(4, target - 1, target)
 
     def pairs(documents: int) -> PegasusBatch:
@@ -209,19 +214,21 @@ def transformer_entries(tiny: bool) -> dict[str, Entry]:
         )  # fmt: skip
 
     def rstformer(**options: Any) -> Callable[[], Summarizer]:
-        return lambda: with_text(RSTformer(**led, decoding=beam, **options), FixedText(led_size))
+        encoder, injection = LEDOptions(**led), InjectionOptions(**options)
+        model = partial(RSTformer, led_size, encoder, injection=injection, decoding=beam)
+        return lambda: with_text(model(), FixedText(led_size))
 
     recipe = "released RSTformer: one document per GPU"
     return {
         "pegasus": Entry(
-            lambda: with_text(Pegasus(vocab_size=size, **pegasus, decoding=gnmt), FixedText(size)), pairs, 8,
+            lambda: with_text(Pegasus(size, pegasus, decoding=gnmt), FixedText(size)), pairs, 8,
             "transformers' example: 8 documents", source + target,
         ),
         "graphsum": Entry(
-            lambda: with_text(GraphSum(vocab_size=graph_size, **graph, decoding=gnmt), FixedText(graph_size)), graphs,
+            lambda: with_text(GraphSum(graph_size, graph, **layers, decoding=gnmt), FixedText(graph_size)), graphs,
             4, "released GraphSum: about 4,096 tokens", paragraphs * paragraph + target,
         ),
-        "rstformer": Entry(rstformer(injection="product"), discourse, 1, recipe, long + target),
+        "rstformer": Entry(rstformer(formula="product"), discourse, 1, recipe, long + target),
         "led": Entry(rstformer(ablation="no_discourse"), discourse, 1, recipe, long + target),
     }  # fmt: skip
 

@@ -13,7 +13,6 @@ from lightning_modules.encoder_summarizer import EncoderSummarizer
 from lightning_modules.extractive.names import Pooling
 from lightning_modules.extractive.scoring import Pooler
 from lightning_modules.extractive.summary import ExtractiveSummary
-from lightning_modules.long_input import LongInput, check_long_input
 from lightning_modules.networks.output_layer import upcast_half
 from lightning_modules.networks.passages import Passage
 from lightning_modules.schedules import Schedule
@@ -41,8 +40,6 @@ class MatchSum(EncoderSummarizer):
         hidden_size: H of that encoder.
         heads: its number of attention heads.
         layers: its number of layers; the inner width is 4 H.
-        long_input: only `windows`: texts of more than `data.piece` tokens are read in pieces, whose vectors are
-            averaged.
         pooling: pooling of tokens to a vector: `cls` (the paper's), `mean`, `max` or `self_attention`.
         dropout: dropout of hidden states.
         attention_dropout: dropout of attention weights of a pretrained encoder.
@@ -73,7 +70,6 @@ class MatchSum(EncoderSummarizer):
         hidden_size: int = 256,
         heads: int = 8,
         layers: int = 6,
-        long_input: LongInput = "windows",
         pooling: Pooling = "cls",
         dropout: float = 0.1,
         attention_dropout: float = 0.1,
@@ -91,7 +87,6 @@ class MatchSum(EncoderSummarizer):
         val_summaries: int = -1,
     ) -> None:
         super().__init__(vocab_size, DecodingOptions(), val_summaries)
-        check_long_input("MatchSum", long_input, ["windows"], "reads long texts in pieces of data.piece tokens")
         if margin < 0 or temperature <= 0 or scale <= 0:
             raise ValueError(f"model.margin {margin}, temperature {temperature}, scale {scale}: they must be positive")
         self.loss, self.margin, self.temperature, self.scale = loss, margin, temperature, scale

@@ -13,9 +13,9 @@ from datamodules.graphsum import GraphSumBatch
 from datamodules.text.subwords import Subwords, encoder_path
 from lightning_modules.decoding.beam_search import State, Step
 from lightning_modules.decoding.options import DecodingOptions
-from lightning_modules.graphsum.encoder import Encoder, GraphSumNetwork, Memory, Source
+from lightning_modules.graphsum.encoder import GraphSumNetwork, Memory, Source
 from lightning_modules.graphsum.graph_attention import GraphBias
-from lightning_modules.long_input import LongInput, check_long_input
+from lightning_modules.graphsum.options import GraphBiasOptions, GraphSumEncoder, GraphSumOptimizer
 from lightning_modules.networks.output_layer import (
     best_words,
     linear_log_prob,
@@ -24,7 +24,7 @@ from lightning_modules.networks.output_layer import (
 )
 from lightning_modules.networks.pretrained import save_pretrained
 from lightning_modules.networks.text_encoder import TextEncoder
-from lightning_modules.networks.transformer import DecoderLayer, KeyValues, Norm
+from lightning_modules.networks.transformer import DecoderLayer, KeyValues
 from lightning_modules.schedules import noam_factor, rate_factor, scheduled, split_parameters
 from lightning_modules.sequence_to_sequence import SequenceToSequence
 from lightning_modules.summarizer import Samples, Summary, evaluating
@@ -41,40 +41,17 @@ class GraphSum(SequenceToSequence):
     Loss terms: `nll`, the mean over each summary of -log P(y_t), with weight 1 - epsilon, and `smoothing`, the mean
     over the summary and the vocabulary of -log P(v), with weight epsilon; together they are label smoothing.
 
-    The paper's baselines: `encoder: hierarchical`, `encoder: flat`, and `graph: none` of the data (or `graph_encoder`
-    and `graph_decoder` false) for GraphSum without a graph.
+    The paper's baselines: the encoder's `kind: hierarchical`, `kind: flat`, and `graph: none` of the data (or the graph
+    neither `in_encoder` nor `in_decoder`) for GraphSum without a graph.
 
     Args:
         vocab_size: V, of source, target and output, which share their embedding.
-        checkpoint: Hugging Face name or folder of a pretrained encoder, or `minilm`, which replaces the token layers
-            and reads the concatenated paragraphs in windows. The DataModule needs the same one.
-        freeze_checkpoint: do not train it.
-        pretrained_embeddings: initialize the shared embedding with the word embeddings of the checkpoint (except for
-            the separators, which it does not have); requires `hidden_size` to equal their width.
-        encoder_window: number of tokens of a window, special tokens included; by default its number of positions (512
-            for MiniLM and BERT).
-        long_input: only `windows`: the pretrained encoder reads long documents in overlapping windows.
-        encoder_learning_rate: its peak learning rate; by default that of the paper, 0.002 x 20,000^-0.5.
-        encoder_warmup_steps: warm-up steps of its learning rate, which then decreases with step^-0.5.
-        encoder: `graph`, `hierarchical` or `flat`.
-        hidden_size: D.
-        heads: N.
-        inner_size: width inside the feed-forward networks.
-        token_layers: number of layers within paragraphs (`flat`: over all tokens).
-        paragraph_layers: number of layers over paragraphs.
+        encoder: encoder, see `GraphSumEncoder`.
+        graph_bias: bias of attention by the graph, see `GraphBiasOptions`.
         decoder_layers: number of layers of the decoder.
         dropout: dropout of embeddings, attention weights, feed-forward networks and residual branches.
-        norm: `pre` as in the released code, `post` as in the paper.
-        sigma: width of the bias by the graph, -(1 - G)^2 / (2 sigma^2).
-        learn_sigma: learn sigma, one for each layer.
-        sigma_learning_rate: constant learning rate of log sigma; by default that of other parameters, which is small.
-        graph_encoder: whether the graph biases the encoder.
-        graph_decoder: whether the graph biases the decoder.
-        paragraph_positions: whether half of the position embedding encodes the position of the paragraph.
-        multi_head_pooling: pool the tokens of a paragraph by attention; otherwise by their mean.
         label_smoothing: epsilon.
-        learning_rate: factor of the Noam schedule of other parameters; not used if the config names an optimizer.
-        warmup_steps: warm-up steps of the Noam schedule.
+        optimizer: options of Adam, see `GraphSumOptimizer`.
         decoding: decoding options; by default those of the paper for Multi-News.
         val_summaries: number of validation documents summarized at each validation during training; -1 for all.
 
@@ -87,70 +64,40 @@ class GraphSum(SequenceToSequence):
     def __init__(
         self,
         vocab_size: int = 32_000,
-        checkpoint: str | None = None,
-        freeze_checkpoint: bool = False,
-        pretrained_embeddings: bool = False,
-        encoder_window: int | None = None,
-        long_input: LongInput = "windows",
-        encoder_learning_rate: float = 1.4e-5,
-        encoder_warmup_steps: int = 20_000,
-        encoder: Encoder = "graph",
-        hidden_size: int = 256,
-        heads: int = 8,
-        inner_size: int = 1024,
-        token_layers: int = 6,
-        paragraph_layers: int = 2,
+        encoder: GraphSumEncoder = GraphSumEncoder(),
+        graph_bias: GraphBiasOptions = GraphBiasOptions(),
         decoder_layers: int = 8,
         dropout: float = 0.1,
-        norm: Norm = "pre",
-        sigma: float = 1.0,
-        learn_sigma: bool = False,
-        sigma_learning_rate: float | None = None,
-        graph_encoder: bool = True,
-        graph_decoder: bool = True,
-        paragraph_positions: bool = True,
-        multi_head_pooling: bool = True,
         label_smoothing: float = 0.1,
-        learning_rate: float = 2.0,
-        warmup_steps: int = 8000,
+        optimizer: GraphSumOptimizer = GraphSumOptimizer(),
         decoding: DecodingOptions | None = None,
         val_summaries: int = 256,
     ) -> None:
         super().__init__(vocab_size, decoding or MULTI_NEWS, val_summaries)
         self.set_label_smoothing(label_smoothing)
-        check_long_input("GraphSum", long_input, ["windows"], "reads documents in windows of encoder_window tokens")
-        if encoder_warmup_steps < 1:
-            raise ValueError(f"encoder_warmup_steps is at least 1, got {encoder_warmup_steps}")
-        self.learning_rate, self.warmup_steps = learning_rate, warmup_steps
-        self.encoder_window, self.sigma_learning_rate = encoder_window, sigma_learning_rate
-        self.encoder_learning_rate, self.encoder_warmup_steps = encoder_learning_rate, encoder_warmup_steps
-        pretrained = None
-        if checkpoint is not None:
-            tokens = Subwords(checkpoint)
-            options = {"frozen": freeze_checkpoint, "window": encoder_window, "pad_id": tokens.pad_id}
-            pretrained = TextEncoder.pretrained(encoder_path(checkpoint), tokens.special, **options)
-            if getattr(pretrained.model, "pooler", None) is not None:
-                pretrained.model.pooler = None  # unused, so that it would get no gradient
+        if optimizer.encoder_warmup_steps < 1:
+            raise ValueError(f"encoder_warmup_steps is at least 1, got {optimizer.encoder_warmup_steps}")
+        self.optimizer, self.encoder_window = optimizer, encoder.window
         self.network = GraphSumNetwork(
             vocab_size=vocab_size,
-            encoder=encoder,
-            size=hidden_size,
-            heads=heads,
-            feed_forward=inner_size,
-            token_layers=token_layers,
-            paragraph_layers=paragraph_layers,
+            encoder=encoder.kind,
+            size=encoder.hidden_size,
+            heads=encoder.heads,
+            feed_forward=encoder.inner_size,
+            token_layers=encoder.token_layers,
+            paragraph_layers=encoder.paragraph_layers,
             decoder_layers=decoder_layers,
             dropout=dropout,
-            norm=norm,
-            sigma=sigma,
-            learn_sigma=learn_sigma,
-            graph_encoder=graph_encoder,
-            graph_decoder=graph_decoder,
-            paragraph_positions=paragraph_positions,
-            multi_head_pooling=multi_head_pooling,
-            pretrained=pretrained,
+            norm=encoder.norm,
+            sigma=graph_bias.sigma,
+            learn_sigma=graph_bias.learn_sigma,
+            graph_encoder=graph_bias.in_encoder,
+            graph_decoder=graph_bias.in_decoder,
+            paragraph_positions=encoder.paragraph_positions,
+            multi_head_pooling=encoder.multi_head_pooling,
+            pretrained=_pretrained(encoder),
         )
-        if pretrained_embeddings:
+        if encoder.pretrained_embeddings:
             self._copy_embeddings()
 
     def _copy_embeddings(self) -> None:
@@ -160,7 +107,7 @@ class GraphSum(SequenceToSequence):
             ValueError: if there is no pretrained encoder, or its word embeddings do not fit.
         """
         if self.network.pretrained is None:
-            raise ValueError("pretrained_embeddings needs checkpoint, the name or folder of a pretrained encoder")
+            raise ValueError("pretrained_embeddings needs a checkpoint, the name or folder of a pretrained encoder")
         words = self.network.pretrained.model.get_input_embeddings().weight
         embedding = self.network.embedding.weight
         if words.shape[1] != embedding.shape[1] or len(words) > len(embedding):
@@ -184,21 +131,21 @@ class GraphSum(SequenceToSequence):
         """
         pretrained, parameters = split_parameters(self, self.network.pretrained)
         sigmas = []
-        if self.sigma_learning_rate is not None:
+        if self.optimizer.sigma_lr is not None:
             biases = [module for module in self.modules() if isinstance(module, GraphBias)]
             sigmas = [bias.log_sigma for bias in biases if bias.log_sigma.requires_grad]
             parameters = [parameter for parameter in parameters if not any(parameter is sigma for sigma in sigmas)]
-        groups, factors = [{"params": parameters}], [noam_factor(self.network.size, self.warmup_steps)]
+        groups, factors = [{"params": parameters}], [noam_factor(self.network.size, self.optimizer.warmup_steps)]
         if sigmas:
-            groups.append({"params": sigmas, "lr": self.sigma_learning_rate})
+            groups.append({"params": sigmas, "lr": self.optimizer.sigma_lr})
             factors.append(lambda step: 1.0)
         if pretrained:
-            groups.append({"params": pretrained, "lr": self.encoder_learning_rate})
-            rising = {"schedule": "inverse_root", "steps": 0, "warm_up": self.encoder_warmup_steps}
+            groups.append({"params": pretrained, "lr": self.optimizer.encoder_lr})
+            rising = {"schedule": "inverse_root", "steps": 0, "warm_up": self.optimizer.encoder_warmup_steps}
             factors.append(partial(rate_factor, **rising))
         # elsewhere several tensors a kernel are the default; Lightning clips no gradients of a fused one under autocast
         fused = self.device.type == "cpu" and "mixed" not in str(self.trainer.precision)
-        optimizer = torch.optim.Adam(groups, lr=self.learning_rate, betas=(0.9, 0.998), eps=1e-9, fused=fused)
+        optimizer = torch.optim.Adam(groups, lr=self.optimizer.lr, betas=(0.9, 0.998), eps=1e-9, fused=fused)
         return scheduled(optimizer, factors)
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
@@ -221,7 +168,7 @@ class GraphSum(SequenceToSequence):
         if self.network.pretrained is None:
             return {}
         save_pretrained(folder / "encoder", self.network.pretrained.model, self.tokenizer)
-        return {"checkpoint": "encoder"}
+        return {"encoder.checkpoint": "encoder"}
 
     # Training ----------------------------------------------------------------------------------------------------
 
@@ -345,6 +292,18 @@ class GraphSum(SequenceToSequence):
             extra = {"paragraph_attention": [[round(share, 4) for share in row] for row in rows]}
             summaries.append(Summary(batch.ids[b], sentences, batch.references[b], extra=extra))
         return summaries
+
+
+def _pretrained(options: GraphSumEncoder) -> TextEncoder | None:
+    """Return the pretrained encoder, None for one from scratch."""
+    if options.checkpoint is None:
+        return None
+    tokens = Subwords(options.checkpoint)
+    settings = {"frozen": options.frozen, "window": options.window, "pad_id": tokens.pad_id}
+    encoder = TextEncoder.pretrained(encoder_path(options.checkpoint), tokens.special, **settings)
+    if getattr(encoder.model, "pooler", None) is not None:
+        encoder.model.pooler = None  # unused, so that it would get no gradient
+    return encoder
 
 
 def as_state(past: list[KeyValues]) -> State:

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Self
 
 import torch
 from pytorch_lightning.utilities import rank_zero_info
@@ -18,14 +18,14 @@ from datamodules.rstformer import RSTformerBatch
 from datamodules.text.subword_tokenizer import SubwordTokenizer
 from lightning_modules.decoding.hugging_face import ForbidTokens, generation_options
 from lightning_modules.decoding.options import DecodingOptions
-from lightning_modules.long_input import LongInput, check_long_input
 from lightning_modules.networks.output_layer import upcast_half
 from lightning_modules.networks.prepared_masks import causal_mask, prepared_mask
 from lightning_modules.networks.pretrained import save_pretrained
 from lightning_modules.rstformer.from_scratch import led_from_scratch
-from lightning_modules.rstformer.injection import Ablation, DiscourseInjection, Injection, head_relations
-from lightning_modules.rstformer.led import AttentionPath, Discourse, DiscourseLED
+from lightning_modules.rstformer.injection import DiscourseInjection, head_relations
+from lightning_modules.rstformer.led import Discourse, DiscourseLED
 from lightning_modules.rstformer.lora import DiscourseAdapters
+from lightning_modules.rstformer.options import InjectionOptions, LEDOptions, RSTformerOptimizer
 from lightning_modules.schedules import training_steps, warmed_up
 from lightning_modules.sequence_to_sequence import SequenceToSequence
 from lightning_modules.summarizer import Samples, evaluating
@@ -41,37 +41,10 @@ class RSTformer(SequenceToSequence):
 
     Args:
         vocab_size: size of the vocabulary; at most that of a pretrained LED.
-        checkpoint: name or folder of a pretrained LED, whose sizes replace the next arguments.
-        frozen_encoder: train the decoder alone. The encoder, with the embedding that it shares with the decoder, stays
-            as it is and has no dropout; for a new decoder over a pretrained encoder (`led_from_bert`).
-        long_input: only `truncate`, see `long_input.py`: documents have at most as many tokens as the LED positions.
-        hidden_size: D of a LED without pre-training.
-        heads: number of attention heads of encoder and decoder.
-        layers: number of encoder layers, and of decoder layers.
-        inner_size: width inside the feed-forward layers.
-        window: size of the attention window, both sides together; even.
-        positions: maximal number of tokens of a document.
-        target_positions: maximal number of tokens of a summary.
+        encoder: the LED, see `LEDOptions`.
         dropout: dropout of a LED without pre-training, also on inputs of attention, not on attention weights.
-        init_std: standard deviation of its initial weights, except for embeddings, which have LED's 0.02. LED uses 0.02
-            for all, with D = 1,024; D^-1/2 is the equivalent for smaller models.
-        injection: formula by which p enters the scores, see `injection.py`.
-        own_edu_neutral: with `log_bias`, keep the scores of tokens of one EDU; false adds beta log(eps).
-        ablation: see `injection.py`, and `RSTformerData` for `ria` and `one_best`.
-        relations: number of relations of the parser.
-        relation_frequency: frequency of each relation, for fewer heads than relations; by default the counts in GUM,
-            whose 15 relations the default parser has.
-        lora_rank: rank of RST-LoRA adapters, which are trained instead of the LED; discourse then weights their update
-            in the encoder (`lora.py`) instead of the scores. 0 for none. Needs the extra `lora`.
-        lora_alpha: factor of the update is lora_alpha / lora_rank.
-        learn_weights: learn the weights of relations for each head, initialized with one relation per head.
-        checkpoint_activations: recompute activations in the backward pass, to save memory.
-        compile_layers: compile each layer with `torch.compile`: the first batches take minutes, later ones less time.
-        attention: `chunked`, `dense` (for short texts), `fused` (CUDA) or `auto`.
-        learning_rate: peak learning rate of AdamW; not used if the config names an optimizer.
-        discourse_rate: factor of the learning rate for parameters of discourse (beta, weights of relations). Beta is
-            initialized with 0 and moves by about the learning rate per step, too little in a short fine-tuning.
-        schedule: schedule of learning rates; `linear` increases over a tenth of the steps, then decreases to 0.
+        injection: how discourse enters attention, see `InjectionOptions`.
+        optimizer: options of AdamW, see `RSTformerOptimizer`.
         decoding: decoding options; by default beam size 4, 35 to 120 tokens, mean log-probability.
         val_summaries: number of validation documents summarized at each validation during training; -1 for all.
 
@@ -85,99 +58,77 @@ class RSTformer(SequenceToSequence):
     def __init__(
         self,
         vocab_size: int = 16_000,
-        checkpoint: str | None = None,
-        frozen_encoder: bool = False,
-        long_input: LongInput = "truncate",
-        hidden_size: int = 256,
-        heads: int = 4,
-        layers: int = 2,
-        inner_size: int = 1024,
-        window: int = 256,
-        positions: int = 1024,
-        target_positions: int = 256,
+        encoder: LEDOptions = LEDOptions(),
         dropout: float = 0.1,
-        init_std: float = 0.02,
-        injection: Injection = "log_bias",
-        own_edu_neutral: bool = True,
-        ablation: Ablation = "none",
-        relations: int = 15,
-        relation_frequency: list[float] | None = None,
-        lora_rank: int = 0,
-        lora_alpha: float = 16.0,
-        learn_weights: bool = False,
-        checkpoint_activations: bool = False,
-        compile_layers: bool = False,
-        attention: AttentionPath = "auto",
-        learning_rate: float = 3e-4,
-        discourse_rate: float = 10.0,
-        schedule: Literal["linear", "constant"] = "linear",
+        injection: InjectionOptions = InjectionOptions(),
+        optimizer: RSTformerOptimizer = RSTformerOptimizer(),
         decoding: DecodingOptions | None = None,
         val_summaries: int = 256,
     ) -> None:
         super().__init__(vocab_size, decoding or DecodingOptions(), val_summaries)
-        check_long_input("RSTformer", long_input, ["truncate"], "reads documents at once, up to data.max_source")
         generation_options(self.decoding)  # raises an error for options that Hugging Face does not support
-        self.rates, self.schedule = (learning_rate, discourse_rate), schedule
-        self.ablation, self.checkpoint = ablation, checkpoint
-        if checkpoint is not None:
-            led = LEDForConditionalGeneration.from_pretrained(checkpoint).train()  # it is loaded in eval mode
+        self.optimizer, self.checkpoint = optimizer, encoder.checkpoint
+        self.ablation, self.relations = injection.ablation, injection.relations
+        if self.checkpoint is None:
+            led = led_from_scratch(encoder, vocab_size, dropout)
         else:
-            led = led_from_scratch(
-                vocab_size=vocab_size,
-                hidden_size=hidden_size,
-                heads=heads,
-                layers=layers,
-                inner_size=inner_size,
-                window=window,
-                positions=positions,
-                target_positions=target_positions,
-                dropout=dropout,
-                init_std=init_std,
-            )
+            led = LEDForConditionalGeneration.from_pretrained(self.checkpoint).train()  # it is loaded in eval mode
         max_length, max_positions = self.decoding.max_length, led.config.max_decoder_position_embeddings
         if max_length > max_positions:
             raise ValueError(f"decoding.max_length {max_length}: the decoder has {max_positions} positions")
-        # One relation per head; with fewer heads than relations, the most frequent ones.
-        heads, self.relations = led.config.encoder_attention_heads, relations
-        if relation_frequency is None and relations == len(GUM.coarse):
-            relation_frequency = [float(GUM_COUNTS[name]) for name in GUM.coarse]
-        weights = head_relations(heads, relations, relation_frequency)
-        # Discourse enters either the scores of attention (`table`) or the adapters of RST-LoRA.
-        table = DiscourseInjection(weights, injection, ablation, learn_weights, own_edu_neutral=own_edu_neutral)
-        if ablation == "no_discourse" or lora_rank:
-            table = None
+        # Discourse enters either the scores of attention or the adapters of RST-LoRA.
+        table = self._injection(injection, led.config.encoder_attention_heads)
         adapters = None
-        if lora_rank:
-            if ablation in ("wac", "no_discourse"):
-                raise ValueError(f"model.lora_rank weights updates by discourse: ablation {ablation} is not available")
-            adapters = DiscourseAdapters(led, lora_rank, lora_alpha, no_labels=ablation == "no_labels")
-        self.network = DiscourseLED(led, table, attention, adapters)
-        if checkpoint_activations:
+        if encoder.lora_rank:
+            if self.ablation in ("wac", "no_discourse"):
+                raise ValueError(
+                    f"model.encoder.lora_rank weights updates by discourse: ablation {self.ablation} is not available"
+                )
+            table, no_labels = None, self.ablation == "no_labels"
+            adapters = DiscourseAdapters(led, encoder.lora_rank, encoder.lora_alpha, no_labels=no_labels)
+        self.network = DiscourseLED(led, table, encoder.attention, adapters)
+        if encoder.checkpoint_activations:
             self.network.checkpoint_activations()
-        for layer in [*led.led.encoder.layers, *led.led.decoder.layers] if compile_layers else ():
+        for layer in [*led.led.encoder.layers, *led.led.decoder.layers] if encoder.compile_layers else ():
             layer.compile()  # in place, so that parameters keep their names
-        self.frozen_encoder = frozen_encoder
-        if frozen_encoder:
+        self.frozen = encoder.frozen
+        if self.frozen:
             self.network.encoder.requires_grad_(False)
             self.train(self.training)
+
+    def _injection(self, options: InjectionOptions, heads: int) -> DiscourseInjection:
+        """Return the module that computes tables: one relation per head, the most frequent ones if heads are fewer."""
+        frequency = options.relation_frequency
+        if frequency is None and options.relations == len(GUM.coarse):
+            frequency = [float(GUM_COUNTS[name]) for name in GUM.coarse]
+        return DiscourseInjection(
+            head_relations(heads, options.relations, frequency),
+            options.formula,
+            options.ablation,
+            options.learn_weights,
+            own_edu_neutral=options.own_edu_neutral,
+        )
 
     def train(self, mode: bool = True) -> Self:
         """Set the training mode; a frozen encoder stays in eval mode."""
         super().train(mode)
-        if self.frozen_encoder:
+        if self.frozen:
             self.network.encoder.eval()
         return self
 
     def configure_optimizers(self) -> dict[str, Any]:
         """Return AdamW with separate learning rates for the LED and for parameters of discourse."""
-        rate, factor = self.rates
+        options = self.optimizer
         discourse = [p for p in self.network.injections.parameters() if p.requires_grad]
         led = [p for p in self.network.led.parameters() if p.requires_grad]
-        groups = [{"params": led}, {"params": discourse, "lr": rate * factor, "weight_decay": 0.0}]
-        optimizer = torch.optim.AdamW([group for group in groups if group["params"]], lr=rate)
-        if self.schedule == "constant":
+        groups = [
+            {"params": led, "weight_decay": options.weight_decay},
+            {"params": discourse, "lr": options.lr * options.discourse_rate, "weight_decay": 0.0},
+        ]
+        optimizer = torch.optim.AdamW([group for group in groups if group["params"]], lr=options.lr)
+        if options.schedule == "constant":
             return {"optimizer": optimizer}
-        return warmed_up(optimizer, training_steps(self.trainer))
+        return warmed_up(optimizer, training_steps(self.trainer), options.warmup_steps)
 
     def export(self, folder: Path) -> dict[str, str]:
         """Save the LED and its tokenizer in the format of Hugging Face, for `checkpoint` and `transformers`.
@@ -195,7 +146,7 @@ class RSTformer(SequenceToSequence):
         if self.tokenizer is None:
             raise ValueError("there is no tokenizer to export: call set_tokenizer, or train first")
         save_pretrained(folder, self.network.led, self.tokenizer)
-        return {} if self.checkpoint is None else {"checkpoint": "."}
+        return {} if self.checkpoint is None else {"encoder.checkpoint": "."}
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Restore as `Summarizer` does; with `StartFrom`, also from a model without discourse.
@@ -237,15 +188,16 @@ class RSTformer(SequenceToSequence):
         Raises:
             UserError: if they differ; the message has both values.
         """
-        names = ["ablation", "checkpoint"] if data.tokenizer_dir is None else ["ablation"]
-        for name in names:
+        groups = {"ablation": "injection"} | ({"checkpoint": "encoder"} if data.tokenizer_dir is None else {})
+        for name, group in groups.items():
             model_value, data_value = getattr(self, name), getattr(data, name)
             if model_value != data_value:
-                problem = f"model.{name} is {model_value!r}, data.{name} {data_value!r}"
+                problem = f"model.{group}.{name} is {model_value!r}, data.{name} {data_value!r}"
                 raise UserError(f"{problem}: give both the same {name}")
         if data.parser is not None and len(data.parser.relations) != self.relations:
             mismatch = f"data.parser has {len(data.parser.relations)} relations, the model {self.relations}"
-            raise UserError(f"{mismatch}: give model.relations, and model.relation_frequency if it has fewer heads")
+            remedy = "give model.injection.relations, and relation_frequency beside it if there are fewer heads"
+            raise UserError(f"{mismatch}: {remedy}")
         weights = self.network.injections[0].fixed_weights if len(self.network.injections) else ()
         if data.parser is not None and 0 < len(weights) < self.relations and self.ablation != "no_labels":
             names = ", ".join(data.parser.relations[relation] for relation in weights.argmax(1).tolist())
@@ -329,8 +281,8 @@ class RSTformer(SequenceToSequence):
         return f"document {name!r} has {length} tokens, {self._remedy('source', max_positions)}"
 
     def _remedy(self, side: str, max_positions: int) -> str:
-        option = {"source": "model.positions", "target": "model.target_positions"}[side]
-        remedy = f"lower data.max_{side}, or raise {option} of a model from scratch"
+        option = {"source": "positions", "target": "target_positions"}[side]
+        remedy = f"lower data.max_{side}, or raise model.encoder.{option} of a model from scratch"
         return f"the model has {max_positions} positions: {remedy}"
 
     @property

@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 import yaml
-from jsonargparse import _typehints, set_loader
+from jsonargparse import _typehints, set_loader, set_parsing_settings
 from jsonargparse._loaders_dumpers import yaml_load
 
 from precis.config.earlier_configs import upgrade
@@ -32,5 +32,6 @@ def _with_json_values(value: Any, *arguments: Any) -> Any:
     return _as_namespace(value, *arguments)
 
 
+set_parsing_settings(docstring_parse_attribute_docstrings=True)  # documentation beside the fields of dataclasses
 set_loader("yaml", _load, exceptions=(yaml.YAMLError,))
 _typehints.subclass_spec_as_namespace = _with_json_values

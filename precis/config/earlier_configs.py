@@ -1,13 +1,58 @@
-"""Former names of classes in the configs of run folders."""
+"""Former names of classes and arguments in the configs of run folders."""
 
 from typing import Any
 
-from precis.files.nested_values import map_strings
+from precis.files.nested_values import get_value, map_strings, set_value
 
 # Former class path -> present class path.
 MOVED = {"experiments.run_scorer.RunScorer": "precis.training.run_scorer.RunScorer"}
+ONE_WAY = ("RSTformer", "GraphSum", "Pegasus", "MatchSum")  # models whose former argument `long_input` had one value
+
+
+def _into(group: str, names: str, **renamed: str) -> dict[str, str]:
+    """Return the dotted names in a group of arguments that were not grouped before, some under another name."""
+    names_in_group = {name: name for name in names.split()} | renamed
+    return {former: f"{group}.{name}" for former, name in names_in_group.items()}
+
+
+_SIZES = "checkpoint hidden_size heads inner_size"
+# Class -> former name -> name in a group.
+GROUPED: dict[str, dict[str, str]] = {
+    "RSTformer": {
+        **_into("encoder", f"{_SIZES} layers window positions target_positions init_std", frozen_encoder="frozen"),
+        **_into("encoder", "lora_rank lora_alpha attention checkpoint_activations compile_layers"),
+        **_into("injection", "ablation own_edu_neutral relations relation_frequency learn_weights"),
+        **_into("injection", "", injection="formula"),
+        **_into("optimizer", "schedule discourse_rate", learning_rate="lr"),
+    },
+    "GraphSum": {
+        **_into("encoder", f"{_SIZES} pretrained_embeddings token_layers paragraph_layers norm", encoder="kind"),
+        **_into("encoder", "paragraph_positions multi_head_pooling", freeze_checkpoint="frozen"),
+        **_into("encoder", "", encoder_window="window"),
+        **_into("graph_bias", "sigma learn_sigma", graph_encoder="in_encoder", graph_decoder="in_decoder"),
+        **_into("optimizer", "warmup_steps encoder_warmup_steps", learning_rate="lr"),
+        **_into("optimizer", "", encoder_learning_rate="encoder_lr", sigma_learning_rate="sigma_lr"),
+    },
+    "Pegasus": {**_into("encoder", f"{_SIZES} layers"), **_into("optimizer", "", learning_rate="lr")},
+}
 
 
 def upgrade(config: Any) -> Any:
-    """Return the content of a YAML file with the present names of classes."""
-    return map_strings(config, lambda text: MOVED.get(text, text)) if isinstance(config, dict) else config
+    """Return the content of a YAML file with the present names of classes and of the model's arguments."""
+    if not isinstance(config, dict):
+        return config
+    config = map_strings(config, lambda text: MOVED.get(text, text))
+    model = config.get("model")
+    arguments = model.get("init_args") if isinstance(model, dict) else None
+    if not isinstance(arguments, dict):
+        return config
+    class_name = str(model.get("class_path")).rpartition(".")[2]  # broken configs may have any type here
+    if class_name in ONE_WAY:
+        arguments.pop("long_input", None)
+    names = GROUPED.get(class_name, {})
+    # a group may have the name of a former argument
+    flat = {former: arguments.pop(former) for former in names if not isinstance(arguments.get(former, {}), dict)}
+    for former, value in flat.items():
+        if get_value(arguments, names[former]) is None:
+            set_value(arguments, names[former], value)
+    return config

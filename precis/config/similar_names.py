@@ -5,6 +5,7 @@ names may be meant.
 """
 
 import inspect
+from dataclasses import fields, is_dataclass
 from difflib import get_close_matches
 from importlib import import_module
 
@@ -42,18 +43,22 @@ def suggest_option(name: str, owner: str) -> str:
     if kind is None:
         return ""
     options = class_options(kind)
-    # difflib scores abbreviations low: options with this prefix come first
-    close = [option for option in options if option.startswith(name)] or get_close_matches(name, options)
+    # difflib scores abbreviations low: options with this prefix come first, as do those of this name in a group
+    close = [option for option in options if option.startswith(name) or option.endswith(f".{name}")]
+    close = close or get_close_matches(name, options)
     remedy = f"did you mean {' or '.join(close)}?" if close else f"it has {', '.join(options)}"
     return f"{kind.__name__} has no option {name!r}; {remedy}"
 
 
 def class_options(owner: type) -> list[str]:
-    """Return the arguments of a class, with those that it passes on to its bases."""
+    """Return the arguments of a class, with those that it passes on to its bases; dotted names for those in groups."""
     options: dict[str, None] = {}
     for kind in (kind for kind in owner.__mro__ if "__init__" in vars(kind)):
         arguments = list(inspect.signature(kind.__init__).parameters.values())[1:]
-        options |= {each.name: None for each in arguments if each.kind not in (each.VAR_POSITIONAL, each.VAR_KEYWORD)}
+        named = [each.name for each in arguments if each.kind not in (each.VAR_POSITIONAL, each.VAR_KEYWORD)]
+        groups = [each for each in arguments if is_dataclass(each.default)]
+        in_groups = [f"{group.name}.{field.name}" for group in groups for field in fields(group.default)]
+        options |= dict.fromkeys([*named, *in_groups])
         if all(each.kind is not each.VAR_KEYWORD for each in arguments):
             break
     return list(options)

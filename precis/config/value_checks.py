@@ -7,7 +7,7 @@ from typing import Any
 from pytorch_lightning.utilities.exceptions import MisconfigurationException
 
 from datamodules.documents import UserError
-from precis.files.nested_values import leaves
+from precis.files.nested_values import get_value, leaves
 
 # Exceptions that constructors raise for invalid values.
 REFUSALS = (ValueError, TypeError, RuntimeError, ImportError, OSError, ArithmeticError, AssertionError)
@@ -16,7 +16,7 @@ REFUSALS += (MisconfigurationException,)
 _SIZES = "vocab_size embedding_size hidden_size inner_size heads inter_heads decoder_heads decoder_size agents window"
 _COUNTS = "batch_size eval_batch_size max_source max_target max_train max_eval beam_size max_length num_proc"
 _TRAINER_COUNTS = "accumulate_grad_batches check_val_every_n_epoch num_nodes"
-_AMOUNTS = "min_length num_workers learning_rate encoder_learning_rate lr weight_decay"
+_AMOUNTS = "min_length num_workers learning_rate encoder_learning_rate lr encoder_lr sigma_lr weight_decay warmup_steps"
 _AMOUNTS += " gradient_clip_val seed_everything embedding_std init_std patience"
 _MINIMA: dict[str, float] = dict.fromkeys(f"{_SIZES} {_COUNTS} {_TRAINER_COUNTS}".split(), 1)
 _MINIMA |= dict.fromkeys(_AMOUNTS.split(), 0)
@@ -26,7 +26,7 @@ _BATCHES = tuple(f"limit_{stage}_batches" for stage in ("train", "val", "test", 
 _BATCHES += ("overfit_batches", "val_check_interval")
 _KEYS = ("api_key", "api_token", "password", "secret")  # options of loggers
 _URL_WITH_PASSWORD = re.compile(r"://[^/@\s]*:[^/@\s]+@")
-PRETRAINED = ("encoder", "checkpoint")  # options of models that take a name or folder
+PRETRAINED = ("encoder", "encoder.checkpoint", "checkpoint")  # options that take a name or folder
 _NOT_THERE = re.compile(
     r"Repo id must be|couldn't connect to|is not a local folder|not a valid model identifier|Can't load|"
     r"does not appear to have|[Nn]o file named|Unrecognized model|cannot find the requested files"
@@ -90,7 +90,7 @@ def explain_refusal(error: BaseException, config: Any) -> str:
     values = groups[group].get("init_args") or {}
     if _NOT_THERE.search(cause):
         for name in PRETRAINED:
-            if isinstance(value := values.get(name), str):
+            if isinstance(value := get_value(values, name), str):
                 return f"{group}.{name}: {missing_model_message(value)}"
     key = _key_of(cause, values)
     kind = str(groups[group].get("class_path")).rpartition(".")[2]

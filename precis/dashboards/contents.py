@@ -80,7 +80,7 @@ ABLATIONS = (
     AblationReport(
         "RSTformer",
         "RSTformer: is it the discourse? WAC and RIA",
-        "model.init_args.ablation",
+        "model.init_args.injection.ablation",
         {
             "none": "the whole model",
             "wac": "without attention calculation: the discourse distribution in place of the scores",

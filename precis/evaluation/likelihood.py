@@ -1,6 +1,6 @@
 """Negative log-likelihood of reference summaries by document, and paired differences between systems.
 
-    python -m precis.evaluation.likelihood runs/led runs/discourse runs/discourse --change - - model.ablation=other
+    python -m precis.evaluation.likelihood runs/led runs/rst runs/rst --change - - model.injection.ablation=other
     python -m precis.evaluation.likelihood 'runs/sweep/other_seed-*' 'runs/sweep/own_seed-*'
 
 A system is a run folder, or a pattern of run folders that differ in their seed. Each document is scored alone, with the
@@ -72,7 +72,7 @@ def load(folder: Path, change: str) -> Run:
     if not (separator and name and part in ("data", "model")):
         raise UserError(f"--change {change}: expected data.NAME=VALUE, model.NAME=VALUE, or - for no change")
     if part == "data" and name in LINKED:
-        raise UserError(f"--change {change}: the data takes {name} from the model; give model.{name}")
+        raise UserError(f"--change {change}: the data takes {name} from the model; give model.{LINKED[name]}")
     if key == "data.eval_batch_size":
         raise UserError(f"--change {change}: documents are scored one by one; leave it out")
     changes = {name: yaml.safe_load(value)}

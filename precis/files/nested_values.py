@@ -23,6 +23,21 @@ def leaves(value: Any, where: str = "") -> Iterator[tuple[str, Any]]:
         yield where, value
 
 
+def get_value(values: Any, key: str) -> Any:
+    """Return the value of a dotted key such as `encoder.checkpoint` in nested mappings; None if there is none."""
+    for name in key.split("."):
+        values = values.get(name) if isinstance(values, (Mapping, Namespace)) else None
+    return values
+
+
+def set_value(values: dict[str, Any], key: str, value: Any) -> None:
+    """Set the value of a dotted key in nested dictionaries, which are made where they are missing."""
+    *groups, name = key.split(".")
+    for group in groups:
+        values = values.setdefault(group, {})
+    values[name] = value
+
+
 def map_strings(value: Any, change: Callable[[str], str]) -> Any:
     """Return nested dictionaries and lists with a function applied to each string that is a value in them."""
     if isinstance(value, dict):

@@ -51,6 +51,7 @@ from precis.config.parsers import provide_parsers
 from precis.config.run_config import read_config
 from precis.config.trust import check_permitted_names, import_policy
 from precis.config.value_checks import REFUSALS, explain_refusal
+from precis.files.nested_values import set_value
 from precis.runs.checkpoint_files import adapt_best_models
 
 PACKAGES = ("torch", "pytorch-lightning", "transformers", "datasets", "torchmetrics", "jsonargparse", "precis-suite")
@@ -101,14 +102,15 @@ def load_run(
         run: the run folder.
         checkpoint: a checkpoint of that run; the best one by default.
         corpus: documents to read instead of the run's own, through the same features.
-        model_changes: arguments of the model to change.
+        model_changes: arguments of the model to change; dotted names for those in a group.
         changes: arguments of the DataModule to change; those that are linked to the model follow the model's.
 
     Raises:
         UserError: if a file of the run is missing, or the checkpoint does not fit the model.
     """
     config = _read_run_config(run)
-    config["model"]["init_args"] |= model_changes or {}
+    for name, value in (model_changes or {}).items():
+        set_value(config["model"]["init_args"], name, value)
     config["data"]["init_args"] |= changes
     model, data = build(config)
     if corpus is not None:

@@ -11,7 +11,7 @@ import yaml
 from lightning_modules.checkpoints import best_checkpoint, read_checkpoint, write_exported
 from lightning_modules.exported import EXPORTED
 from precis.config.run_config import IN_FOLDER, read_config
-from precis.files.nested_values import map_strings
+from precis.files.nested_values import get_value, map_strings, set_value
 from precis.runs.run_folder import Run, load_run
 from precis.sharing.model_card import model_card
 
@@ -69,10 +69,12 @@ def _portable(config: dict[str, Any], replaced: dict[str, str]) -> dict[str, Any
     for key in _OF_THE_MACHINE:
         if key in data:
             data[key] = None
-    for part in (config["model"].setdefault("init_args", {}), data):
-        for key, place in replaced.items():
-            if part.get(key) is not None:
-                part[key] = IN_FOLDER if place == "." else f"{IN_FOLDER}/{place}"
+    model = config["model"].setdefault("init_args", {})
+    for key, place in replaced.items():
+        path = IN_FOLDER if place == "." else f"{IN_FOLDER}/{place}"
+        for part, name in ((model, key), (data, key.rpartition(".")[2])):
+            if get_value(part, name) is not None:
+                set_value(part, name, path)
     return config
 
 

@@ -11,6 +11,7 @@ from huggingface_hub import ModelCard, ModelCardData
 from datamodules.text.lines import counted
 from lightning_modules.exported import EXPORTED
 from precis.files.json_files import read_json
+from precis.files.nested_values import get_value
 from precis.runs.run_folder import Run
 
 
@@ -75,7 +76,7 @@ def model_card(
 def _base_model(config: dict[str, Any]) -> str | None:
     """Return the hub's name of the pretrained model that training started from."""
     arguments = config["model"].get("init_args") or {}
-    pretrained = arguments.get("checkpoint") or arguments.get("encoder")
+    pretrained = get_value(arguments, "encoder.checkpoint") or arguments.get("encoder")
     is_name = isinstance(pretrained, str) and pretrained.count("/") == 1 and not Path(pretrained).exists()
     return pretrained if is_name else None
 

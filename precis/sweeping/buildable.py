@@ -25,10 +25,11 @@ from precis.config.value_checks import (
     explain_refusal,
     missing_model_message,
 )
+from precis.files.nested_values import get_value
 from precis.runs.run_folder import build
 from precis.runs.starting_point import find_start
 
-_FROM_SCRATCH = ("small", "graph", "hierarchical", "flat")  # encoders without pretrained weights
+_FROM_SCRATCH = ("small",)  # encoders without pretrained weights
 
 
 def check_buildable(configs: Iterable[tuple[str, dict[str, Any]]]) -> None:
@@ -95,7 +96,8 @@ def _check_monitors(config: dict[str, Any], callbacks: list[dict[str, Any]]) -> 
 def _is_pretrained(model: dict[str, Any]) -> bool:
     """Return whether a model has pretrained parts; a `UserError` names those that do not exist."""
     values = model.get("init_args") or {}
-    names = {key: name for key in PRETRAINED if isinstance(name := values.get(key), str) and name not in _FROM_SCRATCH}
+    names = {key: get_value(values, key) for key in PRETRAINED}
+    names = {key: name for key, name in names.items() if isinstance(name, str) and name not in _FROM_SCRATCH}
     for key, name in names.items():
         if name == MINILM:
             encoder_path(name)

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from model_options import build_model
 
 from benchmarks.graphsum import naive_loss, our_loss, uncached_search
 from datamodules.graphsum import GraphSumBatch
@@ -49,7 +50,7 @@ def batch() -> GraphSumBatch:
 def small(**changes) -> GraphSum:
     sizes = {"hidden_size": 16, "heads": 2, "inner_size": 24}
     sizes |= {"token_layers": 2, "paragraph_layers": 1, "decoder_layers": 2}
-    model = GraphSum(vocab_size=V, **sizes | changes).eval()
+    model = build_model(GraphSum, {"vocab_size": V} | sizes | changes).eval()
     for name, parameter in model.network.named_parameters():
         if "norm" not in name and "sigma" not in name:
             torch.nn.init.normal_(parameter, std=0.2)
@@ -57,7 +58,7 @@ def small(**changes) -> GraphSum:
     return model
 
 
-@pytest.mark.parametrize("changes", [{}, {"norm": "post", "learn_sigma": True}, {"graph_decoder": False}], ids=str)
+@pytest.mark.parametrize("changes", [{}, {"norm": "post", "learn_sigma": True}, {"in_decoder": False}], ids=str)
 def test_the_loop_has_our_loss_and_gradients(changes):
     torch.manual_seed(3)
     model, given = small(**changes).double(), batch()
@@ -74,7 +75,7 @@ def test_the_loop_has_our_loss_and_gradients(changes):
 def test_search_without_a_cache_finds_ours(encoder):
     torch.manual_seed(5)
     options = DecodingOptions(beam_size=3, min_length=2, max_length=9, no_repeat_ngram=2)
-    model, given = small(encoder=encoder), batch()
+    model, given = small(kind=encoder), batch()
     ours, theirs = model.generate(given, options), uncached_search(model, given, options)
     assert ours.tokens.equal(theirs.tokens) and ours.lengths.equal(theirs.lengths)
     torch.testing.assert_close(ours.scores, theirs.scores)

@@ -12,11 +12,13 @@ from torch.distributed.fsdp import register_fsdp_forward_method
 from datamodules.rstformer import RSTformerBatch
 from lightning_modules.decoding.options import DecodingOptions
 from lightning_modules.rstformer.module import RSTformer
+from lightning_modules.rstformer.options import InjectionOptions, LEDOptions
 from lightning_modules.sharding import find_layers, shard
 
-SIZES = {"vocab_size": 50, "hidden_size": 48, "heads": 3, "layers": 2, "inner_size": 64, "window": 16}
-SIZES |= {"positions": 64, "target_positions": 48, "dropout": 0.0, "injection": "product", "attention": "chunked"}
-SIZES |= {"decoding": DecodingOptions(beam_size=2, min_length=1, max_length=40)}
+SIZES = {"hidden_size": 48, "heads": 3, "layers": 2, "inner_size": 64, "window": 16, "positions": 64}
+ENCODER = LEDOptions(**SIZES, target_positions=48, attention="chunked")
+DECODING = DecodingOptions(beam_size=2, min_length=1, max_length=40)
+MODEL = {"encoder": ENCODER, "injection": InjectionOptions(formula="product"), "dropout": 0.0, "decoding": DECODING}
 STEPS = 4
 
 
@@ -52,8 +54,8 @@ def main(device: str, folder: Path) -> None:
     if device == "cuda":
         torch.cuda.set_device(dist.get_rank())
     torch.manual_seed(0)
-    plain = RSTformer(**SIZES)
-    sharded = RSTformer(**SIZES)
+    plain = RSTformer(50, **MODEL)
+    sharded = RSTformer(50, **MODEL)
     sharded.load_state_dict(plain.state_dict())
     plain.to(device)
     sharded.to(device)

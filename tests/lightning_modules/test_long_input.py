@@ -1,7 +1,5 @@
 """`long_input`: one choice, with the same name in every model over a pretrained encoder."""
 
-import inspect
-
 import pytest
 import torch
 import yaml
@@ -9,17 +7,6 @@ from cases import CASES
 from tiny_models import make_summarizer
 from transformers import BertConfig, BertModel, BertTokenizerFast, DistilBertConfig, DistilBertModel
 
-import lightning_modules
-from lightning_modules import BertSum, BertSumAbs, GraphSum, MatchSum, Pegasus, RSTformer
-
-POSSIBLE = {
-    BertSum: {"windows", "extend", "truncate"},
-    BertSumAbs: {"windows", "extend", "truncate"},
-    MatchSum: {"windows"},
-    GraphSum: {"windows"},
-    Pegasus: {"truncate"},
-    RSTformer: {"truncate"},
-}
 CASE_OF = {case.model.rsplit(".", 1)[-1]: case for case in reversed(CASES)}
 WORDS = ["the", "old", "mill", "harbour", "library", "orchard", "is", "a", "from", "every", "morning", "rain", "."]
 LIMIT = 24  # positions of the encoder
@@ -38,27 +25,6 @@ def encoder(tmp_path_factory):
     return folder
 
 
-def test_every_model_over_a_pretrained_encoder_has_the_choice():
-    models = [getattr(lightning_modules, name) for name in lightning_modules.__all__]
-    parameters = {model: inspect.signature(model).parameters for model in models}
-    parsers = {"DiscourseParser", "EduSegmenter"}  # always windows, without a choice
-    pretrained = {model for model, names in parameters.items() if {"encoder", "checkpoint"} & set(names)}
-    assert {model for model in pretrained if model.__name__ not in parsers} == set(POSSIBLE)
-    for model, choices in POSSIBLE.items():
-        assert parameters[model]["long_input"].default in choices
-
-
-@pytest.mark.parametrize("model", POSSIBLE, ids=lambda model: model.__name__)
-def test_a_choice_that_a_model_does_not_have_is_one_plain_line(model):
-    case = CASE_OF[model.__name__]
-    for choice in ("windows", "extend", "truncate"):
-        if choice in POSSIBLE[model]:
-            case.build_model(long_input=choice)
-            continue
-        message = rf"model.long_input {choice}: {model.__name__} reads .*; choose "
-        with pytest.raises(ValueError, match=message) as error:
-            case.build_model(long_input=choice)
-        assert "\n" not in str(error.value) and all(name in str(error.value) for name in POSSIBLE[model])
 
 
 def test_names_and_outputs_within_the_limit_are_the_same(encoder):
@@ -98,7 +64,7 @@ def test_truncation_needs_a_limit_of_the_data(name, encoder, corpus_files, tmp_p
 
 def test_a_pretrained_encoder_decoder_is_checked_before_training(corpus_files, tmp_path, precis):
     checkpoint = make_summarizer("bart", tmp_path / "bart", [" ".join(WORDS)], window=40)
-    options = arguments(CASE_OF["Pegasus"], corpus_files, tmp_path / "run", f"--model.checkpoint={checkpoint}")
+    options = arguments(CASE_OF["Pegasus"], corpus_files, tmp_path / "run", f"--model.encoder.checkpoint={checkpoint}")
     done = precis(*options, "--data.max_source=41")
     assert done.status == 1 and "the encoder reads 40 tokens, and data.max_source is 41" in done.err
 

@@ -2,6 +2,7 @@ import copy
 
 import pytest
 import torch
+from model_options import build_model
 from pytorch_lightning import Trainer
 from pytorch_lightning.callbacks import LambdaCallback
 from transformers import PegasusConfig, PegasusForConditionalGeneration, PreTrainedTokenizerFast
@@ -22,7 +23,7 @@ SMALL |= {"dropout": 0.0, "decoding": DECODING}
 
 def model_of(text=None, **changes) -> Pegasus:
     torch.manual_seed(0)
-    model = Pegasus(**SMALL | changes)
+    model = build_model(Pegasus, SMALL | changes)
     if text is not None:
         model.set_tokenizer(text)
         for parameter in model.parameters():
@@ -101,7 +102,7 @@ def test_a_search_scores_by_the_papers_length_penalty(data, batch):
             scores.append(total / ((5 + length) / 6) ** 0.8)
             lengths.add(length)
         assert found.scores[row].tolist() == pytest.approx(scores, abs=1e-3)
-    assert Pegasus(**SMALL | {"decoding": None}).decoding.penalty(7) == pytest.approx(2**0.8)
+    assert build_model(Pegasus, SMALL | {"decoding": None}).decoding.penalty(7) == pytest.approx(2**0.8)
 
 
 def test_text_leaves_out_symbols_and_what_stands_behind_the_length(data, batch):
@@ -137,12 +138,12 @@ def fitted(model, data, folder, **arguments) -> Trainer:
 def test_fine_tuning_starts_from_a_pre_trained_run(corpus_files, folder, tmp_path):
     plain = {split: path for split, path in corpus_files.items()} | {"summary": None}
     pretraining = data_of(GapSentenceData, plain, folder)
-    pretrained = Pegasus(**SMALL)
+    pretrained = build_model(Pegasus, SMALL)
     fitted(pretrained, pretraining, tmp_path / "run")
     tuning = data_of(PegasusData, corpus_files, folder, tokenizer_dir=tmp_path / "run" / "text")
     begun = {}
     seen = LambdaCallback(on_train_start=lambda _, model: begun.update(copy.deepcopy(model.state_dict())))
-    fitted(Pegasus(**SMALL), tuning, tmp_path / "tuned", callbacks=[StartFrom(tmp_path / "run"), seen])
+    fitted(build_model(Pegasus, SMALL), tuning, tmp_path / "tuned", callbacks=[StartFrom(tmp_path / "run"), seen])
     theirs = pretrained.state_dict()
     assert begun.keys() == theirs.keys() and all(torch.equal(begun[name], theirs[name]) for name in begun)
 
@@ -171,7 +172,7 @@ def released(tmp_path, data):
 
 def test_a_checkpoint_is_taken_as_it_is(released, corpus_files, folder):
     data = data_of(PegasusData, corpus_files, folder, checkpoint=released)
-    model, batch = Pegasus(**SMALL | {"checkpoint": released}), next(iter(data.test_dataloader()))
+    model, batch = build_model(Pegasus, SMALL | {"checkpoint": released}), next(iter(data.test_dataloader()))
     model.set_tokenizer(data.tokenizer)
     model.eval()
     theirs = PegasusForConditionalGeneration.from_pretrained(released).eval()
@@ -200,7 +201,7 @@ def test_a_checkpoint_is_taken_as_it_is(released, corpus_files, folder):
 def test_a_checkpoint_is_trained_and_pre_trained(released, corpus_files, folder, tmp_path):
     data = data_of(GapSentenceData, corpus_files, folder, checkpoint=released)
     assert data.tokenizer.mask is not None
-    model = Pegasus(**SMALL | {"checkpoint": released})
+    model = build_model(Pegasus, SMALL | {"checkpoint": released})
     before = {name: value.clone() for name, value in model.state_dict().items()}
     fitted(model, data, tmp_path / "tuned")
     assert any(not torch.equal(before[name], value) for name, value in model.state_dict().items())
@@ -208,7 +209,7 @@ def test_a_checkpoint_is_trained_and_pre_trained(released, corpus_files, folder,
 
 
 def test_what_does_not_fit_is_refused(released, corpus_files, folder, data):
-    model = Pegasus(**SMALL | {"checkpoint": released, "vocab_size": 900})
+    model = build_model(Pegasus, SMALL | {"checkpoint": released, "vocab_size": 900})
     with pytest.raises(UserError, match="the pretrained model 295"):
         model.set_tokenizer(data_of(PegasusData, corpus_files, folder, vocab_size=330).tokenizer)
     other = data_of(PegasusData, corpus_files, folder).tokenizer

@@ -14,6 +14,7 @@ import json
 import statistics
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
@@ -28,10 +29,20 @@ from datamodules.corpora.planted_trees import RELATIONS, PlantedTrees, Task, tar
 from datamodules.planted_parser import PlantedParser
 from datamodules.rstformer import RSTformerBatch, RSTformerData
 from lightning_modules.rstformer.module import RSTformer
+from lightning_modules.rstformer.options import InjectionOptions, LEDOptions
 
-SIZES = {"vocab_size": 1200, "hidden_size": 48, "heads": 4, "layers": 2, "inner_size": 96, "window": 64}
-SIZES |= {"positions": 96, "target_positions": 128, "dropout": 0.0, "init_std": 0.1, "relations": len(RELATIONS)}
-SIZES |= {"attention": "dense"}  # the fastest for texts of 40 tokens on a CPU
+VOCAB_SIZE = 1200
+SIZES = LEDOptions(
+    hidden_size=48,
+    heads=4,
+    layers=2,
+    inner_size=96,
+    window=64,
+    positions=96,
+    target_positions=128,
+    init_std=0.1,
+    attention="dense",  # the fastest for texts of 40 tokens on a CPU
+)
 CORPUS = {"sentences": 6, "words": 4, "pool": 32}
 BATCH = 32
 
@@ -56,28 +67,30 @@ class Arm(NamedTuple):
 
     Attributes:
         name: name of the arm.
-        model: arguments of `RSTformer`; its `ablation` is the data's as well.
+        injection: fields of `InjectionOptions`; the `ablation` is the data's as well.
         task: task of the corpus.
         noise: noise of the parser.
         steps: number of training steps.
+        lora_rank: rank of RST-LoRA adapters, 0 for none.
     """
 
     name: str
-    model: dict[str, Any]
+    injection: dict[str, Any]
     task: Task = "nucleus"
     noise: Noise = Noise()
     steps: int = 150
+    lora_rank: int = 0
 
 
-BEST = {"injection": "log_bias"}  # for the ablations
+BEST = {"formula": "log_bias"}  # for the ablations
 ARMS = [  # by default with a parser without noise, and the nucleus as the target
     Arm("plain", {"ablation": "no_discourse"}),
-    *(Arm(name, {"injection": name}) for name in ("product", "one_plus", "bias", "log_bias")),
+    *(Arm(name, {"formula": name}) for name in ("product", "one_plus", "bias", "log_bias")),
     Arm("wac", {"ablation": "wac"}),
     *(Arm(f"log_bias, {name}", BEST | {"ablation": name}) for name in ("ria", "permuted", "other", "no_labels")),
     Arm("log_bias, learned weights", BEST | {"learn_weights": True}),
-    Arm("RST-LoRA", {"lora_rank": 8, "lora_alpha": 16.0}),
-    Arm("RST-LoRA, permuted", {"lora_rank": 8, "lora_alpha": 16.0, "ablation": "permuted"}),
+    Arm("RST-LoRA", {}, lora_rank=8),
+    Arm("RST-LoRA, permuted", {"ablation": "permuted"}, lora_rank=8),
     # relations and mixtures of trees are learned more slowly
     Arm("relation: log_bias", BEST, "relation", steps=450),
     Arm("relation: log_bias, no_labels", BEST | {"ablation": "no_labels"}, "relation", steps=450),
@@ -142,8 +155,8 @@ def data_of(
     """Return the prepared data of an arm."""
     parser = None if ablation == "no_discourse" else PlantedParser(task, *noise)
     data = RSTformerData(
-        PlantedTrees(task, train=train, held_out=held_out, **CORPUS), vocab_size=SIZES["vocab_size"], parser=parser,
-        ablation=ablation, max_source=SIZES["positions"], half_width=16, cache_dir=cache,
+        PlantedTrees(task, train=train, held_out=held_out, **CORPUS), vocab_size=VOCAB_SIZE, parser=parser,
+        ablation=ablation, max_source=SIZES.positions, half_width=16, cache_dir=cache,
     )  # fmt: skip
     data.prepare_data()
     return data
@@ -180,6 +193,12 @@ def _select(value: Any, rows: Tensor) -> Any:
     return [value[row] for row in rows.tolist()] if isinstance(value, list) else value
 
 
+def _model(injection: dict[str, Any], lora_rank: int = 0) -> RSTformer:
+    """Return an untrained model."""
+    options = InjectionOptions(relations=len(RELATIONS), **injection)
+    return RSTformer(VOCAB_SIZE, replace(SIZES, lora_rank=lora_rank), dropout=0.0, injection=options)
+
+
 def train_arm(
     arm: Arm, seed: int, cache: Path, steps: int | None = None, train: int = 2000, held_out: int = 400
 ) -> Outcome:
@@ -188,16 +207,16 @@ def train_arm(
     The adapters of RST-LoRA are trained in a frozen encoder, that of the plain arm after as many steps.
     """
     steps = steps or arm.steps
-    ablation = arm.model.get("ablation", "none")
+    ablation = arm.injection.get("ablation", "none")
     # `wac` and `no_labels` change what the model does with the document's own distribution
     ablation = "none" if ablation in ("wac", "no_labels") else ablation
     training, held_out_split = _splits(ablation, arm.task, arm.noise, cache, train, held_out)
     torch.manual_seed(seed)
-    model = RSTformer(**SIZES | arm.model)
-    output = nn.Linear(SIZES["hidden_size"], 1)
-    if arm.model.get("lora_rank"):
-        plain = RSTformer(**SIZES | {"ablation": "no_discourse"})
-        _fit(plain, nn.Linear(SIZES["hidden_size"], 1), training, steps, seed)
+    model = _model(arm.injection, arm.lora_rank)
+    output = nn.Linear(SIZES.hidden_size, 1)
+    if arm.lora_rank:
+        plain = _model({"ablation": "no_discourse"})
+        _fit(plain, nn.Linear(SIZES.hidden_size, 1), training, steps, seed)
         model.network.led.load_state_dict(_with_adapters(plain, model), strict=False)
     _fit(model, output, training, steps, seed)
     targets = held_out_split.targets

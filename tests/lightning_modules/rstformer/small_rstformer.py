@@ -1,6 +1,7 @@
 """Small RSTformers, their data, and a quiet trainer."""
 
 import torch
+from model_options import build_model
 from pytorch_lightning import Trainer
 
 from datamodules.corpora import Files
@@ -19,7 +20,7 @@ def model_of(**changes) -> RSTformer:
     settings = SMALL | changes
     if settings["hidden_size"] % settings["heads"]:
         settings["hidden_size"] = 6 * settings["heads"]
-    return RSTformer(**settings)
+    return build_model(RSTformer, settings)
 
 
 def data_of(files, folder, **changes) -> RSTformerData:

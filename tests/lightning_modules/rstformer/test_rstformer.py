@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from model_options import build_model
 from pytorch_lightning import seed_everything
 from small_rstformer import (
     SMALL,
@@ -59,7 +60,7 @@ def test_the_ablations_differ_and_no_discourse_is_the_led(corpus_files, folder, 
     losses = {}
     for ablation in ABLATIONS:
         data = ready(corpus_files, folder, ablation=ablation)
-        model = randomized(model_of(injection="product", ablation=ablation), text)
+        model = randomized(model_of(formula="product", ablation=ablation), text)
         batch = next(iter(data.test_dataloader()))
         with torch.no_grad():
             losses[ablation] = model.loss_terms(batch)["nll"].item()
@@ -90,7 +91,7 @@ def test_documents_whose_edus_are_all_cut_off_have_plain_attention(changes, corp
     if "lora_rank" in changes:
         pytest.importorskip("peft", reason="needs the extra lora")
     data = ready(corpus_files, folder, parser=LateParser(), max_source=8)
-    model = randomized(model_of(injection="product", **changes), data.tokenizer)
+    model = randomized(model_of(formula="product", **changes), data.tokenizer)
     batch = next(iter(data.test_dataloader()))
     assert batch.token_edu.eq(-1).all() and batch.ldd.eq(0).all()
 
@@ -111,7 +112,7 @@ def test_documents_whose_edus_are_all_cut_off_have_plain_attention(changes, corp
 def test_controls_train_validate_and_write_with_every_injection(ablation, corpus_files, folder):
     for injection in INJECTIONS:
         seed_everything(5, verbose=False)
-        data, model = data_of(corpus_files, folder, ablation=ablation), model_of(injection=injection, ablation=ablation)
+        data, model = data_of(corpus_files, folder, ablation=ablation), model_of(formula=injection, ablation=ablation)
         running = trainer(max_epochs=1, limit_train_batches=2, limit_val_batches=1)
         running.fit(model, data)
         assert running.callback_metrics["val/loss"].isfinite()
@@ -121,7 +122,7 @@ def test_controls_train_validate_and_write_with_every_injection(ablation, corpus
 
 def test_greedy_summaries_follow_the_teacher_forced_distribution(batch_and_text):
     batch, text = batch_and_text
-    model = randomized(model_of(injection="one_plus"), text)
+    model = randomized(model_of(formula="one_plus"), text)
     samples = model.sample(batch, DecodingOptions(beam_size=1, min_length=0, max_length=8))
     assert samples.tokens.shape[:2] == (batch.batch_size, 1)
     log_probs = model.log_probs(batch, samples)
@@ -142,8 +143,8 @@ def test_greedy_summaries_follow_the_teacher_forced_distribution(batch_and_text)
 def test_a_gradient_in_every_parameter_and_it_learns_by_heart(injection, corpus_files, folder):
     seed_everything(5, verbose=False)
     data = data_of(corpus_files, folder, parser=RightBranchingParser(band=8), max_train=4)
-    model = model_of(hidden_size=48, heads=3, inner_size=96, relations=15, injection=injection,
-                     relation_frequency=[1.0] * 15, learning_rate=5e-3, checkpoint_activations=True)  # fmt: skip
+    model = model_of(hidden_size=48, heads=3, inner_size=96, relations=15, formula=injection,
+                     relation_frequency=[1.0] * 15, lr=5e-3, checkpoint_activations=True)  # fmt: skip
     missing = []
 
     def look(optimizer):
@@ -162,7 +163,8 @@ def test_a_pretrained_led_is_taken_as_it_is(tmp_path, corpus_files, folder, batc
     batch, text = batch_and_text
     small = randomized(model_of(ablation="no_discourse"), text)
     small.network.led.save_pretrained(tmp_path / "released")
-    large = RSTformer(**SMALL | {"checkpoint": str(tmp_path / "released"), "hidden_size": 999, "injection": "bias"})
+    changes = {"checkpoint": str(tmp_path / "released"), "hidden_size": 999, "formula": "bias"}
+    large = build_model(RSTformer, SMALL | changes)
     assert all(module.training for module in large.modules())  # with the dropout that the checkpoint says
     large.set_tokenizer(text)
     with torch.no_grad():  # beta starts at 0
@@ -172,7 +174,7 @@ def test_a_pretrained_led_is_taken_as_it_is(tmp_path, corpus_files, folder, batc
 
 def test_samples_are_drawn_from_the_distribution_that_is_rescored(batch_and_text):
     batch, text = batch_and_text
-    model = randomized(model_of(injection="one_plus"), text)
+    model = randomized(model_of(formula="one_plus"), text)
     many = DecodingOptions(beam_size=2000, min_length=0, max_length=1, sample=True, greedy_first=True)
     torch.manual_seed(1)
     made = model.sample(batch, many)
@@ -205,7 +207,7 @@ def test_tokens_that_write_nothing_are_never_drawn_even_if_unknown_words_are_all
 
 def test_several_samples_are_rescored_one_by_one_and_written_up_to_their_lengths(batch_and_text):
     batch, text = batch_and_text
-    model = randomized(model_of(injection="one_plus"), text)
+    model = randomized(model_of(formula="one_plus"), text)
     torch.manual_seed(2)
     for options in (DRAWING, DecodingOptions(beam_size=3, min_length=2, max_length=9)):
         made = model.sample(batch, options)
@@ -236,7 +238,7 @@ class Letters:
 def test_self_critical_training_moves_what_discourse_has_learned(corpus_files, folder):
     SelfCritical = pytest.importorskip("callbacks.self_critical").SelfCritical
     seed_everything(5, verbose=False)
-    model = model_of(injection="log_bias", decoding=DecodingOptions(beam_size=1, min_length=0, max_length=8))
+    model = model_of(formula="log_bias", decoding=DecodingOptions(beam_size=1, min_length=0, max_length=8))
     before = [injection.beta.clone() for injection in model.network.injections]
     critical = SelfCritical(Letters(), samples=2, gamma=1.0)
     trainer(max_steps=2, callbacks=[critical], limit_val_batches=0).fit(model, data_of(corpus_files, folder))
@@ -244,7 +246,7 @@ def test_self_critical_training_moves_what_discourse_has_learned(corpus_files, f
 
 
 def test_a_checkpoint_without_the_choice_pushes_tokens_away_from_their_own_edu(tmp_path, corpus_files, folder):
-    data, model = data_of(corpus_files, folder), model_of(injection="log_bias")
+    data, model = data_of(corpus_files, folder), model_of(formula="log_bias")
     fitting = trainer(max_steps=1, limit_val_batches=0)
     fitting.fit(model, data)
     fitting.save_checkpoint(tmp_path / "new.ckpt")
@@ -253,7 +255,7 @@ def test_a_checkpoint_without_the_choice_pushes_tokens_away_from_their_own_edu(t
     torch.save(old, tmp_path / "old.ckpt")
     neutral = []
     for name in ("new", "old"):
-        again = model_of(injection="log_bias")
+        again = model_of(formula="log_bias")
         again.on_load_checkpoint(torch.load(tmp_path / f"{name}.ckpt", weights_only=True))
         neutral.append({injection.own_edu_neutral for injection in again.network.injections})
     assert neutral == [{True}, {False}]
@@ -261,7 +263,7 @@ def test_a_checkpoint_without_the_choice_pushes_tokens_away_from_their_own_edu(t
 
 def test_an_export_is_a_led_of_transformers_and_a_checkpoint_of_ours(tmp_path, corpus_files, folder, batch_and_text):
     batch, text = batch_and_text
-    model = randomized(model_of(injection="log_bias"), text)
+    model = randomized(model_of(formula="log_bias"), text)
     model.export(tmp_path / "led")
     led = LEDForConditionalGeneration.from_pretrained(tmp_path / "led").eval()
     names = model.network.led.state_dict()
@@ -269,7 +271,7 @@ def test_an_export_is_a_led_of_transformers_and_a_checkpoint_of_ours(tmp_path, c
     tokenizer = AutoTokenizer.from_pretrained(tmp_path / "led")
     for written in ("Tamsel7 is a lynx.", "naïve 😀"):
         assert tokenizer(written, add_special_tokens=False).input_ids == text(written)[0]
-    again = RSTformer(**SMALL | {"checkpoint": str(tmp_path / "led"), "ablation": "no_discourse"})
+    again = build_model(RSTformer, SMALL | {"checkpoint": str(tmp_path / "led"), "ablation": "no_discourse"})
     data = ready(
         corpus_files, folder / "exported", parser=None, ablation="no_discourse", checkpoint=str(tmp_path / "led")
     )
@@ -293,7 +295,7 @@ def test_discourse_continues_from_a_plain_led_and_not_the_other_way(batch_and_te
     batch, text = batch_and_text
     plain = randomized(model_of(ablation="no_discourse"), text)
     saved = {"state_dict": plain.state_dict(), "text": text.state()}
-    branch = model_of(injection="log_bias")
+    branch = model_of(formula="log_bias")
     branch.set_tokenizer(text)
     with pytest.raises(UserError, match="absent there"):  # as `precis test` would, of another run
         branch.on_load_checkpoint(saved)
@@ -302,7 +304,7 @@ def test_discourse_continues_from_a_plain_led_and_not_the_other_way(batch_and_te
     with torch.no_grad():  # beta is 0: where the plain LED was
         ours, theirs = (model.eval().loss_terms(batch)["nll"] for model in (branch, plain))
     assert ours.item() == pytest.approx(theirs.item(), abs=1e-6)
-    learned = {"state_dict": model_of(injection="log_bias").state_dict()}
+    learned = {"state_dict": model_of(formula="log_bias").state_dict()}
     with pytest.raises(UserError, match=r"network\.injections.* absent here"):
         plain.on_load_checkpoint(learned)
 
@@ -316,7 +318,7 @@ def test_initial_weights_have_the_deviation_that_is_asked_for():
 
 
 def test_what_discourse_learns_has_a_rate_of_its_own():
-    model = model_of(injection="log_bias", learn_weights=True, schedule="constant", learning_rate=1e-3)
+    model = model_of(formula="log_bias", learn_weights=True, schedule="constant", lr=1e-3)
     led, own = model.configure_optimizers()["optimizer"].param_groups
     assert (led["lr"], own["lr"], own["weight_decay"]) == (1e-3, 1e-2, 0)
     assert {id(p) for p in own["params"]} == {id(p) for p in model.network.injections.parameters()}

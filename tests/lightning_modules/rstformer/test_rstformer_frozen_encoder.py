@@ -1,6 +1,7 @@
 """Training of RSTformer's decoder over an encoder that stays as it is."""
 
 import torch
+from model_options import build_model
 from transformers import LEDConfig, LEDForConditionalGeneration
 
 from lightning_modules.decoding.options import DecodingOptions
@@ -15,7 +16,8 @@ def test_a_frozen_encoder_stays_as_it_is(tmp_path):
     LEDForConditionalGeneration(config).save_pretrained(tmp_path)
     options = {"checkpoint": str(tmp_path), "ablation": "no_discourse"}
     options["decoding"] = DecodingOptions(min_length=1, max_length=9)
-    model, ids = RSTformer(40, frozen_encoder=True, **options).train(), torch.randint(3, 40, (2, 9))
+    model = build_model(RSTformer, {"vocab_size": 40, "frozen": True} | options).train()
+    ids = torch.randint(3, 40, (2, 9))
     first, second = (model.network.encode(ids).last_hidden_state for _ in range(2))
     torch.testing.assert_close(first, second)  # neither dropout nor dropped layers
     before = {name: weights.clone() for name, weights in model.named_parameters()}
@@ -24,6 +26,6 @@ def test_a_frozen_encoder_stays_as_it_is(tmp_path):
     optimizer.step()
     changed = {name for name, weights in model.named_parameters() if not weights.equal(before[name])}
     assert changed == {name for name in before if name.startswith("network.led.led.decoder.")}
-    trained = RSTformer(40, **options).train()
+    trained = build_model(RSTformer, {"vocab_size": 40} | options).train()
     first, second = (trained.network.encode(ids).last_hidden_state for _ in range(2))
     assert not torch.equal(first, second)

@@ -3,6 +3,7 @@
 import re
 
 import pytest
+from model_options import build_model
 from small_rstformer import SMALL, data_of, model_of, no_discourse_data, randomized, ready, ready_batch, trainer
 
 from datamodules.documents import UserError
@@ -58,10 +59,10 @@ def test_what_is_too_long_is_named_with_its_remedy(corpus_files, folder, batch_a
     with pytest.raises(ValueError, match=r"decoding\.max_length 30: the decoder has 20 positions"):
         model_of(target_positions=20)
     for window in (7, 0):
-        with pytest.raises(ValueError, match=rf"model\.window {window}: .* even and at least 2"):
+        with pytest.raises(ValueError, match=rf"model\.encoder\.window {window}: .* even and at least 2"):
             model_of(window=window)
-    with pytest.raises(ValueError, match=r"model\.hidden_size 16 does not divide into 3 heads"):
-        RSTformer(**SMALL)
+    with pytest.raises(ValueError, match=r"model\.encoder\.hidden_size 16 does not divide into 3 heads"):
+        build_model(RSTformer, SMALL)
     narrow = next(iter(ready(corpus_files, folder, half_width=1).test_dataloader()))
     with pytest.raises(ValueError, match=r"document 'doc-.*the window of 8 tokens .* reaches \d EDUs"):
         model_of().loss_terms(narrow)
@@ -69,7 +70,7 @@ def test_what_is_too_long_is_named_with_its_remedy(corpus_files, folder, batch_a
 
 def test_the_relations_of_another_parser_are_refused_at_the_start(corpus_files, folder):
     data = data_of(corpus_files, folder, parser=RightBranchingParser())
-    with pytest.raises(UserError, match=r"data\.parser has 15 relations, the model 3: give model\.relations"):
+    with pytest.raises(UserError, match=r"parser has 15 relations, the model 3: give model\.injection\.relations"):
         trainer(max_epochs=1).fit(model_of(), data)
 
 
@@ -83,7 +84,7 @@ def test_heads_name_their_relations_where_there_are_fewer(corpus_files, folder, 
 @pytest.mark.parametrize("ours, theirs", [("ria", "none"), ("none", "permuted"), ("no_discourse", "one_best")])
 def test_model_and_data_of_different_ablations_are_refused_at_the_start(ours, theirs, corpus_files, folder):
     data, model = data_of(corpus_files, folder, ablation=theirs), model_of(ablation=ours)
-    message = rf"model\.ablation is '{ours}', data\.ablation '{theirs}': give both the same ablation"
+    message = rf"model\.injection\.ablation is '{ours}', data\.ablation '{theirs}': give both the same ablation"
     for start in (trainer(max_steps=1).fit, trainer().test, trainer().predict):
         with pytest.raises(UserError, match=message):
             start(model, data)
@@ -91,8 +92,8 @@ def test_model_and_data_of_different_ablations_are_refused_at_the_start(ours, th
 
 def test_a_pretrained_led_needs_its_own_tokenizer(tmp_path, corpus_files, folder, batch_and_text):
     randomized(model_of(ablation="no_discourse"), batch_and_text[1]).export(tmp_path / "led")
-    model = RSTformer(**SMALL | {"checkpoint": str(tmp_path / "led")})
-    with pytest.raises(UserError, match=r"model\.checkpoint is '.*led', data\.checkpoint None: give both the same"):
+    model = build_model(RSTformer, SMALL | {"checkpoint": str(tmp_path / "led")})
+    with pytest.raises(UserError, match=r"encoder\.checkpoint is '.*led', data\.checkpoint None: give both the same"):
         trainer(max_steps=1).fit(model, data_of(corpus_files, folder))
 
 

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from model_options import grouped
 from small_rstformer import SMALL, data_of, model_of, randomized, ready, trainer
 
 from callbacks.self_critical import without_dropout
@@ -30,7 +31,7 @@ def loss_and_gradients(model, batch) -> tuple:
 def both(batch, text, one: dict, other: dict) -> tuple:
     """Loss and gradients of two models with the same weights, in training mode."""
     models = [
-        randomized(model_of(injection="log_bias", learn_weights=True, **changes), text) for changes in (one, other)
+        randomized(model_of(formula="log_bias", learn_weights=True, **changes), text) for changes in (one, other)
     ]
     models[1].load_state_dict(models[0].state_dict())
     return tuple(loss_and_gradients(model.train(), batch) for model in models)
@@ -45,7 +46,7 @@ def test_activations_are_computed_twice_in_a_rescoring_pass_too(batch_and_text):
     batch, text = batch_and_text
     kept, losses, weights = [], [], None
     for again in (False, True):
-        model = randomized(model_of(injection="log_bias", dropout=0.4, checkpoint_activations=again), text).train()
+        model = randomized(model_of(formula="log_bias", dropout=0.4, checkpoint_activations=again), text).train()
         model.load_state_dict(weights or model.state_dict())
         weights, sizes = model.state_dict(), []
         save = torch.autograd.graph.saved_tensors_hooks(lambda t, s=sizes: s.append(t.numel()) or t, lambda t: t)
@@ -71,7 +72,7 @@ def test_compiled_layers_change_nothing(batch_and_text, monkeypatch):
 
 def test_bfloat16_is_near_and_trains_everything(corpus_files, folder, batch_and_text):
     batch, text = batch_and_text
-    model = randomized(model_of(injection="log_bias"), text)
+    model = randomized(model_of(formula="log_bias"), text)
     exact, _ = loss_and_gradients(model, batch)
     model.zero_grad()
     with torch.autocast("cpu", torch.bfloat16):
@@ -88,7 +89,7 @@ def test_bfloat16_is_near_and_trains_everything(corpus_files, folder, batch_and_
 
 def test_rst_lora_trains_adapters_and_writes(corpus_files, folder, tmp_path):
     pytest.importorskip("peft", reason="needs the extra lora")
-    model = model_of(lora_rank=2, schedule="constant", learning_rate=0.01)
+    model = model_of(lora_rank=2, schedule="constant", lr=0.01)
     before = {name: p.clone() for name, p in model.named_parameters()}
     fitting = trainer(max_steps=2, limit_val_batches=0)
     fitting.fit(model, data_of(corpus_files, folder))
@@ -96,7 +97,7 @@ def test_rst_lora_trains_adapters_and_writes(corpus_files, folder, tmp_path):
     assert moved and moved == {name for name, p in model.named_parameters() if p.requires_grad}
     fitting.save_checkpoint(tmp_path / "lora.ckpt")
     again = RSTformer.load_from_checkpoint(
-        tmp_path / "lora.ckpt", weights_only=True, **SMALL | {"hidden_size": 18, "lora_rank": 2}
+        tmp_path / "lora.ckpt", weights_only=True, **grouped(RSTformer, SMALL | {"hidden_size": 18, "lora_rank": 2})
     )
     data = ready(corpus_files, folder)
     batch = next(iter(data.test_dataloader()))
@@ -120,7 +121,7 @@ def test_rst_lora_trains_adapters_and_writes(corpus_files, folder, tmp_path):
 @pytest.mark.cuda
 @pytest.mark.parametrize("strategy", ["auto", "fsdp2"])
 def test_trains_and_writes_on_a_gpu(strategy, corpus_files, folder):
-    model = model_of(injection="log_bias", checkpoint_activations=True, heads=3, hidden_size=48)
+    model = model_of(formula="log_bias", checkpoint_activations=True, heads=3, hidden_size=48)
     device = {"accelerator": "gpu", "devices": 1, "strategy": strategy, "precision": "bf16-mixed"}
     fitting = trainer(max_steps=2, val_check_interval=2, **device)
     fitting.fit(model, data_of(corpus_files, folder))
@@ -129,6 +130,6 @@ def test_trains_and_writes_on_a_gpu(strategy, corpus_files, folder):
 
 @pytest.mark.cuda
 def test_compiled_layers_train_on_a_gpu(corpus_files, folder):
-    model = model_of(injection="log_bias", compile_layers=True, heads=3, hidden_size=48)
+    model = model_of(formula="log_bias", compile_layers=True, heads=3, hidden_size=48)
     trainer(max_steps=2, accelerator="gpu", devices=1, limit_val_batches=0).fit(model, data_of(corpus_files, folder))
     assert all(p.isfinite().all() for p in model.parameters())

@@ -44,7 +44,7 @@ def test_bash_completes_commands_and_options(script):
 @pytest.mark.skipif(shutil.which("bash") is None, reason="no bash")
 def test_bash_completes_the_options_of_every_model_and_corpus(script):
     assert "--model.coverage" in complete(script, "fit", "--model.cov")  # of PointerGenerator
-    assert "--model.lora_rank" in complete(script, "fit", "--model.lora")  # of RSTformer
+    assert "--model.encoder.lora_rank" in complete(script, "fit", "--model.encoder.lora")  # of RSTformer
     assert complete(script, "test", "--data.tokenizer_") == ["--data.tokenizer_dir"]
     assert set(complete(script, "fit", "--data.corpus.tr")) == {"--data.corpus.train"}
     assert "--corpus.train" in complete(script, "corpus", "--corpus.tr")

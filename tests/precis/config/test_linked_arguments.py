@@ -1,6 +1,7 @@
 """Values for the data that the model's would replace in silence."""
 
 import inspect
+from dataclasses import fields, is_dataclass
 from pathlib import Path
 
 import pytest
@@ -25,6 +26,7 @@ def parser():
     "config, name, value",
     [
         ("rstformer/docstrings", "ablation", "ria"),
+        ("graphsum/docstrings", "checkpoint", "minilm"),
         ("pointer_generator/docstrings", "vocab_size", "77"),
         ("bertsum/scitldr", "encoder", "elsewhere"),
     ],
@@ -32,9 +34,9 @@ def parser():
 def test_linked_arguments_are_refused_for_the_data_and_accepted_for_the_model(config, name, value, parser, tmp_path):
     base = f"--config={CONFIGS}/{config}.yaml"
     for flag in ([f"--data.{name}={value}"], [f"--data.{name}", value], [f"--data.init_args.{name}={value}"]):
-        with pytest.raises(UserError, match=rf"--data\..*{name}: the data takes it from .* give --model\.{name}"):
+        with pytest.raises(UserError, match=rf"--data\..*{name}: the data takes it .* give --model\.{LINKED[name]}"):
             check_linked([base, *flag], parser.parse_args([base, *flag]))
-    given = [base, f"--model.{name}={value}"]
+    given = [base, f"--model.{LINKED[name]}={value}"]
     parsed = parser.parse_args(given)
     check_linked(given, parsed)
     assert str(parsed.data.init_args[name]) == value
@@ -42,7 +44,7 @@ def test_linked_arguments_are_refused_for_the_data_and_accepted_for_the_model(co
     content["data"]["init_args"][name] = value
     path = tmp_path / "config.yaml"
     path.write_text(yaml.safe_dump(content), encoding="utf-8")
-    with pytest.raises(UserError, match=rf"config\.yaml: data\.{name}: the data takes it from the model; give it"):
+    with pytest.raises(UserError, match=rf"config\.yaml: data\.{name}: the data takes it from the model; give model"):
         check_linked([f"--config={path}"], parser.parse_args([f"--config={path}"]))
 
 
@@ -55,14 +57,16 @@ def test_a_sweep_names_the_point(precis, tiny_config, tmp_path):
 
 def test_the_help_of_the_data_says_what_is_given_for_the_model(precis):
     done = precis("fit", "--data.help", "RSTformerData")
-    assert "given for the model alone (--model.NAME): vocab_size, encoder, inventory, ablation" in done.out
+    assert "given for the model alone (--model.NAME): vocab_size, encoder, inventory, injection.ablation" in done.out
 
 
 def arguments_of(kind: type) -> set[str]:
-    """Return the arguments of a class and of its base classes, which it takes as keyword arguments."""
+    """Return the arguments of a class and of its base classes, and the fields of those that are groups."""
     suite = ("datamodules.", "lightning_modules.")
     constructors = [base.__init__ for base in kind.__mro__ if base.__module__.startswith(suite)]
-    return {name for one in constructors for name in inspect.signature(one).parameters} - {"self", "shared"}
+    parameters = {name: each for one in constructors for name, each in inspect.signature(one).parameters.items()}
+    groups = [each.default for each in parameters.values() if is_dataclass(each.default)]
+    return set(parameters) - {"self", "shared"} | {field.name for group in groups for field in fields(group)}
 
 
 def test_every_argument_that_a_model_shares_with_its_data_is_linked():

@@ -26,7 +26,7 @@ TRAINER = {"accelerator": "cpu", "max_steps": 2, "max_epochs": 1, "limit_train_b
 TRAINER |= {"limit_test_batches": 2, "log_every_n_steps": 1, "val_check_interval": 2, "check_val_every_n_epoch": 1}
 TRAINER |= {"enable_progress_bar": "false", "enable_model_summary": "false"}
 # the argument with the name of a pretrained model, which is not downloaded
-PRETRAINED = dict.fromkeys(("Pegasus", "RSTformer"), "checkpoint")
+PRETRAINED = dict.fromkeys(("Pegasus", "RSTformer"), "encoder.checkpoint")
 PRETRAINED |= dict.fromkeys(("BertSum", "BertSumAbs", "MatchSum"), "encoder")
 
 
@@ -169,7 +169,8 @@ def test_reports_have_the_panels_and_the_rows_of_the_ablation():
     assert set(ablation.rows) == set(ROWS)
     made = ablation_report(ablation, "a", "b")
     runsets = [runset for block in made.blocks for runset in getattr(block, "runsets", [])]
-    assert {str(group) for runset in runsets for group in runset.groupby} == {"config.model.init_args.ablation"}
+    groups = {str(group) for runset in runsets for group in runset.groupby}
+    assert groups == {"config.model.init_args.injection.ablation"}
 
 
 def test_dashboards_without_an_account(precis):

@@ -59,12 +59,12 @@ def test_attention_is_drawn_beside_tree_and_summary(runs, precis, tmp_path):
 @pytest.mark.parametrize("ablation", ["permuted"])
 def test_controls_from_training_to_the_picture(ablation, runs, precis, corpus_files, tmp_path):
     run = tmp_path / "run"
-    arguments = [*CASES[0].arguments(corpus_files), f"--model.ablation={ablation}", "--data.ablation_seed=7"]
+    arguments = [*CASES[0].arguments(corpus_files), f"--model.injection.ablation={ablation}", "--data.ablation_seed=7"]
     arguments += ["--trainer.max_steps=1", "--trainer.limit_val_batches=1", "--trainer.accelerator=cpu", "--wandb=off"]
     done = precis("fit", *arguments, "--previews=0", f"--run_dir={run}")
     assert done.status == 0, done.err
     config = yaml.safe_load((run / "config.yaml").read_text(encoding="utf-8"))
-    assert config["model"]["init_args"]["ablation"] == ablation
+    assert config["model"]["init_args"]["injection"]["ablation"] == ablation
     assert config["data"]["init_args"]["ablation_seed"] == 7
     for command in ("summarize", "test", "attention"):
         given = {"summarize": ["--checkpoint", run, runs / "text.txt"], "test": ["--run", run]}

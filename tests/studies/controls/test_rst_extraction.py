@@ -24,8 +24,8 @@ BY_NAME = {arm.name: arm for arm in ARMS}
 
 def test_arms_are_the_injections_and_controls():
     assert len(BY_NAME) == len(ARMS)
-    assert {arm.model.get("injection", "log_bias") for arm in ARMS} == set(INJECTIONS)
-    assert {arm.model.get("ablation", "none") for arm in ARMS} == set(ABLATIONS)
+    assert {arm.injection.get("formula", "log_bias") for arm in ARMS} == set(INJECTIONS)
+    assert {arm.injection.get("ablation", "none") for arm in ARMS} == set(ABLATIONS)
 
 
 def test_models_without_discourse_pool_the_same_sentences(tmp_path):

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from model_options import build_model
 from transformers import BertConfig, BertModel, BertTokenizerFast, LEDForConditionalGeneration
 
 from datamodules.text.subword_tokenizer import SubwordTokenizer
@@ -34,7 +35,7 @@ def led(folder, tmp_path_factory):
 
 
 def test_states_are_those_of_the_bert(folder, led):
-    model = RSTformer(checkpoint=str(led), ablation="no_discourse").eval()
+    model = build_model(RSTformer, {"checkpoint": str(led), "ablation": "no_discourse"}).eval()
     ids = torch.randint(5, 35, (3, 20), generator=torch.Generator().manual_seed(1))
     mask = torch.ones_like(ids)
     mask[1, 12:] = 0
@@ -59,7 +60,8 @@ def test_matrices_of_the_decoder_have_the_given_standard_deviation(led):
 
 
 def test_positions_beyond_those_of_the_bert_repeat_them(folder, led):
-    places = RSTformer(checkpoint=str(led), ablation="no_discourse").network.encoder.embed_positions.weight
+    model = build_model(RSTformer, {"checkpoint": str(led), "ablation": "no_discourse"})
+    places = model.network.encoder.embed_positions.weight
     assert torch.equal(places[24:48], places[:24]) and len(places) == 130
 
 
