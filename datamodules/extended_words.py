@@ -90,47 +90,33 @@ class WordsData(SummarizationData):
         return text_limits(self.max_source, self.max_target)
 
     def encode(self, document: Document) -> dict[str, Any]:
-        return encode_words(self.tokenizer, document, self.vocab_size, self.max_source, self.max_target)
+        """Return `source` and `target` as extended ids, `oov_words`, and the number of words read of each paragraph.
+
+        A document without words becomes one unknown word, so that attention has a position to attend to.
+        """
+        vocabulary = self.tokenizer
+        parts = [[vocabulary.tokenize(sentence) for sentence in part] for part in document.parts]
+        sentences = [words for part in parts for words in part]
+        words = [word for sentence in sentences for word in sentence]
+        source, oov_words = vocabulary.extend(words[: self.max_source], self.vocab_size)
+        summary = [word for sentence in document.reference for word in vocabulary.tokenize(sentence)]
+        target = [*vocabulary.target_ids(summary, oov_words, self.vocab_size), STOP]
+        # ends of paragraphs in the truncated document
+        paragraph_lengths = [sum(map(len, part)) for part in parts]
+        ends = [min(end, self.max_source) for end in accumulate(paragraph_lengths, initial=0)]
+        complete_sentences = whole_units([len(sentence) for sentence in sentences], self.max_source)
+        return {
+            "source": source or [UNK],
+            "oov_words": oov_words,
+            "target": target[: self.max_target],
+            "length": max(1, len(source)),
+            "paragraphs": [after - before for before, after in pairwise(ends) if after > before] or [1],
+            COLUMN: count_source(document, len(source), len(words), complete_sentences)
+            | {"target_tokens": [min(len(target), self.max_target), len(target)]},
+        }
 
     def feature_settings(self) -> dict[str, Any]:
         return {"vocab_size": self.vocab_size, "max_source": self.max_source, "max_target": self.max_target}
-
-
-def encode_words(
-    vocabulary: Vocabulary, document: Document, vocab_size: int, max_source: int, max_target: int
-) -> dict[str, Any]:
-    """Return the features of a document.
-
-    They are `source` and `target` as extended ids, `oov_words`, the `length` of the source, the number of words of each
-    non-empty paragraph after truncation (`paragraphs`), and counts of truncation. A document without words becomes one
-    unknown word, so that attention has a position to attend to.
-
-    Args:
-        vocabulary: fixed vocabulary.
-        document: its first reference is the target.
-        vocab_size: V.
-        max_source: maximal number of words of the document.
-        max_target: maximal number of tokens of the target, including the end symbol.
-    """
-    parts = [[vocabulary.tokenize(sentence) for sentence in part] for part in document.parts]
-    sentences = [words for part in parts for words in part]
-    words = [word for sentence in sentences for word in sentence]
-    source, oov_words = vocabulary.extend(words[:max_source], vocab_size)
-    summary = [word for sentence in document.reference for word in vocabulary.tokenize(sentence)]
-    target = [*vocabulary.target_ids(summary, oov_words, vocab_size), STOP]
-    # ends of paragraphs in the truncated document
-    paragraph_lengths = [sum(map(len, part)) for part in parts]
-    ends = [min(end, max_source) for end in accumulate(paragraph_lengths, initial=0)]
-    complete_sentences = whole_units([len(sentence) for sentence in sentences], max_source)
-    return {
-        "source": source or [UNK],
-        "oov_words": oov_words,
-        "target": target[:max_target],
-        "length": max(1, len(source)),
-        "paragraphs": [after - before for before, after in pairwise(ends) if after > before] or [1],
-        COLUMN: count_source(document, len(source), len(words), complete_sentences)
-        | {"target_tokens": [min(len(target), max_target), len(target)]},
-    }
 
 
 def truncate(

@@ -1,7 +1,6 @@
 """Data of GraphSum: paragraphs of subwords, and the graph between them."""
 
 import json
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
@@ -12,7 +11,7 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from datamodules.batch import Batch, on_host, pad, target_fields
-from datamodules.corpora.corpus import Corpus, as_document
+from datamodules.corpora.corpus import Corpus, TableDocuments
 from datamodules.documents import Document, UserError
 from datamodules.graphs import GraphName, ParagraphGraph, ParagraphRule, make_graph
 from datamodules.graphs.paragraphs import Paragraphs
@@ -95,19 +94,6 @@ class GraphTokenizer(SubwordTokenizer):
         return tokenizer
 
 
-class _Documents(Sequence[Document]):
-    """Sequence of the documents of a table, converted on access."""
-
-    def __init__(self, table: "datasets.Dataset") -> None:
-        self.table = table
-
-    def __len__(self) -> int:
-        return len(self.table)
-
-    def __getitem__(self, index: int) -> Document:
-        return as_document(self.table[index])
-
-
 class GraphSumData(NeedsParser, SummarizationData):
     """Documents as paragraphs of at most `max_tokens` subwords, with the graph between them.
 
@@ -185,7 +171,7 @@ class GraphSumData(NeedsParser, SummarizationData):
             texts = (text for row in train for text in (*row["parts"], *row["references"]))
             sentences = (f" {sentence}" for text in texts for sentence in text)
             text = GraphTokenizer.build(sentences, self.vocab_size, separators=True)
-        self.graph.fit(self.paragraphs(document) for document in _Documents(train))
+        self.graph.fit(self.paragraphs(document) for document in TableDocuments(train))
         text.graph = self.graph.state()
         return text
 
@@ -259,7 +245,7 @@ class GraphSumData(NeedsParser, SummarizationData):
     def prepare_splits(self, splits: list[str]) -> None:
         """Prepare the inputs of the graph, then tokenizer and features as `SummarizationData` does."""
         for split in splits:
-            self.graph.prepare(_Documents(self.documents(split)))
+            self.graph.prepare(TableDocuments(self.documents(split)))
         super().prepare_splits(splits)
 
     # Batches -----------------------------------------------------------------------------------------------------

@@ -8,6 +8,7 @@ import torch
 from torch.utils.data import DataLoader, Dataset, Sampler
 
 from datamodules.documents import UserError
+from datamodules.text.lines import counted
 
 
 def order_seed(seed: int | None) -> int:
@@ -122,6 +123,29 @@ class BatchSampler(Sampler[list[int]]):
             for i in step:
                 weights[i] = accumulated * sizes[i] / documents
         return weights
+
+
+def loader_of(
+    dataset: Dataset,
+    lengths: Sequence[int],
+    batch_size: int,
+    collate: Callable,
+    split: str,
+    trainer: Any = None,
+    num_workers: int = 0,
+    **order: Any,
+) -> "ResumableLoader":
+    """Return the loader of this rank for the documents of a split; `order` are arguments of `BatchSampler`.
+
+    Raises:
+        UserError: if there are fewer documents than ranks.
+    """
+    rank, world = (0, 1) if trainer is None else (trainer.global_rank, trainer.world_size)
+    if len(lengths) < world:
+        documents = counted(len(lengths), "document")
+        raise UserError(f"{split}: {documents} for {world} processes; lower --trainer.devices")
+    sampler = BatchSampler(lengths, batch_size, num_replicas=world, rank=rank, **order)
+    return ResumableLoader(dataset, sampler, collate, num_workers, trainer)
 
 
 class ResumableLoader:

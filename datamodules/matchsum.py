@@ -1,7 +1,6 @@
 """Data of MatchSum: documents, and candidate summaries from the sentences with the highest scores."""
 
 import json
-import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import accumulate, combinations
@@ -11,7 +10,8 @@ import torch
 from torch import Tensor
 
 from datamodules.batch import Batch, on_host, pad
-from datamodules.corpora.corpus import Corpus, as_document
+from datamodules.building import building_folder
+from datamodules.corpora.corpus import Corpus, TableDocuments
 from datamodules.documents import Document, UserError
 from datamodules.encoder_data import EncoderData
 from datamodules.summarization import _digest
@@ -144,18 +144,16 @@ class MatchSumData(EncoderData):
         path = self.cache_dir / "proposals" / f"{key}.json"
         if path.is_file():
             return json.loads(path.read_text(encoding="utf-8"))
-        rows = self.documents(split)
+        documents = TableDocuments(self.documents(split))
         scores_of: dict[str, list[float]] = {}
-        for row, scores in zip(rows, self.scorer.sentence_scores(map(as_document, rows)), strict=True):
-            document = as_document(row)
+        for document, scores in zip(documents, self.scorer.sentence_scores(iter(documents)), strict=True):
             if len(scores) != len(document.sentences):
                 name = type(self.scorer).__name__
                 raise UserError(f"{name} gave document {document.id!r} {len(scores)} scores for its sentences")
             scores_of[document.id] = scores
-        path.parent.mkdir(parents=True, exist_ok=True)
-        building = path.with_name(f".{path.name}.{os.getpid()}")
-        building.write_text(json.dumps(scores_of), encoding="utf-8")
-        building.replace(path)
+        with building_folder(path.parent) as building:
+            (building / path.name).write_text(json.dumps(scores_of), encoding="utf-8")
+            (building / path.name).replace(path)
         return scores_of
 
     def _for_workers(self) -> "MatchSumData":

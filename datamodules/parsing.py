@@ -1,23 +1,19 @@
 """`ParsingData`: DataModule of documents whose parse is missing in a cache."""
 
 from collections.abc import Callable, Iterator, Sequence
-from itertools import accumulate
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 import torch
 from pytorch_lightning import LightningDataModule
 from torch import nn
 
-from datamodules.corpora.corpus import Corpus, OnBadRecord, as_document, build_documents, read_manifest
+from datamodules.corpora.corpus import Corpus, OnBadRecord, TableDocuments, build_documents, read_manifest
 from datamodules.corpora.parallel import progress_bar
 from datamodules.discourse.cache import ParseCache, parse_key
 from datamodules.discourse.distributions import Rows
 from datamodules.discourse.parses import DiscourseParse, ParseRequest
 from datamodules.documents import Document, UserError
-
-if TYPE_CHECKING:
-    import datasets  # imported when documents are read: models only need the types of batches
 
 
 class Parser(Protocol):
@@ -75,7 +71,7 @@ def count_tokens(text: str) -> int:
     return len(text.split())
 
 
-class CorpusDocuments(Sequence[Document]):
+class CorpusDocuments(TableDocuments):
     """Concatenated documents of several splits of a corpus, read from disk on access.
 
     Args:
@@ -97,21 +93,14 @@ class CorpusDocuments(Sequence[Document]):
         on_bad_record: OnBadRecord = "skip",
         num_proc: int = 1,
     ) -> None:
-        self.tables: list[datasets.Dataset] = [
+        from datasets import concatenate_datasets
+
+        tables = [
             build_documents(corpus, split, cache_dir, on_bad_record=on_bad_record, num_proc=num_proc)
             for split in splits or corpus.splits()
         ]
-        self.skipped = [bad for table in self.tables for bad in read_manifest(table)["skipped"]]
-        self._ends = list(accumulate(map(len, self.tables)))
-
-    def __len__(self) -> int:
-        return self._ends[-1] if self._ends else 0
-
-    def __getitem__(self, index: int) -> Document:
-        if not 0 <= index < len(self):
-            raise IndexError(index)
-        table = next(number for number, end in enumerate(self._ends) if index < end)
-        return as_document(self.tables[table][index - self._ends[table] + len(self.tables[table])])
+        self.skipped = [bad for table in tables for bad in read_manifest(table)["skipped"]]
+        super().__init__(concatenate_datasets(tables))
 
 
 class ParsingData(LightningDataModule):

@@ -11,10 +11,16 @@ from torch import Tensor
 from datamodules.batch import Batch, on_host, pad
 from datamodules.corpora.corpus import Corpus, as_document
 from datamodules.discourse.cache import ParseCache
-from datamodules.discourse.controls import OtherDocuments, RandomTable, document_seed, evenly_spread, permute_pairs
-from datamodules.discourse.distributions import Rows, band_gamma, decode, resize, tree_gamma
-from datamodules.discourse.distributions import encode as encode_ldd
+from datamodules.discourse.controls import evenly_spread
+from datamodules.discourse.distributions import Rows, resize
 from datamodules.discourse.parses import DiscourseParse, ParseRequest
+from datamodules.discourse_ablations import (
+    OneBestDiscourse,
+    OtherDiscourse,
+    ParserDiscourse,
+    PermutedDiscourse,
+    RandomDiscourse,
+)
 from datamodules.documents import Document, UserError
 from datamodules.encoder_data import TokenizerData
 from datamodules.parsing import NeedsParser, Parser, key_of, parse_missing
@@ -131,8 +137,7 @@ class RSTformerData(NeedsParser, TokenizerData):
         self.max_source, self.max_target, self.half_width = max_source, max_target, half_width
         self.parses, self.parses_given = Path(parses or self.cache_dir / "parses"), parses is not None
         self._cache: ParseCache | None = None
-        self._random: RandomTable | None = None
-        self._other_documents: OtherDocuments | None = None
+        self._ablation: ParserDiscourse | None = None
 
     @property
     def parser(self) -> Parser | None:
@@ -181,7 +186,7 @@ class RSTformerData(NeedsParser, TokenizerData):
 
     def _for_workers(self) -> "RSTformerData":
         data = super()._for_workers()
-        data._cache = data._random = data._other_documents = None
+        data._cache = data._ablation = None
         return data
 
     def features(self, split: str) -> "datasets.Dataset":
@@ -195,9 +200,25 @@ class RSTformerData(NeedsParser, TokenizerData):
                 unparsed = [as_document(table[row]) for row, key in enumerate(keys) if key in missing]
                 self._announce(split, unparsed)
                 parse_missing(unparsed, self.cache, self.parser)
-            if self.ablation == "other" and self._other_documents is None:
-                self._other_documents = OtherDocuments(self._other_parses(), self.ablation_seed)
+            if self.ablation == "other":
+                self.read_discourse()  # loader processes get the other documents with this object
         return features
+
+    def read_discourse(self) -> ParserDiscourse:
+        """Return what turns a parse into the discourse of a batch, according to the ablation."""
+        if self._ablation is None:
+            half_width, seed = self.half_width, self.ablation_seed
+            if self.ablation == "one_best":
+                self._ablation = OneBestDiscourse(half_width)
+            elif self.ablation == "ria":
+                self._ablation = RandomDiscourse(half_width, seed, sparse=self.random_values == "sparse")
+            elif self.ablation == "permuted":
+                self._ablation = PermutedDiscourse(half_width, seed)
+            elif self.ablation == "other":
+                self._ablation = OtherDiscourse(half_width, seed, self._other_parses())
+            else:  # `wac` and `no_labels` change the model, not its input
+                self._ablation = ParserDiscourse(half_width)
+        return self._ablation
 
     def _other_parses(self) -> list[DiscourseParse]:
         """Return the parses for the ablation `other`: those stored in the run; in training, of the training split."""
@@ -237,9 +258,9 @@ class RSTformerData(NeedsParser, TokenizerData):
     def save_tokenizer(self, folder: Path) -> None:
         """Save the tokenizer and, with the ablation `other`, the parses that it chooses from."""
         super().save_tokenizer(folder)
-        if self._other_documents is None:
+        if not isinstance(self._ablation, OtherDiscourse):
             return
-        parses = {parse.text_digest: parse for parse in self._other_documents.parses}
+        parses = {parse.text_digest: parse for parse in self._ablation.documents.parses}
         cache = ParseCache(Path(folder) / _OTHERS_FOLDER)
         missing = cache.missing(parses)
         with cache.writer() as writer:
@@ -300,6 +321,7 @@ class RSTformerData(NeedsParser, TokenizerData):
         token_edu = torch.full((len(rows), width), -1)
         if self.parser is None:
             return token_edu, None, None
+        discourse = self.read_discourse()
         bands: dict[int, Tensor] = {}
         gammas: dict[int, Tensor] = {}
         for n, row in enumerate(rows):
@@ -310,7 +332,8 @@ class RSTformerData(NeedsParser, TokenizerData):
             size = int(edus.max()) + 1  # EDUs that are read; none if the text is cut before the first one
             if size:
                 token_edu[n, : len(edus)] = edus
-                bands[n], gammas[n] = self.codes(parse, size), self.edu_gamma(parse, size)
+                bands[n] = discourse.codes(parse, size)
+                gammas[n] = discourse.gamma(parse, size)
         if len({band.shape[2] for band in bands.values()}) > 1:
             relations_of = {rows[n]["id"]: band.shape[2] for n, band in bands.items()}
             problem = f"parses with different numbers of relations: {relations_of}"
@@ -324,44 +347,3 @@ class RSTformerData(NeedsParser, TokenizerData):
             ldd[n, : len(band)] = resize(band, half)
             gamma[n, : len(band)] = gammas[n]
         return token_edu, ldd, gamma
-
-    def edu_gamma(self, parse: DiscourseParse, size: int) -> Tensor:
-        """Return gamma of the first `size` EDUs of a document, according to the ablation, [E].
-
-        For a random table, which has no values outside the band, gamma is the mean over pairs within the band. With
-        `permuted`, each EDU has the gamma of another EDU of the document.
-        """
-        if self.ablation == "one_best":
-            return tree_gamma(parse.tree, parse.size, parse.rows)[:size]
-        if self.ablation == "ria":
-            return band_gamma(decode(self.codes(parse, parse.size)))[:size]
-        if self.ablation == "permuted":
-            generator = torch.Generator().manual_seed(document_seed(self.ablation_seed, parse.text_digest))
-            return parse.gamma[:size][torch.randperm(size, generator=generator)]
-        if self.ablation == "other":
-            return self._other_documents.gamma(parse, size)
-        return parse.gamma[:size]
-
-    def codes(self, parse: DiscourseParse, size: int) -> Tensor:
-        """Return the LDD of a document according to the ablation.
-
-        Args:
-            parse: parse of the document.
-            size: number of EDUs of the truncated document E.
-
-        Returns:
-            The band with one byte per value, uint8 [E, 2b + 1, R], b at most the number of EDUs of the document - 1.
-        """
-        half = min(self.half_width, parse.size - 1)
-        if self.ablation == "one_best":
-            return encode_ldd(parse.band(half, "one_best"))[:size]
-        if self.ablation == "ria":
-            sparse = self.random_values == "sparse"
-            if self._random is None:
-                self._random = RandomTable(self.half_width, len(parse.relations), self.ablation_seed, sparse)
-            return self._random.codes(parse.size, half, parse.share() if sparse else 1.0)[:size]
-        if self.ablation == "permuted":
-            return permute_pairs(parse.code(half)[:size], document_seed(self.ablation_seed, parse.text_digest))
-        if self.ablation == "other":
-            return self._other_documents.codes(parse, size, half)
-        return parse.code(half)[:size]

@@ -18,9 +18,8 @@ from datamodules.cache_folder import default_cache
 from datamodules.corpora.corpus import Corpus, as_document, build_documents, no_split, read_manifest
 from datamodules.corpora.files import Files
 from datamodules.documents import Document, UserError
-from datamodules.loading import BatchSampler, ResumableLoader, order_seed
+from datamodules.loading import ResumableLoader, loader_of, order_seed
 from datamodules.text.hashing import text_digest
-from datamodules.text.lines import counted
 from datamodules.truncation import TruncationRow, truncation_line, truncation_rows
 
 if TYPE_CHECKING:
@@ -270,22 +269,9 @@ class SummarizationData(LightningDataModule, ABC):
     # Loaders -----------------------------------------------------------------------------------------------------
 
     def _loader(self, split: str, shuffle: bool, batch_size: int) -> ResumableLoader:
-        data = self.features(split)
-        trainer = self.trainer
-        world = trainer.world_size if trainer is not None else 1
-        if len(data) < world:
-            documents = counted(len(data), "document")
-            raise UserError(f"{split}: {documents} for {world} processes; lower --trainer.devices")
-        sampler = BatchSampler(
-            data["length"][:],
-            batch_size,
-            shuffle=shuffle,
-            seed=self.seed,
-            pool=self.pool,
-            num_replicas=world,
-            rank=trainer.global_rank if trainer is not None else 0,
-        )
-        return ResumableLoader(data, sampler, self.collate, self.num_workers, trainer)
+        data, order = self.features(split), {"shuffle": shuffle, "seed": self.seed, "pool": self.pool}
+        lengths = data["length"][:]
+        return loader_of(data, lengths, batch_size, self.collate, split, self.trainer, self.num_workers, **order)
 
     def train_dataloader(self) -> ResumableLoader:
         """Return shuffled batches of training documents."""

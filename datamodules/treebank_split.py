@@ -11,8 +11,7 @@ from pytorch_lightning.utilities import rank_zero_info
 from datamodules.discourse.records import TreebankDocument
 from datamodules.discourse.treebanks import read_treebank
 from datamodules.documents import UserError
-from datamodules.loading import BatchSampler, ResumableLoader, order_seed
-from datamodules.text.lines import counted
+from datamodules.loading import ResumableLoader, loader_of, order_seed
 from datamodules.text.subwords import Subwords
 
 
@@ -103,21 +102,10 @@ class TreebankSplits(LightningDataModule, ABC):
                 self._features[split] = [self.encode(document, subwords) for document in self.documents(split)]
 
     def _loader(self, split: str, shuffle: bool) -> ResumableLoader:
-        texts, trainer = self._features[split], self.trainer
-        world = trainer.world_size if trainer is not None else 1
-        if len(texts) < world:
-            documents = counted(len(texts), "document")
-            raise UserError(f"{split}: {documents} for {world} processes; lower --trainer.devices")
-        sampler = BatchSampler(
-            [self.length(text) for text in texts],
-            self.batch_size if shuffle else self.eval_batch_size,
-            shuffle=shuffle,
-            seed=self.seed,
-            pool=self.pool,
-            num_replicas=world,
-            rank=trainer.global_rank if trainer is not None else 0,
-        )
-        return ResumableLoader(texts, sampler, self.collate, self.num_workers, trainer)
+        texts, order = self._features[split], {"shuffle": shuffle, "seed": self.seed, "pool": self.pool}
+        lengths = [self.length(text) for text in texts]
+        batch_size = self.batch_size if shuffle else self.eval_batch_size
+        return loader_of(texts, lengths, batch_size, self.collate, split, self.trainer, self.num_workers, **order)
 
     def train_dataloader(self) -> ResumableLoader:
         """Return shuffled batches."""

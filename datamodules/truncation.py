@@ -26,7 +26,7 @@ COLUMN = "truncation"  # column of the features
 Counts = dict[str, list[int]]  # counts of a document: name -> [read, total]
 
 
-@dataclass(frozen=True)
+@dataclass
 class TruncationRow:
     """Truncation of the documents of a split by one limit.
 
@@ -113,28 +113,26 @@ def truncation_rows(split: str, features: "datasets.Dataset", limits: Mapping[st
         features: table with columns `id` and `truncation`.
         limits: option that limits each count.
     """
-    documents_cut, totals, left_out = ({name: 0 for name in limits} for _ in range(3))
+    rows = {
+        name: TruncationRow(split, name.replace("_", " "), limit, len(features), 0, 0, 0, "")
+        for name, limit in limits.items()
+    }
     examples: dict[str, list[str]] = {name: [] for name in limits}
     columns = features.select_columns(["id", COLUMN]).with_format("arrow")
     for table in columns.iter(batch_size=10_000):
         counts = table[COLUMN].combine_chunks() if isinstance(table[COLUMN], pa.ChunkedArray) else table[COLUMN]
-        for name in limits:
+        for name, row in rows.items():
             pairs = pc.struct_field(counts, name)                                            # lists of two numbers
-            remaining, total = (pc.list_element(pairs, index).to_numpy(zero_copy_only=False) for index in (0, 1))
-            truncated = np.flatnonzero(remaining < total)
-            documents_cut[name] += len(truncated)
-            totals[name] += int(total.sum())
-            left_out[name] += int((total - remaining).sum())
-            added = truncated[: 3 - len(examples[name])]
-            examples[name] += [table["id"][int(index)].as_py() for index in added]
-    return [
-        TruncationRow(
-            split=split, counted=name.replace("_", " "), limit=limit, documents=len(features),
-            documents_cut=documents_cut[name], total=totals[name], left_out=left_out[name],
-            examples=" ".join(examples[name]),
-        )
-        for name, limit in limits.items()
-    ]  # fmt: skip
+            read = pc.list_element(pairs, 0).to_numpy(zero_copy_only=False)
+            total = pc.list_element(pairs, 1).to_numpy(zero_copy_only=False)
+            truncated = np.flatnonzero(read < total)
+            row.documents_cut += len(truncated)
+            row.total += int(total.sum())
+            row.left_out += int((total - read).sum())
+            new_examples = truncated[: 3 - len(examples[name])]
+            examples[name] += [table["id"][int(index)].as_py() for index in new_examples]
+            row.examples = " ".join(examples[name])
+    return list(rows.values())
 
 
 def truncation_line(rows: Sequence[TruncationRow]) -> str | None:

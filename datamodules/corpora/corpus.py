@@ -5,7 +5,7 @@ import json
 import warnings
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
 from functools import partial
 from importlib.metadata import version
@@ -130,6 +130,21 @@ def build_documents(
 def as_document(row: dict[str, Any]) -> Document:
     """Convert a row of `build_documents` to a `Document`."""
     return Document(row["id"], row["parts"], row["references"])
+
+
+class TableDocuments(Sequence[Document]):
+    """Sequence of the documents of a table, converted on access."""
+
+    def __init__(self, table: "Dataset") -> None:
+        self.table = table
+
+    def __len__(self) -> int:
+        return len(self.table)
+
+    def __getitem__(self, index: int) -> Document:
+        if not 0 <= index < len(self):
+            raise IndexError(index)  # which ends an iteration
+        return as_document(self.table[index])
 
 
 def read_manifest(dataset: "Dataset") -> dict[str, Any]:

@@ -8,6 +8,9 @@ from datamodules.documents import FIX_OR_SKIP, OR_SKIP, BadRecord, Record, UserE
 from datamodules.text.cleaning import clean
 from datamodules.text.lines import is_blank, split_lines
 
+# None comes first because the command line takes the first type that fits, and "null" is also a valid string
+NameOrNone = None | str
+NamesOrNone = None | list[str] | str
 Paragraphs = Literal["blank_line", "line", "none"]
 Sentences = Literal["split", "line"]
 DocumentList = Literal["parts", "sentences", "tokens"]
@@ -16,15 +19,30 @@ SummaryList = Literal["references", "sentences", "tokens"]
 
 @dataclass(frozen=True)
 class Fields:
-    """Names and layout of the fields of a row; `Files` and `Hub` document the arguments.
+    """Names and layout of the fields of a row.
+
+    Args:
+        document: field that holds the text or a list of texts, or several such fields, which are concatenated.
+        summary: field or fields that hold the reference or a list of references; null if there are none.
+        id: field that holds the id; by default `id`, or file name and line number if there is no such field.
+        paragraphs: separator of paragraphs in a document that is one string: `blank_line`, `line` or `none`.
+        separator: string between source documents in a document that is one string; replaces `paragraphs`.
+        document_list: meaning of a list of strings: the parts (paragraphs or source documents), or the sentences of one
+            part. A list of lists of strings holds the sentences of each part, or with `tokens` the tokens of each
+            sentence of one part (the JSON of PreSumm).
+        document_sentences: `split` splits text into sentences; `line` takes each line as a sentence.
+        summary_list: meaning of a list of strings: several references, or the sentences of one reference; with `tokens`
+            as in `document_list`.
+        summary_sentences: like `document_sentences`, for references.
+        skip_parts: number of parts to leave out at the beginning of each document.
 
     Raises:
         UserError: if an argument has an invalid value.
     """
 
-    document: str | tuple[str, ...] = "document"
-    summary: str | tuple[str, ...] | None = "summary"
-    id: str | None = None
+    document: list[str] | str = "document"
+    summary: NamesOrNone = "summary"
+    id: NameOrNone = None
     paragraphs: Paragraphs = "blank_line"
     separator: str | None = None
     document_list: DocumentList = "parts"
@@ -34,6 +52,9 @@ class Fields:
     skip_parts: int = 0
 
     def __post_init__(self) -> None:
+        for name in ("document", "summary"):  # a tuple, as in the keys of caches
+            if isinstance(getattr(self, name), list):
+                object.__setattr__(self, name, tuple(getattr(self, name)))
         kinds = {
             "paragraphs": Paragraphs,
             "document_list": DocumentList,
@@ -53,13 +74,13 @@ class Fields:
 
     @property
     def _documents(self) -> tuple[str, ...]:
-        return (self.document,) if isinstance(self.document, str) else tuple(self.document)
+        return (self.document,) if isinstance(self.document, str) else self.document
 
     @property
     def _summaries(self) -> tuple[str, ...]:
         if self.summary is None:
             return ()
-        return (self.summary,) if isinstance(self.summary, str) else tuple(self.summary)
+        return (self.summary,) if isinstance(self.summary, str) else self.summary
 
     def record(self, row: dict[str, Any], where: str, number: str) -> Record | BadRecord:
         """Convert a row to a record, without the marks of `cleaning.RULES`.

@@ -6,16 +6,13 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from glob import glob
 from pathlib import Path
+from typing import Any
 
 from datamodules.corpora.corpus import Corpus
-from datamodules.corpora.fields import DocumentList, Fields, Paragraphs, Sentences, SummaryList
+from datamodules.corpora.fields import Fields, NamesOrNone
 from datamodules.corpora.readers import file_type, read_rows
 from datamodules.documents import BadRecord, Record, UserError
 from datamodules.text.lines import readable_name
-
-# None comes first because the command line takes the first type that fits, and "null" is also a valid string
-NameOrNone = None | str
-NamesOrNone = None | list[str] | str
 
 
 class Files(Corpus):
@@ -25,21 +22,10 @@ class Files(Corpus):
         train: path, pattern with `*`, or a list of them.
         val: the same.
         test: the same.
-        document: field that holds the text or a list of texts, or several such fields, which are concatenated.
-        summary: field or fields that hold the reference or a list of references; null if there are none.
-        id: field that holds the id; by default `id`, or file name and line number if there is no such field.
-        paragraphs: separator of paragraphs in a document that is one string: `blank_line`, `line` or `none`.
-        separator: string between source documents in a document that is one string; replaces `paragraphs`.
-        document_list: meaning of a list of strings: the parts (paragraphs or source documents), or the sentences of one
-            part. A list of lists of strings holds the sentences of each part, or with `tokens` the tokens of each
-            sentence of one part (the JSON of PreSumm).
-        document_sentences: `split` splits text into sentences; `line` takes each line as a sentence.
-        summary_list: meaning of a list of strings: several references, or the sentences of one reference; with `tokens`
-            as in `document_list`.
-        summary_sentences: like `document_sentences`, for references.
-        skip_parts: number of parts to leave out at the beginning of each document.
         split: fraction of `train` to use for validation, if there is no file for `val`. The choice depends only on the
             text, so that duplicates stay in one split.
+
+    The other arguments are those of `Fields`.
 
     Raises:
         UserError: if an argument has an invalid value; on reading, if a file is missing, truncated or of unknown
@@ -51,17 +37,8 @@ class Files(Corpus):
         train: NamesOrNone = None,
         val: NamesOrNone = None,
         test: NamesOrNone = None,
-        document: list[str] | str = "document",
-        summary: NamesOrNone = "summary",
-        id: NameOrNone = None,
-        paragraphs: Paragraphs = "blank_line",
-        separator: str | None = None,
-        document_list: DocumentList = "parts",
-        document_sentences: Sentences = "split",
-        summary_list: SummaryList = "references",
-        summary_sentences: Sentences = "split",
-        skip_parts: int = 0,
         split: float | None = None,
+        **fields: Any,
     ) -> None:
         if split is not None and (not 0 < split < 1 or val or not train):
             raise UserError(
@@ -72,18 +49,7 @@ class Files(Corpus):
         val = train if split else val
         sources = {"train": train, "val": val, "test": test}
         self.paths = {split: [paths] if isinstance(paths, str) else paths for split, paths in sources.items() if paths}
-        self.fields = Fields(
-            document=tuple(document) if isinstance(document, list) else document,
-            summary=tuple(summary) if isinstance(summary, list) else summary,
-            id=id,
-            paragraphs=paragraphs,
-            separator=separator,
-            document_list=document_list,
-            document_sentences=document_sentences,
-            summary_list=summary_list,
-            summary_sentences=summary_sentences,
-            skip_parts=skip_parts,
-        )
+        self.fields = Fields(**fields)
 
     def splits(self) -> list[str]:
         return list(self.paths)

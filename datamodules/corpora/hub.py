@@ -116,7 +116,7 @@ class Hub(Corpus):
             pre-training on the beginning of a huge one needs; slices of splits cannot be streamed.
         max_records: maximal number of records read from the start of each split.
         document: column that holds the text or a list of texts, "outer.inner" for nested columns. For this and the
-            following arguments see `Files`.
+            following arguments see `Fields`.
 
     Raises:
         UserError: if an argument has an invalid value; on reading, if the dataset cannot be loaded.
@@ -149,8 +149,8 @@ class Hub(Corpus):
         self.stream, self.max_records = stream, max_records
         source = SOURCES.get(name, Source(name, Fields()))
         fields = {
-            "document": tuple(document) if isinstance(document, list) else document,
-            "summary": tuple(summary) if isinstance(summary, list) else summary,
+            "document": document,
+            "summary": summary,
             "id": id,
             "paragraphs": paragraphs,
             "separator": separator,

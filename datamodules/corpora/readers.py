@@ -15,11 +15,10 @@ from typing import IO, Any, AnyStr
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from datamodules.corpora.parquet_pages import page_sizes
 from datamodules.documents import FIX_OR_SKIP, OR_SKIP, BadRecord, UserError
 from datamodules.text.lines import load_json
 
-Row = tuple[str, dict[str, Any]]
+Row = dict[str, Any] | BadRecord
 
 _OPENERS = {
     ".gz": gzip.open,
@@ -29,12 +28,12 @@ _OPENERS = {
 }
 LONGEST_LINE = 64 << 20  # bytes; about ten times the longest books
 LONGEST_ARRAY = 512 << 20  # bytes; a shard of PreSumm's 2,000 articles has about 15 MiB
-LARGEST_RATIO = 100  # of unpacked to packed bytes of a large Parquet page; text has about 5
+LARGEST_RATIO = 100  # of unpacked to packed bytes of a large Parquet column; text has about 5
 _ROWS_AT_ONCE = 4  # of Parquet, each of which may be as long as the longest line
 _TYPES = (".jsonl", ".ndjson", ".json", ".parquet", ".csv", ".tsv")
 
 
-def read_rows(path: Path, fields: list[str]) -> Iterator[tuple[int, dict[str, Any] | BadRecord]]:
+def read_rows(path: Path, fields: list[str]) -> Iterator[tuple[int, Row]]:
     """Yield the rows of a file with their line numbers (row numbers in Parquet), from 1.
 
     Args:
@@ -99,7 +98,7 @@ def _too_long(where: str, kind: str) -> UserError:
     return UserError(f"{where}: {problem}; check what the file holds, or split the {kind}")
 
 
-def _json_lines(stream: IO[bytes], path: Path) -> Iterator[tuple[int, dict[str, Any] | BadRecord]]:
+def _json_lines(stream: IO[bytes], path: Path) -> Iterator[tuple[int, Row]]:
     for number, line in enumerate(_lines(stream, path), start=1):
         line = line.removeprefix(codecs.BOM_UTF8)  # also within files that were concatenated
         if not line.strip():
@@ -111,11 +110,7 @@ def _json_lines(stream: IO[bytes], path: Path) -> Iterator[tuple[int, dict[str, 
         except ValueError as error:  # invalid JSON, or a number with more digits than Python reads
             yield number, BadRecord(f"{path}:{number}", f"broken JSON ({error})", FIX_OR_SKIP)
         else:
-            if isinstance(row, dict):
-                yield number, row
-            else:
-                problem = f"a JSON {type(row).__name__}, not an object with fields"
-                yield number, BadRecord(f"{path}:{number}", problem, "write one object per line")
+            yield number, _checked_object(row, f"{path}:{number}", "write one object per line")
 
 
 def _begins_array(path: Path, compression: str) -> bool:
@@ -123,7 +118,7 @@ def _begins_array(path: Path, compression: str) -> bool:
         return stream.read(1024).removeprefix(codecs.BOM_UTF8).lstrip().startswith(b"[")
 
 
-def _json_array(stream: IO[bytes], path: Path) -> Iterator[tuple[int, dict[str, Any] | BadRecord]]:
+def _json_array(stream: IO[bytes], path: Path) -> Iterator[tuple[int, Row]]:
     """Yield the objects of one JSON array, numbered from 1.
 
     Raises:
@@ -137,14 +132,16 @@ def _json_array(stream: IO[bytes], path: Path) -> Iterator[tuple[int, dict[str, 
     except ValueError as error:
         raise UserError(f"{path}: broken JSON ({error}); correct it, or get a complete copy of the file") from None
     for number, row in enumerate(rows, start=1):
-        if isinstance(row, dict):
-            yield number, row
-        else:
-            problem = f"a JSON {type(row).__name__}, not an object with fields"
-            yield number, BadRecord(f"{path}:{number}", problem, FIX_OR_SKIP)
+        yield number, _checked_object(row, f"{path}:{number}", FIX_OR_SKIP)
 
 
-def _separated(stream: IO[bytes], path: Path, kind: str) -> Iterator[tuple[int, dict[str, Any] | BadRecord]]:
+def _checked_object(row: Any, where: str, remedy: str) -> Row:
+    if isinstance(row, dict):
+        return row
+    return BadRecord(where, f"a JSON {type(row).__name__}, not an object with fields", remedy)
+
+
+def _separated(stream: IO[bytes], path: Path, kind: str) -> Iterator[tuple[int, Row]]:
     csv.field_size_limit(LONGEST_LINE)  # the default is shorter than a book
     # Invalid UTF-8 is decoded to lone surrogates, so that messages can name the row.
     text = io.TextIOWrapper(stream, encoding="utf-8-sig", errors="surrogateescape", newline="")
@@ -176,15 +173,17 @@ def _until(start: int, rows: Any) -> str:
     return f", up to line {rows.line_num}" if rows.line_num > start else ""
 
 
-def _parquet(path: Path, fields: list[str]) -> Iterator[tuple[int, dict[str, Any] | BadRecord]]:
+def _parquet(path: Path, fields: list[str]) -> Iterator[tuple[int, Row]]:
     number = 0
     with pq.ParquetFile(path) as file:
         columns = [name for name in file.schema_arrow.names if name in fields]
         missing = dict.fromkeys(name for name in file.schema_arrow.names if name not in fields)
-        for packed, unpacked in page_sizes(path, file.metadata, columns or file.schema_arrow.names):
-            if unpacked > max(LONGEST_LINE, LARGEST_RATIO * packed):
-                problem = f"unpacks to more than {LARGEST_RATIO} times its size, as no text does"
-                raise UserError(f"{path}: {problem}; check what the file holds")
+        for group in map(file.metadata.row_group, range(file.metadata.num_row_groups)):
+            for column in map(group.column, range(group.num_columns)):
+                # Arrow unpacks whole pages, so a small file could fill the memory.
+                if column.total_uncompressed_size > max(LONGEST_LINE, LARGEST_RATIO * column.total_compressed_size):
+                    problem = f"unpacks to more than {LARGEST_RATIO} times its size, as no text does"
+                    raise UserError(f"{path}: {problem}; check what the file holds")
         for batch in file.iter_batches(batch_size=_ROWS_AT_ONCE, columns=columns or None):
             for row in map(batch.slice, range(len(batch)), repeat(1)):
                 number += 1

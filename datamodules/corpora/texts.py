@@ -10,30 +10,6 @@ from datamodules.documents import BadRecord, Record
 from datamodules.text.hashing import text_digest
 
 
-class Texts(Corpus):
-    """Texts to summarize, in one split, `test`, without references.
-
-    Args:
-        texts: pairs of id and text.
-        paragraphs: separator of paragraphs: `blank_line`, `line` or `none`.
-    """
-
-    def __init__(self, texts: Iterable[tuple[str, str]], paragraphs: Paragraphs = "blank_line") -> None:
-        self.texts = list(texts)
-        self.fields = Fields(document="text", summary=None, paragraphs=paragraphs)
-
-    def splits(self) -> list[str]:
-        return ["test"]
-
-    def records(self, split: str) -> Iterator[Record]:
-        for name, text in self.texts:
-            yield self.fields.record({"id": name, "text": text}, f"text {name!r}", name)
-
-    def fingerprint(self, split: str) -> str:
-        content = json.dumps([self.texts, self.fields.paragraphs])
-        return f"texts {text_digest(content)}"
-
-
 class Records(Corpus):
     """Records in memory, in one split, `test`.
 
@@ -53,5 +29,22 @@ class Records(Corpus):
             yield self.fields.record(row, f"record {number}", str(number))
 
     def fingerprint(self, split: str) -> str:
-        content = json.dumps(self.rows, sort_keys=True, default=str)
-        return f"records {text_digest(content)}"
+        content = json.dumps([self.rows, self.fields.paragraphs], sort_keys=True, default=str)
+        return f"{type(self).__name__.lower()} {text_digest(content)}"
+
+
+class Texts(Records):
+    """Texts to summarize, in one split, `test`, without references.
+
+    Args:
+        texts: pairs of id and text.
+        paragraphs: separator of paragraphs: `blank_line`, `line` or `none`.
+    """
+
+    def __init__(self, texts: Iterable[tuple[str, str]], paragraphs: Paragraphs = "blank_line") -> None:
+        super().__init__({"id": name, "document": text} for name, text in texts)
+        self.fields = Fields(summary=None, paragraphs=paragraphs)
+
+    def records(self, split: str) -> Iterator[Record | BadRecord]:
+        for row in self.rows:
+            yield self.fields.record(row, f"text {row['id']!r}", row["id"])

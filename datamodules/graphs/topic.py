@@ -4,7 +4,7 @@ import base64
 import random
 from collections import Counter
 from collections.abc import Iterable
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,16 +13,16 @@ from datamodules.documents import UserError
 from datamodules.graphs.graph import ParagraphGraph
 from datamodules.graphs.paragraphs import Paragraphs
 from datamodules.text.content_words import content_stems
-from datamodules.text.term_vectors import cosines, term_counts
+from datamodules.text.term_vectors import cosines
 
-_EPSILON = 1e-12
-
+if TYPE_CHECKING:
+    from scipy.sparse import csr_matrix
 
 class Topic(ParagraphGraph):
     """G[i][j] = similarity of the topic mixtures of paragraphs i and j (Li et al. 2020).
 
     Topics are learned from training paragraphs by the online variational LDA of scikit-learn (Hoffman et al. 2010),
-    over the stems of content words. The mixture of a paragraph is computed by variational inference, see `mixtures`.
+    over the stems of content words. The mixture of a paragraph is computed by its variational inference.
 
     Args:
         topics: number of topics K.
@@ -77,19 +77,22 @@ class Topic(ParagraphGraph):
 
     def _learn(self, texts: list[list[str]]) -> NDArray:
         """Learn topics from texts and return exp(E[log p(term | topic)]), [K, V]."""
+        from sklearn.decomposition import LatentDirichletAllocation  # takes seconds to load
+
+        model = LatentDirichletAllocation(
+            self.topics, learning_method="online", max_iter=self.passes, batch_size=256, random_state=self.seed
+        )
+        return model.fit(self._counts(texts)).exp_dirichlet_component_.astype(np.float32)
+
+    def _counts(self, texts: list[list[str]]) -> "csr_matrix":
+        """Return the counts of the known terms of texts, sparse [N, V]."""
         from scipy.sparse import csr_matrix
-        from sklearn.decomposition import LatentDirichletAllocation  # both take seconds to load
 
         bags = [Counter(self._columns[term] for term in terms if term in self._columns) for terms in texts]
         ends = np.cumsum([0, *map(len, bags)])
         columns = [column for bag in bags for column in sorted(bag)]
         counts = [bag[column] for bag in bags for column in sorted(bag)]
-        table = csr_matrix((counts, columns, ends), shape=(len(texts), len(self._columns)), dtype=np.float64)
-        model = LatentDirichletAllocation(
-            self.topics, learning_method="online", max_iter=self.passes, batch_size=256, random_state=self.seed
-        )
-        posterior = model.fit(table).components_  # Dirichlet parameters, [K, V]
-        return exp_expected_log(posterior).astype(np.float32)
+        return csr_matrix((counts, columns, ends), shape=(len(texts), len(self._columns)), dtype=np.float64)
 
     def state(self) -> dict[str, Any]:
         if self._term_weights is None:
@@ -123,13 +126,14 @@ class Topic(ParagraphGraph):
         """
         if self._term_weights is None:
             raise UserError(f"document {paragraphs.id!r}: there are no topics yet; call fit or load_state first")
-        texts = []
-        for sentences in paragraphs.texts:
-            texts.append([term for term in content_stems(" ".join(sentences)) if term in self._columns])
-        # columns in the order of `term_counts`
-        columns = list(dict.fromkeys(self._columns[term] for terms in texts for term in terms))
-        gamma = infer_gamma(term_counts(texts), self._term_weights[:, columns].astype(np.float64))
-        return gamma / gamma.sum(1, keepdims=True)
+        if not self._columns:
+            return np.full((len(paragraphs), self.topics), 1 / self.topics)
+        from sklearn.decomposition import LatentDirichletAllocation
+
+        model = LatentDirichletAllocation(self.topics)
+        model.components_ = model.exp_dirichlet_component_ = self._term_weights.astype(np.float64)
+        model.doc_topic_prior_ = 1 / self.topics
+        return model.transform(self._counts([content_stems(" ".join(text)) for text in paragraphs.texts]))
 
     def weights(self, paragraphs: Paragraphs) -> NDArray:
         mixtures = self.mixtures(paragraphs)
@@ -137,41 +141,6 @@ class Topic(ParagraphGraph):
             return cosines(mixtures)
         roots = np.sqrt(mixtures)
         return 1 - np.sqrt(np.maximum(0, 1 - roots @ roots.T))
-
-
-def exp_expected_log(parameters: NDArray) -> NDArray:
-    """Return exp(E[log theta]) of theta ~ Dirichlet(parameters) for each row, [N, K] -> [N, K]."""
-    from scipy.special import psi  # not before it is needed: commands list the names of the graphs
-
-    return np.exp(psi(parameters) - psi(parameters.sum(1, keepdims=True)))
-
-
-def infer_gamma(
-    counts: NDArray, term_weights: NDArray, max_iterations: int = 100, tolerance: float = 1e-3
-) -> NDArray:
-    """Infer the Dirichlet parameters gamma of the topic mixtures of texts.
-
-    Args:
-        counts: counts of terms, [L, V].
-        term_weights: exp(E[log p(term | topic)]), [K, V].
-        max_iterations: maximal number of iterations.
-        tolerance: mean change of the gamma of a text below which it has converged.
-
-    Returns:
-        gamma, [L, K].
-    """
-    topics = len(term_weights)
-    gamma = np.ones((len(counts), topics))
-    open_rows = np.arange(len(counts))
-    for _ in range(max_iterations):
-        old, bags = gamma[open_rows], counts[open_rows]
-        weight = exp_expected_log(old)  # [L', K]
-        updated = 1 / topics + weight * ((bags / (weight @ term_weights + _EPSILON)) @ term_weights.T)
-        gamma[open_rows] = updated
-        open_rows = open_rows[np.abs(updated - old).mean(1) >= tolerance]
-        if not len(open_rows):
-            break
-    return gamma
 
 
 def _sample_paragraphs(train: Iterable[Paragraphs], size: int, rng: random.Random) -> list[list[str]]:

@@ -9,6 +9,8 @@ from dataclasses import fields, is_dataclass
 from difflib import get_close_matches
 from importlib import import_module
 
+from jsonargparse import ArgumentParser
+
 import callbacks
 import datamodules
 import lightning_modules
@@ -51,14 +53,9 @@ def suggest_option(name: str, owner: str) -> str:
 
 
 def class_options(owner: type) -> list[str]:
-    """Return the arguments of a class, with those that it passes on to its bases; dotted names for those in groups."""
-    options: dict[str, None] = {}
-    for kind in (kind for kind in owner.__mro__ if "__init__" in vars(kind)):
-        arguments = list(inspect.signature(kind.__init__).parameters.values())[1:]
-        named = [each.name for each in arguments if each.kind not in (each.VAR_POSITIONAL, each.VAR_KEYWORD)]
-        groups = [each for each in arguments if is_dataclass(each.default)]
-        in_groups = [f"{group.name}.{field.name}" for group in groups for field in fields(group.default)]
-        options |= dict.fromkeys([*named, *in_groups])
-        if all(each.kind is not each.VAR_KEYWORD for each in arguments):
-            break
-    return list(options)
+    """Return the arguments of a class and those that it passes on; dotted names for those in groups."""
+    options = ArgumentParser().add_class_arguments(owner, fail_untyped=False)
+    inits = [kind.__init__ for kind in owner.__mro__ if "__init__" in vars(kind)]
+    defaults = {each.name: each.default for init in inits for each in inspect.signature(init).parameters.values()}
+    groups = {name: defaults[name] for name in options if is_dataclass(defaults.get(name))}
+    return [*options, *(f"{name}.{field.name}" for name, group in groups.items() for field in fields(group))]

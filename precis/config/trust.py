@@ -32,9 +32,9 @@ REMEDY = f"name it on the command line, or pass {FLAG} if you trust whoever wrot
 
 # Modules that are imported because a config names them.
 _MODULES = ("callbacks", "datamodules", "lightning_modules", "precis.training.run_scorer", "precis.config.parsers")
-_MODULES += ("torch.optim", "pytorch_lightning", "lightning_fabric")
+_MODULES += ("experiments.studies.controls.tasks", "torch.optim", "pytorch_lightning", "lightning_fabric")
 _PREFIXES = tuple(f"{module}." for module in _MODULES)
-SUITE = ("callbacks", "datamodules", "lightning_modules", "precis")
+SUITE = ("callbacks", "datamodules", "experiments", "lightning_modules", "precis")
 _CLASS_OPTIONS = ("--model", "--data", "--trainer", "--optimizer", "--lr_scheduler", "--checkpoint", "--corpus")
 _OPTIONS_WITH_FILES = (*_CLASS_OPTIONS, "--profile", "--paragraphs", "--fields")
 _COMMANDS_OF_SWEEPS = ("validate", "test", "predict", "evaluate", "report")

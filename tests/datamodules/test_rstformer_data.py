@@ -91,7 +91,7 @@ def test_a_sparse_random_ldd_has_the_share_of_the_parsers_own(corpus_files, tmp_
     dense = ready(corpus_files, tmp_path, ablation="ria")
     (row, *_) = data.features("test")
     parse = data.cache.get(row["parse"])
-    sparse, all_values = data.codes(parse, parse.size), dense.codes(parse, parse.size)
+    sparse, all_values = (made.read_discourse().codes(parse, parse.size) for made in (data, dense))
     assert torch.equal(sparse[sparse > 0], all_values[sparse > 0])
     pairs = parse.size * (parse.size - 1) * len(RELATIONS)
     assert abs(int((sparse > 0).sum()) / pairs - parse.share()) < 0.15
@@ -115,7 +115,7 @@ def test_other_takes_the_discourse_of_training_documents_and_a_run_keeps_it(corp
     digests = {parse.text_digest for parse in training}
     for row in data.features("test"):
         parse = data.cache.get(row["parse"])
-        chosen = data._other_documents.choose(parse, parse.size)
+        chosen = data.read_discourse().documents.choose(parse, parse.size)
         assert chosen.text_digest in digests - {parse.text_digest}
     # a run is read back for one text that no other document is beside, with the cache somewhere else
     for _ in range(2):  # a run that is resumed writes its folder once more
@@ -127,7 +127,7 @@ def test_other_takes_the_discourse_of_training_documents_and_a_run_keeps_it(corp
     (batch,) = single.test_dataloader()
     (row,) = single.features("test")
     parse, read = single.cache.get(row["parse"]), int(batch.token_edu.max()) + 1
-    assert torch.equal(batch.ldd[0], data._other_documents.codes(parse, read, min(8, parse.size - 1)))
+    assert torch.equal(batch.ldd[0], data.read_discourse().documents.codes(parse, read, min(8, parse.size - 1)))
 
 
 @pytest.mark.parametrize("ablation", ["none", "one_best", "ria", "permuted", "other"])
@@ -150,7 +150,8 @@ def test_each_ablation_has_its_own_gamma(ablation, corpus_files, tmp_path):
         elif ablation == "permuted":
             assert gamma.sort().values.equal(parse.gamma[:seen].sort().values)
         else:
-            others = [other.gamma for other in data._other_documents.parses if other.text_digest != parse.text_digest]
+            candidates = data.read_discourse().documents.parses
+            others = [other.gamma for other in candidates if other.text_digest != parse.text_digest]
             assert any(set(gamma.tolist()) <= set(other.tolist()) for other in others)
 
 

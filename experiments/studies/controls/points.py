@@ -13,11 +13,11 @@ from typing import Any
 from pytorch_lightning import LightningDataModule, LightningModule, Trainer, seed_everything
 from pytorch_lightning.cli import instantiate_class
 
-from datamodules.corpora import PlantedDuplicates
-from datamodules.corpora.control_sentences import standard_library
 from datamodules.corpora.corpus import make_document
 from datamodules.text.hashing import text_digest
 from experiments.studies.controls.rst_extraction import ARMS, train_arm
+from experiments.studies.controls.tasks import PlantedDuplicates
+from experiments.studies.controls.tasks.control_sentences import standard_library
 from lightning_modules.extractive.baselines import predictions
 from lightning_modules.metrics.rouge import rouge_scores
 from precis.runs.run_folder import build

@@ -13,10 +13,10 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-from datamodules.corpora.planted_trees import planted_tree
 from datamodules.discourse.distributions import tree_gamma
-from datamodules.planted_parser import PlantedParser
 from experiments.studies.controls.rst_extraction import ARMS, CORPUS, Noise, Outcome
+from experiments.studies.controls.tasks.planted_parser import PlantedParser
+from experiments.studies.controls.tasks.planted_trees import planted_tree
 
 
 class Bounds(NamedTuple):

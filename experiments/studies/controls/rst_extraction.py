@@ -25,9 +25,9 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, one_hot
 
 from datamodules.corpora.corpus import as_document
-from datamodules.corpora.planted_trees import RELATIONS, PlantedTrees, Task, target_of
-from datamodules.planted_parser import PlantedParser
 from datamodules.rstformer import RSTformerBatch, RSTformerData
+from experiments.studies.controls.tasks.planted_parser import PlantedParser
+from experiments.studies.controls.tasks.planted_trees import RELATIONS, PlantedTrees, Task, target_of
 from lightning_modules.rstformer.module import RSTformer
 from lightning_modules.rstformer.options import InjectionOptions, LEDOptions
 

@@ -16,7 +16,6 @@ from jsonargparse import ArgumentParser
 
 from datamodules.corpora.corpus import Corpus, as_document, build_documents
 from datamodules.corpora.files import Files
-from datamodules.corpora.parquet_pages import page_sizes
 from datamodules.documents import BadRecord, Document, Record, UserError
 
 SHARED = Path(__file__).resolve().parents[3].parent / "shared" / "data"
@@ -290,25 +289,6 @@ def test_parquet_that_would_fill_the_memory_is_refused(tmp_path, monkeypatch):
         pq.write_table(rows, path, compression="zstd", write_statistics=False)  # one long text, in a dictionary
         with pytest.raises(UserError, match=rf"bomb\.parquet{problem}"):
             list(Files(train=str(path)).records("train"))
-
-
-@pytest.mark.parametrize("version", ["1.0", "2.0"])
-@pytest.mark.parametrize("use_dictionary", [True, False])
-def test_sizes_of_pages_agree_with_the_footer(version, use_dictionary, tmp_path):
-    path = tmp_path / "x.parquet"
-    rows = pa.table({"document": [["Text", str(number)] for number in range(5000)], "summary": ["One."] * 5000})
-    pq.write_table(
-        rows, path, row_group_size=1500, data_page_size=500, data_page_version=version, use_dictionary=use_dictionary
-    )
-    metadata = pq.read_metadata(path)
-    chunks = [metadata.row_group(group).column(column) for group in range(4) for column in range(2)]
-    sizes = list(page_sizes(path, metadata, ["document", "summary"]))
-    assert len(sizes) > len(chunks)
-    # the footer counts the headers too, with the same number of bytes in both sums
-    headers = [sum(chunk.total_compressed_size for chunk in chunks) - sum(packed for packed, _ in sizes)]
-    headers += [sum(chunk.total_uncompressed_size for chunk in chunks) - sum(unpacked for _, unpacked in sizes)]
-    assert headers[0] == headers[1] > 0
-    assert len(list(page_sizes(path, metadata, ["summary"]))) < len(sizes)
 
 
 def test_fingerprint_follows_content_and_arguments_not_time(tmp_path):

@@ -7,13 +7,10 @@ import sys
 
 import numpy as np
 import pytest
-from scipy.sparse import csr_matrix
-from scipy.special import psi
 from sklearn.decomposition import LatentDirichletAllocation
 
 from datamodules.documents import Document, UserError
 from datamodules.graphs import ParagraphRule, Topic
-from datamodules.graphs.topic import infer_gamma
 from datamodules.text.content_words import content_stems
 from tests.datamodules.graphs.made_up import THEMES, assert_is_graph, cluster, paragraphs
 
@@ -52,15 +49,16 @@ def test_measures_are_their_formulas(graph):
             assert two[i, j] == pytest.approx(1 - distance, abs=1e-5)
 
 
-def test_inference_equals_scikit_learns():
-    rng = np.random.default_rng(0)
-    counts = rng.poisson(0.6, (40, 30)).astype(float)
-    counts[7] = 0
-    model = LatentDirichletAllocation(4, learning_method="online", max_iter=5, random_state=0).fit(csr_matrix(counts))
-    posterior = model.components_
-    likely = np.exp(psi(posterior) - psi(posterior.sum(1, keepdims=True)))
-    gamma = infer_gamma(counts, likely)
-    np.testing.assert_allclose(gamma / gamma.sum(1, keepdims=True), model.transform(csr_matrix(counts)), atol=1e-6)
+def test_restored_topics_infer_like_the_model_that_learned_them(graph, monkeypatch):
+    """Mixtures come from the stored float32 weights alone."""
+    models = []
+    fit = LatentDirichletAllocation.fit
+    monkeypatch.setattr(LatentDirichletAllocation, "fit", lambda self, table: models.append(fit(self, table)) or self)
+    made = Topic(topics=3, passes=20)
+    made.fit(RULE(cluster(seed, (4, 4, 4))) for seed in range(60))
+    cases = paragraphs(*cluster(5).parts)
+    counts = made._counts([content_stems(" ".join(text)) for text in cases.texts])
+    np.testing.assert_allclose(graph.mixtures(cases), models[0].transform(counts), atol=1e-5)
 
 
 def test_other_paragraphs_do_not_matter(graph):

@@ -4,8 +4,9 @@ import sysconfig
 
 import pytest
 
-from datamodules.corpora import Docstrings, PlantedDuplicates
+from datamodules.corpora import Docstrings
 from datamodules.corpora.corpus import make_document
+from experiments.studies.controls.tasks import PlantedDuplicates
 from lightning_modules.extractive.baselines import predictions
 from lightning_modules.metrics.rouge import rouge_scores
 

@@ -2,11 +2,11 @@
 
 import pytest
 
-from datamodules.corpora import PlantedPrincipals
 from datamodules.corpora.corpus import Corpus
-from datamodules.corpora.planted_principals import SLOTS
 from datamodules.documents import Record, UserError
 from datamodules.text.gap_selection import select
+from experiments.studies.controls.tasks import PlantedPrincipals
+from experiments.studies.controls.tasks.planted_principals import SLOTS
 
 REAL = [
     "Otters swim upstream.", "Herons watch fish.", "Badgers dig tunnels.", "Stoats hunt mice.", "Falcons dive fast.",

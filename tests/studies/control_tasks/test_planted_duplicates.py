@@ -3,8 +3,9 @@
 import pytest
 from conftest import write_lines
 
-from datamodules.corpora import Files, PlantedDuplicates
+from datamodules.corpora import Files
 from datamodules.documents import UserError
+from experiments.studies.controls.tasks import PlantedDuplicates
 
 TRIGRAMS = {"one_word": True, "every_third_word": False}
 

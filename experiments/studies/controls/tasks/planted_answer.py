@@ -2,7 +2,7 @@
 
 import re
 
-from datamodules.corpora.planted_names import planted_answer
+from experiments.studies.controls.tasks.planted_names import planted_answer
 from lightning_modules.metrics.rewards import Reward, RewardInputs
 from lightning_modules.metrics.rouge_rewards import rouge_l_ids
 

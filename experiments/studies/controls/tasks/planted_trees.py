@@ -8,7 +8,7 @@ determines:
     relation   the satellite of the only node with the relation `cause`, a leaf; leaves are also satellites of other
                relations, so that labels are needed
 
-`datamodules.planted_parser` returns the trees. The target is equally likely at each position. Without the right tree, a
+`PlantedParser` returns the trees. The target is equally likely at each position. Without the right tree, a
 model cannot exceed the accuracy of guessing, 1 / sentences; with it, it can reach 1.
 """
 

@@ -5,9 +5,9 @@ import re
 from collections.abc import Iterator
 from typing import Literal
 
-from datamodules.corpora.control_sentences import SPLITS, made_up_name, real_sentences, standard_library
 from datamodules.corpora.corpus import Corpus
 from datamodules.documents import Record
+from experiments.studies.controls.tasks.control_sentences import SPLITS, made_up_name, real_sentences, standard_library
 
 ROLES = ("keeper", "painter", "owner", "guard")
 COMMON = ("Anna", "Boris", "Clara", "David", "Elena", "Frank", "Greta", "Henry", "Irene", "Jonas", "Klara", "Louis")

@@ -3,9 +3,10 @@
 import pytest
 from conftest import write_lines
 
-from datamodules.corpora import Files, MixedArticles
-from datamodules.corpora.mixed_articles import WORDS
+from datamodules.corpora import Files
 from datamodules.documents import UserError
+from experiments.studies.controls.tasks import MixedArticles
+from experiments.studies.controls.tasks.mixed_articles import WORDS
 
 
 @pytest.fixture

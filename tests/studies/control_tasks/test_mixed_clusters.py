@@ -3,8 +3,9 @@
 import pytest
 from conftest import write_lines
 
-from datamodules.corpora import Files, MixedClusters
+from datamodules.corpora import Files
 from datamodules.documents import UserError
+from experiments.studies.controls.tasks import MixedClusters
 
 
 @pytest.fixture

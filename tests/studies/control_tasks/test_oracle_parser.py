@@ -9,7 +9,7 @@ from datamodules.corpora.corpus import make_document
 from datamodules.corpora.files import Files
 from datamodules.discourse.parses import ParseRequest
 from datamodules.documents import UserError
-from datamodules.oracle_parser import OracleParser, nuclear_tree
+from experiments.studies.controls.tasks.oracle_parser import OracleParser, nuclear_tree
 from tests.conftest import write_lines
 
 SENTENCES = ["Snow fell in the north.", "The harbour was closed.", "Ferries waited for hours.", "Nobody was hurt."]

@@ -5,11 +5,12 @@ from itertools import pairwise
 
 import pytest
 
-from datamodules.corpora import Files, PlantedEnumerations, PlantedKeys, PlantedNames
-from datamodules.corpora.control_sentences import real_sentences
-from datamodules.corpora.planted_enumerations import COLOURS
-from datamodules.corpora.planted_names import COMMON, ROLES, planted_answer
+from datamodules.corpora import Files
 from datamodules.documents import UserError
+from experiments.studies.controls.tasks import PlantedEnumerations, PlantedKeys, PlantedNames
+from experiments.studies.controls.tasks.control_sentences import real_sentences
+from experiments.studies.controls.tasks.planted_enumerations import COLOURS
+from experiments.studies.controls.tasks.planted_names import COMMON, ROLES, planted_answer
 
 SIZES = (60, 5, 5)
 

@@ -7,10 +7,10 @@ import torch
 
 from datamodules.corpora import Docstrings
 from datamodules.corpora.corpus import Corpus, make_document
-from datamodules.corpora.planted_trees import RELATIONS, PlantedTrees, planted_tree, target_of
 from datamodules.discourse.parses import ParseRequest
 from datamodules.documents import Record, UserError
-from datamodules.planted_parser import PlantedParser
+from experiments.studies.controls.tasks.planted_parser import PlantedParser
+from experiments.studies.controls.tasks.planted_trees import RELATIONS, PlantedTrees, planted_tree, target_of
 
 STEMS = [
     "otter",

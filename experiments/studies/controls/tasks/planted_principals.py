@@ -3,10 +3,10 @@
 import random
 from collections.abc import Iterator
 
-from datamodules.corpora.control_sentences import SPLITS, real_sentences, standard_library
 from datamodules.corpora.corpus import Corpus
-from datamodules.corpora.planted_names import COMMON
 from datamodules.documents import Record, UserError
+from experiments.studies.controls.tasks.control_sentences import SPLITS, real_sentences, standard_library
+from experiments.studies.controls.tasks.planted_names import COMMON
 
 SLOTS = (
     COMMON[:10],

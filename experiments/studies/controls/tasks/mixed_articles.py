@@ -3,9 +3,9 @@
 import random
 from collections.abc import Iterator
 
-from datamodules.corpora.control_sentences import standard_library
 from datamodules.corpora.corpus import Corpus, make_document
 from datamodules.documents import BadRecord, Record, UserError
+from experiments.studies.controls.tasks.control_sentences import standard_library
 
 WORDS = ("red", "green", "blue", "white", "black", "brown", "pink", "grey")
 

@@ -3,10 +3,10 @@
 import random
 from collections.abc import Iterator
 
-from datamodules.corpora.control_sentences import SPLITS, made_up_name, real_sentences, standard_library
 from datamodules.corpora.corpus import Corpus
-from datamodules.corpora.planted_enumerations import COLOURS
 from datamodules.documents import Record, UserError
+from experiments.studies.controls.tasks.control_sentences import SPLITS, made_up_name, real_sentences, standard_library
+from experiments.studies.controls.tasks.planted_enumerations import COLOURS
 
 
 class PlantedKeys(Corpus):

@@ -1,6 +1,6 @@
 import pytest
 
-from callbacks.control_rewards import PlantedAnswer
+from experiments.studies.controls.tasks.planted_answer import PlantedAnswer
 from lightning_modules.metrics.rewards import RewardInputs
 
 DOCUMENT = (

@@ -3,9 +3,9 @@
 import random
 from collections.abc import Iterator
 
-from datamodules.corpora.control_sentences import SPLITS, real_sentences, standard_library
 from datamodules.corpora.corpus import Corpus
 from datamodules.documents import Record
+from experiments.studies.controls.tasks.control_sentences import SPLITS, real_sentences, standard_library
 
 COLOURS = ("red", "green", "blue", "white", "black")
 

@@ -5,9 +5,9 @@ import random
 
 from torch import Tensor
 
-from datamodules.corpora.planted_trees import RELATIONS, VERSION, Task, planted_tree
 from datamodules.discourse.distributions import Rows, tree_gamma, tree_ldd
 from datamodules.discourse.parses import DiscourseParse, ParseRequest
+from experiments.studies.controls.tasks.planted_trees import RELATIONS, VERSION, Task, planted_tree
 
 
 class PlantedParser:
