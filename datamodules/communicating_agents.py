@@ -4,11 +4,13 @@ from dataclasses import dataclass, replace
 from itertools import accumulate, pairwise
 from typing import Any, Literal
 
+from torch import Tensor
+
 from datamodules.batch import pad
 from datamodules.corpora.corpus import Corpus
 from datamodules.documents import Document
-from datamodules.extended_words import WordsBatch, WordsData, truncate, word_target_fields
-from datamodules.text.vocabulary import PAD, UNK
+from datamodules.extended_words import WordsBatch, WordsData
+from datamodules.text.vocabulary import PAD
 
 Split = Literal["even", "sentences", "paragraphs"]
 
@@ -95,21 +97,11 @@ class CommunicatingAgentsData(WordsData):
         ends = [0, *(min(end, words) for end in accumulate(paragraphs))]
         return paragraph_parts([b - a for a, b in pairwise(ends) if b > a], self.agents)
 
-    def collate(self, rows: list[dict[str, Any]]) -> CommunicatingAgentsBatch:
-        sources, targets, oov_words = truncate(rows, *self.lengths_now, self.vocab_size)
+    def arrange(self, sources: list[list[int]], rows: list[dict[str, Any]]) -> tuple[Tensor, Tensor]:
         parts = [self.parts(len(source), row["paragraphs"]) for source, row in zip(sources, rows)]
         parts = [sizes + [0] * (self.agents - len(sizes)) for sizes in parts]
         words_of_agents = [words for source, sizes in zip(sources, parts) for words in _pieces(source, sizes)]
-        extended = pad(words_of_agents, PAD).unflatten(0, (-1, self.agents))         # [B, M, I]
-        return CommunicatingAgentsBatch(
-            ids=[row["id"] for row in rows],
-            references=[row["references"] for row in rows],
-            source=extended.masked_fill(extended >= self.vocab_size, UNK),
-            source_extended=extended,
-            lengths=pad(parts),
-            oov_words=oov_words,
-            **word_target_fields(targets, self.vocab_size),
-        )
+        return pad(words_of_agents, PAD).unflatten(0, (-1, self.agents)), pad(parts)      # [B, M, I], [B, M]
 
 
 def _pieces(source: list[int], sizes: list[int]) -> list[list[int]]:

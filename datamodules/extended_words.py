@@ -118,6 +118,25 @@ class WordsData(SummarizationData):
     def feature_settings(self) -> dict[str, Any]:
         return {"vocab_size": self.vocab_size, "max_source": self.max_source, "max_target": self.max_target}
 
+    def arrange(self, sources: list[list[int]], rows: list[dict[str, Any]]) -> tuple[Tensor, Tensor]:
+        """Return the fields `source_extended` and `lengths` of a batch of truncated sources."""
+        raise NotImplementedError(f"{type(self).__name__} defines neither arrange nor collate")
+
+    def collate(self, rows: list[dict[str, Any]]) -> WordsBatch:
+        sources, targets, oov_words = truncate(rows, *self.lengths_now, self.vocab_size)
+        extended, lengths = self.arrange(sources, rows)
+        inputs = pad([[START, *words[:-1]] for words in targets], PAD)                       # [B, T]
+        return self.batch_type(
+            ids=[row["id"] for row in rows],
+            references=[row["references"] for row in rows],
+            source=extended.masked_fill(extended >= self.vocab_size, UNK),
+            source_extended=extended,
+            lengths=lengths,
+            oov_words=oov_words,
+            target_input=inputs.masked_fill(inputs >= self.vocab_size, UNK),
+            **target_fields(targets, PAD),
+        )
+
 
 def truncate(
     rows: list[dict[str, Any]], max_source: int, max_target: int, vocab_size: int
@@ -134,9 +153,3 @@ def truncate(
         for row, n in zip(rows, num_oov)
     ]
     return sources, targets, [row["oov_words"][:n] for row, n in zip(rows, num_oov)]
-
-
-def word_target_fields(targets: list[list[int]], vocab_size: int) -> dict[str, Tensor]:
-    """Return `target_fields` and `target_input`, the words before them without the document's own, [B, T]."""
-    inputs = pad([[START, *words[:-1]] for words in targets], PAD)
-    return {"target_input": inputs.masked_fill(inputs >= vocab_size, UNK)} | target_fields(targets, PAD)

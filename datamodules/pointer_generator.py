@@ -3,9 +3,12 @@
 from dataclasses import dataclass
 from typing import Any
 
+import torch
+from torch import Tensor
+
 from datamodules.batch import pad
-from datamodules.extended_words import WordsBatch, WordsData, truncate, word_target_fields
-from datamodules.text.vocabulary import PAD, UNK
+from datamodules.extended_words import WordsBatch, WordsData
+from datamodules.text.vocabulary import PAD
 
 
 @dataclass
@@ -18,15 +21,5 @@ class PointerGeneratorData(WordsData):
 
     batch_type = PointerGeneratorBatch
 
-    def collate(self, rows: list[dict[str, Any]]) -> PointerGeneratorBatch:
-        sources, targets, oov_words = truncate(rows, *self.lengths_now, self.vocab_size)
-        extended = pad(sources, PAD)                                                 # [B, S]
-        return PointerGeneratorBatch(
-            ids=[row["id"] for row in rows],
-            references=[row["references"] for row in rows],
-            source=extended.masked_fill(extended >= self.vocab_size, UNK),
-            source_extended=extended,
-            lengths=pad([[len(source)] for source in sources]).squeeze(1),
-            oov_words=oov_words,
-            **word_target_fields(targets, self.vocab_size),
-        )
+    def arrange(self, sources: list[list[int]], rows: list[dict[str, Any]]) -> tuple[Tensor, Tensor]:
+        return pad(sources, PAD), torch.tensor([len(source) for source in sources])      # [B, S], [B]

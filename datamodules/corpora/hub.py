@@ -3,7 +3,7 @@
 import hashlib
 import logging
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
@@ -13,11 +13,8 @@ from datamodules.corpora.corpus import Corpus
 from datamodules.corpora.fields import DocumentList, Fields, Paragraphs, Sentences, SummaryList
 from datamodules.documents import BadRecord, Record, UserError
 
-if TYPE_CHECKING:
-    from datasets import (  # imported when something is loaded: commands that load nothing answer faster
-        Dataset,
-        IterableDataset,
-    )
+if TYPE_CHECKING:  # imported when something is loaded: commands that load nothing answer faster
+    from datasets import Dataset, IterableDataset
 
 
 @dataclass(frozen=True)
@@ -38,7 +35,7 @@ class Source:
     config: str | None = None
     revision: str | None = None
     folder: str | None = None
-    splits: tuple[tuple[str, str], ...] = (("train", "train"), ("val", "validation"), ("test", "test"))
+    splits: dict[str, str] = field(default_factory=lambda: {"train": "train", "val": "validation", "test": "test"})
 
 
 # Branch with Parquet files of datasets whose main branch has a loading script, which `datasets` no longer runs.
@@ -93,7 +90,7 @@ SOURCES = {
     "billsum": Source(
         "FiscalNote/billsum",
         Fields("text", "summary"),
-        splits=(("train", "train[:95%]"), ("val", "train[95%:]"), ("test", "test")),
+        splits={"train": "train[:95%]", "val": "train[95%:]", "test": "test"},
     ),
     "gov_report": Source("ccdv/govreport-summarization", Fields("report", "summary"), config="document"),
 }
@@ -161,20 +158,16 @@ class Hub(Corpus):
             "skip_parts": skip_parts,
         }
         location = {"config": config, "revision": revision, "folder": folder}
-        splits = dict(source.splits) | _not_none({"train": train, "val": val, "test": test})
-        self.source = replace(
-            source,
-            fields=replace(source.fields, **_not_none(fields)),
-            splits=tuple(splits.items()),
-            **_not_none(location),
-        )
+        splits = source.splits | _not_none({"train": train, "val": val, "test": test})
+        fields = replace(source.fields, **_not_none(fields))
+        self.source = replace(source, fields=fields, splits=splits, **_not_none(location))
         self._in_sources = name in SOURCES
         self._loaded: dict[str, Dataset | IterableDataset] = {}
 
     def splits(self) -> list[str]:
         if self._in_sources:
-            return [split for split, _ in self.source.splits]
-        return [split for split, name in self.source.splits if name.split("[")[0] in self._published]
+            return list(self.source.splits)
+        return [split for split, name in self.source.splits.items() if name.split("[")[0] in self._published]
 
     def records(self, split: str) -> Iterator[Record | BadRecord]:
         source = self.source
@@ -184,7 +177,7 @@ class Hub(Corpus):
         missing_fields = dict.fromkeys(name for name in names if name not in columns)
         rows = dataset.select_columns(columns) if columns else dataset
         for number, row in enumerate(islice(self._read(rows), self.max_records)):
-            where = f"{source.name} {dict(source.splits)[split]} row {number}"
+            where = f"{source.name} {source.splits[split]} row {number}"
             yield source.fields.record(row | missing_fields, where, f"{split}-{number}")
 
     def _read(self, rows: "Dataset | IterableDataset") -> Iterator[dict[str, Any]]:
@@ -198,8 +191,7 @@ class Hub(Corpus):
         try:
             yield from rows
         except (OSError, ValueError, RuntimeError, HfHubHTTPError) as error:
-            reason = " ".join(f"{type(error).__name__}: {error}".split())
-            raise UserError(f"{self.source.name}: cannot be read ({reason:.300}); run the command again") from error
+            raise UserError(f"{self.source.name}: cannot be read ({_reason(error)}); run the command again") from error
 
     def fingerprint(self, split: str) -> str:
         """Return a digest of the files, of a stream the commit on the hub instead, and the arguments."""
@@ -211,8 +203,9 @@ class Hub(Corpus):
         source = self.source
         if self.stream:
             digest.update(self._stream_version().encode())
-        location = [source.name, source.config, source.revision, source.folder, dict(source.splits)[split]]
-        return f"hub {location} {digest.hexdigest()} {sorted(asdict(source.fields).items())}{self._part()}"
+        location = [source.name, source.config, source.revision, source.folder, source.splits[split]]
+        part = "" if self.max_records is None else f" first {self.max_records}"
+        return f"hub {location} {digest.hexdigest()} {sorted(asdict(source.fields).items())}{part}"
 
     def _stream_version(self) -> str:
         """Return the commit of a repository, or sizes and times of the files of a folder, without reading them."""
@@ -226,11 +219,7 @@ class Hub(Corpus):
         try:
             return HfApi().dataset_info(source.name, revision=source.revision).sha
         except (HfHubHTTPError, OSError) as error:
-            reason = " ".join(f"{type(error).__name__}: {error}".split())
-            raise UserError(f"{source.name}: not found ({reason:.300}); check its name and the network") from error
-
-    def _part(self) -> str:
-        return "" if self.max_records is None else f" first {self.max_records}"
+            raise UserError(f"{source.name}: not found ({_reason(error)}); check its name and the network") from error
 
     @cached_property
     def _published(self) -> list[str]:
@@ -243,7 +232,7 @@ class Hub(Corpus):
 
         if split not in self._loaded:
             options = {"streaming": True} if self.stream else {}
-            dataset = self._call(load_dataset, split=dict(self.source.splits)[split], **options)
+            dataset = self._call(load_dataset, split=self.source.splits[split], **options)
             names = dataset.column_names or []
             nested = [name for name in self.source.fields.names if name not in names and "." in name]
             if nested and self.stream:
@@ -265,11 +254,15 @@ class Hub(Corpus):
         try:
             return function(source.name, source.config, **location, **kwargs)
         except Exception as error:  # the network, the hub and every file format raise errors of their own
-            reason = " ".join(f"{type(error).__name__}: {error}".split())
             remedy = "check its name, config and splits and the network, or name a folder with a copy of it"
-            raise UserError(f"{source.name}: the dataset cannot be loaded ({reason:.300}); {remedy}") from error
+            raise UserError(f"{source.name}: the dataset cannot be loaded ({_reason(error)}); {remedy}") from error
         finally:
             client.setLevel(level)
+
+
+def _reason(error: Exception) -> str:
+    """Return an error on one line of at most 300 characters."""
+    return " ".join(f"{type(error).__name__}: {error}".split())[:300]
 
 
 def _not_none(arguments: dict) -> dict:

@@ -2,7 +2,8 @@
 
 import hashlib
 from codecs import BOM_UTF8
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
 from itertools import zip_longest
 from pathlib import Path
 
@@ -53,32 +54,27 @@ class ParallelText(Corpus):
         return f"ParallelText {split} ({self.prefixes[split]})"
 
     def records(self, split: str) -> Iterator[Record | BadRecord]:
-        source, *targets = self._files(split)
+        paths = self._files(split)
         stem = readable_name(Path(self.prefixes[split]).name)
-        with source.open("rb") as documents:
-            references = targets[0].open("rb") if targets else None
-            try:
-                pairs = zip_longest(documents, references) if references else ((line, b"") for line in documents)
-                for number, pair in enumerate(pairs, start=1):
-                    if None in pair:
-                        shorter = source if pair[0] is None else targets[0]
-                        other = targets[0] if pair[0] is None else source
-                        raise UserError(
-                            f"{shorter}: ends before line {number} of {other}; give files with a line for each document"
-                        )
-                    if number == 1:
-                        pair = tuple(line.removeprefix(BOM_UTF8) for line in pair)
-                    yield self._record(pair, f"{source}:{number}", f"{stem}-{number}")
-            finally:
-                if references:
-                    references.close()
+        with ExitStack() as stack:
+            files = [stack.enter_context(path.open("rb")) for path in paths]
+            for number, lines in enumerate(zip_longest(*files), start=1):
+                if None in lines:
+                    shorter, longer = paths if lines[0] is None else reversed(paths)
+                    problem = f"ends before line {number} of {longer}"
+                    raise UserError(f"{shorter}: {problem}; give files with a line for each document")
+                if number == 1:
+                    lines = [line.removeprefix(BOM_UTF8) for line in lines]
+                yield self._record(lines, f"{paths[0]}:{number}", f"{stem}-{number}")
 
-    def _record(self, pair: tuple[bytes, bytes], where: str, name: str) -> Record | BadRecord:
+    def _record(self, lines: Sequence[bytes], where: str, name: str) -> Record | BadRecord:
+        """Convert a line of each file to a record."""
         try:
-            document, reference = (line.decode("utf-8").strip() for line in pair)
+            document, *references = [line.decode("utf-8").strip() for line in lines]
         except UnicodeDecodeError as error:
             return BadRecord(where, f"not UTF-8 (byte 0x{error.object[error.start]:02x})", FIX_OR_SKIP)
-        row = {"document": self._sentences(document), "summary": self._sentences(reference) if reference else None}
+        reference = self._sentences(references[0]) if any(references) else None
+        row = {"document": self._sentences(document), "summary": reference}
         return self.fields.record(row, where, name)
 
     def _sentences(self, line: str) -> str | list[list[str]]:

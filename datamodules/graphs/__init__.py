@@ -4,13 +4,12 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, get_args
 
-from datamodules.graphs.controls import Identity, PermutedSimilarity
 from datamodules.graphs.discourse import Discourse
 from datamodules.graphs.files import FromFile
-from datamodules.graphs.graph import NoGraph, ParagraphGraph, Weights
+from datamodules.graphs.graph import Identity, NoGraph, ParagraphGraph, Weights
 from datamodules.graphs.paragraphs import ParagraphRule, Paragraphs
 from datamodules.graphs.rst import RST
-from datamodules.graphs.similarity import Similarity
+from datamodules.graphs.similarity import PermutedSimilarity, Similarity
 from datamodules.graphs.topic import Topic
 
 if TYPE_CHECKING:

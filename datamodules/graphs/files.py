@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from datamodules.corpora.readers import read_rows
 from datamodules.documents import BadRecord, UserError
-from datamodules.graphs.graph import ParagraphGraph, Weights, validate_weights
+from datamodules.graphs.graph import ParagraphGraph
 from datamodules.graphs.paragraphs import Paragraphs
 from datamodules.text.hashing import file_digest
 
@@ -39,19 +39,14 @@ class FromFile(ParagraphGraph):
         return {"file": file_digest(self.path), "fields": self.fields}
 
     def weights(self, paragraphs: Paragraphs) -> NDArray:
-        return self(paragraphs)
-
-    def __call__(self, paragraphs: Paragraphs) -> Weights:
-        """Return the graph of the document; unlike that of the base class, its messages have the line of the file.
-
-        Raises:
-            UserError: if there is none, or it has another size or values outside [0, 1]; the message has the line.
-        """
         if paragraphs.id not in self._rows:
             problem = f"no graph of document {paragraphs.id!r} in field {self.fields[0]!r}"
             raise UserError(f"{self.path}: {problem}; add it, or name the right field")
-        number, weights = self._rows[paragraphs.id]
-        return validate_weights(weights, paragraphs, f"{self.path}:{number}")
+        return self._rows[paragraphs.id][1]
+
+    def source(self, paragraphs: Paragraphs) -> str:
+        """Return the file and the line of the document."""
+        return f"{self.path}:{self._rows[paragraphs.id][0]}"
 
     @cached_property
     def _rows(self) -> dict[str, tuple[int, Any]]:

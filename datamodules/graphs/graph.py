@@ -65,7 +65,11 @@ class ParagraphGraph(ABC):
         Raises:
             UserError: if `weights` returns an invalid array; the message has the id of the document.
         """
-        return validate_weights(self.weights(paragraphs), paragraphs, f"{type(self).__name__}", self.symmetric)
+        return validate_weights(self.weights(paragraphs), paragraphs, self.source(paragraphs), self.symmetric)
+
+    def source(self, paragraphs: Paragraphs) -> str:
+        """Return where the weights of a document come from, for messages."""
+        return type(self).__name__
 
 
 def validate_weights(weights: Any, paragraphs: Paragraphs, source: str, symmetric: bool = False) -> Weights:
@@ -113,3 +117,12 @@ class NoGraph(ParagraphGraph):
 
     def weights(self, paragraphs: Paragraphs) -> NDArray:
         return np.ones((len(paragraphs), len(paragraphs)))
+
+
+class Identity(ParagraphGraph):
+    """Graph in which each paragraph is related only to itself, for comparison."""
+
+    name = "identity"
+
+    def weights(self, paragraphs: Paragraphs) -> NDArray:
+        return np.eye(len(paragraphs))

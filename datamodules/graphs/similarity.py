@@ -1,5 +1,6 @@
 """Similarity graph: cosines of the tf-idf vectors of paragraphs."""
 
+import random
 from typing import Any
 
 import numpy as np
@@ -42,6 +43,30 @@ class Similarity(ParagraphGraph):
         size = len(counts)
         idf = 1 + np.log((1 + size) / (1 + (counts > 0).sum(0)))
         return cosines(counts * idf)
+
+
+class PermutedSimilarity(ParagraphGraph):
+    """Similarity graph with randomly permuted paragraphs: the same weights, between the wrong paragraphs.
+
+    The permutation depends only on the id of the document.
+
+    Args:
+        scaled: see `Similarity`.
+    """
+
+    name = "permuted similarity"
+
+    def __init__(self, scaled: bool = True) -> None:
+        self.similarity = Similarity(scaled)
+
+    def settings(self) -> dict[str, Any]:
+        return self.similarity.settings()
+
+    def weights(self, paragraphs: Paragraphs) -> NDArray:
+        weights = self.similarity.weights(paragraphs)
+        places = list(range(len(weights)))
+        random.Random(paragraphs.id).shuffle(places)
+        return weights[np.ix_(places, places)]
 
 
 def scaled_to_one(weights: NDArray) -> NDArray:

@@ -3,7 +3,7 @@
 from itertools import pairwise
 
 import pytest
-from made_up_parses import RELATIONS, made_up_document, made_up_parse, same
+from made_up_parses import made_up_document, made_up_parse, same
 
 from datamodules.corpora.files import Files
 from datamodules.discourse.cache import ParseCache
@@ -129,9 +129,3 @@ def test_documents_of_a_corpus(tmp_path, corpus_files):
 def test_sizes_that_are_none(tmp_path, options, problem):
     with pytest.raises(ValueError, match=problem):
         ParsingData(DOCUMENTS, ParseCache(tmp_path), MadeUpParser(), **options)
-
-
-def test_relations_are_kept_a_document(tmp_path):
-    cache, parser = ParseCache(tmp_path), MadeUpParser()
-    parse_missing(DOCUMENTS[:2], cache, parser)
-    assert cache.get(key_of(ParseRequest.of(DOCUMENTS[1]), parser)).relations == RELATIONS

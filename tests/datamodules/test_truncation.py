@@ -207,6 +207,7 @@ def read_rows(folder: Path) -> dict[tuple[str, str], dict[str, str]]:
         return {(row["split"], row["counted"]): row for row in csv.DictReader(file)}
 
 
+@pytest.mark.integration
 def test_a_run_folder_has_a_table_and_a_test_adds_its_split(run_folder, precis):
     before = read_rows(run_folder)
     assert {split for split, _ in before} == {"train", "val"}
@@ -218,6 +219,7 @@ def test_a_run_folder_has_a_table_and_a_test_adds_its_split(run_folder, precis):
     assert all(after[key] == row for key, row in before.items())
 
 
+@pytest.mark.integration
 def test_another_corpus_has_a_table_of_its_own(run_folder, tmp_path, precis):
     assert precis("test", "--run", run_folder).status == 0
     before = read_rows(run_folder)
@@ -229,6 +231,7 @@ def test_another_corpus_has_a_table_of_its_own(run_folder, tmp_path, precis):
         assert {(row["split"], row["documents"]) for row in csv.DictReader(file)} == {("test", "3")}
 
 
+@pytest.mark.integration
 def test_the_command_prints_what_a_config_cuts(tiny_config, precis):
     done = precis("truncation", "--config", tiny_config, "--data.max_source", "9")
     assert done.status == 0

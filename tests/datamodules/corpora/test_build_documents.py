@@ -1,4 +1,3 @@
-import json
 import os
 import signal
 import subprocess
@@ -14,7 +13,6 @@ from datamodules.corpora.corpus import (
     Corpus,
     as_document,
     build_documents,
-    make_document,
     read_manifest,
 )
 from datamodules.documents import BadRecord, Document, Record, UserError
@@ -132,11 +130,6 @@ def test_one_warning_names_the_first_few(tmp_path):
     assert "and 6 more" in message
 
 
-def test_references_may_be_missing_for_prediction(tmp_path):
-    dataset = build_documents(Listed([record("a", "Text.", references=[])]), "train", tmp_path)
-    assert as_document(dataset[0]) == Document("a", [["Text."]], [])
-
-
 @pytest.mark.parametrize("records", [[], [BROKEN], [record("a", " ")]])
 def test_a_split_without_a_document_is_an_error(tmp_path, records):
     with pytest.raises(UserError, match="train: no usable document"):
@@ -167,6 +160,7 @@ def build_slowly(folder):
     build_documents(Slow([record(str(i), f"Text {i}.") for i in range(20)]), "train", folder)
 
 
+@pytest.mark.integration
 def test_processes_that_build_at_once_agree(tmp_path):
     processes = [Process(target=build_slowly, args=(tmp_path,)) for _ in range(3)]
     for process in processes:
@@ -200,6 +194,7 @@ except KeyboardInterrupt:
 """
 
 
+@pytest.mark.integration
 def test_ctrl_c_stops_the_pool_and_cleans_up(tmp_path):
     process = subprocess.Popen(
         [sys.executable, "-c", INTERRUPTED, str(tmp_path)],
@@ -214,16 +209,6 @@ def test_ctrl_c_stops_the_pool_and_cleans_up(tmp_path):
     assert process.returncode == 130
     assert "Traceback" not in errors
     assert left_in(tmp_path) == []
-
-
-def test_manifest_is_plain_json(tmp_path):
-    dataset = build_documents(Listed(GOOD), "train", tmp_path)
-    (path,) = tmp_path.rglob("manifest.json")
-    assert json.loads(path.read_text(encoding="utf-8")) == read_manifest(dataset)
-
-
-def test_make_document_passes_bad_records_on():
-    assert make_document(BROKEN) is BROKEN
 
 
 def test_requiring_references_reads_a_complete_corpus_once(tmp_path):

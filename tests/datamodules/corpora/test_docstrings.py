@@ -116,6 +116,7 @@ def test_records_are_named_and_placed(corpus, packages):
     assert "raises" not in sys.modules and "package0" not in sys.modules
 
 
+@pytest.mark.integration
 def test_the_same_packages_give_the_same_documents(corpus, packages, tmp_path):
     dataset = build_documents(corpus, "train", tmp_path / "here", require_references=True)
     script = (

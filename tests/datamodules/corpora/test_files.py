@@ -95,10 +95,6 @@ def test_patterns_and_lists_of_files_are_read_in_order(tmp_path):
     assert records(pattern, "train") == records(listed, "train")
 
 
-def test_splits_are_those_that_are_given():
-    assert Files(train="a.jsonl", test=["b.jsonl", "c.jsonl"]).splits() == ["train", "test"]
-
-
 @pytest.mark.parametrize(
     ("row", "fields", "parts", "references"),
     [
@@ -265,8 +261,7 @@ def test_text_of_parquet_that_is_not_utf8_is_named(tmp_path):
     assert [record.id for record in records if isinstance(record, Record)] == [i for i in ids if int(i) % 3 != 1]
 
 
-@pytest.mark.parametrize("suffix, pack", [(".gz", gzip.compress), (".xz", lzma.compress), (".bz2", bz2.compress)])
-@pytest.mark.parametrize("kind", ["csv", "jsonl", "tsv"])
+@pytest.mark.parametrize("kind, suffix, pack", [("csv", ".gz", gzip.compress), ("jsonl", ".bz2", bz2.compress)])
 def test_a_line_that_would_fill_the_memory_is_refused(kind, suffix, pack, tmp_path, monkeypatch):
     monkeypatch.setattr("datamodules.corpora.readers.LONGEST_LINE", 1 << 20)
     path = tmp_path / f"bomb.{kind}{suffix}"
@@ -306,13 +301,9 @@ def test_fingerprint_follows_content_and_arguments_not_time(tmp_path):
     ("name", "fields", "count", "parts", "references"),
     [
         ("aeslc/val", {"paragraphs": "line", "summary": "summaries"}, 1960, 1, 1),
-        ("cnndm/val", {"summary_sentences": "line"}, 4368, 1, 1),
         ("scitldr/val", {"document": "sentences", "document_list": "sentences", "summary": "summaries"}, 619, 1, 1),
         ("squality/val", {"summary": "summaries"}, 125, 2, 4),
-        ("sumpubmed/val", {"document_sentences": "line", "summary_sentences": "line"}, 300, 1, 1),
-        ("qmsum/val_goldspan", {"paragraphs": "line"}, 272, 1, 1),
         ("scisummnet_mds/val", {"document": "documents", "skip_parts": 1}, 104, 2, 1),
-        ("gum/val", {"document": "text", "summary": "summaries", "paragraphs": "line"}, 30, 1, 5),
     ],
 )
 def test_real_data(tmp_path, name, fields, count, parts, references):

@@ -195,6 +195,7 @@ def test_what_does_not_belong_is_one_line(folder, tmp_path):
         documents(TextFolders(test=str(tmp_path / "empty")), tmp_path, "test")
 
 
+@pytest.mark.integration
 def test_a_page_is_summarized_as_its_article(run_folder, tmp_path, precis):
     pytest.importorskip("trafilatura")
     (tmp_path / "page.html").write_text(PAGE, encoding="utf-8")

@@ -1,10 +1,9 @@
 """Documents whose reference consists of their own sentences."""
 
-import json
 
 import pytest
 
-from datamodules.corpora import Files, OwnSentences, Texts
+from datamodules.corpora import OwnSentences, Texts
 from datamodules.corpora.corpus import as_document, build_documents
 from datamodules.documents import BadRecord
 
@@ -62,16 +61,6 @@ def test_bad_records_and_empty_documents_pass(tmp_path):
     with pytest.warns(UserWarning, match="line 1: broken"):
         rows = build_documents(broken, "test", tmp_path, on_bad_record="skip", require_references=True)
     assert rows["id"] == ["b"]
-
-
-def test_blank_sentences_and_broken_characters_are_as_in_the_corpus(tmp_path):
-    path = tmp_path / "odd.jsonl"
-    rows = [{"id": "a", "document": [" ", "It rains.", "It pours."]}, {"id": "b", "document": ["Half: \ud800."]}]
-    path.write_text("\n".join(map(json.dumps, rows)))
-    corpus = OwnSentences(Files(test=str(path), summary=None, document_list="sentences"))
-    with pytest.warns(UserWarning, match=r"odd.jsonl:2 .*half of a surrogate pair"):
-        rows = build_documents(corpus, "test", tmp_path, on_bad_record="skip", require_references=True)
-    assert [as_document(row).references for row in rows] == [[["It rains."]]]
 
 
 @pytest.mark.parametrize(("options", "words"), [({"selection": "best"}, "ind-orig"), ({"number": 0}, "at least 1")])

@@ -8,7 +8,7 @@ import pytest
 from datamodules.documents import UserError
 from datamodules.graphs import Discourse, FromFile, NoGraph, ParagraphGraph, Similarity, Topic, make_graph
 from tests.conftest import write_lines
-from tests.datamodules.graphs.made_up import assert_is_graph, cluster, paragraphs
+from tests.datamodules.graphs.made_up import assert_is_graph, paragraphs
 
 
 class Given(ParagraphGraph):
@@ -77,13 +77,6 @@ def test_what_identifies_a_graph():
     graphs = [Similarity(), NoGraph(), *discourse, Topic(), Topic(5)]
     assert len({graph.digest() for graph in graphs}) == len(graphs)
     assert Discourse(["event", "entity"]).digest() == Discourse(["entity", "event"]).digest()
-
-
-@pytest.mark.parametrize("graph", [Similarity(), NoGraph(), Discourse()], ids=lambda graph: graph.name)
-def test_graphs_travel_to_other_processes(graph):
-    found = paragraphs(*cluster(3).parts)
-    again = pickle.loads(pickle.dumps(graph))
-    assert again.digest() == graph.digest() and (again(found) == graph(found)).all()
 
 
 # From a file -----------------------------------------------------------------------------------------------------

@@ -132,10 +132,3 @@ def test_it_travels_to_other_processes_without_its_parser(tmp_path):
     assert (again(found) == graph(found)).all() and again.digest() == graph.digest()
     others = [RST(Heavy(), tmp_path, ()), RST(RightBranchingParser(), tmp_path)]
     assert len({graph.digest(), *(other.digest() for other in others)}) == 3
-
-
-def test_the_labels_that_count_equal_those_of_the_parse():
-    parse = made_up_parse(ParseRequest.of(document(0)), 4)
-    assert torch.is_tensor(parse.ldd) and "joint" not in parse.relations
-    every = paragraph_means(parse, np.zeros(18, dtype=int), 1)
-    assert (paragraph_means(parse, np.zeros(18, dtype=int), 1, ("joint",)) == every).all()

@@ -120,6 +120,7 @@ def test_a_corpus_without_terms_relates_all_to_all():
     np.testing.assert_allclose(again(paragraphs("One otter.", "Two herons.")), 1)
 
 
+@pytest.mark.integration
 def test_terms_of_equal_frequency_have_the_same_order_in_every_process():
     program = """
 from datamodules.documents import Document
@@ -130,7 +131,7 @@ graph.fit(ParagraphRule()(Document(str(i), [[words if i < 3 else f"own{i}"]])) f
 print(*graph.state()["terms"])
 """
     printed = set()
-    for seed in ("1", "2", "3"):
+    for seed in ("1", "2"):
         environment = {**os.environ, "PYTHONHASHSEED": seed}
         printed.add(subprocess.check_output([sys.executable, "-c", program], env=environment, text=True))
     assert printed == {"otter heron lynx river\n"}
