@@ -123,7 +123,15 @@ class WordsData(SummarizationData):
         raise NotImplementedError(f"{type(self).__name__} defines neither arrange nor collate")
 
     def collate(self, rows: list[dict[str, Any]]) -> WordsBatch:
-        sources, targets, oov_words = truncate(rows, *self.lengths_now, self.vocab_size)
+        max_source, max_target = self.lengths_now
+        sources = [row["source"][:max_source] for row in rows]
+        # Words that only occur in the truncated end of a source no longer extend the vocabulary. Extended ids follow
+        # the order of appearance, so the remaining OOV words come first.
+        num_oov = [max(0, max(source) - self.vocab_size + 1) for source in sources]
+        targets = [
+            [UNK if word >= self.vocab_size + n else word for word in row["target"][:max_target]]
+            for row, n in zip(rows, num_oov)
+        ]
         extended, lengths = self.arrange(sources, rows)
         inputs = pad([[START, *words[:-1]] for words in targets], PAD)                       # [B, T]
         return self.batch_type(
@@ -132,24 +140,7 @@ class WordsData(SummarizationData):
             source=extended.masked_fill(extended >= self.vocab_size, UNK),
             source_extended=extended,
             lengths=lengths,
-            oov_words=oov_words,
+            oov_words=[row["oov_words"][:n] for row, n in zip(rows, num_oov)],
             target_input=inputs.masked_fill(inputs >= self.vocab_size, UNK),
             **target_fields(targets, PAD),
         )
-
-
-def truncate(
-    rows: list[dict[str, Any]], max_source: int, max_target: int, vocab_size: int
-) -> tuple[list[list[int]], list[list[int]], list[list[str]]]:
-    """Truncate sources and targets of encoded documents; return them with the remaining OOV words.
-
-    Words that only occur in the truncated end of a source no longer extend the vocabulary.
-    """
-    sources = [row["source"][:max_source] for row in rows]
-    # Extended ids follow the order of appearance, so the remaining OOV words come first.
-    num_oov = [max(0, max(source) - vocab_size + 1) for source in sources]
-    targets = [
-        [UNK if word >= vocab_size + n else word for word in row["target"][:max_target]]
-        for row, n in zip(rows, num_oov)
-    ]
-    return sources, targets, [row["oov_words"][:n] for row, n in zip(rows, num_oov)]

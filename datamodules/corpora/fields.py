@@ -1,8 +1,8 @@
 """Conversion of table rows, with configurable column names, to `Record`s."""
 
 from collections import Counter
-from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from dataclasses import dataclass, fields
+from typing import Any, Literal, get_args, get_origin
 
 from datamodules.documents import FIX_OR_SKIP, OR_SKIP, BadRecord, Record, UserError
 from datamodules.text.cleaning import clean
@@ -55,17 +55,10 @@ class Fields:
         for name in ("document", "summary"):  # a tuple, as in the keys of caches
             if isinstance(getattr(self, name), list):
                 object.__setattr__(self, name, tuple(getattr(self, name)))
-        kinds = {
-            "paragraphs": Paragraphs,
-            "document_list": DocumentList,
-            "document_sentences": Sentences,
-            "summary_list": SummaryList,
-            "summary_sentences": Sentences,
-        }
-        for name, kind in kinds.items():
-            value, choices = getattr(self, name), get_args(kind)
-            if value not in choices:
-                raise UserError(f"{name}={value!r} is not one of {', '.join(choices)}; choose one")
+        for field in fields(self):
+            value, choices = getattr(self, field.name), get_args(field.type)
+            if get_origin(field.type) is Literal and value not in choices:
+                raise UserError(f"{field.name}={value!r} is not one of {', '.join(choices)}; choose one")
 
     @property
     def names(self) -> list[str]:
