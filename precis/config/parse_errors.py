@@ -7,7 +7,7 @@ from pathlib import Path
 
 from datamodules.documents import UserError
 from precis.config.shipped import named_configs
-from precis.config.trust import explain_forbidden_name
+from precis.config.trust import explain_forbidden_name, hidden_in_working_folder
 from precis.files.yaml_files import read_yaml
 
 _DATA_FILES = (".jsonl", ".csv", ".parquet", ".gz", ".txt")
@@ -77,7 +77,7 @@ def _no_option(name: str, help_hint: str) -> str:
 def _suggest_class(class_path: str) -> str:
     from precis.config.similar_names import suggest_class  # imports Lightning if no class of the suite is similar
 
-    return suggest_class(class_path)
+    return hidden_in_working_folder(class_path) or suggest_class(class_path)
 
 
 def _suggest_option(name: str, owner: str) -> str:

@@ -205,7 +205,21 @@ def _forbidden_names(config: Any, names: frozenset[str]) -> Iterator[tuple[str, 
 
 def explain_forbidden_name(name: str) -> str:
     """Return the message on a class or function that a config may not name, with a remedy."""
+    if hidden := hidden_in_working_folder(name):
+        return f"there is no class {name}; {hidden}"
     return f"a config may not name {name}, which is not a class of the suite, optimizer, or part of a Trainer; {REMEDY}"
+
+
+def hidden_in_working_folder(name: str) -> str:
+    """Return the message that a module of the working folder is hidden by a package of the suite; empty if none is."""
+    package, *_ = parts = name.split(".")[:-1] or [""]
+    if package not in SUITE or object_named(name) is not None:
+        return ""
+    suite = Path(import_module(package).__file__).parent
+    for path in (Path(*parts, "__init__.py"), Path(*parts).with_suffix(".py")):
+        if path.is_file() and suite not in path.resolve().parents:
+            return f"{path} is not imported, because {package} is a package of the suite; rename yours"
+    return ""
 
 
 def is_permitted_class(thing: Any) -> bool:

@@ -299,7 +299,7 @@ def test_the_key_stands_nowhere(ask, server, tmp_path, monkeypatch):
         (["--prompt", "words"], ["{n}"]),
         (["--prompt", "one_sentence", "--n", "3"], ["it has no {n}"]),
         (["--prompt", "query", "--queries", "FEW"], ["doc-", "--queries has no record"]),
-        (["--concurrency", "0"], ["concurrency: must be above 0, got 0"]),
+        (["--concurrency", "0"], ["concurrency must be above 0, got 0"]),
     ],
 )
 def test_wrong_input_is_one_line_and_nothing_is_written(ask, tmp_path, flags, parts):

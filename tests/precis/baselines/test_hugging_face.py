@@ -186,7 +186,7 @@ def test_a_killed_command_continues_where_it_was(tmp_path, precis, source, bart,
         (["--checkpoint", "BART", "--max_source", "99"], ["--max_source 99", "40 positions"]),
         (["--checkpoint", "BART", "--generation.max_length", "99"], ["98 tokens", "40 positions", "max_new_tokens 40"]),
         (["--checkpoint", "BART", "--out", "OUT.csv"], ["ends in .jsonl"]),
-        (["--checkpoint", "BART", "--batch_tokens", "0"], ["batch_tokens: must be above 0, got 0"]),
+        (["--checkpoint", "BART", "--batch_tokens", "0"], ["batch_tokens must be above 0, got 0"]),
     ],
 )
 def test_wrong_input_is_one_line_and_nothing_is_written(tmp_path, precis, source, texts, bart, flags, parts):

@@ -239,7 +239,7 @@ def test_the_right_branching_parser_is_its_own_baseline(precis, treebank, tmp_pa
         ({"tree": None}, [], "made_up.jsonl: d1 has no tree; a parser is scored on gold trees"),
         ({"tree": ["NS", "odd", 0, 1], "edus": [[0, 15], [16, 34]], "text": " ".join(LINES[:2])}, [], "d1, EDUs 0"),
         ({}, ["--parser", "nobody"], "no parser 'nobody'"),
-        ({}, ["--band", 0], "band: must be above 0"),
+        ({}, ["--band", 0], "band must be above 0"),
         ({}, ["--out", __file__], "a file; name a folder"),
     ],
 )
