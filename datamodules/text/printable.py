@@ -2,8 +2,9 @@
 
 import re
 
-# Escape sequences begin with a control character; bidirectional marks reorder the displayed text.
-_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069]")
+# Escape sequences begin with a control character, bidirectional marks reorder the displayed text, and halves of
+# surrogate pairs cannot be encoded.
+_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 _LINE_BREAK = re.compile("[\n\t]")
 
 

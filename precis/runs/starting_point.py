@@ -9,6 +9,7 @@ from pytorch_lightning.utilities import rank_zero_info
 
 from callbacks.graceful_stop import ENDED_EARLY
 from datamodules.documents import UserError
+from datamodules.text.printable import printable_line
 from lightning_modules.checkpoints import best_checkpoint, read_checkpoint
 from precis.config.run_config import read_config
 from precis.runs.checkpoint_files import has_checkpoint
@@ -41,8 +42,8 @@ def end_if_stopped_early(folder: Path, checkpoint: Path) -> None:
     state = read_checkpoint(checkpoint, verify=False)
     if reason := state.get(ENDED_EARLY):
         rank_zero_info(
-            f"{folder}: this run was ended early after step {state['global_step']:,} ({reason}); there is "
-            f"nothing to do. To continue training anyway: precis fit --run {folder} --resume true"
+            f"{folder}: this run was ended early after step {state['global_step']:,} ({printable_line(reason)}); "
+            f"there is nothing to do. To continue training anyway: precis fit --run {folder} --resume true"
         )
         raise SystemExit(0)
 
