@@ -85,9 +85,11 @@ def test_squared_errors_equal_those_of_the_parses_that_the_parser_gives(treebank
 
 def test_invalid_recipes_are_refused(treebank, tmp_path):
     path = tmp_path / "recipe.yaml"
-    for text in ("model: 3", "- a", "model: [", ""):
+    trains_nothing, no_config = "no config that trains a discourse parser", "not a config"
+    problems = {"model: 3": trains_nothing, "- a": no_config, "model: [": "no YAML", "": no_config}
+    for text, problem in problems.items():
         path.write_text(text)
-        with pytest.raises(UserError, match=r"recipe\.yaml: no config that trains a discourse parser"):
+        with pytest.raises(UserError, match=rf"recipe\.yaml(:1)?: {problem}"):
             read_recipe(path)
     with pytest.raises(SystemExit, match="--folds 1: at least 2"):
         main([str(path), str(treebank), "--out", str(tmp_path / "out"), "--folds", "1"])
