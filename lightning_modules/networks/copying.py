@@ -88,7 +88,8 @@ def target_log_probs(
         [B, K, T]; 0 outside `rows`, -inf for forbidden words.
     """
     weight, bias = output.weight[:words], output.bias[:words]
-    banned = torch.tensor(forbidden, dtype=torch.long, device=target.device)
+    # without forbidden words, as in training, nothing is copied from the host
+    banned = torch.tensor(forbidden, device=target.device) if forbidden else target.new_empty(0, dtype=torch.long)
     features, tokens = outputs.features.flatten(0, 2)[rows], target.flatten()[rows]              # [N, H], [N]
     in_vocabulary = tokens < output.out_features
     # any permitted word serves where the target is out of the vocabulary and can only be copied
