@@ -44,8 +44,9 @@ class PermittedMixture(NamedTuple):
         total, share, copied = logits.logsumexp(-1), torch.zeros_like(logits[..., 0]), outputs.attention
         if forbidden is not None:
             is_word = (forbidden >= 0) & (forbidden < words)
-            document, sample, _ = is_word.nonzero(as_tuple=True)
-            logits[document, sample, forbidden[is_word]] = float("-inf")
+            # without an index of the forbidden words alone, whose number the host would wait for
+            lowered = torch.zeros_like(forbidden, dtype=logits.dtype).masked_fill(is_word, float("-inf"))
+            logits.scatter_add_(-1, forbidden.masked_fill(~is_word, 0), lowered)
             permitted = logits.logsumexp(-1).clamp_min(torch.finfo(logits.dtype).min)            # [B, K]
             total, share = permitted, (permitted - total).clamp_max(0)
             readable = (source[:, None, :, None] != forbidden.unsqueeze(2)).all(-1)              # [B, K, S]
