@@ -61,9 +61,9 @@ class DivergenceCheck(Callback):
 
     def _error(self, trainer: Trainer, problem: str) -> Diverged:
         rate = max(group["lr"] for optimizer in trainer.optimizers for group in optimizer.param_groups)
-        kept = f"{self.last} has the last weights that were saved" if self.last.is_file() else "nothing was saved yet"
+        saved = f"{self.last} has the last weights that were saved" if self.last.is_file() else "nothing was saved yet"
         return Diverged(
             f"training has diverged: {problem} at step {trainer.global_step:,}, with a learning rate of "
-            f"{float(rate):.3g}{self._last_finite}; {kept}; train again with a lower learning rate, a longer warm-up "
+            f"{float(rate):.3g}{self._last_finite}; {saved}; train again with a lower learning rate, a longer warm-up "
             "or a lower --trainer.gradient_clip_val, and in half precision with --trainer.precision 32-true"
         )

@@ -46,8 +46,8 @@ def check_monitor(argument: str, name: str, logged: Sequence[str]) -> None:
     if name not in logged:
         close = get_close_matches(name, logged, n=1)
         hint = f"did you mean {close[0]}?" if close else "name one of those"
-        known = ", ".join(logged) or "nothing"
-        raise UserError(f"{argument} is {name!r}, which this run does not log; it logs {known}; {hint}")
+        names = ", ".join(logged) or "nothing"
+        raise UserError(f"{argument} is {name!r}, which this run does not log; it logs {names}; {hint}")
 
 
 def check_at_validations(trainer: Trainer) -> None:

@@ -66,9 +66,12 @@ class ProgressLines(Callback):
         rank_zero_info(line)
         self._printed = monotonic()
 
-    def _print_batch(self, stage: str, batch_idx: int, batches: float, rest: str = "") -> None:
-        if monotonic() - self._printed >= INTERVAL:
-            self._print(f"{stage}: batch {batch_idx + 1:,} of {batches:,}{rest}")
+    def _is_due(self) -> bool:
+        return monotonic() - self._printed >= INTERVAL
+
+    def _print_batch(self, stage: str, batch_idx: int, batches: float) -> None:
+        if self._is_due():
+            self._print(f"{stage}: batch {batch_idx + 1:,} of {batches:,}")
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         done = f" from step {trainer.global_step:,}" if trainer.global_step else ""
@@ -77,8 +80,10 @@ class ProgressLines(Callback):
     def on_train_batch_end(
         self, trainer: Trainer, pl_module: LightningModule, outputs: object, batch: object, batch_idx: int
     ) -> None:
-        rest = f", step {trainer.global_step:,}{_values(trainer, 'train/')}"
-        self._print_batch(f"epoch {trainer.current_epoch}", batch_idx, trainer.num_training_batches, rest)
+        if self._is_due():  # else no value is read, which would wait for the device
+            batches = f"batch {batch_idx + 1:,} of {trainer.num_training_batches:,}"
+            values = f"step {trainer.global_step:,}{_values(trainer, 'train/')}"
+            self._print(f"epoch {trainer.current_epoch}: {batches}, {values}")
 
     def on_validation_batch_end(self, trainer: Trainer, pl_module: LightningModule, *place: Any) -> None:
         batches = trainer.num_sanity_val_batches if trainer.sanity_checking else trainer.num_val_batches
