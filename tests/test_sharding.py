@@ -1,7 +1,11 @@
 """Strategy `fsdp2`: two processes that share the weights are one process with twice the batch size."""
 
+import os
+from unittest.mock import patch
+
 import pytest
 import test_ddp
+import torch
 from cases import CASES
 from pytorch_lightning import Trainer
 from test_ddp import ANNEALED, close, prepare, run_on_one_and_two
@@ -41,8 +45,17 @@ def test_sharded_training_and_evaluation_equal_one_process(results, key):
         assert first[part] == second[part] == pytest.approx(one[part], rel=1e-6, abs=1e-9)
 
 
+@pytest.fixture
+def no_trace():
+    """Leave neither a group of processes nor its address to later tests, whose processes would take the same port."""
+    with patch.dict(os.environ):
+        yield
+    if torch.distributed.is_initialized():
+        torch.distributed.destroy_process_group()
+
+
 @pytest.mark.parametrize("name, words", [("graphsum", "log_sigma cannot be sharded"), ("pegasus", "choose AdamW")])
-def test_what_cannot_be_sharded_is_named(name, words, corpus_files):
+def test_what_cannot_be_sharded_is_named(name, words, corpus_files, no_trace):
     case = next(case for case in CASES if case.name == name)
     options = {"accelerator": "cpu", "devices": 1, "logger": False, "enable_checkpointing": False}
     trainer = Trainer(strategy="fsdp2", max_steps=1, use_distributed_sampler=False, **options)
