@@ -32,10 +32,11 @@ from lightning_modules.discourse_parser.ldd import LabelClasses
 from lightning_modules.discourse_parser.segmenter import EduSegmenter, load_default
 from lightning_modules.discourse_parser.shipped import SMALL, shipped_name, weights_folder
 from lightning_modules.discourse_parser.span_scorer import DiscourseScorer, Layout, Units, node_scores, pool_edus
+from lightning_modules.logged_values import log_mean, log_training
 from lightning_modules.metrics.parseval import Parseval
 from lightning_modules.networks.text_encoder import TextEncoder
 from lightning_modules.stored import digest, load_model
-from lightning_modules.summarizer import log_mean, log_training, weighted_sum
+from lightning_modules.summarizer import weighted_sum
 
 Precision = Literal["auto", "float32", "bfloat16"]
 

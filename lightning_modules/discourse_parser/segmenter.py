@@ -16,9 +16,9 @@ from lightning_modules.discourse_parser.boundary_network import BEGIN, Segmentat
 from lightning_modules.discourse_parser.crf import LinearChainCRF
 from lightning_modules.discourse_parser.encoder_module import EncoderModule
 from lightning_modules.discourse_parser.shipped import SMALL, weights_folder
+from lightning_modules.logged_values import log_mean, log_training
 from lightning_modules.metrics.boundaries import BoundaryF1
 from lightning_modules.stored import load_model
-from lightning_modules.summarizer import log_mean, log_training
 
 _CELLS = 32768  # words, padding included, that are tagged in one pass
 

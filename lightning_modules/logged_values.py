@@ -1,0 +1,50 @@
+"""Logged values of training and evaluation: means over the documents of all ranks."""
+
+from collections.abc import Collection, Mapping
+from typing import Any
+
+import torch
+from pytorch_lightning import LightningModule, Trainer
+from torch import Tensor
+
+from datamodules.batch import Batch
+
+
+def log_training(
+    module: LightningModule, values: Mapping[str, Tensor | float], batch: Batch, prog_bar: Collection[str] = ("loss",)
+) -> None:
+    """Log train/<name> for each value, the mean over the documents of all ranks in this step.
+
+    Several ranks reduce all values at once, and only in steps that Lightning logs (`log_every_n_steps`), in the first
+    step and in the last one of each epoch; in other steps, `trainer.callback_metrics` keeps the previous values.
+
+    Args:
+        module: the model in training.
+        values: means over the documents in the batch of this rank, by name; the same names on all ranks.
+        batch: the batch; all ranks must call this in the same steps.
+        prog_bar: names of the values that the progress bar shows.
+    """
+    trainer = module.trainer
+    values = {name: value * batch.weight for name, value in values.items()}
+    if trainer.world_size > 1:
+        if not _is_logged(trainer):
+            return
+        local = [torch.as_tensor(value, dtype=torch.float64, device=module.device) for value in values.values()]
+        values = dict(zip(values, trainer.strategy.reduce(torch.stack(local), reduce_op="mean").unbind()))
+    for name, value in values.items():
+        module.log(f"train/{name}", value, batch_size=batch.batch_size, prog_bar=name in prog_bar)
+
+
+def _is_logged(trainer: Trainer) -> bool:
+    """Return whether the values of this training step are logged, the first ones, or the last ones of an epoch."""
+    loop = trainer.fit_loop.epoch_loop
+    if loop._num_ready_batches_reached() or "training_step.train/loss" not in trainer._results:
+        return True
+    return not loop._should_accumulate() and trainer._logger_connector.should_update_logs
+
+
+def log_mean(module: LightningModule, name: str, value: Tensor | float, documents: int, **options: Any) -> None:
+    """Log a mean over documents; Lightning averages it over all evaluation batches and ranks."""
+    # Lightning divides the sum of batch sizes over ranks by the number of ranks, rounded down: a multiple is exact
+    size = documents * module.trainer.world_size
+    module.log(name, value, batch_size=size, sync_dist=True, on_epoch=True, **options)
