@@ -61,11 +61,11 @@ def _similar(texts: Sequence[str], threshold: float, num_proc: int) -> Iterable[
     bands = MinHashLSH(threshold, _PERMUTATIONS).hashranges
     buckets: dict[tuple[int, bytes], list[int]] = defaultdict(list)
     for number, signature in enumerate(signatures):
-        own = [buckets[start, signature.hashvalues[start:end].tobytes()] for start, end in bands]
-        for candidate in sorted(set().union(*own)):
+        text_buckets = [buckets[start, signature.hashvalues[start:end].tobytes()] for start, end in bands]
+        for candidate in sorted(set().union(*text_buckets)):
             if signature.jaccard(signatures[candidate]) >= threshold:
                 yield candidate, number
-        for bucket in own:
+        for bucket in text_buckets:
             if len(bucket) < _BUCKET:
                 bucket.append(number)
 

@@ -62,9 +62,9 @@ def _ends(text: str) -> list[int]:
     start = 0
     while start < len(text):
         stop = min(start + size, len(text))
-        found = list(accumulate(map(len, sentencex.segment("en", text[start:stop])), initial=start))
-        sure = stop if stop == len(text) else next((end for end in found if end >= start + size / 2), stop)
-        ends += [end for end in found if start < end <= sure and end < stop]
+        boundaries = list(accumulate(map(len, sentencex.segment("en", text[start:stop])), initial=start))
+        sure = stop if stop == len(text) else next((end for end in boundaries if end >= start + size / 2), stop)
+        ends += [end for end in boundaries if start < end <= sure and end < stop]
         start = sure
     return [end for end in ends if " " in text[max(end - 1, 0) : end + 1]]
 

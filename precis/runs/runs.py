@@ -119,6 +119,6 @@ def _print_table(folder: Path, rows: list[dict[str, Any]]) -> None:
         return
     for cells in zip(*(column.cells for column in table.columns)):  # too wide: the name, and below it what is known
         console.print(cells[0], soft_wrap=True)
-        known = zip((column.header for column in table.columns[1:]), cells[1:])
-        facts = [(f"{name} " if name.startswith(("step", "test")) else "", cell) for name, cell in known if str(cell)]
+        pairs = zip((column.header for column in table.columns[1:]), cells[1:])
+        facts = [(f"{name} " if name.startswith(("step", "test")) else "", cell) for name, cell in pairs if str(cell)]
         console.print(Padding(Text("  ").join(Text.assemble(*fact) for fact in facts), (0, 0, 0, 2)))

@@ -82,8 +82,8 @@ def _check_monitors(config: dict[str, Any], callbacks: list[dict[str, Any]]) -> 
     """Check that a model of the suite logs what is monitored; the models and callbacks of users may log anything."""
     model = object_named(config["model"]["class_path"])
     classes = [config["model"]["class_path"], *(callback["class_path"] for callback in callbacks)]
-    known = all(name.startswith(("callbacks.", "lightning_modules.", "pytorch_lightning.")) for name in classes)
-    if not known or not getattr(model, "validation_names", ()):
+    are_checked = all(name.startswith(("callbacks.", "lightning_modules.", "pytorch_lightning.")) for name in classes)
+    if not are_checked or not getattr(model, "validation_names", ()):
         return
     monitors = {"checkpoint.monitor (metric of a search)": (config.get("checkpoint") or {}).get("monitor")}
     for callback in callbacks:
