@@ -40,11 +40,12 @@ def check_run_dir(environment: Mapping[str, str]) -> None:
         )
 
 
-def check_tasks(trainer: Mapping[str, Any], environment: Mapping[str, str] = os.environ) -> None:
+def check_tasks(trainer: Mapping[str, Any], environment: Mapping[str, str] | None = None) -> None:
     """Raise a `UserError` if tasks and devices differ, before training.
 
     A surplus task would train a separate model; for a missing one, the others would wait forever.
     """
+    environment = os.environ if environment is None else environment  # `datasets` replaces os.environ: no default value
     devices = number_of_devices(trainer) or max(1, torch.cuda.device_count())
     nodes = int(trainer.get("num_nodes") or 1)
     if "TORCHELASTIC_RUN_ID" in environment:

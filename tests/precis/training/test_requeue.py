@@ -77,6 +77,11 @@ def test_a_task_of_an_array_is_named_by_both_numbers():
     assert job_id({"SLURM_JOB_ID": "9"}) == "9" and job_id({}) is None
 
 
+def test_the_job_is_known_after_a_library_replaced_the_environment(monkeypatch):
+    monkeypatch.setattr(os, "environ", {"SLURM_JOB_ID": "9"})  # datasets.Dataset.map assigns a copy
+    assert job_id() == "9"
+
+
 @pytest.mark.parametrize("state, comes_back", [("CANCELLED", False), ("COMPLETING", True), ("TIMEOUT", False)])
 def test_a_job_that_runs_no_more_is_left_alone(state, comes_back, scontrol, tmp_path):
     (scontrol / "state").write_text(state)
