@@ -10,17 +10,17 @@ from torch import Tensor
 
 from datamodules.batch import Batch, on_host, pad
 from datamodules.corpora.corpus import Corpus, as_document
-from datamodules.discourse.cache import ParseCache
-from datamodules.discourse.controls import evenly_spread
-from datamodules.discourse.distributions import Rows, resize
-from datamodules.discourse.parses import DiscourseParse, ParseRequest
-from datamodules.discourse_ablations import (
+from datamodules.discourse.ablations import (
     OneBestDiscourse,
     OtherDiscourse,
     ParserDiscourse,
     PermutedDiscourse,
     RandomDiscourse,
+    evenly_spread,
 )
+from datamodules.discourse.cache import ParseCache
+from datamodules.discourse.distributions import Rows, resize
+from datamodules.discourse.parses import DiscourseParse, ParseRequest
 from datamodules.documents import Document, UserError
 from datamodules.encoder_data import TokenizerData
 from datamodules.parsing import NeedsParser, Parser, key_of, parse_missing
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     import datasets  # imported when documents are read: models only need the types of batches
 
 Ablation = Literal["none", "wac", "ria", "permuted", "other", "no_labels", "one_best", "no_discourse"]
+_ABLATIONS = {"one_best": OneBestDiscourse, "ria": RandomDiscourse, "permuted": PermutedDiscourse}
 _BAND = 128  # half-width of the LDD of a parser named by a string, as in `precis parse`
 _OTHERS = 64  # number of training documents from which the ablation `other` takes discourse
 _OTHERS_FOLDER = "other_documents"  # folder of their parses, next to the tokenizer of a run
@@ -93,9 +94,8 @@ class RSTformerData(NeedsParser, TokenizerData):
         parses: folder with parses of all training and validation documents; by default `parses` in the cache.
         ablation: ablation of the model. `one_best` uses the LDD of the best tree; `ria` a random one, the same for all
             documents; `permuted` that of the document with permuted pairs of EDUs; `other` that of another document,
-            one of 64 of the training split, which are stored in the run. See `discourse.controls`.
+            one of 64 of the training split, which are stored in the run. See `discourse.ablations`.
         ablation_seed: seed of `ria`, `permuted` and `other`.
-        random_values: density of `ria`: `dense`, or `sparse` like that of the parser.
         max_source: maximal number of tokens of a document, <s> and </s> included; at most the positions of the model.
         max_target: maximal number of tokens of a summary in the loss, </s> included.
         half_width: half-width of the LDD band in a batch, at most that of the parser.
@@ -115,7 +115,6 @@ class RSTformerData(NeedsParser, TokenizerData):
         rows: Rows = "side",
         ablation: Ablation = "none",
         ablation_seed: int = 0,
-        random_values: Literal["dense", "sparse"] = "dense",
         max_source: int = 1024,
         max_target: int = 128,
         half_width: int = 64,
@@ -133,7 +132,7 @@ class RSTformerData(NeedsParser, TokenizerData):
         self._parser = None if ablation == "no_discourse" else parser
         if half_width > getattr(self._parser, "band", half_width):
             raise ValueError(f"data.half_width {half_width}: the parser gives {self.parser.band} EDUs to each side")
-        self.ablation_seed, self.random_values = ablation_seed, random_values
+        self.ablation_seed = ablation_seed
         self.max_source, self.max_target, self.half_width = max_source, max_target, half_width
         self.parses, self.parses_given = Path(parses or self.cache_dir / "parses"), parses is not None
         self._cache: ParseCache | None = None
@@ -206,18 +205,12 @@ class RSTformerData(NeedsParser, TokenizerData):
 
     def read_discourse(self) -> ParserDiscourse:
         """Return what turns a parse into the discourse of a batch, according to the ablation."""
-        if self._ablation is None:
-            half_width, seed = self.half_width, self.ablation_seed
-            if self.ablation == "one_best":
-                self._ablation = OneBestDiscourse(half_width)
-            elif self.ablation == "ria":
-                self._ablation = RandomDiscourse(half_width, seed, sparse=self.random_values == "sparse")
-            elif self.ablation == "permuted":
-                self._ablation = PermutedDiscourse(half_width, seed)
-            elif self.ablation == "other":
-                self._ablation = OtherDiscourse(half_width, seed, self._other_parses())
-            else:  # `wac` and `no_labels` change the model, not its input
-                self._ablation = ParserDiscourse(half_width)
+        if self._ablation is None and self.ablation == "other":
+            self._ablation = OtherDiscourse(self.half_width, self.ablation_seed, self._other_parses())
+        elif self._ablation is None:
+            # `wac` and `no_labels` change the model, not its input
+            kind = _ABLATIONS.get(self.ablation, ParserDiscourse)
+            self._ablation = kind(self.half_width, self.ablation_seed)
         return self._ablation
 
     def _other_parses(self) -> list[DiscourseParse]:
@@ -260,7 +253,7 @@ class RSTformerData(NeedsParser, TokenizerData):
         super().save_tokenizer(folder)
         if not isinstance(self._ablation, OtherDiscourse):
             return
-        parses = {parse.text_digest: parse for parse in self._ablation.documents.parses}
+        parses = {parse.text_digest: parse for parse in self._ablation.parses}
         cache = ParseCache(Path(folder) / _OTHERS_FOLDER)
         missing = cache.missing(parses)
         with cache.writer() as writer:

@@ -189,7 +189,7 @@ def check_tree(tree: Tensor, size: int, relations: int) -> Tensor:
     return tree
 
 
-def random_ldd(size: int, band: int, relations: int, share: float = 1.0, seed: int = 0) -> Tensor:
+def random_ldd(size: int, band: int, relations: int, seed: int = 0) -> Tensor:
     """Return a random LDD (the ablation RIA): values in [0, 1) that depend only on i, j, l and the seed.
 
     They are therefore identical in every document and for every half-width.
@@ -198,30 +198,16 @@ def random_ldd(size: int, band: int, relations: int, share: float = 1.0, seed: i
         size: number of EDUs E.
         band: half-width b.
         relations: number of relations R.
-        share: fraction of non-zero values.
         seed: seed of the values.
 
     Returns:
         The band [E, 2b + 1, R], float32, zero on the diagonal and outside the document.
     """
-    code = _random_codes(size, band, relations, seed)  # [E, 2b + 1, R]
-    values = _unit(code)
-    if share < 1:
-        values = values * (_unit(_mix_bits(code + 1)) < share)
-    return values * inside(size, band).unsqueeze(-1)
-
-
-def random_draws(size: int, band: int, relations: int, seed: int = 0) -> Tensor:
-    """Return the draws of `random_ldd`, [E, 2b + 1, R]: a value is zero if its draw is not below `share`."""
-    return _unit(_mix_bits(_random_codes(size, band, relations, seed) + 1))
-
-
-def _random_codes(size: int, band: int, relations: int, seed: int) -> Tensor:
-    """Return 32-bit hashes of i, j, l and the seed, int64 [E, 2b + 1, R]."""
     i = torch.arange(size)[:, None, None]
     j = i + torch.arange(-band, band + 1)[:, None]
-    code = _mix_bits(_mix_bits(_mix_bits(torch.tensor(seed) + 1) + i) + j)
-    return _mix_bits(code + torch.arange(relations))
+    pairs = _mix_bits(_mix_bits(_mix_bits(torch.tensor(seed) + 1) + i) + j)          # [E, 2b + 1, 1]
+    code = _mix_bits(pairs + torch.arange(relations))                                # [E, 2b + 1, R], 32 bits
+    return (code >> 8).float() / 2**24 * inside(size, band).unsqueeze(-1)
 
 
 def _mix_bits(x: Tensor) -> Tensor:
@@ -230,8 +216,3 @@ def _mix_bits(x: Tensor) -> Tensor:
         x = x & 0xFFFFFFFF
         x = ((x ^ (x >> shift)) * factor) & 0xFFFFFFFF
     return x
-
-
-def _unit(code: Tensor) -> Tensor:
-    """Map 32-bit integers to [0, 1), float32."""
-    return (code >> 8).float() / 2**24

@@ -26,8 +26,6 @@ from datamodules.text.hashing import text_digest
 Offsets = tuple[tuple[int, int], ...]
 Variant = Literal["full", "one_best", "no_labels"]
 
-_SHARE_FLOOR = 0.01  # smaller probabilities count as zero
-
 
 @dataclass(frozen=True)
 class ParseRequest:
@@ -196,12 +194,6 @@ class DiscourseParse:
             ValueError: if the stored band is narrower than the document.
         """
         return to_dense(self.band(max(0, self.size - 1), variant))
-
-    def share(self, floor: float = _SHARE_FLOOR) -> float:
-        """Return the share of stored values that are at least `floor`."""
-        pairs = int(inside(self.size, self.half_width).sum())
-        min_code = int(encode(torch.tensor(floor)))
-        return int((self.ldd >= min_code).sum()) / (pairs * len(self.relations)) if pairs else 0.0
 
     def best_tree(self) -> Tree:
         """Return the best tree, with names of relations."""

@@ -8,7 +8,6 @@ from torch import Tensor
 from datamodules.corpora.corpus import make_document
 from datamodules.corpora.texts import Texts
 from datamodules.discourse.distributions import Rows
-from datamodules.discourse.drawing import draw_svg, draw_text
 from datamodules.discourse.parses import DiscourseParse
 from datamodules.discourse.trees import Tree
 from datamodules.documents import Document, UserError
@@ -16,6 +15,7 @@ from datamodules.text.lines import counted
 from precis.config.parsers import load_parser
 from precis.discourse.draw_parse import LARGEST_HEAT_MAP
 from precis.discourse.parse import parse_document
+from precis.discourse.tree_drawing import draw_svg, draw_text
 
 _load_parser = lru_cache(maxsize=2)(load_parser)
 

@@ -15,10 +15,10 @@ from datamodules.building import appearing_folder
 from datamodules.corpora.corpus import Corpus
 from datamodules.corpora.field_names import describe_value, first_row, guess_fields
 from datamodules.corpora.files import Files
-from datamodules.corpora.overlap import Duplicates
 from datamodules.corpora.texts import Texts
 from datamodules.documents import UserError
 from datamodules.text.printable import printable_line
+from precis.command_line.corpus_overlap import Duplicates
 from precis.config.load_classes import load_classes
 from precis.config.run_config import read_config
 from precis.files.texts import collect_texts, is_records

@@ -2,34 +2,131 @@
 
 import json
 from dataclasses import asdict
+from typing import Any
 
+import numpy as np
+from datasets import Dataset
 from jsonargparse import Namespace
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
 
 from datamodules.cache_folder import default_cache
-from datamodules.corpora.corpus import Corpus, build_documents
-from datamodules.corpora.describe import describe, print_description
-from datamodules.corpora.overlap import find_overlaps
+from datamodules.corpora.corpus import Corpus, as_document, build_documents, read_manifest
+from datamodules.documents import Document
+from datamodules.text.printable import printable, printable_line
+from precis.command_line.corpus_overlap import Overlap, find_overlaps
+
+_STATISTICS = {
+    "document_words": "words per document",
+    "document_sentences": "sentences per document",
+    "parts": "parts per document",
+    "references": "references per document",
+    "reference_words": "words per reference",
+    "reference_sentences": "sentences per reference",
+    "compression": "document words per reference word",
+}
 
 
 def describe_corpus(corpus: Corpus, options: Namespace) -> None:
     """Print the description of every split of a corpus, which has at least one, by the options of `precis corpus`."""
     cache = options.cache_dir or default_cache()
-    splits = corpus.splits()
-    described = [
-        describe(
-            corpus, split, cache, on_bad_record=options.on_bad_record, examples=options.examples,
-            num_proc=options.num_proc,
-        )
-        for split in splits
-    ]  # fmt: skip
     building = {"on_bad_record": options.on_bad_record, "num_proc": options.num_proc}
-    tables = {split: build_documents(corpus, split, cache, **building) for split in splits}
+    tables = {split: build_documents(corpus, split, cache, **building) for split in corpus.splits()}
     overlaps = find_overlaps(tables, options.duplicates, options.num_proc)
-    for description in described:
-        description["overlaps"] = [
-            overlap._asdict() for overlap in overlaps if overlap.split == description["split"]
-        ]
+    descriptions = [describe(split, table, options.examples, overlaps) for split, table in tables.items()]
     if options.json:
-        print(json.dumps(described, ensure_ascii=False, indent=1, default=asdict))
+        print(json.dumps(descriptions, ensure_ascii=False, indent=1, default=asdict))
     else:
-        print_description(described)
+        print_descriptions(descriptions)
+
+
+def describe(split: str, dataset: Dataset, examples: int = 2, overlaps: list[Overlap] | None = None) -> dict[str, Any]:
+    """Describe the documents of a split, as `build_documents` returns them. Words are separated by whitespace.
+
+    Returns:
+        `split`, `documents` (count), `skipped` and `digest` as in the manifest; `examples`, the first documents;
+        `overlaps` of this split with earlier ones; and mean, median and 95th percentile of `document_words`,
+        `document_sentences`, `parts`, `references`, `reference_words`, `reference_sentences` and `compression`
+        (document words to mean reference words), None if there is no reference.
+    """
+    manifest = read_manifest(dataset)
+    return {
+        "split": split,
+        "documents": manifest["documents"],
+        "skipped": manifest["skipped"],
+        "digest": manifest["digest"],
+        "examples": [as_document(row) for row in dataset.select(range(min(examples, len(dataset))))],
+        **{name: _spread(values) for name, values in _lengths(dataset).items()},
+        "overlaps": [overlap._asdict() for overlap in overlaps or () if overlap.split == split],
+    }
+
+
+def print_descriptions(splits: list[dict[str, Any]], console: Console | None = None) -> None:
+    """Print descriptions of splits (see `describe`) as a table, followed by the examples."""
+    console = console or Console()
+    table = Table(title="mean / median / 95th percentile")
+    table.add_column("")
+    for split in splits:
+        table.add_column(split["split"], justify="right")
+    table.add_row("documents", *(f"{split['documents']:,}" for split in splits))
+    table.add_row("skipped records", *(f"{len(split['skipped']):,}" for split in splits))
+    for name, title in _STATISTICS.items():
+        table.add_row(title, *(_cell(split[name]) for split in splits))
+    if any(split["overlaps"] for split in splits):
+        table.add_row("in an earlier split", *(f"{len(split['overlaps']):,}" for split in splits))
+    table.add_row("digest", *(split["digest"][:12] for split in splits))
+    console.print(table)
+    for split in splits:
+        for overlap in split["overlaps"][:3]:
+            console.print(Text(printable_line(_overlap_line(overlap))))
+        for bad in split["skipped"][:3]:
+            console.print(Text(printable_line(f"skipped {bad['where']}: {bad['problem']}")))
+        for document in split["examples"]:
+            console.print(_example(split["split"], document))
+
+
+def _overlap_line(overlap: dict[str, str]) -> str:
+    similarity = "equals" if overlap["kind"] == "exact" else "is nearly the same as"
+    return f"{overlap['split']} {overlap['id']} {similarity} {overlap['other_split']} {overlap['other_id']}"
+
+
+def _lengths(dataset: Dataset) -> dict[str, list[float]]:
+    """Return the values of all documents, or of all references, for each statistic."""
+    values: dict[str, list[float]] = {name: [] for name in _STATISTICS}
+    for document in map(as_document, dataset):
+        words = _words(document.sentences)
+        reference_words = [_words(reference) for reference in document.references]
+        values["document_words"].append(words)
+        values["document_sentences"].append(len(document.sentences))
+        values["parts"].append(len(document.parts))
+        values["references"].append(len(document.references))
+        values["reference_words"] += reference_words
+        values["reference_sentences"] += map(len, document.references)
+        if reference_words:
+            values["compression"].append(words / np.mean(reference_words))
+    return values
+
+
+def _words(sentences: list[str]) -> int:
+    return sum(len(sentence.split()) for sentence in sentences)
+
+
+def _spread(values: list[float]) -> dict[str, float] | None:
+    if not values:
+        return None
+    mean, median, high = np.mean(values), np.median(values), np.percentile(values, 95)
+    return {"mean": float(mean), "median": float(median), "p95": float(high)}
+
+
+def _cell(spread: dict[str, float] | None) -> str:
+    return "none" if spread is None else " / ".join(f"{value:,.1f}" for value in spread.values())
+
+
+def _example(split: str, document: Document, length: int = 600) -> Text:
+    text = document.text if len(document.text) <= length else document.text[:length].rsplit(None, 1)[0] + " ..."
+    out = Text(f"\n{split}: {printable_line(document.id)}\n", style="bold")
+    out.append(printable(text) + "\n", style="not bold")
+    for reference in document.references:
+        out.append("reference: " + printable(" ".join(reference)) + "\n", style="not bold italic")
+    return out

@@ -7,10 +7,10 @@ import torch
 from matplotlib.figure import Figure
 from rich.console import Console
 
-from datamodules.discourse.drawing import draw_svg, draw_text
 from datamodules.discourse.parses import DiscourseParse, ParseRequest
 from datamodules.text.lines import counted, one_line
 from datamodules.text.printable import printable
+from precis.discourse.tree_drawing import draw_svg, draw_text
 from precis.files import figures
 
 LARGEST_HEAT_MAP = 2000  # EDUs to each side

@@ -6,18 +6,18 @@ import torch
 
 from datamodules.batch import Batch
 from datamodules.corpora.corpus import as_document
-from datamodules.discourse.drawing import draw_svg as draw_tree
 from datamodules.discourse.parses import DiscourseParse
 from datamodules.documents import Document
-from datamodules.graphs.drawing import draw_svg as draw_graph
 from datamodules.graphsum import GraphSumData
 from datamodules.summarization import SummarizationData
 from lightning_modules.copying_summarizer import CopyingSummarizer
 from lightning_modules.extractive.summary import ExtractiveSummary
 from lightning_modules.rstformer.module import RSTformer
 from lightning_modules.summarizer import Summarizer, Summary
+from precis.discourse.tree_drawing import draw_svg as draw_tree
 from precis.playground.cards import MACROS, copied_summary, picture
 from precis.summarizing.draw_attention import relations_of
+from precis.summarizing.graph_drawing import draw_svg as draw_graph
 
 _LETTERS, _TREE_WIDTH = 32, 120  # letters per EDU and pixels of a tree that fits a card of 22 rem
 _RELATIONS = 3  # number of relations shown for a head; twice as many for a document

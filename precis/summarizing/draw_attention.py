@@ -9,11 +9,11 @@ from matplotlib.figure import Figure
 
 from datamodules.corpora.corpus import as_document
 from datamodules.corpora.texts import Texts
-from datamodules.discourse.drawing import draw_svg
 from datamodules.documents import UserError
 from datamodules.text.lines import shorten
 from lightning_modules.rstformer.attention_maps import EduAttention, edu_attention
 from lightning_modules.rstformer.module import RSTformer
+from precis.discourse.tree_drawing import draw_svg
 from precis.files.figures import heat_map, html_page, new_figure, png_element
 from precis.runs.run_folder import load_run
 from precis.summarizing.page_bodies import MACROS

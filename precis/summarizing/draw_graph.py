@@ -8,9 +8,17 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from datamodules.graphs.drawing import LINK_COLOR, LINKS, MIN_ATTENTION, MIN_LINK, checked_drawing, draw_svg, strongest
 from datamodules.text.lines import counted, one_line, shorten
 from precis.files.figures import heat_map, html_page, new_figure
+from precis.summarizing.graph_drawing import (
+    LINK_COLOR,
+    LINKS,
+    MIN_ATTENTION,
+    MIN_LINK,
+    checked_drawing,
+    draw_svg,
+    strongest,
+)
 from precis.summarizing.page_bodies import MACROS
 
 _LETTERS = 58  # maximum length of a text next to a heat map

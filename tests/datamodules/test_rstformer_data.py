@@ -86,17 +86,6 @@ def test_each_ablation_has_its_own_ldd(corpus_files, tmp_path):
     torch.testing.assert_close(found["ria"][0, :size][filled], wanted[filled], atol=0.005, rtol=0)
 
 
-def test_a_sparse_random_ldd_has_the_share_of_the_parsers_own(corpus_files, tmp_path):
-    data = ready(corpus_files, tmp_path, ablation="ria", random_values="sparse")
-    dense = ready(corpus_files, tmp_path, ablation="ria")
-    (row, *_) = data.features("test")
-    parse = data.cache.get(row["parse"])
-    sparse, all_values = (made.read_discourse().codes(parse, parse.size) for made in (data, dense))
-    assert torch.equal(sparse[sparse > 0], all_values[sparse > 0])
-    pairs = parse.size * (parse.size - 1) * len(RELATIONS)
-    assert abs(int((sparse > 0).sum()) / pairs - parse.share()) < 0.15
-
-
 @pytest.mark.parametrize("ablation", ["ria", "permuted", "other"])
 def test_controls_are_a_function_of_seed_and_document(ablation, corpus_files, tmp_path):
     def batches(seed):
@@ -115,7 +104,7 @@ def test_other_takes_the_discourse_of_training_documents_and_a_run_keeps_it(corp
     digests = {parse.text_digest for parse in training}
     for row in data.features("test"):
         parse = data.cache.get(row["parse"])
-        chosen = data.read_discourse().documents.choose(parse, parse.size)
+        chosen = data.read_discourse().choose(parse, parse.size)
         assert chosen.text_digest in digests - {parse.text_digest}
     # a run is read back for one text that no other document is beside, with the cache somewhere else
     for _ in range(2):  # a run that is resumed writes its folder once more
@@ -127,7 +116,7 @@ def test_other_takes_the_discourse_of_training_documents_and_a_run_keeps_it(corp
     (batch,) = single.test_dataloader()
     (row,) = single.features("test")
     parse, read = single.cache.get(row["parse"]), int(batch.token_edu.max()) + 1
-    assert torch.equal(batch.ldd[0], data.read_discourse().documents.codes(parse, read, min(8, parse.size - 1)))
+    assert torch.equal(batch.ldd[0], data.read_discourse().codes(parse, read))
 
 
 @pytest.mark.parametrize("ablation", ["none", "one_best", "ria", "permuted", "other"])
@@ -150,7 +139,7 @@ def test_each_ablation_has_its_own_gamma(ablation, corpus_files, tmp_path):
         elif ablation == "permuted":
             assert gamma.sort().values.equal(parse.gamma[:seen].sort().values)
         else:
-            candidates = data.read_discourse().documents.parses
+            candidates = data.read_discourse().parses
             others = [other.gamma for other in candidates if other.text_digest != parse.text_digest]
             assert any(set(gamma.tolist()) <= set(other.tolist()) for other in others)
 

@@ -7,8 +7,8 @@ import torch
 from scipy import stats
 from torch import Tensor
 
-from datamodules.discourse.controls import OtherDocuments, document_seed, permute_pairs
-from datamodules.discourse.distributions import decode
+from datamodules.discourse.ablations import OtherDiscourse, document_seed, permute_pairs
+from datamodules.discourse.distributions import decode, resize
 from datamodules.documents import UserError
 from experiments.studies.discourse_extraction.documents import SentenceFeatures, SummarizedDocument
 from experiments.studies.discourse_extraction.ranker import Inputs, RankingBatch, SentenceRanker, collate
@@ -111,13 +111,15 @@ def in_folds(
     return Documents([documents[i] for i in order], [features[i] for i in order], [fold_of[i] for i in order])
 
 
-def bands_of(arm: Arm, features: Sequence[SentenceFeatures], half_width: int, others: OtherDocuments) -> list[Tensor]:
+def bands_of(
+    arm: Arm, features: Sequence[SentenceFeatures], half_width: int, others: OtherDiscourse | None = None
+) -> list[Tensor]:
     """Return the distribution that an arm gives for each document, [S, 2 half_width + 1, R]."""
     bands = []
     for document in features:
         parse = document.structures[arm.structure]
         if arm.control == "other":
-            codes = others.codes(parse, parse.size, half_width)
+            codes = resize(others.codes(parse, parse.size), half_width)
         else:
             codes = parse.code(half_width)
         if arm.control == "permuted":
@@ -137,7 +139,8 @@ def batches_of(arm: Arm, corpus: Documents, planted: bool = False) -> list[Ranki
     """
     others = None
     if arm.control == "other":
-        others = OtherDocuments([document.structures[arm.structure] for document in corpus.features])
+        longest = max(len(document.target) for document in corpus.features)
+        others = OtherDiscourse(longest, 0, [document.structures[arm.structure] for document in corpus.features])
     batches = []
     for start in range(0, len(corpus.features), BATCH):
         rows = corpus.features[start : start + BATCH]

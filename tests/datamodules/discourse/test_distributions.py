@@ -151,15 +151,6 @@ def test_chance_is_the_same_for_every_document_and_band():
     assert torch.corrcoef(pairs)[0, 1].abs() < 0.2
 
 
-def test_sparse_chance_keeps_values_and_their_share():
-    dense, sparse = random_ldd(60, 30, 5), random_ldd(60, 30, 5, share=0.1)
-    kept = sparse > 0
-    assert torch.equal(sparse[kept], dense[kept])
-    assert abs(kept[inside(60, 30)].float().mean() - 0.1) < 0.02
-    wider = random_ldd(60, 30, 5, share=0.2) > 0
-    assert (wider | ~kept).all()
-
-
 def test_nodes_of_less_than_certainty():
     tree = random_tree(9, 3, random.Random(5))
     probability = torch.rand(8)

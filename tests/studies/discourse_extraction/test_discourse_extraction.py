@@ -12,8 +12,8 @@ from made_up_treebank import made_up_row
 from sklearn.linear_model import Ridge
 from transformers import BertConfig, BertModel, BertTokenizerFast
 
+from datamodules.discourse.ablations import OtherDiscourse
 from datamodules.discourse.cache import ParseCache
-from datamodules.discourse.controls import OtherDocuments
 from datamodules.discourse.distributions import decode, to_dense
 from datamodules.discourse.records import TreebankDocument
 from datamodules.parsing import CorpusDocuments, parse_missing
@@ -91,7 +91,7 @@ def test_targets_ignore_function_words_and_average_summaries():
 
 def test_controls_keep_values_or_take_another_document():
     rows = [features_of(number, 6)[1] for number in range(4)]
-    others = OtherDocuments([row.structures["gold"] for row in rows])
+    others = OtherDiscourse(5, 0, [row.structures["gold"] for row in rows])
     bands = {name: bands_of(ARMS_BY_NAME[name], rows, 5, others) for name in ("gold", "gold, permuted", "gold, other")}
     for number, row in enumerate(rows):
         own, permuted, other = (values[number] for values in bands.values())

@@ -5,7 +5,7 @@ from datasets import Dataset
 from datamodules.corpora import Files
 from datamodules.corpora.corpus import build_documents
 from datamodules.corpora.near_copies import shingles
-from datamodules.corpora.overlap import NEAR, find_overlaps
+from precis.command_line.corpus_overlap import NEAR, find_overlaps
 from tests.conftest import write_lines
 
 TEXT = "the otter guards the old mill by the river every morning before the rain sets in over the quiet valley again"

@@ -3,9 +3,9 @@
 import pytest
 import torch
 
-from datamodules.discourse.controls import (
-    OtherDocuments,
-    RandomTable,
+from datamodules.discourse.ablations import (
+    OtherDiscourse,
+    RandomDiscourse,
     document_seed,
     evenly_spread,
     fit_to_size,
@@ -32,19 +32,15 @@ def codes_of(size, half, relations=2, seed=0):
     return codes
 
 
-@pytest.mark.parametrize("share", [None, 0.1, 0.7])
-def test_the_random_table_gives_what_is_hashed_again(share):
-    table = RandomTable(6, 3, seed=5, sparse=share is not None)
-    for size, half in ((4, 3), (70, 6), (10, 6), (1, 0), (200, 2)):  # growing and not
-        wanted = encode(random_ldd(size, half, 3, 1.0 if share is None else share, 5))
-        assert torch.equal(table.codes(size, half, share or 1.0), wanted)
-
-
-def test_the_random_table_is_computed_once(monkeypatch):
-    table = RandomTable(6, 3)
-    first = table.codes(50, 6)
-    monkeypatch.setattr("datamodules.discourse.controls.random_ldd", None)
-    assert torch.equal(table.codes(20, 6)[:14], first[:14])
+def test_the_random_table_gives_what_is_hashed_again_and_is_computed_once(monkeypatch):
+    discourse = RandomDiscourse(6, seed=5)
+    for sentences in (2, 60, 5, 1, 90):  # growing and not
+        parse = parse_of(0, sentences)
+        half = min(6, parse.size - 1)
+        expected = encode(random_ldd(parse.size, half, 3, 5))
+        assert torch.equal(discourse.codes(parse, parse.size), expected)
+    monkeypatch.setattr("datamodules.discourse.ablations.random_ldd", None)
+    assert torch.equal(discourse.codes(parse, 3), expected[:3])
 
 
 def test_permuted_pairs_keep_their_relations_together_and_leave_their_places():
@@ -86,23 +82,23 @@ def test_another_length_is_cut_or_stretched(length, size, half):
 
 def test_another_document_is_of_like_length_and_never_the_same_one():
     parses = [parse_of(number, sentences) for number, sentences in enumerate([3, 3, 5, 9, 2])]
-    others = OtherDocuments(parses, seed=0)
+    others = OtherDiscourse(40, 0, parses)
     for parse in parses:
         assert others.choose(parse, parse.size).text_digest != parse.text_digest
     largest = max(parse.size for parse in parses)
     for seed in range(20):
-        chosen = OtherDocuments(parses, seed).choose(parses[0], 9)
+        chosen = OtherDiscourse(40, seed, parses).choose(parses[0], 9)
         assert chosen.size >= 9  # where there is one that long, nothing is stretched
-        assert OtherDocuments(parses[::-1], seed).choose(parses[0], 9).id == chosen.id
-    assert others.codes(parses[0], largest + 3, 40).shape[0] == largest + 3
-    assert len({OtherDocuments(parses, seed).choose(parses[0], 2).id for seed in range(40)}) == 4
+        assert OtherDiscourse(40, seed, parses[::-1]).choose(parses[0], 9).id == chosen.id
+    assert others.codes(parses[0], largest + 3).shape[0] == largest + 3
+    assert len({OtherDiscourse(40, seed, parses).choose(parses[0], 2).id for seed in range(40)}) == 4
 
 
 def test_one_document_has_no_other():
     with pytest.raises(UserError, match="fewer than two different training documents have any: give more documents"):
-        OtherDocuments([parse_of(0, 3)])
+        OtherDiscourse(40, 0, [parse_of(0, 3)])
     with pytest.raises(UserError, match="the discourse of another training document"):
-        OtherDocuments([parse_of(0, 3), parse_of(0, 3)])
+        OtherDiscourse(40, 0, [parse_of(0, 3), parse_of(0, 3)])
 
 
 def test_seeds_depend_on_text_and_seed():

@@ -3,10 +3,10 @@ from itertools import pairwise
 
 import pytest
 from hypothesis import given
-from random_trees import documents
 
-from datamodules.discourse.drawing import draw_svg, draw_text
 from datamodules.discourse.trees import Span, Tree
+from precis.discourse.tree_drawing import draw_svg, draw_text
+from tests.datamodules.discourse.random_trees import documents
 
 TREE = Tree.from_nested(["NS", "cause", ["NN", "list", 0, 1, 2], 3])
 TEXTS = ["It <b>rained</b> & rained,", 'it "poured",', "it\nsnowed", "so we left."]

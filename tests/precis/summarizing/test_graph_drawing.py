@@ -6,7 +6,7 @@ import pytest
 
 from datamodules.documents import UserError
 from datamodules.graphs import Similarity
-from datamodules.graphs.drawing import ARCS, draw_svg, strongest
+from precis.summarizing.graph_drawing import ARCS, draw_svg, strongest
 from tests.datamodules.graphs.made_up import cluster, paragraphs
 
 SVG = "{http://www.w3.org/2000/svg}"

@@ -1,0 +1,185 @@
+"""What RSTformer reads as the discourse of a document: that of its parser, or that of an ablation.
+
+A model that gains from the discourse of a document, but not from matched controls, gains from its structure:
+
+    ria        random identical attention (Pu et al. 2023): uniform values, the same in every document. Their mean is
+               0.5, that of a parser about 0.05, so that they differ from a real LDD in more than information
+    permuted   the values of the document, at other pairs of EDUs
+    other      the LDD of another document
+
+All are functions of a seed and the text of the document, identical in every epoch, batch and process.
+"""
+
+import hashlib
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from datamodules.discourse.distributions import band_gamma, decode, encode, inside, random_ldd, tree_gamma
+from datamodules.discourse.parses import DiscourseParse
+from datamodules.documents import UserError
+
+_CANDIDATES = 8  # documents of similar length, from which `other` chooses
+
+
+class ParserDiscourse:
+    """Discourse of the parser, unchanged; base class of the ablations.
+
+    Args:
+        half_width: largest half-width of the LDD band.
+        seed: seed of random ablations.
+    """
+
+    def __init__(self, half_width: int, seed: int = 0) -> None:
+        self.half_width, self.seed = half_width, seed
+
+    def half(self, parse: DiscourseParse) -> int:
+        """Return the half-width b of the band of a document, less than its number of EDUs."""
+        return min(self.half_width, parse.size - 1)
+
+    def codes(self, parse: DiscourseParse, size: int) -> Tensor:
+        """Return the LDD of the first `size` EDUs with one byte per value, uint8 [E, 2b + 1, R]."""
+        return parse.code(self.half(parse))[:size]
+
+    def gamma(self, parse: DiscourseParse, size: int) -> Tensor:
+        """Return the importance of the first `size` EDUs as nuclei, [E]."""
+        return parse.gamma[:size]
+
+
+class OneBestDiscourse(ParserDiscourse):
+    """The most probable tree in place of the distribution over trees."""
+
+    def codes(self, parse: DiscourseParse, size: int) -> Tensor:
+        return encode(parse.band(self.half(parse), "one_best"))[:size]
+
+    def gamma(self, parse: DiscourseParse, size: int) -> Tensor:
+        return tree_gamma(parse.tree, parse.size, parse.rows)[:size]
+
+
+class RandomDiscourse(ParserDiscourse):
+    """Random identical attention: one table of `random_ldd` for all documents.
+
+    A random table has no values outside the band, so gamma is the mean over pairs within the band.
+    """
+
+    _table: Tensor | None = None  # codes for as many EDUs as were needed so far, [E, 2 half_width + 1, R]
+
+    def codes(self, parse: DiscourseParse, size: int) -> Tensor:
+        if self._table is None or parse.size > len(self._table):
+            rounded = max(64, 1 << (parse.size - 1).bit_length())  # to a power of two: computed a few times in all
+            self._table = encode(random_ldd(rounded, self.half_width, len(parse.relations), self.seed))
+        half = self.half(parse)
+        side = self.half_width - half
+        codes = self._table[: parse.size, side : side + 2 * half + 1]                # [E, 2b + 1, R]
+        return (codes * inside(parse.size, half).unsqueeze(-1))[:size]
+
+    def gamma(self, parse: DiscourseParse, size: int) -> Tensor:
+        return band_gamma(decode(self.codes(parse, parse.size)))[:size]
+
+
+class PermutedDiscourse(ParserDiscourse):
+    """The values of the document at other pairs of EDUs; each EDU has the gamma of another EDU."""
+
+    def codes(self, parse: DiscourseParse, size: int) -> Tensor:
+        return permute_pairs(super().codes(parse, size), document_seed(self.seed, parse.text_digest))
+
+    def gamma(self, parse: DiscourseParse, size: int) -> Tensor:
+        generator = torch.Generator().manual_seed(document_seed(self.seed, parse.text_digest))
+        return parse.gamma[:size][torch.randperm(size, generator=generator)]
+
+
+class OtherDiscourse(ParserDiscourse):
+    """The discourse of another document.
+
+    It is one of the eight shortest that have at least as many EDUs, or of the eight longest if none has; the choice
+    depends on `seed` and the text of the document. A document never gets its own parse.
+
+    Args:
+        half_width, seed: as in `ParserDiscourse`.
+        parses: parses of at least two documents with different texts.
+
+    Raises:
+        UserError: if there are fewer.
+    """
+
+    def __init__(self, half_width: int, seed: int, parses: Sequence[DiscourseParse]) -> None:
+        super().__init__(half_width, seed)
+        if len({parse.text_digest for parse in parses}) < 2:
+            raise UserError(
+                "ablation other takes the discourse of another training document, but fewer than two different "
+                "training documents have any: give more documents, or another ablation"
+            )
+        self.parses = sorted(parses, key=lambda parse: (parse.size, parse.text_digest))
+
+    def choose(self, parse: DiscourseParse, size: int) -> DiscourseParse:
+        """Choose the parse that replaces that of a document, of which `size` EDUs are read."""
+        different = [candidate for candidate in self.parses if candidate.text_digest != parse.text_digest]
+        long_enough = [candidate for candidate in different if candidate.size >= size]
+        candidates = long_enough[:_CANDIDATES] or different[-_CANDIDATES:]
+        return candidates[document_seed(self.seed, parse.text_digest) % len(candidates)]
+
+    def codes(self, parse: DiscourseParse, size: int) -> Tensor:
+        replacement, half = self.choose(parse, size), self.half(parse)
+        return fit_to_size(replacement.code(min(half, replacement.size - 1)), size, half)
+
+    def gamma(self, parse: DiscourseParse, size: int) -> Tensor:
+        gamma = self.choose(parse, size).gamma
+        return gamma[torch.arange(size) * min(len(gamma), size) // size]
+
+
+def document_seed(seed: int, text_digest: str) -> int:
+    """Return the seed of a document, a non-negative 63-bit number."""
+    digest = hashlib.sha256(f"{seed} {text_digest}".encode()).digest()
+    return int.from_bytes(digest[:8], "big") >> 1
+
+
+def permute_pairs(codes: Tensor, seed: int) -> Tensor:
+    """Permute the values of an LDD over all pairs of EDUs.
+
+    The relations of a pair stay together, so that each relation keeps the distribution of its values; the diagonal
+    stays zero.
+
+    Args:
+        codes: codes of a band, [E, 2b + 1, R]; pairs outside the document are ignored.
+        seed: seed of the permutation, which is uniform.
+
+    Returns:
+        Tensor of the same shape and type.
+    """
+    pairs = inside(len(codes), codes.shape[1] // 2)                                   # [E, 2b + 1]
+    values = codes[pairs]                                                             # [pairs, R]
+    order = torch.randperm(len(values), generator=torch.Generator().manual_seed(seed))
+    permuted = torch.zeros_like(codes)
+    permuted[pairs] = values[order]
+    return permuted
+
+
+def fit_to_size(codes: Tensor, size: int, half_width: int) -> Tensor:
+    """Fit an LDD to another number of EDUs.
+
+    A longer LDD is truncated. A shorter one is stretched: EDU i of E gets the values of EDU floor(i F / E) of F, which
+    keeps relative positions; EDUs that share a source EDU are unrelated.
+
+    Args:
+        codes: codes of a band, [F, 2c + 1, R], c at least min(b, F - 1).
+        size: number of EDUs E.
+        half_width: half-width b.
+
+    Returns:
+        [E, 2b + 1, R], of the type of `codes`.
+    """
+    length, half = len(codes), codes.shape[1] // 2
+    source_edu = torch.arange(size) * min(length, size) // size                       # [E]
+    column_edu = (torch.arange(size)[:, None] + torch.arange(-half_width, half_width + 1)).clamp(0, size - 1)
+    offset = source_edu[column_edu] - source_edu[:, None]                             # [E, 2b + 1], at most b
+    fitted = codes[source_edu[:, None], (half + offset).clamp(0, 2 * half)]
+    return fitted * inside(size, half_width).unsqueeze(-1)
+
+
+def evenly_spread(sizes: dict[str, int], count: int) -> list[str]:
+    """Return at most `count` keys at evenly spaced quantiles of size, including the smallest and the largest."""
+    keys = sorted(sizes, key=lambda key: (sizes[key], key))
+    if len(keys) <= count:
+        return keys
+    return [keys[round(place * (len(keys) - 1) / (count - 1))] for place in range(count)]

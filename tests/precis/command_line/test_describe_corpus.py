@@ -1,0 +1,58 @@
+import json
+from io import StringIO
+
+import numpy as np
+import pytest
+from rich.console import Console
+
+from datamodules.corpora import Files, Texts
+from datamodules.corpora.corpus import build_documents
+from precis.command_line.describe_corpus import describe, print_descriptions
+
+ROWS = [
+    {
+        "id": "a",
+        "document": "One two three four. Five six.\n\nSeven [red]eight[/red].",
+        "summary": ["Ab bc.", "Cd de. Ef fg."],
+    },
+    {"id": "b", "document": "One two.", "summary": ["Hello."]},
+    {"id": "b", "document": "One two.", "summary": ["Hello."]},
+]
+
+
+def printed(description):
+    console = Console(record=True, width=120, file=StringIO())
+    print_descriptions([description], console)
+    return console.export_text()
+
+
+@pytest.mark.filterwarnings("ignore:Files val. left out 1")
+def test_figures_equal_those_counted_by_hand_and_the_table_takes_text_literally(tmp_path):
+    path = tmp_path / "x.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in ROWS))
+    table = build_documents(Files(val=str(path)), "val", tmp_path / "cache", on_bad_record="skip")
+    description = describe("val", table, examples=1)
+    by_hand = {
+        "document_words": [8, 2],
+        "document_sentences": [3, 1],
+        "parts": [2, 1],
+        "references": [2, 1],
+        "reference_words": [2, 4, 1],
+        "reference_sentences": [1, 2, 1],
+        "compression": [8 / 3, 2 / 1],
+    }
+    for name, values in by_hand.items():
+        expected = {"mean": np.mean(values), "median": np.median(values), "p95": np.percentile(values, 95)}
+        assert description[name] == pytest.approx(expected), name
+    assert description["documents"] == 2 and [document.id for document in description["examples"]] == ["a"]
+    (skipped,) = description["skipped"]
+    assert skipped["where"] == f"{tmp_path}/x.jsonl:3 (id 'b')"
+    text = printed(description)
+    for piece in ("5.0 / 5.0 / 7.7", "skipped", "x.jsonl:3", "Seven [red]eight[/red].", "reference: Cd de. Ef fg."):
+        assert piece in text
+
+
+def test_without_references(tmp_path):
+    description = describe("test", build_documents(Texts([("t", "Some text here.")]), "test", tmp_path))
+    assert description["compression"] is None and description["references"]["mean"] == 0
+    assert "none" in printed(description)
