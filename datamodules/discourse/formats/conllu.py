@@ -1,7 +1,6 @@
 """Reader of CoNLL-U with `Discourse=` in the column MISC, as in GUM (Zeldes 2017; UD_English-GUM since release 2.9)."""
 
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import PurePath
 
@@ -16,22 +15,15 @@ IDENTIFIER = re.compile(r"\d+([-.]\d+)?")  # a word, a range of words, an empty 
 
 
 @dataclass
-class _Lines:
-    """Lines and metadata of a document."""
+class _Reading:
+    """A document while its lines are read."""
 
+    where: str  # file and first line
     id: str
-    line: int
-    lines: list[tuple[int, str]] = field(default_factory=list)
     genre: str = ""
-
-
-@dataclass
-class _Text:
-    """State of the text while it is read."""
-
     text: str = ""
     space: str = ""  # separator before the next word
-    edges: list[tuple[int, int, re.Match]] = field(default_factory=list)  # offset, line, match of Discourse=
+    edges: list[tuple[int, str, re.Match]] = field(default_factory=list)  # first character, line, match of Discourse=
     sentences: list[Offsets] = field(default_factory=list)
     paragraphs: list[int] = field(default_factory=list)  # first characters
     sentence: int | None = None  # first character of the current sentence
@@ -39,6 +31,11 @@ class _Text:
     range_start: int = 0  # first character of a range of words such as 3-4
     range_end: int = 0  # number of its last word
     inner: int = 0  # number of its characters that have been read
+
+    def end_sentence(self) -> None:
+        if self.sentence is not None:
+            self.sentences.append((self.sentence, len(self.text)))
+        self.sentence, self.range_end = None, 0
 
 
 def read(text: str, name: str) -> list[TreebankDocument]:
@@ -52,84 +49,73 @@ def read(text: str, name: str) -> list[TreebankDocument]:
         TreebankError: if a line does not have 10 columns, `Discourse=` is missing, invalid, without a depth or not
             numbered consecutively, words are blanked out, or the dependencies are not a tree; the message has the line.
     """
-    return [_document(part, name) for part in _parts(text, name)]
-
-
-def _parts(text: str, name: str) -> Iterator[_Lines]:
-    part = _Lines(PurePath(name.removesuffix(".gz")).stem, 1)
+    documents = []
+    reading = _Reading(f"{name}:1", PurePath(name.removesuffix(".gz")).stem)
     for number, line in enumerate(text.split("\n"), 1):
-        line = line.rstrip("\r")
-        key, _, value = line[1:].partition("=") if line.startswith("#") else ("", "", "")
-        if key.strip() == "newdoc id":
-            if any(line and not line.startswith("#") for _, line in part.lines):
-                yield part
-            part = _Lines(value.strip(), number)
-        elif key.strip() == "meta::genre":
-            part.genre = value.strip()
-        elif line.strip():
-            part.lines.append((number, line))
+        line, where = line.rstrip("\r"), f"{name}:{number}"
+        if not line.strip():
+            reading.end_sentence()
+        elif not line.startswith("#"):
+            _read_word(line, where, reading)
         else:
-            part.lines.append((number, ""))
-    if not any(line and not line.startswith("#") for _, line in part.lines):
-        raise TreebankError(f"{name}:{part.line}: {part.id} has no words; is the file complete?")
-    yield part
+            key, _, value = (part.strip() for part in line[1:].partition("="))
+            if key == "newdoc id":
+                documents += [_document(reading)] if reading.text else []
+                reading = _Reading(where, value)
+            elif key == "meta::genre":
+                reading.genre = value
+            elif key == "newpar":
+                reading.new_paragraph = True
+                reading.space = "\n" if reading.text else ""
+    if not reading.text:
+        raise TreebankError(f"{reading.where}: {reading.id} has no words; is the file complete?")
+    return [*documents, _document(reading)]
 
 
-def _document(part: _Lines, name: str) -> TreebankDocument:
-    """Read a document of a file; `name` is the name of the file, for messages."""
-    reading = _Text()
-    _read_lines(part, reading, name)
-    location = f"{name}:{part.line}: {part.id}"
+def _document(reading: _Reading) -> TreebankDocument:
+    reading.end_sentence()
+    location = f"{reading.where}: {reading.id}"
     if not reading.edges:
         raise TreebankError(f"{location}: no word has Discourse= in MISC, so there is no discourse to read")
     if set(reading.text) <= set("_ \n"):
         raise TreebankError(f"{location}: the words are blanked out; restore them with GUM's get_text.py")
-    edus = _split_at(reading.text, [start for start, _, _ in reading.edges])
     document = TreebankDocument(
-        id=part.id,
+        id=reading.id,
         text=reading.text,
-        edus=edus,
+        edus=_split_at(reading.text, [start for start, _, _ in reading.edges]),
         sentences=reading.sentences,
         paragraphs=_split_at(reading.text, reading.paragraphs),
-        tree=_tree(reading.edges, name, part.id),
-        genre=part.genre,
+        tree=_tree(reading),
+        genre=reading.genre,
     )
-    return validate_document(document, f"{name}:{part.line}")
+    return validate_document(document, reading.where)
 
 
-def _read_lines(part: _Lines, reading: _Text, name: str) -> None:
-    """Read lines to text, sentences, paragraphs and edges."""
-    for number, line in [*part.lines, (0, "")]:
-        if not line:
-            if reading.sentence is not None:
-                reading.sentences.append((reading.sentence, len(reading.text)))
-            reading.sentence, reading.range_end = None, 0
-        elif line.startswith("#"):
-            if line[1:].partition("=")[0].strip() == "newpar":
-                reading.new_paragraph = True
-                reading.space = "\n" if reading.text else ""
-        else:
-            columns = line.split("\t")
-            if len(columns) != COLUMNS:
-                problem = f"{len(columns)} columns instead of {COLUMNS}"
-                raise TreebankError(f"{name}:{number}: {problem}; separate them by tabs")
-            if not IDENTIFIER.fullmatch(columns[0]):
-                raise TreebankError(f"{name}:{number}: {columns[0]!r} is not the number of a word; is this CoNLL-U?")
-            if "." not in columns[0]:  # not an empty node
-                start = _add_word(columns[0], columns[1], "SpaceAfter=No" in columns[-1].split("|"), reading)
-                _add_edge(reading, start, number, columns[-1], name)
+def _read_word(line: str, where: str, reading: _Reading) -> None:
+    """Read the line of a word, of a range of words, or of an empty node, which is ignored."""
+    columns = line.split("\t")
+    if len(columns) != COLUMNS:
+        raise TreebankError(f"{where}: {len(columns)} columns instead of {COLUMNS}; separate them by tabs")
+    identifier, form, misc = columns[0], columns[1], columns[-1].split("|")
+    if not IDENTIFIER.fullmatch(identifier):
+        raise TreebankError(f"{where}: {identifier!r} is not the number of a word; is this CoNLL-U?")
+    if "." in identifier:
+        return
+    start = _add_word(identifier, form, "" if "SpaceAfter=No" in misc else " ", reading)
+    for entry in misc:
+        if entry.startswith("Discourse="):
+            reading.edges.append((start, where, _edge(entry, where, len(reading.edges) + 1)))
 
 
-def _add_word(identifier: str, form: str, no_space_after: bool, reading: _Text) -> int:
+def _add_word(identifier: str, form: str, space_after: str, reading: _Reading) -> int:
     """Append a word or range of words to the text, unless it is inside a range; return its first character."""
     if identifier.isdecimal() and int(identifier) <= reading.range_end:
         start = min(reading.range_start + reading.inner, len(reading.text) - 1)
         reading.inner += len(form)
         return start
-    reading.text += reading.space
-    start = len(reading.text)
-    reading.text += form
-    reading.space = "" if no_space_after else " "
+    start = len(reading.text) + len(reading.space)
+    reading.text += reading.space + form
+    reading.space = space_after
     if reading.sentence is None:
         reading.sentence = start
     if reading.new_paragraph:
@@ -140,38 +126,33 @@ def _add_word(identifier: str, form: str, no_space_after: bool, reading: _Text) 
     return start
 
 
-def _add_edge(reading: _Text, start: int, number: int, misc: str, name: str) -> None:
-    for entry in misc.split("|"):
-        key, _, value = entry.partition("=")
-        if key != "Discourse":
-            continue
-        edge = EDGE.fullmatch(value.split(";")[0])
-        if edge is None:
-            raise TreebankError(f"{name}:{number}: {entry!r} is not Discourse=relation:EDU->head:depth")
-        if int(edge["edu"]) != len(reading.edges) + 1:
-            raise TreebankError(f"{name}:{number}: EDU {edge['edu']} where EDU {len(reading.edges) + 1} should begin")
-        if edge["depth"] is None:
-            raise TreebankError(
-                f"{name}:{number}: {entry!r} has no depth, which the tree needs; use a newer release of GUM"
-            )
-        reading.edges.append((start, number, edge))
+def _edge(entry: str, where: str, number: int) -> re.Match:
+    """Return the parts of `Discourse=...` of the EDU with this number."""
+    edge = EDGE.fullmatch(entry.removeprefix("Discourse=").split(";")[0])
+    if edge is None:
+        raise TreebankError(f"{where}: {entry!r} is not Discourse=relation:EDU->head:depth")
+    if int(edge["edu"]) != number:
+        raise TreebankError(f"{where}: EDU {edge['edu']} where EDU {number} should begin")
+    if edge["depth"] is None:
+        raise TreebankError(f"{where}: {entry!r} has no depth, which the tree needs; use a newer release of GUM")
+    return edge
 
 
-def _tree(edges: list[tuple[int, int, re.Match]], name: str, identifier: str) -> Tree:
-    heads, kinds = [], []
-    for _, number, edge in edges:
+def _tree(reading: _Reading) -> Tree:
+    heads, relations, kinds, depths = [], [], [], []
+    for _, where, edge in reading.edges:
         head = int(edge["head"]) - 1 if edge["head"] else -1
-        if edge["head"] and not 0 <= head < len(edges):
-            raise TreebankError(f"{name}:{number}: {identifier}: the head {edge['head']} does not exist")
+        if edge["head"] and not 0 <= head < len(reading.edges):
+            raise TreebankError(f"{where}: {reading.id}: the head {edge['head']} does not exist")
         heads.append(head)
+        relations.append(edge["relation"] if head >= 0 else "ROOT")
         kinds.append("root" if head < 0 else "m" if edge["nucleus"] else "s")
-    relations = [edge["relation"] if head >= 0 else "ROOT" for head, (_, _, edge) in zip(heads, edges, strict=True)]
-    depths = [int(edge["depth"]) for _, _, edge in edges]
+        depths.append(int(edge["depth"]))
     try:
         return from_dependencies(Dependencies(tuple(heads), tuple(relations), tuple(kinds), tuple(depths)))
     except TreeError as error:
-        line = edges[0][1]
-        raise TreebankError(f"{name}:{line}: {identifier}: not a tree: {error} (EDUs counted from 0)") from error
+        where = reading.edges[0][1]
+        raise TreebankError(f"{where}: {reading.id}: not a tree: {error} (EDUs counted from 0)") from error
 
 
 def _split_at(text: str, starts: list[int]) -> list[Offsets]:

@@ -1,21 +1,17 @@
 """Reader of JSON and JSON Lines: one document per record, its tree as nested lists."""
 
-import json
 from typing import Any
 
-from datamodules.discourse.dependencies import Dependencies, from_dependencies
 from datamodules.discourse.records import TreebankDocument, TreebankError, validate_document
 from datamodules.discourse.trees import Tree, TreeError
-
-DEPENDENCIES = ("heads", "relations", "nuclearity", "depths")
+from datamodules.text.lines import load_json
 
 
 def read_lines(text: str, name: str) -> list[TreebankDocument]:
     """Return the documents of a JSON Lines file; blank lines are skipped.
 
-    A record has `id`, `text` and `edus`; optionally `sentences`, `paragraphs`, `genre` and `license`; and the tree as
-    `tree_nary` or `tree` (see `Tree.nested`), or as dependencies in `heads`, `relations`, `nuclearity`, `depths`. If it
-    has several of these, they must agree.
+    A record has `id`, `text` and `edus`; optionally `sentences`, `paragraphs`, `genre` and `license`; and the tree in
+    `tree_nary`, or else in `tree` (see `Tree.nested`).
 
     Raises:
         TreebankError: if a line is not JSON or not such a record, or the document is invalid.
@@ -34,11 +30,9 @@ def read_whole(text: str, name: str) -> list[TreebankDocument]:
 
 def _parsed(text: str, where: str) -> Any:
     try:
-        return json.loads(text)
-    except json.JSONDecodeError as error:
-        raise TreebankError(f"{where}: not JSON ({error.msg}, column {error.colno}); is the file complete?") from error
-    except RecursionError as error:
-        raise TreebankError(f"{where}: lists are nested too deeply for JSON; give the tree as dependencies") from error
+        return load_json(text)
+    except ValueError as error:
+        raise TreebankError(f"{where}: not JSON ({error}); is the file complete?") from error
 
 
 def _document(record: Any, where: str) -> TreebankDocument:
@@ -47,8 +41,9 @@ def _document(record: Any, where: str) -> TreebankDocument:
     location = f"{where}: {record['id']}"
     if not isinstance(record.get("text"), str):
         raise TreebankError(f"{location}: `text` is not a string; EDUs are offsets into it")
+    nested = record.get("tree") if record.get("tree_nary") is None else record["tree_nary"]
     try:
-        tree = _tree(record)
+        tree = None if nested is None else Tree.from_nested(nested)
     except TreeError as error:
         raise TreebankError(f"{location}: not a tree: {error}; fix or leave out this record") from error
     document = TreebankDocument(
@@ -70,26 +65,3 @@ def _offsets(record: dict, name: str, location: str) -> list[tuple[int, int]]:
     if not pairs or not all(type(value) is int for pair in offsets for value in pair):
         raise TreebankError(f"{location}: `{name}` is not a list of [start, end]")
     return [(start, end) for start, end in offsets]
-
-
-def _tree(record: dict) -> Tree | None:
-    """Return the tree of a record, n-ary if given; raise a TreeError if its forms differ."""
-    trees = {name: Tree.from_nested(record[name]) for name in ("tree_nary", "tree") if record.get(name) is not None}
-    if all(record.get(name) is not None for name in DEPENDENCIES):
-        trees["heads"] = from_dependencies(_dependencies(record))
-    if not trees:
-        return None
-    tree = next(iter(trees.values()))
-    for name, alternative in trees.items():
-        if alternative.binary() != tree.binary():
-            raise TreeError(f"`{name}` differs from the tree in `{next(iter(trees))}`")
-    return tree
-
-
-def _dependencies(record: dict) -> Dependencies:
-    columns = [record[name] for name in DEPENDENCIES]
-    kinds = (int, str, str, int)
-    for name, column, kind in zip(DEPENDENCIES, columns, kinds, strict=True):
-        if not isinstance(column, list) or not all(type(value) is kind for value in column):
-            raise TreeError(f"`{name}` is not a list of {kind.__name__}")
-    return Dependencies(*(tuple(column) for column in columns))

@@ -185,18 +185,9 @@ def write_json(documents: Iterable[TreebankDocument]) -> str:
 
 
 def _json_line(document: TreebankDocument) -> str:
-    record = _json_record(document)
-    try:
-        return json.dumps(record, ensure_ascii=False)
-    except RecursionError:  # a tree of a thousand levels: the dependencies tell it as well
-        return json.dumps({**record, "tree": None, "tree_nary": None}, ensure_ascii=False)
-
-
-def _json_record(document: TreebankDocument) -> dict[str, Any]:
     record: dict[str, Any] = {"id": document.id, "genre": document.genre, "license": document.licence}
     record |= {"text": document.text, "edus": document.edus}
     record |= {"sentences": document.sentences, "paragraphs": document.paragraphs}
     if document.tree is not None:
-        record |= to_dependencies(document.tree)._asdict()
         record |= {"tree": document.tree.binary().nested(), "tree_nary": document.tree.nested()}
-    return record
+    return json.dumps(record, ensure_ascii=False)
