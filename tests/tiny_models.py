@@ -68,15 +68,19 @@ def make_summarizer(kind: str, folder: Path, texts: list[str], window: int = 40,
     return folder
 
 
-def make_chat_model(folder: Path, texts: list[str], window: int = 256) -> Path:
-    """Write a random decoder with a chat template to a folder."""
+def make_chat_model(
+    folder: Path, texts: list[str], window: int = 256, template: str | None = CHAT_TEMPLATE, **generation
+) -> Path:
+    """Write a random decoder, by default with a chat template, to a folder."""
     tokenizer = make_tokenizer(texts, window)
-    tokenizer.chat_template = CHAT_TEMPLATE
+    tokenizer.chat_template = template
     torch.manual_seed(0)
     config = LlamaConfig(
         vocab_size=len(tokenizer), hidden_size=16, intermediate_size=24, num_hidden_layers=1, num_attention_heads=2,
         max_position_embeddings=window, initializer_range=0.9, **IDS,
     )  # fmt: skip
-    LlamaForCausalLM(config).save_pretrained(folder)
+    model = LlamaForCausalLM(config)
+    model.generation_config.update(**generation)
+    model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     return folder

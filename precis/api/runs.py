@@ -22,9 +22,11 @@ from precis.config.parse_errors import explain
 from precis.evaluation.evaluate import evaluate_predictions
 from precis.evaluation.predictions import Prediction
 from precis.evaluation.scorers import ScoreOptions
-from precis.runs.run_folder import load_run, run_documents
-from precis.sharing.hub import find_folder
+from precis.runs.run_folder import run_documents
 from precis.statistics.statistics import RESAMPLES
+from precis.summarizing.hugging_face import HuggingFaceSummarizer, TextDocuments
+from precis.summarizing.load_model import load_model
+from precis.summarizing.pretrained_options import PretrainedOptions
 from precis.summarizing.summarizing import changed_options, quiet_progress, summarize_all
 
 Text = str | Mapping[str, Any] | Document
@@ -47,21 +49,25 @@ class Evaluation:
 
 
 class Run:
-    """A trained model with its tokenizer and options, ready to summarize; arguments and errors as in `load`."""
+    """A model with its tokenizer and options, ready to summarize; arguments and errors as in `load`."""
 
-    def __init__(self, path: str | Path, checkpoint: str | Path | None = None) -> None:
-        checked("path", path, str | Path, "the folder of a run, or the name of an exported model")
+    def __init__(self, path: str | Path, checkpoint: str | Path | None = None, **options: Any) -> None:
+        checked("path", path, str | Path, "the folder of a run, or the name of a model")
         checked("checkpoint", checkpoint, str | Path | None, "the file of a checkpoint")
-        self.path = find_folder(path)
+        self.path = Path(path)
         self._folder = TemporaryDirectory(prefix="precis-")  # parses and features; removed with this object
         self._lock = RLock()  # options of a model change for the time of a call
         best = Path(checkpoint) if checkpoint else None
         try:
-            loaded = load_run(self.path, best, cache_dir=self._folder.name, max_eval=None)
+            read_with = PretrainedOptions(**options)
+            loaded = load_model(path, best, options=read_with, cache_dir=self._folder.name, max_eval=None)
         except ArgumentError as error:
             raise UserError(f"{self.path}: {explain(str(error), 'fit')}") from None
-        self.model: Summarizer = loaded.model
-        self.data: SummarizationData = loaded.data
+        except TypeError as error:
+            known = ", ".join(PretrainedOptions.__dataclass_fields__)
+            raise UserError(f"{error}; a model of Hugging Face has {known}") from None
+        self.model: Summarizer | HuggingFaceSummarizer = loaded.model
+        self.data: SummarizationData | TextDocuments = loaded.data
         self.config: dict[str, Any] = loaded.config
 
     def __repr__(self) -> str:
@@ -82,7 +88,7 @@ class Run:
                 documents) and perhaps `id` and `summary` (the reference) may stand for a text.
             batch_size: number of documents that go through the model together.
             options: changed decoding options, such as `beam_size=4` or `max_length=60`, or options of sentence
-                selection for extractive models, such as `k=2`.
+                selection for extractive models, such as `k=2`; generation settings for a model of Hugging Face.
 
         Returns:
             A `Summary`, or a list of them, with `text` and `sentences`; `words` and `copied` for models that copy;
@@ -142,6 +148,8 @@ class Run:
         if isinstance(documents, Corpus):
             return documents
         if isinstance(documents, str) and documents in ("train", "val", "test"):
+            if not self.config:
+                raise UserError(f"{self.path}: it has no documents of its own; give a file, a corpus or a list")
             return Records([_row(as_document(row)) for row in run_documents(self.path, documents)])
         if isinstance(documents, (str, Path)):
             return Files(test=str(documents))
@@ -160,17 +168,19 @@ class Run:
             return self.model.scored(list(summarize_all(self.model, data)))
 
 
-def load(path: str | Path, checkpoint: str | Path | None = None) -> Run:
-    """Load a trained run.
+def load(path: str | Path, checkpoint: str | Path | None = None, **options: Any) -> Run:
+    """Load a model that summarizes.
 
     Args:
-        path: a run folder of `precis fit`, a folder of `precis export`, or the name of an exported model on the hub.
-        checkpoint: another checkpoint of that run than its best one.
+        path: a run folder of `precis fit`, a folder of `precis export`, the name of an exported model on the hub, or
+            the folder or name of a summarizer or chat model of Hugging Face.
+        checkpoint: another checkpoint of a run than its best one.
+        options: of a model of Hugging Face, see `PretrainedOptions`: `generation`, `prompt`, `long_documents` ...
 
     Raises:
-        UserError: if there is no such run of a summarizer, or its checkpoint does not fit.
+        UserError: if there is no such model, its checkpoint does not fit, or an option is refused.
     """
-    return Run(path, checkpoint)
+    return Run(path, checkpoint, **options)
 
 
 def _rows(texts: Iterable[Text]) -> list[dict[str, Any]]:

@@ -20,8 +20,15 @@ from precis.baselines.input_documents import (
     documents_digest,
     read_documents,
 )
-from precis.baselines.output_files import answer_text, name_documents, signature, write_predictions
-from precis.baselines.prompts import check_fields, fill, read_prompt, read_queries, shipped_prompts
+from precis.baselines.output_files import name_documents, signature, write_predictions
+from precis.summarizing.prompts import (
+    answer_text,
+    check_fields,
+    fill,
+    read_prompt,
+    read_queries,
+    shipped_prompts,
+)
 
 if TYPE_CHECKING:
     from datasets import Dataset

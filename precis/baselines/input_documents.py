@@ -18,13 +18,13 @@ if TYPE_CHECKING:
     from datasets import Dataset
 
 
-def add_document_arguments(parser: ArgumentParser) -> None:
+def add_document_arguments(parser: ArgumentParser, needs_out: bool = True) -> None:
     """Add the arguments that name documents, and where their summaries are written."""
     load_classes(datamodules.corpora)
     parser.add_subclass_arguments(Corpus, "corpus", required=False)
     parser.add_argument("--run", type=str | None, default=None, help="run folder whose corpus is summarized")
     parser.add_argument("--split", type=str, default="test", help="split of the corpus")
-    parser.add_argument("--out", type=str, required=True, help="output file, such as lead.jsonl")
+    parser.add_argument("--out", type=str, required=needs_out, help="output file, such as lead.jsonl")
     parser.add_argument("--documents", type=PositiveInt | None, default=None, help="maximum number of documents")
     parser.add_argument(
         "--on_bad_record", type=Literal["raise", "skip"], default="raise", help="what to do about invalid records"

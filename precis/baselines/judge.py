@@ -15,11 +15,11 @@ from datamodules.text.hashing import text_digest
 from datamodules.text.lines import counted
 from precis.baselines.answers_file import check_settings, open_answers, read_answers
 from precis.baselines.endpoint import Endpoint, add_endpoint_arguments, request_answers
-from precis.baselines.output_files import answer_text, name_documents
-from precis.baselines.prompts import check_fields, fill
+from precis.baselines.output_files import name_documents
 from precis.evaluation.predictions import read_predictions, with_run_documents
 from precis.files.texts import read_text
 from precis.statistics.statistics import LEVEL, RESAMPLES, bootstrap_interval
+from precis.summarizing.prompts import answer_text, check_fields, fill
 
 PROMPT = Path(__file__).with_name("judge_prompt.txt")
 Verdict = Literal["first", "second", "tie"]

@@ -3,12 +3,11 @@
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from transformers import AutoModelForCausalLM
-
 from datamodules.batch import groups_by_length, pools
 from datamodules.documents import UserError
 from precis.baselines.endpoint import Reply
-from precis.baselines.generation import Generator, context_window, load_pretrained, weights_digest
+from precis.summarizing.generation import Generator, context_window, load_pretrained, weights_digest
+from precis.summarizing.hugging_face import encode_chat
 
 POOL = 64  # prompts that are batched by length together
 
@@ -28,8 +27,7 @@ class LocalChat:
     """
 
     def __init__(self, name: str, settings: dict[str, Any], batch_tokens: int, dtype: str, device: str) -> None:
-        other = "precis baseline hf takes sequence-to-sequence models"
-        model, tokenizer = load_pretrained(AutoModelForCausalLM, name, dtype, device, other)
+        model, tokenizer = load_pretrained(name, dtype, device)
         if not tokenizer.chat_template:
             raise UserError(f"{name}: its tokenizer has no chat template; give a model that is trained to chat")
         self.generator, self.batch_tokens = Generator(model, tokenizer, settings, "--request"), batch_tokens
@@ -53,9 +51,7 @@ class LocalChat:
 
     def _encode(self, name: str, prompt: str) -> list[int]:
         """Return the ids of a prompt in the chat template."""
-        messages = [{"role": "user", "content": prompt}]
-        encoded = self.generator.tokenizer.apply_chat_template(messages, add_generation_prompt=True, return_dict=True)
-        row, room = encoded["input_ids"], self.generator.max_new_tokens
+        row, room = encode_chat(self.generator.tokenizer, prompt), self.generator.max_new_tokens
         if self.window is not None and len(row) + room > self.window:
             size = f"{len(row)} tokens of the prompt and {room} of the answer exceed the {self.window} of the model"
             raise UserError(f"document {name}: {size}; shorten documents with --max_words")

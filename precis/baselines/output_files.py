@@ -1,7 +1,6 @@
 """Output files of a baseline: predictions, and how they were made."""
 
 import json
-import re
 import shlex
 import sys
 from collections.abc import Callable, Iterable, Mapping
@@ -13,20 +12,9 @@ from callbacks.results_path import results_path
 from datamodules.atomic_write import atomic_file, atomic_write
 from datamodules.documents import Document
 from datamodules.text.lines import json_line
-from datamodules.text.sentences import split_sentences
+from precis.summarizing.prompts import sentences_of
 
 NAMED = 3  # documents that a message names
-_THOUGHT = re.compile(r"^\s*<think>.*?(</think>|\Z)", re.DOTALL)
-
-
-def sentences_of(text: str) -> list[str]:
-    """Return the sentences of a model's output; a line feed, and PEGASUS's `<n>`, end a sentence."""
-    return [sentence for line in re.split(r"<n>|\n", text) for sentence in split_sentences(line)]
-
-
-def answer_text(text: str) -> str:
-    """Return an answer without the thoughts before it; one that ends among its thoughts is empty."""
-    return _THOUGHT.sub("", text).strip()
 
 
 def write_predictions(

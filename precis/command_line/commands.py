@@ -24,14 +24,20 @@ from precis.config.run_config import read_config
 from precis.files.texts import collect_texts, is_records
 from precis.runs.prediction_files import find_predictions
 from precis.summarizing.length_budget import add_budget_arguments, read_budget
+from precis.summarizing.pretrained_options import PretrainedOptions
 
 
 def summarize(arguments: list[str]) -> None:
-    """`precis summarize --checkpoint RUN [FILE | FOLDER ...]`: print a summary of each document."""
+    """`precis summarize --run RUN | --checkpoint NAME [FILE | FOLDER ...]`: print a summary of each document.
+
+    NAME is the folder or name of any summarizer or chat model of Hugging Face, or of a model of `precis export`.
+    """
     parser = ArgumentParser(prog="precis summarize", description=summarize.__doc__, exit_on_error=False)
+    parser.add_argument("--run", type=str | None, default=None, help="a run folder")
     parser.add_argument(
-        "--checkpoint", type=Path, required=True, help="a run folder, or the folder of an exported model"
-    )
+        "--checkpoint", type=str | None, default=None,
+        help="folder or name of a model of Hugging Face, of an exported model, or of a run",
+    )  # fmt: skip
     parser.add_argument(
         "inputs", nargs="*", type=str,
         help="text files, folders of .txt files, or one file of records (.jsonl, .csv, .parquet); standard input if "
@@ -43,6 +49,7 @@ def summarize(arguments: list[str]) -> None:
     )
     parser.add_argument("--batch_size", type=int, default=16, help="number of documents summarized together")
     add_budget_arguments(parser)
+    parser.add_class_arguments(PretrainedOptions, None)
     parser.add_argument("--json", type=bool, default=False, help="print one line of JSON per document instead of text")
     parser.add_argument("--mark", type=bool, default=False, help="put [brackets] around copied words; for extractive "
                         "models, show the document with [brackets] around selected sentences")  # fmt: skip
@@ -53,7 +60,13 @@ def summarize(arguments: list[str]) -> None:
                         help="write a PNG of the attention between sentences (extractive models)")  # fmt: skip
     options = parser.parse_args(arguments)
     budget = read_budget(options)
-    read_config(options.checkpoint)  # fails before the user types a text
+    if (options.run is None) == (options.checkpoint is None):
+        raise UserError("precis summarize needs a model: give --run RUN, or --checkpoint NAME, and not both")
+    options.checkpoint = options.checkpoint or options.run
+    from precis.sharing.hub import find_run
+
+    if (folder := find_run(options.checkpoint)) is not None:
+        read_config(folder)  # fails before the user types a text
     corpus = _corpus_of(options.inputs, options.document)
     from precis.summarizing.print_summaries import print_summaries
 

@@ -17,11 +17,11 @@ _POLICY = "default-src 'self' 'unsafe-inline' 'unsafe-eval' data: blob:; frame-s
 def demo(arguments: list[str]) -> None:
     """`precis demo RUN [RUN ...]`: a page in which models summarize a text side by side.
 
-    A RUN is a run folder, a folder of `precis export`, or a model of the hub (USER/MODEL). The page is served on this
-    machine alone, sends nothing anywhere, and works without a network. Ctrl-C ends it.
+    A RUN is a run folder, a folder of `precis export`, or a summarizer or chat model of Hugging Face. The page is
+    served on this machine alone, sends nothing anywhere, and works without a network. Ctrl-C ends it.
     """
     parser = ArgumentParser(prog="precis demo", description=demo.__doc__, exit_on_error=False)
-    parser.add_argument("runs", nargs="+", type=str, help="run folders, exported models, or names of the hub")
+    parser.add_argument("runs", nargs="+", type=str, help="run folders, exported models, or names of Hugging Face")
     add = parser.add_argument
     add("--split", type=str | None, default=None, help="split of the first run's corpus to pick from; test, else val")
     add("--host", type=str, default="127.0.0.1", help="address to listen on; 0.0.0.0 for access from other machines")

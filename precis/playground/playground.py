@@ -17,40 +17,40 @@ from lightning_modules.extractive.bertsum import BertSum
 from lightning_modules.extractive.matchsum import MatchSum
 from precis.playground.cards import MACROS
 from precis.playground.explain import sections
-from precis.runs.run_folder import Run, load_run, run_documents
-from precis.sharing.hub import find_folder
+from precis.runs.run_folder import Run, run_documents
+from precis.summarizing.load_model import load_model
 from precis.summarizing.summarizing import changed_options, quiet_progress
 
 _DOCUMENTS = 200  # number of documents of the corpus that can be picked
 
 
 class Playground:
-    """Trained models, and the documents of the first one's corpus.
+    """Models, and the documents of the first trained one's corpus.
 
     Args:
-        paths: run folders, folders of `precis export`, or names of the hub.
+        paths: run folders, folders of `precis export`, or models of Hugging Face.
         split: split of the corpus; by default test, or val where there is none.
         max_characters: maximal number of characters of a text.
 
     Raises:
-        UserError: if a path is not a run of a summarizer.
+        UserError: if a path is no model that summarizes.
     """
 
     def __init__(self, paths: Sequence[str], split: str | None = None, max_characters: int = 20_000) -> None:
         self.max_characters = max_characters
         self._folder = TemporaryDirectory(prefix="precis-")
         self._lock = Lock()  # because options of a model are changed during a summary
-        folders = [find_folder(path) for path in paths]
         self.runs: dict[str, Run] = {}
-        folder_names = [folder.name for folder in folders]
-        for path, folder in zip(paths, folders):
-            name = folder.name if folder_names.count(folder.name) == 1 else str(path)
-            self.runs[name] = load_run(folder, cache_dir=self._folder.name, max_eval=None)
-        self.documents = self._documents(folders[0], split)
+        last_names = [Path(path).name for path in paths]
+        for path, last_name in zip(paths, last_names):
+            name = last_name if last_names.count(last_name) == 1 else str(path)
+            self.runs[name] = load_model(path, cache_dir=self._folder.name, max_eval=None)
+        runs = [path for path, run in zip(paths, self.runs.values()) if run.config]
+        self.documents = self._documents(Path(runs[0]), split) if runs else {}
 
     def _documents(self, folder: Path, split: str | None) -> dict[str, dict[str, Any]]:
-        """Return documents of a run's corpus by id; print the reason to stderr if it cannot be read."""
-        corpus = next(iter(self.runs.values())).data.corpus
+        """Return documents of the first run's corpus by id; print the reason to stderr if it cannot be read."""
+        corpus = next(run.data.corpus for run in self.runs.values() if run.config)
         try:
             split = split or ("test" if "test" in corpus.splits() else "val")
             # minutes, where the corpus has to be built first

@@ -10,6 +10,7 @@ from datamodules.documents import UserError
 from lightning_modules.exported import EXPORTED
 
 _NAME = re.compile(r"[\w.-]+/[\w.-]+")
+_MODEL_NAME = re.compile(r"[\w.-]+(/[\w.-]+)?")  # old names at Hugging Face, such as t5-small, have no user
 
 
 def push(arguments: list[str]) -> None:
@@ -48,19 +49,28 @@ def upload(folder: Path, repo: str, private: bool) -> str:
     return str(commit.repo_url)
 
 
-def find_folder(name: str | Path) -> Path:
-    """Return the folder of a run or exported model; a name of the hub (USER/MODEL) is downloaded to the hub's cache.
+def find_run(name: str | Path) -> Path | None:
+    """Return the folder of a run or exported model, which is downloaded if it is a name of the hub.
+
+    Returns:
+        The folder; None if the name or folder is that of any other model of Hugging Face.
 
     Raises:
         UserError: if there is neither such a folder nor such a model.
     """
     path = Path(name)
-    if path.exists() or not _NAME.fullmatch(str(name)) or path.parent.is_dir():
+    if path.is_dir():
+        return None if (path / "config.json").is_file() and not (path / "config.yaml").is_file() else path
+    is_below_a_folder = len(path.parts) > 1 and path.parent.is_dir()
+    if path.exists() or is_below_a_folder or not _MODEL_NAME.fullmatch(str(name)):
         return path
     import httpx
     from huggingface_hub import snapshot_download
 
     try:
+        # other models are many files in several formats, of which transformers chooses
+        if not (Path(snapshot_download(str(name), allow_patterns="config.yaml")) / "config.yaml").is_file():
+            return None
         return Path(snapshot_download(str(name)))
     except (httpx.HTTPError, OSError, ValueError) as error:
         raise UserError(f"{name}: no such folder, and no such model on the hub ({_reason(error)})") from None

@@ -12,6 +12,7 @@ from datamodules.documents import UserError
 
 if TYPE_CHECKING:
     from lightning_modules.summarizer import Summarizer, Summary
+    from precis.summarizing.hugging_face import HuggingFaceSummarizer
 
 Share = restricted_number_type("Share", float, [(">", 0), ("<=", 1)])  # of a document
 NO_LIMIT = 1_000_000  # sentences
@@ -35,7 +36,7 @@ class LengthBudget:
     def __bool__(self) -> bool:
         return any(value is not None for value in vars(self).values())
 
-    def options(self, model: "Summarizer") -> dict[str, Any]:
+    def options(self, model: "Summarizer | HuggingFaceSummarizer") -> dict[str, Any]:
         """Return the changes of a model's selection or decoding (see `changed_options`).
 
         Raises:
@@ -55,11 +56,12 @@ class LengthBudget:
                 raise UserError(f"--{name}: {type(model).__name__} selects no sentences; leave it out")
         if self.words is None:
             return {}
-        max_length = min(model.decoding.max_length, round(TOKENS_PER_WORD * self.words) + 1)
-        return {
-            "max_length": max_length,
-            "min_length": min(model.decoding.min_length, self.words // 2, max_length - 1),
-        }
+        if hasattr(model, "generator"):  # of Hugging Face, whose `max_length` counts the first symbol, too
+            (least, most), names = model.generator.limits, ("min_new_tokens", "max_new_tokens")
+        else:
+            (least, most), names = (model.decoding.min_length, model.decoding.max_length), ("min_length", "max_length")
+        most = min(most, round(TOKENS_PER_WORD * self.words) + 1)
+        return dict(zip(names, (min(least, self.words // 2, most - 1), most)))
 
     def cut(self, summary: "Summary", document_words: int) -> bool:
         """Cut a generated summary to the budget; return whether anything was cut off."""

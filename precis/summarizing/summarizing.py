@@ -13,9 +13,12 @@ from datamodules.documents import UserError
 from datamodules.summarization import SummarizationData
 from lightning_modules.extractive.matchsum import MatchSum
 from lightning_modules.summarizer import Summarizer, Summary
+from precis.summarizing.hugging_face import HuggingFaceSummarizer, TextDocuments
 
 
-def summarize_all(model: Summarizer, data: SummarizationData, attention: bool = False) -> Iterator[Summary]:
+def summarize_all(
+    model: Summarizer | HuggingFaceSummarizer, data: SummarizationData | TextDocuments, attention: bool = False
+) -> Iterator[Summary]:
     """Yield a summary of each document of a DataModule's test split, on a GPU if there is one.
 
     With `attention`, summaries of extractive models have the attention between the sentences of the document.
@@ -32,7 +35,7 @@ def summarize_all(model: Summarizer, data: SummarizationData, attention: bool = 
 
 
 @contextmanager
-def changed_options(model: Summarizer, changes: Mapping[str, Any]) -> Iterator[None]:
+def changed_options(model: Summarizer | HuggingFaceSummarizer, changes: Mapping[str, Any]) -> Iterator[None]:
     """Change options of decoding, or of the selection of an extractive model, within a context.
 
     Raises:
@@ -40,6 +43,10 @@ def changed_options(model: Summarizer, changes: Mapping[str, Any]) -> Iterator[N
     """
     if not changes:
         yield
+        return
+    if isinstance(model, HuggingFaceSummarizer):
+        with model.changed(changes):
+            yield
         return
     attribute = "selection" if hasattr(model, "selection") else "decoding"
     original = getattr(model, attribute)

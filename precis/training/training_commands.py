@@ -32,8 +32,16 @@ def _run(command: str, options: list[str]) -> None:
 
 fit = partial(_run, "fit")
 validate = partial(_run, "validate")
-test = partial(_run, "test")
 predict = partial(_run, "predict")
+
+
+def test(options: list[str]) -> None:
+    """Score a run, or with `--checkpoint` a model of Hugging Face."""
+    if not any(option.partition("=")[0] == "--checkpoint" for option in options):
+        return _run("test", options)
+    from precis.baselines.hugging_face import score_pretrained
+
+    return score_pretrained(options)
 
 
 def with_run(arguments: list[str]) -> list[str]:

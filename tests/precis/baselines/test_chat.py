@@ -13,8 +13,7 @@ from tiny_models import make_chat_model, make_summarizer
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from precis.baselines import endpoint
-from precis.baselines.output_files import sentences_of
-from precis.baselines.prompts import read_prompt, shipped_prompts
+from precis.summarizing.prompts import read_prompt, sentences_of, shipped_prompts
 
 KEY = "sk-0123456789abcdefghijklmnopqrstuv"
 

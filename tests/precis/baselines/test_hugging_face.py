@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 import torch
-from tiny_models import make_chat_model, make_summarizer
-from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
+from tiny_models import make_summarizer
+from transformers import AutoModelForSeq2SeqLM, AutoTokenizer, BertConfig
 
-from precis.baselines.generation import Generator
-from precis.baselines.output_files import sentences_of
+from precis.summarizing.generation import Generator
+from precis.summarizing.prompts import sentences_of
 
 GENERATION = {"num_beams": 3, "max_length": 14, "min_length": 3, "length_penalty": 2.0, "no_repeat_ngram_size": 2}
 
@@ -179,7 +179,7 @@ def test_a_killed_command_continues_where_it_was(tmp_path, precis, source, bart,
     [
         (["--checkpoint", "nowhere/at/all"], ["nowhere/at/all: no such folder"]),
         (["--checkpoint", "no-such-model-of-anyone"], ["no-such-model-of-anyone: cannot be loaded", "check the name"]),
-        (["--checkpoint", "CHAT"], ["a model of another kind", "precis baseline chat"]),
+        (["--checkpoint", "BERT"], ["BertModel generates no text", "give a summarizer"]),
         (["--checkpoint", "BART", "--generation.num_beam", "4"], ["--generation.num_beam", "did you mean num_beams?"]),
         (["--checkpoint", "BART", "--generation.num_beams", "0"], ["--generation.num_beams 0", "at least 1"]),
         (["--checkpoint", "BART", "--generation.do_sample", "true"], ["--generation.do_sample True", "random"]),
@@ -189,10 +189,10 @@ def test_a_killed_command_continues_where_it_was(tmp_path, precis, source, bart,
         (["--checkpoint", "BART", "--batch_tokens", "0"], ["batch_tokens must be above 0, got 0"]),
     ],
 )
-def test_wrong_input_is_one_line_and_nothing_is_written(tmp_path, precis, source, texts, bart, flags, parts):
+def test_wrong_input_is_one_line_and_nothing_is_written(tmp_path, precis, source, bart, flags, parts):
     out = tmp_path / "results" / "out.jsonl"
-    chat = make_chat_model(tmp_path / "chat", texts) if "CHAT" in flags else None
-    names = {"BART": bart, "CHAT": chat, "OUT.csv": out.with_suffix(".csv")}
+    BertConfig(architectures=["BertModel"]).save_pretrained(tmp_path / "bert")
+    names = {"BART": bart, "BERT": tmp_path / "bert", "OUT.csv": out.with_suffix(".csv")}
     done = precis("baseline", "hf", *source, "--out", out, *(names.get(flag, flag) for flag in flags))
     assert done.status in (1, 2), done.err
     assert [part for part in parts if part not in done.err] == []

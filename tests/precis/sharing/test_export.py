@@ -32,7 +32,7 @@ import precis as api
 from datamodules.documents import UserError
 from datamodules.text.subword_tokenizer import SubwordTokenizer
 from lightning_modules.exported import EXPORTED
-from precis.sharing.hub import find_folder
+from precis.sharing.hub import find_run
 
 TEXT = "Boru is a heron from the old mill. Every morning it watches the river. Nobody else does it."
 SIZES = {"d_model": 16, "encoder_layers": 1, "decoder_layers": 1, "encoder_attention_heads": 2}
@@ -277,4 +277,12 @@ def test_what_cannot_be_pushed_or_fetched_is_refused(hub, run_folder, tmp_path, 
     with pytest.raises(UserError, match="me/otter: no such folder, and no such model on the hub"):
         api.load("me/otter")
     (tmp_path / "runs").mkdir()
-    assert find_folder("runs/absent") == Path("runs/absent"), "a folder that is there is no user of the hub"
+    assert find_run("runs/absent") == Path("runs/absent"), "a folder that is there is no user of the hub"
+
+
+def test_another_model_of_the_hub_is_no_run(hub, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(Hub, "files", {"config.json": b"{}", "README.md": b"A model of transformers."})
+    assert find_run("me/heron") is None
+    with pytest.raises(UserError, match="heron: no such folder, and no such model on the hub"):
+        find_run("heron")

@@ -1,4 +1,4 @@
-"""Prompts: text files with `{document}`, and perhaps `{n}` and `{query}`."""
+"""Prompts, text files with `{document}` and perhaps `{n}` and `{query}`; and the texts that models answer with."""
 
 import re
 from collections.abc import Mapping
@@ -6,9 +6,21 @@ from pathlib import Path
 
 from datamodules.corpora.readers import read_rows
 from datamodules.documents import BadRecord, UserError
+from datamodules.text.sentences import split_sentences
 from precis.files.texts import read_text
 
 FOLDER = Path(__file__).with_name("prompts")
+_THOUGHT = re.compile(r"^\s*<think>.*?(</think>|\Z)", re.DOTALL)
+
+
+def sentences_of(text: str) -> list[str]:
+    """Return the sentences of a model's output; a line feed, and PEGASUS's `<n>`, end a sentence."""
+    return [sentence for line in re.split(r"<n>|\n", text) for sentence in split_sentences(line)]
+
+
+def answer_text(text: str) -> str:
+    """Return an answer without the thoughts before it; one that ends among its thoughts is empty."""
+    return _THOUGHT.sub("", text).strip()
 
 
 def shipped_prompts() -> list[str]:

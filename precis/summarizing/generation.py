@@ -8,17 +8,35 @@ from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor
-from transformers import AutoTokenizer, GenerationConfig, PreTrainedModel, PreTrainedTokenizerBase
+from transformers import (
+    AutoConfig,
+    AutoModelForCausalLM,
+    AutoModelForSeq2SeqLM,
+    AutoTokenizer,
+    GenerationConfig,
+    PreTrainedModel,
+    PreTrainedTokenizerBase,
+)
 from transformers.utils.logging import disable_progress_bar
 
 from datamodules.batch import pad
 from datamodules.documents import UserError
 
+# What the name of a class that generates has in it; an encoder would generate nonsense.
+GENERATES = ("ConditionalGeneration", "CausalLM", "LMHead")
 UNLIMITED = 10**9  # what tokenizers without a limit give as theirs is larger
+DEFAULT_LENGTH = 128  # tokens of a summary, where neither the model nor the user says anything
+SEPARATOR = "<doc-sep>"  # of the source documents of PRIMERA
 # One output for each input, and the same one each time.
 FIXED = {"do_sample": False, "num_return_sequences": 1, "return_dict_in_generate": False}
 UNUSED = dict.fromkeys(("temperature", "top_p", "top_k"))  # settings of sampling
 MINIMA = {"num_beams": 1, "max_length": 2, "max_new_tokens": 1, "min_length": 0, "no_repeat_ngram_size": 0}
+# Two settings for one limit, of which `generate` prefers the second, whoever set it.
+SAME_LIMIT = {"max_length": "max_new_tokens", "min_length": "min_new_tokens"}
+OTHER_NAME = SAME_LIMIT | {second: first for first, second in SAME_LIMIT.items()}
+OF_BEAMS = ("length_penalty", "early_stopping")
+# The suite's names of settings (`DecodingOptions`).
+ALIASES = {"beam_size": "num_beams", "no_repeat_ngram": "no_repeat_ngram_size", "alpha": "length_penalty"}
 
 
 class Generated(NamedTuple):
@@ -41,7 +59,7 @@ class Generator:
     Args:
         model: an encoder-decoder, or a decoder (`is_decoder_only`).
         tokenizer: its tokenizer.
-        settings: generation settings that replace those of the model.
+        settings: generation settings that replace those of the model's card.
         option: the option that holds them, for messages.
 
     Raises:
@@ -55,19 +73,32 @@ class Generator:
         settings: Mapping[str, Any],
         option: str = "--generation",
     ) -> None:
-        self.model, self.tokenizer = model.eval(), tokenizer
+        self.model, self.tokenizer, self.option = model.eval(), tokenizer, option
         self.is_decoder_only = not model.config.is_encoder_decoder
-        model.generation_config = change_settings(model.generation_config, settings, option)
-        ends = model.generation_config.eos_token_id
+        self.card = model.generation_config
+        ends = self.card.eos_token_id
         self.ends = {ends} if isinstance(ends, int) else set(ends or ())
-        padding = (tokenizer.pad_token_id, model.generation_config.pad_token_id, *self.ends, 0)
+        padding = (tokenizer.pad_token_id, self.card.pad_token_id, *self.ends, 0)
         self.padding = next(token for token in padding if token is not None)
+        self.separator = tokenizer.get_added_vocab().get(SEPARATOR)
+        self.change(settings)
+
+    def change(self, settings: Mapping[str, Any]) -> None:
+        """Generate with the settings of the model's card, but these; errors as in the constructor."""
+        settings = {ALIASES.get(name, name): value for name, value in settings.items()}
+        if self.is_decoder_only:  # whose `max_length` would count the prompt, too
+            settings = {SAME_LIMIT.get(name, name): value for name, value in settings.items()}
+        self.model.generation_config = change_settings(self.card, settings, self.option)
+
+    @property
+    def limits(self) -> tuple[int, int]:
+        """Smallest and largest number of generated tokens."""
+        return _limits(self.model.generation_config)
 
     @property
     def max_new_tokens(self) -> int:
-        """Maximal number of generated tokens."""
-        config = self.model.generation_config
-        return config.max_new_tokens or config.max_length - 1  # `max_length` includes the decoder's first symbol
+        """Largest number of generated tokens."""
+        return self.limits[1]
 
     @torch.inference_mode()
     def generate(self, prompts: Sequence[list[int]]) -> list[Generated]:
@@ -75,8 +106,9 @@ class Generator:
         source, mask = self._collate(prompts)                                                # [B, S] both
         inputs = {"input_ids": source, "attention_mask": mask}
         if self.model.config.model_type == "led":
-            # the authors of LED let the first token attend to all others
-            inputs["global_attention_mask"] = torch.zeros_like(source).index_fill(1, source.new_tensor([0]), 1)
+            # the authors of LED let the first token attend to all others, those of PRIMERA each separator
+            attention = torch.zeros_like(source) if self.separator is None else (source == self.separator).long()
+            inputs["global_attention_mask"] = attention.index_fill(1, source.new_tensor([0]), 1)
         output = self.model.generate(**inputs, pad_token_id=self.padding)                    # [B, S + T] or [B, 1 + T]
         start = source.shape[1] if self.is_decoder_only else 1
         return [self._read(row) for row in output[:, start:].tolist()]
@@ -98,7 +130,34 @@ class Generator:
 
 
 def change_settings(config: GenerationConfig, settings: Mapping[str, Any], option: str) -> GenerationConfig:
-    """Return generation settings with some of them replaced, without sampling; an error for one that is refused."""
+    """Return generation settings with some of them replaced, without sampling.
+
+    What the config says about the same thing in other words is left out, so that the new settings hold: of two limits
+    of the length `generate` prefers that of new tokens, and a minimum above the maximum keeps a summary from ending.
+
+    Raises:
+        UserError: for an unknown setting, a value that is refused, or two that contradict each other.
+    """
+    _check(settings, option)
+    changed = GenerationConfig.from_dict(config.to_dict())
+    for names in SAME_LIMIT.items():
+        if any(name in settings for name in names):
+            changed.update(**dict.fromkeys(names))
+    if settings.get("num_beams") == 1:
+        changed.update(**dict.fromkeys(OF_BEAMS))
+    try:
+        changed.update(**UNUSED | settings | FIXED)
+        _solve_conflict(changed, settings, option)
+        changed.validate()
+    except UserError:
+        raise
+    except (ValueError, TypeError) as error:
+        raise UserError(f"{option}: {' '.join(str(error).split())}; change the setting") from None
+    return changed
+
+
+def _check(settings: Mapping[str, Any], option: str) -> None:
+    """Check names and values of generation settings."""
     names = vars(GenerationConfig())
     for name, value in settings.items():
         if name.startswith("_") or name not in names:
@@ -109,31 +168,39 @@ def change_settings(config: GenerationConfig, settings: Mapping[str, Any], optio
             raise UserError(f"{option}.{name} {value}: a baseline has one summary that is not drawn at random")
         if name in MINIMA and (not isinstance(value, int) or value < MINIMA[name]):
             raise UserError(f"{option}.{name} {value}: give a whole number, at least {MINIMA[name]}")
-    changed = GenerationConfig.from_dict(config.to_dict())
-    if "max_length" in settings:
-        changed.max_new_tokens = None  # it would take precedence over `max_length`
-    try:
-        changed.update(**UNUSED | settings | FIXED)
-        changed.validate()
-    except (ValueError, TypeError) as error:
-        raise UserError(f"{option}: {' '.join(str(error).split())}; change the setting") from None
-    return changed
 
 
-def load_pretrained(
-    kind: type, name: str, dtype: str, device: str, other: str
-) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
-    """Load a model and its tokenizer from a folder, or by a name, which is downloaded once.
+def _limits(config: GenerationConfig) -> tuple[int, int | None]:
+    """Return the least and the largest number of generated tokens; the other settings count the first symbol, too."""
+    least = config.min_new_tokens or max(0, (config.min_length or 0) - 1)
+    return least, config.max_new_tokens or (config.max_length and config.max_length - 1)
+
+
+def _solve_conflict(config: GenerationConfig, settings: Mapping[str, Any], option: str) -> None:
+    """Let a limit of the length that was set win against the opposite limit of the model's card."""
+    sets_most, sets_least = (any(name in settings for name in pair) for pair in SAME_LIMIT.items())
+    least, most = _limits(config)
+    if most is None or least < most:  # there is room for the end symbol
+        return
+    if sets_least and sets_most and least > most:
+        remedy = "lower the minimum, or raise the maximum"
+        raise UserError(f"{option}: summaries of at least {least} and at most {most} tokens; {remedy}")
+    if sets_most and not sets_least:
+        config.update(min_length=None, min_new_tokens=None)
+    elif sets_least and not sets_most:
+        config.update(max_length=None, max_new_tokens=least + DEFAULT_LENGTH)
+
+
+def load_pretrained(name: str, dtype: str, device: str) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
+    """Load a model that generates, and its tokenizer, from a folder, or by a name, which is downloaded once.
 
     Args:
-        kind: class of transformers that loads it, such as `AutoModelForSeq2SeqLM`.
         name: the folder or name.
         dtype: data type of the weights: float32, bfloat16 or float16.
         device: cpu, cuda, ..., or auto for a GPU if there is one.
-        other: remedy in the error message for a model of another kind.
 
     Raises:
-        UserError: if there is no such model, or it is of another kind.
+        UserError: if there is no such model, or it generates no text.
     """
     if device == "auto":
         device = "cuda" if torch.cuda.is_available() else "cpu"
@@ -141,14 +208,19 @@ def load_pretrained(
         raise UserError(f"{name}: no such folder; give the folder of a model, or its name on the hub")
     disable_progress_bar()  # hides the bar of loading weights, not that of downloads
     try:
+        config = AutoConfig.from_pretrained(name)
+        architectures = " ".join(config.architectures or [GENERATES[0]])
+        if not any(kind in architectures for kind in GENERATES):
+            remedy = "give a summarizer, such as BART, T5 or PEGASUS, or a chat model"
+            raise UserError(f"{name}: {architectures} generates no text; {remedy}")
+        kind = AutoModelForSeq2SeqLM if config.is_encoder_decoder else AutoModelForCausalLM
         model = kind.from_pretrained(name, dtype=getattr(torch, dtype))
         return model.to(device), AutoTokenizer.from_pretrained(name)
+    except UserError:
+        raise
     except (OSError, ValueError, RuntimeError) as error:
-        reason = " ".join(str(error).split())
-        if "Unrecognized configuration class" in reason:
-            raise UserError(f"{name}: a model of another kind; {other}") from None
         remedy = "check the name, or give the folder of a model"
-        raise UserError(f"{name}: cannot be loaded ({reason[:300]}); {remedy}") from None
+        raise UserError(f"{name}: cannot be loaded ({' '.join(str(error).split())[:300]}); {remedy}") from None
 
 
 def weights_digest(name: str, model: PreTrainedModel) -> str | None:
