@@ -16,6 +16,8 @@ OUTSIDE += [f"experiments/results/*.{suffix}" for suffix in ("md", "png", "svg")
 LINK = re.compile(r"(\]\()([^)\s#]+)([^)]*\))")
 BLOCK = re.compile(r"^```math\n(.*?)^```$", flags=re.S | re.M)
 INLINE = re.compile(r"\$`([^`]+)`\$")
+REMOTE_WORKER = "https://unpkg.com/iframe-worker/shim"  # what the plugin `offline` adds to pages
+WORKER = "scripts/worker_on_disk.js"
 
 
 def on_files(files: Files, config) -> Files:
@@ -42,3 +44,13 @@ def on_page_markdown(markdown: str, page, config, files: Files) -> str:
     markdown = LINK.sub(translate, markdown)
     markdown = BLOCK.sub(lambda match: convert(match[1].strip(), display="block"), markdown)
     return INLINE.sub(lambda match: convert(match[1]), markdown)
+
+
+def on_post_page(output: str, page, config) -> str:
+    """Replace the one script that a page would load from another server."""
+    return output.replace(REMOTE_WORKER, posixpath.relpath(WORKER, posixpath.dirname(page.url) or "."))
+
+
+def on_post_template(output: str, template_name: str, config) -> str:
+    """Replace the same script in the page of unknown addresses, which a server shows at any depth."""
+    return output.replace(REMOTE_WORKER, f"/{WORKER}")
