@@ -76,6 +76,25 @@ class Batch:
         return self._map(Tensor.pin_memory)
 
 
+@dataclass
+class SourceTargetBatch(Batch):
+    """Documents and summaries as ids.
+
+    Attributes:
+        source: input of the encoder, [B, S].
+        source_mask: True at tokens, [B, S].
+        target: the summary and the end symbol, [B, T].
+        target_lengths: number of tokens of each target, [B].
+        target_rows: flat positions of target tokens, without padding, in [B T], [N].
+    """
+
+    source: Tensor
+    source_mask: Tensor
+    target: Tensor
+    target_lengths: Tensor
+    target_rows: Tensor
+
+
 def pad(rows: list[list[int]] | list[list[float]], value: int = 0, dtype: torch.dtype = torch.long) -> Tensor:
     """Pad rows of ids or numbers on the right to a tensor [B, longest row] with at least one column."""
     width = max(1, *(len(row) for row in rows)) if rows else 1

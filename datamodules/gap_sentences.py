@@ -12,7 +12,7 @@ import numpy as np
 
 from datamodules.corpora.corpus import Corpus, as_document
 from datamodules.documents import Document, UserError
-from datamodules.pegasus import PegasusData
+from datamodules.pretrained_summarizer import PretrainedSummarizerData
 from datamodules.summarization import TEST
 from datamodules.text.gap_selection import Selection, select
 
@@ -50,7 +50,7 @@ def piece_boundaries(sizes: list[int], max_tokens: int) -> list[int]:
     return boundaries
 
 
-class GapSentenceData(PegasusData):
+class GapSentenceData(PretrainedSummarizerData):
     """Documents with masked gap sentences, which are the pseudo-summaries (Zhang et al. 2020, section 3.1).
 
     Gap sentences are selected by `gap_selection.select`; each is replaced by a mask, and the target is all of them in
@@ -70,7 +70,7 @@ class GapSentenceData(PegasusData):
         noise: noise of the scores of selection; 0.2 in the last models of the paper.
         draw_seed: seed of the random choices.
 
-    The other arguments are those of `PegasusData`.
+    The other arguments are those of `PretrainedSummarizerData`.
 
     Raises:
         ValueError: if an argument is out of bounds.

@@ -14,6 +14,7 @@ __all__, __getattr__ = lazy_classes(__name__, {
     "GraphSum": "lightning_modules.graphsum.module",
     "MatchSum": "lightning_modules.extractive.matchsum",
     "Pegasus": "lightning_modules.pegasus",
+    "PretrainedSummarizer": "lightning_modules.pretrained_summarizer",
     "PointerGenerator": "lightning_modules.pointer_generator.module",
     "RSTformer": "lightning_modules.rstformer.module",
 })  # fmt: skip

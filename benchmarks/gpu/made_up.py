@@ -9,14 +9,13 @@ import torch
 from torch import Tensor
 
 from benchmarks.measuring import word_rows
-from datamodules.batch import Batch, target_fields
+from datamodules.batch import Batch, SourceTargetBatch, target_fields
 from datamodules.bertsum import ExtractiveBatch
 from datamodules.bertsum_abs import BertSumAbsBatch
 from datamodules.communicating_agents import CommunicatingAgentsData
 from datamodules.corpora.texts import Texts
 from datamodules.graphsum import GraphSumBatch
 from datamodules.matchsum import MatchSumBatch
-from datamodules.pegasus import PegasusBatch
 from datamodules.pointer_generator import PointerGeneratorData
 from datamodules.rstformer import RSTformerBatch
 from datamodules.text.vocabulary import Vocabulary
@@ -184,10 +183,11 @@ def transformer_entries(tiny: bool) -> dict[str, Entry]:
     led |= {"window": window, "positions": 2 * long, "target_positions": 2 * target}
     beam = DecodingOptions(4, target - 1, target)
 
-    def pairs(documents: int) -> PegasusBatch:
+    def pairs(documents: int) -> SourceTargetBatch:
         tokens = ids(size, documents, source)
         mask = torch.ones_like(tokens, dtype=torch.bool)
-        return PegasusBatch(**names(documents), source=tokens, source_mask=mask, **targets(documents, size, target))
+        fields = names(documents) | targets(documents, size, target)
+        return SourceTargetBatch(**fields, source=tokens, source_mask=mask)
 
     def graphs(documents: int) -> GraphSumBatch:
         tokens = ids(graph_size, documents, paragraphs, paragraph)

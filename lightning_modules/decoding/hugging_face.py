@@ -1,7 +1,7 @@
-"""Decoding options in the terms of Hugging Face's `generate`."""
+"""Decoding options in the terms of Hugging Face's `generate`, and back."""
 
 from torch import Tensor
-from transformers import LogitsProcessor
+from transformers import GenerationConfig, LogitsProcessor
 
 from lightning_modules.decoding.options import DecodingOptions
 
@@ -44,3 +44,22 @@ def generation_options(options: DecodingOptions) -> dict[str, object]:
         common["length_penalty"] = options.alpha if options.length_penalty == "mean" else 0.0
         common["early_stopping"] = options.early_stopping
     return common
+
+
+def decoding_options(config: GenerationConfig, first_symbols: int = 1) -> DecodingOptions:
+    """Return generation settings as decoding options, as far as these know them, for beam search.
+
+    Args:
+        config: the settings.
+        first_symbols: number of symbols before the first word, which `generate` counts in its lengths.
+    """
+    most = config.max_new_tokens or max(2, (config.max_length or 129) - first_symbols)
+    least = config.min_new_tokens or max(0, (config.min_length or 0) - first_symbols)
+    return DecodingOptions(
+        beam_size=config.num_beams or 1,
+        min_length=min(least, most - 1),
+        max_length=most,
+        alpha=1.0 if config.length_penalty is None else config.length_penalty,
+        no_repeat_ngram=config.no_repeat_ngram_size or 0,
+        early_stopping=config.early_stopping is True,
+    )

@@ -14,6 +14,7 @@ from lightning_modules.networks.prepared_masks import causal_mask, prepared_mask
 from lightning_modules.networks.pretrained_attention import use_dropout_attention
 
 State = dict[str, Tensor]
+_OPENED = ("bart", "led")  # families whose tokenizers put `<s>` before summaries, too, after the decoder's first symbol
 
 
 class PretrainedEncoderDecoder(nn.Module):
@@ -36,16 +37,21 @@ class PretrainedEncoderDecoder(nn.Module):
             raise ValueError(f"{config.model_type} is not an encoder-decoder with a decoder_start_token_id")
         use_dropout_attention(model)
         self.model = model
+        # what the decoder reads before its first token, besides `start`
+        self.prefix = [config.decoder_start_token_id] if config.model_type in _OPENED else []
 
     @property
     def start(self) -> int:
         """Token that decoding starts with."""
-        return self.model.config.decoder_start_token_id
+        config = self.model.config
+        return config.bos_token_id if self.prefix else config.decoder_start_token_id
 
     @property
     def max_positions(self) -> int | None:
         """Largest number of tokens of a document; None for T5, whose positions are relative."""
-        return getattr(self.model.config, "max_position_embeddings", None)
+        config = self.model.config
+        stated = [getattr(config, f"max_{part}position_embeddings", None) for part in ("encoder_", "")]
+        return next(filter(None, stated), None)
 
     def encode(self, source: Tensor, mask: Tensor) -> Tensor:
         """Return the states of documents: ids [B, S] and mask [B, S] -> [B, S, D].
@@ -57,6 +63,10 @@ class PretrainedEncoderDecoder(nn.Module):
             raise ValueError(
                 f"a document of {source.shape[1]} tokens, {self.max_positions} positions in the model: lower max_source"
             )
+        if self.model.config.model_type == "led":  # whose authors let the first token attend to all others
+            is_first = torch.arange(source.shape[1], device=source.device).eq(0).long().expand_as(source)
+            encoder = self.model.get_encoder()
+            return encoder(source, attention_mask=mask.long(), global_attention_mask=is_first).last_hidden_state
         mask = prepared_mask(self.model.config, mask, source.shape[1], self.model.dtype)
         return self.model.get_encoder()(input_ids=source, attention_mask=mask).last_hidden_state
 
@@ -69,6 +79,12 @@ class PretrainedEncoderDecoder(nn.Module):
             decoder_input_ids=inputs, decoder_attention_mask=causal, past_key_values=past, use_cache=use_cache,
         )  # fmt: skip
 
+    def _logits(self, states: Tensor, mask: Tensor, inputs: Tensor) -> Tensor:
+        """Return the logits of all decoder inputs [B, T], flat: [B T, V]."""
+        prefix = inputs.new_tensor(self.prefix).expand(len(inputs), -1)
+        outputs = self._run(states, mask, torch.cat([prefix, inputs], 1), None, False)
+        return outputs.logits[:, len(self.prefix) :].flatten(0, 1)
+
     def log_prob(
         self, states: Tensor, mask: Tensor, inputs: Tensor, target: Tensor, rows: Tensor, words: int
     ) -> Tensor:
@@ -79,27 +95,29 @@ class PretrainedEncoderDecoder(nn.Module):
         self, states: Tensor, mask: Tensor, inputs: Tensor, target: Tensor, rows: Tensor, words: int
     ) -> tuple[Tensor, Tensor]:
         """Return log P of targets, and its mean over the vocabulary, see `EncoderDecoder.smoothed_log_prob`."""
-        logits = self._run(states, mask, inputs, None, False).logits.flatten(0, 1)[rows, :words]
+        logits = self._logits(states, mask, inputs)[rows, :words]
         log_probs = logits.float().log_softmax(-1)                                       # [N, V]
         return log_probs.gather(1, target.flatten()[rows].unsqueeze(1)).squeeze(1), log_probs.mean(1)
 
     def distribution(self, states: Tensor, mask: Tensor, inputs: Tensor, words: int) -> Callable[[Tensor], Tensor]:
         """Return a function from flat positions to log P of every token, see `EncoderDecoder.distribution`."""
-        logits = self._run(states, mask, inputs, None, False).logits.flatten(0, 1)[:, :words]
+        logits = self._logits(states, mask, inputs)[:, :words]
         return lambda rows: logits[rows].float().log_softmax(-1)
 
     # Incremental decoding ----------------------------------------------------------------------------------------
 
     def begin(self, states: Tensor, mask: Tensor) -> tuple[State, State]:
         """Return the initial state and the memory of decoding, see `EncoderDecoder.begin`."""
-        first = torch.full_like(mask[:, :1], self.start, dtype=torch.long)
+        first = torch.full_like(mask[:, :1], self.model.config.decoder_start_token_id, dtype=torch.long)
         # one step fills the cache with the keys and values of the documents
         cache = self._run(states, mask, first, None, True).past_key_values
         state: State = {}
         memory: State = {"mask": mask}
-        for number, layer in enumerate(cache.cross_attention_cache.layers):
-            memory |= {f"keys{number}": layer.keys, f"values{number}": layer.values}
-            state |= {f"keys{number}": layer.keys[:, :, :0], f"values{number}": layer.values[:, :, :0]}
+        read = len(self.prefix)
+        layers = zip(cache.cross_attention_cache.layers, cache.self_attention_cache.layers)
+        for number, (cross, own) in enumerate(layers):
+            memory |= {f"keys{number}": cross.keys, f"values{number}": cross.values}
+            state |= {f"keys{number}": own.keys[:, :, :read], f"values{number}": own.values[:, :, :read]}
         return state, memory
 
     def stepper(self, words: int):

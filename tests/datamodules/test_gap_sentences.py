@@ -6,7 +6,7 @@ import pytest
 from datamodules.corpora import Files
 from datamodules.documents import Document, UserError
 from datamodules.gap_sentences import GapSentenceData, piece_boundaries
-from datamodules.pegasus import PegasusData
+from datamodules.pretrained_summarizer import PegasusData
 from datamodules.text.gap_selection import select
 from tests.conftest import write_lines
 

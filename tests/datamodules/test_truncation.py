@@ -21,8 +21,8 @@ from datamodules.documents import Document
 from datamodules.graphs import ParagraphRule
 from datamodules.graphsum import GraphSumData
 from datamodules.matchsum import MatchSumData
-from datamodules.pegasus import PegasusData
 from datamodules.pointer_generator import PointerGeneratorData
+from datamodules.pretrained_summarizer import PegasusData
 from datamodules.rstformer import RSTformerData
 from datamodules.truncation import TruncationRow, from_csv, to_csv, truncation_line
 from precis.runs.run_folder import TruncationTable

@@ -11,7 +11,7 @@ from callbacks import StartFrom
 from datamodules.corpora import Files
 from datamodules.documents import UserError
 from datamodules.gap_sentences import GapSentenceData
-from datamodules.pegasus import PegasusData
+from datamodules.pretrained_summarizer import PegasusData
 from lightning_modules.decoding.options import DecodingOptions
 from lightning_modules.pegasus import Pegasus
 from lightning_modules.summarizer import Samples

@@ -8,6 +8,8 @@ from torch import nn
 from transformers import (
     BartConfig,
     BartForConditionalGeneration,
+    LEDConfig,
+    LEDForConditionalGeneration,
     PegasusConfig,
     PegasusForConditionalGeneration,
     T5Config,
@@ -30,6 +32,11 @@ def small(kind: str) -> nn.Module:
         "ours": lambda: EncoderDecoder(V, 16, 2, 2, 3, 24, dropout=0.3),
         "pegasus": lambda: PegasusForConditionalGeneration(PegasusConfig(**SIZES)),
         "bart": lambda: BartForConditionalGeneration(BartConfig(**SIZES)),
+        "led": lambda: LEDForConditionalGeneration(
+            LEDConfig(
+                **SIZES, max_encoder_position_embeddings=12, max_decoder_position_embeddings=16, attention_window=4
+            )
+        ),
         "t5": lambda: T5ForConditionalGeneration(
             T5Config(vocab_size=V, d_model=16, d_kv=6, num_layers=2, num_heads=2, d_ff=24, decoder_start_token_id=0)
         ),
@@ -47,7 +54,7 @@ def documents():
     return tokens, torch.arange(S) < torch.tensor([[S], [4], [1]])
 
 
-every_kind = pytest.mark.parametrize("kind", ["ours", "pegasus", "bart", "t5"])
+every_kind = pytest.mark.parametrize("kind", ["ours", "pegasus", "bart", "t5", "led"])
 
 
 def teacher_forced(network, states, mask, inputs, target):
@@ -163,7 +170,7 @@ def test_against_pytorchs_transformer(documents):
     torch.testing.assert_close(ours.decode(inputs, mine, mask), features, atol=1e-4, rtol=1e-4)
 
 
-@pytest.mark.parametrize("kind", ["pegasus", "bart", "t5"])
+@pytest.mark.parametrize("kind", ["pegasus", "bart", "t5", "led"])
 @torch.no_grad()
 def test_our_search_over_a_pretrained_model_finds_what_generate_finds(kind, documents):
     network, (source, mask) = small(kind), documents
@@ -173,10 +180,14 @@ def test_our_search_over_a_pretrained_model_finds_what_generate_finds(kind, docu
     found = beam_search(
         network.stepper(V), state, memory, torch.full((B,), network.start), 1, options, (), padding=0
     ).tokens[:, 0]  # fmt: skip
+    # after the decoder's first symbol BART reads `<s>`, and LED attends from the first token to all others
+    read = len(network.prefix) + 1
+    whole = {"global_attention_mask": torch.eye(1, S).expand(B, S).long()} if kind == "led" else {}
     expected = model.generate(
-        source, attention_mask=mask.long(), max_new_tokens=6, num_beams=1, do_sample=False, eos_token_id=1,
-        pad_token_id=0, forced_eos_token_id=None, forced_bos_token_id=None, no_repeat_ngram_size=0,
-    )[:, 1:]  # fmt: skip
+        source, attention_mask=mask.long(), max_new_tokens=5 + read, num_beams=1, do_sample=False, eos_token_id=1,
+        pad_token_id=0, forced_eos_token_id=None, forced_bos_token_id=network.start if read > 1 else None,
+        no_repeat_ngram_size=0, **whole,
+    )[:, read:]  # fmt: skip
     assert torch.equal(found[:, : expected.shape[1]], expected) and not found[:, expected.shape[1] :].any()
 
 

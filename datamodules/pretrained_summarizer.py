@@ -1,11 +1,8 @@
 """Data of a sequence-to-sequence Transformer: documents and summaries as subwords."""
 
-from dataclasses import dataclass
 from typing import Any
 
-from torch import Tensor
-
-from datamodules.batch import Batch, pad, target_fields
+from datamodules.batch import SourceTargetBatch, pad, target_fields
 from datamodules.corpora.corpus import Corpus
 from datamodules.documents import Document
 from datamodules.encoder_data import TokenizerData
@@ -13,26 +10,7 @@ from datamodules.text.masking_tokenizer import MaskingTokenizer
 from datamodules.truncation import COLUMN, count_source, sentences_read, text_limits, truncate_target
 
 
-@dataclass
-class PegasusBatch(Batch):
-    """Documents and summaries as ids.
-
-    Attributes:
-        source: input of the encoder, [B, S].
-        source_mask: True at tokens, [B, S].
-        target: the summary and the end symbol, [B, T].
-        target_lengths: number of tokens of each target, [B].
-        target_rows: flat positions of target tokens, without padding, in [B T], [N].
-    """
-
-    source: Tensor
-    source_mask: Tensor
-    target: Tensor
-    target_lengths: Tensor
-    target_rows: Tensor
-
-
-class PegasusData(TokenizerData):
+class PretrainedSummarizerData(TokenizerData):
     """Documents cut to `max_source` subwords, first references to `max_target`.
 
     Validation and test score against all references; the loss reads the first one.
@@ -49,7 +27,7 @@ class PegasusData(TokenizerData):
     folder `text` as `tokenizer_dir`.
     """
 
-    batch_type, tokenizer_type, text_kind = PegasusBatch, MaskingTokenizer, "masked subwords"
+    batch_type, tokenizer_type, text_kind = SourceTargetBatch, MaskingTokenizer, "masked subwords"
 
     def __init__(
         self,
@@ -104,12 +82,15 @@ class PegasusData(TokenizerData):
         features[COLUMN] |= count_source(document, num_read, len(ids), sentences_read(document, offsets, num_read))
         return features
 
-    def collate(self, rows: list[dict[str, Any]]) -> PegasusBatch:
+    def collate(self, rows: list[dict[str, Any]]) -> SourceTargetBatch:
         sources = [row["source"] for row in rows]
-        return PegasusBatch(
+        return SourceTargetBatch(
             ids=[row["id"] for row in rows],
             references=[row["references"] for row in rows],
             source=pad(sources, self.tokenizer.pad),
             source_mask=pad([[1] * len(source) for source in sources]).bool(),
             **target_fields([row["target"] for row in rows], self.tokenizer.pad),
         )
+
+
+PegasusData = PretrainedSummarizerData  # its name in configs of PEGASUS

@@ -1,0 +1,146 @@
+"""`PretrainedSummarizer`: fine-tuning of any pretrained encoder-decoder, and the base class that PEGASUS shares."""
+
+import copy
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+from transformers import AutoModelForSeq2SeqLM, GenerationConfig
+
+from datamodules.batch import SourceTargetBatch
+from datamodules.documents import UserError
+from datamodules.text.masking_tokenizer import MaskingTokenizer
+from lightning_modules.decoding.hugging_face import decoding_options
+from lightning_modules.decoding.options import DecodingOptions
+from lightning_modules.long_input import check_truncation
+from lightning_modules.networks.encoder_decoder import EncoderDecoder
+from lightning_modules.networks.pretrained import PretrainedEncoderDecoder, save_pretrained
+from lightning_modules.optimizer_options import AdamWOptions
+from lightning_modules.schedules import rate_factor, scheduled, training_steps
+from lightning_modules.sequence_to_sequence import SequenceToSequence
+
+
+def load_encoder_decoder(checkpoint: str) -> PretrainedEncoderDecoder:
+    """Return a pretrained encoder-decoder by its name or folder, in training mode."""
+    return PretrainedEncoderDecoder(AutoModelForSeq2SeqLM.from_pretrained(checkpoint).train())
+
+
+class EncoderDecoderSummarizer(SequenceToSequence):
+    """Base class of models whose `network` reads and writes subwords, pretrained or from scratch."""
+
+    batch_type = SourceTargetBatch
+    network: EncoderDecoder | PretrainedEncoderDecoder
+
+    def setup(self, stage: str) -> None:
+        """Set the tokenizer, and check that no document has more tokens than a pretrained model has positions.
+
+        Raises:
+            UserError: if the tokenizer does not fit, or `data.max_source` is too large.
+        """
+        super().setup(stage)
+        if isinstance(self.network, PretrainedEncoderDecoder):
+            check_truncation(getattr(self.trainer, "datamodule", None), self.network.max_positions)
+
+    # Tokenizer ---------------------------------------------------------------------------------------------------
+
+    def set_tokenizer(self, tokenizer: MaskingTokenizer) -> None:
+        """Set the tokenizer.
+
+        Raises:
+            UserError: if it does not fit `vocab_size` or the pretrained model.
+        """
+        super().set_tokenizer(tokenizer)
+        if isinstance(self.network, PretrainedEncoderDecoder):
+            config = self.network.model.config
+            if len(tokenizer) > config.vocab_size:
+                problem = f"the tokenizer has {len(tokenizer)} tokens, the pretrained model {config.vocab_size}"
+                raise UserError(f"{problem}; leave data.tokenizer_dir out")
+            if (tokenizer.pad, tokenizer.stop) != (config.pad_token_id, config.eos_token_id):
+                raise UserError(
+                    f"<pad> and </s> are {(tokenizer.pad, tokenizer.stop)} in the tokenizer, but differ in the "
+                    "pretrained model; leave data.tokenizer_dir out, or give the tokenizer of that model"
+                )
+
+    def export(self, folder: Path) -> dict[str, str]:
+        """Write a pretrained model and its tokenizer as Hugging Face does; one from scratch has no such form."""
+        if not isinstance(self.network, PretrainedEncoderDecoder):
+            return {}
+        save_pretrained(folder, self.network.model, self.tokenizer)
+        return {"encoder.checkpoint": "."}
+
+    @property
+    def start(self) -> int:
+        """The token that decoding starts with."""
+        pretrained = isinstance(self.network, PretrainedEncoderDecoder)
+        return self.network.start if pretrained else self.tokenizer.start
+
+    # Documents ---------------------------------------------------------------------------------------------------
+
+    @property
+    def decoder(self) -> EncoderDecoder | PretrainedEncoderDecoder:
+        """The network, which writes as well."""
+        return self.network
+
+    def forbidden(self, options: DecodingOptions) -> tuple[int, ...]:
+        """Return the tokens that are never generated, including those that begin every text."""
+        return tuple({self.tokenizer.pad, self.tokenizer.start, *self.tokenizer.opening} - {self.tokenizer.stop})
+
+    def encode(self, batch: SourceTargetBatch) -> tuple[Tensor, Tensor]:
+        """Return states of documents [B, S, D], and their mask, True at tokens, [B, S]."""
+        return self.network.encode(batch.source, batch.source_mask), batch.source_mask
+
+
+@dataclass(frozen=True)
+class CheckpointOptions:
+    """Pretrained encoder-decoder."""
+
+    checkpoint: str
+    """Name or folder of a pretrained Hugging Face model, such as facebook/bart-base. The data needs the same one."""
+
+
+class PretrainedSummarizer(EncoderDecoderSummarizer):
+    """Pretrained BART, T5, PEGASUS or LED, fine-tuned on summaries (`PretrainedSummarizerData`).
+
+    Loss terms: those of `SequenceToSequence`. The optimizer is AdamW.
+
+    Args:
+        encoder: the pretrained model, see `CheckpointOptions`.
+        label_smoothing: epsilon of the loss.
+        optimizer: options of AdamW.
+        decoding: decoding options; by default the generation settings of the model's card, those of its task
+            "summarization" included, as far as beam search here has them.
+        val_summaries: number of validation documents summarized at each validation during training; -1 for all.
+    """
+
+    def __init__(
+        self,
+        encoder: CheckpointOptions,
+        label_smoothing: float = 0.0,
+        optimizer: AdamWOptions = AdamWOptions(lr=5e-5),
+        decoding: DecodingOptions | None = None,
+        val_summaries: int = 256,
+    ) -> None:
+        network = load_encoder_decoder(encoder.checkpoint)
+        if decoding is None:
+            decoding = decoding_options(card_settings(network.model), len(network.prefix) + 1)
+        super().__init__(network.model.config.vocab_size, decoding, val_summaries)
+        self.network, self.optimizer = network, optimizer
+        self.set_label_smoothing(label_smoothing)
+
+    def configure_optimizers(self) -> dict[str, Any]:
+        """Return AdamW with its schedule."""
+        options, steps = self.optimizer, training_steps(self.trainer) if self.optimizer.schedule == "linear" else 1
+        decays = [options.weight_decay * (parameter.dim() > 1) for parameter in self.parameters()]
+        groups = [{"params": [p], "weight_decay": decay} for p, decay in zip(self.parameters(), decays)]
+        factor = partial(rate_factor, schedule=options.schedule, steps=steps, warm_up=options.warmup_steps)
+        return scheduled(torch.optim.AdamW(groups, lr=options.lr), [factor] * len(groups))
+
+
+def card_settings(model: Any) -> GenerationConfig:
+    """Return the generation settings of a pretrained model, those of its task "summarization" included."""
+    settings = copy.deepcopy(model.generation_config)
+    settings.update(**(getattr(model.config, "task_specific_params", None) or {}).get("summarization", {}))
+    return settings

@@ -1,0 +1,93 @@
+"""Fine-tuning of tiny models of each family: summaries before training as `generate` writes them, and `fit`."""
+
+from pathlib import Path
+
+import pytest
+import torch
+from tiny_models import make_summarizer
+from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
+
+import precis as api
+from datamodules.corpora import Files
+from datamodules.pretrained_summarizer import PretrainedSummarizerData
+from lightning_modules.decoding.hugging_face import decoding_options
+from lightning_modules.pretrained_summarizer import CheckpointOptions, PretrainedSummarizer, card_settings
+from precis.summarizing.prompts import sentences_of
+
+CARD = {"num_beams": 3, "max_length": 12, "min_length": 4, "no_repeat_ngram_size": 2, "length_penalty": 0.5}
+CARD |= {"forced_eos_token_id": None, "early_stopping": True}
+KINDS = ("bart", "t5", "pegasus", "led")
+
+
+@pytest.fixture(scope="module")
+def texts(documents) -> list[str]:
+    return [row["document"] for row in documents]
+
+
+@pytest.fixture(scope="module")
+def checkpoints(tmp_path_factory, texts) -> dict[str, Path]:
+    folder = tmp_path_factory.mktemp("checkpoints")
+    made = {}
+    for kind in KINDS:
+        opened = {"forced_bos_token_id": 3} if kind in ("bart", "led") else {}
+        made[kind] = make_summarizer(kind, folder / kind, [*texts, "summarize:"], window=64, **CARD, **opened)
+    return made
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@torch.no_grad()
+def test_before_training_it_writes_what_generate_writes(checkpoints, corpus_files, texts, tmp_path, kind):
+    folder = str(checkpoints[kind])
+    prefix = "summarize: " if kind == "t5" else ""
+    sizes = {"max_source": 64, "cache_dir": tmp_path, "batch_size": 4, "source_prefix": prefix}
+    data = PretrainedSummarizerData(Files(**corpus_files), checkpoint=folder, **sizes)
+    data.prepare_data()
+    data.setup("test")
+    model = PretrainedSummarizer(CheckpointOptions(folder)).eval()
+    model.set_tokenizer(data.tokenizer)
+    summaries = [summary.sentences for batch in data.test_dataloader() for summary in model.summarize(batch)]
+    tokenizer, theirs = AutoTokenizer.from_pretrained(folder), AutoModelForSeq2SeqLM.from_pretrained(folder).eval()
+    task = {"max_length": 12, "num_beams": 3} if kind == "t5" else {}
+    special = [[i] for i in (0, 3)]  # padding and <s>, which a summary has not
+    expected = []
+    for text in texts:
+        # a word-level tokenizer with <s> puts it before the text here, as BART's own does
+        ids = [data.tokenizer.start, *tokenizer(prefix + text).input_ids]
+        whole = {"global_attention_mask": torch.eye(1, len(ids)).long()} if kind == "led" else {}
+        output = theirs.generate(torch.tensor([ids]), bad_words_ids=special, **task, **whole)[0]
+        expected.append(sentences_of(tokenizer.decode(output, skip_special_tokens=True)))
+    assert summaries == expected and len({str(summary) for summary in summaries}) > 1
+
+
+def test_settings_of_the_card_become_decoding_options(checkpoints):
+    settings = card_settings(AutoModelForSeq2SeqLM.from_pretrained(checkpoints["t5"]))
+    options = decoding_options(settings)
+    assert (options.beam_size, options.max_length, options.min_length) == (3, 11, 3)  # of the task, without the start
+    assert (options.no_repeat_ngram, options.alpha, options.length_penalty) == (2, 0.5, "mean")
+    assert decoding_options(settings, first_symbols=2).max_length == 10
+    settings.update(max_new_tokens=20)
+    assert decoding_options(settings).max_length == 20
+
+
+@pytest.mark.integration
+@pytest.mark.parametrize("kind", ["bart", "t5"])
+def test_fit_trains_a_checkpoint_that_loads_everywhere(checkpoints, corpus_files, texts, tmp_path, precis, kind):
+    files = [f"--data.corpus.{split}={path}" for split, path in corpus_files.items()]
+    run = tmp_path / "run"
+    done = precis(
+        "fit", "--model", "PretrainedSummarizer", f"--model.encoder.checkpoint={checkpoints[kind]}", "--run_dir", run,
+        "--data", "PretrainedSummarizerData", "--data.corpus", "Files", *files, "--data.max_source", 64,
+        "--data.batch_size", 4, "--trainer.max_steps", 12, "--model.optimizer.lr", 0.01, "--wandb", "off",
+        "--trainer.accelerator", "cpu", "--data.cache_dir", tmp_path / "cache",
+    )  # fmt: skip
+    assert done.status == 0, done.err
+    loaded = api.load(run)
+    assert loaded.summarize(texts[0]).sentences
+    exported = tmp_path / "exported"
+    assert precis("export", run, "--out", exported).status == 0
+    assert api.load(exported).summarize(texts[0]).sentences == loaded.summarize(texts[0]).sentences
+    weights = AutoModelForSeq2SeqLM.from_pretrained(exported).state_dict()
+    trained = {name.removeprefix("network.model."): value for name, value in loaded.model.state_dict().items()}
+    assert all(torch.equal(value, trained[name]) for name, value in weights.items() if name in trained)
+    before = AutoModelForSeq2SeqLM.from_pretrained(checkpoints[kind]).state_dict()
+    assert any(not torch.equal(value, before[name]) for name, value in weights.items())
