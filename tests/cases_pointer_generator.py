@@ -33,5 +33,4 @@ CASES = [
     _pointer_generator("seq2seq", pointer=False, coverage=False),
     _pointer_generator("pointer", pointer=True, coverage=False),
     _pointer_generator("pointer-coverage", pointer=True, coverage=True),
-    _pointer_generator("seq2seq-coverage", pointer=False, coverage=True),
 ]

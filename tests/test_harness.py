@@ -79,26 +79,29 @@ def same_weights(one, other) -> bool:
 
 
 QUICK = ("bertsum", "pointer-coverage")  # one extractive and one generative model; the others in `make test-all`
-RUNS = [
+every_model = pytest.mark.parametrize("case", [
     pytest.param(case, id=case.name, marks=[] if case.name in QUICK else pytest.mark.integration) for case in CASES
-]
-every_model = pytest.mark.parametrize("case", RUNS)
+])  # fmt: skip
+VALIDATED, SCHEDULED = {"val_check_interval": 3}, {"schedule": True, "accumulate_grad_batches": 2}
+# Where training resumes is a matter of the loops: two models resume from everywhere, the others from the middle of an
+# epoch and from a validation.
+RESUMING = [
+    *(pytest.param(case, VALIDATED, ("batch10", "validation3"), id=case.name, marks=pytest.mark.integration)
+      for case in CASES if case.name not in QUICK),
+    *(pytest.param(case, VALIDATED, None, id=case.name) for case in CASES if case.name == QUICK[0]),
+    *(pytest.param(case, SCHEDULED, None, id=case.name) for case in CASES if case.name == QUICK[1]),
+]  # fmt: skip
 
 
-@every_model
-@pytest.mark.parametrize(
-    "arguments",
-    [{"val_check_interval": 3}, {"schedule": True, "accumulate_grad_batches": 2}],
-    ids=["own-optimizer", "adam-schedule-accumulate"],
-)
-def test_resumes_to_identical_losses(case, arguments, corpus_files, tmp_path):
+@pytest.mark.parametrize("case, arguments, names", RESUMING)
+def test_resumes_to_identical_losses(case, arguments, names, corpus_files, tmp_path):
     # of seven batches an epoch: in the middle of the first one, at its end, in the middle of the second one
     whole = Recorder(tmp_path, batches=(1, 6, 10))
     model, _ = fit(case, corpus_files, whole, **arguments)
     assert [number for number, _ in whole.losses] == list(range(14))
     checkpoints = sorted(tmp_path.glob("*.ckpt"))
     assert len(checkpoints) == 3 + len(whole.validated)
-    for checkpoint in checkpoints:
+    for checkpoint in checkpoints if names is None else [tmp_path / f"{name}.ckpt" for name in names]:
         rest = Recorder()
         resumed, _ = fit(case, corpus_files, rest, **arguments, ckpt_path=checkpoint)
         done = int("".join(filter(str.isdigit, checkpoint.stem))) + 1
@@ -150,26 +153,14 @@ def test_continues_where_training_had_ended(limit, corpus_files, tmp_path):
 
 
 @every_model
-def test_the_same_seed_gives_the_same_losses_and_another_others(case, corpus_files):
+def test_losses_follow_the_seed_and_not_the_loader_processes(case, corpus_files):
     runs = []
-    for seed in (5, 5, 6):
+    for seed, workers in ((5, 0), (5, 2), (6, 0)):
         seed_everything(seed, verbose=False)
-        recorder = Recorder()
-        trainer_with(recorder, max_epochs=1).fit(case.build_model(), case.build_data(corpus_files))
-        runs.append(recorder.losses)
-    assert runs[0] == runs[1] != runs[2]
-
-
-@every_model
-def test_loader_processes_change_nothing(case, corpus_files):
-    losses = []
-    for workers in (0, 2):
-        seed_everything(5, verbose=False)
-        recorder = Recorder()
-        data = case.build_data(corpus_files, num_workers=workers)
+        recorder, data = Recorder(), case.build_data(corpus_files, num_workers=workers)
         trainer_with(recorder, max_epochs=1, limit_val_batches=0).fit(case.build_model(), data)
-        losses.append(recorder.losses)
-    assert losses[0] == losses[1] and len(losses[0]) == 7
+        runs.append(recorder.losses)
+    assert runs[0] == runs[1] != runs[2] and len(runs[0]) == 7
 
 
 @every_model
@@ -199,7 +190,8 @@ def adam_that_settles(module, steps: int):
     return PrecisCLI.configure_optimizers(module, optimizer, schedule)
 
 
-@every_model
+@pytest.mark.integration
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_learns_a_handful_of_documents_by_heart(case, corpus_files):
     seed_everything(5, verbose=False)
     model_args, data_args = case.overfit_args
@@ -219,7 +211,8 @@ def test_learns_a_handful_of_documents_by_heart(case, corpus_files):
         assert summary.scores["rouge2"] == 100 and summary.scores["rougeLsum"] == 100, summary
 
 
-@every_model
+@pytest.mark.integration
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_a_run_folder_gives_back_the_model_and_its_data(case, corpus_files, tmp_path, precis):
     run = tmp_path / "run"
     trainer = ["accelerator=cpu", "max_steps=4", "enable_progress_bar=false", "enable_model_summary=false"]
@@ -259,8 +252,14 @@ def test_trains_and_validates_in_half_precision_and_summarizes_in_any_mode(case,
     assert [summary.sentences for summary in after] == [summary.sentences for summary in inside]
 
 
-@every_model
-@pytest.mark.parametrize("precision", ["bf16-true", "16-true", "64-true"])
+TRUE_PRECISIONS = [(case, precision) for case in CASES for precision in ("bf16-true", "16-true", "64-true")
+                   if case.name in QUICK or precision == "16-true"]  # fmt: skip
+
+
+@pytest.mark.parametrize("case, precision", [
+    pytest.param(*run, id=f"{run[0].name}-{run[1]}", marks=[] if run[0].name in QUICK else pytest.mark.integration)
+    for run in TRUE_PRECISIONS
+])  # fmt: skip
 def test_validates_summarizes_and_samples_in_true_precision(case, precision, corpus_files):
     """In a step of the trainer, which sets the default dtype, and called from Python, where it is float32."""
     seed_everything(5, verbose=False)

@@ -44,7 +44,12 @@ def train_without_waiting(model, batch) -> None:
     assert [name for name, p in trained.items() if p.grad is None and "embed_positions" not in name] == []
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+QUICK = ("bertsum", "graphsum", "pegasus", "pointer-coverage")  # the others in `make test-all`
+
+
+@pytest.mark.parametrize("case", [
+    pytest.param(case, id=case.name, marks=[] if case.name in QUICK else pytest.mark.integration) for case in CASES
+])  # fmt: skip
 def test_a_training_step_does_not_wait(case, corpus_files):
     model = case.build_model()
     train_without_waiting(model, batch_of(case, corpus_files, model))

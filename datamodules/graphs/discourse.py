@@ -1,7 +1,7 @@
 """Approximate discourse graph: relations of sentences by markers, names, events and coreference."""
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,34 +30,30 @@ class Discourse(ParagraphGraph):
     A sentence follows another if it is the next one in the same source document. `cues.py` defines markers, names,
     verbs and nouns.
 
-    The relations of two paragraphs are summed over both directions, and every row is normalised: with `sum` by its sum,
-    as in the paper; with `max` by its largest weight. A paragraph without relations has weights of 0. The graph is not
-    symmetric, since rows have different sums.
+    The relations of two paragraphs are summed over both directions, and every row is divided by its sum, as in the
+    paper. A paragraph without relations has weights of 0. The graph is not symmetric, since rows have different sums.
 
     Args:
         use: cues to use.
-        normalise: divisor of each row, `sum` or `max`.
 
     Raises:
-        ValueError: if an argument has an invalid value.
+        ValueError: if there is no cue, or no such cue.
     """
 
     name, symmetric = "discourse", False
 
-    def __init__(self, use: Sequence[str] = CUES, normalise: Literal["sum", "max"] = "sum") -> None:
-        unknown = sorted(set(use) - set(CUES))
-        if unknown or not use or normalise not in ("sum", "max"):
-            problem = f"use {list(use)}, normalise {normalise!r}"
-            raise ValueError(f"{problem}; choose use from {', '.join(CUES)}, and normalise sum or max")
-        self.use, self.normalise = tuple(use), normalise
+    def __init__(self, use: Sequence[str] = CUES) -> None:
+        if not use or set(use) - set(CUES):
+            raise ValueError(f"use {list(use)}: choose from {', '.join(CUES)}")
+        self.use = tuple(use)
 
     def settings(self) -> dict[str, Any]:
-        return {"use": sorted(self.use), "normalise": self.normalise}
+        return {"use": sorted(self.use)}
 
     def weights(self, paragraphs: Paragraphs) -> NDArray:
         counts = self.relations(paragraphs)
         np.fill_diagonal(counts, 0)
-        divisor = counts.sum(1, keepdims=True) if self.normalise == "sum" else counts.max(1, keepdims=True)
+        divisor = counts.sum(1, keepdims=True)
         return np.divide(counts, divisor, out=np.zeros_like(counts), where=divisor > 0)
 
     def relations(self, paragraphs: Paragraphs) -> NDArray:

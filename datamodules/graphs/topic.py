@@ -4,7 +4,7 @@ import base64
 import random
 from collections import Counter
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,22 +18,22 @@ from datamodules.text.term_vectors import cosines
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
 
+
 class Topic(ParagraphGraph):
-    """G[i][j] = similarity of the topic mixtures of paragraphs i and j (Li et al. 2020).
+    """G[i][j] = cosine of the topic mixtures of paragraphs i and j (Li et al. 2020).
 
     Topics are learned from training paragraphs by the online variational LDA of scikit-learn (Hoffman et al. 2010),
     over the stems of content words. The mixture of a paragraph is computed by its variational inference.
 
     Args:
         topics: number of topics K.
-        measure: `cosine` of two topic mixtures, or `hellinger`: 1 minus the Hellinger distance between them.
         max_terms: size of the vocabulary, the most frequent terms that occur in at most half of the paragraphs.
         max_paragraphs: number of random training paragraphs to learn from.
         passes: number of passes over them.
         seed: seed of the random choice and of the initial topics.
 
     Raises:
-        ValueError: if a number is below 1, or the measure does not exist.
+        ValueError: if a number is below 1.
     """
 
     name = "topic"
@@ -41,7 +41,6 @@ class Topic(ParagraphGraph):
     def __init__(
         self,
         topics: int = 20,
-        measure: Literal["cosine", "hellinger"] = "cosine",
         max_terms: int = 5000,
         max_paragraphs: int = 10_000,
         passes: int = 5,
@@ -50,15 +49,13 @@ class Topic(ParagraphGraph):
         if min(topics, max_terms, max_paragraphs, passes) < 1:
             values = f"{topics}, {max_terms}, {max_paragraphs}, {passes}"
             raise ValueError(f"topics, max_terms, max_paragraphs and passes must be at least 1; got {values}")
-        if measure not in ("cosine", "hellinger"):
-            raise ValueError(f"measure {measure!r} is not one of cosine, hellinger; choose one")
-        self.topics, self.measure, self.max_terms = topics, measure, max_terms
+        self.topics, self.max_terms = topics, max_terms
         self.max_paragraphs, self.passes, self.seed = max_paragraphs, passes, seed
         self._columns: dict[str, int] = {}
         self._term_weights: NDArray | None = None  # exp(E[log p(term | topic)]), float32 [K, V]
 
     def settings(self) -> dict[str, Any]:
-        names = ("topics", "measure", "max_terms", "max_paragraphs", "passes", "seed")
+        names = ("topics", "max_terms", "max_paragraphs", "passes", "seed")
         return {name: getattr(self, name) for name in names}
 
     # Learning ----------------------------------------------------------------------------------------------------
@@ -136,11 +133,7 @@ class Topic(ParagraphGraph):
         return model.transform(self._counts([content_stems(" ".join(text)) for text in paragraphs.texts]))
 
     def weights(self, paragraphs: Paragraphs) -> NDArray:
-        mixtures = self.mixtures(paragraphs)
-        if self.measure == "cosine":
-            return cosines(mixtures)
-        roots = np.sqrt(mixtures)
-        return 1 - np.sqrt(np.maximum(0, 1 - roots @ roots.T))
+        return cosines(self.mixtures(paragraphs))
 
 
 def _sample_paragraphs(train: Iterable[Paragraphs], size: int, rng: random.Random) -> list[list[str]]:

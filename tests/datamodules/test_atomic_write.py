@@ -19,8 +19,3 @@ def test_an_interrupted_writer_changes_nothing(tmp_path):
         raise KeyboardInterrupt
     assert path.read_text() == "before"
     assert list(tmp_path.iterdir()) == [path]
-
-
-def test_a_missing_folder_is_an_error_of_the_system(tmp_path):
-    with pytest.raises(FileNotFoundError):
-        atomic_write(tmp_path / "missing" / "file.txt", "text")

@@ -130,17 +130,6 @@ def test_a_document_without_words_is_one_unknown_word(tmp_path, parts, split):
     assert batch.source.tolist() == [[[UNK], [PAD], [PAD]]] and batch.lengths.tolist() == [[1, 0, 0]]
 
 
-def test_numbers_of_agents_share_the_features(tmp_path):
-    one, other = build(tmp_path, agents=1), build(tmp_path, agents=5, split="paragraphs")
-    assert one.feature_settings() == other.feature_settings() and row(one, TEXT) == row(other, TEXT)
-
-
-def test_lengths_stay_on_the_host(tmp_path):
-    data = build(tmp_path)
-    moved = data.collate([row(data, TEXT)]).to("meta")
-    assert moved.lengths.device.type == "cpu" and moved.source.device.type == "meta"
-
-
 def test_impossible_arguments_are_named(tmp_path):
     with pytest.raises(ValueError, match=r"data\.agents must be at least 1, got 0"):
         build(tmp_path, agents=0)

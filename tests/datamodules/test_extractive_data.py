@@ -6,7 +6,7 @@ import torch
 from datamodules.bertsum import ExtractiveData
 from datamodules.corpora import Files, Texts
 from datamodules.documents import Document
-from datamodules.text.encoder_tokenizer import EncoderTokenizer, by_token
+from datamodules.text.encoder_tokenizer import EncoderTokenizer
 from datamodules.text.oracle import greedy_oracle, sentence_scores
 from datamodules.text.trigrams import pairs_with_common_ngram
 
@@ -51,10 +51,6 @@ def test_a_batch_says_whose_each_token_is(text):
             assert (batch.heads[row] & (batch.owner[row] == number)).sum() == pieces
     assert batch.mask.sum(1).tolist() == [3, 0, 2] and torch.equal(batch.mask, batch.candidates)
     assert batch.shared[0].tolist() == [[False, False, True], [False] * 3, [True, False, False]]
-
-
-def test_owners_of_nothing():
-    assert by_token(0, [], []) == ([], [])
 
 
 def test_what_may_not_be_selected_is_read_all_the_same(text):

@@ -73,12 +73,6 @@ def test_the_gaps_are_masked_once_each_and_are_the_target(files, folder):
         assert row["gaps"] == len(chosen)
 
 
-def test_sentence_ends_equal_those_of_the_documents_text():
-    document = Document("d", [["One.", "Two too."], ["Three."]])
-    assert [document.text[:end].split()[-1] for end in document.sentence_ends] == ["One.", "too.", "Three."]
-    assert all(document.text[end - 1] == "." for end in document.sentence_ends)
-
-
 def test_some_stay_unchanged_and_each_document_has_draws_of_its_own(files, folder):
     whole = ready(files, folder, ratio=0.5)
     some = ready(files, folder, ratio=0.5, unchanged=0.5)
@@ -101,14 +95,6 @@ def test_a_drawn_ratio_differs_between_documents(tmp_path):
     data = ready(everywhere(tmp_path, rows), tmp_path, ratio=0.15, max_ratio=0.45, max_source=900)
     gaps = data.features("train")["gaps"][:]
     assert set(gaps) == {2, 3, 4} and gaps == data.features("val")["gaps"][:]
-
-
-def test_two_processes_choose_what_one_chooses_and_the_cache_is_used(files, tmp_path, monkeypatch):
-    one = ready(files, tmp_path / "one", selection="random").features("train").to_dict()
-    two = ready(files, tmp_path / "two", selection="random", num_proc=2).features("train").to_dict()
-    assert one == two
-    monkeypatch.setattr(GapSentenceData, "encode", None)
-    assert ready(files, tmp_path / "one", selection="random").features("train").to_dict() == one
 
 
 def test_a_long_document_is_read_in_pieces_without_a_loss(tmp_path):

@@ -109,17 +109,6 @@ def test_what_the_graph_learned_is_kept_with_the_text(data, corpus_files, tmp_pa
         data_of(corpus_files, tmp_path, tokenizer_dir=tmp_path / "plain").load_tokenizer(tmp_path / "plain")
 
 
-def test_features_are_made_again_for_other_paragraphs_and_graphs(corpus_files, tmp_path):
-    made = [
-        ready(corpus_files, tmp_path, **changes)
-        for changes in ({}, {"graph": "none"}, {"paragraphs": ParagraphRule(sentences=2)}, {"max_tokens": 9})
-    ]
-    files = {data.features("test").cache_files[0]["filename"] for data in made}
-    assert len(files) == len(made)
-    again = ready(corpus_files, tmp_path)
-    assert again.features("test").cache_files == made[0].features("test").cache_files
-
-
 def test_odd_documents_have_a_defined_form(data):
     long = " ".join(["otter"] * 200)
     empty = data.encode(Document("empty", [[]], [["A summary."]]))

@@ -51,14 +51,6 @@ def test_ranks_share_the_batches_of_one_rank_with_a_larger_batch(number, ranks):
         assert all(part.rows for part in parts)
 
 
-def test_an_epoch_that_continues_has_the_weights_of_the_uninterrupted_one():
-    for whole, rest in zip(loaders(25, 2), loaders(25, 2)):
-        expected = [(batch.rows, batch.weight) for batch in whole]
-        assert {weight for _, weight in expected} > {1.0}
-        rest.load_state_dict({"batches": 3})
-        assert [(batch.rows, batch.weight) for batch in rest] == expected[3:]
-
-
 @pytest.mark.parametrize("number, batches", [(25, 99), (28, 99), (48, 99), (48, 7)])
 @pytest.mark.parametrize("ranks", [1, 2])
 def test_accumulated_batches_have_the_mean_of_their_documents(number, batches, ranks):
@@ -153,13 +145,6 @@ def test_an_epoch_does_not_continue_with_batches_of_another_size():
     other.load_state_dict(middle)
     with pytest.raises(UserError, match="batches of 4 documents, and this run has 5"):
         list(other)
-
-
-def test_an_epoch_may_start_with_batches_of_another_size():
-    ended = position_after(8, loader_of_epoch(2))
-    other = loader_of_epoch(3, batch_size=5)
-    other.load_state_dict(ended)
-    assert [batch.tolist() for batch in other] == [batch.tolist() for batch in loader_of_epoch(3, batch_size=5)]
 
 
 def test_a_position_that_was_loaded_is_kept_until_the_first_batch():

@@ -120,12 +120,3 @@ def test_documents_of_a_corpus(tmp_path, corpus_files):
     assert next(d.id for d in CorpusDocuments(Files(**corpus_files), tmp_path, ["val"])) == "doc-26"
     with pytest.raises(IndexError):
         documents[40]
-
-
-@pytest.mark.parametrize(
-    "options, problem",
-    [({"batch_size": 0}, "at least 1"), ({"batch_characters": 0}, "at least 1"), ({"shard": (3, 2)}, "shard 3 of 2")],
-)
-def test_sizes_that_are_none(tmp_path, options, problem):
-    with pytest.raises(ValueError, match=problem):
-        ParsingData(DOCUMENTS, ParseCache(tmp_path), MadeUpParser(), **options)

@@ -72,14 +72,6 @@ def test_cutting_the_source_later_takes_its_words_out_of_the_vocabulary(data):
     assert cut.target_lengths.tolist() == [3]
 
 
-def test_a_document_without_words_is_one_unknown_word(data):
-    batch = data.collate([row(data, [["\u200b"]])])
-    assert batch.lengths.min() >= 1
-    empty = data.collate([row(data, [[" "]])])
-    assert empty.source.tolist() == [[UNK]] and empty.lengths.tolist() == [1]
-    assert empty.target.tolist() == [[STOP]]
-
-
 def test_lengths_stay_on_the_host(data):
     batch = data.collate([row(data, [["the cat"]], [["cat"]])])
     moved = batch.to("meta")

@@ -197,17 +197,6 @@ def test_a_name_stands_for_the_parser_that_the_command_parses_with(corpus_files,
         _ = alone.parser
 
 
-def test_documents_that_are_only_read_are_parsed_too(corpus_files, tmp_path):
-    first = ready(corpus_files, tmp_path / "one")
-    folder = tmp_path / "text"
-    first.tokenizer.save(folder)
-    # as `precis summarize` does: nothing is prepared
-    later = data_of(corpus_files, tmp_path / "other", tokenizer_dir=folder)
-    later.tokenizer = later.load_tokenizer(folder)
-    for one, other in zip(first.test_dataloader(), later.test_dataloader(), strict=True):
-        assert torch.equal(one.ldd, other.ldd)
-
-
 def test_settings_that_cannot_be_are_refused(corpus_files):
     corpus = Files(**corpus_files)
     with pytest.raises(ValueError, match=r"data\.parser is missing"):

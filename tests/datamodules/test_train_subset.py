@@ -1,6 +1,5 @@
 """`max_train` and `max_eval` limit the documents of a DataModule."""
 
-import pytest
 
 from datamodules.corpora.texts import Records
 from datamodules.pointer_generator import PointerGeneratorData
@@ -36,9 +35,3 @@ def test_a_random_subset_has_documents_of_all_sources_and_is_the_same_for_all_se
     assert 30 <= sum(name.startswith("a") for name in chosen) <= 70
     assert ids(tmp_path, max_train=100, train_subset="random", seed=2) == (chosen, digest)
     assert digest != ids(tmp_path, max_train=100)[1], "features of other documents are not read from the cache"
-
-
-@pytest.mark.parametrize("split", ["val", "test"])
-def test_evaluation_keeps_the_first_documents(tmp_path, split):
-    limits = {"max_train": 100, "max_eval": 100}
-    assert ids(tmp_path, split, train_subset="random", **limits) == ids(tmp_path, split, **limits)

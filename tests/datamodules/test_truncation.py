@@ -5,11 +5,10 @@ import csv
 import logging
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from random import Random
 from types import SimpleNamespace
 
 import pytest
-from conftest import made_up, write_lines
+from conftest import write_lines
 from pytorch_lightning.utilities import rank_zero_only
 
 from datamodules.bertsum import ExtractiveData
@@ -189,11 +188,6 @@ def test_one_line_for_each_split_from_cached_counts(files, tmp_path, caplog, mon
     assert lines(caplog) == []
 
 
-def test_a_limit_of_documents_counts_those_alone(files, tmp_path):
-    data = made("pegasus", files, tmp_path, max_train=3)
-    assert {row.documents for row in data.truncation["train"]} == {3}
-
-
 def test_rows_survive_csv():
     rows = [TruncationRow("val", "source tokens", "data.max_source 4, first", 9, 2, 1000, 250, "a b")]
     assert from_csv(to_csv(rows)) == rows and rows[0].share == 0.25
@@ -217,18 +211,6 @@ def test_a_run_folder_has_a_table_and_a_test_adds_its_split(run_folder, precis):
     after = read_rows(run_folder)
     assert {split for split, _ in after} == {"train", "val", "test"}
     assert all(after[key] == row for key, row in before.items())
-
-
-@pytest.mark.integration
-def test_another_corpus_has_a_table_of_its_own(run_folder, tmp_path, precis):
-    assert precis("test", "--run", run_folder).status == 0
-    before = read_rows(run_folder)
-    other = write_lines(tmp_path / "other.jsonl", [made_up(number, Random(9)) for number in range(3)])
-    assert precis("test", "--run", run_folder, f"--data.corpus.test={other}").status == 0
-    assert read_rows(run_folder) == before
-    (table,) = run_folder.glob("truncation.files-*.csv")
-    with table.open(newline="", encoding="utf-8") as file:
-        assert {(row["split"], row["documents"]) for row in csv.DictReader(file)} == {("test", "3")}
 
 
 @pytest.mark.integration

@@ -6,7 +6,6 @@ A command counts as survived if every file that it had written when it was kille
 run again, leaves exactly the files that it leaves if nobody kills it.
 """
 
-import argparse
 import random
 import shutil
 import signal
@@ -18,25 +17,10 @@ from typing import Any
 
 import harness  # first, since it finds the others
 from conftest import write_corpus
-from processes import in_a_child
+from processes import changed_names, contents, in_a_child, parses_in
 from run_folders import make_run, prediction, write_run
 
 SCORES = {"rouge1": 30.0, "rouge2": 10.0, "rougeL": 25.0, "rougeLsum": 25.0}
-
-
-def contents(folder: Path) -> dict[str, Any]:
-    """Return names and bytes of all files but locks."""
-    paths = (path for path in folder.rglob("*") if path.is_file() and not path.name.endswith(".lock"))
-    return {str(path.relative_to(folder)): path.read_bytes() for path in paths}
-
-
-def parses(folder: Path) -> dict[str, Any]:
-    """Return the keys of a cache of parses, what is broken in it, and leftovers; its shards have random names."""
-    from datamodules.discourse.cache import ParseCache
-
-    cache = ParseCache(folder)
-    leftovers = [path.name for path in folder.glob(".building-*")]
-    return {"keys": sorted(cache._shard_of), "broken": cache.verify(), "leftovers": leftovers}
 
 
 class KilledCommand:
@@ -80,9 +64,8 @@ class KilledCommand:
                     return f"{name} is not complete"
         if status := self._run():
             return f"cannot be run again ({status}): {self.output.read_text(errors='replace')[-1000:]}"
-        content = self.content(self.out)
-        changed = [name for name in {**content, **self.whole} if content.get(name) != self.whole.get(name)]
-        return f"other content: {', '.join(changed)}" if changed else ""
+        changed = changed_names(self.content(self.out), self.whole)
+        return f"other content: {changed}" if changed else ""
 
 
 def commands(folder: Path) -> dict[str, KilledCommand]:
@@ -101,7 +84,7 @@ def commands(folder: Path) -> dict[str, KilledCommand]:
     return {
         "precis parse": KilledCommand(
             ["parse", *corpus_options, f"--out={outs['parse']}", "--parser=right_branching", "--batch_size=2"],
-            outs["parse"], content=parses, atomic=False,
+            outs["parse"], content=parses_in, atomic=False,
         ),
         "precis evaluate": KilledCommand(
             ["evaluate", str(predictions), f"--out={outs['evaluate']}/scores.jsonl", "--resamples=100"],
@@ -118,10 +101,7 @@ def commands(folder: Path) -> dict[str, KilledCommand]:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--kills", type=int, default=20, help="kills of each command")
-    parser.add_argument("--seed", type=int, default=1, help="seed of the moments")
-    options = parser.parse_args()
+    options = harness.read_options(__doc__, kills=(20, "kills of each command"))
     lost = 0
     with harness.prepared_folder() as place:
         print(harness.HEAD)

@@ -11,11 +11,11 @@ that the killed one has left.
 The processes that die are forked from one that has imported everything and parsed the command line already.
 """
 
-import argparse
 import json
 import shutil
 import signal
 import sys
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -24,122 +24,93 @@ import harness  # first, since it finds the others
 import yaml
 from conftest import write_corpus
 from killing import FileOperations
-from processes import Parsed, differences, in_a_child
-
-STEPS = 6  # of the run: three to an epoch, a validation after each second
-SIZES = {"train": 12, "val": 3, "test": 3}
+from processes import Parsed, changed_names, contents, differences, in_a_child, parses_in
 
 
-def write_config(path: Path, files: dict[str, str]) -> Path:
-    """The config of a run of the smallest pointer-generator."""
-    decoding = {"beam_size": 1, "min_length": 1, "max_length": 3}
-    sizes = {"vocab_size": 30, "embedding_size": 2, "hidden_size": 2}
-    data = {"corpus": {"class_path": "datamodules.corpora.Files", "init_args": files}, "max_source": 10}
-    trainer = {"max_epochs": -1, "max_steps": STEPS, "val_check_interval": 2, "check_val_every_n_epoch": None}
-    quiet = {"accelerator": "cpu", "enable_progress_bar": False, "enable_model_summary": False, "log_every_n_steps": 1}
-    config = {
-        "seed_everything": 3,
-        "model": {"class_path": "lightning_modules.PointerGenerator", "init_args": sizes | {"decoding": decoding}},
-        "data": {
-            "class_path": "datamodules.PointerGeneratorData",
-            "init_args": data | {"max_target": 5, "batch_size": 4},
-        },
-        "trainer": trainer | quiet | {"num_sanity_val_steps": 0},
-        "save_every": 3,
-        "wandb": "off",
-        "previews": 0,
-    }
-    path.write_text(yaml.safe_dump(config), encoding="utf-8")
-    return path
-
-
-# A run -----------------------------------------------------------------------------------------------------------
-
-
-class RunCrashes:
-    """A small `precis fit`, killed at its file operations in the run folder.
+class Crashes(ABC):
+    """Work that is killed at its file operations in a folder.
 
     Args:
-        folder: to work in.
+        folder: working folder.
+        watched: folder whose operations count.
     """
+
+    name: str
+
+    def __init__(self, folder: Path, watched: Path) -> None:
+        self.folder, self.watched, self.output = folder, watched, folder / "output.txt"
+
+    @abstractmethod
+    def start(self) -> None:
+        """Do the work, in a forked process."""
+
+    @abstractmethod
+    def finish(self) -> str:
+        """Continue the work that was killed, and return what is wrong then, or nothing."""
+
+    def in_a_child(self, kill_at: int = 0) -> list[str]:
+        """Do the work in a process that is killed at an operation, or not at all; return its operations."""
+        record = self.folder / "operations.json"
+        shutil.rmtree(self.watched, ignore_errors=True)
+
+        def watched() -> None:
+            operations = FileOperations(self.watched, kill_at)
+            operations.watch()
+            self.start()
+            record.write_text(json.dumps(operations.seen))
+
+        status = in_a_child(watched, self.output)
+        if status != (-signal.SIGKILL if kill_at else 0):
+            raise RuntimeError(f"{self.name}, killed at {kill_at}: ended with {status}:\n{self.output.read_text()}")
+        return [] if kill_at else json.loads(record.read_text())
+
+    def crash(self, number: int) -> str:
+        """Kill the work at an operation, let another process continue, and return what is wrong then, or nothing."""
+        self.in_a_child(number)
+        return self.finish()
+
+
+class RunCrashes(Crashes):
+    """A small `precis fit`, killed at its file operations in the run folder."""
 
     name = "`precis fit`, run folder"
 
     def __init__(self, folder: Path) -> None:
-        self.folder, self.run, self.whole = folder, folder / "run", folder / "whole"
-        self.output = folder / "output.txt"
-        config = write_config(folder / "config.yaml", write_corpus(folder / "corpus", SIZES))
-        self.start = Parsed("fit", f"--config={config}", f"--run_dir={self.run}", "--resume=auto")
-        self.operations = self._whole_run()
-        self.config = (self.whole / "config.yaml").read_bytes()
-        shutil.copytree(self.whole, self.run)
-        self.resume = Parsed("fit", f"--config={self.run}/config.yaml", f"--run_dir={self.run}", "--resume=auto")
+        super().__init__(folder, folder / "run")
+        self.run, self.whole, config = self.watched, folder / "whole", folder / "config.yaml"
+        files = write_corpus(folder / "corpus", harness.SIZES)
+        config.write_text(yaml.safe_dump(harness.tiny_config(files, **harness.SHORT) | {"save_every": 3}))
+        command = ("fit", f"--run_dir={self.run}", "--resume=auto")
+        self.command = Parsed(*command, f"--config={config}")
+        self.in_a_child()  # which fills the cache
+        self.operations = self.in_a_child()
+        shutil.copytree(self.run, self.whole)
+        self.resume = Parsed(*command, f"--config={self.run}/config.yaml")
 
-    def _whole_run(self) -> list[str]:
-        """Its operations; the first run fills the cache, the second one is counted."""
-        record = self.folder / "operations.json"
+    def start(self) -> None:
+        self.command.carry_out()
 
-        def counted() -> None:
-            operations = FileOperations(self.run)
-            operations.watch()
-            self.start.carry_out()
-            record.write_text(json.dumps(operations.seen))
-
-        for work in (self.start.carry_out, counted):
-            shutil.rmtree(self.run, ignore_errors=True)
-            if status := in_a_child(work, self.output):
-                raise RuntimeError(f"the run that nobody kills ended with {status}:\n{self.output.read_text()}")
-        self.run.rename(self.whole)
-        return json.loads(record.read_text())
-
-    def crash(self, number: int) -> str:
-        """Kill a run at an operation, continue it, and return the problem, if any."""
-        shutil.rmtree(self.run, ignore_errors=True)
-
-        def killed() -> None:
-            FileOperations(self.run, number).watch()
-            self.start.carry_out()
-
-        status = in_a_child(killed, self.output)
-        if status != -signal.SIGKILL:
-            return f"was to be killed, ended with {status}: {self.output.read_text()[-1000:]}"
+    def finish(self) -> str:
         config = self.run / "config.yaml"
-        if config.exists() and config.read_bytes() != self.config:
+        if config.exists() and config.read_bytes() != (self.whole / "config.yaml").read_bytes():
             return "a config.yaml that is not whole"
-        if status := in_a_child((self.resume if config.exists() else self.start).carry_out, self.output):
+        if status := in_a_child(self.resume.carry_out if config.exists() else self.start, self.output):
             return f"cannot be continued ({status}): {self.output.read_text()[-1000:]}"
         return differences(self.run, self.whole)
 
 
-# Caches ----------------------------------------------------------------------------------------------------------
-
-
-class CacheCrashes:
-    """Documents, text, features and parses of a small corpus, killed at the file operations in their cache.
-
-    Args:
-        folder: to work in.
-    """
+class CacheCrashes(Crashes):
+    """Documents, text, features and parses of a small corpus, killed at the file operations in their cache."""
 
     name = "documents, text, features and parses, cache"
 
     def __init__(self, folder: Path) -> None:
-        self.folder, self.cache, self.output = folder, folder / "cache", folder / "output.txt"
-        self.files = write_corpus(folder / "corpus", SIZES)
-        record = folder / "operations.json"
-
-        def counted() -> None:
-            operations = FileOperations(self.cache)
-            operations.watch()
-            self.build()
-            record.write_text(json.dumps(operations.seen))
-
-        if status := in_a_child(counted, self.output):
-            raise RuntimeError(f"the cache that nobody kills ended with {status}:\n{self.output.read_text()}")
-        self.operations = json.loads(record.read_text())
+        super().__init__(folder, folder / "cache")
+        self.files = write_corpus(folder / "corpus", harness.SIZES)
+        self.operations = self.in_a_child()
         self.whole = self._content()
 
-    def build(self) -> None:
+    def start(self) -> None:
         """Build the missing parts of the cache."""
         from made_up_parses import made_up_document, made_up_parse
 
@@ -148,43 +119,25 @@ class CacheCrashes:
         from datamodules.discourse.cache import ParseCache
         from datamodules.discourse.parses import ParseRequest
 
-        data = PointerGeneratorData(Files(**self.files), vocab_size=30, cache_dir=self.cache / "corpus")
+        data = PointerGeneratorData(Files(**self.files), vocab_size=30, cache_dir=self.watched / "corpus")
         data.prepare_data()
-        parses = ParseCache(self.cache / "parses")
+        parses = ParseCache(self.watched / "parses")
         missing = parses.missing([str(number) for number in range(6)])
         with parses.writer(documents=2) as writer:
             for key in missing:
                 writer.add(key, made_up_parse(ParseRequest.of(made_up_document(int(key)))))
 
-    def _content(self) -> dict[str, Any]:
-        """Return names and bytes of files; for parses, whose file names vary, the keys and the damaged shards."""
-        from datamodules.discourse.cache import ParseCache
-
-        paths = [path for path in self.cache.rglob("*") if path.is_file() and path.suffix != ".safetensors"]
-        content: dict[str, Any] = {str(path.relative_to(self.cache)): path.read_bytes() for path in paths}
-        parses = ParseCache(self.cache / "parses")
-        return content | {"keys": sorted(map(int, parses._shard_of)), "broken": parses.verify()}
-
-    def crash(self, number: int) -> str:
-        """Kill a builder at an operation, let another one build, and return the problem, if any."""
-        shutil.rmtree(self.cache, ignore_errors=True)
-
-        def killed() -> None:
-            FileOperations(self.cache, number).watch()
-            self.build()
-
-        status = in_a_child(killed, self.output)
-        if status != -signal.SIGKILL:
-            return f"was to be killed, ended with {status}: {self.output.read_text()[-1000:]}"
-        if status := in_a_child(self.build, self.output):
+    def finish(self) -> str:
+        if status := in_a_child(self.start, self.output):
             return f"cannot be built ({status}): {self.output.read_text()[-1000:]}"
-        content = self._content()
-        names = content.keys() ^ self.whole.keys()
-        names |= {name for name in content.keys() & self.whole.keys() if content[name] != self.whole[name]}
-        return "; ".join(f"{'other' if name in content else 'no'} {name}" for name in sorted(names))
+        return changed_names(self._content(), self.whole)
+
+    def _content(self) -> dict[str, Any]:
+        files = {name: content for name, content in contents(self.watched).items() if not name.endswith(".safetensors")}
+        return files | parses_in(self.watched / "parses")
 
 
-def problems(crashes: RunCrashes | CacheCrashes, numbers: Iterable[int]) -> Iterator[str]:
+def problems(crashes: Crashes, numbers: Iterable[int]) -> Iterator[str]:
     """Kill at these operations, one after the other, and yield what is lost each time, or nothing."""
     for number in numbers:
         problem = crashes.crash(number)
@@ -192,9 +145,7 @@ def problems(crashes: RunCrashes | CacheCrashes, numbers: Iterable[int]) -> Iter
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--every", type=int, default=1, help="kill at each n-th operation only")
-    options = parser.parse_args()
+    options = harness.read_options(__doc__, every=(1, "kill at each n-th operation only"))
     lost = 0
     with harness.prepared_folder() as place:
         print(harness.HEAD)

@@ -1,23 +1,21 @@
 """Exported models and checkpoints with values of other types and damaged structure, given to commands."""
 
-import argparse
 import io
 import json
-import os
 import random
 import resource
 import shutil
 import sys
-import tempfile
 import zipfile
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+import harness  # first, since it finds the others
 import torch
 import yaml
-from files import tiny_config
+from files import hostile_base
 from hostile_configs import _places, problem_of, run_command
 
 from lightning_modules.checkpoints import read_checkpoint
@@ -139,15 +137,10 @@ def count_models(kind: str, whole: Path, cases: Iterable[tuple[str, bytes]], fol
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--number", type=int, default=40, help="number of random damages of each kind")
-    parser.add_argument("--seed", type=int, default=1, help="seed of all damages")
-    options = parser.parse_args()
+    options = harness.read_options(__doc__, number=(40, "number of random damages of each kind"))
     failed, rng = 0, random.Random(options.seed)
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        os.environ |= {"PRECIS_CACHE": str(folder / "cache"), "WANDB_MODE": "offline"}
-        (config := folder / "config.yaml").write_text(yaml.safe_dump(tiny_config(folder)), encoding="utf-8")
+    with harness.prepared_folder() as folder:
+        (config := folder / "config.yaml").write_text(yaml.safe_dump(hostile_base(folder)), encoding="utf-8")
         run, exported, best = folder / "run", folder / "exported", "checkpoints/best.ckpt"
         for command in (["fit", f"--config={config}", f"--run_dir={run}"], ["export", str(run), f"--out={exported}"]):
             status, messages = run_command(command)

@@ -5,16 +5,11 @@
 The defaults are 10,000 records of each kind in 100 files, ten files with each damage of whole files, and 90 configs.
 """
 
-import argparse
-import os
 import sys
-import tempfile
 from collections import Counter
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parents[1]))
-sys.path.insert(0, str(Path(__file__).parents[2]))  # first, since tests/ has folders of the same names
-
+import harness  # first, since it finds the others
 import yaml
 from conftest import write_corpus
 from damaged_files import ALL_DAMAGES, MAX_MEMORY, count_damaged_files
@@ -24,24 +19,11 @@ from hostile_configs import count_configs, run_command
 COLUMNS = ("tracebacks", "hangs", "lost", "ran", "unexplained")
 
 
-def tiny_config(folder: Path) -> dict:
-    """The config of a small pointer-generator over files of made-up documents."""
-    decoding = {"beam_size": 2, "min_length": 2, "max_length": 8}
-    model = {"vocab_size": 40, "embedding_size": 12, "hidden_size": 12, "decoding": decoding}
-    corpus = {"class_path": "datamodules.corpora.Files", "init_args": write_corpus(folder)}
-    data = {"corpus": corpus, "max_source": 30, "max_target": 12, "batch_size": 4}
+def hostile_base(folder: Path) -> dict:
+    """Return a config with an optimizer and a callback, over files of made-up documents."""
     annealing = {"class_path": "callbacks.CoverageAnnealing", "init_args": {"start_step": 2}}
-    trainer = {"callbacks": [annealing], "max_epochs": 1, "accelerator": "cpu"}
-    trainer |= {"enable_progress_bar": False, "enable_model_summary": False}
-    return {
-        "seed_everything": 3,
-        "model": {"class_path": "lightning_modules.PointerGenerator", "init_args": model},
-        "data": {"class_path": "datamodules.PointerGeneratorData", "init_args": data},
-        "optimizer": {"class_path": "torch.optim.Adam", "init_args": {"lr": 0.01}},
-        "trainer": trainer,
-        "wandb": "off",
-        "previews": 0,
-    }
+    optimizer = {"class_path": "torch.optim.Adam", "init_args": {"lr": 0.01}}
+    return harness.tiny_config(write_corpus(folder), max_epochs=1, callbacks=[annealing]) | {"optimizer": optimizer}
 
 
 def row(name: str, total: int, damaged: int, counts: Counter) -> str:
@@ -64,25 +46,23 @@ def count_whole_files(number: int, seed: int, folder: Path) -> int:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--files", type=int, default=100, help="number of files of each kind of records")
-    parser.add_argument("--records", type=int, default=100, help="number of records in each of them")
-    parser.add_argument("--whole", type=int, default=10, help="number of files with each damage of whole files")
-    parser.add_argument("--configs", type=int, default=90, help="number of hostile configs and sweeps")
-    parser.add_argument("--seed", type=int, default=1, help="seed of all damages")
-    options = parser.parse_args()
+    options = harness.read_options(
+        __doc__,
+        files=(100, "number of files of each kind of records"),
+        records=(100, "number of records in each of them"),
+        whole=(10, "number of files with each damage of whole files"),
+        configs=(90, "number of hostile configs and sweeps"),
+    )
     print("| | number | damaged | " + " | ".join(COLUMNS) + " |\n|---|---|---|" + "---|" * len(COLUMNS), flush=True)
     wrong: list[str] = []
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        os.environ |= {"PRECIS_CACHE": str(folder / "cache"), "WANDB_MODE": "offline"}
-        failed = 0
+    failed = 0
+    with harness.prepared_folder() as folder:
         for kind in ("jsonl", "csv", "parquet"):
             counts = count_files(kind, options.files, options.records, options.seed, folder)
             failed += sum(counts[column] for column in COLUMNS)
             print(row(f"records, {kind}", counts["records"], counts["damaged"], counts), flush=True)
         failed += count_whole_files(options.whole, options.seed, folder)
-        base, run, path = tiny_config(folder), folder / "whole", folder / "base.yaml"
+        base, run, path = hostile_base(folder), folder / "whole", folder / "base.yaml"
         path.write_text(yaml.safe_dump(base), encoding="utf-8")
         status, messages = run_command(["fit", f"--config={path}", f"--run_dir={run}"])
         assert status == 0, messages

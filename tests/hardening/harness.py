@@ -1,11 +1,13 @@
-"""What the scripts of `make harden` share: one folder and quiet commands, and a line of the table for each attack."""
+"""What the scripts of `make harden` share: options, a working folder, a small config, and the lines of their tables."""
 
+import argparse
 import os
 import sys
 import tempfile
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 sys.path.insert(0, str(Path(__file__).parents[2]))  # first, since tests/ has folders of the same names
@@ -13,6 +15,41 @@ sys.path.insert(0, str(Path(__file__).parents[2]))  # first, since tests/ has fo
 import torch
 
 HEAD = "| what | tried | as if nothing had been | lost |\n|---|---|---|---|"
+SIZES = {"train": 12, "val": 3, "test": 3}  # documents of a small corpus
+# six steps, three to an epoch, a validation after each second
+SHORT = {"max_epochs": -1, "max_steps": 6, "val_check_interval": 2, "check_val_every_n_epoch": None}
+SHORT |= {"num_sanity_val_steps": 0, "log_every_n_steps": 1}
+QUIET = {"accelerator": "cpu", "enable_progress_bar": False, "enable_model_summary": False}
+
+
+def read_options(description: str, **options: tuple[Any, str]) -> argparse.Namespace:
+    """Return the options of a script, each with its default value and help, and `seed`."""
+    parser = argparse.ArgumentParser(description=description.splitlines()[0])
+    for name, (default, text) in {**options, "seed": (1, "seed of all that is random")}.items():
+        many = {"nargs": "*"} if isinstance(default, list) else {"type": type(default)}
+        parser.add_argument(f"--{name}", default=default, help=text, **many)
+    return parser.parse_args()
+
+
+def tiny_config(files: dict[str, str], **trainer: Any) -> dict[str, Any]:
+    """Return the config of a small pointer-generator over files of made-up documents.
+
+    Args:
+        files: files of the corpus, by split.
+        trainer: arguments of the trainer.
+    """
+    decoding = {"beam_size": 2, "min_length": 1, "max_length": 6}
+    model = {"vocab_size": 40, "embedding_size": 4, "hidden_size": 4, "decoding": decoding}
+    corpus = {"class_path": "datamodules.corpora.Files", "init_args": files}
+    data = {"corpus": corpus, "max_source": 30, "max_target": 12, "batch_size": 4}
+    return {
+        "seed_everything": 3,
+        "model": {"class_path": "lightning_modules.PointerGenerator", "init_args": model},
+        "data": {"class_path": "datamodules.PointerGeneratorData", "init_args": data},
+        "trainer": QUIET | trainer,
+        "wandb": "off",
+        "previews": 0,
+    }
 
 
 @contextmanager

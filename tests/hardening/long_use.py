@@ -6,26 +6,21 @@ Memory (resident) and open files are measured at regular intervals. Growth count
 after which buffers and caches of fixed size are filled; both have to stay flat.
 """
 
-import argparse
 import ctypes
 import gc
 import os
 import random
 import sys
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-sys.path.insert(0, str(Path(__file__).parents[1]))
-sys.path.insert(0, str(Path(__file__).parents[2]))  # first, since tests/ has folders of the same names
-
-import torch
+import harness  # first, since it finds the others
 from cases import CASES
 from conftest import made_up, write_corpus
 from pytorch_lightning import Callback, Trainer, seed_everything
 
-CASE_NAMES = ("pointer-coverage", "bertsum", "graphsum", "rstformer")
+CASE_NAMES = ["pointer-coverage", "bertsum", "graphsum", "rstformer"]
 MAX_GROWTH = 8.0  # MiB after the first quarter; what allocators and interpreters need to settle
 POINTS = 20  # measurements
 
@@ -83,35 +78,24 @@ def train(name: str, files: dict[str, str], steps: int) -> list[Usage]:
     case = next(case for case in CASES if case.name == name)
     seed_everything(1, verbose=False)
     measured = Measured(max(1, steps // POINTS))
-    trainer = Trainer(
-        accelerator="cpu",
-        max_steps=steps,
-        val_check_interval=100,
-        check_val_every_n_epoch=None,
-        callbacks=[measured],
-        enable_checkpointing=False,
-        enable_progress_bar=False,
-        enable_model_summary=False,
-        logger=False,
-    )
+    limits = {"max_steps": steps, "val_check_interval": 100, "check_val_every_n_epoch": None}
+    trainer = Trainer(**harness.QUIET, **limits, callbacks=[measured], enable_checkpointing=False, logger=False)
     trainer.fit(case.build_model(), case.build_data(files))
     return measured.usages
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--steps", type=int, default=2000, help="training steps of each model; 0 for none")
-    parser.add_argument("--summaries", type=int, default=1000, help="calls of run.summarize; 0 for none")
-    parser.add_argument("--requests", type=int, default=200, help="requests to the playground; 0 for none")
-    parser.add_argument("--models", nargs="+", choices=CASE_NAMES, default=CASE_NAMES, help="models to train and load")
-    options = parser.parse_args()
-    torch.set_num_threads(1)
+    options = harness.read_options(
+        __doc__,
+        steps=(2000, "training steps of each model; 0 for none"),
+        summaries=(1000, "calls of run.summarize; 0 for none"),
+        requests=(200, "requests to the playground; 0 for none"),
+        models=(CASE_NAMES, "names of models to train and load; see tests/cases.py"),
+    )
     print("| what | number | MiB after a quarter | MiB at the end | growth, MiB | open files |")
     print("|---|---|---|---|---|---|")
     flat = []
-    with tempfile.TemporaryDirectory(prefix="precis-long-") as place:
-        folder = Path(place)
-        os.environ |= {"PRECIS_CACHE": str(folder / "cache"), "WANDB_MODE": "offline"}
+    with harness.prepared_folder() as folder:
         files = write_corpus(folder)
 
         def report(what: str, count: int, usages: list[Usage]) -> None:

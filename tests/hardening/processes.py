@@ -127,3 +127,22 @@ def _equal(one: Any, other: Any) -> bool:
     if isinstance(one, list | tuple):
         return len(one) == len(other) and all(map(_equal, one, other))
     return torch.equal(one, other) if isinstance(one, torch.Tensor) else one == other
+
+
+def contents(folder: Path) -> dict[str, Any]:
+    """Return names and bytes of all files but locks."""
+    paths = (path for path in folder.rglob("*") if path.is_file() and not path.name.endswith(".lock"))
+    return {str(path.relative_to(folder)): path.read_bytes() for path in paths}
+
+
+def parses_in(folder: Path) -> dict[str, Any]:
+    """Return the keys of a cache of parses, what is broken in it, and leftovers; its shards have random names."""
+    from datamodules.discourse.cache import ParseCache
+
+    cache = ParseCache(folder)
+    return {"keys": list(cache), "broken": cache.verify(), "leftovers": [path.name for path in folder.glob(".*ing-*")]}
+
+
+def changed_names(content: dict[str, Any], whole: dict[str, Any]) -> str:
+    """Return the names of what is missing, additional or different; empty if nothing is."""
+    return ", ".join(name for name in {**content, **whole} if content.get(name) != whole.get(name))

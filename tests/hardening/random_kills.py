@@ -8,7 +8,7 @@ has to be that of a run which was not interrupted: checkpoints with the same wei
 bit, the same metrics.csv, config and text, and no other file. No output may hold a traceback.
 """
 
-import argparse
+import json
 import os
 import random
 import shutil
@@ -21,16 +21,13 @@ from typing import Any
 import harness  # first, since it finds the others
 from cases import CASES as ALL_CASES
 from conftest import write_corpus
-from crash_points import SIZES
 from processes import Parsed, differences, in_a_child
 
 SIGNALS = {"SIGKILL": [signal.SIGKILL], "SIGTERM": [signal.SIGTERM], "SIGINT": [signal.SIGINT]}
 SIGNALS["SIGINT twice"] = [signal.SIGINT, signal.SIGINT]
 CASES = ["agents-m7", "bertsum", "matchsum", "bertsum-abs", "graphsum"]
 CASES += ["pegasus", "gap-sentences", "pointer-coverage", "rstformer"]
-TRAINER = {"max_epochs": -1, "max_steps": 6, "val_check_interval": 2, "check_val_every_n_epoch": "null"}
-TRAINER |= {"num_sanity_val_steps": 0, "accelerator": "cpu", "log_every_n_steps": 1}
-TRAINER |= {"enable_progress_bar": "false", "enable_model_summary": "false"}
+TRAINER = {name: json.dumps(value).strip('"') for name, value in (harness.SHORT | harness.QUIET).items()}
 
 
 class InterruptedRun:
@@ -46,7 +43,7 @@ class InterruptedRun:
         self.name, self.folder = case.name, folder
         self.run, self.whole, self.cache = folder / "run", folder / "whole", folder / "cache"
         self.output = folder / "output.txt"
-        files = write_corpus(folder / "corpus", SIZES)
+        files = write_corpus(folder / "corpus", harness.SIZES)
         arguments = [*case.arguments(files), *(f"--trainer.{name}={value}" for name, value in TRAINER.items())]
         arguments += ["--seed_everything=3", "--save_every=3", f"--wandb={wandb}", "--previews=0", "--resume=auto"]
         self.command = Parsed("fit", *arguments, f"--run_dir={self.run}")
@@ -88,12 +85,12 @@ class InterruptedRun:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--kills", type=int, default=10, help="SIGKILLs of each model; two fifths of each other signal")
-    parser.add_argument("--cases", nargs="*", default=CASES, help="names of models; see tests/cases.py")
-    parser.add_argument("--wandb", choices=["off", "offline"], default="off", help="whether runs write offline records")
-    parser.add_argument("--seed", type=int, default=1, help="seed of the moments")
-    options = parser.parse_args()
+    options = harness.read_options(
+        __doc__,
+        kills=(10, "SIGKILLs of each model; two fifths of each other signal"),
+        cases=(CASES, "names of models; see tests/cases.py"),
+        wandb=("off", "`offline` lets runs write offline records"),
+    )
     lost = 0
     with harness.prepared_folder() as place:
         print(harness.HEAD)

@@ -6,7 +6,6 @@ A case has survived if the command succeeds or ends with one line, runs no comma
 outside of the folder.
 """
 
-import argparse
 import itertools
 import json
 import os
@@ -20,9 +19,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).parents[1]))
-sys.path.insert(0, str(Path(__file__).parents[2]))  # first, since tests/ has folders of the same names
-
+import harness  # first, since it finds the others
 import yaml
 from hostile_configs import VALUES, problem_of, run_command
 from processes import in_a_child
@@ -183,15 +180,11 @@ def _files(folder: Path, out: Path) -> dict[Path, tuple[int, int]]:
 
 
 def main() -> None:
-    from files import tiny_config
+    from files import hostile_base
 
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--cases", type=int, default=300, help="number of damaged folders")
-    parser.add_argument("--seed", type=int, default=1, help="seed of all damages")
-    options = parser.parse_args()
-    with tempfile.TemporaryDirectory() as name:
-        os.environ |= {"PRECIS_CACHE": f"{name}/cache", "WANDB_MODE": "offline"}
-        counts, wrong = count_sweep_folders(tiny_config(Path(name)), options.cases, options.seed, Path(name))
+    options = harness.read_options(__doc__, cases=(300, "number of damaged folders"))
+    with harness.prepared_folder() as folder:
+        counts, wrong = count_sweep_folders(hostile_base(folder), options.cases, options.seed, folder)
     failed = sum(counts[problem] for problem in PROBLEMS)
     print(f"{counts['cases']} cases: {counts['cases'] - failed} answered in a line, {counts['tracebacks']} tracebacks, "
           f"{counts['hangs']} hangs, {counts['unexplained']} unexplained, {counts['ran']} commands run, "

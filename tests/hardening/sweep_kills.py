@@ -7,7 +7,6 @@ survived if a later launch finishes every point, no point was trained by two pro
 metrics and predictions of each point are those of a sweep that was not killed.
 """
 
-import argparse
 import os
 import random
 import shutil
@@ -21,7 +20,6 @@ from pathlib import Path
 import harness  # first, since it finds the others
 import yaml
 from conftest import write_corpus
-from crash_points import SIZES
 from processes import differences
 
 SECONDS = 600  # after which a launch that does not end counts as hanging
@@ -37,19 +35,9 @@ class KilledSweep:
 
     def __init__(self, folder: Path) -> None:
         self.out, self.whole, self.log = folder / "out", folder / "whole", folder / "log.txt"
-        decoding = {"beam_size": 2, "min_length": 2, "max_length": 6}
-        model = {"vocab_size": 40, "embedding_size": 8, "hidden_size": 8, "decoding": decoding}
-        corpus = {"class_path": "datamodules.corpora.Files", "init_args": write_corpus(folder / "corpus", SIZES)}
-        trainer = {"max_steps": 6, "max_epochs": -1, "val_check_interval": 2, "log_every_n_steps": 1}
-        quiet = {"accelerator": "cpu", "enable_progress_bar": False, "enable_model_summary": False}
-        config = {
-            "model": {"class_path": "lightning_modules.PointerGenerator", "init_args": model},
-            "data": {"class_path": "datamodules.PointerGeneratorData", "init_args": {"corpus": corpus}},
-            "trainer": trainer | quiet | {"check_val_every_n_epoch": None, "num_sanity_val_steps": 0},
-            "save_every": 3,
-            "wandb": "off",
-            "previews": 0,
-        }
+        files = write_corpus(folder / "corpus", harness.SIZES)
+        config = harness.tiny_config(files, **harness.SHORT) | {"save_every": 3}
+        del config["seed_everything"]  # which the sweep sets
         base, sweep = folder / "base.yaml", folder / "sweep.yaml"
         base.write_text(yaml.safe_dump(config), encoding="utf-8")
         sweep.write_text(yaml.safe_dump({"base": str(base), "seeds": [1, 2]}), encoding="utf-8")
@@ -111,10 +99,7 @@ def _children(process: int) -> list[int]:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--kills", type=int, default=10, help="kills, half of them of the launcher alone")
-    parser.add_argument("--seed", type=int, default=1, help="seed of the moments")
-    options = parser.parse_args()
+    options = harness.read_options(__doc__, kills=(10, "kills, half of them of the launcher alone"))
     rng = random.Random(options.seed)
     lost = 0
     with harness.prepared_folder() as place:

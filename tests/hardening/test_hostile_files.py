@@ -75,9 +75,8 @@ def test_damaged_models_are_refused_in_a_line(kind, trained, tmp_path, precis):
     assert counts["cases"] == 24 and counts["refused"] > 6 and not wrong, wrong
 
 
-@pytest.mark.parametrize("script", ["files.py", "command_kills.py", "sweep_folders.py", "damaged_models.py"])
-def test_the_scripts_of_make_harden_start_from_any_folder(script, tmp_path):
+def test_a_script_of_make_harden_starts_from_any_folder(tmp_path):
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    command = [sys.executable, Path(__file__).parent / script, "--help"]
+    command = [sys.executable, Path(__file__).parent / "sweep_folders.py", "--help"]
     done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
     assert done.returncode == 0 and "usage:" in done.stdout, done.stderr

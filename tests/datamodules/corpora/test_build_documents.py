@@ -8,7 +8,6 @@ from multiprocessing import Process
 import pytest
 
 from datamodules.building import LOCK
-from datamodules.corpora import Files
 from datamodules.corpora.corpus import (
     Corpus,
     as_document,
@@ -16,7 +15,6 @@ from datamodules.corpora.corpus import (
     read_manifest,
 )
 from datamodules.documents import BadRecord, Document, Record, UserError
-from tests.conftest import write_lines
 
 
 class Listed(Corpus):
@@ -209,24 +207,3 @@ def test_ctrl_c_stops_the_pool_and_cleans_up(tmp_path):
     assert process.returncode == 130
     assert "Traceback" not in errors
     assert left_in(tmp_path) == []
-
-
-def test_requiring_references_reads_a_complete_corpus_once(tmp_path):
-    class Counted(Files):
-        reads = 0
-
-        def records(self, split):
-            Counted.reads += 1
-            return super().records(split)
-
-    rows = [{"id": str(i), "document": f"text {i}", "summary": "x"} for i in range(3)]
-    corpus = Counted(train=str(write_lines(tmp_path / "a.jsonl", rows)))
-    first = build_documents(corpus, "train", tmp_path / "cache", require_references=True)
-    second = build_documents(corpus, "train", tmp_path / "cache")
-    assert Counted.reads == 1 and first["id"] == second["id"]
-
-    rows.append({"id": "3", "document": "text without a reference", "summary": None})
-    corpus = Counted(train=str(write_lines(tmp_path / "b.jsonl", rows)))
-    assert len(build_documents(corpus, "train", tmp_path / "cache")) == 4
-    with pytest.raises(UserError, match="reference"):
-        build_documents(corpus, "train", tmp_path / "cache", require_references=True)

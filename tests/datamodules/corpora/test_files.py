@@ -5,7 +5,6 @@ import io
 import json
 import lzma
 import tracemalloc
-import warnings
 from pathlib import Path
 
 import numpy as np
@@ -18,7 +17,6 @@ from datamodules.corpora.corpus import Corpus, as_document, build_documents
 from datamodules.corpora.files import Files
 from datamodules.documents import BadRecord, Document, Record, UserError
 
-SHARED = Path(__file__).resolve().parents[3].parent / "shared" / "data"
 ROWS = [
     {"id": "a", "document": 'First point.\nSecond, with "quotes", a comma.\n\nThird: Ärger?', "summary": "One.\nTwo."},
     {"id": "b", "document": "Another text.", "summary": "Its summary."},
@@ -123,13 +121,6 @@ def test_field_map(tmp_path, row, fields, parts, references):
     assert (record.parts, record.references) == (parts, references)
 
 
-def test_several_fields_make_a_document(tmp_path):
-    row = {"id": "a", "own": "A.\n\nB.", "others": ["C.", "D."], "summary": "S."}
-    assert one(row, tmp_path, document=["own", "others"]).parts == ["A.", "B.", "C.", "D."]
-    bad = one(row, tmp_path, document=["own", "other"])
-    assert isinstance(bad, BadRecord) and "it has no field 'other'" in str(bad)
-
-
 def test_ids_come_from_a_field_or_the_line(tmp_path):
     row = {"document": "a", "summary": "s", "key": 7}
     assert one(row, tmp_path).id == "x-1"
@@ -146,11 +137,6 @@ def test_null_on_the_command_line_is_nothing_and_no_name():
     corpus = parser.instantiate_classes(parser.parse_args(given)).corpus
     assert corpus.paths == {"train": ["a.jsonl"], "test": ["b.jsonl", "c.jsonl"]}
     assert corpus.fields.summary is None and corpus.fields.id == "key"
-
-
-def test_a_choice_that_does_not_exist_is_named():
-    with pytest.raises(UserError, match="paragraphs='lines' is not one of blank_line, line, none"):
-        Files(train="a.jsonl", paragraphs="lines")
 
 
 @pytest.mark.parametrize(
@@ -294,33 +280,3 @@ def test_fingerprint_follows_content_and_arguments_not_time(tmp_path):
     assert Files(val=str(path), paragraphs="line").fingerprint("val") != first
     write(path, jsonl(ROWS[:1]))
     assert Files(val=str(path)).fingerprint("val") != first
-
-
-@pytest.mark.skipif(not SHARED.is_dir(), reason="needs the data in ../shared/data")
-@pytest.mark.parametrize(
-    ("name", "fields", "count", "parts", "references"),
-    [
-        ("aeslc/val", {"paragraphs": "line", "summary": "summaries"}, 1960, 1, 1),
-        ("scitldr/val", {"document": "sentences", "document_list": "sentences", "summary": "summaries"}, 619, 1, 1),
-        ("squality/val", {"summary": "summaries"}, 125, 2, 4),
-        ("scisummnet_mds/val", {"document": "documents", "skip_parts": 1}, 104, 2, 1),
-    ],
-)
-def test_real_data(tmp_path, name, fields, count, parts, references):
-    corpus = Files(val=str(SHARED / f"{name}.jsonl.gz"), **fields)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")  # nothing is left out
-        dataset = build_documents(corpus, "val", tmp_path, on_bad_record="skip", require_references=True)
-    assert len(dataset) == count
-    assert min(map(len, dataset["parts"])) >= parts and min(map(len, dataset["references"])) >= references
-
-
-@pytest.mark.skipif(not SHARED.is_dir(), reason="needs the data in ../shared/data")
-def test_real_sentences_equal_those_of_the_source(tmp_path):
-    """SciTLDR comes with its own sentences, and with the same text in one string."""
-    path = SHARED / "scitldr" / "val.jsonl.gz"
-    fields = {"document": "sentences", "document_list": "sentences", "summary": "summaries"}
-    (record, *_) = Files(val=str(path), **fields).records("val")
-    with gzip.open(path, "rt", encoding="utf-8") as lines:
-        row = json.loads(next(lines))
-    assert record == Record(row["id"], [row["sentences"]], row["summaries"], f"{path}:1 (id {row['id']!r})")

@@ -46,10 +46,6 @@ def test_equal_keys_join_groups_in_chains(num_proc):
     assert clusters(texts, [by_summary, ["x", "x", 0, 1, 2]]) == [[0, 1, 2], [3], [4]]
 
 
-def test_no_texts_no_groups():
-    assert clusters([]) == []
-
-
 def test_copies_of_one_page_are_compared_in_linear_time(monkeypatch):
     page, compared = [f"w{number}" for number in range(100)], []
 

@@ -178,12 +178,6 @@ def test_a_folder_of_texts_and_pages_with_references(folder, tmp_path):
     assert len(storm.parts) >= 2
 
 
-def test_a_folder_without_references(folder, tmp_path):
-    (folder / "documents" / "storm.html").unlink()
-    (only,) = documents(TextFolders(test=str(folder / "documents")), tmp_path, "test")
-    assert only.id == "calm" and only.references == []
-
-
 def test_what_does_not_belong_is_one_line(folder, tmp_path):
     (folder / "references" / "rain.txt").write_text("Rain.", encoding="utf-8")
     with pytest.raises(UserError, match=r"rain\.txt: no document has this name"):
@@ -204,13 +198,3 @@ def test_a_page_is_summarized_as_its_article(run_folder, tmp_path, precis):
     (tmp_path / "empty.html").write_text("<html></html>", encoding="utf-8")
     done = precis("summarize", "--checkpoint", run_folder, tmp_path / "empty.html")
     assert done.status == 1 and "no article" in done.err and done.err.count("\n") == 1
-
-
-def test_pages_without_the_extra_say_how_to_get_it(tmp_path, monkeypatch):
-    import sys
-
-    from datamodules.text.html_text import article_text
-
-    monkeypatch.setitem(sys.modules, "trafilatura", None)
-    with pytest.raises(UserError, match=r"precis-suite\[html\]"):
-        article_text(tmp_path / "page.html")

@@ -28,26 +28,12 @@ def test_principal_sentence_shares_most_words(tmp_path):
     assert documents(tmp_path, selection="ind-orig")[0].references == [["The cat and the dog sat on the mat."]]
 
 
-def test_several_stand_in_order(tmp_path):
-    found = documents(tmp_path, selection="random", number=3)[0]
-    assert len(found.references[0]) == 3
-    assert [s for s in found.sentences if s in found.references[0]] == found.references[0]
-    assert documents(tmp_path, selection="random", number=9)[0].references == [found.sentences]
-
-
 def test_random_draws_are_of_the_document(tmp_path):
     many = [(str(i), " ".join(f"Word {j} is here." for j in range(10))) for i in range(30)]
     corpus, later = OwnSentences(Texts(many), "random"), OwnSentences(Texts(many[7:]), "random")
     drawn = {record.id: record.references for record in corpus.records("test")}
     assert all(drawn[record.id] == record.references for record in later.records("test"))
     assert len({references[0][0] for references in drawn.values()}) > 5
-
-
-def test_fingerprints_tell_settings_apart():
-    inner = Texts(TEXTS)
-    made = [OwnSentences(inner), OwnSentences(inner, "random"), OwnSentences(inner, number=2), inner]
-    made += [OwnSentences(Texts(TEXTS[:1]))]
-    assert len({corpus.fingerprint("test") for corpus in made}) == 5
 
 
 def test_bad_records_and_empty_documents_pass(tmp_path):

@@ -4,15 +4,10 @@ import errno
 import json
 import os
 import pickle
-import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
-import torch
-from made_up_parses import RELATIONS, made_up_document, made_up_parse, same
-from safetensors import safe_open
+from made_up_parses import made_up_document, made_up_parse, same
 
 from datamodules.building import LOCK, builders_lock
 from datamodules.discourse import cache as cache_module
@@ -20,8 +15,6 @@ from datamodules.discourse import shards
 from datamodules.discourse.cache import MissingParse, ParseCache, parse_key
 from datamodules.discourse.parses import DiscourseParse, ParseRequest
 from datamodules.documents import UserError
-
-ROOT = Path(__file__).parents[3]
 
 
 def made_up(number: int) -> tuple[str, DiscourseParse]:
@@ -57,24 +50,6 @@ def test_written_parses_are_read(tmp_path):
         cache.get(KEYS[9], id="doc-9")
 
 
-def test_shards_are_what_safetensors_reads(tmp_path):
-    write(tmp_path, KEYS[:2])
-    with safe_open(only_shard(tmp_path), "pt") as file:
-        said = json.loads(file.metadata()["parses"])
-        for key in KEYS[:2]:
-            number = said["documents"][key][0]
-            assert all(torch.equal(file.get_tensor(f"{number}.{f}"), getattr(PARSES[key], f)) for f in ("edus", "ldd"))
-
-
-def test_one_edu_is_kept_too(tmp_path):
-    request = ParseRequest("one", "word", ((0, 4),), ((0, 4),))
-    parse = DiscourseParse.of(request, [(0, 4)], RELATIONS, torch.empty(0, 5), torch.zeros(1, 7, 3))
-    cache = ParseCache(tmp_path)
-    with cache.writer() as writer:
-        writer.add("key", parse)
-    assert same(cache.get("key"), parse)
-
-
 def test_readers_see_the_union_of_what_writers_add(tmp_path):
     reader = ParseCache(tmp_path)
     writers = [ParseCache(tmp_path).writer(rank) for rank in range(3)]
@@ -108,13 +83,6 @@ def test_the_key_covers_all_that_a_parse_depends_on():
 
 def vars_of(request: ParseRequest, **changes: object) -> list:
     return [changes.get(name, getattr(request, name)) for name in ("text", "sentences", "paragraphs", "edus")]
-
-
-def test_the_key_of_the_version(monkeypatch):
-    request = ParseRequest.of(made_up_document(1))
-    before = parse_key(request, "weights", "side", 8)
-    monkeypatch.setattr(cache_module, "VERSION", 99)
-    assert parse_key(request, "weights", "side", 8) != before
 
 
 # What is broken --------------------------------------------------------------------------------------------------
@@ -261,59 +229,3 @@ def test_leftovers_are_removed_by_the_next_writer_unless_another_one_is_active(t
 
 
 # Kills -----------------------------------------------------------------------------------------------------------
-
-WRITER = """
-import os, signal, sys
-sys.path[:0] = [{root!r}, {tests!r}]
-import torch
-torch.set_num_threads(1)
-from datamodules.discourse import shards
-from datamodules.discourse.cache import ParseCache, parse_key
-from datamodules.discourse.parses import ParseRequest
-from made_up_parses import made_up_document, made_up_parse
-
-def die(*_):
-    os.kill(os.getpid(), signal.SIGKILL)
-
-stage, at = sys.argv[2], int(sys.argv[3])
-cache = ParseCache(sys.argv[1])
-requests = [ParseRequest.of(made_up_document(number)) for number in range(12)]
-keys = [parse_key(request, "made up", "side", 8) for request in requests]
-wanted, written = set(cache.missing(keys)), 0
-with cache.writer(documents=1) as writer:
-    for key, request in zip(keys, requests):
-        if key in wanted:
-            if written == at and stage == "half":
-                def half(handle):
-                    os.ftruncate(handle, os.fstat(handle).st_size // 2)
-                    die()
-                shards.os.fsync = half
-            if written == at and stage == "unnamed":
-                shards.os.replace = die
-            writer.add(key, made_up_parse(request))
-            written += 1
-            if written == at and stage == "named":
-                die()
-            print(key, flush=True)
-"""
-
-
-@pytest.mark.parametrize("stage", ["half", "unnamed", "named"])
-def test_a_kill_at_any_moment_leaves_a_cache_that_continues(tmp_path, stage):
-    script = WRITER.format(root=str(ROOT), tests=str(ROOT / "tests"))
-    folder, done = tmp_path / "cache", []
-    for at in (5, 4):
-        command = [sys.executable, "-c", script, str(folder), stage, str(at)]
-        killed = subprocess.run(command, capture_output=True, text=True, timeout=120)
-        assert killed.returncode == -signal.SIGKILL, killed.stderr
-        done += killed.stdout.split()
-        cache = ParseCache(folder)
-        assert cache.verify() == {}
-        # all that was said to be done is there, and nothing is half there
-        assert set(cache.missing(KEYS)).isdisjoint(done)
-        assert all(same(cache.get(key), PARSES[key]) for key in KEYS if key in cache)
-    left = len(ParseCache(folder).missing(KEYS))
-    assert left == 3
-    finished = subprocess.run([*command[:-2], "none", "0"], capture_output=True, text=True, timeout=120)
-    assert finished.returncode == 0 and len(finished.stdout.split()) == left
-    assert ParseCache(folder).missing(KEYS) == []

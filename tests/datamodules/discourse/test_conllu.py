@@ -51,10 +51,6 @@ def read(lines: list[str]) -> list[TreebankDocument]:
     return conllu.read("\n".join(lines), "x/gum.conllu")
 
 
-def test_blank_lines_before_the_first_document_are_no_document():
-    assert read(["", "", *LINES]) == read(LINES)
-
-
 def test_a_file_by_hand():
     first, second = read(LINES)
     assert first.text == "Rain!\nShe said didn't, and snow"

@@ -1,11 +1,9 @@
 import re
 
 import pytest
-from hypothesis import given
-from random_trees import documents
 
 from datamodules.discourse.formats import dis
-from datamodules.discourse.records import TreebankDocument, TreebankError
+from datamodules.discourse.records import TreebankError
 from datamodules.discourse.trees import SPAN, Node, Span, Tree
 from tests.datamodules.discourse.treebank_writers import write_dis
 
@@ -42,11 +40,6 @@ def test_other_layouts():
     assert dis.read("( Root (leaf 1) (text _!alone_!) )", "a.dis")[0].tree == Tree(1)
 
 
-@given(documents())
-def test_written_and_read(document):
-    assert dis.read(write_dis(document), "doc.dis") == [document]
-
-
 @pytest.mark.parametrize(
     "old, new, said",
     [
@@ -70,10 +63,3 @@ def test_invalid_trees_are_refused(old, new, said):
     with pytest.raises(TreebankError, match=re.escape(said)) as caught:
         dis.read(FOUR.replace(old, new), "x.dis")
     assert str(caught.value).startswith("x.dis:") and "\n" not in str(caught.value)
-
-
-def test_what_cannot_be_written():
-    with pytest.raises(TreebankError, match="doc: EDU 0 has `_!`"):
-        write_dis(TreebankDocument("doc", "a_!", [(0, 3)], tree=Tree(1)))
-    with pytest.raises(TreebankError, match="no tree to write"):
-        write_dis(TreebankDocument("doc", "a", [(0, 1)]))

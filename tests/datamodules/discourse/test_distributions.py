@@ -12,7 +12,6 @@ from datamodules.discourse.distributions import (
     decode,
     encode,
     inside,
-    nucleus_leaves,
     random_ldd,
     resize,
     to_dense,
@@ -80,13 +79,6 @@ def test_rows_of_the_papers_example():
     for rows in ("side", "nucleus"):
         filled = to_dense(tree_ldd(tree, 3, 2, rows)).nonzero().tolist()
         assert filled == [[0, 1, elaboration], [0, 2, elaboration], [2, 1, concession]]
-
-
-def test_rows_differ_for_a_satellite_on_a_nucleus_side():
-    tree = torch.tensor([[0, 1, 2, 0, 0], [0, 0, 1, 0, 0]])  # ((1 NS 2) NS 3)
-    assert to_dense(tree_ldd(tree, 3, 1, "side"))[1, 2, 0] == 1
-    assert to_dense(tree_ldd(tree, 3, 1, "nucleus"))[1, 2, 0] == 0
-    assert nucleus_leaves(tree, 3).tolist() == [True, False, False]
 
 
 @pytest.mark.parametrize(

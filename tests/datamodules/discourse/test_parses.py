@@ -10,7 +10,7 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerFast
 
 from datamodules.discourse.distributions import inside, tree_ldd
-from datamodules.discourse.parses import DiscourseParse, ParseRequest, align, text_digest
+from datamodules.discourse.parses import DiscourseParse, ParseRequest, text_digest
 from datamodules.documents import Document
 
 ODD = "Ａ naïve 😀😀 cafe\u0301 …  said\u00a0“no”, then 🏳️‍🌈 left;\n\nשלום, she said, 𝔴hen it ended.\u2028Done \ufffd."
@@ -184,10 +184,3 @@ def test_tokens_go_to_the_edu_of_their_first_character(kind):
         aligned = parse.align(torch.tensor(offsets))
         assert aligned.tolist() == by_hand(ODD, offsets, parse.edus.tolist())
         assert aligned[0] == aligned[-1] == -1 and aligned.dtype == torch.int64
-
-
-def test_a_token_over_two_edus_and_one_in_none():
-    edus = torch.tensor([[0, 3], [4, 6], [9, 12]])
-    offsets = torch.tensor([[0, 6], [3, 6], [3, 4], [2, 5], [6, 9], [5, 10], [12, 14], [8, 10], [4, 4]])
-    assert align(offsets, edus).tolist() == [0, 1, -1, 0, -1, 1, -1, 2, -1]
-    assert align(torch.empty(0, 2, dtype=torch.long), edus).shape == (0,)

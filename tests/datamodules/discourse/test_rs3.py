@@ -1,13 +1,10 @@
 import re
 
 import pytest
-from hypothesis import given
-from random_trees import documents
 
 from datamodules.discourse.formats import rs3
 from datamodules.discourse.records import TreebankDocument, TreebankError
 from datamodules.discourse.trees import SPAN, Node, Span, Tree
-from tests.datamodules.discourse.treebank_writers import write_rs3
 
 HEADER = """<rst><header><relations>
   <rel name="elaboration" type="rst"/> <rel name="cause" type="rst"/>
@@ -86,27 +83,6 @@ def test_one_edu_and_no_header():
     assert rs3.read(text, "x.rs4")[0].tree.spans() == [Span(0, 0, 1, "NN", "joint")]
 
 
-def test_secondary_edges_and_signals_are_read_past():
-    extra = '<secedges><secedge id="1-2" source="1" target="2" relname="cause"/></secedges>'
-    extra += '<signals><signal source="1" type="dm" subtype="dm" tokens="1"/></signals>'
-    plain = segment(1) + segment(2, 1, "cause")
-    assert read(plain + extra) == read(plain)
-
-
-@given(documents())
-def test_written_and_read(document):
-    (again,) = rs3.read(write_rs3(document), "doc.rs3")
-    assert again == document
-
-
-def test_deep_trees():
-    size = 1500
-    tree = Tree.from_spans([Span(0, i, i + 1, "NS", "cause") for i in range(size - 1)], size)
-    text, edus = "a " * size, [(2 * i, 2 * i + 1) for i in range(size)]
-    document = TreebankDocument("deep", text.strip(), edus, tree=tree)
-    assert rs3.read(write_rs3(document), "deep.rs3") == [document]
-
-
 TWO = segment(1, 9, "span") + segment(2, 1, "cause")
 
 
@@ -133,12 +109,3 @@ def test_invalid_trees_are_refused(body, said):
     with pytest.raises(TreebankError, match=re.escape(said)) as caught:
         read(body)
     assert str(caught.value).startswith("folder/one.rs3: ") and "\n" not in str(caught.value)
-
-
-def test_what_cannot_be_written():
-    tree = Tree.from_spans([Span(0, 1, 2, "NS", "list"), Span(0, 0, 1, "NN", "list")], 3)
-    document = TreebankDocument("doc", "a b c", [(0, 1), (2, 3), (4, 5)], tree=tree)
-    with pytest.raises(TreebankError, match="doc: EDUs 2 to 2 are a satellite `list` of a multinuclear node `list`"):
-        write_rs3(document)
-    with pytest.raises(TreebankError, match="no tree to write"):
-        write_rs3(TreebankDocument("doc", "a", [(0, 1)]))

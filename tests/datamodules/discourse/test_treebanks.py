@@ -12,7 +12,7 @@ from datamodules.discourse.records import TreebankDocument
 from datamodules.discourse.treebanks import TreebankError, read_treebank
 from datamodules.discourse.trees import Span, Tree
 from datamodules.documents import UserError
-from tests.datamodules.discourse.treebank_writers import write_conllu, write_dis, write_json, write_rs3
+from tests.datamodules.discourse.treebank_writers import write_json
 
 RECORD = {
     "id": "doc",
@@ -47,21 +47,6 @@ def test_a_record(tmp_path):
 @given(documents())
 def test_json_written_and_read(document):
     assert nested_json.read_lines(write_json([document]), "x.jsonl") == [document]
-
-
-def test_a_folder_of_all_formats(tmp_path):
-    files = {"a.rs3": write_rs3(DOCUMENT), "b.rs4": write_rs3(DOCUMENT), "c.dis": write_dis(DOCUMENT)}
-    for name, text in files.items():
-        (tmp_path / name).write_text(text, encoding="utf-8")
-    inner = tmp_path / "inner"
-    inner.mkdir()
-    (inner / "d.conllu.gz").write_bytes(gzip.compress(write_conllu([DOCUMENT]).encode()))
-    (inner / "e.json").write_text(json.dumps([{**RECORD, "id": "e"}]))
-    (inner / "notes.txt").write_text("no treebank")
-    found = read_treebank(tmp_path)
-    assert [document.id for document in found] == ["a", "b", "c", "doc", "e"]
-    assert all(document.tree == DOCUMENT.tree for document in found)
-    assert all(document.edu_texts == DOCUMENT.edu_texts for document in found)
 
 
 @pytest.mark.parametrize(

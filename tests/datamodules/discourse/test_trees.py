@@ -61,12 +61,6 @@ def test_dependencies_by_hand():
     assert from_dependencies(expected) == Tree.from_nested(FIVE)
 
 
-def test_one_edu():
-    tree = Tree(1)
-    assert tree.spans() == [] and tree.nested() == 0 and tree == Tree.from_nested(0) == tree.binary()
-    assert from_dependencies(to_dependencies(tree)) == tree
-
-
 @pytest.mark.parametrize(
     "letters, expected",
     [
@@ -148,11 +142,6 @@ def test_what_are_no_spans_of_a_tree(spans, size, said):
         Tree.from_spans(spans, size)
 
 
-def test_spans_are_of_binary_trees():
-    with pytest.raises(TreeError, match=r"EDUs 0 to 3 has 3 children; call binary\(\)"):
-        Tree.from_nested(FIVE).spans()
-
-
 @pytest.mark.parametrize(
     "heads, said",
     [
@@ -167,11 +156,6 @@ def test_what_are_no_dependencies_of_a_tree(heads, said):
     size = len(heads)
     with pytest.raises(TreeError, match=said):
         from_dependencies(Dependencies(heads, ("x",) * size, ("s",) * size, tuple(range(size))))
-
-
-def test_columns_of_dependencies_are_equally_long():
-    with pytest.raises(TreeError, match="2, 1, 1, 1 values"):
-        from_dependencies(Dependencies((-1, 0), ("x",), ("s",), (0,)))
 
 
 def test_right_branching_by_hand():
@@ -192,10 +176,11 @@ def test_right_branching_by_hand():
 
 
 @needs_gum
-def test_all_of_gum():
-    documents = {document.id: document for document in read_treebank(GUM)}
-    lines = [line for file in sorted(GUM.glob("*.gz")) for line in gzip.decompress(file.read_bytes()).splitlines()]
-    assert len(lines) == len(documents) == 208
+def test_validation_documents_of_gum():
+    path = GUM / "val.jsonl.gz"
+    documents = {document.id: document for document in read_treebank(path)}
+    lines = gzip.decompress(path.read_bytes()).splitlines()
+    assert len(lines) == len(documents) > 10
     for record in map(json.loads, lines):
         tree = documents[record["id"]].tree
         assert tree.nested() == record["tree_nary"]

@@ -6,12 +6,9 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from itertools import pairwise
 from typing import Any
-from xml.sax.saxutils import escape, quoteattr
 
 from datamodules.discourse.dependencies import Dependencies
 from datamodules.discourse.formats.conllu import COLUMNS
-from datamodules.discourse.formats.dis import PARAGRAPH_END
-from datamodules.discourse.formats.rs3 import SPAN, Extent
 from datamodules.discourse.records import TreebankDocument, TreebankError
 from datamodules.discourse.trees import Tree
 
@@ -85,98 +82,6 @@ def _edges(document: TreebankDocument) -> dict[int, str]:
         else:
             edges[start] = f"Discourse={relation}{'_m' if kind == 'm' else ''}:{edu}->{head + 1}:{depth}"
     return edges
-
-
-def write_dis(document: TreebankDocument) -> str:
-    """The text of a `.dis` file.
-
-    Raises:
-        TreebankError: if there is no tree, or an EDU has the quotes `_!` in it.
-    """
-    if document.tree is None:
-        raise TreebankError(f"{document.id}: has no tree to write")
-    texts = [" ".join(text.split()) for text in document.edu_texts]
-    for number, text in enumerate(texts):
-        if "_!" in text:
-            raise TreebankError(f"{document.id}: EDU {number} has `_!` in it, which a .dis file uses as quotes")
-    for edu in _paragraph_ends(document):
-        texts[edu] += PARAGRAPH_END
-    lines, pending = [], [(0, (0, len(texts) - 1), "Root", "")]
-    while pending:
-        depth, (start, end), role, relation = pending.pop()
-        if depth < 0:
-            lines.append("  " * ~depth + ")")
-            continue
-        label = f" (rel2par {relation})" if relation else ""
-        if start == end:
-            lines.append("  " * depth + f"( {role} (leaf {start + 1}){label} (text _!{texts[start]}_!) )")
-            continue
-        lines.append("  " * depth + f"( {role} (span {start + 1} {end + 1}){label}")
-        node = document.tree.node(start, end)
-        pending.append((~depth, (start, end), "", ""))
-        for child, letter, name in reversed(list(zip(node.children, node.nuclearity, node.relations, strict=True))):
-            pending.append((depth + 1, child, "Nucleus" if letter == "N" else "Satellite", name))
-    return "\n".join(lines) + "\n"
-
-
-def _paragraph_ends(document: TreebankDocument) -> list[int]:
-    """The last EDU that begins in each paragraph."""
-    begins = [start for start, _ in document.edus]
-    ends = {sum(begin < end for begin in begins) - 1 for _, end in document.paragraphs}
-    return sorted(ends - {-1})
-
-
-def write_rs3(document: TreebankDocument) -> str:
-    """The text of an `.rs3` file, which is an `.rs4` file as well.
-
-    A node with satellites beside several nuclei, which the format does not know, is written as a multinuclear group
-    that they hang on.
-
-    Raises:
-        TreebankError: if there is no tree, or a satellite hangs on a multinuclear node of its own relation, so that it
-            could not be told from the nuclei.
-    """
-    if document.tree is None:
-        raise TreebankError(f"{document.id}: has no tree to write")
-    parents = _parents(document.tree, document.id)
-    relations = {("rst", name) for kind, _, name in parents.values() if kind == "S"}
-    relations |= {("multinuc", name) for kind, _, name in parents.values() if kind == "N" and name != SPAN}
-    lines = ["<rst>", "\t<header>", "\t\t<relations>"]
-    lines += [f'\t\t\t<rel name={quoteattr(name)} type="{kind}"/>' for kind, name in sorted(relations)]
-    lines += ["\t\t</relations>", "\t</header>", "\t<body>"]
-    size = document.tree.size
-    numbers = {(edu, edu): edu + 1 for edu in range(size)}
-    numbers |= {(node.start, node.end): size + 1 + place for place, node in enumerate(document.tree.nodes)}
-    for extent, number in numbers.items():
-        _, parent, relation = parents.get(extent, ("", None, ""))
-        link = f' parent="{numbers[parent]}" relname={quoteattr(relation)}' if parent else ""
-        if number <= size:
-            content = escape(" ".join(document.edu_texts[extent[0]].split()))
-            lines.append(f'\t\t<segment id="{number}"{link}>{content}</segment>')
-        else:
-            kind = "multinuc" if document.tree.node(*extent).nuclearity.count("N") > 1 else "span"
-            lines.append(f'\t\t<group id="{number}" type="{kind}"{link}/>')
-    return "\n".join([*lines, "\t</body>", "</rst>", ""])
-
-
-def _parents(tree: Tree, identifier: str) -> dict[Extent, tuple[str, Extent, str]]:
-    """Return role (nucleus or satellite), parent and relation of each EDU and node, except for the root."""
-    parents = {}
-    for node in tree.nodes:
-        several = node.nuclearity.count("N") > 1
-        whole = (node.start, node.end)
-        nucleus = node.children[node.nuclearity.index("N")]
-        for child, letter, relation in zip(node.children, node.nuclearity, node.relations, strict=True):
-            on = whole if several or letter == "N" else nucleus
-            parents[child] = (letter, on, relation)
-            group = tree.node(*on)
-            nuclear = {name for name, kind in zip(group.relations, group.nuclearity) if kind == "N"} if group else ()
-            if letter == "S" and group and group.nuclearity.count("N") > 1 and relation in nuclear:
-                raise TreebankError(
-                    f"{identifier}: EDUs {child[0]} to {child[1]} are a satellite `{relation}` of a multinuclear node "
-                    f"`{relation}`, which .rs3 cannot tell apart; rename one of them"
-                )
-    return parents
 
 
 def write_json(documents: Iterable[TreebankDocument]) -> str:

@@ -36,14 +36,8 @@ def test_of_too_many_some_are_kept_by_the_rule(keep, expected):
 
 def test_what_continues_in_the_next_paragraph():
     whole = ParagraphRule(sentences=2)(DOCUMENT)
-    assert [whole.follows(place) for place in range(6)] == [
-        False,
-        True,
-        True,
-        True,
-        False,
-        True,
-    ]  # blank lines before 7
+    # blank lines before 7
+    assert [whole.follows(place) for place in range(6)] == [False, True, True, True, False, True]
     sources = ParagraphRule(sentences=2, parts="sources")(DOCUMENT)
     assert [sources.follows(place) for place in range(6)] == [False, True, True, False, False, True]
     spread = ParagraphRule(max_paragraphs=4, sentences=2, keep="spread")(DOCUMENT)

@@ -2,11 +2,9 @@ import pickle
 
 import numpy as np
 import pytest
-import torch
 
 from datamodules.discourse.cache import MissingParse
-from datamodules.discourse.distributions import tree_ldd
-from datamodules.discourse.parses import DiscourseParse, ParseRequest
+from datamodules.discourse.parses import ParseRequest
 from datamodules.documents import Document
 from datamodules.graphs import RST, ParagraphRule, make_graph
 from datamodules.graphs.rst import owners, paragraph_means
@@ -66,37 +64,6 @@ def test_equals_the_mean_pair_by_pair(tmp_path, without, rule):
         np.testing.assert_allclose(weights, by_hand(made_up_parse(ParseRequest.of(one), 4), found, without), atol=1e-5)
         if without == RELATIONS:
             assert (weights == np.eye(len(found))).all()
-
-
-def test_paragraphs_too_far_apart_have_no_weight(tmp_path):
-    """The EDUs of the first paragraph and of the last four sentences are more than 4 of 18 EDUs apart."""
-    graph = RST(MadeUpParser(), tmp_path, ())
-    graph.prepare([document(0)])
-    weights = graph(ParagraphRule(sentences=1)(document(0)))
-    reach = np.abs(np.subtract.outer(np.arange(9), np.arange(9))) <= 2  # two EDUs a sentence
-    assert (weights[~reach] == 0).all() and (weights[reach] > 0).all()
-
-
-class OnlyNucleiFirst(MadeUpParser):
-    """Right-branching trees whose left children are nuclei."""
-
-    band = 64
-
-    def predict_step(self, batch: list[ParseRequest], batch_idx: int):
-        parses = []
-        for request in batch:
-            edus = made_up_parse(request).edus
-            size = len(edus)
-            tree = torch.tensor([[start, start, size - 1, 0, 1] for start in range(size - 1)])
-            parses.append(DiscourseParse.of(request, edus, RELATIONS, tree, tree_ldd(tree, size, len(RELATIONS))))
-        return parses
-
-
-def test_paragraphs_look_at_their_nuclei(tmp_path):
-    graph = RST(OnlyNucleiFirst(), tmp_path)
-    graph.prepare([document(0)])
-    weights = graph(ParagraphRule()(document(0)))
-    assert (weights == np.tril(np.ones((3, 3)))).all()
 
 
 def test_edus_belong_to_the_paragraph_they_begin_in():

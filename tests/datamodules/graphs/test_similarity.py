@@ -9,7 +9,7 @@ from sklearn.feature_extraction.text import TfidfVectorizer
 
 from datamodules.graphs import Identity, PermutedSimilarity, Similarity, make_graph
 from datamodules.text.content_words import STOP_WORDS, content_stems, words
-from tests.datamodules.graphs.made_up import assert_is_graph, cluster, paragraphs, shuffled
+from tests.datamodules.graphs.made_up import assert_is_graph, cluster, paragraphs
 
 
 def by_hand(texts):
@@ -57,14 +57,6 @@ def test_any_cluster_in_any_order(parts, random):
     np.testing.assert_allclose(again, weights[np.ix_(order, order)], atol=1e-6)
 
 
-def test_one_paragraph_an_empty_one_and_identical_ones():
-    assert Similarity()(paragraphs("An otter.")).tolist() == [[1]]
-    assert Similarity()(paragraphs([])).tolist() == [[1]]
-    same = Similarity()(paragraphs("An otter dives.", "An otter dives.", "It is.", "— ..."))
-    np.testing.assert_allclose(same, [[1, 1, 0, 0], [1, 1, 0, 0], [0, 0, 1, 0], [0, 0, 0, 1]], atol=1e-6)
-    assert Similarity()(paragraphs(*shuffled(cluster(1), [0, 0, 0]).parts)).min() > 0.9999
-
-
 def test_content_words():
     assert words("Don’t say “naïve” in Łódź, 3.5 times.") == ["don't", "say", "naïve", "in", "łódź", "3", "5", "times"]
     assert content_stems("He did n't see Brisbet's 2 otters; a b c.") == ["see", "brisbet", "2", "otter"]
@@ -81,13 +73,6 @@ def test_scaled_weights_have_a_largest_one_of_1(seed):
             assert scaled[i, j] == pytest.approx(1 if i == j else plain[i, j] / largest, abs=1e-6)
     assert_is_graph(scaled, len(found), True)
     assert Similarity().settings() == {} != Similarity(scaled=True).settings()  # caches of before stay valid
-
-
-def test_nothing_in_common_scales_to_nothing():
-    apart = paragraphs(["Otters swim."], ["Prices fall."])
-    assert Similarity(scaled=True)(apart).tolist() == np.eye(2).tolist()
-    alone = paragraphs(["Otters swim."])
-    assert Similarity(scaled=True)(alone).tolist() == [[1.0]]
 
 
 def test_controls_have_nothing_or_the_same_values_elsewhere():

@@ -1,8 +1,5 @@
-import subprocess
-import sys
 import zlib
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -23,19 +20,7 @@ def test_the_features_of_a_word():
     assert word_features("NASA-2")[-1] == word_features("USGS-7")[-1] != word_features("Nasa-2")[-1]
 
 
-def test_another_process_hashes_the_same():
-    script = "from datamodules.text.hashing import word_features; print(word_features('Übung'))"
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == str(word_features("Übung"))
-
-
 @given(st.text(st.characters(exclude_categories=()), max_size=60))  # lone surrogates too
 def test_every_visible_character_is_part_of_one_word(text):
     covered = [at for start, end in hashed_words(text).offsets for at in range(start, end)]
     assert covered == [at for at, letter in enumerate(text) if not letter.isspace()]
-
-
-@pytest.mark.parametrize("word", ["a" * 100_000, "\ud800", "🧬", "_"])
-def test_odd_words_have_features(word):
-    offsets, features = hashed_words(word)
-    assert offsets == [(0, len(word))] and len(features[0]) == FEATURES

@@ -3,7 +3,6 @@ import json
 from hypothesis import given
 from hypothesis import strategies as st
 
-from datamodules.corpora.fields import Fields
 from datamodules.text.lines import counted, json_line, split_lines
 
 SEPARATORS = "\u2028\u2029\x85\x0b\x0c\x1c\x1d\x1e"
@@ -27,11 +26,3 @@ def test_nouns_agree_with_their_numbers():
         "0 documents", "1 document", "1,200 documents", "0 entries", "1 entry", "1,200 entries", "0 batches", "1 batch",
         "1,200 batches",
     ]  # fmt: skip
-
-
-def test_sentences_by_line_may_hold_separators():
-    text = f"One{SEPARATORS}sentence.\nAnother."
-    fields = Fields(paragraphs="line", document_sentences="line", summary_sentences="line")
-    record = fields.record({"id": "a", "document": text, "summary": text}, "x:1", "1")
-    assert record.parts == [[f"One{SEPARATORS}sentence."], ["Another."]]
-    assert record.references == [text.split("\n")]

@@ -16,7 +16,6 @@ from datamodules.discourse.treebanks import read_treebank
 from datamodules.documents import UserError
 from datamodules.text.vocabulary import Vocabulary
 from datamodules.text.word_vectors import read_word_vectors
-from precis.evaluation.prediction_fields import FieldNames, read_id
 from precis.files.texts import collect_texts
 
 BOM = "\ufeff".encode()
@@ -94,24 +93,3 @@ def test_names_of_files_that_are_no_utf8(tmp_path):
     (tmp_path / name).write_text("It rained.")
     for corpus in (Texts(collect_texts([str(tmp_path / name)])), TextFolders(test=str(tmp_path))):
         assert documents(corpus, tmp_path / "cache")[0].id.removesuffix(".txt") == "caf\\xe9"
-
-
-def test_halves_of_surrogate_pairs_are_one_error_with_file_and_line(tmp_path):
-    path = tmp_path / "a.jsonl"
-    for field in ("id", "document", "summary"):
-        row = {"id": "1", "document": "It rained.", "summary": "Rain."}
-        path.write_text(json.dumps(row | {"id": "0"}) + "\n" + json.dumps(row | {field: "x\ud800"}) + "\n")
-        with pytest.raises(UserError, match=r"a\.jsonl:2.*U\+D800"):
-            documents(Files(test=str(path)), tmp_path)
-        with pytest.warns(UserWarning, match="left out 1 bad record"):
-            assert len(documents(Files(test=str(path)), tmp_path, on_bad_record="skip")) == 1
-    treebank = {"id": "a", "text": "It \ud800", "edus": [[0, 4]]}
-    path.write_text(json.dumps(treebank) + "\n")
-    with pytest.raises(UserError, match=r"a\.jsonl:1.*U\+D800"):
-        read_treebank(path)
-
-
-def test_whole_numbers_as_ids():
-    assert read_id({"id": 1.0}, "a.jsonl:1", FieldNames()) == "1"
-    with pytest.raises(UserError, match=r"1\.5 is not a valid id"):
-        read_id({"id": 1.5}, "a.jsonl:1", FieldNames())

@@ -22,10 +22,6 @@ def test_what_a_terminal_would_obey_is_shown(text, expected):
     assert printable(text) == expected == printable_line(text)
 
 
-def test_lines_stay_where_they_may():
-    assert printable("one\n\ttwo") == "one\n\ttwo" and printable_line("one\n\ttwo") == r"one\n\ttwo"
-
-
 @given(st.text())
 def test_no_control_character_is_left(text):
     kept = {character for character in printable_line(text) if unicodedata.category(character) in ("Cc", "Zl", "Zp")}

@@ -13,11 +13,6 @@ def test_words_with_one_stem_share_a_number_and_short_words_are_kept():
     assert words.encode(" .,- ") == []
 
 
-def test_every_way_to_stem_has_its_own_vocabulary_and_every_spelling_of_it_the_same():
-    assert vocabulary() is vocabulary(True) is vocabulary(stem="porter", tokenizer="rouge")
-    assert vocabulary(False) is vocabulary("none") is not vocabulary()
-
-
 def write_lists(folder, **lists):
     for part, lines in lists.items():
         (folder / f"{part}.exc").write_text(lines, encoding="utf-8")

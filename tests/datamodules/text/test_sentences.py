@@ -69,16 +69,6 @@ def test_texts_that_sentencex_reads_in_quadratic_time_are_split_in_windows(unit,
     assert len(lengths) == 1
 
 
-def test_a_stray_stop_does_not_make_text_tokenized():
-    text = "We went home. They stayed . We came back. All was well. Nobody spoke."
-    assert split_sentences(text) == split_sentences(text, "sentencex")
-
-
-def test_unknown_splitter_is_named():
-    with pytest.raises(ValueError, match=r"'punkt'.*sentencex"):
-        split_sentences("a b", "punkt")
-
-
 @given(st.text(), st.sampled_from(["auto", "sentencex", "tokenized"]))
 def test_nothing_is_lost_but_whitespace(text, splitter):
     sentences = split_sentences(text, splitter)

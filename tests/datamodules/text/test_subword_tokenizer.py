@@ -3,7 +3,7 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
 from datamodules.documents import UserError
-from datamodules.text.subword_tokenizer import SMALLEST, SPECIALS, SubwordTokenizer
+from datamodules.text.subword_tokenizer import SMALLEST, SubwordTokenizer
 
 TEXTS = ["The otter guards the mill.", "Every otter guards a mill, and naïve herons watch.", "The 😀 otter."] * 3
 
@@ -29,17 +29,6 @@ def test_offsets_are_characters_in_order_and_cover_what_is_visible(text):
         for token, (start, end) in zip(ids, offsets):
             piece = text.decode([token])
             assert "\ufffd" in piece or piece == given[start:end].strip()
-
-
-def test_frequent_words_become_one_token(text):
-    assert len(text("The otter guards the mill.")[0]) < len("The otter guards the mill.") / 2
-    assert len(text) <= SMALLEST + 40
-    assert [text.backend.token_to_id(symbol) for symbol in SPECIALS] == [0, 1, 2, 3]
-
-
-def test_symbols_and_ids_without_token_are_left_out_of_text(text):
-    ids, _ = text("otter")
-    assert text.decode([text.start, *ids, len(text) + 7, text.stop, text.pad]) == "otter"
 
 
 def test_saved_loaded_and_from_a_state(text, tmp_path):

@@ -56,12 +56,6 @@ def test_errors_say_what_to_do(tmp_path):
     assert START < STOP
 
 
-def test_words_that_end_a_sentence():
-    text = Vocabulary(["a", "?", "b", "."])
-    assert sorted(text.end_ids()) == [5, 7] and text.end_ids(["b", ";"]) == [6]
-    assert Vocabulary(["a"]).end_ids() == []
-
-
 @pytest.mark.parametrize("content", ['{"words": [', '{"letters": []}', "3"])
 def test_a_file_that_is_no_vocabulary_is_named(content, tmp_path):
     (tmp_path / Vocabulary.file_name).write_text(content)

@@ -2,7 +2,7 @@ import xml.etree.ElementTree as ElementTree
 from itertools import pairwise
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 
 from datamodules.discourse.trees import Span, Tree
 from precis.discourse.tree_drawing import draw_svg, draw_text
@@ -26,6 +26,7 @@ def test_text_by_hand():
 
 
 @given(documents())
+@settings(max_examples=30)
 def test_every_node_and_edu_is_drawn(document):
     tree, texts = document.tree, document.edu_texts
     lines = draw_text(tree, texts, width=200).splitlines()
@@ -42,6 +43,7 @@ def test_every_node_and_edu_is_drawn(document):
 
 
 @given(documents())
+@settings(max_examples=30)
 def test_long_edus_continue_on_further_lines(document):
     texts = [f"{text} {'and a sentence that goes on ' * 3}" for text in document.edu_texts]
     root = ElementTree.fromstring(draw_svg(document.tree, texts, letters=30, wrap=True, tree_width=160))

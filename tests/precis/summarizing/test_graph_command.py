@@ -35,7 +35,6 @@ def test_a_text_s_graph_is_printed_and_drawn(article, tmp_path, capsys):
     [
         ["--graph=discourse", "--paragraphs.sentences=1"],
         ["--graph=none", "--paragraphs.max_paragraphs=1"],
-        ["--graph=datamodules.graphs.Discourse", "--graph.normalise=max"],
         ["--graph=rst", "--parser=right_branching"],
     ],
 )

@@ -4,7 +4,6 @@ import pytest
 from conftest import write_lines
 
 from datamodules.corpora import Files
-from datamodules.documents import UserError
 from experiments.studies.controls.tasks import MixedArticles
 from experiments.studies.controls.tasks.mixed_articles import WORDS
 
@@ -45,15 +44,3 @@ def test_draws_belong_to_split_number_and_seed(articles):
     prints = {MixedArticles(articles, **change).fingerprint("train") for change in
               ({}, {"seed": 1}, {"articles": 2}, {"sentences": 1}, {"max_train": 3}, {"colours": 3})}  # fmt: skip
     assert len(prints) == 6
-
-
-def test_what_cannot_be_is_refused(articles):
-    for wrong, message in (
-        ({"articles": 1}, "articles must be at least 2, got 1"),
-        ({"colours": 9}, "colours is between 2 and 8, got 9"),
-        ({"sentences": 0}, "sentences must be at least 1, got 0"),
-    ):
-        with pytest.raises(ValueError, match=message):
-            MixedArticles(articles, **wrong)
-    with pytest.raises(UserError, match="0 articles of 20 sentences, a document needs 3"):
-        list(MixedArticles(articles, sentences=10).records("train"))

@@ -4,7 +4,6 @@ import pytest
 from conftest import write_lines
 
 from datamodules.corpora import Files
-from datamodules.documents import UserError
 from experiments.studies.controls.tasks import MixedClusters
 
 
@@ -48,16 +47,3 @@ def test_draws_belong_to_split_article_and_seed(articles):
     assert [r.parts for r in records] != [r.parts for r in MixedClusters(articles, paragraphs=2).records("val")]
     changes = ({}, {"seed": 1}, {"articles": 2}, {"sentences": 1}, {"paragraphs": 3}, {"target": "lead"})
     assert len({MixedClusters(articles, **change).fingerprint("train") for change in changes}) == len(changes)
-
-
-def test_what_cannot_be_is_refused(articles):
-    for wrong, message in (
-        ({"articles": 1}, "articles must be at least 2, got 1"),
-        ({"paragraphs": 1}, "paragraphs must be at least 2, got 1"),
-        ({"sentences": 0}, "sentences must be at least 1, got 0"),
-        ({"target": "first"}, "target is one of summary, lead; got 'first'"),
-    ):
-        with pytest.raises(ValueError, match=message):
-            MixedClusters(articles, **wrong)
-    with pytest.raises(UserError, match="0 articles of 20 sentences with a reference; a document needs 3"):
-        list(MixedClusters(articles, paragraphs=10).records("train"))

@@ -8,7 +8,6 @@ import torch
 from datamodules.corpora.corpus import make_document
 from datamodules.corpora.files import Files
 from datamodules.discourse.parses import ParseRequest
-from datamodules.documents import UserError
 from experiments.studies.controls.tasks.oracle_parser import OracleParser, nuclear_tree
 from tests.conftest import write_lines
 
@@ -52,9 +51,3 @@ def test_a_nuclear_tree_joins_neighbouring_spans_and_its_nucleus_is_never_a_sate
             assert (left, right)[nuclearity] == (first, last) and nuclearity in (0, 1) and relation == 3
             first, last = start, end
         assert (first, last) == (0, size - 1)
-
-
-def test_a_text_without_reference_is_an_error(tmp_path):
-    parser = OracleParser(corpus_of(tmp_path, 1))
-    with pytest.raises(UserError, match=r"document 'other': parser\.corpus has no reference of this text"):
-        parser.parse(ParseRequest("other", "Another text.", ((0, 13),), ((0, 13),)))

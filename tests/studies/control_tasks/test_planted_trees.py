@@ -5,27 +5,15 @@ from collections import Counter
 import pytest
 import torch
 
-from datamodules.corpora import Docstrings
 from datamodules.corpora.corpus import Corpus, make_document
 from datamodules.discourse.parses import ParseRequest
-from datamodules.documents import Record, UserError
+from datamodules.documents import Record
 from experiments.studies.controls.tasks.planted_parser import PlantedParser
 from experiments.studies.controls.tasks.planted_trees import RELATIONS, PlantedTrees, planted_tree, target_of
 
 STEMS = [
-    "otter",
-    "heron",
-    "badger",
-    "lynx",
-    "marten",
-    "stoat",
-    "weasel",
-    "beaver",
-    "falcon",
-    "osprey",
-    "magpie",
-    "wren",
-]
+    "otter", "heron", "badger", "lynx", "marten", "stoat", "weasel", "beaver", "falcon", "osprey", "magpie", "wren",
+]  # fmt: skip
 
 
 class Sentences(Corpus):
@@ -83,16 +71,6 @@ def test_text_and_position_say_nothing(task):
     assert sum((count - 2000 / 12) ** 2 / (2000 / 12) for count in chosen.values()) < 31.3 and len(chosen) == 12
 
 
-def test_without_labels_leaves_are_satellites_of_other_relations_too():
-    others = 0
-    for record in corpus_of(task="relation").records("train"):
-        tree = planted_tree(record.parts[0], "relation")
-        for start, split, end, nuclearity, relation in tree.nodes.tolist():
-            leaf = (start == split and nuclearity == 1) or (split + 1 == end and nuclearity == 0)
-            others += leaf and RELATIONS[relation] != "cause"
-    assert others > 300  # more than one for each document
-
-
 def test_splits_and_seeds_give_other_documents_and_the_same_ones_again():
     texts = {}
     for seed in (0, 1):
@@ -134,10 +112,10 @@ def test_an_uncertain_parser_is_calibrated(options):
     assert abs(right - said) < 4 * variance**0.5
 
 
-@pytest.mark.parametrize("agreement", [0.0, 0.7, 1.0])
+@pytest.mark.parametrize("agreement", [0.0, 0.7])
 def test_candidates_share_their_target_as_often_as_is_said(agreement):
     """Two candidates have the same target with g^2 + (1 - g)^2 / 6, whether or not one of them is the planted tree."""
-    planted, others, count = 0, 0, 800
+    planted, others, count = 0, 0, 400
     for document, parser, _ in parses_of(3, count=count, agreement=agreement):
         trees, _ = parser.distribution(list(document.parts[0]))
         heads = [head(nodes_by_span(nodes), 0, 6) for nodes in trees]
@@ -149,15 +127,6 @@ def test_candidates_share_their_target_as_often_as_is_said(agreement):
     expected = agreement**2 + (1 - agreement) ** 2 / 6
     margin = 4 * (expected * (1 - expected) / count) ** 0.5
     assert abs(planted / count - expected) <= margin and abs(others / count - expected) <= margin
-
-
-def test_a_large_concentration_makes_candidates_equally_probable():
-    highest = {}
-    for concentration in (1.0, 50.0):
-        documents = parses_of(4, count=100, concentration=concentration)
-        weights = [parser.distribution(list(document.parts[0]))[1] for document, parser, _ in documents]
-        highest[concentration] = sum(map(max, weights)) / len(weights)
-    assert highest[50.0] < 0.35 < 0.45 < highest[1.0]  # a quarter each; (1 + 1/2 + 1/3 + 1/4) / 4 = 0.52
 
 
 def test_the_distribution_is_the_mixture_of_its_trees():
@@ -172,25 +141,3 @@ def test_the_distribution_is_the_mixture_of_its_trees():
                         wanted[b, a, relation] += weight * (nuclearity in (1, 2))
         torch.testing.assert_close(parse.dense(), wanted, atol=0.005, rtol=0)
         torch.testing.assert_close(parse.gamma, wanted.sum((1, 2)) / 7, atol=1e-4, rtol=0)
-
-
-def test_what_cannot_be_is_refused():
-    with pytest.raises(UserError, match="pool at least sentences, words at least 3; got 9, 8, 5"):
-        PlantedTrees(sentences=9, pool=8, words=5)
-    with pytest.raises(
-        UserError, match=r"has 12 sentences of 3 to 6 plain words .* not 40; lower pool or raise words"
-    ):
-        list(corpus_of(pool=40).records("train"))
-    with pytest.raises(ValueError, match=r"parser\.candidates is at least 1, got 0"):
-        PlantedParser(candidates=0)
-    with pytest.raises(ValueError, match=r"parser\.agreement is a probability, got 1\.5"):
-        PlantedParser(candidates=2, agreement=1.5)
-    with pytest.raises(ValueError, match=r"parser\.concentration is positive, got 0"):
-        PlantedParser(candidates=2, concentration=0)
-
-
-def test_the_embedded_corpus_has_the_sentences():
-    corpus = PlantedTrees(train=3, held_out=1)
-    assert isinstance(corpus.corpus, Docstrings)
-    sentences = {sentence for record in corpus.records("train") for sentence in record.parts[0]}
-    assert len(sentences) > 12 and all(3 <= len(sentence.split()) <= 6 for sentence in sentences)

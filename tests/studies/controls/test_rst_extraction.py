@@ -12,7 +12,6 @@ from experiments.studies.controls.rst_extraction import (
     data_of,
     main,
     read_split,
-    table,
     train_arm,
 )
 from lightning_modules.rstformer.injection import ABLATIONS, INJECTIONS
@@ -54,11 +53,6 @@ def test_results_are_kept_and_arms_are_not_trained_again(tmp_path, capsys, monke
     assert "| plain | 0.200 | 0.100 to 0.300 | 1.000 |" in capsys.readouterr().out
     with pytest.raises(SystemExit):
         main(["--out", str(tmp_path / "arms.json"), "--arms", "[nothing]"])
-
-
-def test_a_table_has_means_and_ranges():
-    lines = table({"a": [Outcome(0.5, 1.0), Outcome(0.7, 2.0)]}).splitlines()
-    assert lines[2] == "| a | 0.600 | 0.500 to 0.700 | 1.500 | 1.000 to 2.000 |"
 
 
 @pytest.mark.slow

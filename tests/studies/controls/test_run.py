@@ -7,7 +7,7 @@ import pytest
 
 from experiments.studies.controls import run
 from experiments.studies.controls.points import SEEDS, ControlPoint, all_points, extraction_points, reduced
-from experiments.studies.controls.report import MEASURES, Result, table
+from experiments.studies.controls.report import MEASURES
 
 pytestmark = pytest.mark.integration
 
@@ -51,14 +51,3 @@ def test_results_of_other_settings_are_not_taken(tmp_path):
     path.write_text(json.dumps({"measures": {"accuracy": 50.0}}), encoding="utf-8")
     assert run.read_result(point, tmp_path).measures == {"accuracy": 50.0}
     assert run.read_result(reduced(point), tmp_path) is None
-
-
-def test_a_table_has_the_mean_and_every_seed():
-    results = [Result("pointer", "on", seed, {"test/rouge1": value}) for seed, value in ((2, 70.0), (1, 50.0))]
-    assert table(results).splitlines()[6] == "| Copying: right, % | on | 60.0 | 50.0 to 70.0 | 50.0, 70.0 |"
-
-
-def test_an_unknown_control_is_refused(tmp_path, capsys):
-    with pytest.raises(SystemExit):
-        run.main(["--out", str(tmp_path), "--controls", "[nothing]"])
-    assert "no control 'nothing'" in capsys.readouterr().err

@@ -33,13 +33,11 @@ from experiments.studies.discourse_extraction.training import (
     ARMS,
     ARMS_BY_NAME,
     FOLDS,
-    RankerStack,
     bands_of,
     batches_of,
     clip_each,
     cross_validate,
     in_folds,
-    make_ranker,
     measure,
     train_fold,
 )
@@ -184,11 +182,6 @@ def test_a_linear_ranker_by_relation_reads_what_sums_over_relations_hide():
     assert abs(gaps[False]) < 1e-6 and gaps[True] > 0.3
 
 
-def test_fewer_documents_than_folds_are_an_error():
-    with pytest.raises(ValueError, match="9 documents of 1 to 100 sentences; 10 folds need as many"):
-        corpus_of(9)
-
-
 def test_folds_are_even_and_long_documents_are_left_out():
     rows = [features_of(number, 4 + number % 3) for number in range(3 * FOLDS)]
     corpus = in_folds(*zip(*rows), max_sentences=5)
@@ -213,29 +206,6 @@ def test_every_document_is_ranked_once_by_the_fold_that_leaves_it_out(monkeypatc
     for seed, of_seed in zip((1, 2), scores):
         for row, fold, features in zip(of_seed, corpus.folds, corpus.features):
             assert row.tolist() == [100 * seed + fold] * len(features.target)
-
-
-def test_runs_of_one_seed_differ_by_discourse_alone():
-    """Without an effect of discourse, an arm has the scores of the arm without it: differences are paired by seed."""
-    corpus, scores = corpus_of(20), []
-    for name in ("none", "gold"):
-        arm = ARMS_BY_NAME[name]
-        batches = batches_of(arm, corpus)
-        for batch in batches:
-            if batch.band is not None:
-                batch.band.fill_((1 - 1e-3) / len(RELATIONS))  # log(eps + p) is 0 as long as weights are 1
-        rankers = train_fold(arm, "vectors", batches, torch.tensor(corpus.folds) == 0, [1, 2], epochs=2)
-        scores.append(torch.cat([rankers(batch).detach()[:, batch.mask] for batch in batches], 1))
-    assert torch.allclose(*scores, atol=1e-3)
-
-
-def test_a_stack_scores_as_its_models_do():
-    batch = batches_of(ARMS_BY_NAME["gold"], corpus_of(FOLDS))[0]
-    models = [make_ranker(ARMS_BY_NAME["gold"], "vectors", batch).eval() for _ in range(2)]
-    models[1].injection.beta.data.fill_(0.5)
-    scores = RankerStack(models)(batch)
-    assert not torch.allclose(*scores)
-    assert all(torch.allclose(row, model(batch), atol=1e-5) for row, model in zip(scores, models))
 
 
 def test_a_stack_is_clipped_model_by_model():
@@ -365,21 +335,6 @@ def test_scores_of_another_extractor_are_an_input(corpus_arguments, tmp_path, ca
         run.main([*corpus_arguments, f"--scores=[{texts}]"])
 
 
-def test_scores_of_other_settings_are_not_reused(corpus_arguments, capsys):
-    pages = []
-    for arguments in ([], ["--number=2"], []):
-        run.main([*corpus_arguments, *arguments])
-        pages.append(capsys.readouterr().out)
-    assert pages[0] == pages[2] != pages[1]
-
-
-def test_a_corpus_needs_all_its_parses_within_the_band(corpus_arguments, tmp_path):
-    with pytest.raises(SystemExit, match="no parse of document 'doc-0'; run `precis parse`"):
-        run.main([*corpus_arguments, f"--parses={tmp_path / 'empty'}"])
-    with pytest.raises(SystemExit, match="no parse of document 'doc-0'"):
-        run.main([*corpus_arguments, "--band=3"])  # parsed with another one
-
-
 def test_folds_divide_the_documents_of_the_cross_validation(arguments, monkeypatch):
     paths = dict(argument.removeprefix("--").split("=", 1) for argument in arguments)
     folder, treebanks = Path(paths["parsers"]), [paths["train"], paths["val"]]
@@ -399,31 +354,3 @@ def test_folds_divide_the_documents_of_the_cross_validation(arguments, monkeypat
 
 def document_ids(path: Path) -> list[str]:
     return [json.loads(line)["id"] for line in path.read_text().splitlines()]
-
-
-def test_what_is_wrong_is_named(arguments, tmp_path, capsys):
-    with pytest.raises(SystemExit):
-        run.main([*arguments, "--arms=[golden]"])
-    assert "no arm 'golden' of these documents and this ranker" in capsys.readouterr().err
-    with pytest.raises(SystemExit):
-        run.main([*arguments, "--arms=[parser, 'parser, by relation']"])
-    assert "no arm 'parser, by relation'" in capsys.readouterr().err
-    with pytest.raises(SystemExit):
-        run.main([*arguments, "--corpus=[corpus.jsonl]"])
-    with pytest.raises(SystemExit):
-        run.main(["--corpus=[corpus.jsonl]", "--arms=[gold]"])
-    assert "no arm 'gold'" in capsys.readouterr().err
-    with pytest.raises(SystemExit):
-        run.main(["--train=train.jsonl"])
-    assert "give either --train and --val" in capsys.readouterr().err
-    with pytest.raises(SystemExit, match=r"needs the parsers fold-0, .* and has none"):
-        run.main([*arguments, f"--parsers={tmp_path}", f"--out={tmp_path}"])
-    unfinished = Path(dict(argument.split("=", 1) for argument in arguments)["--parsers"])
-    settings = {"data": {"licences": None}, "treebanks": ["train.jsonl"], "folds": 3}
-    (unfinished / "settings.json").write_text(json.dumps(settings))
-    with pytest.raises(SystemExit, match=r"all folds \(3\), and has fold-0, fold-1; train the others"):
-        run.main([*arguments, f"--out={tmp_path}"])
-    (unfinished / "settings.json").unlink()
-    bare = write_lines(tmp_path / "bare.jsonl", [json.dumps(made_up_row(1, 3))])
-    with pytest.raises(SystemExit, match="no document has `summaries`"):
-        run.main([*arguments, f"--train={bare}", f"--val={bare}", f"--out={tmp_path}"])

@@ -11,9 +11,8 @@ from made_up_treebank import made_up_treebank
 
 from datamodules.discourse.distributions import tree_ldd
 from datamodules.discourse.parses import ParseRequest, nodes_of
-from datamodules.documents import UserError
 from experiments.studies.parser_training.class_temperature import main, squared_errors
-from experiments.studies.parser_training.folds import FoldData, read_recipe
+from experiments.studies.parser_training.folds import FoldData
 from lightning_modules.discourse_parser.parser import DiscourseParser
 
 pytestmark = pytest.mark.integration
@@ -81,17 +80,3 @@ def test_squared_errors_equal_those_of_the_parses_that_the_parser_gives(treebank
         assert found[number].item() == pytest.approx(total, rel=0.02)  # parses are kept in one byte a value
         assert found[-1].item() == pairs
     assert found[0] != found[1]
-
-
-def test_invalid_recipes_are_refused(treebank, tmp_path):
-    path = tmp_path / "recipe.yaml"
-    trains_nothing, no_config = "no config that trains a discourse parser", "not a config"
-    problems = {"model: 3": trains_nothing, "- a": no_config, "model: [": "no YAML", "": no_config}
-    for text, problem in problems.items():
-        path.write_text(text)
-        with pytest.raises(UserError, match=rf"recipe\.yaml(:1)?: {problem}"):
-            read_recipe(path)
-    with pytest.raises(SystemExit, match="--folds 1: at least 2"):
-        main([str(path), str(treebank), "--out", str(tmp_path / "out"), "--folds", "1"])
-    with pytest.raises(ValueError, match="a class temperature is above 0, got 0"):
-        DiscourseParser(class_temperature=0, hidden_size=8, fit_size=2)

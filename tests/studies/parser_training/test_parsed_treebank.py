@@ -1,6 +1,5 @@
 """Treebanks of parsed texts, from which another parser can be trained."""
 
-import json
 
 import pytest
 import torch
@@ -54,16 +53,10 @@ def test_trees_of_the_parser_are_read_again(parser, tmp_path, capsys):
 
 def test_gold_trees_are_copied_into_the_treebank(parser, tmp_path, capsys):
     gold = [
-        {
-            "id": name,
-            "text": "a b c",
-            "edus": [[0, 1], [2, 3], [4, 5]],
-            "license": "CC BY",
-            "genre": "essay",
-            "tree_nary": ["NN", "joint-list", 0, 1, 2],
-        }
+        {"id": name, "text": "a b c", "edus": [[0, 1], [2, 3], [4, 5]], "license": "CC BY", "genre": "essay",
+         "tree_nary": ["NN", "joint-list", 0, 1, 2]}
         for name in ("x", "y")
-    ]
+    ]  # fmt: skip
     bank = write_lines(tmp_path / "gold.jsonl", gold)
     texts, out = write_lines(tmp_path / "texts.jsonl", [{"document": NOTE, "id": "b"}]), tmp_path / "mixed.jsonl"
     options = ["--out", str(out), "--parser", str(parser.folder), "--gold", str(bank), "--gold_copies", "2"]
@@ -76,16 +69,6 @@ def test_gold_trees_are_copied_into_the_treebank(parser, tmp_path, capsys):
         assert (document.licence, document.genre) == ("CC BY", "essay")
 
 
-@pytest.mark.parametrize(("copies", "problem"), [("1", "bare has no tree"), ("0", "gold_copies must be at least 1")])
-def test_bad_gold_trees_are_refused(parser, tmp_path, copies, problem):
-    bank = write_lines(tmp_path / "gold.jsonl", [{"id": "bare", "text": "a b", "edus": [[0, 1], [2, 3]]}])
-    texts, out = write_lines(tmp_path / "texts.jsonl", [{"document": NOTE}]), tmp_path / "mixed.jsonl"
-    options = ["--out", str(out), "--parser", str(parser.folder), "--gold", str(bank), "--gold_copies", copies]
-    with pytest.raises(SystemExit, match=problem):
-        main([str(texts), *options])
-    assert not out.exists()
-
-
 @pytest.mark.parametrize(
     ("max_words", "parts"),
     [(1, [["a b c"]]), (3, [["a b c"]]), (5, [["a b c", "d e"]]), (6, [["a b c", "d e"], ["f"]]), (9, None)],
@@ -93,11 +76,3 @@ def test_bad_gold_trees_are_refused(parser, tmp_path, copies, problem):
 def test_a_beginning_ends_with_a_sentence(max_words, parts):
     document = Document("x", [["a b c", "d e"], ["f"], ["g h i"]])
     assert beginning(document, max_words) == Document("x", parts or document.parts)
-
-
-def test_a_broken_record_is_named_and_nothing_is_written(parser, tmp_path):
-    (tmp_path / "texts.jsonl").write_text(json.dumps({"document": NOTE}) + "\n{]\n", encoding="utf-8")
-    out = tmp_path / "parsed.jsonl"
-    with pytest.raises(SystemExit, match=r"error: .*texts\.jsonl:2"):
-        main([str(tmp_path / "texts.jsonl"), "--out", str(out), "--parser", str(parser.folder)])
-    assert not out.exists()

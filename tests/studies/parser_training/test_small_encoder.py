@@ -93,35 +93,9 @@ def test_parsers_and_segmenters_start_from_the_weights(teacher_folder, narrow, t
         assert not torch.equal(value, random_weights[name])
 
 
-def test_weights_are_only_needed_to_train(tmp_path):
-    model = EduSegmenter(small_encoder=tmp_path / "nowhere")
-    model.setup("validate")
-    with pytest.raises(ValueError, match="missing or broken"):
-        model.setup("fit")
-
-
 def test_passages_are_whole_words_of_every_document(tmp_path):
     texts = [passage(1, 400), passage(2, 10), passage(3, 185)]
     path = write_lines(tmp_path / "texts.jsonl", [json.dumps({"document": text}) for text in texts])
     passages = read_passages([path])
     assert [len(text.split()) for text in passages] == [180, 180, 40, 180]  # rests of 10 and 5 words are left out
     assert " ".join(passages[:3]) == texts[0]
-
-
-def test_what_is_wrong_is_named(teacher_folder, tmp_path, capsys, monkeypatch):
-    path = write_lines(tmp_path / "texts.jsonl", [json.dumps({"document": passage(1)})])
-    with pytest.raises(SystemExit, match="error: 1 passages of 180 words; at least 101 are needed"):
-        main([str(path), "--out", str(tmp_path / "small"), "--teacher", str(teacher_folder)])
-    options = [str(path), "--out", str(tmp_path / "small"), "--teacher", str(teacher_folder)]
-    with pytest.raises(SystemExit):
-        main([*options, "--epochs", "0"])
-    assert "--epochs 0: at least one pass" in capsys.readouterr().err
-    monkeypatch.setattr(small_encoder, "HELD_OUT", 0)
-    with pytest.raises(SystemExit, match="layers must be some of 0 to 2"):
-        main([*options, "--layers", "9"])
-    (tmp_path / "file").write_text("")
-    with pytest.raises(SystemExit, match=r"error: .*file"):
-        main([str(path), "--out", str(tmp_path / "file")])
-    model = DiscourseParser(str(teacher_folder), hidden_size=8, fit_size=2, layers=(1,), small_encoder=tmp_path)
-    with pytest.raises(ValueError, match="is for `encoder: small` alone"):
-        model.setup("fit")
