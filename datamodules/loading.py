@@ -200,10 +200,9 @@ class ResumableLoader:
     def _resumed_batches(self) -> int:
         """Return the number of batches to skip: those that the resumed epoch has processed, 0 in other epochs."""
         position, self._position = self._position, None
-        if position is None or position.get("epoch", self.batch_sampler.epoch) != self.batch_sampler.epoch:
+        if position is None or position["epoch"] != self.batch_sampler.epoch:
             return 0
-        size = self.batch_sampler.global_batch_size
-        before = position.get("global_batch_size", size)  # missing in earlier versions
+        size, before = self.batch_sampler.global_batch_size, position["global_batch_size"]
         if position["batches"] and before != size:
             raise UserError(
                 f"the checkpoint is from the middle of an epoch with batches of {before} documents, and this run has "

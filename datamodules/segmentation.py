@@ -1,9 +1,8 @@
 """Data of the EDU segmenter: texts of treebanks, their sentences, and where their EDUs begin."""
 
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from datamodules.discourse.records import TreebankDocument
 from datamodules.text.edu_features import EduFeatures, SegmentationBatch, edu_features
@@ -29,14 +28,12 @@ class SegmentationData(TreebankSplits):
         val: Path,
         test: Path | None = None,
         encoder: str = "small",
-        licences: Sequence[str] | None = None,
         sentences: Literal["gold", "own"] = "gold",
         batch_size: int = 4,
         max_train: int | None = None,
-        num_workers: int = 0,
-        seed: int | None = None,
+        **shared: Any,
     ) -> None:
-        super().__init__(train, val, test, encoder, licences, batch_size, batch_size, 0, num_workers, seed)
+        super().__init__(train, val, test, encoder, batch_size=batch_size, eval_batch_size=batch_size, pool=0, **shared)
         self.sentences, self.max_train = sentences, max_train
 
     def documents(self, split: str) -> list[TreebankDocument]:

@@ -1,7 +1,7 @@
 """Data of the discourse parser: treebanks of gold trees over gold EDUs."""
 
-from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from datamodules.discourse.features import ParserBatch, ParserFeatures, label_classes, parser_features
 from datamodules.discourse.records import TreebankDocument
@@ -32,12 +32,9 @@ class TreebankData(TreebankSplits):
         test: Path | None = None,
         encoder: str = "small",
         inventory: list[str] | dict[str, list[str]] | str = "gum",
-        licences: Sequence[str] | None = None,
-        batch_size: int = 2,
-        num_workers: int = 0,
-        seed: int | None = None,
+        **shared: Any,
     ) -> None:
-        super().__init__(train, val, test, encoder, licences, batch_size, 1, 25, num_workers, seed)
+        super().__init__(train, val, test, encoder, eval_batch_size=1, pool=25, **shared)
         self.inventory = inventory_of(inventory)
         self.classes = {name: number for number, name in enumerate(label_classes(self.inventory))}
         self._documents: dict[str, list[TreebankDocument]] = {}

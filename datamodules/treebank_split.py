@@ -43,14 +43,14 @@ class TreebankSplits(LightningDataModule, ABC):
         self,
         train: Path,
         val: Path,
-        test: Path | None,
-        encoder: str,
-        licences: Sequence[str] | None,
-        batch_size: int,
-        eval_batch_size: int,
-        pool: int,
-        num_workers: int,
-        seed: int | None,
+        test: Path | None = None,
+        encoder: str = "small",
+        licences: Sequence[str] | None = None,
+        batch_size: int = 2,
+        eval_batch_size: int = 1,
+        pool: int = 0,
+        num_workers: int = 0,
+        seed: int | None = None,
     ) -> None:
         super().__init__()
         if batch_size < 1:

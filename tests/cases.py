@@ -1,18 +1,254 @@
-"""Every model of the suite, small enough for a test. A new paper is one more file of cases."""
+"""Every model of the suite with its DataModule, small enough for a test."""
 
-import cases_communicating_agents
-import cases_extractive
-import cases_graphsum
-import cases_pegasus
-import cases_pointer_generator
-import cases_rstformer
-from case import Case
+import json
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, field, is_dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import Any
 
-CASES: list[Case] = [
-    *cases_communicating_agents.CASES,
-    *cases_extractive.CASES,
-    *cases_graphsum.CASES,
-    *cases_pegasus.CASES,
-    *cases_pointer_generator.CASES,
-    *cases_rstformer.CASES,
+from model_options import build_model, dotted
+from pytorch_lightning import Callback
+
+from callbacks import CoverageAnnealing, LengthCurriculum
+from datamodules.corpora import Files
+from datamodules.graphs import ParagraphRule
+from lightning_modules.decoding.options import DecodingOptions
+from lightning_modules.extractive.selection import SelectionOptions
+from precis.config.parsers import provide_parsers
+
+
+@dataclass(frozen=True)
+class Case:
+    """A model with its DataModule.
+
+    Attributes:
+        name: in the tests' ids.
+        model: class path.
+        data: class path.
+        model_args: what makes it small.
+        data_args: the same, beside the corpus.
+        repeatable: changes of `model_args` without which two processes draw other numbers than one.
+        callbacks: makes those that change something during its training, with changes early in a short run.
+        overfit_args: changes of `model_args` and `data_args` with which it learns a handful of documents by heart.
+        overfit_loss: what its loss is then below.
+        overfit_epochs: epochs of one batch that it gets for that; about four times as many as it takes to get there.
+    """
+
+    name: str
+    model: str
+    data: str
+    model_args: dict[str, Any] = field(default_factory=dict)
+    data_args: dict[str, Any] = field(default_factory=dict)
+    repeatable: dict[str, Any] = field(default_factory=dict)
+    callbacks: Callable[[], list[Callback]] = list
+    overfit_args: tuple[dict[str, Any], dict[str, Any]] = ({}, {})
+    overfit_loss: float = 0.2
+    overfit_epochs: int = 110
+
+    @property
+    def model_class(self) -> type:
+        """The class of the model."""
+        return _class(self.model)
+
+    def build_model(self, **changes: Any):
+        """The model; its DataModule's text comes to it in `setup`, or by `set_tokenizer`."""
+        return build_model(self.model_class, self.model_args | changes)
+
+    def build_data(self, files: dict[str, str], **changes: Any):
+        """The DataModule over a corpus of files."""
+        data = _class(self.data)(Files(**files), **self.data_args | changes)
+        provide_parsers(data)
+        return data
+
+    def arguments(self, files: dict[str, str]) -> list[str]:
+        """The same as arguments of `precis fit`."""
+        given = [f"--model={self.model}", f"--data={self.data}", "--data.corpus=datamodules.corpora.Files"]
+        given += [f"--data.corpus.{split}={path}" for split, path in files.items()]
+        given += [f"--model.{name}={value}" for name, value in _flat(dotted(self.model_class, self.model_args))]
+        # what data and model share is given for the model
+        shared = {name: value for name, value in self.data_args.items() if name not in self.model_args}
+        return given + [f"--data.{name}={value}" for name, value in _flat(shared)]
+
+
+def _flat(values: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Return names and values; those of a dataclass (such as decoding options) with a dotted name."""
+    for name, value in values.items():
+        if is_dataclass(value):
+            yield from ((f"{name}.{inner}", option) for inner, option in asdict(value).items())
+        else:
+            yield name, value
+
+
+def _class(path: str) -> type:
+    module, name = path.rsplit(".", 1)
+    return getattr(import_module(module), name)
+
+
+def own_sentences(files: dict[str, str]) -> dict[str, str]:
+    """Return copies of corpus files in which the summary of each document is one of its sentences."""
+    found = {}
+    for split, path in files.items():
+        target = Path(path).with_name(f"sentences-{split}.jsonl")
+        if not target.exists():
+            rows = [json.loads(line) for line in Path(path).read_text(encoding="utf-8").splitlines()]
+            for row in rows:
+                sentences = row["document"].split(". ")[:2]
+                row["summary"] = sentences[int(row["id"].split("-")[1]) % 2].rstrip(".") + "."
+            building = target.with_name(f"{target.name}.{os.getpid()}")
+            building.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+            building.replace(target)  # two processes may be at it
+        found[split] = str(target)
+    return found
+
+
+@dataclass(frozen=True)
+class ExtractiveCase(Case):
+    """A case over documents whose summaries are sentences of theirs.
+
+    Attributes:
+        injected: arguments of the data that are objects, by their class paths.
+    """
+
+    injected: dict[str, str] = field(default_factory=dict)
+
+    def build_data(self, files: dict[str, str], **changes: Any):
+        made = {name: _class(path)() for name, path in self.injected.items()}
+        return super().build_data(own_sentences(files), **made, **changes)
+
+    def arguments(self, files: dict[str, str]) -> list[str]:
+        given = [argument.replace("=None", "=null") for argument in super().arguments(own_sentences(files))]
+        return given + [f"--data.{name}={path}" for name, path in self.injected.items()]
+
+
+# Communicating agents; words that stand more than once in a made-up summary make it cohesive.
+
+
+def _agents(name: str, **settings: Any) -> Case:
+    sizes = {"vocab_size": 40, "embedding_size": 12, "hidden_size": 12, "dropout": 0.1, "learning_rate": 0.01}
+    sizes |= {"val_summaries": 2, "decoding": DecodingOptions(beam_size=2, min_length=1, max_length=12)}
+    by_heart = {"vocab_size": 150, "embedding_size": 48, "hidden_size": 48, "dropout": 0.0}
+    return Case(
+        name, "lightning_modules.CommunicatingAgents", "datamodules.CommunicatingAgentsData", sizes | settings,
+        {"vocab_size": 40, "agents": settings["agents"], "max_source": 30, "max_target": 12, "batch_size": 4},
+        {"dropout": 0.0}, lambda: [LengthCurriculum(source=8, target=3, steps=3)],
+        (by_heart, {"vocab_size": 150}), overfit_epochs=200,
+    )  # fmt: skip
+
+
+COHESION = {"cohesion": 0.01, "sentence_ends": [".", "the"]}
+AGENTS = [
+    _agents("agents-m1", agents=1),
+    _agents("agents-m7", agents=3, messages="attention", contextual_agent_attention=True, **COHESION),
 ]
+
+# Extractive models
+
+_ENCODER = {"vocab_size": 300, "encoder": None, "hidden_size": 16, "heads": 2, "layers": 1, "dropout": 0.1}
+_ENCODER |= {"schedule": "inverse_root", "warm_up": 5, "learning_rate": 0.005, "val_summaries": 2}
+_BERTSUM = _ENCODER | {"inter_layers": 1, "inter_heads": 2, "inter_size": 16, "selection": SelectionOptions(k=1)}
+_SENTENCES = {"vocab_size": 300, "encoder": None, "batch_size": 4}
+_LONG = DecodingOptions(beam_size=2, min_length=1, max_length=40)
+_DECODER = {"decoder_layers": 1, "decoder_heads": 2, "decoder_size": 24}
+_BY_HEART = {"hidden_size": 32, "dropout": 0.0}
+EXTRACTIVE = [
+    ExtractiveCase(
+        "bertsum", "lightning_modules.BertSum", "datamodules.ExtractiveData", _BERTSUM, _SENTENCES, {"dropout": 0.0},
+        overfit_args=(_BY_HEART, {}),
+    ),
+    ExtractiveCase(
+        "matchsum", "lightning_modules.MatchSum", "datamodules.MatchSumData", _ENCODER | {"pooling": "mean"},
+        _SENTENCES | {"keep": 3, "sizes": [1, 2]}, {"dropout": 0.0},
+        # a candidate that is the whole document matches it best, whatever is learned
+        overfit_args=(_BY_HEART, {"sizes": [1]}), overfit_loss=0.02,
+        injected={"scorer": "lightning_modules.extractive.zero_shot.ZeroShot"},
+    ),
+    ExtractiveCase(
+        "bertsum-abs", "lightning_modules.BertSumAbs", "datamodules.BertSumAbsData",
+        _ENCODER | _DECODER | {"encoder_warm_up": 8, "decoding": _LONG},
+        _SENTENCES | {"max_target": 40}, {"dropout": 0.0},
+        overfit_args=(
+            _BY_HEART | {"decoder_size": 96, "vocab_size": 400, "decoding": DecodingOptions(2, 1, 60)},
+            {"vocab_size": 400, "max_target": 60},
+        ),
+    ),
+]  # fmt: skip
+
+# GraphSum and its two baselines; sentences are the paragraphs
+
+
+def _graphsum(name: str, **changes: Any) -> Case:
+    model = {"vocab_size": 290, "hidden_size": 12, "heads": 2, "inner_size": 16, "token_layers": 1}
+    model |= {"paragraph_layers": 1, "decoder_layers": 1, "dropout": 0.1, "warmup_steps": 20, "val_summaries": 2}
+    data = {"vocab_size": 290, "paragraphs": ParagraphRule(sentences=1), "max_tokens": 40, "max_target": 40}
+    by_heart = {"vocab_size": 400, "hidden_size": 48, "inner_size": 96, "dropout": 0.0, "label_smoothing": 0.0}
+    by_heart["norm"] = "pre"  # learns at a rate of 0.01 without a warm-up
+    return Case(
+        name, "lightning_modules.GraphSum", "datamodules.GraphSumData", model | {"decoding": _LONG} | changes,
+        data | {"batch_size": 4}, {"dropout": 0.0}, overfit_args=(by_heart, {"vocab_size": 400}),
+    )  # fmt: skip
+
+
+GRAPHSUM = [
+    _graphsum("graphsum", learn_sigma=True),
+    _graphsum("hierarchical", kind="hierarchical"),
+    _graphsum("flat", kind="flat", norm="post"),
+]
+
+# PEGASUS in pre-training and in fine-tuning
+
+_GNMT = DecodingOptions(beam_size=2, min_length=1, max_length=40, length_penalty="gnmt", alpha=0.8)
+_PEGASUS = {"vocab_size": 300, "hidden_size": 16, "heads": 2, "layers": 1, "inner_size": 24, "dropout": 0.1}
+_PEGASUS |= {"val_summaries": 2, "decoding": _GNMT}
+_SUBWORDS = {"vocab_size": 300, "max_source": 64, "max_target": 40, "batch_size": 4}
+_LARGER = ({"vocab_size": 400, "hidden_size": 48, "inner_size": 96, "dropout": 0.0}, {"vocab_size": 400})
+PEGASUS = [
+    Case("pegasus", "lightning_modules.Pegasus", "datamodules.PegasusData", _PEGASUS, _SUBWORDS, {"dropout": 0.0},
+         overfit_args=_LARGER),
+    Case("gap-sentences", "lightning_modules.Pegasus", "datamodules.GapSentenceData", _PEGASUS,
+         _SUBWORDS | {"max_source": 100, "ratio": 0.4, "unchanged": 0.2}, {"dropout": 0.0}, overfit_args=_LARGER),
+]  # fmt: skip
+
+# The pointer-generator without and with its two mechanisms
+
+
+def _pointer_generator(name: str, pointer: bool, coverage: bool) -> Case:
+    def moving() -> list[Callback]:
+        annealing = [CoverageAnnealing(start_step=2, ramp_steps=8)] if coverage else []
+        return [*annealing, LengthCurriculum(source=8, target=3, steps=3)]
+
+    model = {"vocab_size": 40, "embedding_size": 12, "hidden_size": 12, "dropout": 0.1, "embedding_std": 0.1}
+    model |= {"val_summaries": 2, "decoding": DecodingOptions(beam_size=2, min_length=1, max_length=12)}
+    by_heart = {"vocab_size": 150, "embedding_size": 64, "hidden_size": 64, "dropout": 0.0}
+    return Case(
+        name, "lightning_modules.PointerGenerator", "datamodules.PointerGeneratorData",
+        model | {"pointer": pointer, "coverage": coverage},
+        {"vocab_size": 40, "max_source": 30, "max_target": 12, "batch_size": 4},
+        {"dropout": 0.0}, moving, (by_heart, {"vocab_size": 150}), overfit_epochs=200,
+    )  # fmt: skip
+
+
+POINTER_GENERATOR = [
+    _pointer_generator("seq2seq", pointer=False, coverage=False),
+    _pointer_generator("pointer", pointer=True, coverage=False),
+    _pointer_generator("pointer-coverage", pointer=True, coverage=True),
+]
+
+# RSTformer with a learned injection, and without discourse
+
+
+def _rstformer(name: str, **settings: Any) -> Case:
+    model = {"vocab_size": 300, "hidden_size": 18, "heads": 3, "layers": 1, "inner_size": 24, "window": 16}
+    model |= {"positions": 64, "target_positions": 48, "dropout": 0.1, "schedule": "constant", "lr": 1e-3}
+    data = {"vocab_size": 300, "max_source": 60, "max_target": 40, "half_width": 8, "batch_size": 4}
+    data |= {"parser": "right_branching"} | {key: value for key, value in settings.items() if key == "ablation"}
+    return Case(
+        name, "lightning_modules.RSTformer", "datamodules.RSTformerData",
+        model | {"val_summaries": 2, "decoding": _LONG} | settings, data, {"dropout": 0.0}, overfit_args=_LARGER,
+    )  # fmt: skip
+
+
+RSTFORMER = [_rstformer("rstformer", formula="log_bias"), _rstformer("led", ablation="no_discourse")]
+
+CASES: list[Case] = [*AGENTS, *EXTRACTIVE, *GRAPHSUM, *PEGASUS, *POINTER_GENERATOR, *RSTFORMER]

@@ -10,8 +10,7 @@ from typing import Any
 
 import torch
 import yaml
-from cases import CASES
-from cases_extractive import ExtractiveCase, own_sentences
+from cases import CASES, ExtractiveCase, own_sentences
 from model_options import dotted
 
 from precis.files.nested_values import set_value

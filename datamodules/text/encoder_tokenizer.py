@@ -3,13 +3,8 @@
 from collections.abc import Sequence
 from typing import NamedTuple, Self
 
-from tokenizers import Tokenizer
-
-from datamodules.documents import UserError
-from datamodules.text.subword_tokenizer import SPECIALS, SubwordTokenizer
+from datamodules.text.subword_tokenizer import BERTS, SPECIALS, SubwordTokenizer
 from datamodules.text.subwords import encoder_path
-
-BERT_SPECIALS = ("[CLS]", "[PAD]", "[SEP]")
 
 
 class Pieces(NamedTuple):
@@ -31,28 +26,11 @@ class Pieces(NamedTuple):
 class EncoderTokenizer(SubwordTokenizer):
     """Tokenizer of a pretrained encoder, or byte-level BPE trained on a corpus.
 
-    Args:
-        tokenizer: tokenizer of the `tokenizers` library, with the special symbols of BERT or RoBERTa.
-
     Attributes:
         start, pad, stop: ids of [CLS], [PAD] and [SEP], or of <s>, <pad> and </s>.
-
-    Raises:
-        UserError: if a special symbol is missing.
     """
 
-    def __init__(self, tokenizer: Tokenizer) -> None:
-        for names in (BERT_SPECIALS, SPECIALS[:3]):
-            ids = [tokenizer.token_to_id(name) for name in names]
-            if None not in ids:
-                break
-        else:
-            raise UserError("the tokenizer has neither [CLS], [PAD], [SEP] nor <s>, <pad>, </s>; choose another one")
-        self.start, self.pad, self.stop = ids
-        tokenizer.no_truncation()
-        tokenizer.no_padding()
-        tokenizer.encode_special_tokens = True
-        self.backend = tokenizer
+    symbols = (BERTS, SPECIALS[:3])
 
     @classmethod
     def of_checkpoint(cls, name: str) -> Self:

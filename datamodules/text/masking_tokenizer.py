@@ -36,10 +36,7 @@ class MaskingTokenizer(SubwordTokenizer):
         self.opening = [] if start is None else [start]
         masks = (tokenizer.token_to_id(name) for name in MASKS)
         self.mask = next((mask for mask in masks if mask is not None), None)
-        tokenizer.no_truncation()
-        tokenizer.no_padding()
-        tokenizer.encode_special_tokens = True
-        self.backend = tokenizer
+        self._use(tokenizer)
 
     @classmethod
     def build(cls, texts: Iterable[str], size: int) -> Self:

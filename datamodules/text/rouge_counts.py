@@ -72,15 +72,8 @@ def positions(sentences: Iterable[Sequence[int]]) -> Positions:
 
 def position_masks(tokens: Iterable[int]) -> tuple[dict[int, int], int]:
     """Return the mask of positions of each token, and the mask of all positions."""
-    masks: dict[int, int] = {}
-    bit = 1
-    for token in tokens:
-        if token in masks:
-            masks[token] |= bit
-        else:
-            masks[token] = bit
-        bit += bit
-    return masks, bit - 1
+    masks, fields, _ = positions([list(tokens)])
+    return masks, sum(fields)
 
 
 def lcs_length(tokens: Iterable[int], masks: dict[int, int], full: int) -> int:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
@@ -35,18 +35,22 @@ class SubwordTokenizer:
     """
 
     file_name = "tokenizer.json"
+    symbols: ClassVar = (SPECIALS[:3], BERTS)  # names of the special symbols; the first that a tokenizer has count
     paragraph: int | None = None
     sentence: int | None = None
 
     def __init__(self, tokenizer: Tokenizer) -> None:
-        ids = [tokenizer.token_to_id(symbol) for symbol in SPECIALS[:3]]
-        if ids == [None] * 3:
-            ids = [tokenizer.token_to_id(symbol) for symbol in BERTS]
-        if None in ids:
-            symbol = SPECIALS[ids.index(None)]
-            raise UserError(f"the tokenizer has no {symbol}; give one like that of BART, LED or BERT")
+        found = [[tokenizer.token_to_id(symbol) for symbol in names] for names in self.symbols]
+        ids = next((ids for ids in found if None not in ids), None)
+        if ids is None:
+            missing = next(symbol for symbol in SPECIALS if tokenizer.token_to_id(symbol) is None)
+            raise UserError(f"the tokenizer has no {missing}; give one like that of BART, LED or BERT")
         self.start, self.pad, self.stop = ids
         self.paragraph, self.sentence = map(tokenizer.token_to_id, (PARAGRAPH, SENTENCE))
+        self._use(tokenizer)
+
+    def _use(self, tokenizer: Tokenizer) -> None:
+        """Encode whole texts, without padding, and special symbols within texts as text."""
         tokenizer.no_truncation()
         tokenizer.no_padding()
         tokenizer.encode_special_tokens = True

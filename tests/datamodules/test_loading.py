@@ -1,16 +1,12 @@
 import random
 from itertools import islice
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 import torch
-from pytorch_lightning import Trainer
-from pytorch_lightning.demos.boring_classes import BoringModel
 
 from datamodules.documents import UserError
 from datamodules.loading import BatchSampler, ResumableLoader
-from lightning_modules.schedules import training_steps, warmed_up
 
 
 def lengths(number, seed=0):
@@ -155,55 +151,3 @@ def test_a_position_that_was_loaded_is_kept_until_the_first_batch():
     rest = [batch.tolist() for batch in resumed]
     assert rest == [batch.tolist() for batch in loader_of_epoch(2)][3:]
     assert resumed.state_dict()["batches"] == 0
-
-
-class Recorder(BoringModel):
-    """Model that records the documents of its batches; its learning rate may decay until the last step."""
-
-    def __init__(self, decay: bool = False) -> None:
-        super().__init__()
-        self.seen, self.decay = [], decay
-
-    def configure_optimizers(self):
-        if not self.decay:
-            return super().configure_optimizers()
-        return warmed_up(torch.optim.SGD(self.parameters(), lr=0.1), training_steps(self.trainer))
-
-    def training_step(self, batch, batch_idx):
-        self.seen.append(batch.tolist())
-        return self.layer.weight.sum()
-
-    def on_train_batch_end(self, *_):
-        self.trainer.save_checkpoint(Path(self.trainer.default_root_dir, f"step-{self.global_step}.ckpt"))
-
-    def on_validation_end(self):
-        self.trainer.save_checkpoint(Path(self.trainer.default_root_dir, f"{self.current_epoch}.ckpt"))
-
-    def train_dataloader(self):
-        return ResumableLoader(torch.arange(30), BatchSampler(lengths(30), 4, True, seed=5), torch.stack)
-
-
-def trained(folder, epochs, checkpoint=None, decay=False, **options):
-    model = Recorder(decay)
-    options = {"limit_train_batches": 3, "limit_val_batches": 1} | options
-    trainer = Trainer(
-        max_epochs=epochs, num_sanity_val_steps=0, accelerator="cpu", logger=False, enable_progress_bar=False,
-        enable_model_summary=False, enable_checkpointing=False, default_root_dir=folder, **options,
-    )  # fmt: skip
-    trainer.fit(model, ckpt_path=checkpoint)
-    return model.seen
-
-
-def test_training_that_limits_its_epochs_resumes_like_an_uninterrupted_one(tmp_path):
-    whole = trained(tmp_path, 3)
-    begun = trained(tmp_path, 2)
-    assert begun + trained(tmp_path, 3, tmp_path / "1.ckpt") == whole
-
-
-@pytest.mark.parametrize("decay", [False, True])
-@pytest.mark.parametrize("step", [5, 8])
-def test_training_resumes_within_an_epoch_with_and_without_a_schedule(decay, step, tmp_path):
-    options = {"decay": decay, "limit_train_batches": None}  # two epochs of eight batches
-    whole = trained(tmp_path, 2, **options)
-    resumed = trained(tmp_path, 2, tmp_path / f"step-{step}.ckpt", **options)
-    assert len(whole) == 16 and resumed == whole[step:]

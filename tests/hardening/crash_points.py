@@ -80,12 +80,12 @@ class RunCrashes(Crashes):
         self.run, self.whole, config = self.watched, folder / "whole", folder / "config.yaml"
         files = write_corpus(folder / "corpus", harness.SIZES)
         config.write_text(yaml.safe_dump(harness.tiny_config(files, **harness.SHORT) | {"save_every": 3}))
-        command = ("fit", f"--run_dir={self.run}", "--resume=auto")
-        self.command = Parsed(*command, f"--config={config}")
+        options = (f"--run_dir={self.run}", "--resume=auto")
+        self.command = Parsed("fit", f"--config={config}", *options)
         self.in_a_child()  # which fills the cache
         self.operations = self.in_a_child()
         shutil.copytree(self.run, self.whole)
-        self.resume = Parsed(*command, f"--config={self.run}/config.yaml")
+        self.resume = Parsed("fit", f"--config={self.run}/config.yaml", *options)
 
     def start(self) -> None:
         self.command.carry_out()

@@ -103,7 +103,6 @@ def test_a_file_that_has_no_such_graph_says_where(tmp_path, lines, message):
 
 
 def test_a_file_that_is_not_there(tmp_path):
-    with pytest.raises(UserError, match="no such file; check the path"):
-        FromFile(tmp_path / "absent.jsonl").digest()
-    with pytest.raises(UserError, match="no such file; check the path"):
-        FromFile(tmp_path / "absent.jsonl")(THREE)
+    for use in (FromFile.digest, lambda graph: graph(THREE)):
+        with pytest.raises(UserError, match="no such file; check the path"):
+            use(FromFile(tmp_path / "absent.jsonl"))

@@ -93,14 +93,6 @@ def test_of_many_paragraphs_some_are_drawn(monkeypatch):
     assert list(every._columns) == ["heron"] and len(seen[1]) == 134
 
 
-def test_a_corpus_without_terms_relates_all_to_all():
-    made = Topic(topics=2)
-    made.fit([paragraphs("It is."), paragraphs([])])
-    again = Topic(topics=2)
-    again.load_state(json.loads(json.dumps(made.state())))
-    np.testing.assert_allclose(again(paragraphs("One otter.", "Two herons.")), 1)
-
-
 @pytest.mark.integration
 def test_terms_of_equal_frequency_have_the_same_order_in_every_process():
     program = """

@@ -4,7 +4,7 @@ import re
 
 import pytest
 import yaml
-from cases_rstformer import CASES
+from cases import RSTFORMER
 
 pytestmark = pytest.mark.integration
 
@@ -19,7 +19,7 @@ def runs(tmp_path_factory, corpus_files):
     folder = tmp_path_factory.mktemp("rstformer-runs")
     short = ["--trainer.max_steps=1", "--trainer.limit_val_batches=0", "--trainer.accelerator=cpu", "--wandb=off"]
     short += ["--trainer.enable_progress_bar=false", "--previews=0"]
-    for case in CASES:
+    for case in RSTFORMER:
         assert main(["fit", *case.arguments(corpus_files), *short, f"--run_dir={folder / case.name}"]) == 0
     (folder / "text.txt").write_text(TEXT, encoding="utf-8")
     return folder
@@ -33,7 +33,7 @@ def test_the_parser_of_a_run_is_its_name(runs, precis):
 
 
 def test_an_unknown_parser_is_one_line(runs, precis, corpus_files, tmp_path):
-    arguments = [argument.replace("right_branching", "nobody") for argument in CASES[0].arguments(corpus_files)]
+    arguments = [argument.replace("right_branching", "nobody") for argument in RSTFORMER[0].arguments(corpus_files)]
     done = precis("fit", *arguments, "--trainer.accelerator=cpu", "--wandb=off", f"--run_dir={tmp_path / 'run'}")
     assert done.status == 1 and "no parser 'nobody': there are default, mpnet, small" in done.err
     assert done.err.strip().count("\n") < 4 and not (tmp_path / "run").exists()
@@ -59,7 +59,8 @@ def test_attention_is_drawn_beside_tree_and_summary(runs, precis, tmp_path):
 @pytest.mark.parametrize("ablation", ["permuted"])
 def test_controls_from_training_to_the_picture(ablation, runs, precis, corpus_files, tmp_path):
     run = tmp_path / "run"
-    arguments = [*CASES[0].arguments(corpus_files), f"--model.injection.ablation={ablation}", "--data.ablation_seed=7"]
+    arguments = RSTFORMER[0].arguments(corpus_files)
+    arguments += [f"--model.injection.ablation={ablation}", "--data.ablation_seed=7"]
     arguments += ["--trainer.max_steps=1", "--trainer.limit_val_batches=1", "--trainer.accelerator=cpu", "--wandb=off"]
     done = precis("fit", *arguments, "--previews=0", f"--run_dir={run}")
     assert done.status == 0, done.err
