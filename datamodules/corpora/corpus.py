@@ -20,7 +20,7 @@ from datamodules.corpora.parallel import mapper, progress_bar
 from datamodules.documents import FIX_OR_SKIP, OR_SKIP, BadRecord, Document, Record, UserError
 from datamodules.text.hashing import text_digest
 from datamodules.text.lines import counted, is_blank, lone_surrogate
-from datamodules.text.sentences import Splitter, split_sentences
+from datamodules.text.sentences import split_sentences
 
 if TYPE_CHECKING:
     from datasets import Dataset  # imported when documents are read: commands that read none answer faster
@@ -72,7 +72,6 @@ def build_documents(
     corpus: Corpus,
     split: str,
     cache_dir: str | Path,
-    splitter: Splitter = "auto",
     on_bad_record: OnBadRecord = "raise",
     require_references: bool = False,
     num_proc: int = 1,
@@ -87,7 +86,6 @@ def build_documents(
         corpus: corpus to read.
         split: name of the split.
         cache_dir: folder of the document cache.
-        splitter: sentence splitter, see `split_sentences`.
         on_bad_record: `raise` stops at a record that cannot become a document; `skip` leaves it out, and lists it in a
             warning and in the manifest.
         require_references: whether a record without a reference is bad, as in training.
@@ -103,7 +101,7 @@ def build_documents(
     fingerprint = corpus.fingerprint(split)
 
     def folder_of(with_references: bool) -> Path:
-        content = json.dumps([VERSION, version("sentencex"), fingerprint, splitter, with_references])
+        content = json.dumps([VERSION, version("sentencex"), fingerprint, "auto", with_references])
         key = text_digest(content)[:20]
         return Path(cache_dir) / f"{type(corpus).__name__.lower()}-{split}-{key}"
 
@@ -111,10 +109,10 @@ def build_documents(
     if not (folder / "manifest.json").exists() and _all_have_references(folder_of(not require_references)):
         folder = folder_of(not require_references)  # the same documents, whether references are required or not
     if not (folder / "manifest.json").exists():
-        to_document = partial(make_document, splitter=splitter, require_references=require_references)
+        to_document = partial(make_document, require_references=require_references)
         with appearing_folder(folder) as building:
             manifest = _write(corpus, split, building, to_document, on_bad_record, num_proc)
-            manifest |= {"split": split, "splitter": splitter, "require_references": require_references}
+            manifest |= {"split": split, "require_references": require_references}
             (building / "manifest.json").write_text(json.dumps(manifest, indent=1), encoding="utf-8")
     dataset = Dataset.from_file(str(folder / "documents.arrow"))
     manifest = read_manifest(dataset)
@@ -151,17 +149,15 @@ def read_manifest(dataset: "Dataset") -> dict[str, Any]:
     """Read the manifest of a table that `build_documents` returned.
 
     Returns:
-        `split`, `splitter`, `require_references`, `documents` and `without_references` (counts), `digest` (of
-        the documents, in order), `fingerprint` (of the corpus), `cleaned` (number of removed marks by rule) and
-        `skipped` (a list of `where` and `problem`).
+        `split`, `require_references`, `documents` and `without_references` (counts), `digest` (of the documents, in
+        order), `fingerprint` (of the corpus), `cleaned` (number of removed marks by rule) and `skipped` (a list of
+        `where` and `problem`).
     """
     path = Path(dataset.cache_files[0]["filename"]).with_name("manifest.json")
     return json.loads(path.read_text(encoding="utf-8"))
 
 
-def make_document(
-    record: Record | BadRecord, splitter: Splitter = "auto", require_references: bool = False
-) -> Document | BadRecord:
+def make_document(record: Record | BadRecord, require_references: bool = False) -> Document | BadRecord:
     """Convert a record to a document, or to a `BadRecord` if that is impossible."""
     if isinstance(record, BadRecord):
         return record
@@ -170,8 +166,8 @@ def make_document(
     texts = [text if isinstance(text, str) else "".join(text) for text in (*record.parts, *record.references)]
     if half := lone_surrogate("".join([record.id, *texts])):
         return BadRecord(record.where, f"half of a surrogate pair, {half}, is not text", FIX_OR_SKIP)
-    parts = [sentences for part in record.parts if (sentences := _sentences(part, splitter))]
-    references = [sentences for text in record.references if (sentences := _sentences(text, splitter))]
+    parts = [sentences for part in record.parts if (sentences := _sentences(part))]
+    references = [sentences for text in record.references if (sentences := _sentences(text))]
     if not parts:
         return BadRecord(record.where, "the document is empty", FIX_OR_SKIP)
     if require_references and not references:
@@ -180,8 +176,8 @@ def make_document(
     return Document(record.id, parts, references)
 
 
-def _sentences(text: str | list[str], splitter: Splitter) -> list[str]:
-    sentences = split_sentences(text, splitter) if isinstance(text, str) else [" ".join(line.split()) for line in text]
+def _sentences(text: str | list[str]) -> list[str]:
+    sentences = split_sentences(text) if isinstance(text, str) else [" ".join(line.split()) for line in text]
     return [sentence for sentence in sentences if not is_blank(sentence)]
 
 

@@ -24,7 +24,7 @@ from datamodules.documents import Document
 from datamodules.text.hashing import text_digest
 
 Offsets = tuple[tuple[int, int], ...]
-Variant = Literal["full", "one_best", "no_labels"]
+Variant = Literal["full", "one_best"]
 
 
 @dataclass(frozen=True)
@@ -158,8 +158,7 @@ class DiscourseParse:
 
         Args:
             half_width: half-width b in EDUs.
-            variant: `full`; `one_best`, the LDD of the best tree, zeros and ones; `no_labels`, every relation replaced
-                by the mean over relations.
+            variant: `full`, or `one_best`, the LDD of the best tree, zeros and ones.
 
         Returns:
             [E, 2b + 1, R], float32.
@@ -169,10 +168,7 @@ class DiscourseParse:
         """
         if variant == "one_best":
             return tree_ldd(self.tree, self.size, len(self.relations), self.rows, half_width)
-        if variant not in ("full", "no_labels"):
-            raise ValueError(f"no variant {variant!r}; there are full, one_best, no_labels")
-        values = decode(self.code(half_width))
-        return values if variant == "full" else values.mean(-1, keepdim=True).expand_as(values).contiguous()
+        return decode(self.code(half_width))
 
     def code(self, half_width: int) -> Tensor:
         """Return the encoded band, to be decoded on a device: uint8 [E, 2b + 1, R] (see `distributions.decode`).

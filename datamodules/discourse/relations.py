@@ -69,19 +69,12 @@ class Inventory:
         """The classes, sorted."""
         return sorted(set(self.classes.values()))
 
-    def class_of(self, relation: str, unknown: str = "error") -> str:
-        """Return the class of a relation, ignoring case.
-
-        Args:
-            relation: fine relation, or a class.
-            unknown: `error`, or `keep` to return a relation that is not in the inventory unchanged.
+    def class_of(self, relation: str) -> str:
+        """Return the class of a fine relation, or of a class, ignoring case.
 
         Raises:
-            TreebankError: if the relation is unknown and `unknown` is `error`.
-            ValueError: if `unknown` is neither.
+            TreebankError: if the relation is unknown.
         """
-        if unknown not in ("error", "keep"):
-            raise ValueError(f"unknown={unknown!r} is neither 'error' nor 'keep'")
         name = relation.lower()
         while name not in self.classes:
             suffix = next((suffix for suffix in self.suffixes if name.endswith(suffix)), None)
@@ -90,11 +83,9 @@ class Inventory:
             name = name.removesuffix(suffix)
         if name in self.classes:
             return self.classes[name]
-        if unknown == "keep":
-            return relation
         raise TreebankError(
             f"the relation {relation!r} is not in the inventory {self.name}; choose that of its treebank "
-            "(--model.inventory gum, rst_dt, or a list of names), or keep unknown relations"
+            "(--model.inventory gum, rst_dt, or a list of names)"
         )
 
 
@@ -150,14 +141,13 @@ GUM_COUNTS = {
 
 
 def coarsened(
-    documents: Iterable[TreebankDocument], inventory: Inventory = GUM, unknown: str = "error", where: str = ""
+    documents: Iterable[TreebankDocument], inventory: Inventory = GUM, where: str = ""
 ) -> list[TreebankDocument]:
     """Replace the relations in the trees of documents by their classes.
 
     Args:
         documents: documents of a treebank; those without a tree are returned unchanged.
         inventory: inventory of the treebank.
-        unknown: `error` or `keep`, see `Inventory.class_of`.
         where: file or folder of the documents, for messages.
 
     Raises:
@@ -166,18 +156,17 @@ def coarsened(
     result = []
     for document in documents:
         if document.tree is not None:
-            _check(document, inventory, unknown, where)
-            tree = document.tree.map_relations(lambda name: inventory.class_of(name, unknown))
-            document = replace(document, tree=tree)
+            _check(document, inventory, where)
+            document = replace(document, tree=document.tree.map_relations(inventory.class_of))
         result.append(document)
     return result
 
 
-def _check(document: TreebankDocument, inventory: Inventory, unknown: str, where: str) -> None:
+def _check(document: TreebankDocument, inventory: Inventory, where: str) -> None:
     for node in document.tree.nodes:
         for relation in sorted(set(node.relations) - {SPAN}):
             try:
-                inventory.class_of(relation, unknown)
+                inventory.class_of(relation)
             except TreebankError as error:
                 location = f"{where}: {document.id}" if where else document.id
                 raise TreebankError(f"{location}, EDUs {node.start} to {node.end}: {error}") from error

@@ -3,7 +3,7 @@
 import re
 
 from datamodules.text.lines import SURROGATE
-from datamodules.text.sentences import Splitter, split_sentences
+from datamodules.text.sentences import split_sentences
 
 Span = tuple[int, int]  # (start, end) in characters, end exclusive
 
@@ -19,20 +19,19 @@ def paragraph_offsets(text: str) -> list[Span]:
     return [(a + len(line) - len(line.lstrip()), a + len(line.rstrip())) for a, line in lines if line.strip()]
 
 
-def sentence_offsets(text: str, paragraphs: list[Span] | None = None, splitter: Splitter = "auto") -> list[Span]:
+def sentence_offsets(text: str, paragraphs: list[Span] | None = None) -> list[Span]:
     """Return the offsets of the sentences that `split_sentences` finds in each paragraph.
 
     Args:
         text: any text.
         paragraphs: offsets of the paragraphs, which also end sentences; lines by default.
-        splitter: as in `split_sentences`.
     """
     text, offsets = encodable(text), []
     for start, end in paragraph_offsets(text) if paragraphs is None else paragraphs:
         # The splitter changes only white space, so that visible characters can be counted.
         visible = [position for position in range(start, end) if not text[position].isspace()]
         used = 0
-        for sentence in split_sentences(text[start:end], splitter):
+        for sentence in split_sentences(text[start:end]):
             size = len("".join(sentence.split()))
             if size and used < len(visible):
                 offsets.append((visible[used], visible[min(used + size, len(visible)) - 1] + 1))

@@ -124,30 +124,24 @@ def _set_score(predicted: Sequence[set], reference: Sequence[set]) -> float:
     return _f1_sum(*counts[0], *counts[1])
 
 
-def sentence_scores(
-    sentences: Sequence[str],
-    references: Sequence[Sequence[str]],
-    variants: Sequence[str] = ("rouge1", "rouge2"),
-    stem: bool | str = True,
-) -> list[float]:
-    """Return the mean of several ROUGE F scores for each sentence alone, in [0, 1], with the best of the references.
-
-    Args:
-        sentences: texts to score separately.
-        references: references, each a list of sentences.
-        variants, stem: as in `rouge_scores`.
-    """
-    return text_scores([[sentence] for sentence in sentences], references, variants, stem)
+def sentence_scores(sentences: Sequence[str], references: Sequence[Sequence[str]]) -> list[float]:
+    """Return (ROUGE-1 F + ROUGE-2 F) / 2 of each sentence alone, in [0, 1], with the best of the references."""
+    return text_scores([[sentence] for sentence in sentences], references, ("rouge1", "rouge2"))
 
 
 def text_scores(
     texts: Sequence[Sequence[str]],
     references: Sequence[Sequence[str]],
     variants: Sequence[str] = ("rouge1", "rouge2", "rougeL"),
-    stem: bool | str = True,
 ) -> list[float]:
-    """Return `sentence_scores` of texts, which are lists of sentences."""
-    words = vocabulary(stem)
+    """Return the mean of several ROUGE F scores of each text, in [0, 1], with the best of the references.
+
+    Args:
+        texts: texts to score, each a list of sentences.
+        references: references, each a list of sentences.
+        variants: as in `rouge_scores`.
+    """
+    words = vocabulary()
     words.limit_size()
     targets = [[words.encode(sentence) for sentence in reference] for reference in references]
     scores = []

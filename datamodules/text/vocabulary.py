@@ -8,7 +8,6 @@ from typing import Any, Self
 
 from datamodules.atomic_write import atomic_write
 from datamodules.documents import UserError
-from datamodules.text.hashing import text_digest
 from datamodules.text.lines import load_json
 from datamodules.text.words import SENTENCE_ENDS, WordTokenization, detokenize, tokenize
 
@@ -62,10 +61,6 @@ class Vocabulary:
         """Join words to a text."""
         return detokenize(words, self.tokenizer)
 
-    def ids(self, words: Iterable[str]) -> list[int]:
-        """Return the ids of words, UNK for OOV words."""
-        return [self._ids.get(word, UNK) for word in words]
-
     def extend(self, words: Sequence[str], size: int) -> tuple[list[int], list[str]]:
         """Return ids in the vocabulary extended by OOV words: the k-th distinct OOV word has id `size` + k.
 
@@ -99,11 +94,6 @@ class Vocabulary:
     def state(self) -> dict[str, Any]:
         """Return the state for checkpoints and files, as plain values."""
         return {"words": self.words[len(SPECIALS) :], "tokenizer": self.tokenizer, "lowercase": self.lowercase}
-
-    @property
-    def digest(self) -> str:
-        """Short digest of the content."""
-        return text_digest(json.dumps(self.state()))[:16]
 
     def save(self, folder: Path) -> None:
         """Write `vocabulary.json` atomically."""

@@ -46,11 +46,11 @@ def detokenize(tokens: Sequence[str], tokenizer: WordTokenization = "words") -> 
     return "".join(pieces)
 
 
-def sentences_of(tokens: Sequence[str], ends: Sequence[str] = SENTENCE_ENDS) -> list[list[str]]:
+def sentences_of(tokens: Sequence[str]) -> list[list[str]]:
     """Split the tokens of a generated text into sentences after end punctuation."""
     sentences: list[list[str]] = [[]]
     for token in tokens:
         sentences[-1].append(token)
-        if token in ends:
+        if token in SENTENCE_ENDS:
             sentences.append([])
     return [sentence for sentence in sentences if sentence]

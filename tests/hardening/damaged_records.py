@@ -172,7 +172,7 @@ def _build(path: Path, folder: Path) -> None:
     with tempfile.TemporaryDirectory(dir=folder) as cache, warnings.catch_warnings():
         try:
             warnings.simplefilter("ignore")  # that some were left out
-            build_documents(Files(train=str(path)), "train", cache, on_bad_record="skip", splitter="tokenized")
+            build_documents(Files(train=str(path)), "train", cache, on_bad_record="skip")
         except UserError as error:
             if "no usable document" not in str(error):
                 raise

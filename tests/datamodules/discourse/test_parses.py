@@ -69,14 +69,9 @@ def test_a_wider_band_than_is_stored_is_refused():
     assert dense[0, 2].equal(whole_parse.band(2)[0, 4]) and dense[2, 0].equal(whole_parse.band(2)[2, 0])
 
 
-def test_variants():
+def test_the_best_tree_has_a_distribution_of_its_own():
     parse = made_up_parse(ParseRequest.of(made_up_document(4, sentences=9)), half_width=20)
-    full, size = parse.band(6), parse.size
-    assert torch.equal(parse.band(6, "one_best"), tree_ldd(parse.tree, size, 3, "side", 6))
-    for relation in range(3):
-        torch.testing.assert_close(parse.band(6, "no_labels")[..., relation], full.mean(-1))
-    with pytest.raises(ValueError, match="no variant 'none'; there are full"):
-        parse.band(2, "none")
+    assert torch.equal(parse.band(6, "one_best"), tree_ldd(parse.tree, parse.size, 3, "side", 6))
 
 
 def test_gamma_is_taken_from_a_band_of_all_pairs_and_given_with_a_narrower_one():
@@ -103,7 +98,7 @@ def test_gamma_is_taken_from_a_band_of_all_pairs_and_given_with_a_narrower_one()
 def test_one_edu():
     parse = parse_of("  word ", [(0, 7)])
     assert parse.edus.tolist() == [[2, 6]] and parse.tree.shape == (0, 5)
-    for variant in ("full", "one_best", "no_labels"):
+    for variant in ("full", "one_best"):
         assert parse.band(2, variant).shape == (1, 5, 3) and parse.band(2, variant).eq(0).all()
         assert parse.dense(variant).shape == (1, 1, 3)
 

@@ -76,9 +76,6 @@ def test_documents_get_coarse_trees():
         TreebankError, match=r"a\.dis: doc, EDUs 0 to 2: the relation 'joint-list' is not in the inventory RST-DT"
     ):
         coarsened([document], RST_DT, where="a.dis")
-    assert coarsened([document], RST_DT, unknown="keep") == [document]
-    with pytest.raises(ValueError, match="neither 'error' nor 'keep'"):
-        GUM.class_of("x", "ignore")
 
 
 def test_counts_equal_those_of_the_treebank():

@@ -42,4 +42,3 @@ def test_sentences_end_at_end_punctuation():
     assert sentences_of(["a", ".", "b", "?", "c"]) == [["a", "."], ["b", "?"], ["c"]]
     assert sentences_of([".", "."]) == [["."], ["."]]
     assert sentences_of([]) == []
-    assert sentences_of(["a", ";", "b"], ends=(";",)) == [["a", ";"], ["b"]]
