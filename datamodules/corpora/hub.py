@@ -39,41 +39,22 @@ class Source:
 
 
 # Branch with Parquet files of datasets whose main branch has a loading script, which `datasets` no longer runs.
-_PARQUET = "refs/convert/parquet"
+_PARQUET = {"revision": "refs/convert/parquet", "folder": "default"}
 _PAPER = Fields("article", "abstract", paragraphs="none")
 _LAY = Fields("article", "summary", paragraphs="line")
+_NEWS = Fields("article", "highlights", id="id", paragraphs="line", summary_sentences="line")
+# The abstract of the paper, followed by those of the cited papers.
+_CITED = Fields(("abstract", "ref_abstract.abstract"), "related_work", paragraphs="none")
+_ABSTRACT = Fields("source", "target", id="paper_id", document_list="sentences")
+# There is no published validation split of BillSum; the last 5 % of train replace it.
+_BILLS = {"train": "train[:95%]", "val": "train[95%:]", "test": "test"}
 
 SOURCES = {
-    "cnn_dailymail": Source(
-        "abisee/cnn_dailymail",
-        Fields("article", "highlights", id="id", paragraphs="line", summary_sentences="line"),
-        config="3.0.0",
-    ),
-    "xsum": Source(
-        "EdinburghNLP/xsum",
-        Fields("document", "summary", id="id", paragraphs="line"),
-        revision=_PARQUET,
-        folder="default",
-    ),
-    "multi_news": Source(
-        "alexfabbri/multi_news",
-        Fields("document", "summary", separator="|||||"),
-        revision=_PARQUET,
-        folder="default",
-    ),
-    # The abstract of the paper, followed by those of the cited papers.
-    "multi_xscience": Source(
-        "yaolu/multi_x_science_sum",
-        Fields(("abstract", "ref_abstract.abstract"), "related_work", paragraphs="none"),
-        revision=_PARQUET,
-        folder="default",
-    ),
-    "scitldr": Source(
-        "allenai/scitldr",
-        Fields("source", "target", id="paper_id", document_list="sentences"),
-        revision=_PARQUET,
-        folder="Abstract",
-    ),
+    "cnn_dailymail": Source("abisee/cnn_dailymail", _NEWS, config="3.0.0"),
+    "xsum": Source("EdinburghNLP/xsum", Fields("document", "summary", id="id", paragraphs="line"), **_PARQUET),
+    "multi_news": Source("alexfabbri/multi_news", Fields("document", "summary", separator="|||||"), **_PARQUET),
+    "multi_xscience": Source("yaolu/multi_x_science_sum", _CITED, **_PARQUET),
+    "scitldr": Source("allenai/scitldr", _ABSTRACT, **_PARQUET | {"folder": "Abstract"}),
     "aeslc": Source("Yale-LILY/aeslc", Fields("email_body", "subject_line", paragraphs="line")),
     "arxiv": Source("ccdv/arxiv-summarization", _PAPER, config="document"),
     "pubmed": Source("ccdv/pubmed-summarization", _PAPER, config="document"),
@@ -81,17 +62,9 @@ SOURCES = {
     "elife": Source("BioLaySumm/BioLaySumm2025-eLife", _LAY),
     "plos": Source("BioLaySumm/BioLaySumm2025-PLOS", _LAY),
     "multi_lexsum": Source(
-        "allenai/multi_lexsum",
-        Fields("sources", "summary/long", id="id"),
-        revision=_PARQUET,
-        folder="v20230518",
+        "allenai/multi_lexsum", Fields("sources", "summary/long", id="id"), **_PARQUET | {"folder": "v20230518"}
     ),
-    # There is no published validation split; the last 5 % of train replace it.
-    "billsum": Source(
-        "FiscalNote/billsum",
-        Fields("text", "summary"),
-        splits={"train": "train[:95%]", "val": "train[95%:]", "test": "test"},
-    ),
+    "billsum": Source("FiscalNote/billsum", Fields("text", "summary"), splits=_BILLS),
     "gov_report": Source("ccdv/govreport-summarization", Fields("report", "summary"), config="document"),
 }
 

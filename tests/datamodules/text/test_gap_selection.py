@@ -53,13 +53,13 @@ def brute(sentences: list[str], number: int, greedy: bool, unique: bool) -> list
 def test_equals_a_brute_force_with_rouge_score(selection):
     kind, counting = selection.split("-")
     different = 0
-    for seed in range(40):
+    for seed in range(15):
         sentences = made_up(seed)
         for number in {1, 2, len(sentences) // 2, len(sentences) - 1, len(sentences)}:
             expected = brute(sentences, number, kind == "seq", counting == "uniq")
             assert select(sentences, number, selection) == expected, (seed, number, sentences)
             different += expected != list(range(number))
-    assert different > 12
+    assert different > 4
 
 
 def test_the_words_equal_those_of_rouge():

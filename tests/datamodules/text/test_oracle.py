@@ -39,7 +39,7 @@ def brute_force(sentences: list[str], references: list[list[str]], k: int | None
 
 
 @given(TEXT, REFERENCES, st.none() | st.integers(1, 3))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=80, deadline=None)
 def test_equals_brute_force_with_rouge_score(sentences, references, k):
     assert greedy_oracle(sentences, references, k) == brute_force(sentences, references, k)
 
@@ -90,7 +90,7 @@ def set_oracle(sentences: list[str], references: list[list[str]], k: int | None)
 
 
 @given(TEXT, REFERENCES, st.none() | st.integers(1, 3))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=80, deadline=None)
 def test_the_oracle_over_sets_is_that_of_a_plain_loop(sentences, references, k):
     assert greedy_oracle(sentences, references, k, stem=False, counts="set") == set_oracle(sentences, references, k)
 

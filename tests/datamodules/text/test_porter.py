@@ -1,6 +1,7 @@
 import subprocess
 import sys
 
+import pytest
 from nltk.stem.porter import PorterStemmer
 
 from datamodules.text.porter import perl_porter
@@ -35,6 +36,7 @@ def test_perl_has_no_double_y():
     assert perl_porter("tyyed") == "tyi"
 
 
+@pytest.mark.integration
 def test_the_stemmer_alone_is_that_of_the_whole_package():
     """In a process of its own, where NLTK has not been imported: the stemmer does not import the package either."""
     script = (

@@ -103,7 +103,7 @@ def test_a_certain_parser_gives_the_planted_tree():
 def test_an_uncertain_parser_is_calibrated(options):
     """The mean of the best tree's probability is how often it is the planted one; both to four standard errors."""
     right, said, variance = 0, 0.0, 0.0
-    for document, parser, parse in parses_of(4, count=600, **options):
+    for document, parser, parse in parses_of(4, count=300, **options):
         trees, weights = parser.distribution(list(document.parts[0]))
         assert sum(weights) == pytest.approx(1) and len(trees) == 4
         planted = planted_tree(document.parts[0], "nucleus").nodes.tolist()
