@@ -115,8 +115,8 @@ def test_a_command_is_accepted_by_its_parser(line, monkeypatch, tmp_path):
         arguments = arguments[:at] + arguments[at + 2 :]  # a folder that is not here
         config = "experiments/configs/pointer_generator/docstrings.yaml"
         arguments = [f"--config={config}", *(word for word in arguments if word != "--trust")]
-    if command == "sweep" and arguments[0].endswith(".yaml"):
-        assert compose(read_sweep(Path(arguments[0])))
+    if command == "sweep" and arguments[0].endswith(".yaml"):  # another test composes all shipped sweeps
+        assert Path(arguments[0]).is_file()
     if command in TRAINING:
         training_parser(command).parse_args(arguments)
     else:
