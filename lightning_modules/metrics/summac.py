@@ -2,11 +2,9 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torchmetrics import Metric
 
 Sentences = Sequence[str]
 
@@ -34,8 +32,6 @@ class EntailmentModel:
         batch_size: number of sentence pairs in a batch; pairs of all documents are batched by length.
         max_length: maximal number of tokens of a pair; of longer pairs the longer sentence is truncated.
         device: device of the model.
-        labels: classes of the model in order, out of "entailment", "contradiction" and "neutral"; None reads them from
-            its config.
 
     Raises:
         ValueError: if the config does not name the classes.
@@ -47,7 +43,6 @@ class EntailmentModel:
         batch_size: int = 64,
         max_length: int = 512,
         device: str | torch.device = "cpu",
-        labels: Sequence[str] | None = None,
     ) -> None:
         from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
@@ -55,7 +50,7 @@ class EntailmentModel:
         self.model = AutoModelForSequenceClassification.from_pretrained(name).eval().to(device)
         self.name, self.batch_size, self.device = name, batch_size, torch.device(device)
         self.max_length = min(max_length, self.tokenizer.model_max_length)
-        class_names = labels or [self.model.config.id2label[index] for index in range(self.model.config.num_labels)]
+        class_names = [self.model.config.id2label[index] for index in range(self.model.config.num_labels)]
         self.order = [_class_of(label, class_names, name) for label in LABELS]
 
     @torch.no_grad()
@@ -107,20 +102,13 @@ def _without_blank(sentences: Sentences) -> list[str]:
     return [sentence for sentence in sentences if sentence.strip()]
 
 
-def summac_zs(matrix: Tensor, subtract_contradiction: bool = True) -> float:
-    """Return SummaC-ZS of a pair matrix [3, M, N]: the mean over summary sentences of the highest entailment.
+def summac_zs(matrix: Tensor) -> float:
+    """Return SummaC-ZS of a pair matrix [3, M, N], in [-1, 1]; 0 for a summary without a sentence.
 
-    Args:
-        subtract_contradiction: subtract the highest probability of contradiction, as the code of the authors does; the
-            score is then in [-1, 1], otherwise in [0, 1].
-
-    Returns:
-        0 for a summary without a sentence.
+    It is the mean over summary sentences of the highest entailment minus the highest contradiction, as in the code of
+    the authors.
     """
-    if matrix.shape[2] == 0:
-        return 0.0
-    scores = matrix[0].amax(0)
-    return float((scores - matrix[1].amax(0) if subtract_contradiction else scores).mean())
+    return float((matrix[0].amax(0) - matrix[1].amax(0)).mean()) if matrix.shape[2] else 0.0
 
 
 class SummaCConv(nn.Module):
@@ -187,50 +175,14 @@ class SummaCConv(nn.Module):
         return conv.eval()
 
 
-class SummaC(Metric):
-    """Mean SummaC x 100 over documents: SummaC-Conv if given, else SummaC-ZS.
-
-    Empty summaries score 0 and are included. Sums are integers in units of 2^-40, equal for any order of documents.
-
-    Args:
-        entailment: the NLI model.
-        conv: a trained SummaC-Conv; None for SummaC-ZS.
-        subtract_contradiction: see `summac_zs`.
-    """
-
-    is_differentiable = False
-    higher_is_better = True
-    full_state_update = False
-    _UNIT = 2**40
-
-    def __init__(
-        self,
-        entailment: EntailmentModel,
-        conv: SummaCConv | None = None,
-        subtract_contradiction: bool = True,
-        **kwargs: Any,
-    ) -> None:
-        super().__init__(**kwargs)
-        self.entailment, self.conv, self.subtract_contradiction = entailment, conv, subtract_contradiction
-        for state in ("total", "documents"):
-            self.add_state(state, torch.zeros((), dtype=torch.int64), dist_reduce_fx="sum")
-
-    def scores(self, summaries: Sequence[Sentences], sources: Sequence[Sentences]) -> list[float]:
-        """Return the score of each document, without adding it to the mean."""
-        matrices = self.entailment.matrices(summaries, sources)
-        if self.conv is None:
-            return [summac_zs(matrix, self.subtract_contradiction) for matrix in matrices]
-        return self.conv.score(matrices).tolist() if matrices else []
-
-    def update(self, summaries: Sequence[Sentences], sources: Sequence[Sentences]) -> None:
-        """Add documents: sentences of summaries, and of their sources."""
-        scores = self.scores(summaries, sources)
-        self.total += sum(round(score * self._UNIT) for score in scores)
-        self.documents += len(scores)
-
-    def compute(self) -> Tensor:
-        """Return the mean x 100, a scalar."""
-        return torch.tensor(100 * int(self.total) / self._UNIT / max(int(self.documents), 1), device=self.device)
+def summac_scores(
+    entailment: EntailmentModel, conv: SummaCConv | None, summaries: Sequence[Sentences], sources: Sequence[Sentences]
+) -> list[float]:
+    """Return SummaC-Conv of each summary if weights are given, else SummaC-ZS; 0 for empty summaries."""
+    matrices = entailment.matrices(summaries, sources)
+    if conv is None:
+        return [summac_zs(matrix) for matrix in matrices]
+    return conv.score(matrices).tolist() if matrices else []
 
 
 def _class_of(label: str, class_names: Sequence[str], name: str) -> int:
@@ -239,5 +191,5 @@ def _class_of(label: str, class_names: Sequence[str], name: str) -> int:
         if any(synonym in word.lower() for synonym in SYNONYMS[label]):
             return index
     raise ValueError(
-        f"{name}: which class is {label}? Its config says {', '.join(class_names)}; give `labels` in their order"
+        f"{name}: which class is {label}? Its config says {', '.join(class_names)}; rename them in `id2label`"
     )

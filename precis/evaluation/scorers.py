@@ -158,17 +158,17 @@ def _bertscore(predictions: Sequence[Prediction], options: ScoreOptions) -> dict
 
 
 def _summac(predictions: Sequence[Prediction], options: ScoreOptions) -> dict[str, Scores]:
-    from lightning_modules.metrics.summac import EntailmentModel, SummaC, SummaCConv  # imports torch
+    from lightning_modules.metrics.summac import EntailmentModel, SummaCConv, summac_scores  # imports torch
 
     model = EntailmentModel(options.summac_model, options.batch_size, device=_device(options))
-    metric = SummaC(model, SummaCConv.load(options.summac_conv) if options.summac_conv else None)
+    conv = SummaCConv.load(options.summac_conv) if options.summac_conv else None
     values: list[float] = []
     with progress_bar() as progress:
         # A few documents at a time: their sentence pairs are batched together, and many millions would be held.
         for start in progress.track(range(0, len(predictions), 64), description="summac"):
             chunk = predictions[start : start + 64]
             summaries = [prediction.summary for prediction in chunk]
-            values += metric.scores(summaries, [prediction.document for prediction in chunk])
+            values += summac_scores(model, conv, summaries, [prediction.document for prediction in chunk])
     how = f"model:{options.summac_model}|kind:{f'conv({options.summac_conv})' if options.summac_conv else 'zs'}"
     return {"summac": _our_scores("summac", [100 * value for value in values], predictions, how)}
 

@@ -1,3 +1,6 @@
+import json
+import shutil
+
 import numpy as np
 import pytest
 import torch
@@ -6,7 +9,7 @@ from hypothesis import strategies as st
 from torch import nn
 from transformers import BertConfig, BertForSequenceClassification, BertTokenizerFast
 
-from lightning_modules.metrics.summac import PERCENTILE_EDGES, EntailmentModel, SummaC, SummaCConv, summac_zs
+from lightning_modules.metrics.summac import PERCENTILE_EDGES, EntailmentModel, SummaCConv, summac_scores, summac_zs
 
 WORDS = ["a", "b", "c", "the", "storm", "hit", "coast", "town", "night"]
 SOURCES = [["the storm hit the coast", "a night", "the town"], ["a b c"], ["coast", " ", "town town"]]
@@ -59,15 +62,23 @@ def test_matrices_equal_one_pair_at_a_time(folder, batch_size):
     assert matrices[0].std() > 0.05  # a model that says the same of everything would prove nothing
 
 
-def test_classes_are_found_by_name_or_given(folder):
+def test_classes_are_found_by_name(folder, tmp_path):
     pairs = [("the storm", "a night")]
     named = EntailmentModel(folder).probabilities(pairs)
-    fever = EntailmentModel(folder, labels=["REFUTES", "NOT ENOUGH INFO", "SUPPORTS"]).probabilities(pairs)
-    other = EntailmentModel(folder, labels=["entailment", "neutral", "contradiction"]).probabilities(pairs)
-    torch.testing.assert_close(named, fever)
-    torch.testing.assert_close(named, other[:, [1, 0, 2]])
+    classes = {
+        "fever": ["REFUTES", "NOT ENOUGH INFO", "SUPPORTS"],
+        "other": ["entailment", "neutral", "contradiction"],
+        "unnamed": ["LABEL_0", "LABEL_1", "LABEL_2"],
+    }
+    for name, labels in classes.items():
+        shutil.copytree(folder, tmp_path / name)
+        config = json.loads((tmp_path / name / "config.json").read_text())
+        config |= {"id2label": dict(enumerate(labels)), "label2id": {label: i for i, label in enumerate(labels)}}
+        (tmp_path / name / "config.json").write_text(json.dumps(config))
+    torch.testing.assert_close(named, EntailmentModel(tmp_path / "fever").probabilities(pairs))
+    torch.testing.assert_close(named, EntailmentModel(tmp_path / "other").probabilities(pairs)[:, [1, 0, 2]])
     with pytest.raises(ValueError, match="which class is entailment"):
-        EntailmentModel(folder, labels=["LABEL_0", "LABEL_1", "LABEL_2"])
+        EntailmentModel(tmp_path / "unnamed")
 
 
 def test_a_pair_longer_than_the_model_is_cut(folder):
@@ -79,7 +90,6 @@ def test_zero_shot_by_hand():
     contradiction = torch.tensor([[0.05, 0.6], [0.5, 0.1]])
     matrix = torch.stack([entailment, contradiction, 1 - entailment - contradiction])
     assert summac_zs(matrix) == pytest.approx(((0.9 - 0.5) + (0.3 - 0.6)) / 2)
-    assert summac_zs(matrix, subtract_contradiction=False) == pytest.approx(0.6)
     assert summac_zs(torch.zeros(3, 2, 0)) == 0
 
 
@@ -141,25 +151,13 @@ def test_the_convolution_learns_what_entailment_says():
     assert ((conv.score(matrices) > 0.5).long() == labels).float().mean() > 0.9
 
 
-def test_metric_is_the_mean_and_an_empty_summary_counts(folder):
+def test_scores_of_documents_and_bad_input(folder):
     entailment = EntailmentModel(folder)
     expected = [summac_zs(one_by_one(folder, *pair)) for pair in zip(SUMMARIES[:2], SOURCES)]
-    for conv in (None, SummaCConv()):
-        metric = SummaC(entailment, conv)
-        metric.update(SUMMARIES[:1], SOURCES[:1])
-        metric.update(SUMMARIES[1:], SOURCES[1:])
-        scores = metric.scores(SUMMARIES, SOURCES)
-        assert scores[2] == 0
-        assert metric.compute().item() == pytest.approx(100 * sum(scores) / 3, rel=1e-5)
-        if conv is None:
-            assert scores == pytest.approx([*expected, 0], abs=1e-5)
-    assert not any("entailment" in name for name in metric.state_dict())
-
-
-def test_bad_input(folder):
-    metric = SummaC(EntailmentModel(folder))
+    assert summac_scores(entailment, None, SUMMARIES, SOURCES) == pytest.approx([*expected, 0], abs=1e-5)
+    assert summac_scores(entailment, SummaCConv(), SUMMARIES, SOURCES)[2] == 0
     with pytest.raises(ValueError, match="source 1 is empty"):
-        metric.update([["a"], ["b"]], [["a"], [" "]])
+        entailment.matrices([["a"], ["b"]], [["a"], [" "]])
     with pytest.raises(ValueError, match="1 summaries but 2 sources"):
-        metric.update([["a"]], [["a"], ["b"]])
-    assert metric.scores([], []) == []
+        entailment.matrices([["a"]], [["a"], ["b"]])
+    assert summac_scores(entailment, None, [], []) == []
