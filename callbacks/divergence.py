@@ -8,6 +8,7 @@ from pytorch_lightning import Callback, LightningModule, Trainer
 
 from datamodules.documents import UserError
 from lightning_modules.checkpoints import find_not_finite
+from lightning_modules.lightning_internals import accumulates, logs_this_step
 
 
 class Diverged(UserError):
@@ -36,7 +37,7 @@ class DivergenceCheck(Callback):
     def on_train_batch_end(
         self, trainer: Trainer, pl_module: LightningModule, outputs: object, batch: object, batch_idx: int
     ) -> None:
-        if trainer.fit_loop._should_accumulate() or not trainer._logger_connector.should_update_logs:
+        if accumulates(trainer) or not logs_this_step(trainer):
             return
         loss = float(trainer.callback_metrics.get("train/loss", 0.0))  # of all ranks
         if isfinite(loss):

@@ -10,17 +10,12 @@ from typing import Any
 
 from pytorch_lightning import LightningModule, Trainer
 from pytorch_lightning.callbacks import Checkpoint
-from pytorch_lightning.loops.evaluation_loop import RestartStage
 from pytorch_lightning.utilities import rank_zero_info
+
+from lightning_modules.lightning_internals import may_stop_early, repeat_validation, validation_follows
 
 OUTSTANDING = "validation_outstanding"  # key in a checkpoint: whether its validation is still to be done
 ENDED_EARLY = "early_stopping"  # key in a checkpoint: why training was ended early; None if it was not
-
-
-def validation_follows(trainer: Trainer) -> bool:
-    """Return whether Lightning validates after the current training step."""
-    loop = trainer.fit_loop
-    return any(trainer.num_val_batches) and loop.epoch_loop._should_check_val_fx(loop._data_fetcher)
 
 
 def early_stopping_reason(trainer: Trainer) -> str | None:
@@ -29,7 +24,7 @@ def early_stopping_reason(trainer: Trainer) -> str | None:
     Returns:
         The reason; None if training goes on, or has to wait for `min_epochs`.
     """
-    if not (trainer.should_stop and trainer.fit_loop._can_stop_early):
+    if not (trainer.should_stop and may_stop_early(trainer)):
         return None
     reasons = [getattr(callback, "stopping_reason_message", None) for callback in trainer.callbacks]
     return next((reason.removesuffix(" Signaling Trainer to stop.") for reason in reasons if reason), None)
@@ -127,8 +122,7 @@ class GracefulStop(Checkpoint):
         if not self._outstanding:
             return
         if validation_follows(trainer):
-            # Lightning would consider the validation complete unless the state of its loop says otherwise.
-            trainer.fit_loop.epoch_loop.val_loop._restart_stage = RestartStage.RESTARTED_MID_EVALUATION
+            repeat_validation(trainer)
         else:  # validations have been switched off since
             self._outstanding = False
             self._restore_max_steps(trainer)
@@ -199,8 +193,7 @@ class GracefulStop(Checkpoint):
         # where training ends within an epoch, Lightning counts that as done before `on_train_end`
         due = stepped and self.save_every and trainer.global_step % self.save_every == 0
         due = due or (stepped and self._save_after_step)
-        # before `min_epochs` and `min_steps`, Lightning goes on although a callback has asked for the end
-        ends = trainer.should_stop and trainer.fit_loop._can_stop_early
+        ends = trainer.should_stop and may_stop_early(trainer)
         if due or self.stopping or ends or trainer.global_step == trainer.max_steps:
             self._save_after_step = False
             self._save_at_validation = validation_follows(trainer)

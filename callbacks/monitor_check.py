@@ -7,6 +7,7 @@ from pytorch_lightning import Callback, LightningModule, Trainer
 from pytorch_lightning.callbacks import ModelCheckpoint
 
 from datamodules.documents import UserError
+from lightning_modules import lightning_internals
 
 LATER = ("train/", "lr-")  # logged from the first training batch on
 
@@ -57,8 +58,8 @@ def check_at_validations(trainer: Trainer) -> None:
     run ended the epoch. Must be called before training.
     """
     for callback in trainer.early_stopping_callbacks:
-        if callback._check_on_train_epoch_end is None and not callback.monitor.startswith(LATER):
-            callback._check_on_train_epoch_end = False
+        if not callback.monitor.startswith(LATER):
+            lightning_internals.check_at_validations(callback)
 
 
 def _monitors(trainer: Trainer) -> dict[str, str]:

@@ -30,7 +30,8 @@ class StartFrom(Callback):
         if trainer.ckpt_path is not None:
             return
         state = read_checkpoint(self.run if self.run.is_file() else best_checkpoint(self.run))
-        pl_module.on_load_checkpoint(state | {"start": True})
+        state["start"] = True
+        pl_module.on_load_checkpoint(state)  # which may add weights that checkpoints lack
         try:
             trainer.strategy.load_model_state_dict(state)
         except RuntimeError as error:

@@ -38,9 +38,9 @@ class SentenceData(EncoderData):
     """Base class of DataModules that encode documents as sequences of sentences.
 
     Args:
-        vocab_size: size of a tokenizer that is trained on the corpus, at least 260; with `encoder` an upper limit for
+        vocab_size: size of a tokenizer that is trained on the corpus, at least 260; with `checkpoint` an upper limit
             the size of its tokenizer.
-        encoder: pretrained encoder whose tokenizer is used, see `BertSum`.
+        checkpoint: pretrained encoder whose tokenizer is used, see `BertSum`.
         max_source: maximal number of tokens of a document, in whole sentences; None for no limit.
         piece: maximal number of tokens of a sentence after one head symbol; longer sentences are split into pieces,
             each with a head symbol.
@@ -55,12 +55,12 @@ class SentenceData(EncoderData):
         self,
         corpus: Corpus,
         vocab_size: int = 30_522,
-        encoder: str | None = "minilm",
+        checkpoint: str | None = "minilm",
         max_source: int | None = None,
         piece: int = 200,
         **shared: Any,
     ) -> None:
-        super().__init__(corpus, vocab_size, encoder, **shared)
+        super().__init__(corpus, vocab_size, checkpoint, **shared)
         self.at_least_one(max_source=max_source, piece=piece)
         self.max_source, self.piece = max_source, piece
 
@@ -137,7 +137,7 @@ class ExtractiveData(SentenceData):
     Oracle labels are computed with the features, on `num_proc` processes, and kept in the cache with them.
 
     Args:
-        vocab_size, encoder, max_source, piece: as in `SentenceData`.
+        vocab_size, checkpoint, max_source, piece: as in `SentenceData`.
         oracle_sentences: maximal number of sentences of the oracle summary; None for no limit.
         oracle_stem: whether the oracle compares stems of words.
         oracle_counts: `all` or `set`, see `greedy_oracle`; PreSumm's labels are those of `set` without stems.
@@ -156,7 +156,7 @@ class ExtractiveData(SentenceData):
         self,
         corpus: Corpus,
         vocab_size: int = 30_522,
-        encoder: str | None = "minilm",
+        checkpoint: str | None = "minilm",
         oracle_sentences: int | None = 3,
         oracle_stem: bool = True,
         oracle_counts: Literal["all", "set"] = "all",
@@ -164,7 +164,7 @@ class ExtractiveData(SentenceData):
         max_words: int | None = None,
         **shared: Any,
     ) -> None:
-        super().__init__(corpus, vocab_size, encoder, **shared)
+        super().__init__(corpus, vocab_size, checkpoint, **shared)
         self.at_least_one(oracle_sentences=oracle_sentences, max_words=max_words)
         self.oracle_stem, self.oracle_counts = oracle_stem, oracle_counts
         self.oracle_sentences, self.min_words, self.max_words = oracle_sentences, min_words, max_words

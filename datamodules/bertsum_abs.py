@@ -45,11 +45,11 @@ class BertSumAbsData(SentenceData):
         self,
         corpus: Corpus,
         vocab_size: int = 30_522,
-        encoder: str | None = "minilm",
+        checkpoint: str | None = "minilm",
         max_target: int = 140,
         **shared: Any,
     ) -> None:
-        super().__init__(corpus, vocab_size, encoder, **shared)
+        super().__init__(corpus, vocab_size, checkpoint, **shared)
         if max_target < 2:
             raise ValueError(f"data.max_target must be at least 2, got {max_target}")
         self.max_target = max_target

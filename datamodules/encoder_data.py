@@ -14,24 +14,21 @@ if TYPE_CHECKING:
 class TokenizerData(SummarizationData):
     """Base class of DataModules whose `tokenizer_type` is a tokenizer with `of_checkpoint` and `build`.
 
-    A subclass sets `vocab_size` and the attribute that `checkpoint_argument` names, the pretrained model or None.
+    A subclass sets `vocab_size` and `checkpoint`, the pretrained model or None.
     """
 
     text_kind: ClassVar[str]  # part of the cache's key
-    checkpoint_argument: ClassVar[str] = "checkpoint"
+    checkpoint: str | None
 
     def tokenizer_settings(self) -> dict[str, Any]:
-        name = self.checkpoint_argument
-        checkpoint = getattr(self, name)
-        settings = {"kind": self.text_kind, "size": self.vocab_size, name: checkpoint}
-        if is_local(checkpoint):  # whose content may change
-            settings["content"] = self.tokenizer_type.of_checkpoint(checkpoint).state()
+        settings = {"kind": self.text_kind, "size": self.vocab_size, "checkpoint": self.checkpoint}
+        if is_local(self.checkpoint):  # whose content may change
+            settings["content"] = self.tokenizer_type.of_checkpoint(self.checkpoint).state()
         return settings
 
     def build_tokenizer(self, train: "datasets.Dataset") -> SavableTokenizer:
-        checkpoint = getattr(self, self.checkpoint_argument)
-        if checkpoint is not None:
-            return self.tokenizer_type.of_checkpoint(checkpoint)
+        if self.checkpoint is not None:
+            return self.tokenizer_type.of_checkpoint(self.checkpoint)
         return self.tokenizer_type.build(all_texts(train), self.vocab_size)
 
 
@@ -39,17 +36,17 @@ class EncoderData(TokenizerData):
     """Documents as tokens of an encoder.
 
     Args:
-        vocab_size: size of a tokenizer that is trained on the corpus, at least 260; with `encoder` an upper limit for
-            the size of its tokenizer.
-        encoder: pretrained encoder whose tokenizer is used, see `BertSum`.
+        vocab_size: size of a tokenizer that is trained on the corpus, at least 260; with `checkpoint` an upper limit
+            for the size of its tokenizer.
+        checkpoint: pretrained encoder whose tokenizer is used, see `BertSum`.
 
     The other arguments are those of `SummarizationData`.
     """
 
-    tokenizer_type, text_kind, checkpoint_argument = EncoderTokenizer, "encoder", "encoder"
+    tokenizer_type, text_kind = EncoderTokenizer, "encoder"
 
     def __init__(
-        self, corpus: Corpus, vocab_size: int = 30_522, encoder: str | None = "minilm", **shared: Any
+        self, corpus: Corpus, vocab_size: int = 30_522, checkpoint: str | None = "minilm", **shared: Any
     ) -> None:
         super().__init__(corpus, **shared)
-        self.vocab_size, self.encoder = vocab_size, encoder
+        self.vocab_size, self.checkpoint = vocab_size, checkpoint

@@ -88,8 +88,8 @@ class MatchSumData(EncoderData):
 
     Args:
         scorer: scorer of sentences; its scores are cached.
-        vocab_size: size of a tokenizer trained on the corpus; with `encoder` at least that of its tokenizer.
-        encoder: pretrained encoder whose tokenizer is used, see `MatchSum`.
+        vocab_size: size of a tokenizer trained on the corpus; with `checkpoint` at least that of its tokenizer.
+        checkpoint: pretrained encoder whose tokenizer is used, see `MatchSum`.
         keep: number of sentences of each document from which candidates are formed.
         sizes: numbers of sentences of candidates.
         piece: maximal number of tokens that are read at once; longer texts are split into pieces.
@@ -107,13 +107,13 @@ class MatchSumData(EncoderData):
         corpus: Corpus,
         scorer: SentenceScorer,
         vocab_size: int = 30_522,
-        encoder: str | None = "minilm",
+        checkpoint: str | None = "minilm",
         keep: int = 5,
         sizes: list[int] | None = None,
         piece: int = 500,
         **shared: Any,
     ) -> None:
-        super().__init__(corpus, vocab_size, encoder, **shared)
+        super().__init__(corpus, vocab_size, checkpoint, **shared)
         self.sizes = sorted(set(sizes or [2, 3]))
         if keep < 1 or piece < 1 or self.sizes[0] < 1 or self.sizes[0] > keep:
             raise ValueError(f"data.keep {keep}, sizes {self.sizes}, piece {piece}: at least 1, and a size up to keep")

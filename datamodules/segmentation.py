@@ -27,13 +27,13 @@ class SegmentationData(TreebankSplits):
         train: Path,
         val: Path,
         test: Path | None = None,
-        encoder: str = "small",
+        checkpoint: str = "small",
         sentences: Literal["gold", "own"] = "gold",
         batch_size: int = 4,
         max_train: int | None = None,
         **shared: Any,
     ) -> None:
-        super().__init__(train, val, test, encoder, batch_size=batch_size, eval_batch_size=batch_size, pool=0, **shared)
+        super().__init__(train, val, test, checkpoint, batch_size=batch_size, eval_batch_size=batch_size, pool=0, **shared)
         self.sentences, self.max_train = sentences, max_train
 
     def documents(self, split: str) -> list[TreebankDocument]:

@@ -30,11 +30,11 @@ class TreebankData(TreebankSplits):
         train: Path,
         val: Path,
         test: Path | None = None,
-        encoder: str = "small",
+        checkpoint: str = "small",
         inventory: list[str] | dict[str, list[str]] | str = "gum",
         **shared: Any,
     ) -> None:
-        super().__init__(train, val, test, encoder, eval_batch_size=1, pool=25, **shared)
+        super().__init__(train, val, test, checkpoint, eval_batch_size=1, pool=25, **shared)
         self.inventory = inventory_of(inventory)
         self.classes = {name: number for number, name in enumerate(label_classes(self.inventory))}
         self._documents: dict[str, list[TreebankDocument]] = {}

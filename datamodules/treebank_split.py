@@ -24,7 +24,7 @@ class TreebankSplits(LightningDataModule, ABC):
         train: treebank for training, a file or folder, see `read_treebank`.
         val: treebank for validation.
         test: treebank for test.
-        encoder: encoder whose tokenizer is used; `small` for hashed words.
+        checkpoint: encoder whose tokenizer is used; `small` for hashed words.
         licences: licences of training documents, optionally followed by a note in brackets in the treebank; others are
             left out. All documents by default; spelling matters.
         batch_size: number of documents per rank in a training batch.
@@ -44,7 +44,7 @@ class TreebankSplits(LightningDataModule, ABC):
         train: Path,
         val: Path,
         test: Path | None = None,
-        encoder: str = "small",
+        checkpoint: str = "small",
         licences: Sequence[str] | None = None,
         batch_size: int = 2,
         eval_batch_size: int = 1,
@@ -56,7 +56,7 @@ class TreebankSplits(LightningDataModule, ABC):
         if batch_size < 1:
             raise ValueError(f"data.batch_size must be at least 1, got {batch_size}")
         self.paths = {"train": train, "val": val, "test": test}
-        self.encoder, self.licences = encoder, licences
+        self.checkpoint, self.licences = checkpoint, licences
         self.batch_size, self.eval_batch_size, self.pool = batch_size, eval_batch_size, pool
         self.num_workers, self.seed = num_workers, order_seed(seed)
         self._features: dict[str, list[Any]] = {}
@@ -96,7 +96,7 @@ class TreebankSplits(LightningDataModule, ABC):
 
     def setup(self, stage: str) -> None:
         """Read treebanks and compute their features."""
-        subwords = None if self.encoder == "small" else Subwords(self.encoder)
+        subwords = None if self.checkpoint == "small" else Subwords(self.checkpoint)
         for split in {"fit": ["train", "val"], "validate": ["val"], "test": ["test"]}.get(stage, []):
             if split not in self._features:
                 self._features[split] = [self.encode(document, subwords) for document in self.documents(split)]

@@ -8,12 +8,12 @@ from datamodules.bertsum_abs import BertSumAbsBatch
 from datamodules.documents import UserError
 from lightning_modules.checkpoints import best_checkpoint, read_checkpoint
 from lightning_modules.decoding.options import DecodingOptions
+from lightning_modules.encoder_options import DocumentEncoderOptions
 from lightning_modules.encoder_summarizer import EncoderSummarizer
-from lightning_modules.long_input import LongInput
 from lightning_modules.networks.encoder_decoder import EncoderDecoder
 from lightning_modules.networks.passages import encode_documents
 from lightning_modules.networks.transformer import Activation, ensure_nonempty
-from lightning_modules.schedules import Schedule
+from lightning_modules.optimizer_options import AdamWOptions
 from lightning_modules.sequence_to_sequence import SequenceToSequence
 from lightning_modules.summarizer import Samples
 
@@ -27,32 +27,19 @@ class BertSumAbs(SequenceToSequence, EncoderSummarizer):
     `BertSum`: the paper's BertSumExtAbs.
 
     Args:
-        vocab_size: size of the vocabulary; with `encoder` at least that of its tokenizer.
-        encoder: `minilm` (the optional package), Hugging Face name or folder of a pretrained encoder; null for one from
-            scratch, configured by the next three arguments.
-        hidden_size: H of an encoder from scratch.
-        heads: number of attention heads of an encoder from scratch.
-        layers: number of layers of an encoder from scratch; their inner width is 4 H.
-        long_input: how a pretrained encoder reads documents beyond its input limit, see `BertSum`.
-        positions: number of positions with `extend`.
-        interval_segments: whether segments alternate from sentence to sentence.
+        vocab_size: size of the vocabulary; with a pretrained encoder at least that of its tokenizer.
+        encoder: encoder, see `DocumentEncoderOptions`.
         decoder_layers: number of layers of the decoder, which has the width of the encoder.
         decoder_heads: number of attention heads of the decoder.
-        decoder_size: inner width of the feed-forward networks of the decoder.
+        decoder_inner_size: inner width of the feed-forward networks of the decoder.
         activation: activation of these networks; PreSumm has `gelu_tanh`.
         dropout: dropout of encoder and decoder.
-        attention_dropout: dropout of attention weights of a pretrained encoder.
         output_bias: whether the output layer has a bias, as PreSumm's has.
         sentence_mark: token between the sentences of generated summaries, such as PreSumm's `[unused2]`; null if they
             are plain text, which is split into sentences.
         label_smoothing: epsilon of the loss; the paper has 0.1.
         encoder_from: run folder of a `BertSum` with the same encoder.
-        encoder_learning_rate: peak learning rate of the encoder.
-        encoder_warm_up: number of warm-up steps of the encoder, or a fraction of all steps if below 1.
-        learning_rate: peak learning rate of the decoder.
-        warm_up: the same for the decoder.
-        schedule: `linear`, `inverse_root` (that of the paper) or `constant`.
-        weight_decay: weight decay of AdamW.
+        optimizer: options of AdamW; the paper has the schedule `inverse_root`.
         decoding: decoding options; by default beam size 5, 1 to 128 tokens, length penalty ((5 + n) / 6)^0.95, no
             repeated trigrams.
         val_summaries: number of validation documents summarized at each validation during training; -1 for all.
@@ -63,29 +50,17 @@ class BertSumAbs(SequenceToSequence, EncoderSummarizer):
     def __init__(
         self,
         vocab_size: int = 30_522,
-        encoder: str | None = "minilm",
-        hidden_size: int = 256,
-        heads: int = 8,
-        layers: int = 6,
-        long_input: LongInput = "windows",
-        positions: int = 1024,
-        interval_segments: bool = True,
+        encoder: DocumentEncoderOptions = DocumentEncoderOptions(),
         decoder_layers: int = 6,
         decoder_heads: int = 8,
-        decoder_size: int = 2048,
+        decoder_inner_size: int = 2048,
         activation: Activation = "relu",
         dropout: float = 0.1,
-        attention_dropout: float = 0.1,
         output_bias: bool = False,
         sentence_mark: str | None = None,
         label_smoothing: float = 0.0,
         encoder_from: Path | None = None,
-        encoder_learning_rate: float = 5e-5,
-        encoder_warm_up: float = 0.2,
-        learning_rate: float = 5e-4,
-        warm_up: float = 0.1,
-        schedule: Schedule = "linear",
-        weight_decay: float = 0.01,
+        optimizer: AdamWOptions = AdamWOptions(encoder_warmup_steps=0.2),
         decoding: DecodingOptions | None = None,
         val_summaries: int = 256,
     ) -> None:
@@ -95,35 +70,16 @@ class BertSumAbs(SequenceToSequence, EncoderSummarizer):
             )
         super().__init__(vocab_size, decoding, val_summaries)
         self.set_label_smoothing(label_smoothing)
-        self.set_rates(
-            encoder,
-            encoder_learning_rate=encoder_learning_rate,
-            learning_rate=learning_rate,
-            schedule=schedule,
-            warm_up=warm_up,
-            weight_decay=weight_decay,
-            encoder_warm_up=encoder_warm_up,
-        )
         self.sentence_mark = sentence_mark
-        self.interval_segments, self.encoder_from = interval_segments, encoder_from
-        self.long_input = long_input
-        self.reader = self.make_reader(
-            encoder,
-            hidden_size=hidden_size,
-            heads=heads,
-            layers=layers,
-            dropout=dropout,
-            attention_dropout=attention_dropout,
-            positions=positions if long_input == "extend" else 0,
-        )
-        size = self.reader.size
+        self.interval_segments, self.encoder_from = encoder.interval_segments, encoder_from
+        self.reader = self.make_reader(encoder, dropout, optimizer)
         self.decoder = EncoderDecoder(
             vocab_size=vocab_size,
-            size=size,
+            size=self.reader.size,
             heads=decoder_heads,
             encoder_layers=0,
             decoder_layers=decoder_layers,
-            feed_forward=decoder_size,
+            feed_forward=decoder_inner_size,
             dropout=dropout,
             activation=activation,
             output_bias=output_bias,

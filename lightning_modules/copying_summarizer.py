@@ -6,6 +6,7 @@ that the vocabulary lacks (an out-of-vocabulary word, OOV).
 
 from abc import abstractmethod
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -29,6 +30,16 @@ from lightning_modules.networks.copying import (
     target_log_probs,
 )
 from lightning_modules.summarizer import Samples, Summarizer, Summary, evaluating
+
+
+@dataclass(frozen=True)
+class EmbeddingOptions:
+    """Embedding of words."""
+
+    size: int = 128
+    """Width E."""
+    std: float = 0.1
+    """Standard deviation of the normal that initializes it."""
 
 
 class CopyingSummarizer(Summarizer):

@@ -8,6 +8,7 @@ from pytorch_lightning import LightningModule, Trainer
 from torch import Tensor
 
 from datamodules.batch import Batch
+from lightning_modules.lightning_internals import accumulates, has_logged, is_last_batch, logs_this_step
 
 
 def log_training(
@@ -37,10 +38,9 @@ def log_training(
 
 def _is_logged(trainer: Trainer) -> bool:
     """Return whether the values of this training step are logged, the first ones, or the last ones of an epoch."""
-    loop = trainer.fit_loop.epoch_loop
-    if loop._num_ready_batches_reached() or "training_step.train/loss" not in trainer._results:
+    if is_last_batch(trainer) or not has_logged(trainer, "train/loss"):
         return True
-    return not loop._should_accumulate() and trainer._logger_connector.should_update_logs
+    return not accumulates(trainer) and logs_this_step(trainer)
 
 
 def log_mean(module: LightningModule, name: str, value: Tensor | float, documents: int, **options: Any) -> None:

@@ -3,15 +3,15 @@
 from collections.abc import Callable, Sequence
 from functools import partial
 from math import isfinite
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from pytorch_lightning import Trainer
 from torch import nn
 
 from datamodules.documents import UserError
-
-Schedule = Literal["linear", "inverse_root", "constant"]
+from lightning_modules.lightning_internals import reload_training_data
+from lightning_modules.optimizer_options import AdamWOptions, Schedule
 
 
 def training_steps(trainer: Trainer) -> int:
@@ -23,7 +23,7 @@ def training_steps(trainer: Trainer) -> int:
     steps = trainer.estimated_stepping_batches
     # Lightning has loaded the training data for this, before it restores a checkpoint; unless it is loaded again
     # afterwards, the position of the data is not restored, and a resumed run starts its epoch from the first batch
-    trainer.fit_loop._combined_loader = None
+    reload_training_data(trainer)
     if not isfinite(steps):
         raise UserError(
             "the learning rate decays to 0 at the last step, and the number of steps is not limited; set "
@@ -53,16 +53,6 @@ def warmed_up(optimizer: torch.optim.Optimizer, steps: int, warm_up: float = 0.1
     """
     factor = partial(rate_factor, schedule="linear", steps=steps, warm_up=warm_up)
     return scheduled(optimizer, [factor] * len(optimizer.param_groups))
-
-
-def adamw_with_encoder(
-    module: nn.Module, encoder: nn.Module | None, rate: float, encoder_rate: float, weight_decay: float, steps: int
-) -> dict[str, Any]:
-    """Return the result of `configure_optimizers`: AdamW, `warmed_up`, with two rates, or `rate` without an encoder."""
-    pretrained, parameters = split_parameters(module, encoder)
-    groups = [{"params": parameters, "lr": rate}, {"params": pretrained, "lr": encoder_rate}]
-    optimizer = torch.optim.AdamW([group for group in groups if group["params"]], weight_decay=weight_decay)
-    return warmed_up(optimizer, steps)
 
 
 def noam_factor(size: int, warm_up: int) -> Callable[[int], float]:
@@ -110,35 +100,25 @@ def split_parameters(module: nn.Module, encoder: nn.Module | None) -> tuple[list
 
 
 def two_rates(
-    module: nn.Module,
-    encoder: nn.Module,
-    encoder_rate: float,
-    rate: float,
-    schedule: Schedule,
-    warm_up: float,
-    steps: int,
-    weight_decay: float,
-    encoder_warm_up: float | None = None,
+    module: nn.Module, encoder: nn.Module | None, options: AdamWOptions, steps: int, decay_vectors: bool = False
 ) -> dict[str, Any]:
     """Return the result of `configure_optimizers`: AdamW with separate rates for encoder and other parameters.
 
     Args:
         module: module to train.
-        encoder: its pretrained part.
-        encoder_rate: peak learning rate of the encoder.
-        rate: peak learning rate of other parameters.
-        schedule: see `rate_factor`.
-        warm_up: number of warm-up steps, or a fraction of all steps if below 1.
+        encoder: its pretrained part; None without.
+        options: learning rates, schedule and weight decay.
         steps: number of training steps; not used by `inverse_root` with a warm-up in steps.
-        weight_decay: weight decay of matrices; vectors such as biases have none.
-        encoder_warm_up: warm-up of the encoder; by default that of other parameters.
+        decay_vectors: whether vectors such as biases decay as matrices do.
     """
     groups, factors = [], []
-    rates, warm_ups = (encoder_rate, rate), (warm_up if encoder_warm_up is None else encoder_warm_up, warm_up)
+    encoder_warm_up = options.warmup_steps if options.encoder_warmup_steps is None else options.encoder_warmup_steps
+    rates, warm_ups = (options.encoder_lr, options.lr), (encoder_warm_up, options.warmup_steps)
     for parameters, peak, rise in zip(split_parameters(module, encoder), rates, warm_ups):
-        for decayed in (True, False):
-            chosen = [parameter for parameter in parameters if (parameter.dim() > 1) == decayed]
+        for is_matrix in (True, False):
+            chosen = [parameter for parameter in parameters if (parameter.dim() > 1) == is_matrix]
             if chosen:
-                groups.append({"params": chosen, "lr": peak, "weight_decay": weight_decay if decayed else 0.0})
-                factors.append(partial(rate_factor, schedule=schedule, steps=steps, warm_up=rise))
+                weight_decay = options.weight_decay if is_matrix or decay_vectors else 0.0
+                groups.append({"params": chosen, "lr": peak, "weight_decay": weight_decay})
+                factors.append(partial(rate_factor, schedule=options.schedule, steps=steps, warm_up=rise))
     return scheduled(torch.optim.AdamW(groups), factors)

@@ -102,7 +102,7 @@ def load_model(kind: Callable[..., Model], folder: Path, noun: str, options: Map
     """Return the model of a folder, in eval mode.
 
     Args:
-        kind: class of the model, with `state_to_keep`.
+        kind: function from stored settings and options to the model, which has `state_to_keep`.
         folder: folder that `save_weights` wrote.
         noun: name for the class in messages.
         options: arguments that replace the stored ones.

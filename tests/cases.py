@@ -126,9 +126,9 @@ class ExtractiveCase(Case):
 
 
 def _agents(name: str, **settings: Any) -> Case:
-    sizes = {"vocab_size": 40, "embedding_size": 12, "hidden_size": 12, "dropout": 0.1, "learning_rate": 0.01}
+    sizes = {"vocab_size": 40, "size": 12, "hidden_size": 12, "dropout": 0.1, "lr": 0.01}
     sizes |= {"val_summaries": 2, "decoding": DecodingOptions(beam_size=2, min_length=1, max_length=12)}
-    by_heart = {"vocab_size": 150, "embedding_size": 48, "hidden_size": 48, "dropout": 0.0}
+    by_heart = {"vocab_size": 150, "size": 48, "hidden_size": 48, "dropout": 0.0}
     return Case(
         name, "lightning_modules.CommunicatingAgents", "datamodules.CommunicatingAgentsData", sizes | settings,
         {"vocab_size": 40, "agents": settings["agents"], "max_source": 30, "max_target": 12, "batch_size": 4},
@@ -145,12 +145,13 @@ AGENTS = [
 
 # Extractive models
 
-_ENCODER = {"vocab_size": 300, "encoder": None, "hidden_size": 16, "heads": 2, "layers": 1, "dropout": 0.1}
-_ENCODER |= {"schedule": "inverse_root", "warm_up": 5, "learning_rate": 0.005, "val_summaries": 2}
-_BERTSUM = _ENCODER | {"inter_layers": 1, "inter_heads": 2, "inter_size": 16, "selection": SelectionOptions(k=1)}
-_SENTENCES = {"vocab_size": 300, "encoder": None, "batch_size": 4}
+_ENCODER = {"vocab_size": 300, "checkpoint": None, "hidden_size": 16, "heads": 2, "layers": 1, "dropout": 0.1}
+_ENCODER |= {"schedule": "inverse_root", "warmup_steps": 5, "lr": 0.005, "val_summaries": 2}
+_BETWEEN = {"inter_sentence.layers": 1, "inter_sentence.heads": 2, "inter_sentence.inner_size": 16}
+_BERTSUM = _ENCODER | _BETWEEN | {"selection": SelectionOptions(k=1)}
+_SENTENCES = {"vocab_size": 300, "checkpoint": None, "batch_size": 4}
 _LONG = DecodingOptions(beam_size=2, min_length=1, max_length=40)
-_DECODER = {"decoder_layers": 1, "decoder_heads": 2, "decoder_size": 24}
+_DECODER = {"decoder_layers": 1, "decoder_heads": 2, "decoder_inner_size": 24}
 _BY_HEART = {"hidden_size": 32, "dropout": 0.0}
 EXTRACTIVE = [
     ExtractiveCase(
@@ -166,10 +167,10 @@ EXTRACTIVE = [
     ),
     ExtractiveCase(
         "bertsum-abs", "lightning_modules.BertSumAbs", "datamodules.BertSumAbsData",
-        _ENCODER | _DECODER | {"encoder_warm_up": 8, "decoding": _LONG},
+        _ENCODER | _DECODER | {"encoder_warmup_steps": 8, "decoding": _LONG},
         _SENTENCES | {"max_target": 40}, {"dropout": 0.0},
         overfit_args=(
-            _BY_HEART | {"decoder_size": 96, "vocab_size": 400, "decoding": DecodingOptions(2, 1, 60)},
+            _BY_HEART | {"decoder_inner_size": 96, "vocab_size": 400, "decoding": DecodingOptions(2, 1, 60)},
             {"vocab_size": 400, "max_target": 60},
         ),
     ),
@@ -218,9 +219,9 @@ def _pointer_generator(name: str, pointer: bool, coverage: bool) -> Case:
         annealing = [CoverageAnnealing(start_step=2, ramp_steps=8)] if coverage else []
         return [*annealing, LengthCurriculum(source=8, target=3, steps=3)]
 
-    model = {"vocab_size": 40, "embedding_size": 12, "hidden_size": 12, "dropout": 0.1, "embedding_std": 0.1}
+    model = {"vocab_size": 40, "size": 12, "hidden_size": 12, "dropout": 0.1, "std": 0.1}
     model |= {"val_summaries": 2, "decoding": DecodingOptions(beam_size=2, min_length=1, max_length=12)}
-    by_heart = {"vocab_size": 150, "embedding_size": 64, "hidden_size": 64, "dropout": 0.0}
+    by_heart = {"vocab_size": 150, "size": 64, "hidden_size": 64, "dropout": 0.0}
     return Case(
         name, "lightning_modules.PointerGenerator", "datamodules.PointerGeneratorData",
         model | {"pointer": pointer, "coverage": coverage},

@@ -127,9 +127,8 @@ def tiny_config(tmp_path_factory, corpus_files) -> Path:
     """A config that trains the pointer-generator for two epochs of seven steps."""
     model = {
         "vocab_size": 40,
-        "embedding_size": 12,
+        "embedding": {"size": 12, "std": 0.1},
         "hidden_size": 12,
-        "embedding_std": 0.1,
         "decoding": {"beam_size": 2, "min_length": 2, "max_length": 8},
     }
     data = {

@@ -6,9 +6,13 @@ from typing import Any
 
 
 def dotted(model: type, settings: dict[str, Any]) -> dict[str, Any]:
-    """Return arguments under the names of the command line, such as `encoder.layers` for `layers`."""
+    """Return arguments under the names of the command line, such as `encoder.layers` for `layers`.
+
+    A field of several groups is that of the first one.
+    """
     parameters = inspect.signature(model).parameters
     groups = {name: each.default for name, each in parameters.items() if is_dataclass(each.default)}
+    groups = dict(reversed(groups.items()))
     name_of = {field.name: f"{group}.{field.name}" for group, default in groups.items() for field in fields(default)}
     return {name if name in parameters else name_of.get(name, name): value for name, value in settings.items()}
 

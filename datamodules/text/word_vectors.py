@@ -70,7 +70,7 @@ def _check_width(where: str, line: str, size: int) -> None:
         width += 1
     if width != size:
         problem = f"a vector of size {width}, but the embedding has {size}"
-        raise UserError(f"{where}: {problem}; set --model.embedding_size {width}")
+        raise UserError(f"{where}: {problem}; set --model.embedding.size {width}")
 
 
 def _floats(where: str, numbers: list[str]) -> list[float]:

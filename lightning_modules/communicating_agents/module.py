@@ -1,5 +1,6 @@
 """Deep communicating agents: Celikyilmaz, Bosselut, He and Choi, NAACL 2018 (arXiv 1803.10357)."""
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +17,22 @@ from lightning_modules.communicating_agents.cohesion import cohesion
 from lightning_modules.communicating_agents.decoder import AgentMemory
 from lightning_modules.communicating_agents.messages import Messages
 from lightning_modules.communicating_agents.network import AgentsDecoded, AgentsState, CommunicatingAgentsNetwork
-from lightning_modules.copying_summarizer import CopyingSummarizer
+from lightning_modules.copying_summarizer import CopyingSummarizer, EmbeddingOptions
 from lightning_modules.decoding.beam_search import State
 from lightning_modules.decoding.options import DecodingOptions
 from lightning_modules.networks.copying import CopyOutputs
+from lightning_modules.optimizer_options import OptimizerOptions
+
+
+@dataclass(frozen=True)
+class AgentEmbedding(EmbeddingOptions):
+    """Embedding of words, at random or pretrained."""
+
+    size: int = 200
+    """Width E."""
+    word_vectors: Path | None = None
+    """File of pretrained vectors of width E (text format of GloVe or word2vec, plain or .gz) that initialize it; words
+    that it lacks are initialized at random."""
 
 
 class CommunicatingAgents(CopyingSummarizer):
@@ -37,7 +50,7 @@ class CommunicatingAgents(CopyingSummarizer):
 
     Args:
         vocab_size: V, including the four special symbols.
-        embedding_size: E.
+        embedding: embedding of words, see `AgentEmbedding`.
         hidden_size: H of the decoder and of each encoder direction.
         agents: M, the largest number of agents; short documents have fewer. The DataModule needs the same number.
         communication: exchange messages between agents; otherwise z = 0.
@@ -48,11 +61,8 @@ class CommunicatingAgents(CopyingSummarizer):
         contextual_agent_attention: condition the vocabulary distribution on the previous step's context.
         cohesion: weight lambda of semantic cohesion; 0 disables it.
         sentence_ends: words that end a sentence.
-        word_vectors: file of pretrained vectors of width E (text format of GloVe or word2vec, plain or .gz) that
-            initialize the embedding; words that it lacks are initialized at random.
         dropout: dropout on embeddings, encoder states and before the output layer.
-        embedding_std: standard deviation of the normal that initializes the embeddings.
-        learning_rate: learning rate of Adam; not used if the command line names another optimizer.
+        optimizer: learning rate of Adam.
         decoding: decoding options; by default beam size 5, 35 to 110 tokens, mean log-probability.
         val_summaries: number of validation documents summarized at each validation during training; -1 for all.
 
@@ -66,7 +76,7 @@ class CommunicatingAgents(CopyingSummarizer):
     def __init__(
         self,
         vocab_size: int = 50_000,
-        embedding_size: int = 200,
+        embedding: AgentEmbedding = AgentEmbedding(),
         hidden_size: int = 128,
         agents: int = 3,
         communication: bool = True,
@@ -76,10 +86,8 @@ class CommunicatingAgents(CopyingSummarizer):
         contextual_agent_attention: bool = False,
         cohesion: float = 0.0,
         sentence_ends: tuple[str, ...] = SENTENCE_ENDS,
-        word_vectors: Path | None = None,
         dropout: float = 0.0,
-        embedding_std: float = 0.1,
-        learning_rate: float = 1e-3,
+        optimizer: OptimizerOptions = OptimizerOptions(),
         decoding: DecodingOptions | None = None,
         val_summaries: int = 256,
     ) -> None:
@@ -89,10 +97,12 @@ class CommunicatingAgents(CopyingSummarizer):
                 "model.agents is at least 1, contextual_layers and cohesion at least 0; "
                 f"got {agents}, {contextual_layers}, {cohesion}"
             )
-        self.learning_rate, self.word_vectors, self.sentence_ends = learning_rate, word_vectors, tuple(sentence_ends)
+        self.optimizer = optimizer
+        self.word_vectors = embedding.word_vectors
+        self.sentence_ends = tuple(sentence_ends)
         self.network = CommunicatingAgentsNetwork(
             vocab_size=vocab_size,
-            embedding_size=embedding_size,
+            embedding_size=embedding.size,
             hidden_size=hidden_size,
             agents=agents,
             messages=messages if communication else None,
@@ -100,7 +110,7 @@ class CommunicatingAgents(CopyingSummarizer):
             multi_agent_pointer=multi_agent_pointer,
             contextual_agent_attention=contextual_agent_attention,
             dropout=dropout,
-            embedding_std=embedding_std,
+            embedding_std=embedding.std,
         )
         self.loss_weights["cohesion"] = cohesion
         self.has_cohesion = cohesion > 0
@@ -108,7 +118,7 @@ class CommunicatingAgents(CopyingSummarizer):
 
     def configure_optimizers(self) -> torch.optim.Optimizer:
         """Return Adam."""
-        return torch.optim.Adam(self.parameters(), lr=self.learning_rate)
+        return torch.optim.Adam(self.parameters(), lr=self.optimizer.lr)
 
     # Vocabulary --------------------------------------------------------------------------------------------------
 

@@ -1,7 +1,7 @@
 """What the discourse parser and the EDU segmenter share: a token encoder, its optimizer, and the weights to keep."""
 
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar, Self
 
 from pytorch_lightning import LightningModule
 from torch import Tensor, nn
@@ -9,46 +9,51 @@ from torchmetrics import Metric
 
 from datamodules.documents import UserError
 from datamodules.text.subwords import Subwords
-from lightning_modules.discourse_parser.encoders import pretrained_encoder
+from lightning_modules.discourse_parser.encoders import STORED, TokenEncoderOptions, pretrained_encoder
 from lightning_modules.discourse_parser.shipped import SMALL
+from lightning_modules.lightning_internals import trainer_of
 from lightning_modules.networks.text_encoder import SmallEncoder, TextEncoder
-from lightning_modules.schedules import adamw_with_encoder, training_steps
+from lightning_modules.optimizer_options import AdamWOptions
+from lightning_modules.schedules import training_steps, two_rates
 from lightning_modules.stored import load_weights, save_weights
 
 
 class EncoderModule(LightningModule):
     """Base class of models over a token encoder, `small` or pretrained.
 
+    Args:
+        encoder: encoder.
+        dropout: dropout of the small encoder.
+        optimizer: options of the optimizer.
+        settings: further arguments that are stored with the weights.
+
     Attributes:
         parts: prefixes of the weights that are kept besides the trained ones of the encoder.
         settings: arguments that are stored with the weights.
-        rates: learning rate, learning rate of a pretrained encoder, and weight decay.
         subwords: tokenizer of a pretrained encoder.
     """
 
-    parts: tuple[str, ...]
-    settings: dict[str, Any]
-    rates: tuple[float, float, float]
+    parts: ClassVar[tuple[str, ...]]
 
-    def __init__(self, settings: dict[str, Any], small_encoder: Path | None) -> None:
+    def __init__(
+        self, encoder: TokenEncoderOptions, dropout: float, optimizer: AdamWOptions, settings: dict[str, Any]
+    ) -> None:
         super().__init__()
-        self.settings, self.small_encoder = settings, small_encoder
-        name, window = settings["encoder"], settings["window"]
-        self.subwords = None if name == SMALL else Subwords(name)
+        stored = {name: getattr(encoder, option) for name, option in STORED.items()}
+        self.settings = stored | {"layers": list(encoder.layers)} | settings
+        self.start_from, self.optimizer = encoder.start_from, optimizer
+        self.subwords = None if encoder.checkpoint == SMALL else Subwords(encoder.checkpoint)
         if self.subwords is None:
-            self.encoder: nn.Module = SmallEncoder(window=window, dropout=settings["dropout"])
+            self.encoder: nn.Module = SmallEncoder(window=encoder.window, dropout=dropout)
         else:
-            self.encoder = pretrained_encoder(
-                name=name,
-                subwords=self.subwords,
-                layers=settings["layers"],
-                window=window,
-                frozen=settings["frozen"],
-                frozen_layers=settings["frozen_layers"],
-                dropout=settings["encoder_dropout"],
-                lora_rank=settings["lora_rank"],
-            )
+            self.encoder = pretrained_encoder(encoder, self.subwords)
         self.vector_cache: dict[str, Tensor] = {}  # vectors of a frozen encoder, by the digest of a text
+
+    @classmethod
+    def of_settings(cls, **settings: Any) -> Self:
+        """Return a model with stored settings, or other arguments beside them."""
+        encoder = {STORED[name]: settings.pop(name) for name in STORED.keys() & settings.keys()}
+        return cls(TokenEncoderOptions(**encoder), **settings)
 
     def setup(self, stage: str) -> None:
         """Load the weights of the small encoder before training, unless a checkpoint is resumed.
@@ -56,16 +61,14 @@ class EncoderModule(LightningModule):
         Raises:
             UserError: if the encoder is another one, or the folder has no such weights.
         """
-        if stage != "fit" or self.small_encoder is None or self.is_resumed:
+        is_resumed = getattr(trainer_of(self), "ckpt_path", None) is not None
+        if stage != "fit" or self.start_from is None or is_resumed:
             return
         if not isinstance(self.encoder, SmallEncoder):
-            raise UserError(f"model.small_encoder {self.small_encoder}: is for `encoder: small` alone; leave it out")
-        load_weights(Path(self.small_encoder), self.encoder, self.encoder.state_dict())
-
-    @property
-    def is_resumed(self) -> bool:
-        """Whether the trainer resumes a checkpoint, whose weights replace initial ones."""
-        return self._trainer is not None and self.trainer.ckpt_path is not None
+            raise UserError(
+                f"model.encoder.start_from {self.start_from}: is for the encoder `small` alone; leave it out"
+            )
+        load_weights(Path(self.start_from), self.encoder, self.encoder.state_dict())
 
     @property
     def has_fixed_encoder(self) -> bool:
@@ -80,7 +83,7 @@ class EncoderModule(LightningModule):
 
     def configure_optimizers(self) -> dict[str, Any]:
         pretrained = None if self.subwords is None else self.encoder
-        return adamw_with_encoder(self, pretrained, *self.rates, training_steps(self.trainer))
+        return two_rates(self, pretrained, self.optimizer, training_steps(self.trainer), decay_vectors=True)
 
     def state_to_keep(self) -> dict[str, Tensor]:
         """Return the trained weights: without the frozen ones of a pretrained encoder, which can be loaded again."""

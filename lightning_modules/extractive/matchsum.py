@@ -9,13 +9,14 @@ from torch.nn import functional as F
 from datamodules.documents import UserError
 from datamodules.matchsum import MatchSumBatch
 from lightning_modules.decoding.options import DecodingOptions
+from lightning_modules.encoder_options import EncoderOptions
 from lightning_modules.encoder_summarizer import EncoderSummarizer
 from lightning_modules.extractive.names import Pooling
 from lightning_modules.extractive.scoring import Pooler
 from lightning_modules.extractive.summary import ExtractiveSummary
 from lightning_modules.networks.output_layer import upcast_half
 from lightning_modules.networks.passages import Passage
-from lightning_modules.schedules import Schedule
+from lightning_modules.optimizer_options import AdamWOptions
 from lightning_modules.summarizer import evaluating
 
 Loss = Literal["margin", "soft_labels"]
@@ -34,26 +35,17 @@ class MatchSum(EncoderSummarizer):
     - `gold`: the mean over candidates of max(0, s_c - s_reference), 0 without a reference.
 
     Args:
-        vocab_size: size of the vocabulary; with `encoder` at least that of its tokenizer.
-        encoder: `minilm` (the optional package), Hugging Face name or folder of a pretrained encoder; null for an
-            encoder without pre-training, configured by the next three arguments.
-        hidden_size: H of that encoder.
-        heads: its number of attention heads.
-        layers: its number of layers; the inner width is 4 H.
+        vocab_size: size of the vocabulary; with a pretrained encoder at least that of its tokenizer.
+        encoder: encoder, see `EncoderOptions`.
         pooling: pooling of tokens to a vector: `cls` (the paper's), `mean`, `max` or `self_attention`.
         dropout: dropout of hidden states.
-        attention_dropout: dropout of attention weights of a pretrained encoder.
         loss: see above.
         margin: margin between candidates of consecutive ranks.
         temperature: temperature of ROUGE in `soft_labels`.
         scale: temperature of cosines in `soft_labels`.
         proposal_weight: weight of the mean score by the proposing model, added to the cosine; 0 in the paper.
         order: order of the sentences in a summary: as in the `document`, or by `score` of the proposing model.
-        encoder_learning_rate: peak learning rate of a pretrained encoder.
-        learning_rate: peak learning rate of other parameters.
-        schedule: `linear`, `inverse_root` (the paper's) or `constant`, each after a warm-up.
-        warm_up: number of warm-up steps, or a fraction of all steps if below 1.
-        weight_decay: weight decay of AdamW.
+        optimizer: options of AdamW; the paper has the schedule `inverse_root`.
         val_summaries: number of validation documents summarized at each validation during training; -1 for all.
 
     Raises:
@@ -66,24 +58,16 @@ class MatchSum(EncoderSummarizer):
     def __init__(
         self,
         vocab_size: int = 30_522,
-        encoder: str | None = "minilm",
-        hidden_size: int = 256,
-        heads: int = 8,
-        layers: int = 6,
+        encoder: EncoderOptions = EncoderOptions(),
         pooling: Pooling = "cls",
         dropout: float = 0.1,
-        attention_dropout: float = 0.1,
         loss: Loss = "margin",
         margin: float = 0.01,
         temperature: float = 0.1,
         scale: float = 0.1,
         proposal_weight: float = 0.0,
         order: Literal["document", "score"] = "document",
-        encoder_learning_rate: float = 5e-5,
-        learning_rate: float = 5e-4,
-        schedule: Schedule = "linear",
-        warm_up: float = 0.1,
-        weight_decay: float = 0.01,
+        optimizer: AdamWOptions = AdamWOptions(),
         val_summaries: int = -1,
     ) -> None:
         super().__init__(vocab_size, DecodingOptions(), val_summaries)
@@ -91,8 +75,7 @@ class MatchSum(EncoderSummarizer):
             raise ValueError(f"model.margin {margin}, temperature {temperature}, scale {scale}: they must be positive")
         self.loss, self.margin, self.temperature, self.scale = loss, margin, temperature, scale
         self.proposal_weight, self.order = proposal_weight, order
-        self.set_rates(encoder, encoder_learning_rate, learning_rate, schedule, warm_up, weight_decay)
-        self.reader = self.make_reader(encoder, hidden_size, heads, layers, dropout, attention_dropout, segments=1)
+        self.reader = self.make_reader(encoder, dropout, optimizer, segments=1)
         self.pooler = Pooler(pooling, self.reader.size)
 
     def check_data(self, data: Any) -> None:

@@ -1,6 +1,7 @@
 """Network from tokens to vectors and scores of sentences (Liu and Lapata, EMNLP 2019, arXiv 1908.08345)."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 import torch
@@ -12,6 +13,22 @@ from lightning_modules.networks.passages import Reader, attention_mask, encode_d
 from lightning_modules.networks.transformer import Activation, EncoderLayer, sinusoidal
 
 Encoding = Literal["joint", "separate"]
+
+
+@dataclass(frozen=True)
+class InterSentenceOptions:
+    """Transformer layers over the vectors of sentences."""
+
+    layers: int = 2
+    """Number of layers; 0 for `scoring: document_cosine`, which compares pooled vectors."""
+    heads: int = 8
+    """Number of attention heads."""
+    inner_size: int = 2048
+    """Width inside the feed-forward networks."""
+    activation: Activation = "relu"
+    """Activation of the feed-forward networks; PreSumm has `gelu_tanh`."""
+    first_norm: bool = True
+    """Normalize the input of the first layer, as the other layers do; PreSumm does not."""
 
 
 class ScoredSentences(NamedTuple):
@@ -41,12 +58,8 @@ class SentenceNetwork(nn.Module):
         encoding: `joint` or `separate`.
         pooling: see `Pooler`.
         scoring: see `SentenceScorer`.
-        layers: number of inter-sentence Transformer layers; 0 for `document_cosine`, which compares pooled vectors.
-        heads: number of their attention heads.
-        feed_forward: width inside their feed-forward networks.
+        between: inter-sentence Transformer layers; none with `document_cosine`.
         dropout: dropout in these layers.
-        activation: activation of their feed-forward networks.
-        first_norm: whether the first layer normalizes its input.
         interval_segments: whether segment embeddings alternate between sentences (E_A, E_B, E_A, ..).
     """
 
@@ -56,23 +69,21 @@ class SentenceNetwork(nn.Module):
         encoding: Encoding,
         pooling: Pooling,
         scoring: Scoring,
-        layers: int,
-        heads: int,
-        feed_forward: int,
+        between: InterSentenceOptions,
         dropout: float,
         interval_segments: bool,
-        activation: Activation = "relu",
-        first_norm: bool = True,
     ) -> None:
         super().__init__()
         if encoding not in ("joint", "separate"):
             raise ValueError(f"encoding must be joint or separate, got {encoding!r}")
         self.reader, self.encoding, self.interval_segments = reader, encoding, interval_segments
-        layers = 0 if scoring == "document_cosine" else layers
+        layers = 0 if scoring == "document_cosine" else between.layers
         self.pooler, self.scorer = Pooler(pooling, reader.size), SentenceScorer(scoring, reader.size)
-        options = {"dropout": dropout, "activation": activation}
-        self.layers = nn.ModuleList(EncoderLayer(reader.size, heads, feed_forward, **options) for _ in range(layers))
-        if layers and not first_norm:
+        self.layers = nn.ModuleList(
+            EncoderLayer(reader.size, between.heads, between.inner_size, dropout, activation=between.activation)
+            for _ in range(layers)
+        )
+        if layers and not between.first_norm:
             self.layers[0].around_attention.norm = nn.Identity()
         self.norm = nn.LayerNorm(reader.size) if layers else None
 

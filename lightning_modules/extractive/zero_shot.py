@@ -16,7 +16,7 @@ from datamodules.text.words import tokenize
 from lightning_modules.extractive.names import Pooling
 from lightning_modules.extractive.scoring import centrality, cosines, document_cosine
 from lightning_modules.extractive.selection import Relations, SelectionOptions, count_words, select
-from lightning_modules.extractive.sentence_network import Encoding, SentenceNetwork
+from lightning_modules.extractive.sentence_network import Encoding, InterSentenceOptions, SentenceNetwork
 from lightning_modules.extractive.term_vectors import tf_idf
 from lightning_modules.networks.passages import Reader
 from lightning_modules.stored import digest
@@ -62,9 +62,7 @@ class ZeroShot:
                 encoding=encoding,
                 pooling=pooling,
                 scoring="centrality",
-                layers=0,
-                heads=1,
-                feed_forward=1,
+                between=InterSentenceOptions(layers=0),
                 dropout=0.0,
                 interval_segments=False,
             ).eval()

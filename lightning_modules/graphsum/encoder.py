@@ -1,6 +1,6 @@
 """GraphSum, the Hierarchical Transformer and the flat Transformer: one network, three encoders."""
 
-from typing import Literal, NamedTuple, Self
+from typing import NamedTuple, Self, get_args
 
 import torch
 from torch import Tensor, nn
@@ -14,6 +14,7 @@ from lightning_modules.graphsum.graph_attention import (
     MeanPooling,
     MultiHeadPooling,
 )
+from lightning_modules.graphsum.options import Encoder, GraphBiasOptions, GraphSumEncoder
 from lightning_modules.networks.dropout import Dropout
 from lightning_modules.networks.text_encoder import TextEncoder
 from lightning_modules.networks.transformer import (
@@ -24,8 +25,6 @@ from lightning_modules.networks.transformer import (
     ensure_nonempty,
     sinusoidal,
 )
-
-Encoder = Literal["graph", "hierarchical", "flat"]
 
 
 class Source(NamedTuple):
@@ -118,76 +117,55 @@ class GraphSumNetwork(nn.Module):
 
     Args:
         vocab_size: V.
-        encoder: `graph`, `hierarchical` or `flat`.
-        size: D, even (a multiple of four with paragraph positions).
-        heads: N.
-        feed_forward: width inside feed-forward networks.
-        token_layers: number of layers of the token encoder.
-        paragraph_layers: number of layers of the graph or hierarchical encoder.
+        encoder: kind and sizes of the encoder; sizes also are those of the decoder.
+        graph_bias: bias of attention by the graph.
         decoder_layers: number of layers of the decoder.
         dropout: dropout of embeddings, attention weights, feed-forward networks and residual branches.
-        norm: `pre` or `post`.
-        sigma: width of the bias by the graph, see `GraphBias`.
-        learn_sigma: learn sigma, one for each layer.
-        graph_encoder: whether the graph biases the encoder.
-        graph_decoder: whether the graph biases the decoder.
-        paragraph_positions: whether half of the position embedding encodes the position of the paragraph.
-        multi_head_pooling: whether to pool by attention; otherwise by the mean.
         pretrained: pretrained encoder of the concatenated paragraphs, which replaces the token layers.
     """
 
     def __init__(
         self,
         vocab_size: int,
-        encoder: Encoder = "graph",
-        size: int = 256,
-        heads: int = 8,
-        feed_forward: int = 1024,
-        token_layers: int = 6,
-        paragraph_layers: int = 2,
-        decoder_layers: int = 8,
-        dropout: float = 0.1,
-        norm: Norm = "pre",
-        sigma: float = 1.0,
-        learn_sigma: bool = False,
-        graph_encoder: bool = True,
-        graph_decoder: bool = True,
-        paragraph_positions: bool = True,
-        multi_head_pooling: bool = True,
+        encoder: GraphSumEncoder,
+        graph_bias: GraphBiasOptions,
+        decoder_layers: int,
+        dropout: float,
         pretrained: TextEncoder | None = None,
     ) -> None:
         super().__init__()
-        if encoder not in ("graph", "hierarchical", "flat"):
-            raise ValueError(f"encoder must be graph, hierarchical or flat, got {encoder!r}")
-        if size % (4 if paragraph_positions else 2):
+        kind, size, heads, norm = encoder.kind, encoder.hidden_size, encoder.heads, encoder.norm
+        if kind not in get_args(Encoder):
+            raise ValueError(f"encoder must be {', '.join(get_args(Encoder))}, got {kind!r}")
+        if size % (4 if encoder.paragraph_positions else 2):
             raise ValueError(f"size must be even, a multiple of four with paragraph positions; got {size}")
-        self.kind, self.size, self.heads, self.paragraph_positions = encoder, size, heads, paragraph_positions
+        self.kind, self.size, self.heads, self.paragraph_positions = kind, size, heads, encoder.paragraph_positions
         self.embedding = nn.Embedding(vocab_size, size)  # shared by source, target and output layer
         nn.init.normal_(self.embedding.weight, std=size**-0.5)
         self.output_bias = nn.Parameter(torch.zeros(vocab_size))
         self.dropout = Dropout(dropout)
-        common = (size, heads, feed_forward, dropout, norm)
+        common = (size, heads, encoder.inner_size, dropout, norm)
         self.pretrained = pretrained
         if pretrained is None:
-            self.tokens = TokenEncoder(token_layers, *common)
+            self.tokens = TokenEncoder(encoder.token_layers, *common)
         else:
             self.tokens, self.bridge = None, nn.Linear(pretrained.size, size)
 
         def bias(enabled: bool) -> GraphBias | None:
-            return GraphBias(sigma, learn_sigma) if enabled and encoder == "graph" else None
+            return GraphBias(graph_bias.sigma, graph_bias.learn_sigma) if enabled and kind == "graph" else None
 
         self.paragraphs = nn.ModuleList()
-        if encoder == "graph":
-            self.pooling = MultiHeadPooling(size, heads) if multi_head_pooling else MeanPooling()
-            layers = (GraphEncoderLayer(*common, bias(graph_encoder)) for _ in range(paragraph_layers))
-            self.paragraphs.extend(layers)
-        elif encoder == "hierarchical":
-            self.paragraphs.extend(HierarchicalLayer(*common) for _ in range(paragraph_layers))
+        count = encoder.paragraph_layers
+        if kind == "graph":
+            self.pooling = MultiHeadPooling(size, heads) if encoder.multi_head_pooling else MeanPooling()
+            self.paragraphs.extend(GraphEncoderLayer(*common, bias(graph_bias.in_encoder)) for _ in range(count))
+        elif kind == "hierarchical":
+            self.paragraphs.extend(HierarchicalLayer(*common) for _ in range(count))
         last = norm == "pre"
         self.paragraph_norm = nn.LayerNorm(size) if last and self.paragraphs else nn.Identity()
 
         def cross() -> GraphAttention | None:
-            return GraphAttention(size, heads, dropout, bias(graph_decoder)) if encoder == "graph" else None
+            return GraphAttention(size, heads, dropout, bias(graph_bias.in_decoder)) if kind == "graph" else None
 
         self.decoder = nn.ModuleList(DecoderLayer(*common, cross_attention=cross()) for _ in range(decoder_layers))
         self.decoder_norm = nn.LayerNorm(size) if last else nn.Identity()

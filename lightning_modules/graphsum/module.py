@@ -80,21 +80,10 @@ class GraphSum(SequenceToSequence):
         self.optimizer, self.encoder_window = optimizer, encoder.window
         self.network = GraphSumNetwork(
             vocab_size=vocab_size,
-            encoder=encoder.kind,
-            size=encoder.hidden_size,
-            heads=encoder.heads,
-            feed_forward=encoder.inner_size,
-            token_layers=encoder.token_layers,
-            paragraph_layers=encoder.paragraph_layers,
+            encoder=encoder,
+            graph_bias=graph_bias,
             decoder_layers=decoder_layers,
             dropout=dropout,
-            norm=encoder.norm,
-            sigma=graph_bias.sigma,
-            learn_sigma=graph_bias.learn_sigma,
-            graph_encoder=graph_bias.in_encoder,
-            graph_decoder=graph_bias.in_decoder,
-            paragraph_positions=encoder.paragraph_positions,
-            multi_head_pooling=encoder.multi_head_pooling,
             pretrained=_pretrained(encoder),
         )
         if encoder.pretrained_embeddings:

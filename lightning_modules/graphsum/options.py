@@ -1,9 +1,11 @@
 """Groups of arguments of GraphSum."""
 
 from dataclasses import dataclass
+from typing import Literal
 
-from lightning_modules.graphsum.encoder import Encoder
 from lightning_modules.networks.transformer import Norm
+
+Encoder = Literal["graph", "hierarchical", "flat"]
 
 
 @dataclass(frozen=True)
@@ -24,7 +26,7 @@ class GraphSumEncoder:
     """Number of tokens of a window, special tokens included; by default its number of positions (512 for MiniLM and
     BERT)."""
     hidden_size: int = 256
-    """Width D."""
+    """Width D, even (a multiple of four with paragraph positions)."""
     heads: int = 8
     """Number of attention heads."""
     inner_size: int = 1024

@@ -113,7 +113,7 @@ class Reader(nn.Module):
         """Write a pretrained encoder and its tokenizer to `folder`/encoder, in the format of Hugging Face.
 
         Returns:
-            The path below `folder` that replaces the argument `encoder`; empty for an encoder from scratch, and for the
+            The path below `folder` that replaces `encoder.checkpoint`; empty for an encoder from scratch, and for the
             encoder of an encoder-decoder, which Hugging Face cannot save alone.
         """
         if isinstance(self.model, ScratchEncoder) or self.model.config.is_encoder_decoder:
@@ -121,7 +121,7 @@ class Reader(nn.Module):
         from lightning_modules.networks.pretrained import save_pretrained  # takes seconds to load
 
         save_pretrained(folder / "encoder", self.model, tokenizer)
-        return {"encoder": "encoder"}
+        return {"encoder.checkpoint": "encoder"}
 
     def forward(self, ids: Tensor, mask: Tensor, segments: Tensor | None = None) -> Tensor:
         """Encode ids [B, T] -> [B, T, H].

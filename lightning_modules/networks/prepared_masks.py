@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 from transformers import PretrainedConfig
 
-from lightning_modules.networks.pretrained_attention import NAME
+from lightning_modules.networks.pretrained_attention import NAME, attention_of
 
 # families whose attention takes a mask of four dimensions as it is
 _FAMILIES = {"bart", "bert", "led", "pegasus", "roberta"}
@@ -44,11 +44,11 @@ def causal_mask(config: PretrainedConfig, tokens: Tensor, dtype: torch.dtype) ->
 
 
 def _takes_prepared_masks(config: PretrainedConfig) -> bool:
-    return config.model_type in _FAMILIES and config._attn_implementation in _IMPLEMENTATIONS
+    return config.model_type in _FAMILIES and attention_of(config) in _IMPLEMENTATIONS
 
 
 def _as_used(config: PretrainedConfig, visible: Tensor, dtype: torch.dtype) -> Tensor:
     """Return a mask, True where a query sees a key, in the form of the implementation of attention."""
-    if config._attn_implementation == "eager":
+    if attention_of(config) == "eager":
         return torch.zeros_like(visible, dtype=dtype).masked_fill(~visible, torch.finfo(dtype).min)
     return visible

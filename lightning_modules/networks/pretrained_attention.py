@@ -3,7 +3,7 @@
 from typing import Any
 
 from torch import Tensor, nn
-from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedModel
+from transformers import AttentionInterface, AttentionMaskInterface, PretrainedConfig, PreTrainedModel
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import sdpa_mask
 
@@ -12,9 +12,14 @@ from lightning_modules.networks.dropout_attention import attention
 NAME = "dropout_attention"
 
 
+def attention_of(config: PretrainedConfig) -> str:
+    """Return the implementation of attention of a model, which `transformers` does not tell otherwise."""
+    return config._attn_implementation
+
+
 def use_dropout_attention(model: PreTrainedModel) -> None:
     """Replace PyTorch's attention by `dropout_attention.attention` in a model; other implementations stay."""
-    if model.config._attn_implementation != "sdpa":
+    if attention_of(model.config) != "sdpa":
         return
     AttentionInterface.register(NAME, _forward)
     AttentionMaskInterface.register(NAME, sdpa_mask)

@@ -39,7 +39,7 @@ def bidirectional(lstm: nn.LSTM, inputs: Tensor, lengths: Tensor) -> Recurrence:
     rows = torch.arange(len(lengths))
     # an additional input marks padding
     inputs = torch.cat([inputs, (~mask).unsqueeze(-1).to(inputs)], -1)               # [B, T, D + 1]
-    weights = [getattr(lstm, name) for name in lstm._flat_weights_names]
+    weights = _weights(lstm)
     half = len(weights) // 2
     forward, forward_cell = _one_direction(lstm, inputs, weights[:half])
     backward, backward_cell = _one_direction(lstm, inputs[rows.unsqueeze(1), reversal], weights[half:])
@@ -92,7 +92,7 @@ def one_layer_lstm(
     Returns:
         States [B, T, H], and the hidden and cell state after the last step, [1, B, H] each.
     """
-    weights = lstm._flat_weights if weights is None else weights
+    weights = _weights(lstm) if weights is None else weights
     dtype = inputs.dtype
     if inputs.device.type == "cpu" and torch.is_autocast_enabled("cpu"):
         dtype = torch.get_autocast_dtype("cpu")
@@ -105,6 +105,11 @@ def one_layer_lstm(
         results = torch.lstm(inputs.float(), (hidden, cell), weights, lstm.bias, 1, 0.0, lstm.training, False, True)
     states, hidden, cell = (result.to(dtype) for result in results)
     return states, hidden, cell
+
+
+def _weights(lstm: nn.LSTM) -> list[Tensor]:
+    """Return the weights in the order in which `torch.lstm` takes them."""
+    return [weight for direction in lstm.all_weights for weight in direction]
 
 
 def onednn_has_bfloat16() -> bool:

@@ -7,10 +7,12 @@ from torch import Tensor
 
 from datamodules.pointer_generator import PointerGeneratorBatch
 from datamodules.text.vocabulary import PAD
-from lightning_modules.copying_summarizer import CopyingSummarizer
+from lightning_modules.copying_summarizer import CopyingSummarizer, EmbeddingOptions
 from lightning_modules.decoding.beam_search import State
 from lightning_modules.decoding.options import DecodingOptions
+from lightning_modules.lightning_internals import trainer_of
 from lightning_modules.networks.copying import CopyOutputs
+from lightning_modules.optimizer_options import OptimizerOptions
 from lightning_modules.pointer_generator.network import Decoded, DecoderState, Memory, PointerGeneratorNetwork
 
 
@@ -23,14 +25,13 @@ class PointerGenerator(CopyingSummarizer):
 
     Args:
         vocab_size: V, including the four special symbols.
-        embedding_size: E.
+        embedding: embedding of words; `std` is that of a truncated normal, which also initializes the output layer.
         hidden_size: H of the decoder and of each encoder direction.
         pointer: copy words from the document.
         coverage: condition attention on its own past and penalize overlap with it. Without the `CoverageAnnealing`
             callback, from the first step on.
         dropout: dropout on embeddings and before the output layer; 0 in the paper.
-        embedding_std: standard deviation of the truncated normal that initializes the embeddings and the output layer.
-        learning_rate: learning rate of Adagrad; not used if the command line names another optimizer.
+        optimizer: learning rate of Adagrad.
         decoding: decoding options; by default beam size 4, 35 to 120 tokens, mean log-probability.
         val_summaries: number of validation documents summarized at each validation during training; -1 for all.
     """
@@ -41,26 +42,25 @@ class PointerGenerator(CopyingSummarizer):
     def __init__(
         self,
         vocab_size: int = 50_000,
-        embedding_size: int = 128,
+        embedding: EmbeddingOptions = EmbeddingOptions(size=128, std=1e-4),
         hidden_size: int = 256,
         pointer: bool = True,
         coverage: bool = True,
         dropout: float = 0.0,
-        embedding_std: float = 1e-4,
-        learning_rate: float = 0.15,
+        optimizer: OptimizerOptions = OptimizerOptions(lr=0.15),
         decoding: DecodingOptions | None = None,
         val_summaries: int = 256,
     ) -> None:
         super().__init__(vocab_size, decoding or DecodingOptions(), val_summaries)
-        self.learning_rate = learning_rate
+        self.optimizer = optimizer
         self.network = PointerGeneratorNetwork(
             vocab_size=vocab_size,
-            embedding_size=embedding_size,
+            embedding_size=embedding.size,
             hidden_size=hidden_size,
             pointer=pointer,
             coverage=coverage,
             dropout=dropout,
-            embedding_std=embedding_std,
+            embedding_std=embedding.std,
         )
         self.has_pointer = pointer
         self.has_coverage = coverage
@@ -70,7 +70,7 @@ class PointerGenerator(CopyingSummarizer):
     def configure_optimizers(self) -> torch.optim.Optimizer:
         """Return Adagrad with an initial accumulator of 0.1, as in the paper."""
         trained = [parameter for parameter in self.parameters() if parameter.requires_grad]
-        return torch.optim.Adagrad(trained, lr=self.learning_rate, initial_accumulator_value=0.1)
+        return torch.optim.Adagrad(trained, lr=self.optimizer.lr, initial_accumulator_value=0.1)
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         super().on_save_checkpoint(checkpoint)
@@ -114,7 +114,7 @@ class PointerGenerator(CopyingSummarizer):
         terms = {"nll": -(log_probs.squeeze(1).sum(1) / lengths).mean()}
         if self.has_coverage:
             terms["coverage"] = (decoded.overlap.squeeze(1).masked_fill(~real, 0).sum(1) / lengths).mean()
-        if decoded.gate is not None and self._trainer is not None:
+        if decoded.gate is not None and trainer_of(self) is not None:
             p_gen = decoded.gate.detach().squeeze(1).sigmoid().masked_fill(~real, 0)  # [B, T]
             self._log_p_gen((p_gen.sum(1) / lengths).mean(), batch)
         return terms

@@ -6,7 +6,14 @@ from precis.files.nested_values import get_value, map_strings, set_value
 
 # Former class path -> present class path.
 MOVED = {"experiments.run_scorer.RunScorer": "precis.training.run_scorer.RunScorer"}
-ONE_WAY = ("RSTformer", "GraphSum", "Pegasus", "MatchSum")  # models whose former argument `long_input` had one value
+# Class -> former arguments, with the only value that their configs have.
+DROPPED: dict[str, dict[str, Any]] = {
+    "RSTformer": {"long_input": "truncate"},
+    "GraphSum": {"long_input": "windows"},
+    "Pegasus": {"long_input": "truncate"},
+    "MatchSum": {"long_input": "windows"},
+    "DiscourseParser": {"loss_weights": None, "start_from": None},
+}
 
 
 def _into(group: str, names: str, **renamed: str) -> dict[str, str]:
@@ -16,6 +23,20 @@ def _into(group: str, names: str, **renamed: str) -> dict[str, str]:
 
 
 _SIZES = "checkpoint hidden_size heads inner_size"
+_RATES = {"learning_rate": "lr", "encoder_learning_rate": "encoder_lr"}
+_ADAMW = _into("optimizer", "schedule weight_decay", warm_up="warmup_steps", **_RATES)
+_ENCODER = _into("encoder", "hidden_size heads layers attention_dropout", encoder="checkpoint")
+_DOCUMENT_ENCODER = {**_ENCODER, **_into("encoder", "long_input positions interval_segments")}
+_TOKEN_ENCODER = {
+    **_into("encoder", "layers frozen frozen_layers lora_rank window", encoder="checkpoint"),
+    **_into("encoder", "", encoder_dropout="dropout", small_encoder="start_from"),
+    **_into("optimizer", "weight_decay", **_RATES),
+}
+_INTER = {"inter_layers": "layers", "inter_heads": "heads", "inter_size": "inner_size"}
+_COPYING = {
+    **_into("embedding", "", embedding_size="size", embedding_std="std"),
+    **_into("optimizer", "", learning_rate="lr"),
+}
 # Class -> former name -> name in a group.
 GROUPED: dict[str, dict[str, str]] = {
     "RSTformer": {
@@ -34,6 +55,23 @@ GROUPED: dict[str, dict[str, str]] = {
         **_into("optimizer", "", encoder_learning_rate="encoder_lr", sigma_learning_rate="sigma_lr"),
     },
     "Pegasus": {**_into("encoder", f"{_SIZES} layers"), **_into("optimizer", "", learning_rate="lr")},
+    "BertSum": {
+        **_DOCUMENT_ENCODER,
+        **_into("encoder", "", frozen_encoder="frozen"),
+        **_into("inter_sentence", "activation first_norm", **_INTER),
+        **_ADAMW,
+    },
+    "MatchSum": {**_ENCODER, **_ADAMW},
+    "BertSumAbs": {
+        **_DOCUMENT_ENCODER,
+        **_ADAMW,
+        **_into("optimizer", "", encoder_warm_up="encoder_warmup_steps"),
+        "decoder_size": "decoder_inner_size",
+    },
+    "PointerGenerator": _COPYING,
+    "CommunicatingAgents": {**_COPYING, **_into("embedding", "word_vectors")},
+    "DiscourseParser": _TOKEN_ENCODER,
+    "EduSegmenter": _TOKEN_ENCODER,
 }
 
 
@@ -47,8 +85,9 @@ def upgrade(config: Any) -> Any:
     if not isinstance(arguments, dict):
         return config
     class_name = str(model.get("class_path")).rpartition(".")[2]  # broken configs may have any type here
-    if class_name in ONE_WAY:
-        arguments.pop("long_input", None)
+    for name, value in DROPPED.get(class_name, {}).items():
+        if arguments.get(name, value) == value:
+            arguments.pop(name, None)
     names = GROUPED.get(class_name, {})
     # a group may have the name of a former argument
     flat = {former: arguments.pop(former) for former in names if not isinstance(arguments.get(former, {}), dict)}

@@ -12,7 +12,6 @@ from precis.files.yaml_files import read_yaml
 
 LINKED = {  # argument of the data -> argument of the model
     "vocab_size": "vocab_size",
-    "encoder": "encoder",
     "inventory": "inventory",
     "ablation": "injection.ablation",
     "checkpoint": "encoder.checkpoint",

@@ -13,11 +13,11 @@ from precis.files.nested_values import get_value, leaves
 REFUSALS = (ValueError, TypeError, RuntimeError, ImportError, OSError, ArithmeticError, AssertionError)
 REFUSALS += (MisconfigurationException,)
 
-_SIZES = "vocab_size embedding_size hidden_size inner_size heads inter_heads decoder_heads decoder_size agents window"
+_SIZES = "vocab_size size hidden_size inner_size heads decoder_heads decoder_inner_size agents window"
 _COUNTS = "batch_size eval_batch_size max_source max_target max_train max_eval beam_size max_length num_proc"
 _TRAINER_COUNTS = "accumulate_grad_batches check_val_every_n_epoch num_nodes"
-_AMOUNTS = "min_length num_workers learning_rate encoder_learning_rate lr encoder_lr sigma_lr weight_decay warmup_steps"
-_AMOUNTS += " gradient_clip_val seed_everything embedding_std init_std patience"
+_AMOUNTS = "min_length num_workers lr encoder_lr sigma_lr weight_decay warmup_steps encoder_warmup_steps"
+_AMOUNTS += " gradient_clip_val seed_everything std init_std patience"
 _MINIMA: dict[str, float] = dict.fromkeys(f"{_SIZES} {_COUNTS} {_TRAINER_COUNTS}".split(), 1)
 _MINIMA |= dict.fromkeys(_AMOUNTS.split(), 0)
 _MINIMA |= {"max_epochs": -1, "max_steps": -1}  # where -1 means no limit
@@ -26,7 +26,7 @@ _BATCHES = tuple(f"limit_{stage}_batches" for stage in ("train", "val", "test", 
 _BATCHES += ("overfit_batches", "val_check_interval")
 _KEYS = ("api_key", "api_token", "password", "secret")  # options of loggers
 _URL_WITH_PASSWORD = re.compile(r"://[^/@\s]*:[^/@\s]+@")
-PRETRAINED = ("encoder", "encoder.checkpoint", "checkpoint")  # options that take a name or folder
+PRETRAINED = ("encoder.checkpoint", "checkpoint")  # options that take a name or folder
 _NOT_THERE = re.compile(
     r"Repo id must be|couldn't connect to|is not a local folder|not a valid model identifier|Can't load|"
     r"does not appear to have|[Nn]o file named|Unrecognized model|cannot find the requested files"

@@ -14,6 +14,7 @@ from pytorch_lightning.utilities import rank_zero_warn
 
 from datamodules.atomic_write import atomic_file
 from datamodules.documents import UserError
+from lightning_modules.lightning_internals import accumulates, logs_this_step, values_to_log
 from precis.runs.run_folder import check_not_removed
 
 KEY = "metrics"  # key in a checkpoint of what `MetricsRecord` adds
@@ -104,12 +105,11 @@ class MetricsRecord(Callback):
 def pending_row(trainer: Trainer) -> dict[str, Any] | None:
     """Return `values` and `step` of the last training step, if Lightning has yet to log them."""
     # In the hook at the end of a batch, the batch is processed but not yet completed; Lightning logs after the hook.
-    loop, connector = trainer.fit_loop.epoch_loop, trainer._logger_connector
-    in_batch_end = loop.batch_progress.total.completed < loop.batch_progress.total.processed
-    if not in_batch_end or trainer.fit_loop._should_accumulate() or not connector.should_update_logs:
+    progress = trainer.fit_loop.epoch_loop.batch_progress.total
+    if progress.completed == progress.processed or accumulates(trainer) or not logs_this_step(trainer):
         return None
-    values = convert_tensors_to_scalars(connector.metrics["log"])
-    return {"values": {"epoch": trainer.current_epoch} | values, "step": loop._batches_that_stepped}
+    values, step = values_to_log(trainer)
+    return {"values": {"epoch": trainer.current_epoch} | convert_tensors_to_scalars(values), "step": step}
 
 
 def _read_rows(path: Path) -> tuple[list[str], list[dict[str, str]]]:

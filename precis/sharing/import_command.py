@@ -58,22 +58,28 @@ def run_config(
     sizes = {name: tensor.shape for name, tensor in state.items()}
     positions = next(size[0] for name, size in sizes.items() if name.endswith("position_embeddings.weight"))
     vocab_size = next(size[0] for name, size in sizes.items() if name.endswith("word_embeddings.weight"))
-    model: dict[str, Any] = {"vocab_size": vocab_size, "encoder": encoder}
-    data: dict[str, Any] = {"vocab_size": vocab_size, "encoder": encoder, "batch_size": 6}
-    reading = {"long_input": "extend", "positions": positions}
+    model: dict[str, Any] = {"vocab_size": vocab_size, "encoder": {"checkpoint": encoder}}
+    data: dict[str, Any] = {"vocab_size": vocab_size, "checkpoint": encoder, "batch_size": 6}
+    if kind != "matchsum":
+        model["encoder"] |= {"long_input": "extend", "positions": positions}
     if kind == "presumm_ext":
         name, data_name = "BertSum", "ExtractiveData"
-        model |= reading | {"activation": "gelu_tanh", "first_norm": False, "inter_heads": heads}
-        model |= {"inter_layers": _count(sizes, r"network\.layers\.(\d+)\."), "loss": "labels"}
-        model["inter_size"] = sizes["network.layers.0.feed_forward.inner.weight"][0]
+        model["inter_sentence"] = {
+            "layers": _count(sizes, r"network\.layers\.(\d+)\."),
+            "heads": heads,
+            "inner_size": sizes["network.layers.0.feed_forward.inner.weight"][0],
+            "activation": "gelu_tanh",
+            "first_norm": False,
+        }
+        model["loss"] = "labels"
         model["selection"] = {"selector": "trigram_blocking", "k": 3}
         data |= {"max_source": positions, "min_words": 6, "max_words": 200}
         data |= {"oracle_stem": False, "oracle_counts": "set"}
     elif kind == "presumm_abs":
         name, data_name = "BertSumAbs", "BertSumAbsData"
-        model |= reading | {"activation": "gelu_tanh", "output_bias": True, "sentence_mark": "[unused2]"}
+        model |= {"activation": "gelu_tanh", "output_bias": True, "sentence_mark": "[unused2]"}
         model |= {"decoder_layers": _count(sizes, r"decoder\.decoder\.(\d+)\."), "decoder_heads": heads}
-        model["decoder_size"] = sizes["decoder.decoder.0.feed_forward.inner.weight"][0]
+        model["decoder_inner_size"] = sizes["decoder.decoder.0.feed_forward.inner.weight"][0]
         model["decoding"] = {"beam_size": 5, "min_length": 50, "max_length": 200, "no_repeat_ngram": 3}
         model["decoding"] |= {"length_penalty": "gnmt", "alpha": 0.95}
         data |= {"max_source": positions}
@@ -105,7 +111,7 @@ def write_run_folder(
         UserError: if the weights are not those of the model that the config describes.
     """
     module, data = build(config)
-    data.tokenizer = data.tokenizer_type.of_checkpoint(config["model"]["init_args"]["encoder"])
+    data.tokenizer = data.tokenizer_type.of_checkpoint(data.checkpoint)
     module.set_tokenizer(data.tokenizer)
     if kind == "presumm_abs":
         state = _with_symbols_of(data.tokenizer, state)
@@ -113,10 +119,9 @@ def write_run_folder(
     for name in sorted(expected.keys() | state.keys()):
         shapes = [list(weights[name].shape) if name in weights else "absent" for weights in (state, expected)]
         if shapes[0] != shapes[1]:
-            encoder = config["model"]["init_args"]["encoder"]
             raise UserError(
-                f"{source}: {name} is {shapes[0]} in the file, and {shapes[1]} in a model over {encoder}; give the "
-                "--encoder that it was trained with"
+                f"{source}: {name} is {shapes[0]} in the file, and {shapes[1]} in a model over {data.checkpoint}; give "
+                "the --encoder that it was trained with"
             )
     module.load_state_dict(state)
     content: dict[str, Any] = {"state_dict": module.state_dict(), "global_step": 0, "epoch": 0}

@@ -76,7 +76,7 @@ def model_card(
 def _base_model(config: dict[str, Any]) -> str | None:
     """Return the hub's name of the pretrained model that training started from."""
     arguments = config["model"].get("init_args") or {}
-    pretrained = get_value(arguments, "encoder.checkpoint") or arguments.get("encoder")
+    pretrained = get_value(arguments, "encoder.checkpoint")
     is_name = isinstance(pretrained, str) and pretrained.count("/") == 1 and not Path(pretrained).exists()
     return pretrained if is_name else None
 

@@ -34,7 +34,7 @@ def draw_attention(run: Path, texts: Sequence[tuple[str, str]], out: Path) -> No
             raise UserError(f"{run}: not the run of an RSTformer with discourse; give one")
         if loaded.model.network.adapters is not None:
             reason = "its discourse is in the weights' update, not in attention"
-            raise UserError(f"{run}: {reason}; give a run without model.lora_rank")
+            raise UserError(f"{run}: {reason}; give a run without model.encoder.lora_rank")
         out.mkdir(parents=True, exist_ok=True)
         write(loaded.model.eval(), loaded.data, out)
     print(f"{out}: {', '.join(sorted(path.name for path in out.iterdir()))}")

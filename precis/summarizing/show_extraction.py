@@ -127,4 +127,4 @@ class SummaryOutput:
             sizes = {row["id"]: [len(part) for part in row["parts"]] for row in self.documents}
             self.options.html.write_text(page(self.summaries, sizes), encoding="utf-8")
         if self.options.heat_map and not self._drawn:
-            raise UserError("--heat_map: the model has no inter-sentence layer (model.inter_layers 0); leave it out")
+            raise UserError("--heat_map: model.inter_sentence.layers is 0, so there is nothing to show; leave it out")

@@ -6,6 +6,7 @@ from typing import Any
 
 from pytorch_lightning import Callback, LightningModule, Trainer
 
+from lightning_modules.lightning_internals import may_stop_early
 from precis.runs.tracking import best_score
 from precis.trials.search_folder import is_search, read_search
 
@@ -51,7 +52,7 @@ class TrialReport(Callback):
         prune = False
         if trainer.is_global_zero and value is not None:
             prune = self.search.report(self.number, float(value), self.validations)
-        if trainer.strategy.reduce_boolean_decision(prune, all=False) and trainer.fit_loop._can_stop_early:
+        if trainer.strategy.reduce_boolean_decision(prune, all=False) and may_stop_early(trainer):
             self.stopping_reason_message = f"the search prunes the trial after validation {self.validations}"
             trainer.should_stop = True
 

@@ -8,6 +8,7 @@ import torch
 
 from datamodules.pointer_generator import PointerGeneratorBatch
 from datamodules.text.vocabulary import PAD, START, STOP, UNK, Vocabulary
+from lightning_modules.copying_summarizer import EmbeddingOptions
 from lightning_modules.decoding.options import DecodingOptions
 from lightning_modules.pointer_generator.module import PointerGenerator
 
@@ -17,7 +18,7 @@ V = 30
 
 def build(seed, **arguments):
     torch.manual_seed(seed)
-    model = PointerGenerator(V, 5, 4, **arguments)
+    model = PointerGenerator(V, EmbeddingOptions(5, 1e-4), 4, **arguments)
     for parameter in model.parameters():
         if parameter.requires_grad:
             torch.nn.init.normal_(parameter, std=0.7)

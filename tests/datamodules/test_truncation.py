@@ -57,8 +57,8 @@ KINDS = {
         RSTformerData,
         {"vocab_size": 300, "max_source": 30, "max_target": 12, "ablation": "no_discourse"},
     ),
-    "bertsum": (ExtractiveData, {"vocab_size": 300, "encoder": None, "max_source": 40}),
-    "bertsum_abs": (BertSumAbsData, {"vocab_size": 300, "encoder": None, "max_source": 40, "max_target": 12}),
+    "bertsum": (ExtractiveData, {"vocab_size": 300, "checkpoint": None, "max_source": 40}),
+    "bertsum_abs": (BertSumAbsData, {"vocab_size": 300, "checkpoint": None, "max_source": 40, "max_target": 12}),
 }
 
 

@@ -76,7 +76,7 @@ SHORTENED = (
     "precis fit --config experiments/configs/pointer_generator/docstrings.yaml --run_dir runs/mine --data.corpus Files "
     "--data.corpus.train train.jsonl --data.corpus.val val.jsonl --data.corpus.test test.jsonl",
 )
-SMALL = "--model.embedding_size 4 --model.hidden_size 4 --trainer.max_steps 2 --trainer.accelerator cpu --wandb off"
+SMALL = "--model.embedding.size 4 --model.hidden_size 4 --trainer.max_steps 2 --trainer.accelerator cpu --wandb off"
 # Why others are only parsed (and their configs built, their sweeps composed), by a pattern.
 NOT_EXECUTED = {
     "precis fit ": "trains for minutes to days; test_configs builds the model of each config",

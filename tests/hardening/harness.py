@@ -39,7 +39,7 @@ def tiny_config(files: dict[str, str], **trainer: Any) -> dict[str, Any]:
         trainer: arguments of the trainer.
     """
     decoding = {"beam_size": 2, "min_length": 1, "max_length": 6}
-    model = {"vocab_size": 40, "embedding_size": 4, "hidden_size": 4, "decoding": decoding}
+    model = {"vocab_size": 40, "embedding": {"size": 4}, "hidden_size": 4, "decoding": decoding}
     corpus = {"class_path": "datamodules.corpora.Files", "init_args": files}
     data = {"corpus": corpus, "max_source": 30, "max_target": 12, "batch_size": 4}
     return {

@@ -1,5 +1,6 @@
 import pytest
 import torch
+from model_options import build_model
 
 from datamodules.bertsum_abs import BertSumAbsData
 from datamodules.corpora import Texts
@@ -8,6 +9,7 @@ from datamodules.text.encoder_tokenizer import EncoderTokenizer
 from lightning_modules.bertsum_abs import BertSumAbs
 from lightning_modules.decoding.options import DecodingOptions
 from lightning_modules.extractive.bertsum import BertSum
+from lightning_modules.optimizer_options import AdamWOptions
 from lightning_modules.schedules import two_rates
 from lightning_modules.summarizer import Samples
 
@@ -16,7 +18,7 @@ DOCUMENTS = [
     Document("storm", [["A storm hit the coast.", "Boats sank."]], [["A storm hit."]]),
     Document("long", [[f"Sentence {number} of many." for number in range(9)]]),
 ]
-SMALL = {"vocab_size": 300, "encoder": None, "hidden_size": 8, "heads": 2, "layers": 1, "dropout": 0.0}
+SMALL = {"vocab_size": 300, "checkpoint": None, "hidden_size": 8, "heads": 2, "layers": 1, "dropout": 0.0}
 
 
 @pytest.fixture(scope="module")
@@ -26,7 +28,8 @@ def text() -> EncoderTokenizer:
 
 def model(text: EncoderTokenizer, **arguments) -> BertSumAbs:
     torch.manual_seed(0)
-    made = BertSumAbs(**SMALL | {"decoder_layers": 2, "decoder_heads": 2, "decoder_size": 16} | arguments)
+    decoder = {"decoder_layers": 2, "decoder_heads": 2, "decoder_inner_size": 16}
+    made = build_model(BertSumAbs, SMALL | decoder | arguments)
     made.set_tokenizer(text)
     return made.eval()
 
@@ -67,7 +70,7 @@ def test_a_document_without_a_sentence_has_a_finite_loss_in_training_too(text):
 def saved(folder, text: EncoderTokenizer, **arguments):
     """A run folder with a BertSum's checkpoint."""
     torch.manual_seed(1)
-    found = BertSum(**SMALL | {"inter_layers": 0} | arguments)
+    found = build_model(BertSum, SMALL | {"inter_sentence.layers": 0} | arguments)
     (folder / "checkpoints").mkdir(parents=True)
     torch.save({"state_dict": found.state_dict(), "global_step": 0}, folder / "checkpoints" / "best.ckpt")
     return found
@@ -98,7 +101,8 @@ def test_ext_abs_starts_from_an_extractive_models_encoder(text, tmp_path):
 @pytest.mark.parametrize("schedule", ["linear", "inverse_root", "constant"])
 def test_rates_and_warm_ups_of_encoder_and_rest(schedule):
     module = torch.nn.ModuleDict({"inner": torch.nn.Linear(2, 2), "outer": torch.nn.Linear(2, 2)})
-    made = two_rates(module, module["inner"], 1.0, 10.0, schedule, 4, 20, 0.1, encoder_warm_up=0.5)
+    options = AdamWOptions(10.0, 1.0, schedule, warmup_steps=4, encoder_warmup_steps=0.5, weight_decay=0.1)
+    made = two_rates(module, module["inner"], options, 20)
     optimizer, scheduler = made["optimizer"], made["lr_scheduler"]["scheduler"]
     decays = {group["initial_lr"]: [] for group in optimizer.param_groups}
     for group in optimizer.param_groups:

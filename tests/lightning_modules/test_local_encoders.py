@@ -33,7 +33,7 @@ def write_encoder(folder: Path, seed: int = 0, words: list[str] = WORDS) -> str:
 
 def parser(encoder: str) -> DiscourseParser:
     torch.manual_seed(0)
-    return DiscourseParser(encoder=encoder, layers=[1], hidden_size=16, fit_size=4)
+    return DiscourseParser.of_settings(encoder=encoder, layers=[1], hidden_size=16, fit_size=4)
 
 
 @pytest.mark.parametrize("model", [ZeroShot, parser], ids=["zero-shot", "parser"])

@@ -31,7 +31,7 @@ def test_names_and_outputs_within_the_limit_are_the_same(encoder):
     models = {}
     for choice in ("windows", "extend", "truncate"):
         torch.manual_seed(0)
-        models[choice] = CASE_OF["BertSum"].build_model(encoder=str(encoder), long_input=choice, positions=60).eval()
+        models[choice] = CASE_OF["BertSum"].build_model(checkpoint=str(encoder), long_input=choice, positions=60).eval()
     states = {choice: model.state_dict() for choice, model in models.items()}
     assert list(states["windows"]) == list(states["extend"]) == list(states["truncate"])
     for choice, positions in {"windows": LIMIT, "extend": 60, "truncate": LIMIT}.items():
@@ -49,8 +49,8 @@ def arguments(case, corpus_files, run, *more):
 
 @pytest.mark.parametrize("name", ["BertSum", "BertSumAbs"])
 def test_truncation_needs_a_limit_of_the_data(name, encoder, corpus_files, tmp_path, precis):
-    options = arguments(CASE_OF[name], corpus_files, tmp_path / "run", f"--model.encoder={encoder}")
-    options.append("--model.long_input=truncate")
+    options = arguments(CASE_OF[name], corpus_files, tmp_path / "run", f"--model.encoder.checkpoint={encoder}")
+    options.append("--model.encoder.long_input=truncate")
     for limit in ([], ["--data.max_source=25"]):
         done = precis(*options, *limit)
         assert done.status == 1 and done.err.count("precis: error") == 1, done.err
@@ -58,7 +58,7 @@ def test_truncation_needs_a_limit_of_the_data(name, encoder, corpus_files, tmp_p
     done = precis(*options, f"--data.max_source={LIMIT}")
     assert done.status == 0, done.err
     saved = yaml.safe_load((tmp_path / "run" / "config.yaml").read_text())
-    assert saved["model"]["init_args"]["long_input"] == "truncate"
+    assert saved["model"]["init_args"]["encoder"]["long_input"] == "truncate"
     assert f"data.max_source {LIMIT}" in (tmp_path / "run" / "truncation.csv").read_text(), "what is cut is counted"
 
 

@@ -1,20 +1,21 @@
 """Parsers trained on all folds of a treebank but one."""
 
+import argparse
 import sys
-from argparse import ArgumentParser
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import yaml
+from jsonargparse import ArgumentParser
 from pytorch_lightning import Trainer, seed_everything
 
 from datamodules.discourse.records import TreebankDocument
 from datamodules.documents import UserError
 from datamodules.treebank import TreebankData
 from lightning_modules.discourse_parser.parser import DiscourseParser
-from lightning_modules.discourse_parser.shipped import SMALL
+from precis.config.earlier_configs import upgrade
 from precis.files.yaml_files import read_yaml
 
 Recipe = dict[str, dict[str, Any]]  # arguments of `model`, `data` and `trainer`
@@ -70,21 +71,27 @@ def read_recipe(path: Path) -> Recipe:
             applied to folds.
     """
     try:
-        config = read_yaml(path)
+        config = upgrade(read_yaml(path))
         model, data = config["model"], config["data"]
         classes = model["class_path"].rsplit(".", 1)[-1], data["class_path"].rsplit(".", 1)[-1]
-        recipe = {"model": dict(model["init_args"]), "data": dict(data["init_args"]), "trainer": config["trainer"]}
+        recipe = {"model": _parsed(model["init_args"]), "data": dict(data["init_args"]), "trainer": config["trainer"]}
     except (OSError, yaml.YAMLError, KeyError, TypeError, AttributeError) as error:
         raise UserError(f"{path}: no config that trains a discourse parser ({error})") from error
     if classes != ("DiscourseParser", "TreebankData"):
         raise UserError(f"{path}: trains {classes[0]} on {classes[1]}; name a config of DiscourseParser")
     if unknown := recipe["trainer"].keys() - {*_TRAINER_OPTIONS}:
         raise UserError(f"{path}: trainer.{sorted(unknown)[0]} is not applied when folds are trained; remove it")
-    recipe["data"] |= {"encoder": recipe["model"].get("encoder", SMALL)}
-    recipe["data"]["inventory"] = recipe["model"].get("inventory", "gum")
+    recipe["data"] |= {"checkpoint": recipe["model"]["encoder"].checkpoint, "inventory": recipe["model"]["inventory"]}
     for split in ("train", "val", "test"):
         recipe["data"].pop(split, None)
     return recipe
+
+
+def _parsed(arguments: dict[str, Any]) -> dict[str, Any]:
+    """Return the arguments of a parser with their types, groups as dataclasses; those that are left out too."""
+    parser = ArgumentParser(exit_on_error=False)
+    parser.add_class_arguments(DiscourseParser)
+    return dict(vars(parser.instantiate_classes(parser.parse_object(arguments))))
 
 
 def train_fold(recipe: Recipe, data: FoldData, folder: Path, seed: int) -> DiscourseParser:
@@ -107,10 +114,12 @@ def train_fold(recipe: Recipe, data: FoldData, folder: Path, seed: int) -> Disco
         unfinished = folder.with_name(f".{folder.name}.part")
         model.cpu().save(unfinished)
         unfinished.rename(folder)
-    return DiscourseParser.load(folder, **recipe["model"])  # some arguments of parsing are not stored with the weights
+    # some arguments of parsing are not stored with the weights
+    options = {name: value for name, value in recipe["model"].items() if name not in ("encoder", "optimizer")}
+    return DiscourseParser.load(folder, **options)
 
 
-def add_fold_options(parser: ArgumentParser, folds: int) -> None:
+def add_fold_options(parser: argparse.ArgumentParser, folds: int) -> None:
     """Add the recipe, the folder of the folds, their number (with this default) and the seed to a command."""
     parser.add_argument("recipe", type=Path, help="config of `precis fit` for a parser")
     parser.add_argument("--out", type=Path, required=True, help="folder for weights and scores; existing ones are used")

@@ -29,7 +29,7 @@ def low_rank_parser(parser: DiscourseParser, rank: int, **options: float) -> tup
     settings = parser.settings
     if parser.subwords is None or settings["frozen"] or settings["lora_rank"]:
         raise UserError("the encoder of this parser has no full-rank changes; name a fine-tuned parser")
-    target = DiscourseParser(**settings | {"lora_rank": rank} | options)
+    target = DiscourseParser.of_settings(**settings | {"lora_rank": rank} | options)
     retained = copy_to_low_rank(parser, target)
     return target.eval(), retained
 

@@ -32,7 +32,7 @@ class SegmenterCLI(LightningCLI):
         """Add the output folder, and link the tokenizer of the data to the encoder of the model."""
         parser.add_argument("--out", type=Path, required=True, help="folder for the weights")
         parser.add_argument("--bits", type=Literal[16, 8], default=16, help="precision of stored matrices")
-        parser.link_arguments("model.encoder", "data.encoder")
+        parser.link_arguments("model.encoder.checkpoint", "data.checkpoint")
 
     def after_fit(self) -> None:
         """Save the weights."""

@@ -4,7 +4,7 @@
 
 Texts need no annotation. A word's target is the mean vector of its subwords in the teacher, reduced by PCA; the loss is
 the mean squared error of a linear map of the small encoder's word vector (distillation of hidden states, as in
-TinyBERT, Jiao et al. 2020). The weights in OUT initialize a parser or a segmenter (`--model.small_encoder OUT`).
+TinyBERT, Jiao et al. 2020). The weights in OUT initialize a parser or a segmenter (`--model.encoder.start_from OUT`).
 """
 
 import argparse
@@ -25,7 +25,7 @@ from datamodules.documents import Document, UserError
 from datamodules.text.edu_features import EduFeatures, SegmentationBatch, edu_features
 from datamodules.text.subwords import Subwords
 from lightning_modules.discourse_parser.boundary_network import pool_pieces
-from lightning_modules.discourse_parser.encoders import multiplies_bfloat16, pretrained_encoder
+from lightning_modules.discourse_parser.encoders import TokenEncoderOptions, multiplies_bfloat16, pretrained_encoder
 from lightning_modules.networks.text_encoder import SmallEncoder, TextEncoder
 from lightning_modules.stored import save_weights
 from precis.command_line.commands import guess_corpus
@@ -94,8 +94,9 @@ class Teacher:
 
     def __init__(self, name: str, layers: Sequence[int], passages: Sequence[str]) -> None:
         self.subwords = Subwords(name)
+        options = TokenEncoderOptions(name, layers)
         try:
-            self.encoder: TextEncoder = pretrained_encoder(name, self.subwords, layers, 256).eval()
+            self.encoder: TextEncoder = pretrained_encoder(options, self.subwords).eval()
         except ValueError as error:
             raise UserError(f"--teacher {name} --layers {layers}: {error}") from error
         vectors = torch.cat(self._vectors(self._features(passages)))                         # [N, D]

@@ -32,7 +32,7 @@ def test_reads_the_vectors_of_known_words(write, header, name):
 @pytest.mark.parametrize(
     "text, message",
     [
-        ("the 1 2 3\n", r"vectors.txt:1: a vector of size 3, but the embedding has 2; set --model.embedding_size"),
+        ("the 1 2 3\n", r"vectors.txt:1: a vector of size 3, but the embedding has 2; set --model.embedding.size"),
         ("2 1\nthe 1\n", r"vectors.txt:2: a vector of size 1"),
         ("the 1 2\ncat 1\n", r"vectors.txt:2: a vector of size 1"),
         ("the 1 2\ncat 1 2x\n", r"vectors.txt:2: could not convert string to float: '2x'"),

@@ -2,7 +2,6 @@ import agents_by_hand as by_hand
 import pytest
 import torch
 
-from lightning_modules.communicating_agents.encoder import Parts, last_states
 from lightning_modules.communicating_agents.messages import make_messages
 from lightning_modules.communicating_agents.network import CommunicatingAgentsNetwork
 from lightning_modules.networks.copying import CopyOutputs, all_log_probs
@@ -70,18 +69,6 @@ def test_equals_a_plain_loop_over_the_formulas(row):
     torch.testing.assert_close(probabilities.sum(-1), torch.ones(3, 2, 4))
 
 
-def test_one_agent_hears_nothing():
-    network = build(1)
-    assert all(layer.messages is None and layer.received is None for layer in network.encoder.layers)
-    # and a document with one agent in a network for three: z = 0 in the formula
-    network = build(3)
-    source, lengths = documents([[4, 0, 0]])
-    states = network.encode(source, lengths)[0].states[:, 0]
-    for layer in network.encoder.layers:
-        torch.nn.init.normal_(layer.received.weight)
-    torch.testing.assert_close(network.encode(source, lengths)[0].states[:, 0], states)
-
-
 @pytest.mark.parametrize("kind", ["mean", "feed_forward", "attention"])
 def test_messages_equal_a_plain_loop_and_leave_out_padding_agents(kind):
     torch.manual_seed(0)
@@ -115,25 +102,6 @@ def test_padding_agents_and_padding_tokens_change_nothing(messages):
     assert attention[..., 2:, :].eq(0).all() and attention[..., 4:].eq(0).all()
 
 
-def heard(network):
-    """[M, M]: whether the states of an agent change with the words of another."""
-    source, lengths = documents([[3, 2, 3]])
-    embedded = network.embedding(source).detach().requires_grad_()
-    states = network.encoder(embedded, Parts.of(lengths, 3, source.device))
-    listens = torch.zeros(3, 3, dtype=torch.bool)
-    for a in range(3):
-        (gradient,) = torch.autograd.grad(states[0, a].sum(), embedded, retain_graph=True)
-        listens[a] = gradient[0].ne(0).flatten(1).any(1)
-    return listens
-
-
-@pytest.mark.parametrize("messages", ["mean", "feed_forward", "attention"])
-def test_messages_reach_every_agent(messages):
-    assert heard(build(3, messages=messages)).all()
-    assert torch.equal(heard(build(3, messages=None)), torch.eye(3, dtype=torch.bool))
-    assert torch.equal(heard(build(3, messages=messages, contextual_layers=0)), torch.eye(3, dtype=torch.bool))
-
-
 def test_the_summary_s_gradient_reaches_the_words_of_every_agent():
     network = build(3)
     source, lengths = torch.arange(1, 10).view(1, 3, 3), torch.tensor([[3, 3, 2]])
@@ -155,23 +123,6 @@ def test_steps_equal_the_teacher_forced_pass():
         torch.testing.assert_close(features, whole.features[:, :, t])
         torch.testing.assert_close(read.copying, whole.attention[:, :, t])
         torch.testing.assert_close(read.gate, whole.gate[:, :, t])
-
-
-def test_contextual_agent_attention_starts_as_the_model_without_it():
-    torch.manual_seed(1)
-    plain = CommunicatingAgentsNetwork(V, E, H, 3)
-    contextual = CommunicatingAgentsNetwork(V, E, H, 3, contextual_agent_attention=True)
-    missing = contextual.load_state_dict(plain.state_dict(), strict=False).missing_keys
-    assert missing == ["decoder.combine_before.weight"]
-    source, lengths = documents([[4, 2, 3]])
-    inputs = torch.randint(1, V, (1, 1, 4))
-    torch.testing.assert_close(plain(source, lengths, inputs).features, contextual(source, lengths, inputs).features)
-
-
-def test_last_states_equal_those_of_the_last_words():
-    states = torch.arange(24.0).view(1, 2, 4, 3)
-    found = last_states(states, torch.tensor([[3, 1]]))
-    assert torch.equal(found[0], torch.stack([states[0, 0, 3], states[0, 1, 1]]))
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16])

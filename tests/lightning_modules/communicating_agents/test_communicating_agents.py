@@ -7,7 +7,7 @@ from pytorch_lightning import Trainer
 from datamodules.communicating_agents import CommunicatingAgentsBatch
 from datamodules.documents import UserError
 from datamodules.text.vocabulary import PAD, START, STOP, UNK, Vocabulary
-from lightning_modules.communicating_agents.module import CommunicatingAgents
+from lightning_modules.communicating_agents.module import AgentEmbedding, CommunicatingAgents
 from lightning_modules.decoding.options import DecodingOptions
 from lightning_modules.summarizer import Samples
 
@@ -23,7 +23,8 @@ every_row = pytest.mark.parametrize("row", ROWS)
 
 def build(seed=0, **arguments):
     torch.manual_seed(seed)
-    model = CommunicatingAgents(V, 5, 4, sentence_ends=("w2",), **arguments)
+    options = {"embedding": AgentEmbedding(5), "hidden_size": 4, "sentence_ends": ("w2",)} | arguments
+    model = CommunicatingAgents(V, **options)
     for parameter in model.parameters():
         torch.nn.init.normal_(parameter, std=0.7)
     model.set_tokenizer(Vocabulary([f"w{i}" for i in range(WORDS)]))
@@ -187,7 +188,7 @@ def test_messages_join_a_model_without(messages):
 def test_word_vectors_start_the_embedding_in_training_alone(tmp_path):
     path = tmp_path / "vectors.txt"
     path.write_text("w0 1 2 3 4 5\nelsewhere 9 9 9 9 9\nw3 -1 -2 -3 -4 -5.5\n", encoding="utf-8")
-    model, before = build(word_vectors=path), build().network.embedding.weight
+    model, before = build(embedding=AgentEmbedding(5, word_vectors=path)), build().network.embedding.weight
     model._trainer = trainer = Trainer(logger=False, enable_progress_bar=False, accelerator="cpu")
     model.setup("test")
     assert torch.equal(model.network.embedding.weight, before)
@@ -212,10 +213,10 @@ def test_word_vectors_start_the_embedding_in_training_alone(tmp_path):
 )
 def test_impossible_arguments_are_named(arguments, message):
     with pytest.raises(ValueError, match=message):
-        CommunicatingAgents(V, 5, 4, **arguments)
+        CommunicatingAgents(V, AgentEmbedding(5), 4, **arguments)
 
 
 def test_cohesion_needs_a_word_that_ends_a_sentence():
-    model = CommunicatingAgents(V, 5, 4, cohesion=0.1)
+    model = CommunicatingAgents(V, AgentEmbedding(5), 4, cohesion=0.1)
     with pytest.raises(UserError, match=r"the vocabulary has none of \., !, \?.*--model\.sentence_ends"):
         model.set_tokenizer(Vocabulary(["w0"]))

@@ -44,10 +44,6 @@ def weights(potentials, b, size):
     return {tree: math.exp(sum(score(potentials, b, node).item() for node in tree)) for tree in trees(0, size - 1)}
 
 
-def test_there_are_catalan_many_trees():
-    assert [len(trees(0, n - 1)) for n in range(1, 7)] == [1, 1, 2, 5, 14, 42]
-
-
 def test_values_are_filed_under_start_and_end():
     document, start, end = torch.ones(4, 4).triu().unsqueeze(0).nonzero(as_tuple=True)
     left, right = torch.rand(10, 2), torch.rand(10, 2)
@@ -119,13 +115,6 @@ def test_marginals_of_a_long_document_in_single_precision():
     assert spans.min() >= 0 and spans.max() <= 1 + 1e-4
     kept = node_marginals(potentials, sizes, min_prob=1e-6)
     assert kept.probability.min() > 1e-6 and len(kept.probability) < 300**3 / 6
-
-
-def test_one_edu():
-    potentials, sizes = Potentials(torch.zeros(1, 1, 1)), torch.tensor([1])
-    assert log_partition(potentials, sizes).tolist() == [0]
-    assert len(node_marginals(potentials, sizes).start) == 0
-    assert best_trees(potentials, sizes)[0].shape == (0, 3)
 
 
 def test_most_probable_splits_equal_those_of_the_best_marginals():

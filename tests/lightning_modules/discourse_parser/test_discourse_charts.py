@@ -195,11 +195,3 @@ def test_cky_takes_one_scorer():
         reader_with(2, decoding="cky")
     with pytest.raises(ValueError, match="'best' is none of mbr, mbr_spans, cky"):
         reader_with(1, decoding="best")
-
-
-def test_band_of_a_whole_text_is_its_dense_distribution():
-    reader, layout = reader_with(1), layout_of(6)
-    (charts,) = reader.compute_charts(torch.randn(1, 6, 6), layout, [[(0, 6)]])
-    wide = document_ldd(charts, CLASSES, 5, "side").band
-    dense = torch.stack([wide[a, 5 - a : 11 - a] for a in range(6)])
-    assert_close(document_ldd(charts, CLASSES, 2, "side").band, extract_band(dense, 2))

@@ -52,7 +52,7 @@ def test_the_default_is_the_best_available_parser():
 def test_scores_equal_those_of_the_model_card(name):
     model = DiscourseParser.load(name)
     path = GUM / "val.jsonl.gz"
-    data = TreebankData(path, path, encoder=model.settings["encoder"])
+    data = TreebankData(path, path, checkpoint=model.settings["encoder"])
     data.setup("validate")
     for text in data._features["val"]:
         with torch.no_grad():

@@ -55,34 +55,6 @@ def test_equals_the_sum_over_all_labelled_trees(size, rows):
     assert_close(p, brute_force(size, scores, nodes, labels, rows), atol=1e-9, rtol=0)
 
 
-@pytest.mark.parametrize("rows", ["side", "nucleus"])
-def test_equals_the_sum_over_all_trees_of_six_edus(rows):
-    # one class a node keeps the enumeration short: labels are certain, but differ from node to node
-    scores, nodes, labels = posterior(6, seed=6)
-    labels = torch.nn.functional.one_hot(labels.argmax(-1), 3).double()
-    place = {node: n for n, node in enumerate(zip(*(column.tolist() for column in nodes[1:4])))}
-    weight = {tree: math.exp(sum(scores[i, j].item() for i, _, j in tree)) for tree in trees(0, 5)}
-    total, expected = sum(weight.values()), torch.zeros(6, 6, 2, dtype=torch.double)
-    for tree, w in weight.items():
-        chosen = [int(labels[place[node]].argmax()) for node in tree]
-        sides = [SIDES[c] for c in chosen]
-        for a in range(6):
-            for b in set(range(6)) - {a}:
-                top = ancestor(tree, a, b)
-                if sides[top][0 if a < b else 1] == "N" and (rows == "side" or parent_is_nucleus(tree, sides, a)):
-                    expected[a, b, RELATION[chosen[top]]] += w / total
-    assert_close(discourse_distribution(nodes, labels, CLASSES, 6, rows), expected, atol=1e-9, rtol=0)
-
-
-@pytest.mark.parametrize(("rows", "least"), [("side", 1), ("nucleus", 0)])
-def test_sums_over_a_pair(rows, least):
-    _, nodes, labels = posterior(24, seed=1)
-    pairs = discourse_distribution(nodes, labels, CLASSES, 24, rows).sum(-1)
-    both = (pairs + pairs.T)[~torch.eye(24, dtype=torch.bool)]
-    assert both.min() >= least - 1e-9 and both.max() <= 2 + 1e-9
-    assert pairs.diagonal().eq(0).all()
-
-
 def single(tree, classes):
     starts, splits, ends = (torch.tensor(column) for column in zip(*tree))
     nodes = SplitPosterior(torch.zeros_like(starts), starts, splits, ends, torch.ones(len(tree)))

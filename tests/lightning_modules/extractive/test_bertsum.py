@@ -2,14 +2,17 @@ import math
 
 import pytest
 import torch
+from model_options import build_model
 
 from datamodules.bertsum import ExtractiveData
 from datamodules.corpora import Texts
 from datamodules.documents import Document
 from datamodules.text.encoder_tokenizer import EncoderTokenizer
+from lightning_modules.encoder_options import SentenceEncoderOptions
 from lightning_modules.extractive.bertsum import BertSum
 from lightning_modules.extractive.names import POOLINGS, SCORINGS, SELECTORS
 from lightning_modules.extractive.selection import SelectionOptions
+from lightning_modules.extractive.sentence_network import InterSentenceOptions
 
 DOCUMENTS = [
     Document("none", []),
@@ -37,8 +40,9 @@ def batch_of(data: ExtractiveData, documents: list[Document]):
 
 def model(text: EncoderTokenizer, **arguments) -> BertSum:
     torch.manual_seed(0)
-    small = {"vocab_size": 300, "encoder": None, "hidden_size": 8, "heads": 2, "layers": 1, "dropout": 0.0}
-    made = BertSum(**small | {"inter_layers": 1, "inter_heads": 2, "inter_size": 8} | arguments)
+    small = {"vocab_size": 300, "checkpoint": None, "hidden_size": 8, "heads": 2, "layers": 1, "dropout": 0.0}
+    between = {"inter_sentence.layers": 1, "inter_sentence.heads": 2, "inter_sentence.inner_size": 8}
+    made = build_model(BertSum, small | between | arguments)
     made.set_tokenizer(text)
     return made
 
@@ -64,17 +68,6 @@ def test_documents_of_any_kind_are_summarized(text, encoding, selector):
         assert sizes[2] == 1  # four times the same sentence
 
 
-def test_document_cosine_equals_that_of_what_was_pooled(text):
-    made, batch = model(text, scoring="document_cosine", inter_layers=2).eval(), batch_of(data(text), DOCUMENTS)
-    scored = made.score(batch)
-    assert not made.network.layers
-    cosines = torch.nn.functional.cosine_similarity(scored.vectors, scored.document.unsqueeze(1), dim=-1)
-    torch.testing.assert_close(scored.to_document()[batch.mask], cosines[batch.mask])
-    ranks = [row[:size].argsort(stable=True) for row, size in zip(scored.logits, batch.mask.sum(1))]
-    wanted = [row[:size].argsort(stable=True) for row, size in zip(scored.to_document(), batch.mask.sum(1))]
-    assert all(torch.equal(one, other) for one, other in zip(ranks, wanted))
-
-
 def test_a_document_reads_the_same_alone_and_in_a_batch(text):
     made = model(text).eval()
     together = made.sentence_scores(batch_of(data(text), DOCUMENTS))
@@ -85,7 +78,7 @@ def test_a_document_reads_the_same_alone_and_in_a_batch(text):
 def test_separate_sentences_do_not_see_each_other_and_joint_ones_do(text):
     one, other = (Document("x", [["A storm hit.", end]]) for end in ("Boats sank.", "Nobody slept at all."))
     for encoding, equal in (("separate", True), ("joint", False)):
-        made = model(text, encoding=encoding, inter_layers=0).eval()
+        made = model(text, encoding=encoding, **{"inter_sentence.layers": 0}).eval()
         first, second = (made.sentence_scores(batch_of(data(text), [document]))[0][0] for document in (one, other))
         assert math.isclose(first, second, abs_tol=1e-6) == equal
 
@@ -102,7 +95,7 @@ def test_every_token_of_a_long_sentence_counts(text):
 
 
 def test_windows_read_the_whole_of_a_long_document(text):
-    made = model(text, inter_layers=0).eval()
+    made = model(text, **{"inter_sentence.layers": 0}).eval()
     whole = made.sentence_scores(batch_of(data(text), DOCUMENTS[4:]))[0]
     tokens = len(data(text).encode(DOCUMENTS[4])["tokens"])
     made.network.reader.max_tokens = tokens
@@ -140,11 +133,11 @@ def test_losses_equal_their_formulas(text, loss):
 
 def test_attention_between_sentences_is_a_distribution(text):
     batch = batch_of(data(text), DOCUMENTS)
-    maps = model(text, inter_layers=2).sentence_attention(batch)
+    maps = model(text, **{"inter_sentence.layers": 2}).sentence_attention(batch)
     assert [found.shape for found in maps] == [(n, n) for n in (0, 1, 4, 4, 12)]
     for found in maps[1:]:
         assert found.sum(1) == pytest.approx(1, abs=1e-5)
-    assert model(text, inter_layers=0).sentence_attention(batch) == []
+    assert model(text, **{"inter_sentence.layers": 0}).sentence_attention(batch) == []
 
 
 def test_a_pretrained_encoder_reads_windows_or_extended_positions():
@@ -153,7 +146,8 @@ def test_a_pretrained_encoder_reads_windows_or_extended_positions():
     long = Document("x", [[f"Sentence {number} of a long document about storms." for number in range(60)]])
     for long_input in ("windows", "extend"):
         torch.manual_seed(0)
-        made = BertSum(long_input=long_input, positions=800, inter_layers=0, dropout=0.0, attention_dropout=0.0)
+        encoder = SentenceEncoderOptions(long_input=long_input, positions=800, attention_dropout=0.0)
+        made = BertSum(encoder=encoder, inter_sentence=InterSentenceOptions(layers=0), dropout=0.0)
         made.set_tokenizer(text)
         batch = batch_of(data(text, piece=100), [long])
         assert batch.tokens.shape[1] > 512

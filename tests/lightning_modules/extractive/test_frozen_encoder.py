@@ -1,9 +1,10 @@
-"""`frozen_encoder`: the same scores as with the encoder in the loop, which is called once for each document."""
+"""`encoder.frozen`: the same scores as with the encoder in the loop, which is called once for each document."""
 
 from types import SimpleNamespace
 
 import pytest
 import torch
+from model_options import build_model
 from pytorch_lightning import Trainer
 from test_bertsum import DOCUMENTS, batch_of, data
 from transformers import BertConfig, BertModel
@@ -33,8 +34,8 @@ def folder(tmp_path):
 
 def model(folder: str, frozen: bool, **arguments) -> BertSum:
     torch.manual_seed(1)
-    options = {"vocab_size": 300, "inter_heads": 2, "inter_size": 8, "pooling": "mean"} | arguments
-    return BertSum(encoder=folder, frozen_encoder=frozen, **options)
+    options = {"vocab_size": 300, "inter_sentence.heads": 2, "inter_sentence.inner_size": 8, "pooling": "mean"}
+    return build_model(BertSum, options | {"checkpoint": folder, "frozen": frozen} | arguments)
 
 
 @pytest.mark.parametrize("encoding", ["joint", "separate"])
@@ -126,7 +127,7 @@ def test_two_runs_that_write_at_once_keep_the_vectors_of_both(tmp_path):
         VectorCache({}, folder=tmp_path).vectors([[name]], [[0]], lambda: 1 / 0)
 
 
-@pytest.mark.parametrize("arguments", [{"pooling": "self_attention"}, {"encoder": None}])
+@pytest.mark.parametrize("arguments", [{"pooling": "self_attention"}, {"checkpoint": None}])
 def test_an_encoder_or_pooling_with_weights_to_train_is_refused(folder, arguments):
-    with pytest.raises(ValueError, match="frozen_encoder: encoder"):
-        BertSum(**{"vocab_size": 300, "encoder": folder, "pooling": "mean", "frozen_encoder": True} | arguments)
+    with pytest.raises(ValueError, match=r"encoder\.frozen: encoder"):
+        model(folder, True, **arguments)

@@ -71,31 +71,6 @@ def test_equals_a_loop_over_sentences(selector, form, seed, k, trade_off):
         assert found[b].tolist() == taken + [-1] * (min(k, 5) - len(taken))
 
 
-@given(seed=st.integers(0, 10_000), k=st.integers(1, 6))
-@settings(max_examples=60, deadline=None)
-def test_mmr_is_top_k_where_similarity_does_not_count(seed, k):
-    scores, mask, relations = made(seed, 2, 6)
-    top = select(scores, mask, None, SelectionOptions("top_k", k))
-    for b in range(2):
-        ranked = sorted((i for i in range(6) if mask[b, i]), key=lambda i: -scores[b, i])
-        assert [i for i in top[b].tolist() if i >= 0] == ranked[:k]
-    assert torch.equal(select(scores, mask, relations, SelectionOptions("mmr", k, "penalty", 0.0)), top)
-    assert torch.equal(select(scores, mask, relations, SelectionOptions("mmr", k, "classic", 1.0)), top)
-    assert torch.equal(select(scores, mask, relations, SelectionOptions("triangle", k, trade_off=0.0)), top)
-
-
-@given(seed=st.integers(0, 10_000), k=st.integers(1, 6))
-@settings(max_examples=60, deadline=None)
-def test_blocking_never_takes_two_that_share_a_trigram(seed, k):
-    scores, mask, relations = made(seed, 2, 6)
-    for b, row in enumerate(select(scores, mask, relations, SelectionOptions("trigram_blocking", k)).tolist()):
-        taken = [i for i in row if i >= 0]
-        assert not any(relations.shared[b, i, j] for i in taken for j in taken if i != j)
-        if len(taken) < k:  # nothing that could have been taken was left out
-            left = [i for i in range(6) if mask[b, i] and i not in taken]
-            assert all(any(relations.shared[b, i, j] for j in taken) for i in left)
-
-
 @given(seed=st.integers(0, 10_000), size=st.integers(2, 5))
 @settings(max_examples=100, deadline=None)
 def test_the_angular_distance_is_a_metric_and_bounds_the_shared_way(seed, size):

@@ -142,14 +142,6 @@ def test_a_graph_of_ones_is_plain_attention():
     assert not torch.allclose(layer(x, mask, torch.eye(L).double().expand(B, -1, -1)), plain(x, mask[:, None, None]))
 
 
-def test_padding_paragraphs_change_nothing():
-    layer = scattered(GraphEncoderLayer(D, N, 16, 0.1, "pre", GraphBias(SIGMA)))
-    x, graph = inputs(1, L, D), torch.rand(1, L, L, dtype=torch.float64)
-    mask = torch.tensor([[True, True, False, False]])
-    alone = layer(x[:, :2], mask[:, :2], graph[:, :2, :2])
-    torch.testing.assert_close(layer(x, mask, graph)[:, :2], alone)
-
-
 @pytest.mark.parametrize("norm", ["pre", "post"])
 def test_hierarchical_layer_equals_the_formula(norm):
     layer = scattered(HierarchicalLayer(D, N, 16, 0.1, norm))

@@ -134,24 +134,6 @@ def test_a_graph_of_ones_is_attention_without_a_graph():
     assert not torch.allclose(with_graph, other)
 
 
-def test_padding_changes_nothing():
-    attention, x, given = scattered(GraphAttention(D, N, 0.1, GraphBias(SIGMA))), double(B, T, D), documents(3)
-    tokens, token_mask, vectors, mask, graph = given
-    wide = torch.nn.functional.pad
-    padded = (
-        wide(tokens, (0, 0, 0, 3, 0, 2), value=7.0),
-        wide(token_mask, (0, 3, 0, 2)),
-        wide(vectors, (0, 0, 0, 2), value=-5.0),
-        wide(mask, (0, 2)),
-        wide(graph, (0, 2, 0, 2), value=0.3),
-    )
-    padded[1][:, 3:, 0] = True
-    torch.testing.assert_close(ours(attention, x, padded), ours(attention, x, given))
-    beta = attention.beta(x, attention.remember(*(padded[i] for i in (0, 2, 1, 3, 4))))
-    assert beta[:, :, :, 3:].eq(0).all()
-    torch.testing.assert_close(beta.sum(-1), torch.ones(B, N, T, dtype=torch.float64))
-
-
 def test_positions_under_autocast_are_not_rounded():
     """In half precision, positions after the 16th of 30 paragraphs would be rounded to eighths."""
     attention = scattered(GraphAttention(D, N, 0.1, GraphBias(SIGMA))).float()

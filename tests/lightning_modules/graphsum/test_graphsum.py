@@ -82,14 +82,6 @@ def test_the_loss_is_smoothed_cross_entropy_by_document(data, batch, smoothing):
         torch.testing.assert_close(one, other)
 
 
-def test_the_loss_does_not_see_padding_or_other_documents(data):
-    model = model_of(data)
-    rows = [data.features("test")[i] for i in range(4)]
-    together, alone = model.loss_terms(data.collate(rows)), [model.loss_terms(data.collate([row])) for row in rows]
-    for name, term in together.items():
-        torch.testing.assert_close(term, torch.stack([terms[name] for terms in alone]).mean())
-
-
 @pytest.mark.parametrize("encoder", ["graph", "hierarchical", "flat"])
 def test_scores_of_beam_search_are_log_probs(data, batch, encoder):
     model = model_of(data, kind=encoder)
@@ -99,31 +91,6 @@ def test_scores_of_beam_search_are_log_probs(data, batch, encoder):
     torch.testing.assert_close(log_probs.sum(-1), found.scores)
     behind = torch.arange(9) >= found.lengths.unsqueeze(-1)
     assert log_probs[behind].eq(0).all() and log_probs.requires_grad
-
-
-def test_greedy_search_takes_the_most_probable_word_each_time(data, batch):
-    model = model_of(data)
-    found = model.generate(batch, DecodingOptions(beam_size=1, min_length=0, max_length=6))
-    for b in range(batch.batch_size):
-        written = [data.tokenizer.start]
-        one = data.collate([data.features("test")[b]])
-        for _ in range(int(found.lengths[b, 0])):
-            scores = all_log_probs(model, one, torch.tensor([[written]]))[0, 0, -1]
-            scores[[data.tokenizer.pad, data.tokenizer.start]] = float("-inf")
-            written.append(int(scores.argmax()))
-        assert found.tokens[b, 0, : len(written) - 1].tolist() == written[1:]
-
-
-def test_samples_follow_the_distribution(data):
-    """Frequencies of the first word among many samples of one document."""
-    torch.manual_seed(0)
-    model, one = model_of(data), data.collate([data.features("test")[0]])
-    drawn = model.sample(one, DecodingOptions(beam_size=4000, min_length=0, max_length=1, sample=True)).tokens[0, :, 0]
-    probabilities = all_log_probs(model, one, torch.tensor([[[data.tokenizer.start]]])).exp()[0, 0, 0]
-    probabilities[[data.tokenizer.pad, data.tokenizer.start]] = 0
-    probabilities = probabilities / probabilities.sum()
-    counts = torch.bincount(drawn, minlength=len(probabilities)) / 4000
-    assert (counts - probabilities).abs().max() < 0.03
 
 
 def test_texts_are_what_summarize_writes(data, batch):

@@ -108,29 +108,6 @@ def test_by_hand():
     assert scores["summed/brier"].item() == pytest.approx((0.04 + 0.01) / 2)
 
 
-def test_the_gold_tree_itself_is_perfect_and_its_opposite_is_not():
-    _, gold = made_up(9, 3, 1)
-    metric = LDDCalibration()
-    metric.update(gold, gold, banded=False)
-    assert all(value == 0 for value in metric.compute().values())
-    metric.reset()
-    metric.update(1 - gold, gold, banded=False)
-    assert metric.compute()["labelled/ece"] == 1 and metric.compute()["labelled/brier"] == 3
-
-
-def test_draws_from_p_are_calibrated_and_sharper_than_p_is_not():
-    generator = torch.Generator().manual_seed(0)
-    p = torch.rand(300, 300, 1, generator=generator)
-    gold = (torch.rand(300, 300, 1, generator=generator) < p).float()
-    calibrated, sharp = LDDCalibration(), LDDCalibration()
-    calibrated.update(p, gold, banded=False)
-    sharp.update((p > 0.5).float(), gold, banded=False)
-    assert calibrated.compute()["labelled/ece"] < 0.01
-    assert calibrated.compute()["labelled/brier"].item() == pytest.approx(1 / 6, abs=0.005)  # E p (1 - p)
-    assert sharp.compute()["labelled/ece"].item() == pytest.approx(0.25, abs=0.01)
-    assert sharp.compute()["labelled/brier"].item() == pytest.approx(0.25, abs=0.01)
-
-
 def test_a_band_is_the_dense_one_and_the_order_of_documents_is_no_matter():
     dense, banded, halves = LDDCalibration(), LDDCalibration(), [LDDCalibration(), LDDCalibration()]
     for number, size in enumerate((3, 8, 5)):

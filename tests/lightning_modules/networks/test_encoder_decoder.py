@@ -102,17 +102,6 @@ def test_padding_changes_nothing(kind, documents):
         )
 
 
-@torch.no_grad()
-def test_no_position_sees_what_comes_later(documents):
-    network, (source, mask) = small("ours"), documents
-    states, inputs = network.encode(source, mask), torch.randint(4, WORDS, (B, T))
-    changed = inputs.clone()
-    changed[:, 3:] = 5
-    one, other = (network.decode(tokens, states, mask) for tokens in (inputs, changed))
-    torch.testing.assert_close(one[:, :3], other[:, :3])
-    assert not torch.allclose(one[:, 3:], other[:, 3:])
-
-
 def test_the_output_is_the_embedding(documents):
     network, (source, mask) = small("ours"), documents
     states, inputs, target = network.encode(source, mask), torch.full((B, 1), 7), torch.full((B, 1), 9)

@@ -30,16 +30,6 @@ def test_it_is_the_lstm_over_a_packed_sequence(lengths, bias, run):
     assert all(torch.allclose(a, b, atol=1e-12) for a, b in zip(found, wanted, strict=True))
 
 
-def test_what_stands_behind_a_row_changes_nothing():
-    torch.manual_seed(0)
-    lstm, lengths = nn.LSTM(3, 4, batch_first=True, bidirectional=True), torch.tensor([4, 2])
-    inputs = torch.randn(2, 4, 3)
-    other = inputs.clone()
-    other[1, 2:] = 100
-    pairs = zip(bidirectional(lstm, inputs, lengths), bidirectional(lstm, other, lengths))
-    assert all(torch.equal(ours, theirs) for ours, theirs in pairs)
-
-
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 @pytest.mark.parametrize("autocast", [True, False])
 def test_half_precision_without_kernels_for_it_is_the_rounded_lstm_in_float32(dtype, autocast, monkeypatch):

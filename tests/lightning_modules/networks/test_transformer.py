@@ -103,13 +103,6 @@ def test_what_steps_keep_has_half_precision_under_autocast(padded):
     assert [part.dtype for part in past] == [torch.bfloat16] * 2 and past.keys.shape[-2] == 2
 
 
-def test_several_targets_of_a_document_do_not_see_each_other(padded):
-    layer = scattered(DecoderLayer(D, N, 32))
-    x, memory, mask = torch.randn(B, K, T, D), torch.randn(B, S, D), padded[:, None, None]
-    expected = torch.stack([layer(x[:, k], memory, mask) for k in range(K)], 1)
-    torch.testing.assert_close(layer(x, memory, mask), expected)
-
-
 @pytest.mark.parametrize("masked", ["bool", "float"])
 def test_weights_are_those_that_the_output_is_mixed_with(masked, padded):
     attention = scattered(MultiHeadAttention(D, N))

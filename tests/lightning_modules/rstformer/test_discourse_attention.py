@@ -92,37 +92,36 @@ def usual(c: Case, x: Tensor) -> Tensor:
     return x.masked_fill(c.view.is_global[:, None, :, None], 0)
 
 
-@pytest.fixture(params=[64, 7])
-def chunk(request, monkeypatch):
-    monkeypatch.setattr(chunked, "CHUNK", request.param)
+def chunks_of(size: int):
+    """The chunked path with so many queries at a time."""
+
+    def attend(*arguments):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(chunked, "CHUNK", size)
+            return chunked_attention(*arguments)
+
+    return attend
 
 
-@pytest.mark.parametrize("which", GLOBALS)
+PATHS = {f"chunked-{size}": chunks_of(size) for size in (64, 7)} | {"dense": dense_attention}
+PATHS |= {f"batched-{size}": partial(batched_attention, chunk=size) for size in (5, 64)}
+every_path = pytest.mark.parametrize("path", PATHS)
+
+
+@every_path
 @pytest.mark.parametrize("injection, ablation", VARIANTS)
-def test_chunked_equals_the_formula_forward_and_backward(injection, ablation, which, chunk):
-    check_forward_and_backward(chunked_attention, injection, ablation, which)
+def test_every_path_equals_the_formula_forward_and_backward(injection, ablation, path):
+    for which in GLOBALS:
+        check_forward_and_backward(PATHS[path], injection, ablation, which)
 
 
-@pytest.mark.parametrize("which", GLOBALS)
-@pytest.mark.parametrize("injection, ablation", VARIANTS)
-def test_dense_equals_the_formula_forward_and_backward(injection, ablation, which):
-    check_forward_and_backward(dense_attention, injection, ablation, which)
-
-
-@pytest.mark.parametrize("chunk", [5, 64])
-@pytest.mark.parametrize("which", GLOBALS)
-@pytest.mark.parametrize("injection, ablation", VARIANTS)
-def test_batched_equals_the_formula_forward_and_backward(injection, ablation, which, chunk):
-    check_forward_and_backward(partial(batched_attention, chunk=chunk), injection, ablation, which)
-
-
-def check_forward_and_backward(attend, injection, ablation, which):
+def check_forward_and_backward(attend, injection, ablation, which, neutral=True):
     c = case(which=which)
-    module = injection_of(injection, ablation)
+    module = injection_of(injection, ablation, own_edu_neutral=neutral)
     inputs = [x.clone().requires_grad_() for x in (c.q, c.k, c.v)]
     others = [x.clone().requires_grad_() for x in (c.q, c.k, c.v)]
     out = usual(c, attend(*inputs, c.view, module(c.band), WINDOW))
-    want = usual(c, expected(c, injection, ablation, *others))
+    want = usual(c, expected(c, injection, ablation, *others, neutral))
     assert_close(out, want)
     weight = torch.randn(out.shape, generator=torch.Generator().manual_seed(1), dtype=out.dtype)
     (out * weight).sum().backward()
@@ -132,26 +131,16 @@ def check_forward_and_backward(attend, injection, ablation, which):
 
 
 @pytest.mark.parametrize("ablation", ["none", "no_labels"])
-@pytest.mark.parametrize("neutral", [True, False])
-def test_log_bias_inside_of_an_edu_in_both_paths(neutral, ablation):
+def test_log_bias_adds_a_term_within_an_edu_on_request(ablation):
+    for attend in (chunked_attention, dense_attention):
+        check_forward_and_backward(attend, "log_bias", ablation, "first", neutral=False)
     c = case(which="first")
-    module = injection_of("log_bias", ablation, own_edu_neutral=neutral)
-    inputs = [x.clone().requires_grad_() for x in (c.q, c.k, c.v)]
-    others = [x.clone().requires_grad_() for x in (c.q, c.k, c.v)]
-    want = usual(c, expected(c, "log_bias", ablation, *others, neutral))
-    out = usual(c, chunked_attention(*inputs, c.view, module(c.band), WINDOW))
-    assert_close(out, want)
-    weight = torch.randn(out.shape, generator=torch.Generator().manual_seed(1), dtype=out.dtype)
-    (out * weight).sum().backward()
-    (want * weight).sum().backward()
-    for own, other in zip(inputs, others):
-        assert_close(own.grad, other.grad)
     with torch.no_grad():
-        fused = fused_attention(c.q, c.k, c.v, c.view, module(c.band), WINDOW, compiled=False)
-        assert_close(usual(c, fused), want)
-        assert_close(usual(c, dense_attention(c.q, c.k, c.v, c.view, module(c.band), WINDOW)), want)
-        differ = (want - usual(c, expected(c, "log_bias", ablation, c.q, c.k, c.v, not neutral))).abs().max()
-    assert differ > 0.01
+        table = injection_of("log_bias", ablation, own_edu_neutral=False)(c.band)
+        want, other = (usual(c, expected(c, "log_bias", ablation, c.q, c.k, c.v, flag)) for flag in (False, True))
+        fused = fused_attention(c.q, c.k, c.v, c.view, table, WINDOW, compiled=False)
+    assert_close(usual(c, fused), want)
+    assert (want - other).abs().max() > 0.01
 
 
 @pytest.mark.parametrize("neutral", [True, False])
@@ -166,15 +155,14 @@ def test_the_gradient_of_beta_where_own_edus_are_neutral(neutral):
     assert torch.autograd.gradcheck(attend, (BETA.clone().requires_grad_(),), fast_mode=True)
 
 
-@pytest.mark.parametrize("attend", [chunked_attention, dense_attention, partial(batched_attention, chunk=5)])
+@every_path
 @pytest.mark.parametrize("operation", ["scale", "shift", "replace"])
-def test_gradient_of_the_table(operation, attend, monkeypatch):
-    monkeypatch.setattr(chunked, "CHUNK", 5)
+def test_gradient_of_the_table(operation, path):
     c = case(length=17)
     values = torch.rand(2, HEADS, *c.band.shape[1:3], dtype=torch.double, requires_grad=True)
 
     def attended(values, q, k, v):
-        return usual(c, attend(q, k, v, c.view, HeadTable(values, operation), WINDOW))
+        return usual(c, PATHS[path](q, k, v, c.view, HeadTable(values, operation), WINDOW))
 
     inputs = (values, *(x.clone().requires_grad_() for x in (c.q, c.k, c.v)))
     assert torch.autograd.gradcheck(attended, inputs, fast_mode=True)
@@ -239,13 +227,8 @@ def test_documents_that_are_nothing_but_padding():
     assert q.grad.eq(0).all()
 
 
-def test_dropout_keeps_the_mean_and_drops_the_same_in_both_passes():
-    torch.manual_seed(0)
+def test_dropout_drops_the_same_weights_in_both_passes():
     c = case(length=20, which="first")
-    plain = chunked_attention(c.q, c.k, c.v, c.view, None, WINDOW)
-    many = torch.stack([chunked_attention(c.q, c.k, c.v, c.view, None, WINDOW, 0.3) for _ in range(300)])
-    assert (many.std(0)[0] > 0.01).all()
-    assert ((many.mean(0) - plain).abs() <= 5 * many.std(0) / 300**0.5 + 1e-12).all()
 
     def attend(q, k, v):
         torch.manual_seed(3)
@@ -254,10 +237,10 @@ def test_dropout_keeps_the_mean_and_drops_the_same_in_both_passes():
     assert torch.autograd.gradcheck(attend, tuple(x.clone().requires_grad_() for x in (c.q, c.k, c.v)), fast_mode=True)
 
 
-@pytest.mark.parametrize("attend", [dense_attention, partial(batched_attention, chunk=6)])
-def test_other_paths_in_half_precision_and_with_dropout(attend):
+@every_path
+def test_half_precision_and_dropout_that_keeps_the_mean(path):
     torch.manual_seed(0)
-    c = case(length=20, dtype=torch.float32)
+    attend, c = PATHS[path], case(length=20, dtype=torch.float32)
     table = HeadTable(torch.rand(2, HEADS, *c.band.shape[1:3]), "shift")
     exact = attend(c.q, c.k, c.v, c.view, table, WINDOW)
     inputs = [x.bfloat16().requires_grad_() for x in (c.q, c.k, c.v)]
@@ -266,21 +249,9 @@ def test_other_paths_in_half_precision_and_with_dropout(attend):
     assert out.dtype == torch.bfloat16
     assert_close(out.float(), exact, atol=0.05, rtol=0.05)
     out.float().sum().backward()
-    assert all(x.grad.isfinite().all() for x in inputs)
+    assert all(x.grad.dtype == torch.bfloat16 and x.grad.isfinite().all() for x in inputs)
     many = torch.stack([attend(c.q, c.k, c.v, c.view, table, WINDOW, 0.3) for _ in range(300)])
     assert ((many.mean(0) - exact).abs() <= 5 * many.std(0) / 300**0.5 + 1e-6).all() and (many.std(0)[0] > 0.01).all()
-
-
-def test_half_precision_and_autocast():
-    c = case(dtype=torch.float32)
-    table = HeadTable(torch.rand(2, HEADS, *c.band.shape[1:3]), "shift")
-    inputs = [x.bfloat16().requires_grad_() for x in (c.q, c.k, c.v)]
-    with torch.autocast("cpu", torch.bfloat16):
-        out = chunked_attention(*inputs, c.view, table, WINDOW)
-    assert out.dtype == torch.bfloat16
-    out.float().sum().backward()
-    assert all(x.grad.dtype == torch.bfloat16 and x.grad.isfinite().all() for x in inputs)
-    assert_close(out.float(), chunked_attention(c.q, c.k, c.v, c.view, table, WINDOW), atol=0.05, rtol=0.05)
 
 
 @pytest.mark.parametrize("learn_weights", [True, False])

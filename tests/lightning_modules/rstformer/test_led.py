@@ -104,21 +104,6 @@ def test_untrained_biases_are_the_led_and_learn(name):
     assert len(betas) == 2 and all(beta.grad.abs().min() > 0 for beta in betas)
 
 
-def test_weights_travel_both_ways(tmp_path):
-    theirs = plain()
-    theirs.save_pretrained(tmp_path / "released")
-    ours = DiscourseLED(plain(seed=1), injection("bias"))
-    state = LEDForConditionalGeneration.from_pretrained(tmp_path / "released").state_dict()
-    assert not any(ours.led.load_state_dict(state))  # no key is missing, none is unexpected
-    for beta in (module.beta for module in ours.injections):
-        beta.data.fill_(0.5)
-    ours.led.save_pretrained(tmp_path / "exported")
-    back, info = LEDForConditionalGeneration.from_pretrained(tmp_path / "exported", output_loading_info=True)
-    assert not info["missing_keys"] and not info["unexpected_keys"] and not info["mismatched_keys"]
-    for (name, one), (other_name, other) in zip(back.state_dict().items(), theirs.state_dict().items()):
-        assert name == other_name and torch.equal(one, other)
-
-
 @pytest.mark.parametrize("name", ["product", "log_bias"])
 def test_recomputed_activations_change_nothing(name):
     grads = []
@@ -151,26 +136,6 @@ def test_the_fused_path_is_the_same_model():
     assert_close(states, expected, atol=1e-5, rtol=1e-5)
 
 
-def test_discourse_is_used_in_training_validation_and_generation():
-    batch, model = Batch(), DiscourseLED(plain(), injection("product"))
-    assert not list(model.injections.parameters())
-    found = {}
-    for training in (True, False):
-        model.train(training)
-        found[training] = model.encode(**batch.source, discourse=batch.discourse).last_hidden_state
-    assert_close(found[True], found[False])
-    led = DiscourseLED(plain()).eval()
-    assert (led.encode(**batch.source).last_hidden_state - found[False]).abs().max() > 1e-2
-    with torch.no_grad():
-        states = model.encode(**batch.source, discourse=batch.discourse)
-        own = {"encoder_outputs": type(states)(states.last_hidden_state), "attention_mask": batch.attention_mask}
-        made = model.led.generate(**own, num_beams=1, do_sample=False, max_new_tokens=6, eos_token_id=None)
-        forced = model(**batch.source, discourse=batch.discourse, decoder_input_ids=made[:, :-1]).logits
-        beams = model.led.generate(**own, num_beams=2, max_new_tokens=6, eos_token_id=None)
-    assert torch.equal(forced.argmax(-1), made[:, 1:])
-    assert beams.shape == made.shape
-
-
 def test_a_parse_that_does_not_fit_is_refused():
     batch, model = Batch(), DiscourseLED(plain(), injection("product"))
     with pytest.raises(ValueError, match="needs the discourse of the batch; pass it"):
@@ -194,15 +159,6 @@ def test_what_cannot_be_is_refused():
         dropping.encode(**batch.source)
     with pytest.raises(ValueError, match="leave output_attentions out"):
         DiscourseLED(plain()).led(**batch.source, labels=batch.labels, output_attentions=True)
-
-
-def test_no_discourse_needs_none():
-    batch = Batch()
-    model = DiscourseLED(plain(), injection("bias", ablation="no_discourse")).eval()
-    assert not len(model.injections)
-    with torch.no_grad():
-        states = model.encode(**batch.source).last_hidden_state
-        assert_close(states, DiscourseLED(plain()).eval().encode(**batch.source).last_hidden_state)
 
 
 def test_the_path_of_attention_is_chosen_and_reported_with_its_reason(monkeypatch):

@@ -196,15 +196,6 @@ def test_samples_are_drawn_from_the_distribution_that_is_rescored(batch_and_text
         assert chi_square < tokens + 6 * (2 * tokens) ** 0.5  # mean and six standard deviations
 
 
-def test_tokens_that_write_nothing_are_never_drawn_even_if_unknown_words_are_allowed(batch_and_text):
-    batch, text = batch_and_text
-    model = randomized(model_of(vocab_size=400), text)
-    options = DecodingOptions(beam_size=500, min_length=0, max_length=2, sample=True, allow_unknown=True)
-    tokens = model.sample(batch, options).tokens
-    real = tokens[tokens != text.pad]
-    assert (real < len(text)).all() and (real != text.start).all() and len(text) < model.network.led.config.vocab_size
-
-
 def test_several_samples_are_rescored_one_by_one_and_written_up_to_their_lengths(batch_and_text):
     batch, text = batch_and_text
     model = randomized(model_of(formula="one_plus"), text)

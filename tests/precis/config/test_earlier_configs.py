@@ -24,8 +24,37 @@ def test_every_present_name_exists():
     for model, names in GROUPED.items():
         parameters = inspect.signature(getattr(lightning_modules, model)).parameters
         for name in names.values():
-            group, field = name.split(".")
-            assert hasattr(parameters[group].default, field), f"{model}: {name}"
+            group, _, field = name.partition(".")
+            assert not field or hasattr(parameters[group].default, field), f"{model}: {name}"
+
+
+def test_models_have_at_most_fifteen_arguments():
+    models = {name: getattr(lightning_modules, name) for name in lightning_modules.__all__}
+    assert {name for name, model in models.items() if len(inspect.signature(model).parameters) > 15} == set()
+
+
+def test_former_names_of_each_family():
+    extractive = {"encoder": None, "layers": 2, "inter_layers": 0, "warm_up": 5, "frozen_encoder": True}
+    assert upgraded("BertSum", extractive) == {
+        "encoder": {"checkpoint": None, "layers": 2, "frozen": True},
+        "inter_sentence": {"layers": 0},
+        "optimizer": {"warmup_steps": 5},
+    }
+    assert upgraded("BertSumAbs", {"decoder_size": 7, "encoder_warm_up": 9}) == {
+        "decoder_inner_size": 7,
+        "optimizer": {"encoder_warmup_steps": 9},
+    }
+    parser = {"encoder": "small", "encoder_dropout": 0.1, "dropout": 0.2, "start_from": None, "loss_weights": None}
+    assert upgraded("DiscourseParser", parser) == {
+        "encoder": {"checkpoint": "small", "dropout": 0.1},
+        "dropout": 0.2,
+    }
+    assert upgraded("DiscourseParser", {"start_from": "run"}) == {"start_from": "run"}  # is refused afterwards
+    agents = {"embedding_size": 3, "word_vectors": None, "learning_rate": 0.1}
+    assert upgraded("CommunicatingAgents", agents) == {
+        "embedding": {"size": 3, "word_vectors": None},
+        "optimizer": {"lr": 0.1},
+    }
 
 
 def test_the_help_of_a_model_documents_the_fields_of_its_groups(precis):

@@ -28,7 +28,7 @@ def parser():
         ("rstformer/docstrings", "ablation", "ria"),
         ("graphsum/docstrings", "checkpoint", "minilm"),
         ("pointer_generator/docstrings", "vocab_size", "77"),
-        ("bertsum/scitldr", "encoder", "elsewhere"),
+        ("bertsum/scitldr", "checkpoint", "elsewhere"),
     ],
 )
 def test_linked_arguments_are_refused_for_the_data_and_accepted_for_the_model(config, name, value, parser, tmp_path):
@@ -57,7 +57,7 @@ def test_a_sweep_names_the_point(precis, tiny_config, tmp_path):
 
 def test_the_help_of_the_data_says_what_is_given_for_the_model(precis):
     done = precis("fit", "--data.help", "RSTformerData")
-    assert "given for the model alone (--model.NAME): vocab_size, encoder, inventory, injection.ablation" in done.out
+    assert "given for the model alone (--model.NAME): vocab_size, inventory, injection.ablation" in done.out
 
 
 def arguments_of(kind: type) -> set[str]:

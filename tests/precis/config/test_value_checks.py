@@ -73,8 +73,9 @@ def config_of(tmp_path, corpus_files, model, data, **values):
          "model.encoder.checkpoint: no pretrained model '/no/led'"),
         ("Pegasus", "PegasusData", {"encoder": {"heads": 7}},
          "model.encoder.heads: 7 heads do not divide a size of 256"),
-        ("BertSum", "ExtractiveData", {"encoder": "/no/bert"}, "model.encoder: no pretrained model '/no/bert'"),
-        ("BertSum", "ExtractiveData", {"encoder": None, "selection": {"k": 0}}, "k"),
+        ("BertSum", "ExtractiveData", {"encoder": {"checkpoint": "/no/bert"}},
+         "model.encoder.checkpoint: no pretrained model '/no/bert'"),
+        ("BertSum", "ExtractiveData", {"encoder": {"checkpoint": None}, "selection": {"k": 0}}, "k"),
         ("GraphSum", "GraphSumData", {"label_smoothing": 2.0}, "model.label_smoothing: label_smoothing is at least 0"),
     ],
 )  # fmt: skip

@@ -26,8 +26,7 @@ TRAINER = {"accelerator": "cpu", "max_steps": 2, "max_epochs": 1, "limit_train_b
 TRAINER |= {"limit_test_batches": 2, "log_every_n_steps": 1, "val_check_interval": 2, "check_val_every_n_epoch": 1}
 TRAINER |= {"enable_progress_bar": "false", "enable_model_summary": "false"}
 # the argument with the name of a pretrained model, which is not downloaded
-PRETRAINED = dict.fromkeys(("Pegasus", "RSTformer"), "encoder.checkpoint")
-PRETRAINED |= dict.fromkeys(("BertSum", "BertSumAbs", "MatchSum"), "encoder")
+PRETRAINED = dict.fromkeys(("Pegasus", "RSTformer", "BertSum", "BertSumAbs", "MatchSum"), "encoder.checkpoint")
 
 
 class Kind(NamedTuple):
@@ -74,7 +73,7 @@ def recorded(request, tmp_path_factory, corpus_files) -> Iterator[tuple[Kind, Pa
     config = KINDS[kind]
     if config.parent.name in PARSING:
         treebank = made_up_treebank(folder / "trees.jsonl", documents=3)
-        small = ["--model.hidden_size=8", "--model.members=1", "--model.fit_size=2", "--model.encoder=small"]
+        small = ["--model.hidden_size=8", "--model.members=1", "--model.fit_size=2", "--model.encoder.checkpoint=small"]
         small += ["--data.licences=null", *(f"--data.{split}={treebank}" for split in ("train", "val", "test"))]
     else:
         case = SMALL_CASES[kind.model, kind.data]

@@ -199,7 +199,7 @@ def test_a_treebank_with_relations_of_its_own(precis, tmp_path):
         rows = rows.replace(old, new)
     own = tmp_path / "own.jsonl"
     own.write_text(rows, encoding="utf-8")
-    arguments = ["--model=DiscourseParser", "--model.hidden_size=8", "--model.encoder=small", "--data=TreebankData"]
+    arguments = ["--model=DiscourseParser", "--model.hidden_size=8", "--data=TreebankData"]
     arguments += [f"--data.train={own}", f"--data.val={own}", "--trainer.max_steps=1", "--trainer.accelerator=cpu"]
     arguments += ["--checkpoint.monitor=val/loss", "--checkpoint.mode=min", "--wandb=off"]
     arguments += [f"--run_dir={tmp_path / 'run'}"]

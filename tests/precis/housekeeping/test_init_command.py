@@ -9,7 +9,7 @@ from precis.training.training import fit_parser
 
 ROWS = [{"Article": f"It rained on day {day}. It was cold.", "highlights": "It rained."} for day in range(80)]
 SMALL = (
-    "--model.hidden_size=8", "--model.embedding_size=8", "--data.max_train=8", "--data.max_eval=2", "--wandb=off",
+    "--model.hidden_size=8", "--model.embedding.size=8", "--data.max_train=8", "--data.max_eval=2", "--wandb=off",
     "--trainer.max_epochs=1", "--trainer.accelerator=cpu", "--model.decoding.max_length=5", "--data.max_source=20",
 )  # fmt: skip
 

@@ -338,7 +338,7 @@ def test_scores_of_another_extractor_are_an_input(corpus_arguments, tmp_path, ca
 def test_folds_divide_the_documents_of_the_cross_validation(arguments, monkeypatch):
     paths = dict(argument.removeprefix("--").split("=", 1) for argument in arguments)
     folder, treebanks = Path(paths["parsers"]), [paths["train"], paths["val"]]
-    settings = {"data": {"encoder": "small", "licences": None}, "treebanks": treebanks, "folds": 2}
+    settings = {"data": {"checkpoint": "small", "licences": None}, "treebanks": treebanks, "folds": 2}
     (folder / "settings.json").write_text(json.dumps(settings))
     held_out = {}
 

@@ -8,7 +8,7 @@ from experiments.studies.parser_training.decodings import decoded_trees, main
 from lightning_modules.discourse_parser.parser import DiscourseParser
 from precis.discourse.score_parser import gold_documents, parsed, request_of
 
-SMALL = {"encoder": "small", "hidden_size": 8, "fit_size": 2}
+SMALL = {"hidden_size": 8, "fit_size": 2}
 
 
 def test_decodings_of_one_scorer_and_of_several(tmp_path, capsys):

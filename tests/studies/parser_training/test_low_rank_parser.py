@@ -27,13 +27,13 @@ def encoder(tmp_path, document) -> str:
 def test_the_stored_parser_parses_like_the_original(tmp_path, encoder, document, capsys):
     options = {"layers": (0, 2), "window": 16, "frozen": False, "frozen_layers": 1, "hidden_size": 24, "fit_size": 0}
     torch.manual_seed(1)
-    parser = DiscourseParser(encoder, **options).eval()
+    parser = DiscourseParser.of_settings(encoder=encoder, **options).eval()
     with torch.no_grad():
         for parameter in parser.encoder.parameters():
             if parameter.requires_grad:
                 parameter += 0.1 * torch.randn_like(parameter)
     parser.save(tmp_path / "full")
-    untuned = DiscourseParser(encoder, **options).eval()
+    untuned = DiscourseParser.of_settings(encoder=encoder, **options).eval()
     untuned.scorers.load_state_dict(parser.scorers.state_dict())
     request = request_of(document)
     batch = ParserBatch.of([parser_features(request, document.edus, parser.subwords)])

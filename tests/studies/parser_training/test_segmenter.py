@@ -41,7 +41,7 @@ def test_the_interval_holds_the_score():
 def test_a_segmenter_is_trained_kept_and_scored(bits, treebank, tmp_path, capsys):
     out = tmp_path / "segmenter"
     arguments = ["fit", f"--data.train={treebank}", f"--data.val={treebank}", f"--out={out}", "--model.projection=8"]
-    arguments += ["--model.hidden_size=8", "--model.dropout=0", "--model.learning_rate=0.02", "--data.batch_size=2"]
+    arguments += ["--model.hidden_size=8", "--model.dropout=0", "--model.optimizer.lr=0.02", "--data.batch_size=2"]
     trainer = ["accelerator=cpu", "max_epochs=10", "logger=false", "enable_checkpointing=false"]
     trainer += ["enable_progress_bar=false", "enable_model_summary=false"]
     main([*arguments, f"--bits={bits}", *(f"--trainer.{option}" for option in trainer)])

@@ -12,6 +12,7 @@ from transformers import BertConfig, BertModel, BertTokenizerFast
 from datamodules.text.hashing import hashed_words
 from experiments.studies.parser_training import small_encoder
 from experiments.studies.parser_training.small_encoder import Student, Teacher, main, read_passages, train
+from lightning_modules.discourse_parser.encoders import TokenEncoderOptions
 from lightning_modules.discourse_parser.parser import DiscourseParser
 from lightning_modules.discourse_parser.segmenter import EduSegmenter
 
@@ -82,9 +83,8 @@ def test_parsers_and_segmenters_start_from_the_weights(teacher_folder, narrow, t
     main([str(texts), "--out", str(tmp_path / "small"), *options])
     assert "weights of the small encoder, from 1,200 words" in capsys.readouterr().out  # each text once
     random_weights = EduSegmenter().encoder.state_dict()
-    models = DiscourseParser(hidden_size=8, fit_size=2, small_encoder=tmp_path / "small"), EduSegmenter(
-        small_encoder=tmp_path / "small"
-    )
+    encoder = TokenEncoderOptions(start_from=tmp_path / "small")
+    models = DiscourseParser(encoder, hidden_size=8, fit_size=2), EduSegmenter(encoder)
     for model in models:
         model.setup("fit")
     parser, segmenter = models

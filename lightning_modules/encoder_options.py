@@ -1,0 +1,45 @@
+"""Options of encoders, with the same names in all models."""
+
+from dataclasses import dataclass
+
+from lightning_modules.long_input import LongInput
+
+
+@dataclass(frozen=True)
+class EncoderOptions:
+    """Encoder, pretrained or from scratch."""
+
+    checkpoint: str | None = "minilm"
+    """`minilm` (the optional package), Hugging Face name or folder of a pretrained encoder; null for an encoder without
+    pre-training, configured by the next three options."""
+    hidden_size: int = 256
+    """Width H."""
+    heads: int = 8
+    """Number of attention heads."""
+    layers: int = 6
+    """Number of layers; the inner width is 4 H."""
+    attention_dropout: float = 0.1
+    """Dropout of attention weights of a pretrained encoder."""
+
+
+@dataclass(frozen=True)
+class DocumentEncoderOptions(EncoderOptions):
+    """Encoder that reads whole documents, also long ones."""
+
+    long_input: LongInput = "windows"
+    """How a pretrained encoder reads documents beyond its input limit: in overlapping `windows`, with copies of its
+    last position (`extend`, the paper's), or not at all (`truncate`, at `data.max_source`)."""
+    positions: int = 1024
+    """Number of positions with `extend`; longer documents are read in windows of as many tokens."""
+    interval_segments: bool = True
+    """Alternate segment embeddings between sentences."""
+
+
+@dataclass(frozen=True)
+class SentenceEncoderOptions(DocumentEncoderOptions):
+    """Encoder whose vectors of sentences are scored."""
+
+    frozen: bool = False
+    """Do not train a pretrained encoder. The vectors of sentences are then computed once and kept in the cache folder
+    of the data, so that further training runs on the same documents take a minute; `pooling` is `cls`, `mean` or
+    `max`."""

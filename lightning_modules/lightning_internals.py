@@ -1,0 +1,67 @@
+"""What the suite reads and sets of Lightning beyond its documented interface.
+
+`tests/lightning_modules/test_library_interfaces.py` names the version that this was written for.
+"""
+
+from typing import Any
+
+from pytorch_lightning import LightningModule, Trainer
+from pytorch_lightning.callbacks import EarlyStopping
+from pytorch_lightning.loops.evaluation_loop import RestartStage
+
+
+def trainer_of(module: LightningModule) -> Trainer | None:
+    """Return the trainer of a module, None outside of training and evaluation."""
+    return module._trainer
+
+
+def accumulates(trainer: Trainer) -> bool:
+    """Return whether the gradient of this batch is only accumulated, without an optimizer step."""
+    return trainer.fit_loop._should_accumulate()
+
+
+def logs_this_step(trainer: Trainer) -> bool:
+    """Return whether loggers get the values of this training step (`log_every_n_steps`)."""
+    return trainer._logger_connector.should_update_logs
+
+
+def is_last_batch(trainer: Trainer) -> bool:
+    """Return whether this training batch is the last one of its epoch."""
+    return trainer.fit_loop.epoch_loop._num_ready_batches_reached()
+
+
+def has_logged(trainer: Trainer, name: str) -> bool:
+    """Return whether a training step of this epoch has logged a value."""
+    return f"training_step.{name}" in trainer._results
+
+
+def values_to_log(trainer: Trainer) -> tuple[dict[str, Any], int]:
+    """Return the values of this training step that loggers get, and their step."""
+    return trainer._logger_connector.metrics["log"], trainer.fit_loop.epoch_loop._batches_that_stepped
+
+
+def validation_follows(trainer: Trainer) -> bool:
+    """Return whether Lightning validates after the current training step."""
+    loop = trainer.fit_loop
+    return any(trainer.num_val_batches) and loop.epoch_loop._should_check_val_fx(loop._data_fetcher)
+
+
+def repeat_validation(trainer: Trainer) -> None:
+    """Let a resumed run start with the validation that Lightning would otherwise consider complete."""
+    trainer.fit_loop.epoch_loop.val_loop._restart_stage = RestartStage.RESTARTED_MID_EVALUATION
+
+
+def may_stop_early(trainer: Trainer) -> bool:
+    """Return whether `min_epochs` and `min_steps` are done, before which a callback cannot end training."""
+    return trainer.fit_loop._can_stop_early
+
+
+def reload_training_data(trainer: Trainer) -> None:
+    """Let Lightning load the training data again."""
+    trainer.fit_loop._combined_loader = None
+
+
+def check_at_validations(callback: EarlyStopping) -> None:
+    """Let a callback check its monitor after each validation, unless it is configured otherwise."""
+    if callback._check_on_train_epoch_end is None:
+        callback._check_on_train_epoch_end = False
