@@ -169,32 +169,18 @@ class CopyingSummarizer(Summarizer):
         return *mixture.candidates(count, memory["first"]), next_state
 
     def _draw(
-        self,
-        tokens: Tensor,
-        state: State,
-        memory: State,
-        blocked: Tensor,
-        greedy_first: bool,
-        generator: torch.Generator | None,
+        self, tokens: Tensor, state: State, memory: State, blocked: Tensor, greedy_first: bool
     ) -> tuple[Tensor, Tensor, State]:
         """Draw the next tokens, see `decoding.sampling.Draw`."""
         outputs, state = self._outputs(tokens, state, memory)
         mixture = PermittedMixture.of(self.network.output, len(self.tokenizer), outputs, memory["source"], blocked)
-        tokens = mixture.draw(generator)
+        tokens = mixture.draw()
         if greedy_first:
             tokens[:, 0] = mixture.most_probable(memory["first"])[:, 0]
         return tokens, mixture.log_probs(tokens.unsqueeze(-1)).squeeze(-1), state
 
-    def generate(
-        self, batch: Batch, options: DecodingOptions, generator: torch.Generator | None = None
-    ) -> Hypotheses:
-        """Run beam search or sampling from the start to the end symbol; tokens are extended ids.
-
-        Args:
-            batch: the documents.
-            options: decoding options.
-            generator: random generator for sampling; by default the global one of torch.
-        """
+    def generate(self, batch: Batch, options: DecodingOptions) -> Hypotheses:
+        """Run beam search or sampling from the start to the end symbol; tokens are extended ids."""
         extended, forbidden = self.source_ids(batch), forbidden_tokens(options)
         with evaluating(self):
             encoded, start = self.network.encode(batch.source, batch.lengths)
@@ -202,11 +188,10 @@ class CopyingSummarizer(Summarizer):
             state = {name: tensor.squeeze(1) for name, tensor in start._asdict().items()}  # [B, 1, ...] -> [B, ...]
             first = torch.full_like(extended[:, 0], START)
             if options.sample and options.is_untruncated:
-                draw = partial(self._draw, greedy_first=options.greedy_first, generator=generator)
+                draw = partial(self._draw, greedy_first=options.greedy_first)
                 return sample_with(draw, state, memory, first, STOP, options, forbidden, PAD)
-            if options.sample:
-                return sample(self._step, state, memory, first, STOP, options, forbidden, PAD, generator)
-            return beam_search(self._step, state, memory, first, STOP, options, forbidden, PAD)
+            search = sample if options.sample else beam_search
+            return search(self._step, state, memory, first, STOP, options, forbidden, PAD)
 
     def sample(self, batch: Batch, options: DecodingOptions) -> Samples:
         """Return generated extended ids, [B, K, T], without gradient."""

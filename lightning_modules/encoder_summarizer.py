@@ -31,7 +31,7 @@ class EncoderSummarizer(Summarizer):
         """
         super().setup(stage)
         if self.long_input == "truncate":
-            check_truncation(getattr(self.trainer, "datamodule", None), self.reader.max_tokens)
+            check_truncation(getattr(self.trainer, "datamodule", None), self.reader.max_tokens, with_choice=True)
 
     def make_reader(
         self, encoder: EncoderOptions, dropout: float, optimizer: AdamWOptions, segments: int = 2

@@ -11,12 +11,13 @@ from datamodules.documents import UserError
 LongInput = Literal["windows", "extend", "truncate"]
 
 
-def check_truncation(data: Any, limit: int | None) -> None:
+def check_truncation(data: Any, limit: int | None, with_choice: bool = False) -> None:
     """Check that a DataModule truncates documents to what an encoder reads at once.
 
     Args:
         data: the DataModule with `max_source`; None or one without a limit on tokens is not checked.
         limit: largest number of tokens of an input; None for no limit.
+        with_choice: whether the model has the argument `long_input`.
 
     Raises:
         UserError: if it does not.
@@ -25,5 +26,7 @@ def check_truncation(data: Any, limit: int | None) -> None:
         return
     if data.max_source is None or data.max_source > limit:
         value = "null" if data.max_source is None else data.max_source
-        problem = f"model.long_input is truncate, the encoder reads {limit} tokens, and data.max_source is {value}"
-        raise UserError(f"{problem}: set data.max_source to {limit} or less, or choose another long_input")
+        raise UserError(
+            f"the encoder reads {limit} tokens, and data.max_source is {value}: set data.max_source to {limit} or less"
+            f"{', or choose another model.encoder.long_input' if with_choice else ''}"
+        )

@@ -290,10 +290,6 @@ class Summarizer(LightningModule, ABC):
         log_training(self, self.step_values | values, batch)
         return loss * batch.loss_weight
 
-    def log_mean(self, name: str, value: Tensor | float, documents: int, **options: Any) -> None:
-        """Log a mean over documents, see the function of this name."""
-        log_mean(self, name, value, documents, **options)
-
     def on_validation_epoch_start(self) -> None:
         self._summarized = 0
 
@@ -302,7 +298,7 @@ class Summarizer(LightningModule, ABC):
         terms = self.loss_terms(batch)
         loss = weighted_sum(terms, self.loss_weights)
         for name, term in {**terms, "loss": loss}.items():
-            self.log_mean(f"val/{name}", term, batch.batch_size, prog_bar=name == "loss")
+            log_mean(self, f"val/{name}", term, batch.batch_size, prog_bar=name == "loss")
         world = self.trainer.world_size
         fitting = self.trainer.state.fn == "fit"
         if fitting and 0 <= self.val_summaries <= self._summarized * world:
@@ -339,7 +335,7 @@ class Summarizer(LightningModule, ABC):
             "repeated_trigrams": sum(map(repeated_ngrams, words)) / len(words),
         }
         for name, value in means.items():
-            self.log_mean(f"{stage}/{name}", value, len(summaries))
+            log_mean(self, f"{stage}/{name}", value, len(summaries))
         return summaries
 
     def _log_rouge(self, stage: str) -> None:

@@ -53,14 +53,13 @@ def sample(
     options: DecodingOptions,
     forbidden: tuple[int, ...] = (),
     padding: int = 0,
-    generator: torch.Generator | None = None,
 ) -> Hypotheses:
     """Sample `beam_size` continuations of each document, one token at a time.
 
-    Arguments as in `beam_search`; `generator` makes sampling reproducible. Constraints (forbidden tokens, minimum
-    length, n-gram blocking), temperature, top-k and top-p are applied to the distribution; scores are the summed
-    log-probabilities under the resulting distribution, divided by the length penalty. Hypotheses are in sampling order,
-    not sorted by score; with `greedy_first` the first one is decoded greedily.
+    Arguments as in `beam_search`. Constraints (forbidden tokens, minimum length, n-gram blocking), temperature, top-k
+    and top-p are applied to the distribution; scores are the summed log-probabilities under the resulting distribution,
+    divided by the length penalty. Hypotheses are in sampling order, not sorted by score; with `greedy_first` the first
+    one is decoded greedily.
 
     Raises:
         ValueError: if every continuation of a hypothesis is forbidden.
@@ -71,7 +70,7 @@ def sample(
         log_probs = forbid(log_probs, ids, blocked)
         stuck = log_probs.isneginf().all(-1)                                         # [b, K]
         log_probs = truncate(log_probs.masked_fill(stuck.unsqueeze(-1), 0), options)
-        column = torch.multinomial(log_probs.exp().flatten(0, 1), 1, generator=generator).view(*tokens.shape, 1)
+        column = torch.multinomial(log_probs.exp().flatten(0, 1), 1).view(*tokens.shape, 1)
         if options.greedy_first:
             column[:, 0] = log_probs[:, 0].argmax(-1, keepdim=True)
         tokens = (column if ids is None else ids.gather(-1, column)).squeeze(-1)

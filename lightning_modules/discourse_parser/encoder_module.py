@@ -1,5 +1,6 @@
 """What the discourse parser and the EDU segmenter share: a token encoder, its optimizer, and the weights to keep."""
 
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
@@ -26,19 +27,28 @@ class EncoderModule(LightningModule):
         dropout: dropout of the small encoder.
         optimizer: options of the optimizer.
         settings: further arguments that are stored with the weights.
+        metric: class of the metric of validation and test.
 
     Attributes:
+        main_score: name of the score that the progress bar shows.
         parts: prefixes of the weights that are kept besides the trained ones of the encoder.
         settings: arguments that are stored with the weights.
         subwords: tokenizer of a pretrained encoder.
     """
 
+    main_score: ClassVar[str]
     parts: ClassVar[tuple[str, ...]]
 
     def __init__(
-        self, encoder: TokenEncoderOptions, dropout: float, optimizer: AdamWOptions, settings: dict[str, Any]
+        self,
+        encoder: TokenEncoderOptions,
+        dropout: float,
+        optimizer: AdamWOptions,
+        settings: dict[str, Any],
+        metric: Callable[[], Metric],
     ) -> None:
         super().__init__()
+        self.metrics = nn.ModuleDict({stage: metric() for stage in ("val", "test")})
         stored = {name: getattr(encoder, option) for name, option in STORED.items()}
         self.settings = stored | {"layers": list(encoder.layers)} | settings
         self.start_from, self.optimizer = encoder.start_from, optimizer
@@ -75,11 +85,28 @@ class EncoderModule(LightningModule):
         """Whether the encoder is frozen, so that its vectors can be cached."""
         return isinstance(self.encoder, TextEncoder) and self.encoder.frozen
 
-    def log_scores(self, stage: str, metric: Metric, in_progress_bar: str) -> None:
-        """Log the scores of an epoch, and reset the metric."""
-        for name, value in metric.compute().items():
-            self.log(f"{stage}/{name}", value, prog_bar=name == in_progress_bar)
-        metric.reset()
+    def cached_vectors(self, texts: Sequence[str], compute: Callable[[], Iterable[Tensor]]) -> list[Tensor]:
+        """Return vectors of a frozen encoder, computed only once for each text.
+
+        Args:
+            texts: digests of the texts of a batch.
+            compute: function that returns their vectors.
+        """
+        if any(text not in self.vector_cache for text in texts):
+            self.vector_cache |= {text: vectors.half().cpu() for text, vectors in zip(texts, compute())}
+        # converted one by one: autocast on CPUs cannot concatenate float16
+        return [self.vector_cache[text].to(self.device).float() for text in texts]
+
+    def _log_scores(self, stage: str) -> None:
+        for name, value in self.metrics[stage].compute().items():
+            self.log(f"{stage}/{name}", value, prog_bar=name == self.main_score)
+        self.metrics[stage].reset()
+
+    def on_validation_epoch_end(self) -> None:
+        self._log_scores("val")
+
+    def on_test_epoch_end(self) -> None:
+        self._log_scores("test")
 
     def configure_optimizers(self) -> dict[str, Any]:
         pretrained = None if self.subwords is None else self.encoder

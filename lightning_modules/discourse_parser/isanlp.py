@@ -9,12 +9,12 @@ from pytorch_lightning import LightningModule
 
 from datamodules.discourse.distributions import NUCLEARITIES, Rows, tree_gamma, tree_ldd
 from datamodules.discourse.parses import DiscourseParse, ParseRequest
-from datamodules.discourse.relations import GUM, RST_DT
+from datamodules.discourse.relations import GUM
 from datamodules.documents import UserError
 
 # Increased whenever the same output of the package would become a different parse.
 VERSION = 1
-_INVENTORIES = {"gumrrg": GUM, "rstdt": RST_DT, "unirst": GUM}
+_MODEL = "gumrrg"  # the model with GUM's relations
 
 
 class IsaNLPParser(LightningModule):
@@ -27,23 +27,19 @@ class IsaNLPParser(LightningModule):
     Args:
         rows: which EDUs carry probability in the LDD, `side` or `nucleus`.
         band: half-width of the LDD band.
-        version: version of the model: `gumrrg`, `unirst` (both with GUM's relations) or `rstdt`.
 
     Raises:
-        UserError: if the package is not installed, or the version is unknown.
+        UserError: if the package is not installed.
     """
 
-    def __init__(self, rows: Rows = "side", band: int = 128, version: str = "gumrrg") -> None:
+    def __init__(self, rows: Rows = "side", band: int = 128) -> None:
         super().__init__()
-        if version not in _INVENTORIES:
-            raise UserError(f"isanlp_rst: no version {version!r}; there are {', '.join(_INVENTORIES)}")
         try:
             self._package = import_module("isanlp_rst.parser")
         except ImportError as error:
             install = "pip install git+https://github.com/iinemo/isanlp.git isanlp_rst"
             raise UserError(f"--parser isanlp_rst: {error}; install it ({install}), or use another parser") from None
-        self.rows, self.band, self.version = rows, band, version
-        self.inventory = _INVENTORIES[version]
+        self.rows, self.band, self.inventory = rows, band, GUM
         self.relations = tuple(self.inventory.coarse)
         self._parser: Any = None
 
@@ -54,7 +50,7 @@ class IsaNLPParser(LightningModule):
             package = metadata.version("isanlp_rst")
         except metadata.PackageNotFoundError:
             package = "unknown"
-        return hashlib.sha256(f"isanlp_rst {VERSION} {package} {self.version}".encode()).hexdigest()
+        return hashlib.sha256(f"isanlp_rst {VERSION} {package} {_MODEL}".encode()).hexdigest()
 
     def predict_step(self, batch: list[ParseRequest], batch_idx: int) -> list[DiscourseParse]:
         """Parse the documents of a batch one by one, as the package does."""
@@ -68,9 +64,8 @@ class IsaNLPParser(LightningModule):
         """
         if self._parser is None:
             device = self.device.index or 0 if self.device.type == "cuda" else -1
-            options = {"relinventory": "eng.erst.gum"} if self.version == "unirst" else {}
             self._parser = self._package.Parser(
-                hf_model_name="tchewik/isanlp_rst_v3", hf_model_version=self.version, cuda_device=device, **options
+                hf_model_name="tchewik/isanlp_rst_v3", hf_model_version=_MODEL, cuda_device=device
             )
         if request.edus is None:
             root = self._parser(request.text)["rst"][0]

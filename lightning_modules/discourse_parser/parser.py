@@ -86,7 +86,7 @@ class DiscourseParser(EncoderModule):
         ValueError: if an argument is out of range.
     """
 
-    parts = ("scorers.",)
+    main_score, parts = "original_parseval/F", ("scorers.",)
 
     def __init__(
         self,
@@ -115,7 +115,7 @@ class DiscourseParser(EncoderModule):
             "dropout": dropout,
             "class_temperature": class_temperature,
         }
-        super().__init__(encoder, dropout, optimizer, settings)
+        super().__init__(encoder, dropout, optimizer, settings, Parseval)
         self.inventory = inventory_of(inventory)
         self.rows, self.band, self.cap, self.min_prob = rows, band, cap, min_prob
         self.encoder_precision = encoder_precision
@@ -135,7 +135,6 @@ class DiscourseParser(EncoderModule):
             for _ in range(members)
         )
         self.reader = ChartReader(self.scorers, classes, decoding, class_temperature)
-        self.parseval = nn.ModuleDict({stage: Parseval() for stage in ("val", "test")})
         self.segmenter: EduSegmenter | None = None  # that of `load_default` is loaded when it is first needed
         self._fingerprint: str | None = None
 
@@ -158,11 +157,11 @@ class DiscourseParser(EncoderModule):
         """Return the same as `vectors`, computed only once for each text if the encoder is frozen."""
         if not self.has_fixed_encoder:
             return self.vectors(batch)
-        cache = self.vector_cache
-        if any(text not in cache for text in batch.digests):
-            for text, size, vectors in zip(batch.digests, batch.sizes.tolist(), self.vectors(batch)):
-                cache[text] = vectors[:size].half().cpu()
-        return pad_sequence([cache[text] for text in batch.digests], batch_first=True).to(self.device).float()
+
+        def compute() -> list[Tensor]:
+            return [vectors[:size] for vectors, size in zip(self.vectors(batch), batch.sizes.tolist())]
+
+        return pad_sequence(self.cached_vectors(batch.digests, compute), batch_first=True)
 
     def loss_terms(self, batch: ParserBatch) -> dict[str, Tensor]:
         """Return -log P(tree) and -log P(classes), averaged over nodes, then texts, and summed over members."""
@@ -298,13 +297,7 @@ class DiscourseParser(EncoderModule):
             gold = [(*node[:3], *self.classes[node[3]]) for node in gold_nodes]
             nodes = document_tree(charts[number], self.reader.classes).tolist()
             predicted = [(*node[:3], NUCLEARITIES[node[3]], self.relations[node[4]]) for node in nodes]
-            self.parseval[stage].update(predicted, gold)
-
-    def on_validation_epoch_end(self) -> None:
-        self.log_scores("val", self.parseval["val"], "original_parseval/F")
-
-    def on_test_epoch_end(self) -> None:
-        self.log_scores("test", self.parseval["test"], "original_parseval/F")
+            self.metrics[stage].update(predicted, gold)
 
     # Weights -----------------------------------------------------------------------------------------------------
 

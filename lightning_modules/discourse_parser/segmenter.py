@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, Self
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from datamodules.documents import UserError
 from datamodules.text.edu_features import LAYOUT, EduFeatures, Request, SegmentationBatch, edu_features
@@ -43,7 +43,7 @@ class EduSegmenter(EncoderModule):
         UserError: if an encoder's package is not installed.
     """
 
-    parts = ("network.", "crf.")
+    main_score, parts = "f1", ("network.", "crf.")
 
     def __init__(
         self,
@@ -53,14 +53,12 @@ class EduSegmenter(EncoderModule):
         dropout: float = 0.3,
         optimizer: AdamWOptions = AdamWOptions(lr=2e-3, encoder_lr=3e-5),
     ) -> None:
-        super().__init__(
-            encoder, dropout, optimizer, {"projection": projection, "hidden_size": hidden_size, "dropout": dropout}
-        )
+        settings = {"projection": projection, "hidden_size": hidden_size, "dropout": dropout}
+        super().__init__(encoder, dropout, optimizer, settings, BoundaryF1)
         self.network = SegmentationNetwork(
             size=self.encoder.size, layout=LAYOUT, projection=projection, hidden_size=hidden_size, dropout=dropout
         )
         self.crf = LinearChainCRF(2)
-        self.f1 = nn.ModuleDict({stage: BoundaryF1() for stage in ("val", "test")})
 
     # Scores ------------------------------------------------------------------------------------------------------
 
@@ -73,11 +71,8 @@ class EduSegmenter(EncoderModule):
 
     def _cached_vectors(self, batch: SegmentationBatch) -> Tensor:
         """Return the same as `vectors`, computed only once for each text."""
-        if any(text.digest not in self.vector_cache for text in batch.texts):
-            for text, vectors in zip(batch.texts, self.vectors(batch).split(batch.word_counts)):
-                self.vector_cache[text.digest] = vectors.half().cpu()
-        # converted one by one: autocast on CPUs cannot concatenate float16
-        cached = [self.vector_cache[text.digest].to(self.device).float() for text in batch.texts]
+        texts = [text.digest for text in batch.texts]
+        cached = self.cached_vectors(texts, lambda: self.vectors(batch).split(batch.word_counts))
         return torch.cat(cached)                                                             # [N, D]
 
     def emissions(self, batch: SegmentationBatch, vectors: Tensor) -> tuple[Tensor, Tensor]:
@@ -189,13 +184,7 @@ class EduSegmenter(EncoderModule):
         parts = zip(*(values.split(batch.word_counts) for values in (tags, batch.tags, batch.begins)))
         for predicted, gold, sentence_begins in parts:
             words = [set(values.nonzero().squeeze(1).tolist()) for values in (predicted, gold, sentence_begins)]
-            self.f1[stage].update(*words)
-
-    def on_validation_epoch_end(self) -> None:
-        self.log_scores("val", self.f1["val"], "f1")
-
-    def on_test_epoch_end(self) -> None:
-        self.log_scores("test", self.f1["test"], "f1")
+            self.metrics[stage].update(*words)
 
     @classmethod
     def load(cls, folder: Path | str) -> Self:

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from torchmetrics import Metric
 
-from lightning_modules.metrics.rouge import VARIANTS, has_text, score_many, signature
+from lightning_modules.metrics.rouge import VARIANTS, score_many, signature
 
 
 class Rouge(Metric):
@@ -17,11 +17,10 @@ class Rouge(Metric):
     of documents or their distribution over processes and batches. Empty predictions score 0 and are included.
 
     Args:
-        variants, stem, multi_reference, tokenizer, wordnet: as in `rouge_scores`.
+        variants: as in `rouge_scores`, whose other defaults are used.
 
     Attributes:
         documents: number of documents, an int64 tensor.
-        empty: number of empty predictions.
 
     Raises:
         ValueError: for an unknown variant or option; in `update`, as `score_many`.
@@ -32,29 +31,19 @@ class Rouge(Metric):
     full_state_update = False
     _UNIT = 2**40
 
-    def __init__(
-        self,
-        variants: Sequence[str] = VARIANTS,
-        stem: bool | str = True,
-        multi_reference: str = "best",
-        tokenizer: str = "rouge",
-        wordnet: str | None = None,
-        **kwargs: Any,
-    ) -> None:
+    def __init__(self, variants: Sequence[str] = VARIANTS, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.variants = tuple(variants)
-        self.options = {"stem": stem, "multi_reference": multi_reference, "tokenizer": tokenizer, "wordnet": wordnet}
-        self.signatures = {variant: signature(variant, **self.options) for variant in self.variants}
-        for name, shape in (("totals", len(self.variants)), ("documents", ()), ("empty", ())):
+        self.signatures = {variant: signature(variant) for variant in self.variants}
+        for name, shape in (("totals", len(self.variants)), ("documents", ())):
             self.add_state(name, torch.zeros(shape, dtype=torch.int64), dist_reduce_fx="sum")
 
     def update(self, predictions: list[list[str]], references: list[list[list[str]]]) -> None:
         """Add documents: sentences of each prediction, and its references as lists of sentences."""
-        scores = score_many(predictions, references, self.variants, **self.options)
+        scores = score_many(predictions, references, self.variants)
         for column, variant in enumerate(self.variants):
             self.totals[column] += sum(round(score[variant].fmeasure * self._UNIT) for score in scores)
         self.documents += len(scores)
-        self.empty += sum(not has_text(prediction) for prediction in predictions)
 
     def compute(self) -> dict[str, Tensor]:
         """Return the mean F1 x 100 of each variant, scalars."""

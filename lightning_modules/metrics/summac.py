@@ -30,7 +30,6 @@ class EntailmentModel:
     Args:
         name: folder, or name on the hub, which is downloaded.
         batch_size: number of sentence pairs in a batch; pairs of all documents are batched by length.
-        max_length: maximal number of tokens of a pair; of longer pairs the longer sentence is truncated.
         device: device of the model.
 
     Raises:
@@ -41,7 +40,6 @@ class EntailmentModel:
         self,
         name: str,
         batch_size: int = 64,
-        max_length: int = 512,
         device: str | torch.device = "cpu",
     ) -> None:
         from transformers import AutoModelForSequenceClassification, AutoTokenizer
@@ -49,7 +47,7 @@ class EntailmentModel:
         self.tokenizer = AutoTokenizer.from_pretrained(name)
         self.model = AutoModelForSequenceClassification.from_pretrained(name).eval().to(device)
         self.name, self.batch_size, self.device = name, batch_size, torch.device(device)
-        self.max_length = min(max_length, self.tokenizer.model_max_length)
+        self.max_length = min(512, self.tokenizer.model_max_length)
         class_names = [self.model.config.id2label[index] for index in range(self.model.config.num_labels)]
         self.order = [_class_of(label, class_names, name) for label in LABELS]
 
@@ -64,7 +62,7 @@ class EntailmentModel:
                 [pairs[index][0] for index in batch],
                 [pairs[index][1] for index in batch],
                 padding=True,
-                truncation="longest_first",
+                truncation="longest_first",  # of a pair that is too long, the longer sentence is truncated
                 max_length=self.max_length,
                 return_tensors="pt",
             )

@@ -93,15 +93,15 @@ class PermittedMixture(NamedTuple):
         ids, log_probs = self.candidates(1, first)
         return ids.gather(-1, log_probs.argmax(-1, keepdim=True)).squeeze(-1)
 
-    def draw(self, generator: torch.Generator | None = None) -> Tensor:
+    def draw(self) -> Tensor:
         """Return a token of each of K samples of each document, [B, K]."""
         shape = self.share.shape
-        word = inverse_cdf(self.logits.softmax(-1).flatten(0, 1), generator).view(shape)
+        word = inverse_cdf(self.logits.softmax(-1).flatten(0, 1)).view(shape)
         if self.gate is None:
             return word
-        position = inverse_cdf(self.copied.flatten(0, 1), generator).view(shape)
+        position = inverse_cdf(self.copied.flatten(0, 1)).view(shape)
         generate = (logsigmoid(self.gate) + self.share - self._normalizer()).exp()               # [B, K]
-        uniform = torch.rand(shape, generator=generator, device=generate.device, dtype=torch.double)
+        uniform = torch.rand(shape, device=generate.device, dtype=torch.double)
         return torch.where(uniform < generate, word, self.source.gather(1, position))
 
     def log_probs(self, tokens: Tensor) -> Tensor:
@@ -121,13 +121,13 @@ class PermittedMixture(NamedTuple):
         return torch.logaddexp(logsigmoid(self.gate) + self.share, logsigmoid(-self.gate) + self.copied.sum(-1).log())
 
 
-def inverse_cdf(weights: Tensor, generator: torch.Generator | None = None) -> Tensor:
+def inverse_cdf(weights: Tensor) -> Tensor:
     """Draw a column of each row with probability proportional to its weight, up to 1e-7: [N, C] -> [N].
 
     A column with weight 0 is only drawn from a row without any other. One random number is drawn for each row.
     """
     sums = weights.cumsum(-1)                                                                    # [N, C]
-    uniform = torch.rand(len(sums), 1, generator=generator, device=sums.device, dtype=sums.dtype)
+    uniform = torch.rand(len(sums), 1, device=sums.device, dtype=sums.dtype)
     # below the last sum, which rounding could reach
     target = torch.minimum(uniform * sums[:, -1:], sums[:, -1:].nextafter(torch.zeros_like(uniform)))
     return torch.searchsorted(sums, target, right=True).squeeze(1).clamp_max(sums.shape[1] - 1)

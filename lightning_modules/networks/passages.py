@@ -200,7 +200,8 @@ def extend_positions(model: nn.Module, additional: int) -> None:
         if isinstance(table, nn.Embedding):
             break
     else:
-        raise ValueError(f"{type(model).__name__} has no table of positions to extend; set model.long_input to windows")
+        name = type(model).__name__
+        raise ValueError(f"{name} has no table of positions to extend; set model.encoder.long_input to windows")
     weight = torch.cat([table.weight.data, table.weight.data[-1:].repeat(additional, 1)])
     padding = table.padding_idx
     module.position_embeddings = nn.Embedding.from_pretrained(weight, freeze=False, padding_idx=padding)

@@ -72,21 +72,20 @@ class MultiHeadAttention(nn.Module):
         size: D, the width of queries and output.
         heads: N.
         dropout: dropout on the attention weights.
-        memory_size: width of the memory; D by default.
 
     Raises:
         ValueError: if D is not a multiple of N.
     """
 
-    def __init__(self, size: int, heads: int, dropout: float = 0.0, memory_size: int | None = None) -> None:
+    def __init__(self, size: int, heads: int, dropout: float = 0.0) -> None:
         super().__init__()
         if size % heads:
             raise ValueError(f"{heads} heads do not divide a size of {size}")
         self.heads, self.dropout = heads, dropout
         self.query, self.output = nn.Linear(size, size), nn.Linear(size, size)
-        self.value = nn.Linear(memory_size or size, size)
+        self.value = nn.Linear(size, size)
         # no bias: a bias of the keys adds a constant to all scores of a query, which does not change the softmax
-        self.key = nn.Linear(memory_size or size, size, bias=False)
+        self.key = nn.Linear(size, size, bias=False)
         for linear in (self.query, self.key, self.value, self.output):
             nn.init.xavier_uniform_(linear.weight)
             if linear.bias is not None:
@@ -97,7 +96,7 @@ class MultiHeadAttention(nn.Module):
         return x.unflatten(-1, (self.heads, -1)).transpose(-3, -2)
 
     def project(self, memory: Tensor) -> KeyValues:
-        """Return the keys and values of memory [..., S, D']; decoding computes them once."""
+        """Return the keys and values of memory [..., S, D]; decoding computes them once."""
         return KeyValues(self.split(self.key(memory)), self.split(self.value(memory)))
 
     def forward(
@@ -107,7 +106,7 @@ class MultiHeadAttention(nn.Module):
 
         Args:
             x: [B, T, D].
-            memory: [B, S, D'], or its keys and values from `project`.
+            memory: [B, S, D], or its keys and values from `project`.
             mask: True where attention is allowed (bool), or a bias added to the scores (float);
                 [B, N or 1, T or 1, S]. Each query must be allowed at least one position.
             causal: position t attends to positions up to t; not together with a mask.
@@ -220,7 +219,6 @@ class DecoderLayer(nn.Module):
         dropout: as in `EncoderLayer`.
         norm: `pre` or `post`.
         activation: activation of the feed-forward network.
-        memory_size: width of the encoder output; D by default.
         cross_attention: replacement for multi-head cross-attention, called with x [B, T, D], memory and its mask.
     """
 
@@ -232,12 +230,11 @@ class DecoderLayer(nn.Module):
         dropout: float = 0.1,
         norm: Norm = "pre",
         activation: Activation = "relu",
-        memory_size: int | None = None,
         cross_attention: nn.Module | None = None,
     ) -> None:
         super().__init__()
         self.attention = MultiHeadAttention(size, heads, dropout)
-        self.cross_attention = cross_attention or MultiHeadAttention(size, heads, dropout, memory_size)
+        self.cross_attention = cross_attention or MultiHeadAttention(size, heads, dropout)
         self.feed_forward = FeedForward(size, feed_forward, dropout, activation)
         self.around_attention, self.around_cross, self.around_feed_forward = (
             Residual(size, dropout, norm) for _ in range(3)
@@ -252,7 +249,7 @@ class DecoderLayer(nn.Module):
 
         Args:
             x: [B, T, D]; or [B, K, T, D] for K targets of each document, for which memory is not repeated.
-            memory: [B, S, D'], or its keys and values.
+            memory: [B, S, D], or its keys and values.
             memory_mask: as in `MultiHeadAttention`, the same for all queries, [B, N or 1, 1, S].
 
         Returns:

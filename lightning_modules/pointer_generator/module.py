@@ -11,6 +11,7 @@ from lightning_modules.copying_summarizer import CopyingSummarizer, EmbeddingOpt
 from lightning_modules.decoding.beam_search import State
 from lightning_modules.decoding.options import DecodingOptions
 from lightning_modules.lightning_internals import trainer_of
+from lightning_modules.logged_values import log_mean
 from lightning_modules.networks.copying import CopyOutputs
 from lightning_modules.optimizer_options import OptimizerOptions
 from lightning_modules.pointer_generator.network import Decoded, DecoderState, Memory, PointerGeneratorNetwork
@@ -123,4 +124,4 @@ class PointerGenerator(CopyingSummarizer):
         if self.training:
             self.step_values["p_gen"] = p_gen
         else:
-            self.log_mean("val/p_gen", p_gen, batch.batch_size)
+            log_mean(self, "val/p_gen", p_gen, batch.batch_size)

@@ -7,7 +7,6 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from lightning_modules.networks.scratch import Scratch
 from lightning_modules.rstformer.batched_attention import batched_attention
 from lightning_modules.rstformer.injection import HeadTable, Operation, View, neutral
 
@@ -36,20 +35,14 @@ class _Document:
     """Masks, table and chunks of one document, without the padding after its last token."""
 
     def __init__(
-        self,
-        token_mask: Tensor,
-        is_global: Tensor,
-        edu: Tensor,
-        table: Tensor | None,
-        options: _Options,
-        scratch: Scratch,
+        self, token_mask: Tensor, is_global: Tensor, edu: Tensor, table: Tensor | None, options: _Options
     ) -> None:
         tokens = token_mask.nonzero()
         self.length = int(tokens[-1]) + 1 if len(tokens) else 0
         self.global_tokens = is_global.nonzero().flatten()                            # [G]
         self.token_mask, self.hidden = token_mask[: self.length], (~token_mask | is_global)[: self.length]
         self.hidden_at = self.hidden.nonzero().flatten().tolist()
-        self.edu, self.table, self.options, self.scratch = edu[: self.length], table, options, scratch
+        self.edu, self.table, self.options = edu[: self.length], table, options
 
     def chunks(self) -> Iterator[tuple[slice, slice]]:
         """Yield chunks of queries, and of the keys inside their windows."""
@@ -57,11 +50,10 @@ class _Document:
             end, side = min(start + self.options.chunk, self.length), self.options.window
             yield slice(start, end), slice(max(0, start - side), min(self.length, end + side))
 
-    def products(self, name: str, rows: Tensor, columns: Tensor, keys: slice) -> Tensor:
+    def products(self, rows: Tensor, columns: Tensor, keys: slice) -> Tensor:
         """Return the dot products of rows with global tokens and with tokens of the window, concatenated.
 
         Args:
-            name: name of the scratch memory.
             rows: [H, Q, D].
             columns: [H, T, D].
 
@@ -69,7 +61,7 @@ class _Document:
             [H, Q, G + K], at least in float32.
         """
         first, count = len(self.global_tokens), keys.stop - keys.start
-        out = self.scratch(name, rows, *rows.shape[:2], first + count)
+        out = rows.new_empty(*rows.shape[:2], first + count)
         torch.bmm(rows, columns[:, keys].transpose(1, 2), out=out[..., first:])
         if first:
             out[..., :first] = rows @ columns[:, self.global_tokens].transpose(1, 2)
@@ -140,8 +132,7 @@ class _Document:
         value = neutral(self.options.operation)
         values = self.table[:, low : low + len(column)].gather(2, column.expand(len(self.table), -1, -1))
         values = torch.nn.functional.pad(values.masked_fill_(~within, value), (0, 0, 0, 1), value=value)
-        shape = (len(values), len(row), values.shape[-1])
-        return torch.index_select(values, 1, row, out=self.scratch("values", values, *shape))
+        return values.index_select(1, row)
 
     def look_up_gradient_(self, total: Tensor, grad: Tensor, queries: slice, keys: slice) -> None:
         """Add the gradient of the values of a chunk, [H, Q, K], to that of the table, [H, E, 2b + 1]."""
@@ -154,19 +145,19 @@ class _Document:
 
     def weights(self, q: Tensor, k: Tensor, queries: slice, keys: slice) -> tuple[Tensor, Tensor | None, Tensor | None]:
         """Return attention of a chunk [H, Q, G + K], values of the table, and scores before its operation [H, Q, K]."""
-        scores, values = self.products("scores", q[:, queries], k, keys), self.look_up(queries, keys)
+        scores, values = self.products(q[:, queries], k, keys), self.look_up(queries, keys)
         local, old_scores = scores[..., len(self.global_tokens) :], None
         if values is not None:
             if self.options.operation == "scale":
                 if self.table.requires_grad:
-                    old_scores = self.scratch("scores before the table", local, *local.shape).copy_(local)
+                    old_scores = local.clone()
                 local.mul_(values)
             elif self.options.operation == "shift":
                 local.add_(values)
             else:
                 local.copy_(torch.where(values.isnan(), local, values))
         self.mask_(local, queries, keys)
-        return torch.softmax(scores, -1, out=self.scratch("weights", scores, *scores.shape)), values, old_scores
+        return scores.softmax(-1), values, old_scores
 
     def dropped(self, weights: Tensor, queries: slice) -> Tensor:
         """Apply dropout to weights, reproducibly for each chunk."""
@@ -191,7 +182,7 @@ class _Document:
         self.add_column_grad_(dv, self.dropped(weights, queries), grad, keys)
         # Softmax: d score = weight (d weight - sum over keys of weight d weight), where the sum is grad . out.
         inner = (grad * out[:, queries]).sum(-1, keepdim=True, dtype=weights.dtype)
-        dscores = self.dropped(self.products("gradients", grad, v, keys), queries).sub_(inner).mul_(weights)
+        dscores = self.dropped(self.products(grad, v, keys), queries).sub_(inner).mul_(weights)
         if values is not None:
             local = dscores[..., len(self.global_tokens) :]                                  # [H, Q, K]
             self.backward_through_table_(local, values, old_scores, dtable, queries, keys)
@@ -217,18 +208,10 @@ class _WindowAttention(torch.autograd.Function):
 
     @staticmethod
     def documents(token_mask, is_global, edu, table: Tensor | None, options: _Options) -> Iterator[_Document]:
-        scratch = Scratch()
         for n in range(len(token_mask)):
             table_n = None if table is None else table[n]
             options_n = options._replace(seed=options.seed + n * token_mask.shape[1])
-            yield _Document(
-                token_mask=token_mask[n],
-                is_global=is_global[n],
-                edu=edu[n],
-                table=table_n,
-                options=options_n,
-                scratch=scratch,
-            )
+            yield _Document(token_mask[n], is_global[n], edu[n], table_n, options_n)
 
     @staticmethod
     def forward(ctx, q, k, v, table, token_mask, is_global, edu, options: _Options) -> Tensor:

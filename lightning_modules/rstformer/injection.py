@@ -28,6 +28,7 @@ Injection = Literal["product", "one_plus", "log_bias", "bias"]
 Ablation = Literal["none", "wac", "ria", "permuted", "other", "no_labels", "one_best", "no_discourse"]
 Operation = Literal["scale", "shift", "replace"]
 
+_EPS = 1e-3  # epsilon of `log_bias`
 INJECTIONS = ("product", "one_plus", "log_bias", "bias")
 ABLATIONS = ("none", "wac", "ria", "permuted", "other", "no_labels", "one_best", "no_discourse")
 
@@ -220,11 +221,10 @@ class DiscourseInjection(nn.Module):
             `no_discourse` returns no table. `ria`, `permuted`, `other` and `one_best` only change the LDD and equal
             `none` here.
         learn_weights: whether to learn the weights of relations, initialized with `weights`.
-        eps: epsilon of `log_bias`.
         own_edu_neutral: whether `log_bias` keeps the scores of two tokens of one EDU.
 
     Raises:
-        ValueError: if the injection or ablation does not exist, or eps is not positive.
+        ValueError: if the injection or ablation does not exist.
     """
 
     def __init__(
@@ -233,16 +233,13 @@ class DiscourseInjection(nn.Module):
         injection: Injection = "log_bias",
         ablation: Ablation = "none",
         learn_weights: bool = False,
-        eps: float = 1e-3,
         own_edu_neutral: bool = True,
     ) -> None:
         super().__init__()
         for name, value, choices in (("injection", injection, INJECTIONS), ("ablation", ablation, ABLATIONS)):
             if value not in choices:
                 raise ValueError(f"no {name} {value!r}; there are {', '.join(choices)}")
-        if not eps > 0:
-            raise ValueError(f"eps is added to probabilities before their logarithm: it is positive, not {eps}")
-        self.injection, self.ablation, self.eps = injection, ablation, eps
+        self.injection, self.ablation = injection, ablation
         self.own_edu_neutral = own_edu_neutral
         weights = weights.detach().clone().float()
         self.register_parameter("weights", None)
@@ -298,11 +295,11 @@ class DiscourseInjection(nn.Module):
             return HeadTable(1 + p, "scale")
         slope, neutral_weight, sign = p, 0.0, 1
         if self.injection == "log_bias":
-            slope = (self.eps + p.clamp(min=0)).log()
+            slope = (_EPS + p.clamp(min=0)).log()
             if self.own_edu_neutral:
                 own_edu = torch.arange(p.shape[-1], device=p.device) == p.shape[-1] // 2  # [2b + 1]
                 slope = slope.masked_fill(own_edu, 0.0)
-            neutral_weight, sign = math.log1p(self.eps), -1  # the largest slope, as p <= 1: weights are not negative
+            neutral_weight, sign = math.log1p(_EPS), -1  # the largest slope, as p <= 1: weights are not negative
         shift = self.beta[:, None, None] * slope                                      # [B, H, E, 2b + 1]
         if slope.requires_grad:  # weights of relations are learned as well
             return HeadTable(shift, "shift")

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 # Queries and values, where LoRA was proposed; the decoder's have no EDUs, and no weight.
 ENCODER = r".*encoder\.layers\.\d+\.self_attn\.longformer_self_attn\.(query|value)"
 DECODER = r".*decoder\.layers\.\d+\.(self_attn|encoder_attn)\.(q_proj|v_proj)"
+_DROPOUT = 0.1  # of the inputs of adapters
 
 
 def token_weights(gamma: Tensor, token_edu: Tensor) -> Tensor:
@@ -35,14 +36,13 @@ class DiscourseAdapters:
         led: model to insert adapters into.
         rank: rank of the update.
         alpha: factor of the update is alpha / rank.
-        dropout: dropout of the inputs of adapters.
         no_labels: whether gamma uses the mean over relations instead of the sum.
 
     Raises:
         ValueError: if the rank is not positive or `peft` is not installed.
     """
 
-    def __init__(self, led: nn.Module, rank: int, alpha: float, dropout: float = 0.1, no_labels: bool = False) -> None:
+    def __init__(self, led: nn.Module, rank: int, alpha: float, no_labels: bool = False) -> None:
         if rank < 1 or alpha <= 0:
             raise ValueError(f"adapters have a rank and an alpha above 0, got {rank} and {alpha}")
         try:
@@ -53,7 +53,7 @@ class DiscourseAdapters:
         self.gamma: Tensor | None = None  # of the batch, [B, T]
         for parameter in led.parameters():
             parameter.requires_grad_(False)
-        options = {"r": rank, "lora_alpha": alpha, "lora_dropout": dropout}
+        options = {"r": rank, "lora_alpha": alpha, "lora_dropout": _DROPOUT}
         inject_adapter_in_model(LoraConfig(target_modules=f"{ENCODER}|{DECODER}", **options), led)
         for name, module in led.named_modules():
             if ".encoder.layers." in name and name.endswith(".lora_A.default"):

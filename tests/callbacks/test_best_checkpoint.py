@@ -8,74 +8,22 @@ import torch
 import yaml
 from cases import CASES, Case
 from pytorch_lightning import seed_everything
-from pytorch_lightning.callbacks import ModelCheckpoint
-from pytorch_lightning.cli import instantiate_class
 from test_harness import trainer_with
 
 from callbacks import BestCheckpoint, CoverageAnnealing, LengthCurriculum, SelfCritical
-from callbacks.schedules import Switch, all_switches
+from callbacks.schedules import all_switches
 from precis.runs.run_folder import best_checkpoint
 
-EXPERIMENTS = Path(__file__).parents[2] / "experiments"
 BY_NAME = {case.name: case for case in CASES}
 
 
-def rows() -> dict[str, tuple[Case, list[dict]]]:
-    """Rows of the literature that schedule something: a tiny model of the same kind, and their callbacks."""
-    paper = yaml.safe_load((EXPERIMENTS / "configs/pointer_generator/cnn_dailymail.yaml").read_text(encoding="utf-8"))
-    sweep = yaml.safe_load((EXPERIMENTS / "sweeps/agents_rows.yaml").read_text(encoding="utf-8"))
-    points = {point["name"]: point for point in sweep["points"]}
-    agents = {"m3": "agents-m1", "m7": "agents-m7"}
-    return {
-        "cnn_dailymail": (BY_NAME["pointer-coverage"], paper["trainer"]["callbacks"]),
-        **{row: (BY_NAME[name], points[row]["trainer.callbacks"]) for row, name in agents.items()},
-    }
-
-
-def callbacks_of(described: list[dict], start: int) -> list:
-    """The callbacks of a row, with everything fully on from step `start`."""
-    made = []
-    for row in described:
-        arguments = dict(row["init_args"])
-        if "start_step" in arguments:
-            arguments["start_step"] = start
-        if "stages" in arguments:
-            arguments["steps"] = 1
-        made.append(instantiate_class((), {"class_path": row["class_path"], "init_args": arguments}))
-    return made
-
-
-def switch_of(row: str) -> str:
-    """Return the name of the metric that is lowest, and so best for `mode="min"`, while a row's mechanism is off."""
-    return "train/coverage_weight" if row == "cnn_dailymail" else "train/gamma"
-
-
-def fit(case: Case, files, callbacks: list, folder: Path, monitor: str, kind=BestCheckpoint, **arguments):
+def fit(case: Case, files, callbacks: list, folder: Path, monitor: str, **arguments):
     """Trains with 14 steps and a validation after each second one."""
     seed_everything(5, verbose=False)
-    best = kind(folder, filename="best", monitor=monitor, mode="min", enable_version_counter=False)
+    best = BestCheckpoint(folder, filename="best", monitor=monitor, mode="min", enable_version_counter=False)
     trainer = trainer_with(*callbacks, best, val_check_interval=2, limit_val_batches=1, **arguments)
     trainer.fit(case.build_model(val_summaries=0), case.build_data(files))
     return trainer, best
-
-
-@pytest.mark.integration
-@pytest.mark.parametrize("row", rows())
-def test_the_best_checkpoint_of_a_row_has_everything_switched_on(row, corpus_files, tmp_path):
-    case, described = rows()[row]
-    _, best = fit(case, corpus_files, callbacks_of(described, 9), tmp_path, switch_of(row))
-    saved = torch.load(best.best_model_path, weights_only=True)
-    # validations come at the end of an epoch (7) too, where the count starts anew: 2, 4, 6, 9, 11, 13
-    assert saved["global_step"] == 11
-    switches = {name: Switch(*values) for name, values in saved["switches"].items()}
-    assert len(switches) == (4 if row == "cnn_dailymail" else 1)
-    assert all(switch.fully_on for switch in switches.values())
-    if row == "cnn_dailymail":
-        assert saved["coverage_gate"] == 1 and saved["loss_weights"]["coverage"] == 1
-    # what Lightning would have selected
-    (tmp_path / "plain").mkdir()
-    _, plain = fit(case, corpus_files, callbacks_of(described, 9), tmp_path / "plain", switch_of(row), ModelCheckpoint)
-    assert torch.load(plain.best_model_path, weights_only=True)["global_step"] == 2
 
 
 def test_the_step_before_the_validation_counts(corpus_files, tmp_path):

@@ -45,12 +45,6 @@ def test_weight_is_a_ramp(ramp, weight, expected):
     assert CoverageAnnealing(start_step=0).weight_at(0, 0) == 1
 
 
-def test_gate_and_weight_open_at_the_step(corpus_files):
-    seen = Seen()
-    trained_with([CoverageAnnealing(start_step=5, ramp_steps=2), seen], corpus_files)
-    assert seen.rows == [(s, float(s >= 5), 0.0 if s < 5 else 0.5 if s == 5 else 1.0) for s in range(14)]
-
-
 @pytest.mark.parametrize("accumulate, steps", [(1, 7), (3, 3)])
 def test_an_epoch_is_counted_in_optimizer_steps(accumulate, steps, corpus_files):
     seen = Seen()

@@ -130,12 +130,3 @@ def test_signals_are_as_before_when_training_ends(tiny_config, tmp_path, precis)
         done = precis("fit", "--config", tiny_config, "--run_dir", tmp_path / name, "--trainer.max_steps=1", argument)
         assert (done.status, "broken" in done.err) == ((0, False) if name == "good" else (1, True))
         assert (signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)) == before
-
-
-def test_lightning_calls_it_after_the_best_model_is_saved(tmp_path):
-    from pytorch_lightning import Callback, Trainer
-    from pytorch_lightning.callbacks import ModelCheckpoint
-
-    stop, best, other = GracefulStop(tmp_path / "last.ckpt"), ModelCheckpoint(tmp_path), Callback()
-    trainer = Trainer(callbacks=[best, stop, other], logger=False, accelerator="cpu")
-    assert trainer.callbacks[-2:] == [best, stop] and trainer.checkpoint_callback is best

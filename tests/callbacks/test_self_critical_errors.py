@@ -5,13 +5,23 @@ import warnings
 
 import pytest
 import torch
-from test_self_critical import CASE, Constant, first_batch
+from test_self_critical import CASE, first_batch
 from torch import nn
 from toy_writer import ByTable, ToyWriter
 
 from callbacks import SelfCritical
 from lightning_modules.decoding.options import DecodingOptions
 from lightning_modules.metrics.rewards import Mixture, Novelty, Repetition, Reward, RewardInputs, RougeReward
+
+
+class Constant(Reward):
+    """The same for every text."""
+
+    def __init__(self, value: float) -> None:
+        self.value = value
+
+    def __call__(self, written: RewardInputs) -> list[float]:
+        return [self.value] * len(written.texts)
 
 
 def test_the_mean_of_other_samples_needs_two():

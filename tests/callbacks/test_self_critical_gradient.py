@@ -9,7 +9,6 @@ import torch
 from toy_writer import END, LONGEST, START, STOP, WORD, ByTable, ToyWriter, everything, padded, text_of
 
 from callbacks import SelfCritical
-from callbacks.advantages import advantages, gains, prefix_lengths, sentence_numbers
 from lightning_modules.decoding.options import DecodingOptions
 from lightning_modules.summarizer import Samples
 
@@ -178,38 +177,6 @@ def test_sampling_and_learning_follow_the_distribution_that_is_decoded_from(cons
     assert ((rounds.mean(0) - exact).abs() <= 7 * error + 1e-12).all()
 
 
-@pytest.mark.parametrize("baseline", ["greedy", "leave_one_out"])
-def test_only_the_sample_s_log_probabilities_carry_a_gradient_the_end_symbol_s_included(baseline):
-    torch.manual_seed(3)
-    model, kept = ToyWriter(), {}
-
-    def leaf(batch, samples, options):
-        kept["samples"] = samples
-        kept["log_probs"] = torch.full(samples.tokens.shape, -1.0).double().requires_grad_()
-        return kept["log_probs"]
-
-    def with_grad_off(batch, options):
-        made = ToyWriter.sample(model, batch, options)
-        kept["all"] = made
-        return made
-
-    model.log_probs, model.sample = leaf, with_grad_off
-    SelfCritical(ByTable(), samples=5, baseline=baseline).term(model, model.batch()).backward()
-    assert model.logits.grad is None  # neither drawing nor the baseline leaves a way back to the weights
-    drawn, gradient = kept["samples"], kept["log_probs"].grad
-    for d, k in itertools.product(range(2), range(5)):
-        length = int(drawn.lengths[d, k])
-        ids = drawn.tokens[d, k, :length].tolist()
-        if baseline == "greedy":
-            others = [greedy_of(model, d)]
-        else:
-            others = [drawn.tokens[d, j, : drawn.lengths[d, j]].tolist() for j in range(5) if j != k]
-        expected = -(reward_of(ids) - sum(map(reward_of, others)) / len(others)) / 10
-        assert gradient[d, k].tolist() == pytest.approx([expected] * length + [0] * (gradient.shape[-1] - length))
-    ended = drawn.tokens.gather(-1, drawn.lengths.unsqueeze(-1) - 1) == STOP
-    assert ended.any()  # the last of those steps is the end symbol's
-
-
 def test_rescoring_is_without_dropout_and_the_mode_comes_back():
     torch.manual_seed(0)
     model = ToyWriter().train()
@@ -226,21 +193,3 @@ def test_credit_by_sentence_needs_a_token_that_ends_one(credit):
     writer = ToyWriter()
     with pytest.raises(ValueError, match=f"no token ends with one of ;.*credit summary instead of {credit}"):
         SelfCritical(credit=credit, sentence_ends=[";"]).term(writer, writer.batch())
-
-
-def test_sentences_of_tokens():
-    ids = torch.tensor([[1, 2, 1, 2, 0, 0], [2, 2, 1, 1, 1, 1], [1, 1, 0, 0, 0, 0]])
-    numbers = sentence_numbers(ids, torch.tensor([END]))
-    assert numbers.tolist() == [[0, 0, 1, 1, 2, 2], [0, 1, 2, 2, 2, 2], [0, 0, 0, 0, 0, 0]]
-    assert prefix_lengths(numbers, torch.tensor([5, 6, 3])).tolist() == [[2, 4, 5], [1, 2, 6], [3, 3, 3]]
-    assert prefix_lengths(numbers, torch.tensor([4, 6, 3])).tolist() == [[2, 4, 4], [1, 2, 6], [3, 3, 3]]
-    assert sentence_numbers(ids, torch.tensor([], dtype=torch.long)).count_nonzero() == 0
-
-
-def test_gains_and_advantages_of_numbers():
-    rewards = torch.tensor([[[0.1, 0.4, 0.3], [0.5, 0.5, 0.5]]])
-    torch.testing.assert_close(gains(rewards), torch.tensor([[[0.1, 0.3, -0.1], [0.5, 0.0, 0.0]]]))
-    myopic = advantages(gains(rewards), "myopic", "greedy")
-    torch.testing.assert_close(myopic, torch.tensor([[[0.4, -0.3, 0.1]]]))
-    later = advantages(gains(rewards), "reward_to_go", "leave_one_out")
-    torch.testing.assert_close(later, torch.tensor([[[-0.2, 0.2, -0.1], [0.2, -0.2, 0.1]]]))

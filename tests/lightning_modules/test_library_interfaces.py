@@ -17,16 +17,15 @@ def test_lightning_2_6():
     assert version("pytorch-lightning").startswith("2.6."), "read lightning_internals.py beside the new version"
     trainer = Trainer(accelerator="cpu", logger=False, enable_checkpointing=False, enable_progress_bar=False)
     assert internals.trainer_of(LightningModule()) is None
-    assert not internals.logs_this_step(trainer) and internals.values_to_log(trainer)[1] == 0
     callback = EarlyStopping("loss")
     internals.check_at_validations(callback)
     assert callback._check_on_train_epoch_end is False
     # what training alone sets: `test_graceful_stop.py`, `test_ddp.py` and the tests of resuming run through it
-    loop = trainer.fit_loop
+    loop, logged = trainer.fit_loop, trainer._logger_connector
     for owner, name in [
         (type(loop), "_should_accumulate"), (type(loop), "_can_stop_early"), (type(trainer), "_results"),
-        (loop, "_data_fetcher"),
-        (loop, "_combined_loader"), (loop.epoch_loop, "_should_check_val_fx"),
+        (type(logged), "should_update_logs"), (type(logged), "metrics"), (loop.epoch_loop, "_batches_that_stepped"),
+        (loop, "_data_fetcher"), (loop, "_combined_loader"), (loop.epoch_loop, "_should_check_val_fx"),
         (loop.epoch_loop, "_num_ready_batches_reached"), (loop.epoch_loop.val_loop, "_restart_stage"),
     ]:  # fmt: skip
         assert hasattr(owner, name), name

@@ -75,7 +75,7 @@ def test_an_encoder_without_a_table_of_positions_cannot_be_extended(tmp_path):
     from lightning_modules.networks.passages import extend_positions
 
     model = T5EncoderModel(T5Config(vocab_size=9, d_model=8, d_kv=4, d_ff=8, num_layers=1, num_heads=2))
-    with pytest.raises(ValueError, match=r"T5EncoderModel has no table of positions.*set model.long_input to windows"):
+    with pytest.raises(ValueError, match=r"T5EncoderModel has no table of positions.*long_input to windows"):
         extend_positions(model, 4)
     other = DistilBertModel(DistilBertConfig(vocab_size=9, dim=8, hidden_dim=8, n_layers=1, n_heads=2))
     extend_positions(other, 4)

@@ -2,7 +2,6 @@ import agents_by_hand as by_hand
 import pytest
 import torch
 
-from lightning_modules.communicating_agents.messages import make_messages
 from lightning_modules.communicating_agents.network import CommunicatingAgentsNetwork
 from lightning_modules.networks.copying import CopyOutputs, all_log_probs
 from tests.half_precision import skip_without_half_precision_lstm
@@ -69,22 +68,6 @@ def test_equals_a_plain_loop_over_the_formulas(row):
     torch.testing.assert_close(probabilities.sum(-1), torch.ones(3, 2, 4))
 
 
-@pytest.mark.parametrize("kind", ["mean", "feed_forward", "attention"])
-def test_messages_equal_a_plain_loop_and_leave_out_padding_agents(kind):
-    torch.manual_seed(0)
-    messages, last = make_messages(kind, H), torch.randn(3, 4, H)
-    real = torch.tensor([[True] * 4, [True, True, False, False], [True, False, False, False]])
-    found = messages(last, real)
-    layer = type("Layer", (), {"messages": messages})
-    for b in range(3):
-        agents = int(real[b].sum())
-        for a in range(agents):
-            torch.testing.assert_close(found[b, a], by_hand.message_to(layer, a, list(last[b, :agents])))
-    assert found[2, 0].eq(0).all()
-    with pytest.raises(ValueError, match="mean, feed_forward or attention; got 'shout'"):
-        make_messages("shout", H)
-
-
 @pytest.mark.parametrize("messages", ["mean", "feed_forward", "attention", None])
 def test_padding_agents_and_padding_tokens_change_nothing(messages):
     network = build(5, messages=messages)
@@ -100,15 +83,6 @@ def test_padding_agents_and_padding_tokens_change_nothing(messages):
     attention = other.attention.unflatten(-1, (5, 7))
     torch.testing.assert_close(one.attention.unflatten(-1, (2, 4)), attention[..., :2, :4])
     assert attention[..., 2:, :].eq(0).all() and attention[..., 4:].eq(0).all()
-
-
-def test_the_summary_s_gradient_reaches_the_words_of_every_agent():
-    network = build(3)
-    source, lengths = torch.arange(1, 10).view(1, 3, 3), torch.tensor([[3, 3, 2]])
-    out = network(source, lengths, torch.full((1, 1, 2), 10))
-    (out.features.sum() + out.gate.sum()).backward()
-    reached = network.embedding.weight.grad.ne(0).any(1)
-    assert reached[1:9].all() and not reached[9] and not reached[0]  # 9 is padding: the last agent has two words
 
 
 def test_steps_equal_the_teacher_forced_pass():

@@ -117,21 +117,6 @@ def test_log_probs_equal_those_of_the_steps_and_sum_to_one(row):
             torch.testing.assert_close(scored[:, k, t], expected.masked_fill(last.squeeze(1) == PAD, 0))
 
 
-@every_row
-@pytest.mark.parametrize("options", [{}, {"no_repeat_ngram": 2, "allow_unknown": True}], ids=str)
-def test_search_over_candidates_equals_search_over_everything(row, options, monkeypatch):
-    options = DecodingOptions(**{"beam_size": 3, "min_length": 2, "max_length": 7} | options)
-    for seed in range(2):
-        model, batch = of(row, seed)
-        ours = model.generate(batch, options)
-        step = model._step
-        monkeypatch.setattr(model, "_step", lambda *arguments, step=step: step(*arguments[:3], None))
-        dense = model.generate(batch, options)
-        assert torch.equal(ours.tokens, dense.tokens)
-        torch.testing.assert_close(ours.scores, dense.scores)
-        assert (ours.tokens < 4 + WORDS).logical_or(ours.tokens >= V).all(), "rows without a word are never generated"
-
-
 def test_words_of_any_agent_are_copied_and_marked():
     model, batch = of("m5")
     model.decoding = DecodingOptions(beam_size=2, min_length=3, max_length=6)

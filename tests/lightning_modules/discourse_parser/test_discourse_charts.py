@@ -121,29 +121,6 @@ def test_a_mixture_over_chunks_equals_the_sum_over_all_nested_trees(rows):
     assert_close(narrow.gamma, expected.sum((1, 2)) / 5, atol=1e-6, rtol=0)
 
 
-def test_chunked_reading_sums_to_a_distribution_over_nested_trees():
-    """Pairs within a chunk have their chunk's distribution, pairs across that of the chart over chunks."""
-    reader, layout, vectors = reader_with(1), layout_of(12), torch.randn(1, 12, 6)
-    chunks = [(0, 4), (4, 9), (9, 12)]
-    (charts,) = reader.compute_charts(vectors, layout, [chunks])
-    band = document_ldd(charts, CLASSES, 11, "side").band
-    for number, (start, end) in enumerate(chunks):
-        single = document_ldd([charts[number]], CLASSES, end - start, "side").band
-        for a in range(start, end):
-            for b in range(start, end):
-                assert_close(band[a, 11 + b - a], single[a - start, end - start + b - a])
-    over = document_ldd([charts[-1]], CLASSES, 2, "side").band
-    for a in range(12):
-        for b in range(12):
-            units = [next(n for n, (start, end) in enumerate(chunks) if start <= x < end) for x in (a, b)]
-            if units[0] != units[1]:
-                assert_close(band[a, 11 + b - a], over[units[0], 2 + units[1] - units[0]])
-    tree = document_tree(charts, CLASSES)
-    assert len(tree) == 11
-    spans = {(start, end) for start, _, end in tree[:, :3].tolist()}
-    assert {(0, 11), (0, 3), (4, 8), (9, 11)} <= spans
-
-
 def test_batches_of_different_sizes_say_what_each_alone_says():
     reader = reader_with(1)
     vectors = torch.randn(3, 8, 6)

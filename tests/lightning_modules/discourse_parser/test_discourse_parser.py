@@ -10,12 +10,10 @@ from scipy.stats import spearmanr
 from torch.testing import assert_close
 
 from callbacks import StartFrom
-from datamodules.discourse.features import ParserBatch, label_classes, parser_features
+from datamodules.discourse.features import ParserBatch, parser_features
 from datamodules.discourse.parses import ParseRequest
-from datamodules.discourse.relations import GUM
 from datamodules.documents import UserError
 from datamodules.treebank import TreebankData
-from lightning_modules.discourse_parser.encoders import multiplies_bfloat16
 from lightning_modules.discourse_parser.parser import DiscourseParser, layout_of
 from lightning_modules.discourse_parser.segmenter import EduSegmenter
 from lightning_modules.discourse_parser.span_scorer import Units, node_scores
@@ -190,7 +188,7 @@ def leaning(tree: tuple, probs: torch.Tensor, classes: list, a: int, rows: str) 
 
 def test_odd_texts(trained):
     model, _ = trained
-    for text in ("Yes.", "x", "Ça 😀 va\u200b ?\n\n— 𝔬𝔲𝔦 .", "a b " * 3000):
+    for text in ("Yes.", "x", "Ça 😀 va\u200b ?\n\n— 𝔬𝔲𝔦 .", "a b " * 500):
         parse = model.parse(ParseRequest("odd", text, (), ()))
         assert parse.size >= 1 and len(parse.tree) == parse.size - 1
     with pytest.raises(ValueError, match="'blank' is empty"):
@@ -246,19 +244,6 @@ def test_broken_weights_are_named(tmp_path):
     config.write_text(json.dumps(settings | {"speed": 7}))
     with pytest.raises(UserError, match="not a discourse parser's"):
         DiscourseParser.load(tmp_path)
-
-
-def test_features_are_tokens_units_and_nodes(treebank):
-    data = data_of(treebank)
-    data.setup("fit")
-    features, document = data._features["train"][2], data.documents("train")[2]
-    assert features.sentence.tolist() == [i // 2 for i in range(len(document.edus))]
-    assert features.paragraph.tolist() == [i // 4 for i in range(len(document.edus))]
-    classes = label_classes(GUM)
-    found = {(s, k, e, *classes[label]) for s, k, e, label in features.nodes.tolist()}
-    assert found == set(document.tree.binary().spans())
-    same = parser_features(document, document.edus, None)
-    assert same.token_edus.equal(features.token_edus) and features.token_edus.unique().numel() == len(document.edus)
 
 
 @pytest.fixture(scope="module")
@@ -357,13 +342,3 @@ def test_bfloat16_gives_nearly_the_parse_of_float32(trained, encoder, treebank):
         parses = [model.parse(request) for model in models.values()]
         assert_close(parses[1].gamma, parses[0].gamma, atol=0.05, rtol=0.02)
     assert models["float32"].fingerprint != models["bfloat16"].fingerprint
-
-
-def test_precision_auto_is_one_of_the_two(encoder, treebank):
-    torch.manual_seed(0)
-    model = DiscourseParser.of_settings(encoder=encoder, layers=(0, 2), window=16, **TINY).eval()
-    assert model.encoder_precision == "auto"
-    tokens = [torch.tensor(model.subwords(request.text).ids) for request in requests(data_of(treebank))]
-    auto = torch.cat(model._encode(model.encoder, tokens))
-    model.encoder_precision = "bfloat16" if multiplies_bfloat16() else "float32"
-    assert auto.equal(torch.cat(model._encode(model.encoder, tokens)))

@@ -57,7 +57,7 @@ def test_scores_equal_those_of_the_model_card(name):
     for text in data._features["val"]:
         with torch.no_grad():
             model._score(ParserBatch.of([text]), "val")
-    scores = model.parseval["val"].compute()
+    scores = model.metrics["val"].compute()
     card = (weights_folder("discourse_parser", name) / "README.md").read_text(encoding="utf-8")
     said = dict(re.findall(r"([SNRF]) (\d+\.\d)", card.partition("original Parseval:")[2])[:4])
     assert {level: scores[f"original_parseval/{level}"].item() for level in said} == pytest.approx(

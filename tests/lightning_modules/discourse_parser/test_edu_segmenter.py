@@ -9,7 +9,6 @@ from conftest import write_lines
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pytorch_lightning import Trainer, seed_everything
-from safetensors.torch import load_file
 from transformers import BertConfig, BertModel, BertTokenizerFast
 
 import lightning_modules.discourse_parser.segmenter as segmenters
@@ -104,16 +103,6 @@ def test_learns_where_edus_begin(kind, treebank, tiny_bert):
     assert bool(model.vector_cache) == (kind == "frozen")
 
 
-def test_a_frozen_encoder_reads_each_text_and_not_each_id(tiny_bert):
-    model, rng = made(tiny_bert), random.Random(0)
-    one, other = (edu_features(Asked(made_up(i, rng)["text"]), model.subwords, name="same") for i in range(2))
-    for texts in ([one], [other], [other, one]):
-        batch = SegmentationBatch.of(texts)
-        torch.testing.assert_close(model._cached_vectors(batch), model.vectors(batch), atol=2e-3, rtol=2e-3)
-        with torch.autocast("cpu", torch.bfloat16):
-            torch.testing.assert_close(model._cached_vectors(batch), model.vectors(batch), atol=5e-2, rtol=5e-2)
-
-
 def test_a_licence_is_matched_literally(treebank):
     with pytest.raises(UserError, match=r"no document has one of .* --data.licences null"):
         SegmentationData(**treebank, licences=["CC BY-SA"]).documents("train")
@@ -154,8 +143,8 @@ def test_a_blank_text_has_no_edu_every_other_one(text, tiny_bert):
         assert len(edus) <= 1
 
 
-def test_a_hundred_thousand_words():
-    text = "otter, " * 50_000
+def test_twenty_thousand_tokens():
+    text = "otter, " * 10_000
     check(text, ANY.segment([Asked(text, [(0, len(text))])])[0])
 
 
@@ -175,35 +164,6 @@ def test_texts_do_not_depend_on_each_other(tiny_bert, monkeypatch):
             emissions, mask = model.emissions(batch, vectors)
         assert tags.equal(model.crf.decode(emissions, mask)[mask])
         monkeypatch.undo()
-
-
-def test_segmenting_leaves_the_mode_as_it_was():
-    model = made().train()
-    model.segment([Asked("It rained.")])
-    assert model.training and model.network.training
-
-
-@pytest.mark.parametrize("how", ["frozen", "upper", "whole", "lora"])
-def test_only_trained_weights_are_saved(how, tiny_bert, tmp_path):
-    options = {"lora_rank": 2} if how == "lora" else {"frozen": how == "frozen", "frozen_layers": int(how == "upper")}
-    model = made(tiny_bert, **options)
-    if how == "lora":
-        with torch.no_grad():  # changes start at zero
-            for name, value in model.named_parameters():
-                value.copy_(torch.randn_like(value) / 4 if name.endswith(".left") else value)
-    model.save(tmp_path / "one")
-    loaded = EduSegmenter.load(tmp_path / "one")
-    loaded.save(tmp_path / "two")
-    one, two = ((tmp_path / name / "model.safetensors").read_bytes() for name in ("one", "two"))
-    assert one == two and not loaded.training
-    names = load_file(tmp_path / "one" / "model.safetensors")
-    of_encoder = {name for name in names if name.startswith("encoder.")}
-    every = {name for name in model.state_dict() if name.startswith("encoder.")}
-    upper = {name for name in every if name.startswith("encoder.model.encoder.layer.1.")}
-    changes = {name for name in every if name.endswith(("weight.0.left", "weight.0.right"))}
-    assert of_encoder == {"frozen": set(), "upper": upper, "whole": every, "lora": changes}[how]
-    text = [Asked("The otter slept because the lynx sang. The heron left.")]
-    assert loaded.segment(text) == EduSegmenter.load(tmp_path / "two").segment(text)
 
 
 def test_a_checkpoint_brings_the_weights_back(treebank, tiny_bert, tmp_path):

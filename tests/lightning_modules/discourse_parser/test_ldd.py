@@ -7,10 +7,8 @@ from torch.testing import assert_close
 from lightning_modules.discourse_parser.chart import Potentials, SplitPosterior, node_marginals
 from lightning_modules.discourse_parser.ldd import (
     LabelClasses,
-    chunked_band,
     discourse_distribution,
     extract_band,
-    nucleus_leaves,
     side_distribution,
     span_masses,
 )
@@ -69,16 +67,6 @@ def test_the_example_of_the_paper():
     assert p.equal(expected)
 
 
-def test_difference_between_side_and_nucleus():
-    # ((1 NS 2) NS 3)
-    nodes, labels = single([(0, 1, 2), (0, 0, 1)], [0, 0])
-    by_rows = {rows: discourse_distribution(nodes, labels, CLASSES, 3, rows) for rows in ("side", "nucleus")}
-    assert by_rows["side"][1, 2, 0] == 1 and by_rows["nucleus"][1, 2, 0] == 0
-    assert by_rows["side"][0].equal(by_rows["nucleus"][0])
-    with pytest.raises(ValueError, match="'both' is none of side, nucleus"):
-        discourse_distribution(nodes, labels, CLASSES, 3, "both")
-
-
 def test_band_of_a_whole_document():
     dense = torch.rand(7, 7, 2)
     band = extract_band(dense, 3)
@@ -86,30 +74,6 @@ def test_band_of_a_whole_document():
         for d in range(-3, 4):
             expected = dense[a, a + d] if 0 <= a + d < 7 else torch.zeros(2)
             assert band[a, 3 + d].equal(expected)
-
-
-@pytest.mark.parametrize("rows", ["side", "nucleus"])
-@pytest.mark.parametrize("width", [1, 4, 20])
-def test_chunks_equal_one_tree_that_nests_them(rows, width):
-    """A tree over three chunks of 3, 1 and 4 EDUs, and the same tree put together."""
-    chunks = [[((0, 0, 2), 0), ((1, 1, 2), 2)], [], [((0, 1, 3), 1), ((0, 0, 1), 0), ((2, 2, 3), 2)]]
-    top, sizes, first = [((0, 1, 2), 1), ((0, 0, 1), 2)], [3, 1, 4], [0, 3, 4, 8]
-    whole = [((first[i], first[k + 1] - 1, first[j + 1] - 1), c) for (i, k, j), c in top]
-    for start, chunk in zip(first, chunks):
-        whole += [((start + i, start + k, start + j), c) for (i, k, j), c in chunk]
-    expected = discourse_distribution(*single(*zip(*whole)), CLASSES, 8, rows)
-    blocks, nucleus = [], []
-    for chunk, size in zip(chunks, sizes):
-        if not chunk:
-            blocks.append(torch.zeros(1, 1, 2, dtype=torch.double))
-            nucleus.append(torch.ones(1, dtype=torch.double))
-            continue
-        nodes, labels = single(*zip(*chunk))
-        blocks.append(discourse_distribution(nodes, labels, CLASSES, size, rows))
-        nucleus.append(nucleus_leaves(nodes, labels.double(), CLASSES, size)[0, size - 1])
-    over = discourse_distribution(*single(*zip(*top)), CLASSES, 3, "side")
-    band = chunked_band(blocks, over, nucleus if rows == "nucleus" else None, width)
-    assert_close(band, extract_band(expected, width))
 
 
 def span_labels(size, seed):

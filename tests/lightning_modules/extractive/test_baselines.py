@@ -86,14 +86,6 @@ def test_oracle_equals_its_definition(sentences, references, k):
     assert oracle(document, k) == greedy_oracle(document, k)
 
 
-def test_oracle_by_hand_stops_when_nothing_gains():
-    # Sentence 2: 5 of 7 and 7 words, 4 of 6 and 6 bigrams, 10/14 + 8/12 = 1.38. With sentence 3: 14/16 + 10/14 = 1.59.
-    assert oracle(STORM) == [2, 3]
-    assert oracle(STORM, k=1) == [2]
-    with pytest.raises(ValueError, match="document nothing: the oracle needs a reference"):
-        oracle(Document("nothing", [["a"]]))
-
-
 def stationary(weights: np.ndarray, damping: float) -> np.ndarray:
     """PageRank as the solution of its linear system."""
     size = len(weights)

@@ -13,7 +13,6 @@ from lightning_modules.graphsum.graph_attention import (
     MeanPooling,
     MultiHeadPooling,
 )
-from lightning_modules.networks.transformer import EncoderLayer
 
 B, L, n, D, N, SIGMA = 2, 4, 5, 12, 3, 0.7
 d = D // N
@@ -123,23 +122,6 @@ def test_graph_layer_equals_the_formula(norm, size, learned):
     torch.testing.assert_close(ours, expected)
     if size > 1:  # alone, a paragraph's weight is 1 whatever the score
         same(ours, expected, layer, x)
-
-
-def test_a_graph_of_ones_is_plain_attention():
-    """Equal to the Transformer's own layer, which is the released (`pre`) form without a graph."""
-    layer = scattered(GraphEncoderLayer(D, N, 16, 0.1, "pre", GraphBias()))
-    plain = EncoderLayer(D, N, 16).double().eval()
-    plain.attention.load_state_dict(layer.attention.state_dict())
-    plain.feed_forward.load_state_dict(layer.around.feed_forward.state_dict())
-    plain.around_attention.norm.load_state_dict(layer.around.before.state_dict())
-    plain.around_feed_forward.norm.load_state_dict(layer.around.norm.state_dict())
-    x, mask = inputs(B, L, D), torch.tensor([[True] * L, [True] * 2 + [False] * 2])
-    ones, bias = torch.ones(B, L, L, dtype=torch.float64), layer.bias
-    torch.testing.assert_close(layer(x, mask, ones), plain(x, mask[:, None, None]))
-    layer.bias = None
-    torch.testing.assert_close(layer(x, mask, torch.rand_like(ones)), plain(x, mask[:, None, None]))
-    layer.bias = bias
-    assert not torch.allclose(layer(x, mask, torch.eye(L).double().expand(B, -1, -1)), plain(x, mask[:, None, None]))
 
 
 @pytest.mark.parametrize("norm", ["pre", "post"])

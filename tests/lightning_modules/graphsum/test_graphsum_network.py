@@ -145,12 +145,6 @@ def test_paragraph_attention_sums_to_one_and_skips_padding(encoder):
     assert not any(layer.cross_attention._forward_hooks for layer in net.decoder)
 
 
-def test_in_paragraphs_undoes_concatenate():
-    given, x = source(SIZES, 4, 6), torch.randn(2, 4, 6, 3)
-    back = given.in_paragraphs(given.concatenate(x))
-    assert torch.equal(back, x.masked_fill(~given.mask.unsqueeze(-1), 0))
-
-
 class Windows(nn.Module):
     """Stands for a pretrained encoder: a vector for each token of lists of documents."""
 

@@ -7,8 +7,8 @@ import pytest
 import torch
 from made_up_parses import random_tree, to_band
 
-from datamodules.discourse.distributions import decode, encode, inside, tree_ldd
-from lightning_modules.metrics.calibration import KINDS, LDDCalibration, pairs_within
+from datamodules.discourse.distributions import decode, encode, tree_ldd
+from lightning_modules.metrics.calibration import KINDS, LDDCalibration
 
 
 def made_up(size: int, relations: int, seed: int) -> tuple[torch.Tensor, torch.Tensor]:
@@ -94,20 +94,6 @@ def test_equal_values_stay_in_one_bin():
     assert (metric.reliability("labelled", mass=True)[:, 0] > 0).sum() == 1
 
 
-def test_by_hand():
-    """Two EDUs, two relations: (0, 1) has p .6 and .2 and is the first; (1, 0) has .1 and 0 and is none."""
-    p = torch.tensor([[[9.0, 9.0], [0.6, 0.2]], [[0.1, 0.0], [9.0, 9.0]]])  # the diagonal is not read
-    gold = torch.tensor([[[0.0, 0.0], [1.0, 0.0]], [[0.0, 0.0], [0.0, 0.0]]])
-    metric = LDDCalibration(10)
-    metric.update(p, gold, banded=False)
-    scores = metric.compute()
-    assert scores["labelled/ece"].item() == pytest.approx((0.4 + 0.2 + 0.1 + 0) / 4)
-    assert scores["labelled/ece_probable"].item() == pytest.approx((0.4 + 0.2 + 0.1) / 3)
-    assert scores["labelled/brier"].item() == pytest.approx((0.16 + 0.04 + 0.01) / 2)
-    assert scores["summed/ece"].item() == pytest.approx((0.2 + 0.1) / 2)
-    assert scores["summed/brier"].item() == pytest.approx((0.04 + 0.01) / 2)
-
-
 def test_a_band_is_the_dense_one_and_the_order_of_documents_is_no_matter():
     dense, banded, halves = LDDCalibration(), LDDCalibration(), [LDDCalibration(), LDDCalibration()]
     for number, size in enumerate((3, 8, 5)):
@@ -141,12 +127,6 @@ def test_one_edu_or_none_is_no_error():
     metric.update(torch.zeros(1, 1, 3), torch.zeros(1, 1, 3))
     assert math.isnan(metric.compute()["summed/brier"]) and metric.per_document().tolist() == [[0, 0, 0]]
     assert LDDCalibration().per_document().shape == (0, 3)
-
-
-@pytest.mark.parametrize("size, band", [(1, 0), (4, 1), (4, 6)])
-def test_pairs_within(size, band):
-    assert torch.equal(pairs_within(torch.Size((size, 2 * band + 1, 1)), True), inside(size, band))
-    assert torch.equal(pairs_within(torch.Size((size, size, 1)), False), ~torch.eye(size, dtype=torch.bool))
 
 
 @pytest.mark.parametrize(

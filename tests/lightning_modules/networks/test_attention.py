@@ -3,7 +3,7 @@ import math
 import pytest
 import torch
 
-from lightning_modules.networks.attention import PART_ELEMENTS, CoverageAttention, _AdditiveEnergy, coverage_loss
+from lightning_modules.networks.attention import PART_ELEMENTS, CoverageAttention, _AdditiveEnergy
 
 
 def by_hand(layer, query, memory, coverage, gate):
@@ -62,8 +62,3 @@ def test_a_closed_gate_leaves_coverage_out_but_in_the_graph():
     torch.testing.assert_close(one, other)
     one[0, 0, 0].backward()
     assert layer.coverage.grad.eq(0).all() and layer.score.grad.ne(0).any()
-
-
-def test_coverage_loss_is_the_shared_mass():
-    attention, coverage = torch.tensor([0.7, 0.2, 0.1]), torch.tensor([0.5, 0.0, 2.0])
-    assert math.isclose(coverage_loss(attention, coverage), 0.6, rel_tol=1e-6)

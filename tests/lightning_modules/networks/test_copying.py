@@ -6,8 +6,6 @@ from torch.nn.functional import logsigmoid, pad
 from lightning_modules.networks.copying import (
     CopyOutputs,
     all_log_probs,
-    copied_mass,
-    first_positions,
     mix_log_probs,
 )
 
@@ -55,21 +53,6 @@ def test_a_word_that_is_nowhere_has_no_probability_at_all():
     for b in range(3):
         nowhere = [word == 9 or (word >= 10 and word not in ids[b].tolist()[:-2]) for word in range(13)]
         assert dense[b].isneginf().tolist() == [nowhere, nowhere]
-
-
-def test_copied_mass_is_the_attention_on_the_word():
-    ids, attention, *_ = document()
-    targets = torch.randint(0, 13, (3, 2))
-    found = copied_mass(attention, ids, targets)
-    for b in range(3):
-        for t in range(2):
-            expected = sum(a for a, word in zip(attention[b, t].tolist(), ids[b].tolist()) if word == targets[b, t])
-            assert found[b, t].item() == pytest.approx(expected, abs=1e-6)
-
-
-def test_first_positions():
-    ids = torch.tensor([[5, 7, 5, 0, 0, 7]])
-    assert first_positions(ids).tolist() == [[0, 1, 0, 3, 3, 1]]
 
 
 @pytest.mark.parametrize("gate", [-200.0, 0.0, 200.0])

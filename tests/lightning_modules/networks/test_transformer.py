@@ -82,8 +82,8 @@ def test_decoder_layer_equals_pytorchs(norm, padded):
 
 
 def test_steps_equal_all_positions_at_once(padded):
-    layer = scattered(DecoderLayer(D, N, 32, memory_size=10))
-    x, memory, mask = torch.randn(B, K, T, D), torch.randn(B, S, 10), padded[:, None, None]
+    layer = scattered(DecoderLayer(D, N, 32))
+    x, memory, mask = torch.randn(B, K, T, D), torch.randn(B, S, D), padded[:, None, None]
     expected = torch.stack([layer(x[:, k], memory, mask) for k in range(K)], 1)
     past = KeyValues(*(torch.zeros(B, K, N, 0, D // N) for _ in range(2)))
     known, steps = layer.cross_attention.project(memory), []

@@ -121,7 +121,8 @@ def test_log_probs_equal_those_of_the_steps():
     model, batch = build(), make_batch()
     model.set_tokenizer(Vocabulary([f"w{i}" for i in range(V - 4)]))  # a word for every row of the output layer
     options = DecodingOptions(beam_size=3, min_length=0, max_length=6, sample=True)
-    drawn = model.generate(batch, options, torch.Generator().manual_seed(3))
+    torch.manual_seed(3)
+    drawn = model.generate(batch, options)
     scored = model.log_probs(batch, Samples(drawn.tokens, drawn.lengths))
     assert scored.requires_grad and scored.masked_select(drawn.tokens == PAD).eq(0).all()
     memory, start = model.network.encode(batch.source, batch.lengths)
@@ -139,7 +140,8 @@ def test_no_temperature_draws_a_word_that_a_document_does_not_have():
     model, batch = build(), make_batch()
     batch.source_extended[0, 2:4] = torch.tensor([V + 1, V + 2])  # the first document has three words of its own
     options = DecodingOptions(beam_size=200, min_length=3, max_length=6, sample=True, temperature=1e6)
-    drawn = model.generate(batch, options, torch.Generator().manual_seed(0)).tokens
+    torch.manual_seed(0)
+    drawn = model.generate(batch, options).tokens
     for row, tokens in enumerate(drawn):
         own = {word for word in batch.source_extended[row].tolist() if word >= V}
         assert set(tokens.flatten().tolist()) == {PAD, STOP, *range(4, 4 + WORDS), *own}
