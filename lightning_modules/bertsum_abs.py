@@ -13,7 +13,7 @@ from lightning_modules.encoder_summarizer import EncoderSummarizer
 from lightning_modules.networks.encoder_decoder import EncoderDecoder
 from lightning_modules.networks.passages import encode_documents
 from lightning_modules.networks.transformer import Activation, ensure_nonempty
-from lightning_modules.optimizer_options import AdamWOptions
+from lightning_modules.optimizer_options import EncoderAdamWOptions
 from lightning_modules.sequence_to_sequence import SequenceToSequence
 from lightning_modules.summarizer import Samples
 
@@ -60,7 +60,7 @@ class BertSumAbs(SequenceToSequence, EncoderSummarizer):
         sentence_mark: str | None = None,
         label_smoothing: float = 0.0,
         encoder_from: Path | None = None,
-        optimizer: AdamWOptions = AdamWOptions(encoder_warmup_steps=0.2),
+        optimizer: EncoderAdamWOptions = EncoderAdamWOptions(encoder_warmup_steps=0.2),
         decoding: DecodingOptions | None = None,
         val_summaries: int = 256,
     ) -> None:

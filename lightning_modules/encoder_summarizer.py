@@ -8,7 +8,7 @@ from datamodules.text.subwords import encoder_path
 from lightning_modules.encoder_options import DocumentEncoderOptions, EncoderOptions
 from lightning_modules.long_input import LongInput, check_truncation
 from lightning_modules.networks.passages import Reader, ScratchEncoder
-from lightning_modules.optimizer_options import AdamWOptions
+from lightning_modules.optimizer_options import EncoderAdamWOptions
 from lightning_modules.schedules import training_steps, two_rates
 from lightning_modules.summarizer import Summarizer
 
@@ -20,7 +20,7 @@ class EncoderSummarizer(Summarizer):
     """
 
     reader: Reader
-    optimizer: AdamWOptions
+    optimizer: EncoderAdamWOptions
     long_input: LongInput = "windows"
 
     def setup(self, stage: str) -> None:
@@ -34,7 +34,7 @@ class EncoderSummarizer(Summarizer):
             check_truncation(getattr(self.trainer, "datamodule", None), self.reader.max_tokens, with_choice=True)
 
     def make_reader(
-        self, encoder: EncoderOptions, dropout: float, optimizer: AdamWOptions, segments: int = 2
+        self, encoder: EncoderOptions, dropout: float, optimizer: EncoderAdamWOptions, segments: int = 2
     ) -> Reader:
         """Return an encoder, and set the optimizer; an encoder from scratch has the learning rate of the rest.
 

@@ -19,14 +19,20 @@ class AdamWOptions:
     """Options of AdamW and its schedule; not used if the config names an optimizer."""
 
     lr: float = 5e-4
-    """Peak learning rate of all parameters but those of a pretrained encoder."""
-    encoder_lr: float = 5e-5
-    """Peak learning rate of a pretrained encoder."""
+    """Peak learning rate, that of a pretrained encoder excepted where it has its own."""
     schedule: Schedule = "linear"
     """After the warm-up, `linear` decay to 0, decay by step^-0.5 (`inverse_root`), or `constant`."""
     warmup_steps: float = 0.1
     """Number of warm-up steps, or a fraction of all steps if below 1."""
-    encoder_warmup_steps: float | None = None
-    """The same for the encoder; by default that of the other parameters."""
     weight_decay: float = 0.01
     """Weight decay of matrices; the discourse parser and segmenter also decay vectors such as biases."""
+
+
+@dataclass(frozen=True)
+class EncoderAdamWOptions(AdamWOptions):
+    """Options of AdamW and its schedule with a pretrained encoder; not used if the config names an optimizer."""
+
+    encoder_lr: float = 5e-5
+    """Peak learning rate of the pretrained encoder."""
+    encoder_warmup_steps: float | None = None
+    """Warm-up of the encoder, as `warmup_steps`, which is the default."""

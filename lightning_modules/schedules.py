@@ -11,7 +11,7 @@ from torch import nn
 
 from datamodules.documents import UserError
 from lightning_modules.lightning_internals import reload_training_data
-from lightning_modules.optimizer_options import AdamWOptions, Schedule
+from lightning_modules.optimizer_options import EncoderAdamWOptions, Schedule
 
 
 def training_steps(trainer: Trainer) -> int:
@@ -100,7 +100,7 @@ def split_parameters(module: nn.Module, encoder: nn.Module | None) -> tuple[list
 
 
 def two_rates(
-    module: nn.Module, encoder: nn.Module | None, options: AdamWOptions, steps: int, decay_vectors: bool = False
+    module: nn.Module, encoder: nn.Module | None, options: EncoderAdamWOptions, steps: int, decay_vectors: bool = False
 ) -> dict[str, Any]:
     """Return the result of `configure_optimizers`: AdamW with separate rates for encoder and other parameters.
 

@@ -14,7 +14,7 @@ from lightning_modules.discourse_parser.encoders import STORED, TokenEncoderOpti
 from lightning_modules.discourse_parser.shipped import SMALL
 from lightning_modules.lightning_internals import trainer_of
 from lightning_modules.networks.text_encoder import SmallEncoder, TextEncoder
-from lightning_modules.optimizer_options import AdamWOptions
+from lightning_modules.optimizer_options import EncoderAdamWOptions
 from lightning_modules.schedules import training_steps, two_rates
 from lightning_modules.stored import load_weights, save_weights
 
@@ -43,7 +43,7 @@ class EncoderModule(LightningModule):
         self,
         encoder: TokenEncoderOptions,
         dropout: float,
-        optimizer: AdamWOptions,
+        optimizer: EncoderAdamWOptions,
         settings: dict[str, Any],
         metric: Callable[[], Metric],
     ) -> None:

@@ -35,7 +35,7 @@ from lightning_modules.discourse_parser.span_scorer import DiscourseScorer, Layo
 from lightning_modules.logged_values import log_mean, log_training
 from lightning_modules.metrics.parseval import Parseval
 from lightning_modules.networks.text_encoder import TextEncoder
-from lightning_modules.optimizer_options import AdamWOptions
+from lightning_modules.optimizer_options import EncoderAdamWOptions
 from lightning_modules.stored import digest, load_model
 
 Precision = Literal["auto", "float32", "bfloat16"]
@@ -103,7 +103,7 @@ class DiscourseParser(EncoderModule):
         band: int = 128,
         min_prob: float = 1e-4,
         encoder_precision: Precision = "auto",
-        optimizer: AdamWOptions = AdamWOptions(lr=1e-3),
+        optimizer: EncoderAdamWOptions = EncoderAdamWOptions(lr=1e-3),
     ) -> None:
         if min(members, cap - 1, band) < 1:
             raise ValueError(f"members {members}, cap {cap}, band {band}: must be at least 1, 2 and 1")

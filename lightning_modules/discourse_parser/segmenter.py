@@ -19,7 +19,7 @@ from lightning_modules.discourse_parser.encoders import TokenEncoderOptions
 from lightning_modules.discourse_parser.shipped import SMALL, weights_folder
 from lightning_modules.logged_values import log_mean, log_training
 from lightning_modules.metrics.boundaries import BoundaryF1
-from lightning_modules.optimizer_options import AdamWOptions
+from lightning_modules.optimizer_options import EncoderAdamWOptions
 from lightning_modules.stored import load_model
 
 _CELLS = 32768  # words, padding included, that are tagged in one pass
@@ -51,7 +51,7 @@ class EduSegmenter(EncoderModule):
         projection: int = 160,
         hidden_size: int = 128,
         dropout: float = 0.3,
-        optimizer: AdamWOptions = AdamWOptions(lr=2e-3, encoder_lr=3e-5),
+        optimizer: EncoderAdamWOptions = EncoderAdamWOptions(lr=2e-3, encoder_lr=3e-5),
     ) -> None:
         settings = {"projection": projection, "hidden_size": hidden_size, "dropout": dropout}
         super().__init__(encoder, dropout, optimizer, settings, BoundaryF1)

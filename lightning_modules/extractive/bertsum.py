@@ -24,7 +24,7 @@ from lightning_modules.extractive.vector_cache import FROZEN_POOLINGS, VectorCac
 from lightning_modules.lightning_internals import trainer_of
 from lightning_modules.networks.output_layer import upcast_half
 from lightning_modules.networks.passages import Reader
-from lightning_modules.optimizer_options import AdamWOptions
+from lightning_modules.optimizer_options import EncoderAdamWOptions
 from lightning_modules.summarizer import evaluating
 
 Loss = Literal["labels", "soft_labels"]
@@ -76,7 +76,7 @@ class BertSum(EncoderSummarizer):
         loss: Loss = "labels",
         temperature: float = 0.1,
         selection: SelectionOptions | None = None,
-        optimizer: AdamWOptions = AdamWOptions(),
+        optimizer: EncoderAdamWOptions = EncoderAdamWOptions(),
         val_summaries: int = -1,
     ) -> None:
         super().__init__(vocab_size, DecodingOptions(), val_summaries)

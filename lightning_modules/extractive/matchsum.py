@@ -16,7 +16,7 @@ from lightning_modules.extractive.scoring import Pooler
 from lightning_modules.extractive.summary import ExtractiveSummary
 from lightning_modules.networks.output_layer import upcast_half
 from lightning_modules.networks.passages import Passage
-from lightning_modules.optimizer_options import AdamWOptions
+from lightning_modules.optimizer_options import EncoderAdamWOptions
 from lightning_modules.summarizer import evaluating
 
 Loss = Literal["margin", "soft_labels"]
@@ -67,7 +67,7 @@ class MatchSum(EncoderSummarizer):
         scale: float = 0.1,
         proposal_weight: float = 0.0,
         order: Literal["document", "score"] = "document",
-        optimizer: AdamWOptions = AdamWOptions(),
+        optimizer: EncoderAdamWOptions = EncoderAdamWOptions(),
         val_summaries: int = -1,
     ) -> None:
         super().__init__(vocab_size, DecodingOptions(), val_summaries)

@@ -9,7 +9,7 @@ from datamodules.text.encoder_tokenizer import EncoderTokenizer
 from lightning_modules.bertsum_abs import BertSumAbs
 from lightning_modules.decoding.options import DecodingOptions
 from lightning_modules.extractive.bertsum import BertSum
-from lightning_modules.optimizer_options import AdamWOptions
+from lightning_modules.optimizer_options import EncoderAdamWOptions
 from lightning_modules.schedules import two_rates
 from lightning_modules.summarizer import Samples
 
@@ -101,7 +101,7 @@ def test_ext_abs_starts_from_an_extractive_models_encoder(text, tmp_path):
 @pytest.mark.parametrize("schedule", ["linear", "inverse_root", "constant"])
 def test_rates_and_warm_ups_of_encoder_and_rest(schedule):
     module = torch.nn.ModuleDict({"inner": torch.nn.Linear(2, 2), "outer": torch.nn.Linear(2, 2)})
-    options = AdamWOptions(10.0, 1.0, schedule, warmup_steps=4, encoder_warmup_steps=0.5, weight_decay=0.1)
+    options = EncoderAdamWOptions(10.0, schedule, 4, 0.1, encoder_lr=1.0, encoder_warmup_steps=0.5)
     made = two_rates(module, module["inner"], options, 20)
     optimizer, scheduler = made["optimizer"], made["lr_scheduler"]["scheduler"]
     decays = {group["initial_lr"]: [] for group in optimizer.param_groups}

@@ -17,7 +17,7 @@ from datamodules.treebank import TreebankData
 from lightning_modules.discourse_parser.parser import DiscourseParser, layout_of
 from lightning_modules.discourse_parser.segmenter import EduSegmenter
 from lightning_modules.discourse_parser.span_scorer import Units, node_scores
-from lightning_modules.optimizer_options import AdamWOptions
+from lightning_modules.optimizer_options import EncoderAdamWOptions
 from tests.lightning_modules.discourse_parser.brute_trees import trees
 
 TINY = {"hidden_size": 24, "fit_size": 4}
@@ -47,7 +47,7 @@ def trainer_with(**options) -> Trainer:
 @pytest.fixture(scope="module")
 def trained(treebank):
     seed_everything(1)
-    model = DiscourseParser(members=2, optimizer=AdamWOptions(lr=0.01), dropout=0.1, **TINY)
+    model = DiscourseParser(members=2, optimizer=EncoderAdamWOptions(lr=0.01), dropout=0.1, **TINY)
     trainer = trainer_with(max_epochs=25, check_val_every_n_epoch=25)
     trainer.fit(model, data_of(treebank, batch_size=3))
     return model.eval(), trainer

@@ -16,7 +16,7 @@ from datamodules.documents import UserError
 from datamodules.segmentation import SegmentationData
 from datamodules.text.edu_features import SegmentationBatch, edu_features
 from lightning_modules.discourse_parser.segmenter import EduSegmenter
-from lightning_modules.optimizer_options import AdamWOptions
+from lightning_modules.optimizer_options import EncoderAdamWOptions
 
 GUM = Path(__file__).resolve().parents[3].parent / "shared" / "data" / "gum"
 ANIMALS, DEEDS = ["otter", "heron", "badger", "lynx"], ["slept", "left", "ate", "sang"]
@@ -94,7 +94,7 @@ def test_learns_where_edus_begin(kind, treebank, tiny_bert):
     encoder = "small" if kind == "small" else tiny_bert
     data = SegmentationData(**treebank, checkpoint=encoder, licences=["CC BY"], batch_size=2)
     options = {"lora_rank": 2} if kind == "lora" else {"frozen": kind == "frozen"}
-    model = made(encoder, optimizer=AdamWOptions(lr=0.02, encoder_lr=0.002), dropout=0.0, **options)
+    model = made(encoder, optimizer=EncoderAdamWOptions(lr=0.02, encoder_lr=0.002), dropout=0.0, **options)
     scores = fitted(model, data, 6)
     assert scores["val/inner_f1"] > 95 and scores["val/f1"] > 97
     assert len(data.documents("train")) == 18
@@ -171,7 +171,7 @@ def test_a_checkpoint_brings_the_weights_back(treebank, tiny_bert, tmp_path):
     model, trainer = made(tiny_bert), Trainer(max_steps=2, enable_checkpointing=False, **quiet)
     trainer.fit(model, data)
     trainer.save_checkpoint(tmp_path / "last.ckpt")
-    other = made(tiny_bert, optimizer=AdamWOptions(lr=0.0))
+    other = made(tiny_bert, optimizer=EncoderAdamWOptions(lr=0.0))
     Trainer(max_steps=3, enable_checkpointing=False, **quiet).fit(
         other, data, ckpt_path=tmp_path / "last.ckpt", weights_only=True
     )
