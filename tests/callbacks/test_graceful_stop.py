@@ -71,15 +71,6 @@ def test_a_stopped_run_continues(number, where, status, step, tiny_config, train
     goes_on(said, run, trained, precis)
 
 
-def test_accumulated_gradients_are_not_lost(tiny_config, tmp_path, precis, in_a_process):
-    accumulate = "--trainer.accumulate_grad_batches=3"
-    whole, run = tmp_path / "whole", tmp_path / "run"
-    assert precis("fit", "--config", tiny_config, "--run_dir", whole, accumulate).status == 0
-    ended, said = in_a_process(*interrupted(tiny_config, run, signal.SIGINT, accumulate, batch=3))
-    assert ended == 130 and step_of(run) == 2, said
-    goes_on(said, run, whole, precis)
-
-
 def test_a_validation_between_accumulated_batches_is_followed_by_the_rest_of_the_step(
     tiny_config, tmp_path, precis, in_a_process
 ):

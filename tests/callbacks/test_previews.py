@@ -1,7 +1,6 @@
 import struct
 from types import SimpleNamespace
 
-import matplotlib.image
 import numpy as np
 import pytest
 from cases import CASES
@@ -9,7 +8,7 @@ from pytorch_lightning import Trainer
 from pytorch_lightning.loggers import WandbLogger
 
 from callbacks import Previews
-from callbacks.previews import draw_attention, marked, whole_documents
+from callbacks.previews import marked, whole_documents
 from lightning_modules.summarizer import Summary
 
 
@@ -61,23 +60,6 @@ def size_of(path) -> tuple[int, int]:
     header = path.read_bytes()[:24]
     assert header[:8] == b"\x89PNG\r\n\x1a\n"
     return struct.unpack(">II", header[16:24])
-
-
-def draw(path, source: int, target: int, strength: float = 1.0) -> None:
-    """A heat map of attention that goes straight through the document."""
-    attention = np.zeros((target, source))
-    attention[np.arange(target), np.arange(target) % source] = strength
-    words = [[f"w{i}" for i in range(size)] for size in (source, target)]
-    draw_attention(path, *words, attention, attention.sum(0))
-
-
-def test_the_heat_map_shows_where_attention_is(tmp_path):
-    draw(tmp_path / "drawn.png", 20, 6)
-    draw(tmp_path / "blank.png", 20, 6, strength=0.0)
-    drawn, blank = (matplotlib.image.imread(tmp_path / f"{name}.png")[..., :3] for name in ("drawn", "blank"))
-    blue = ((drawn[..., 2] - drawn[..., 0] > 0.3) & (blank.min(-1) > 0.9)).sum()
-    orange = ((drawn[..., 0] - drawn[..., 2] > 0.5) & (blank.min(-1) > 0.9)).sum()
-    assert blue > 20 and orange > 20
 
 
 def test_documents_are_whole_whatever_training_cuts_them_to():

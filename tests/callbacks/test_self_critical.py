@@ -48,28 +48,6 @@ def fitted(case, files, *callbacks: Callback, ckpt_path=None, **trainer):
 # Every model -----------------------------------------------------------------------------------------------------
 
 
-@every_writer
-def test_samples_can_be_rescored_and_read(case, corpus_files):
-    model, batch = first_batch(case, corpus_files)
-    options = DecodingOptions(3, 0, 9, sample=True, greedy_first=True, allow_unknown=True)
-    samples = model.sample(batch, options)
-    B, K, T = samples.tokens.shape
-    assert batch.batch_size == B and K == 3 and T <= 9
-    real = torch.arange(T) < samples.lengths.unsqueeze(-1)
-    with without_dropout(model):
-        log_probs = model.log_probs(batch, samples)
-        again = model.log_probs(batch, samples)
-    assert log_probs.requires_grad and torch.equal(log_probs, again)
-    assert (log_probs[real] < 0).all() and (log_probs[~real] == 0).all()
-    greedy = model.sample(batch, DecodingOptions(1, 0, 9, allow_unknown=True))
-    for ours, theirs, n in zip(samples.tokens[:, 0], greedy.tokens[:, 0], greedy.lengths[:, 0]):
-        assert ours[:n].tolist() == theirs[:n].tolist()
-    texts = model.texts(batch, samples)
-    assert [len(row) for row in texts] == [K] * B and all(isinstance(text, str) for row in texts for text in row)
-    nothing = model.texts(batch, Samples(samples.tokens, torch.zeros_like(samples.lengths)))
-    assert nothing == [[""] * K] * B
-
-
 def distributions(model, batch, prefix: list[int], options: DecodingOptions | None) -> torch.Tensor:
     """log P of every token after a beginning that all documents share, [B, words]: one sample for each token."""
     copies = hasattr(batch, "oov_words") and getattr(model.network, "pointer", model) is not None

@@ -177,17 +177,6 @@ def test_sampling_and_learning_follow_the_distribution_that_is_decoded_from(cons
     assert ((rounds.mean(0) - exact).abs() <= 7 * error + 1e-12).all()
 
 
-def test_rescoring_is_without_dropout_and_the_mode_comes_back():
-    torch.manual_seed(0)
-    model = ToyWriter().train()
-    model.dropout.eval()  # a part that is kept out of training stays so
-    kept = []
-    log_probs = model.log_probs
-    model.log_probs = lambda *arguments: kept.append(model.training) or log_probs(*arguments)
-    SelfCritical(ByTable()).term(model, model.batch())
-    assert kept == [False] and model.training and not model.dropout.training
-
-
 @pytest.mark.parametrize("credit", ["reward_to_go", "myopic"])
 def test_credit_by_sentence_needs_a_token_that_ends_one(credit):
     writer = ToyWriter()

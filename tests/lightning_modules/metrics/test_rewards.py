@@ -2,7 +2,7 @@ import random
 
 import pytest
 
-from lightning_modules.metrics.rewards import Mixture, Novelty, Repetition, Reward, RewardInputs, RougeReward
+from lightning_modules.metrics.rewards import Mixture, Novelty, Repetition, RewardInputs, RougeReward
 from lightning_modules.metrics.rouge import rouge_scores
 
 WORDS = ["storms", "storm", "damaged", "damage", "the", "old", "harbour", ",", "."]
@@ -79,8 +79,3 @@ def test_a_mixture_has_a_weight_for_each(make):
 def test_an_order_is_positive(kind):
     with pytest.raises(ValueError, match="at least 1, got 0"):
         kind(0)
-
-
-def test_a_reward_says_how_it_is_computed():
-    with pytest.raises(TypeError, match="abstract"):
-        Reward()

@@ -4,6 +4,7 @@ import math
 
 import pytest
 import torch
+from test_transformer import copy_layer
 from torch import nn
 from transformers import (
     BartConfig,
@@ -123,23 +124,8 @@ def test_against_pytorchs_transformer(documents):
     encoder = nn.TransformerEncoder(layers[0], 2, norm=nn.LayerNorm(16), enable_nested_tensor=False).eval()
     decoder = nn.TransformerDecoder(layers[1], 3, norm=nn.LayerNorm(16)).eval()
 
-    def attention(mine, theirs):
-        for name in ("weight", "bias"):
-            parts = [getattr(linear, name) for linear in (mine.query, mine.key, mine.value)]
-            parts = [torch.zeros(16) if part is None else part for part in parts]  # our keys have no bias
-            getattr(theirs, f"in_proj_{name}").copy_(torch.cat(parts))
-            getattr(theirs.out_proj, name).copy_(getattr(mine.output, name))
-
     for mine, theirs in [*zip(ours.encoder, encoder.layers), *zip(ours.decoder, decoder.layers)]:
-        attention(mine.attention, theirs.self_attn)
-        norms = [mine.around_attention.norm, mine.around_feed_forward.norm]
-        if hasattr(mine, "cross_attention"):
-            attention(mine.cross_attention, theirs.multihead_attn)
-            norms.insert(1, mine.around_cross.norm)
-        for norm, name in zip(norms, ("norm1", "norm2", "norm3")):
-            getattr(theirs, name).load_state_dict(norm.state_dict())
-        theirs.linear1.load_state_dict(mine.feed_forward.inner.state_dict())
-        theirs.linear2.load_state_dict(mine.feed_forward.outer.state_dict())
+        copy_layer(mine, theirs)
     encoder.norm.load_state_dict(ours.encoder_norm.state_dict())
     decoder.norm.load_state_dict(ours.decoder_norm.state_dict())
 

@@ -43,11 +43,6 @@ def test_every_token_is_as_central_as_can_be(length, size):
         assert all(min(t - starts[window[t]], starts[window[t]] + size - 1 - t) >= size // 4 - 1 for t in inner)
 
 
-def test_a_window_must_hold_something():
-    with pytest.raises(ValueError, match="at least one token"):
-        plan_windows(3, 0)
-
-
 def test_a_short_text_is_what_the_model_says():
     text = torch.tensor([7, 30, 12, 9])
     with torch.no_grad():
@@ -71,23 +66,12 @@ def test_long_texts_in_batches_equal_one_window_at_a_time():
             torch.testing.assert_close(got[token], expected)
 
 
-def test_no_document_and_empty_documents():
-    assert encoder()([]) == []
-    assert [tuple(v.shape) for v in encoder()([torch.zeros(0, dtype=torch.long)])] == [(0, 8)]
-
-
 def test_a_frozen_model_has_no_gradient_and_no_dropout():
     layer = encoder().train()
     text = torch.arange(3, 20)
     assert not layer([text])[0].requires_grad
     torch.testing.assert_close(layer([text])[0], layer([text])[0])
     assert not [p for p in layer.parameters() if p.requires_grad]
-
-
-def test_a_model_that_is_fine_tuned_learns():
-    layer = encoder(frozen=False).train()
-    layer([torch.arange(3, 20)])[0].sum().backward()
-    assert layer.model.embeddings.word_embeddings.weight.grad[3:20].abs().sum() > 0
 
 
 @pytest.mark.parametrize("length", [0, 1, 8, 9, 12, 29, 64])
@@ -133,9 +117,7 @@ def test_the_lowest_layers_can_be_frozen():
             layer.freeze_lowest(count)
 
 
-@pytest.mark.parametrize(
-    "family", ["roberta", "camembert", "xlm-roberta", "roberta-prelayernorm", "mpnet", "data2vec-text", "xmod"]
-)
+@pytest.mark.parametrize("family", ["roberta", "mpnet", "xmod"])
 def test_the_last_position_of_models_whose_positions_follow_the_padding_id(family):
     config = AutoConfig.for_model(
         family, vocab_size=50, hidden_size=8, num_hidden_layers=1, num_attention_heads=2, intermediate_size=12,

@@ -95,18 +95,3 @@ def test_it_starts_at_the_led_and_learns_adapters_alone():
     learned = {name for name, p in network.named_parameters() if p.requires_grad}
     assert learned == {name for name, p in network.named_parameters() if p.grad is not None}
     assert learned and all("lora_" in name for name in learned)
-
-
-def test_other_discourse_gives_another_output_and_none_is_refused():
-    led = led_of()
-    network = DiscourseLED(led, None, "chunked", DiscourseAdapters(led, 2, 4.0)).eval()
-    for name, parameter in network.named_parameters():
-        if "lora_B" in name:
-            parameter.data = 20 * torch.randn_like(parameter)
-    with torch.no_grad():
-        one, other = (network(**batch(discourse_of(seed))).logits for seed in (0, 1))
-    assert not torch.allclose(one, other, atol=1e-4)
-    with pytest.raises(ValueError, match="the model needs the discourse of the batch"):
-        network(**batch(None))
-    with pytest.raises(ValueError, match="a rank and an alpha above 0, got 0"):
-        DiscourseAdapters(led_of(), 0, 1.0)
