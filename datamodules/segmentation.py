@@ -33,7 +33,9 @@ class SegmentationData(TreebankSplits):
         max_train: int | None = None,
         **shared: Any,
     ) -> None:
-        super().__init__(train, val, test, checkpoint, batch_size=batch_size, eval_batch_size=batch_size, pool=0, **shared)
+        super().__init__(
+            train, val, test, checkpoint, batch_size=batch_size, eval_batch_size=batch_size, pool=0, **shared
+        )
         self.sentences, self.max_train = sentences, max_train
 
     def documents(self, split: str) -> list[TreebankDocument]:
