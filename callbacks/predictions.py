@@ -10,8 +10,11 @@ from pytorch_lightning import Callback, LightningModule, Trainer
 
 from callbacks.results_path import results_path
 from datamodules.atomic_write import atomic_write
+from datamodules.corpora.corpus import as_document
+from datamodules.summarization import SummarizationData
 from datamodules.text.hashing import file_digest
 from datamodules.text.lines import json_line
+from lightning_modules.metrics.lead import lead_scores
 
 
 class PredictionWriter(Callback):
@@ -88,7 +91,8 @@ class PredictionWriter(Callback):
             },
             self.path.with_suffix(".checkpoint.json"): self.checkpoint,
             results_path(self.path): {
-                **self.source, "documents": self._documents, "predictions": self.path.name, "scores": scores
+                **self.source, "documents": self._documents, "predictions": self.path.name, "scores": scores,
+                **_lead(trainer),
             },
         }  # fmt: skip
         for path, content in contents.items():
@@ -102,6 +106,15 @@ class PredictionWriter(Callback):
         with suppress(OSError):  # on a full disk `close` fails, too; `exception` already reports it
             file.close()
         self._part(trainer.global_rank).unlink(missing_ok=True)
+
+
+def _lead(trainer: Trainer) -> dict[str, dict[str, float]]:
+    """Return the scores of lead-1 on the documents, computed once for all later commands; empty without references."""
+    data, split = getattr(trainer, "datamodule", None), "val" if trainer.state.fn == "validate" else "test"
+    if trainer.state.fn == "predict" or not isinstance(data, SummarizationData):
+        return {}
+    lead = lead_scores(map(as_document, data.documents(split)))
+    return {"lead1": lead} if lead else {}
 
 
 @contextmanager

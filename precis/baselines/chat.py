@@ -1,4 +1,4 @@
-"""`precis baseline chat`: summaries by a chat model, on this machine or at an endpoint."""
+"""`precis baseline chat`: summaries by a chat model at an endpoint."""
 
 import json
 import re
@@ -16,9 +16,9 @@ from precis.baselines.answers_file import Answers, answers_path, open_answers
 from precis.baselines.endpoint import Endpoint, add_endpoint_arguments, request_answers
 from precis.baselines.input_documents import (
     add_document_arguments,
-    add_model_arguments,
     documents_digest,
     read_documents,
+    with_file,
 )
 from precis.baselines.output_files import name_documents, signature, write_predictions
 from precis.summarizing.prompts import (
@@ -32,38 +32,38 @@ from precis.summarizing.prompts import (
 
 if TYPE_CHECKING:
     from datasets import Dataset
-
-    from precis.baselines.local_chat import LocalChat
-
 _REFUSAL = re.compile(r"^\W*(i([’']m| am) (sorry|unable)|sorry,|i can(no|[’'])t |as an ai )", re.IGNORECASE)
 
 
 def chat(arguments: list[str]) -> None:
-    """`precis baseline chat --model NAME [--base_url URL]`: summaries by a chat model.
+    """`precis baseline chat --model NAME --base_url URL`: summaries by a chat model behind OpenAI's protocol.
 
-    Without --base_url the model is one of Hugging Face, a name or folder, which runs here; with it, any server that
-    speaks OpenAI's protocol. Answers are not drawn at random (temperature 0). A killed command continues when it is
-    run again.
+    Answers are not drawn at random (temperature 0). A killed command continues when it is run again. A model of
+    Hugging Face needs no server: precis baseline hf --checkpoint NAME.
     """
     parser = _parser()
-    options = parser.parse_args(arguments)
+    options = parser.parse_args(with_file(arguments))
     target = Path(options.out)
     answers_file = answers_path(target)
     prompts = Prompts(options)
-    model, settings = _model(options)
+    if options.base_url is None:
+        raise UserError(f"--base_url is missing; without a server, use precis baseline hf --checkpoint {options.model}")
+    endpoint = Endpoint(options)
+    # not the address: a job that goes on may find the server at another one
+    settings = {"system": "chat", "model": options.model, "request": endpoint.request}
     documents = read_documents(parser, options)
     prompts.check_queries(documents["id"])
     settings |= prompts.settings | {"split": options.split, "documents": documents_digest(map(as_document, documents))}
     with open_answers(answers_file, settings) as answers:
         pairs = ((document.id, prompts.prompt(document)) for document in map(as_document, documents))
-        failures = request_answers(model.answer_all, pairs, answers, len(documents), options.base_url)
+        failures = request_answers(endpoint.answer_all, pairs, answers, len(documents), options.base_url)
         if failures and options.on_failure == "raise":
             name, reason = next(iter(failures.items()))
             remedy = "run the command again, or write empty summaries for them with --on_failure empty"
             lacking = counted(len(failures), "document")
             raise UserError(f"no answer for {lacking}, the first {name}: {reason}; {remedy}")
         counts, notes = count(prompts, documents, answers, failures)
-        names = ("model", "weights", "prompt", "n", "query", "max_words", "request", "documents")
+        names = ("model", "prompt", "n", "query", "max_words", "request", "documents")
         signed = signature("chat", {name: _digest(settings.get(name)) for name in names})
         record = {"split": options.split, "documents": len(documents), "base_url": options.base_url}
         record |= {"signature": signed, "settings": settings, "counts": counts}
@@ -76,7 +76,7 @@ def chat(arguments: list[str]) -> None:
 def _parser() -> ArgumentParser:
     parser = ArgumentParser(prog="precis baseline chat", description=chat.__doc__, exit_on_error=False)
     parser.add_argument(
-        "--model", type=str, required=True, help="name of the model at the endpoint, or Hugging Face name or folder"
+        "--model", type=str, required=True, help="name of the model at the endpoint"
     )
     add_endpoint_arguments(parser)
     add_document_arguments(parser)
@@ -96,7 +96,6 @@ def _parser() -> ArgumentParser:
     parser.add_argument(
         "--on_failure", type=Literal["raise", "empty"], default="raise", help="treatment of failed documents"
     )
-    add_model_arguments(parser)
     return parser
 
 
@@ -143,22 +142,6 @@ class Prompts:
             text = " ".join(text.split()[: self.max_words])
         query = self.settings["query"] if self.queries is None else self.queries[document.id]
         return fill(self.text, {"document": text, "n": str(self.settings["n"]), "query": query or ""})
-
-
-def _model(options: Namespace) -> "tuple[Endpoint | LocalChat, dict[str, Any]]":
-    """Return the model, and the settings on which its answers depend.
-
-    The address of a server is not among them: a job that goes on may find the server at another one.
-    """
-    settings = {"system": "chat", "model": options.model}
-    if options.base_url is not None:
-        endpoint = Endpoint(options)
-        return endpoint, settings | {"request": endpoint.request}
-    from precis.baselines.local_chat import LocalChat  # imports torch
-
-    generation = {"max_new_tokens": options.max_tokens} | options.request
-    model = LocalChat(options.model, generation, options.batch_tokens, options.dtype, options.device)
-    return model, settings | {"weights": model.weights, "request": generation, "dtype": options.dtype}
 
 
 def count(

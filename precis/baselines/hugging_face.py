@@ -13,7 +13,7 @@ from datamodules.corpora.parallel import progress_bar
 from datamodules.text.lines import counted
 from datamodules.truncation import TruncationRow, truncation_line
 from precis.baselines.answers_file import Answers, answers_path, open_answers
-from precis.baselines.input_documents import add_document_arguments, documents_digest, read_documents
+from precis.baselines.input_documents import add_document_arguments, documents_digest, read_documents, with_file
 from precis.baselines.output_files import name_documents, signature, write_predictions
 from precis.summarizing.generation import weights_digest
 from precis.summarizing.hugging_face import HuggingFaceSummarizer
@@ -46,7 +46,7 @@ def score_pretrained(arguments: list[str]) -> None:
 
 def write_summaries(parser: ArgumentParser, arguments: list[str]) -> Path:
     """Write the summaries that a command line asks for, and return their file."""
-    options = parser.parse_args(arguments)
+    options = parser.parse_args(with_file(arguments))
     target = Path(options.out or f"{Path(options.checkpoint).name}.jsonl")
     answers_file = answers_path(target)
     model = HuggingFaceSummarizer(options.checkpoint, read_pretrained_options(options))

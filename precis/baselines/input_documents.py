@@ -11,8 +11,10 @@ from jsonargparse.typing import PositiveInt
 
 import datamodules.corpora
 from datamodules.corpora.corpus import Corpus, build_documents
+from datamodules.corpora.field_names import first_row, guess_fields
 from datamodules.documents import Document, UserError
 from precis.config.load_classes import load_classes
+from precis.files.texts import is_records
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -33,15 +35,17 @@ def add_document_arguments(parser: ArgumentParser, needs_out: bool = True) -> No
     parser.add_argument("--num_proc", type=int, default=1, help="number of processes for sentence splitting")
 
 
-def add_model_arguments(parser: ArgumentParser) -> None:
-    """Add the arguments of a pretrained model that runs on this machine."""
-    parser.add_argument(
-        "--batch_tokens", type=PositiveInt, default=8192, help="maximum number of input tokens in a batch, with padding"
-    )
-    parser.add_argument(
-        "--dtype", type=Literal["float32", "bfloat16", "float16"], default="float32", help="data type of the weights"
-    )
-    parser.add_argument("--device", type=str, default="auto", help="cpu, cuda, ...; auto uses a GPU if there is one")
+def with_file(arguments: list[str]) -> list[str]:
+    """Return arguments in which a file of records after `--corpus` stands for `Files` with its fields guessed."""
+    for number, argument in enumerate(arguments):
+        name, _, value = argument.partition("=")
+        path = Path(value or "".join(arguments[number + 1 : number + 2]))
+        if name == "--corpus" and path.is_file() and is_records(path):
+            has_options = any(other.startswith("--corpus.") for other in arguments)
+            fields = {} if has_options else guess_fields(first_row(path), str(path)).arguments()
+            options = [f"--corpus.{key}={field}" for key, field in {"test": path, **fields}.items()]
+            return [*arguments[:number], "--corpus=Files", *options, *arguments[number + (1 if value else 2) :]]
+    return arguments
 
 
 def read_documents(parser: ArgumentParser, options: Namespace) -> "Dataset":

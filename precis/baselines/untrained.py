@@ -13,7 +13,7 @@ from datamodules.documents import UserError
 from datamodules.text.lines import counted, json_line
 from lightning_modules.extractive.baselines import BASELINES, predictions
 from lightning_modules.extractive.names import POOLINGS, SELECTORS
-from precis.baselines.input_documents import add_document_arguments, read_documents
+from precis.baselines.input_documents import add_document_arguments, read_documents, with_file
 
 # Options of the baselines that have them: type and help.
 OPTIONS: dict[str, tuple[Any, str]] = {
@@ -44,7 +44,7 @@ def untrained(arguments: list[str]) -> None:
     `precis baseline hf --help` and `precis baseline chat --help` describe pretrained summarizers and chat models.
     """
     parser = _parser()
-    options = parser.parse_args(arguments)
+    options = parser.parse_args(with_file(arguments))
     chosen = choose_options(options.name, options)
     documents = read_documents(parser, options)
     rows = predictions(map(as_document, documents), options.name, **chosen)

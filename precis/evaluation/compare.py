@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -76,6 +77,8 @@ def compare(arguments: list[str]) -> None:
         print(json.dumps(as_json(comparison), ensure_ascii=False, indent=1))
     else:
         show(comparison, notes, Console())
+        page = ["precis", "compare", *map(str, options.runs), "--html", "page.html"]
+        print(f"next: open {options.html} in a browser" if options.html else f"next: {shlex.join(page)}")
 
 
 def _check_outputs(options: Namespace) -> None:

@@ -18,9 +18,10 @@ from datamodules.text.lines import counted, load_json
 from lightning_modules.metrics.novelty import repeated_ngrams
 from precis.config.labels import format_value, short_key
 from precis.config.run_config import read_config
-from precis.evaluation.predictions import scores_path
+from precis.evaluation.predictions import read_predictions, scores_path
+from precis.evaluation.scorers import ScoreOptions, score
 from precis.files.json_files import read_json
-from precis.runs.prediction_files import NAMES, MissingPredictions, find_predictions, read_rows, recorded_split
+from precis.runs.prediction_files import NAMES, MissingPredictions, find_predictions, read_rows, recorded_results
 from precis.runs.sweep_points import POINTS, read_described, without_seed
 
 MOST_IN_A_NAME = 5  # differing keys; with more, the folder's name is easier to read
@@ -45,6 +46,7 @@ class RunRecord:
         rows: records of the predictions.
         signatures: signatures of scores by measure, as far as recorded.
         split: predicted split; None if not recorded.
+        lead: scores of lead-1 on the same documents, as far as recorded.
         label: label in its sweep without the seed; empty without a sweep.
     """
 
@@ -54,6 +56,7 @@ class RunRecord:
     rows: list[dict[str, Any]]
     signatures: dict[str, str]
     split: str | None = None
+    lead: dict[str, float] = field(default_factory=dict)
     label: str = ""
 
     @property
@@ -209,13 +212,18 @@ def read_run(path: Path, label: str = "", split: str = "test") -> RunRecord:
         config = read_config(folder) if of_run else {}
     environment = folder / "environment.json"
     rows, recorded = read_rows(predictions), _signatures(predictions, predictions) or {}
+    signatures = _add_evaluated(predictions, rows, recorded)
+    if not any(row.get("scores") for row in rows):
+        signatures |= _add_rouge(predictions, rows)
+    results = recorded_results(predictions)
     return RunRecord(
         path=path,
         config=dict(flat_config(config)) if config else {},
         environment=read_json(environment) if config and environment.is_file() else {},
         rows=rows,
-        signatures=_add_evaluated(predictions, rows, recorded),
-        split=recorded_split(predictions),
+        signatures=signatures,
+        split=results.get("split"),
+        lead=results.get("lead1", {}),
         label=label,
     )
 
@@ -257,6 +265,20 @@ def _add_evaluated(path: Path, rows: list[dict[str, Any]], recorded: dict[str, s
             missing = (name for name in numbers if name not in recorded_scores or name not in recorded)
             row["scores"] = recorded_scores | {name: numbers[name] for name in missing}
     return evaluated | recorded
+
+
+def _add_rouge(path: Path, rows: list[dict[str, Any]]) -> dict[str, str]:
+    """Add ROUGE to predictions that nobody has scored yet, as `precis evaluate` does, and return the signatures."""
+    if not all(row["references"] for row in rows):
+        return {}
+    predictions = read_predictions(path)
+    print(f"{path}: scored with ROUGE, since it had no scores", file=sys.stderr)
+    scores = score(predictions, ["rouge"], ScoreOptions())
+    by_id = {(str(row["id"]), row.get("system")): row for row in rows}
+    for index, prediction in enumerate(predictions):
+        values = {name: float(column.values[index]) for name, column in scores.items()}
+        by_id[prediction.id, prediction.system]["scores"] = values
+    return {name: column.signature for name, column in scores.items()}
 
 
 def flat_config(config: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:

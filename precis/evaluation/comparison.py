@@ -9,6 +9,7 @@ import numpy as np
 
 from datamodules.documents import UserError
 from datamodules.text.lines import counted
+from lightning_modules.metrics.lead import describe_lead
 from precis.evaluation.compared_systems import System
 from precis.statistics.significance import (
     SIGNIFICANT,
@@ -266,4 +267,6 @@ def how_computed(comparison: Comparison) -> list[str]:
         )
     if comparisons and untested:
         lines.append(f"{' and '.join(untested)}: no direction is better, so there is no *")
+    leads = [run.lead for system in comparison.systems for run in system.runs if run.lead]
+    lines += [describe_lead(lead) for lead in leads[:1]]
     return lines + [f"note: {note}" for note in comparison.notes]

@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -13,9 +13,10 @@ from jsonargparse.typing import NonNegativeInt, PositiveInt
 from rich.console import Console
 
 from datamodules.atomic_write import atomic_file, atomic_write
-from datamodules.documents import UserError
+from datamodules.documents import Document, UserError
 from datamodules.text.hashing import file_digest
 from datamodules.text.lines import counted, json_line
+from lightning_modules.metrics.lead import lead_scores
 from precis.evaluation.evaluate_tables import show
 from precis.evaluation.human_agreement import correlations
 from precis.evaluation.metric_plug_in import is_plug_in
@@ -29,6 +30,7 @@ from precis.evaluation.predictions import (
     with_run_documents,
 )
 from precis.evaluation.scorers import METRICS, ScoreOptions, Scores, lacking, score
+from precis.runs.prediction_files import recorded_results
 from precis.statistics.statistics import (
     LEVEL,
     RESAMPLES,
@@ -38,6 +40,8 @@ from precis.statistics.statistics import (
     number_or_none,
     resampled_sums,
 )
+
+ROUGE_OPTIONS = ("stem", "multi_reference", "tokenizer")
 
 
 def evaluate(arguments: list[str]) -> None:
@@ -68,6 +72,7 @@ def evaluate(arguments: list[str]) -> None:
         "scores": evaluated.means,
         "human": correlations(predictions, values, options.seed),
         "left_out": evaluated.left_out,
+        "lead1": _lead(predictions, targets, score_options),
         "notes": [uneven] if uneven else [],
     }
     start = 0
@@ -84,6 +89,20 @@ def evaluate(arguments: list[str]) -> None:
         print(json.dumps(result, ensure_ascii=False, indent=1))
     else:
         show(result, Console())
+
+
+def _lead(predictions: Sequence[Prediction], paths: Collection[Path], options: ScoreOptions) -> dict[str, float]:
+    """Return the scores of lead-1 on the same documents: those that `precis test` recorded, or new ones.
+
+    They are empty if neither is known, or ROUGE is not computed as in tests.
+    """
+    if any(getattr(options, name) != getattr(ScoreOptions(), name) for name in ROUGE_OPTIONS):
+        return {}
+    recorded = [recorded_results(path).get("lead1") for path in paths]
+    if recorded[0]:
+        return recorded[0]
+    first = {p.id: Document(p.id, [p.document], p.references) for p in predictions if p.document is not None}
+    return lead_scores(first.values())
 
 
 def _targets(options: Namespace) -> dict[Path, Path]:

@@ -1,5 +1,6 @@
 """Tables of `precis evaluate` on a terminal."""
 
+import shlex
 from collections.abc import Mapping
 from typing import Any
 
@@ -8,6 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from datamodules.text.lines import counted, one_line
+from lightning_modules.metrics.lead import describe_lead
 from precis.statistics.correlations import COEFFICIENTS
 
 _MOST_SYSTEMS = 3  # with a table of all measures each; more systems are rows of one table
@@ -36,6 +38,11 @@ def show(result: Mapping[str, Any], console: Console) -> None:
     for note in result["notes"]:
         print(f"note: {note}")
     print(f"scores of every document: {', '.join(result['scores_files'])}", flush=True)
+    if result["lead1"]:
+        print(describe_lead(result["lead1"]))
+    files = result["files"]
+    if all(file.endswith(".jsonl") for file in files) and len(result["systems"]) in (0, len(files)):
+        print(f"next: {shlex.join(['precis', 'compare', *files, '--html', 'page.html'])}")
 
 
 def _table(title: str, *columns: str) -> Table:

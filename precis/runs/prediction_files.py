@@ -42,10 +42,10 @@ def find_predictions(folder: Path, split: str = "test") -> Path:
     raise MissingPredictions(f"{folder / NAMES[split]}: not found; run `precis {command} --run {folder}` first")
 
 
-def recorded_split(predictions: Path) -> str | None:
-    """Return the split of a file of predictions; None if not recorded."""
+def recorded_results(predictions: Path) -> dict[str, Any]:
+    """Return what is recorded with a file of predictions: split, mean scores, scores of lead-1; empty if nothing is."""
     path = results_path(predictions)
-    return read_json(path).get("split") if path.is_file() else None
+    return read_json(path) if path.is_file() else {}
 
 
 def read_rows(path: Path) -> list[dict[str, Any]]:

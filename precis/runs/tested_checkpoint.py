@@ -6,6 +6,7 @@ from typing import Any
 from pytorch_lightning.utilities import rank_zero_info, rank_zero_warn
 
 from callbacks.schedules import Switch
+from datamodules.text.lines import counted
 from lightning_modules.checkpoints import read_checkpoint
 
 
@@ -19,7 +20,7 @@ def describe_checkpoint(path: Path) -> dict[str, Any]:
     content = read_checkpoint(path)
     switches = {name: Switch(*values) for name, values in content.get("switches", {}).items()}
     states = [f"{name} {switch}" for name, switch in switches.items()]
-    rank_zero_info("; ".join([f"{path}: step {content['global_step']:,}", *states]))
+    rank_zero_info("; ".join([f"{path}: trained for {counted(content['global_step'], 'step')}", *states]))
     if pending := [name for name, switch in switches.items() if not switch.fully_on]:
         rank_zero_warn(
             f"{path} was saved before {', '.join(pending)} was fully on: its scores are not those of the model that "

@@ -21,6 +21,7 @@ from precis.sweeping.folder_files import read_launch, read_profile
 from precis.sweeping.grid import Point, Sweep, flags, read_sweep
 from precis.sweeping.job import Job, is_finished
 from precis.sweeping.launch import launch
+from precis.sweeping.progress import conclude
 from precis.sweeping.rendering import render
 from precis.sweeping.search import compose_search, record_search, work
 from precis.sweeping.slurm import Profile, check_devices, checked_profile, submit
@@ -184,6 +185,8 @@ def _run_here(out: Path, jobs: Sequence[Job], slots: int) -> None:
         launch(jobs, slots)
     finally:
         release_lock(lock)
+    if not is_search(out):
+        conclude(out, jobs)
 
 
 OF_FOLDERS = {"status": status, "logs": logs, "cancel": cancel, "retry": retry, "point": run_point, "work": work}

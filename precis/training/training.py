@@ -40,6 +40,7 @@ from precis.runs.lost_process import lost_process, lost_process_message
 from precis.runs.metrics_file import RunCSVLogger
 from precis.runs.starting_point import check_same_model
 from precis.training.cluster_tasks import trainer_plugins
+from precis.training.conclusion import conclude_scoring, conclude_training
 from precis.training.run_progress import ProgressLines, StateRecord, TrainingProgressBar
 from precis.training.run_records import run_records
 from precis.training.run_start import start_run
@@ -174,9 +175,16 @@ class PrecisCLI(LightningCLI):
                 wandb.finish()
             if start.is_new and is_first and self.trainer.global_step == 0:
                 shutil.rmtree(start.folder, ignore_errors=True)
+        if self.trainer.global_step:
+            conclude_training(self.trainer, start)
+
+    def after_validate(self) -> None:
+        """Print the score beside lead-1."""
+        conclude_scoring(self.trainer, self.start)
 
     def after_test(self) -> None:
-        """Finish the W&B run that the scores were logged to."""
+        """Print the score beside lead-1, and finish the W&B run that the scores were logged to."""
+        conclude_scoring(self.trainer, self.start)
         wandb.finish()
 
 

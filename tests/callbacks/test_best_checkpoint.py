@@ -89,7 +89,7 @@ def test_the_command_tests_and_records_what_is_fully_on(annealed, tmp_path, prec
     done = precis("test", "--run", run)
     assert done.status == 0, done.err
     best = run / "checkpoints" / "best.ckpt"
-    assert f"{best}: step 9; coverage_gate 1 (fully on); coverage_weight 1 (fully on)" in caplog.text
+    assert f"{best}: trained for 9 steps; coverage_gate 1 (fully on); coverage_weight 1 (fully on)" in caplog.text
     record = json.loads((run / "predictions.checkpoint.json").read_text(encoding="utf-8"))
     switches = {"coverage_gate": [1.0, 1.0], "coverage_weight": [1.0, 1.0]}
     weights = {"coverage": 1.0}
@@ -104,6 +104,6 @@ def test_the_command_says_what_is_tested_when_nothing_was_selected(annealed, tmp
     assert best_checkpoint(run).name == "last.ckpt"
     with pytest.warns(UserWarning, match="was saved before coverage_gate, coverage_weight was fully on"):
         assert precis("test", "--run", run).status == 0
-    assert "last.ckpt: step 7; coverage_gate 0 of 1; coverage_weight 0 of 1" in caplog.text
+    assert "last.ckpt: trained for 7 steps; coverage_gate 0 of 1; coverage_weight 0 of 1" in caplog.text
     record = json.loads((run / "predictions.checkpoint.json").read_text(encoding="utf-8"))
     assert record["step"] == 7 and record["switches"]["coverage_gate"] == [0.0, 1.0]

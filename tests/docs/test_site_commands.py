@@ -39,7 +39,7 @@ EXECUTED = (
     "precis evaluate bart.jsonl --run runs/first",
     "precis summarize --checkpoint models/bart article.txt --generation.max_length 30 --generation.num_beams 2",
     "precis test --checkpoint models/bart --corpus Files --corpus.test test.jsonl",
-    "precis baseline chat --model models/chat --run runs/first --prompt one_sentence --out chat.jsonl",
+    "precis baseline hf --checkpoint models/chat --run runs/first --prompt one_sentence --out chat.jsonl",
     "precis test --run runs/demo",
     "precis export runs/demo --out demo-model --license apache-2.0",
     "precis validate --run runs/NAME",

@@ -7,13 +7,11 @@ import threading
 from pathlib import Path
 
 import pytest
-import torch
 from chat_servers import chat_server, free_port, transformers_serve
-from tiny_models import make_chat_model, make_summarizer
-from transformers import AutoModelForCausalLM, AutoTokenizer
+from tiny_models import make_chat_model
 
 from precis.baselines import endpoint
-from precis.summarizing.prompts import read_prompt, sentences_of, shipped_prompts
+from precis.summarizing.prompts import read_prompt, shipped_prompts
 
 KEY = "sk-0123456789abcdefghijklmnopqrstuv"
 
@@ -58,37 +56,13 @@ def ask(precis, source, server, tmp_path):
     return run
 
 
-def answers_one_by_one(folder: Path, prompts: list[str], tokens: int) -> list[str]:
-    """Greedy answers to single prompts by plain `generate`."""
-    tokenizer, model = AutoTokenizer.from_pretrained(folder), AutoModelForCausalLM.from_pretrained(folder).eval()
-    answers = []
-    for prompt in prompts:
-        messages = [{"role": "user", "content": prompt}]
-        text = tokenizer.apply_chat_template(messages, add_generation_prompt=True, tokenize=False)
-        inputs = tokenizer(text, add_special_tokens=False, return_tensors="pt")
-        with torch.no_grad():
-            output = model.generate(inputs.input_ids, max_new_tokens=tokens, do_sample=False)
-        answers.append(tokenizer.decode(output[0, inputs.input_ids.shape[1] :], skip_special_tokens=True).strip())
-    return answers
-
-
-def test_a_model_of_this_machine_answers_in_batches_as_alone(tmp_path, precis, source, documents, model):
-    out = tmp_path / "out.jsonl"
-    flags = ["--prompt", "one_sentence", "--max_tokens", 12, "--batch_tokens", 150]
-    done = precis("baseline", "chat", "--model", model, *source, "--out", out, *flags)
-    assert done.status == 0, done.err
-    prompts = [read_prompt("one_sentence").replace("{document}", row["document"]) for row in documents]
-    expected = answers_one_by_one(model, prompts, 12)
-    assert [row["summary"] for row in read(out)] == [sentences_of(text) for text in expected]
-    assert len(set(expected)) > 1
-    assert [row["id"] for row in read(out)] == [row["id"] for row in documents]
-
-
 @pytest.mark.integration
 def test_the_server_of_transformers_gives_the_answers_of_the_local_model(tmp_path, precis, source, model):
-    flags = ["--prompt", "one_sentence", "--max_tokens", 12, *source]
+    flags = ["--prompt", "one_sentence", *source]
     local, served = tmp_path / "local.jsonl", tmp_path / "served.jsonl"
-    assert precis("baseline", "chat", "--model", model, "--out", local, *flags).status == 0
+    length = ["--generation.max_new_tokens", 12]
+    assert precis("baseline", "hf", "--checkpoint", model, "--out", local, *length, *flags).status == 0
+    flags += ["--max_tokens", 12]
     with transformers_serve(model, tmp_path / "server.log") as url:
         done = precis("baseline", "chat", "--model", model, "--base_url", url, "--out", served, *flags)
         assert done.status == 0, done.err
@@ -311,20 +285,3 @@ def test_wrong_input_is_one_line_and_nothing_is_written(ask, tmp_path, flags, pa
     assert [part for part in parts if part not in done.err] == []
     written = [path.name for path in sorted(tmp_path.iterdir()) if path not in before]
     assert written == (["out.answers.jsonl"] if "NOBODY" in flags else [])
-
-
-@pytest.mark.parametrize(
-    ("name", "flags", "parts"),
-    [
-        ("no-such-model-of-anyone", [], ["cannot be loaded"]),
-        ("BART", [], ["no chat template"]),
-        ("CHAT", ["--max_tokens", "250"], ["exceed the 256 of the model", "--max_words"]),
-        ("CHAT", ["--request.tokens", "3"], ["--request.tokens"]),
-    ],
-)
-def test_a_local_model_that_cannot_answer(tmp_path, precis, source, model, name, flags, parts):
-    names = {"CHAT": model, "BART": make_summarizer("bart", tmp_path / "bart", ["a b c"]) if name == "BART" else ""}
-    done = precis("baseline", "chat", "--model", names.get(name, name), *source, "--out", tmp_path / "o.jsonl", *flags)
-    assert done.status == 1, done.err
-    assert [part for part in parts if part not in done.err] == []
-    assert not (tmp_path / "o.jsonl").exists()

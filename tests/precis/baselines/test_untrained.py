@@ -89,3 +89,16 @@ def test_zero_shot_extraction_takes_its_parts_by_flags(tmp_path, precis, corpus_
     assert all(len(summary) == 2 for rows in found for summary in rows) and found[0] != found[1]
     wrong = precis(*given, "--pooling", "first")
     assert wrong.status == 2 and "pooling" in wrong.err
+
+
+def test_a_file_stands_for_a_corpus(tmp_path, precis, corpus_files):
+    names = {"document": "article", "summary": "highlights", "id": "id"}
+    rows = [{new: row[old] for old, new in names.items()} for row in read(Path(corpus_files["test"]))]
+    file = tmp_path / "mine.jsonl"
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    out = tmp_path / "out.jsonl"
+    for form in (["--corpus", file], [f"--corpus={file}"], ["--corpus", file, "--corpus.document", "article"]):
+        done = precis("baseline", "lead", *form, "--out", out, "--k", 1)
+        assert done.status == 0, done.err
+        assert [row["id"] for row in read(out)] == [row["id"] for row in rows]
+    assert all(row["references"] == [] for row in read(out))  # the last form names the document alone

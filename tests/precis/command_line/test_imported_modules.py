@@ -26,7 +26,7 @@ FORBIDDEN = {
     ("corpus", "FILE"): [name for name in LEARNING if name != "datasets"],
     ("evaluate", "--metrcs", "rouge"): HEAVY,
     ("evaluate", "FILE", "--metrics", "rouge,novelty,fragments,repetition,length"): HEAVY,
-    ("compare", "FILE"): HEAVY,
+    ("compare", "FILE"): [name for name in HEAVY if name != "scipy"],  # of its t-tests
     ("judge", "--modle", "NAME"): (*HEAVY, "openai"),
     ("sweep", "MISSING"): HEAVY,
     ("sweep", "cancel", "FOLDER"): HEAVY,

@@ -163,6 +163,7 @@ def test_a_terminal_of_80_columns_cuts_and_breaks_nothing(runs, precis, monkeypa
     done = precis("compare", *runs, "--metric=rouge1,rouge2,length,repeated_trigrams")
     found = compared(precis, *runs, "--metric=rouge1,rouge2,length,repeated_trigrams")
     lines = done.out.splitlines()
+    assert lines.pop().startswith("next: precis compare ")  # a command, which is copied as a whole
     assert max(map(len, lines)) <= 80 and "…" not in done.out
     at = lines.index("coverage=true (1 seed)")
     header, rouge1 = lines[at + 1 : at + 3]
@@ -198,8 +199,8 @@ def test_a_file_of_predictions_is_a_system_with_the_scores_that_evaluate_wrote(t
     run, lead = make_run(tmp_path / "run", rows_of(0)), tmp_path / "lead.jsonl"
     rows = rows_of(1)
     lead.write_text("".join(json.dumps({**row, "scores": {}}) + "\n" for row in rows), encoding="utf-8")
-    lacking = precis("compare", run, lead, ROUGE)
-    assert lacking.status == 1 and "lead.jsonl: no scores for 'rouge1'" in lacking.err
+    lacking = precis("compare", run, lead, "--metric=bertscore")
+    assert lacking.status == 1 and "no scores for 'bertscore'" in lacking.err
     scores = [{"id": row["id"], "scores": row["scores"]} for row in rows]
     (tmp_path / "lead.scores.jsonl").write_text("".join(json.dumps(row) + "\n" for row in scores), encoding="utf-8")
     digest = {"sha256": hashlib.sha256(lead.read_bytes()).hexdigest()}
@@ -222,7 +223,10 @@ def test_scores_of_evaluate_are_those_of_the_predictions_beside_them(tmp_path, p
     files["better"].write_bytes(files["worse"].read_bytes())
     os.utime(files["better"], (1, 1))  # older than the scores, as `cp -p` and `rsync -a` leave it
     done = precis("compare", files["lead"], files["better"], "--metric=rouge1")
-    assert done.status == 1 and "better.jsonl: no scores for 'rouge1'" in done.err
+    assert done.status == 0 and "better.jsonl: scored with ROUGE, since it had no scores" in done.err
+    after = compared(precis, files["lead"], files["better"], "--metric=rouge1")["systems"]
+    rouge1 = after[1]["scores"]["rouge1"]  # of the other file, the one word of two is in the reference
+    assert rouge1["mean"] == 0 and rouge1["difference"] == pytest.approx(-200 / 3)
     remedy = f"run `precis evaluate {files['better']}` again"
     assert f"better.scores.jsonl: scores of other predictions, ignored; {remedy}" in done.err
     run = make_run(tmp_path / "run", rows_of(0))

@@ -1,0 +1,31 @@
+"""ROUGE of lead-1, the first sentence of each document, beside which scores of models are shown."""
+
+from collections.abc import Iterable, Mapping
+
+from datamodules.documents import Document
+from lightning_modules.metrics.rouge import has_text, score_many
+
+VARIANTS = ("rouge1", "rouge2", "rougeLsum")
+
+
+def lead_scores(documents: Iterable[Document]) -> dict[str, float]:
+    """Return the mean ROUGE F1 x 100 of lead-1 over documents with references; empty if there are none."""
+    leads, references = [], []
+    for document in documents:
+        if with_text := [reference for reference in document.references if has_text(reference)]:
+            leads.append(document.sentences[:1])
+            references.append(with_text)
+    scores = score_many(leads, references, VARIANTS)
+    return {name: 100 * sum(s[name].fmeasure for s in scores) / len(scores) for name in VARIANTS if scores}
+
+
+def describe_lead(lead: Mapping[str, float]) -> str:
+    """Return the scores of lead-1 as a line."""
+    scores = ", ".join(f"{name} {value:.2f}" for name, value in lead.items())
+    return f"lead-1, the first sentence of each document: {scores}"
+
+
+def beside_lead(rouge1: float, lead: Mapping[str, float] | None) -> str:
+    """Return ROUGE-1 of a model, and of lead-1 if it is known."""
+    compared = f"; the first sentence of each document (lead-1) has {lead['rouge1']:.2f}" if lead else ""
+    return f"ROUGE-1 {rouge1:.2f}{compared}"
