@@ -9,7 +9,6 @@ from typing import Any, NamedTuple, Self
 
 import torch
 from torch.utils.data import DataLoader
-from transformers import PreTrainedTokenizerBase
 
 from datamodules.batch import Batch, groups_by_length
 from datamodules.corpora.corpus import Corpus, as_document, build_documents
@@ -153,15 +152,10 @@ class HuggingFaceSummarizer:
     @property
     def max_source(self) -> int | None:
         """Maximum number of input tokens, special tokens and prompt included; None for no limit."""
-        window = context_window(self.generator.model, self.tokenizer)
+        window = context_window(self.generator.model, self.generator.tokenizer)
         if window is not None and self.generator.is_decoder_only:
             window -= self.generator.max_new_tokens  # prompt and answer share the positions
         return window if self.options.max_source is None else self.options.max_source
-
-    @property
-    def tokenizer(self) -> PreTrainedTokenizerBase:
-        """Its tokenizer."""
-        return self.generator.tokenizer
 
     def _check_positions(self) -> None:
         """Check that the model has enough positions for its inputs and outputs."""
@@ -204,8 +198,10 @@ class HuggingFaceSummarizer:
         """Return the ids of a text in its prompt, with special tokens."""
         prompt = fill(self.template, {"document": text})
         if self.is_chat:
-            return encode_chat(self.tokenizer, prompt)
-        return self.tokenizer(prompt, verbose=False, **options)["input_ids"]
+            messages = [{"role": "user", "content": prompt}]
+            options = {"add_generation_prompt": True, "return_dict": True}
+            return self.generator.tokenizer.apply_chat_template(messages, **options)["input_ids"]
+        return self.generator.tokenizer(prompt, verbose=False, **options)["input_ids"]
 
     def sources(self, document: Document) -> tuple[list[list[int]], int]:
         """Return the inputs for a document, lists of token ids, and the number of tokens that they should have."""
@@ -226,13 +222,18 @@ class HuggingFaceSummarizer:
 
     def _windows(self, sentences: list[str], max_source: int) -> list[str]:
         """Return consecutive sentences in texts of at most `max_source` tokens in their prompt, or of one sentence."""
-        windows: list[list[str]] = [[]]
-        for sentence in sentences:
-            text = " ".join([*windows[-1], sentence])
-            if windows[-1] and len(self.encode(text)) > max_source:
-                windows.append([])
-            windows[-1].append(sentence)
-        return [" ".join(window) for window in windows]
+        windows: list[str] = []
+        while sentences:
+            # few texts are tokenized: a window may hold hundreds of sentences
+            sizes = range(1, len(sentences) + 1)
+            fitting = bisect_right(sizes, max_source, key=lambda size, left=sentences: self._length(left[:size]))
+            windows.append(" ".join(sentences[: max(1, fitting)]))
+            sentences = sentences[max(1, fitting) :]
+        return windows or [""]
+
+    def _length(self, sentences: list[str]) -> int:
+        """Return the number of tokens of sentences in their prompt."""
+        return len(self.encode(" ".join(sentences)))
 
     def _truncated(self, text: str, max_source: int) -> list[int]:
         """Return the ids of the longest beginning of a text that fits with its prompt."""
@@ -264,14 +265,14 @@ class HuggingFaceSummarizer:
             yield [answer for answer in answers if answer.id not in first_pass]
         joined = [Document(answer.id, [sentences_of(answer.text)]) for answer in first_pass.values()]
         for answers in self._one_pass([document for document in joined if document.sentences]):
-            yield [self._second(first_pass.pop(answer.id), answer) for answer in answers]
+            # what was read is what the first pass read
+            yield [
+                first_pass.pop(second.id)._replace(
+                    text=second.text, summary_tokens=second.summary_tokens, stopped=second.stopped
+                )
+                for second in answers
+            ]
         yield list(first_pass.values())  # those whose windows had empty summaries
-
-    @staticmethod
-    def _second(first: Answer, second: Answer) -> Answer:
-        """Return the answer after two passes."""
-        tokens = first.summary_tokens + second.summary_tokens
-        return first._replace(text=second.text, summary_tokens=tokens, stopped=second.stopped)
 
     def _one_pass(self, documents: list[Document]) -> Iterator[list[Answer]]:
         """Yield answers, as soon as all windows of a document are summarized."""
@@ -309,18 +310,12 @@ class HuggingFaceSummarizer:
         return text if self.is_chat else text.split("\n\n")[0]
 
 
-def encode_chat(tokenizer: PreTrainedTokenizerBase, prompt: str) -> list[int]:
-    """Return the ids of a user's message in the chat template, up to where the answer begins."""
-    messages = [{"role": "user", "content": prompt}]
-    return tokenizer.apply_chat_template(messages, add_generation_prompt=True, return_dict=True)["input_ids"]
-
-
 def how_read(summary: Summary, long_documents: str) -> str | None:
     """Return what a reader should know about a long document; None if it was read as a whole."""
     read, total = summary.extra.get("source_tokens", (0, 0))
-    parts = [f"first {read:,} of {total:,} tokens were read"] if read < total else []
-    if (windows := summary.extra.get("windows", 1)) > 1:
-        parts = [f"{read:,} of {total:,} tokens were read"] if read < total else []
-        again = ", and the result summarized again" if long_documents == "second_pass" else ""
-        parts.append(f"read in {windows} windows, whose summaries were joined{again}")
-    return "; ".join(parts) or None
+    windows = summary.extra.get("windows", 1)
+    if windows == 1:
+        return f"first {read:,} of {total:,} tokens were read" if read < total else None
+    part = f" ({read:,} of {total:,} tokens)" if read < total else ""
+    again = ", and the result summarized again" if long_documents == "second_pass" else ""
+    return f"read in {windows} windows{part}, whose summaries were joined{again}"
