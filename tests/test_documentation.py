@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from precis.command_line.command_parsers import find_parser
+from precis.command_line.completion import find_parser
 from precis.config.command_table import COMMANDS, TRAINING
 from precis.sweeping.composition import compose
 from precis.sweeping.grid import read_sweep

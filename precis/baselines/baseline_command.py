@@ -1,16 +1,90 @@
 """`precis baseline`: summaries by untrained baselines, pretrained summarizers and chat models."""
 
+import inspect
 from importlib import import_module
+from pathlib import Path
+from typing import Any, Literal
 
-# Baselines with options of their own; all others are untrained, see `untrained`.
-KINDS = {
-    "hf": "precis.baselines.hugging_face:hugging_face",
-    "chat": "precis.baselines.chat:chat",
+from jsonargparse import ArgumentParser, Namespace
+
+from datamodules.atomic_write import atomic_file
+from datamodules.corpora.corpus import as_document
+from datamodules.corpora.parallel import progress_bar
+from datamodules.documents import UserError
+from datamodules.text.lines import counted, json_line
+from lightning_modules.extractive.baselines import BASELINES, predictions
+from lightning_modules.extractive.names import POOLINGS, SELECTORS
+from precis.baselines.input_documents import add_document_arguments, read_documents, with_file
+
+# Baselines with options of their own, whose modules import torch; all others are untrained.
+KINDS = {"hf": "hugging_face", "chat": "chat"}
+# Options of the baselines that have them: type and help.
+OPTIONS: dict[str, tuple[Any, str]] = {
+    "k": (int, "number of sentences per summary; 3 by default, no limit for oracle"),
+    "seed": (int, "seed of random; 0 by default"),
+    "stem": (bool, "whether oracle stems words for ROUGE; true by default"),
+    "damping": (float, "damping of textrank and lexrank; 0.85 by default"),
+    "threshold": (
+        float | Literal["none"],
+        "minimum cosine of linked sentences in lexrank, 0.1 by default; none weights all links by their cosine",
+    ),
+    "trade_off": (float, "weight of relevance in mmr, against redundancy; 0.7 by default"),
+    "encoder": (str, "encoder of zero_shot: tfidf (default), minilm, or a Hugging Face name (downloaded) or folder"),
 }
+ZERO_SHOT = {
+    "encoding": ("joint", "separate"),
+    "pooling": POOLINGS,
+    "scoring": ("document_cosine", "centrality"),
+    "selector": SELECTORS,
+    "mmr_form": ("classic", "penalty"),
+}
+OPTIONS |= {name: (Literal[*values], f"of zero_shot: {', '.join(values)}") for name, values in ZERO_SHOT.items()}
 
 
 def baseline(arguments: list[str]) -> None:
     """Run the command of a kind of baseline, which is the first argument."""
-    path = KINDS.get(arguments[0] if arguments else "", "precis.baselines.untrained:untrained")
-    module, _, name = path.partition(":")
-    getattr(import_module(module), name)(arguments[1:] if path in KINDS.values() else arguments)
+    name = KINDS.get(arguments[0] if arguments else "")
+    if name is None:
+        _untrained(arguments)
+    else:
+        getattr(import_module(f"precis.baselines.{name}"), name)(arguments[1:])
+
+
+def _untrained(arguments: list[str]) -> None:
+    """`precis baseline NAME --corpus CORPUS ... | --run RUN`: write a baseline's summaries as models write theirs.
+
+    `precis baseline hf --help` and `precis baseline chat --help` describe pretrained summarizers and chat models.
+    """
+    parser = _parser()
+    options = parser.parse_args(with_file(arguments))
+    chosen = _chosen_options(options.name, options)
+    documents = read_documents(parser, options)
+    rows = predictions(map(as_document, documents), options.name, **chosen)
+    target = Path(options.out)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with atomic_file(target) as file, progress_bar() as progress:
+        for row in progress.track(rows, total=len(documents), description=options.name):
+            file.write(json_line(row))
+    print(f"{options.name}: {counted(len(documents), 'summary')} in {target}; score them with precis evaluate {target}")
+
+
+def _chosen_options(name: str, options: Namespace) -> dict[str, Any]:
+    """Return the options of a baseline from the command line; an error for one that the baseline does not have."""
+    chosen = {option: options[option] for option in OPTIONS if options[option] is not None}
+    available = [option for option in OPTIONS if option in inspect.signature(BASELINES[name]).parameters]
+    for option in chosen:
+        if option not in available:
+            others = ", ".join(f"--{other}" for other in available)
+            raise UserError(f"{name} has no option --{option}; it has {others}")
+    if chosen.get("threshold") == "none":
+        chosen["threshold"] = None
+    return chosen
+
+
+def _parser() -> ArgumentParser:
+    parser = ArgumentParser(prog="precis baseline", description=_untrained.__doc__, exit_on_error=False)
+    parser.add_argument("name", type=Literal[*BASELINES], help=f"one of {', '.join(BASELINES)}")
+    add_document_arguments(parser)
+    for name, (kind, help_text) in OPTIONS.items():
+        parser.add_argument(f"--{name}", type=kind | None, default=None, help=help_text)
+    return parser

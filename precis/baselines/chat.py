@@ -45,7 +45,7 @@ def chat(arguments: list[str]) -> None:
     options = parser.parse_args(with_file(arguments))
     target = Path(options.out)
     answers_file = answers_path(target)
-    prompts = Prompts(options)
+    prompts = _Prompts(options)
     if options.base_url is None:
         raise UserError(f"--base_url is missing; without a server, use precis baseline hf --checkpoint {options.model}")
     endpoint = Endpoint(options)
@@ -99,15 +99,8 @@ def _parser() -> ArgumentParser:
     return parser
 
 
-class Prompts:
-    """The prompts for documents.
-
-    Args:
-        options: options of the command.
-
-    Raises:
-        UserError: if the prompt and the options do not fit.
-    """
+class _Prompts:
+    """The prompts for documents, by the options of the command, which must fit."""
 
     def __init__(self, options: Namespace) -> None:
         self.text, self.max_words = read_prompt(options.prompt), options.max_words
@@ -121,11 +114,7 @@ class Prompts:
         self.settings["max_words"] = self.max_words
 
     def check_queries(self, ids: list[str]) -> None:
-        """Check that there is a query for each document.
-
-        Raises:
-            UserError: naming one without.
-        """
+        """Raise a `UserError` for a document without a query."""
         lacking = [] if self.queries is None else [name for name in ids if name not in self.queries]
         if lacking:
             raise UserError(f"document {lacking[0]}: --queries has no record with this id; add it")
@@ -145,7 +134,7 @@ class Prompts:
 
 
 def count(
-    prompts: Prompts, documents: "Dataset", answers: Answers, failures: dict[str, str]
+    prompts: _Prompts, documents: "Dataset", answers: Answers, failures: dict[str, str]
 ) -> tuple[dict[str, Any], list[str]]:
     """Return counts of tokens and problems, and a line for each problem that names its documents."""
     rows = [answers.rows[name] for name in documents["id"] if name in answers.rows]

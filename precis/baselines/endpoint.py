@@ -22,23 +22,14 @@ LONGEST_BODY = 16 << 20  # bytes of a response
 
 
 class Reply(NamedTuple):
-    """An answer of a chat model.
+    """An answer of a chat model."""
 
-    Attributes:
-        text: what the model wrote; possibly empty.
-        finish_reason: why it ended: `stop`, `length`, `content_filter`, ...
-        refusal: refusal that the server states, or None.
-        prompt_tokens: number of tokens of the prompt; None if the server does not count.
-        answer_tokens: number of tokens of the answer.
-        attempts: number of requests.
-    """
-
-    text: str
-    finish_reason: str | None
-    refusal: str | None
-    prompt_tokens: int | None
-    answer_tokens: int | None
-    attempts: int
+    text: str  # what the model wrote; possibly empty
+    finish_reason: str | None  # why it ended: `stop`, `length`, `content_filter` or another
+    refusal: str | None  # refusal that the server states, or None
+    prompt_tokens: int | None  # number of tokens of the prompt; None if the server does not count
+    answer_tokens: int | None  # number of tokens of the answer
+    attempts: int  # number of requests
 
 
 class RequestFailed(Exception):
@@ -157,12 +148,7 @@ class Endpoint:
         )
 
     async def _read_body(self, response: Any) -> None:
-        """Read the body of a response of `httpx`, for which the client has no limits.
-
-        Raises:
-            RequestFailed: if it is compressed, or has more than `LONGEST_BODY` bytes.
-            httpx.ReadError: if it is too slow, or no answer, after which the client asks again.
-        """
+        """Read a response with limits on size and time; the client repeats a request after an `httpx.ReadError`."""
         import httpx
 
         if (encoding := response.headers.get("content-encoding", "identity")) != "identity":
@@ -176,7 +162,7 @@ class Endpoint:
                         raise RequestFailed(f"the response has more than {LONGEST_BODY >> 20} MiB")
             response._content = b"".join(parts)  # as `aread` stores it
             if response.is_success:
-                read_reply(response.text, 1)
+                _read_reply(response.text, 1)
         except TimeoutError:
             raise httpx.ReadError(f"no answer in {self.timeout:g} seconds") from None
         except BadReply as error:
@@ -192,7 +178,7 @@ class Endpoint:
         try:
             create = client.chat.completions.with_raw_response.create
             response = await create(model=self.model, messages=messages, extra_body=request)
-            return read_reply(self._redact(response.http_response.text), response.retries_taken + 1)
+            return _read_reply(self._redact(response.http_response.text), response.retries_taken + 1)
         except openai.APITimeoutError:
             raise RequestFailed(f"no answer in {self.timeout:g} seconds {attempts}") from None
         except openai.APIConnectionError as error:
@@ -229,12 +215,8 @@ def _restore_sigterm() -> Iterator[None]:
             signal.signal(signal.SIGTERM, handler)
 
 
-def read_reply(content: str, attempts: int) -> Reply:
-    """Return the answer in the body of a response.
-
-    Raises:
-        BadReply: if there is none.
-    """
+def _read_reply(content: str, attempts: int) -> Reply:
+    """Return the answer in the body of a response; a `BadReply` if there is none."""
     try:
         body = load_json(content)
         choice = body["choices"][0]

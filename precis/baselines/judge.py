@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
+from jinja2 import Environment, PackageLoader
 from jsonargparse import ArgumentParser, Namespace
 from jsonargparse.typing import NonNegativeInt, PositiveInt
 
@@ -29,15 +30,8 @@ _VERDICTS: dict[str, Verdict] = {"1": "first", "2": "second", "tie": "tie"}
 _PREFERENCES: dict[Verdict, float] = {"first": 1.0, "tie": 0.5, "second": 0.0}  # for the summary that came first
 
 
-class Pair(NamedTuple):
-    """Two summaries of a document.
-
-    Attributes:
-        id: id of the document.
-        document: its text.
-        a: summary of system A.
-        b: summary of system B.
-    """
+class _Pair(NamedTuple):
+    """A document and its two summaries."""
 
     id: str
     document: str
@@ -101,7 +95,7 @@ def _parser() -> ArgumentParser:
     return parser
 
 
-def _read(options: Namespace) -> list[Pair]:
+def _read(options: Namespace) -> list[_Pair]:
     """Return the pairs of two files of predictions.
 
     Raises:
@@ -118,7 +112,7 @@ def _read(options: Namespace) -> list[Pair]:
     if a[0].document is None:  # all have one, or none
         raise UserError(f"{a[0].where}: there is no source of this document; add --documents FILE or --run RUN")
     return [
-        Pair(one.id, " ".join(one.document), "\n".join(one.summary), "\n".join(b_by_id[one.id].summary)) for one in a
+        _Pair(one.id, " ".join(one.document), "\n".join(one.summary), "\n".join(b_by_id[one.id].summary)) for one in a
     ]
 
 
@@ -131,7 +125,7 @@ def _template(path: str | None) -> str:
 
 
 def _ask(
-    options: Namespace, pairs: Sequence[Pair], template: str, settings: dict[str, Any]
+    options: Namespace, pairs: Sequence[_Pair], template: str, settings: dict[str, Any]
 ) -> tuple[dict[str, dict[str, Any]], dict[str, str]]:
     """Request the missing answers; return all answers, and reasons for those still missing."""
     if options.model is None:
@@ -152,7 +146,7 @@ def read_verdict(text: str) -> Verdict | None:
 
 
 def summarize(
-    pairs: Sequence[Pair], texts: Mapping[str, str], resamples: int = RESAMPLES, seed: int = 0
+    pairs: Sequence[_Pair], texts: Mapping[str, str], resamples: int = RESAMPLES, seed: int = 0
 ) -> dict[str, Any]:
     """Return how often A is preferred, and how far the judge can be relied on.
 
@@ -196,17 +190,7 @@ def summarize(
 
 def show(result: Mapping[str, Any], a: str, b: str, path: Path) -> None:
     """Print a result."""
-    preference = result["preference"]
-    interval = f"{preference['low']:.1f} to {preference['high']:.1f}"
-    print(f"A = {a}\nB = {b}")
-    print(f"preference for A: {preference['mean']:.1f} % (95 % interval {interval}; 50 % is a draw)")
-    print(f"A better: {result['a_better']:,}, tie: {result['ties']:,}, B better: {result['b_better']:,}")
-    contradictions = f"{result['orders_contradict']:,} contradict each other"
-    print(f"both orders agree on {result['orders_agree']:.1f} % of documents, {contradictions}")
-    if result["first_preferred"] is not None:
-        print(f"the summary that comes first is preferred in {result['first_preferred']:.1f} % of decisions")
-    if result["same_summaries"]:
-        print(f"{counted(result['same_summaries'], 'pair')} of the same summary, taken as ties without a question")
-    if unreadable := name_documents(result["unreadable"], "documents without a readable verdict, left out"):
-        print(unreadable)
-    print(f"answers: {path}; without --base_url the result is computed from them again")
+    environment = Environment(loader=PackageLoader("precis.baselines", "."), trim_blocks=True, lstrip_blocks=True)
+    named = name_documents(result["unreadable"], "documents without a readable verdict, left out")
+    same = counted(result["same_summaries"], "pair")
+    print(environment.get_template("judged.txt").render(result, a=a, b=b, path=path, named=named, same=same))

@@ -3,11 +3,15 @@
 import argparse
 from types import ModuleType
 from typing import Any
+from unittest.mock import patch
 
 from jsonargparse import ArgumentParser
 
+import datamodules.corpora
+import lightning_modules
 from datamodules.documents import UserError
-from precis.config.command_table import COMMANDS
+from precis.config.command_table import COMMANDS, TRAINING, load_command
+from precis.config.parse_errors import class_options
 
 
 def completion(arguments: list[str]) -> None:
@@ -25,10 +29,6 @@ def completion(arguments: list[str]) -> None:
 def _whole_parser() -> argparse.ArgumentParser:
     """Return a plain parser with every command and its options, which is what shtab reads."""
     import shtab
-
-    import datamodules.corpora
-    import lightning_modules
-    from precis.command_line.command_parsers import find_parser  # imports all that a command may name
 
     corpora = datamodules.corpora
     groups = {"--model": lightning_modules, "--data": datamodules, "--data.corpus": corpora, "--corpus": corpora}
@@ -56,9 +56,36 @@ def _add_class_options(subparser: argparse.ArgumentParser, group: str, package: 
     """Add the options of all classes of a package to a group such as `--model`; which will be chosen is not known."""
     import shtab
 
-    from precis.config.similar_names import class_options
-
     classes = [getattr(package, name) for name in package.__all__]
     for name in sorted({option for kind in classes for option in class_options(kind)}):
         if f"{group}.{name}" not in subparser._option_string_actions:
             subparser.add_argument(f"{group}.{name}", help="").complete = shtab.FILE
+
+
+class _Found(Exception):
+    """Ends a command where it would parse its arguments."""
+
+    def __init__(self, parser: ArgumentParser, arguments: list[str]) -> None:
+        self.parser, self.arguments = parser, arguments
+
+
+def find_parser(command: str, arguments: list[str]) -> tuple[ArgumentParser, list[str]]:
+    """Return the parser that a call of a command uses, and the arguments that it is given.
+
+    Those of `precis sweep status FOLDER`, for example, are the parser of `status` and FOLDER.
+    """
+    if command in TRAINING:
+        from precis.training.training import fit_parser  # imports torch and Lightning
+
+        return fit_parser(command), arguments
+
+    # The command builds its parser and is stopped by an exception in the place where it would parse its arguments.
+    def stop(parser: ArgumentParser, args: list[str], *_: Any, **__: Any) -> None:
+        raise _Found(parser, args)
+
+    with patch.object(ArgumentParser, "parse_args", stop):
+        try:
+            load_command(command)(arguments)
+        except _Found as found:
+            return found.parser, found.arguments
+    raise AssertionError(f"{command} parses no arguments")

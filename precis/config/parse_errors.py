@@ -1,17 +1,28 @@
 """One-line explanations of argument errors of jsonargparse: where, what, and what to do."""
 
+import inspect
 import re
+from dataclasses import fields, is_dataclass
 from difflib import get_close_matches
+from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 
+from jsonargparse import ArgumentParser
+
+import callbacks
+import datamodules
+import lightning_modules
+from datamodules import corpora
 from datamodules.documents import UserError
 from precis.config.shipped import named_configs
-from precis.config.trust import explain_forbidden_name, hidden_in_working_folder
+from precis.config.trust import explain_forbidden_name, hidden_in_working_folder, object_named
 from precis.files.yaml_files import read_yaml
 
 _DATA_FILES = (".jsonl", ".csv", ".parquet", ".gz", ".txt")
 _RELATIONS = {">": "above", ">=": "at least", "<": "below", "<=": "at most"}
+_GROUPS = {"trainer": "pytorch_lightning.Trainer", "checkpoint": "pytorch_lightning.callbacks.ModelCheckpoint"}
+_SIMILAR = 0.8  # ratio of difflib above which a class of the suite is suggested without looking at those of libraries
 _HELP = "`precis {command} --help` lists what there is"
 
 
@@ -32,23 +43,23 @@ def explain(message: str, command: str) -> str:
         return f"{where}class_path has to be the dotted name of a class"
     if match := re.search(r"Importing '([^']+)' is not allowed", message):
         if find_spec(match[1].partition(".")[0]) is None:
-            return f"{where}there is no class {match[1]}; {_suggest_class(match[1]) or help_hint}"
+            return f"{where}there is no class {match[1]}; {suggest_class(match[1]) or help_hint}"
         return f"{where}{explain_forbidden_name(match[1])}"
     if match := re.search(r"Option '([^']+)' is not accepted", message):
-        return f"{where}{_suggest_option(match[1], classes[-1] if classes else '') or _no_option(match[1], help_hint)}"
+        return f"{where}{suggest_option(match[1], classes[-1] if classes else '') or _no_option(match[1], help_hint)}"
     if match := re.search(r"does not accept option '([^']+)'", message):
         group, _, name = match[1].rpartition(".")
         if not group:
             return _no_option(name, help_hint)
-        return f"{group}: {_suggest_option(name, group) or _no_option(name, help_hint)}"
+        return f"{group}: {suggest_option(name, group) or _no_option(name, help_hint)}"
     if match := re.search(r"has no attribute '([^']+)'|No module named '([^']+)'", message):
         name = classes[-1] if classes else match[1] or match[2]
-        return f"{where}there is no class {name}; {_suggest_class(name) or help_hint}"
+        return f"{where}there is no class {name}; {suggest_class(name) or help_hint}"
     is_number = re.search(r"Expected an? <class '(float|int|bool)'>", message)  # or a class, as PyTorch's rates
     literals = ", ".join(re.findall(r"typing\.Literal\[([^]]*)\]", message))
     meant = get_close_matches(value[1], re.findall(r"'([^']+)'", literals), n=1) if value else []
     if not is_number and not meant and (match := re.search(r"Expected a dot import path string: (.*)", message)):
-        remedy = _suggest_class(match[1]) or "give its whole path, such as package.Class"
+        remedy = suggest_class(match[1]) or "give its whole path, such as package.Class"
         return f"{where}no class {match[1]!r} is known; {remedy}"
     if match := re.search(r"Not of type \w+: (\S*?) ?does not conform to restriction (v.+)", message):
         bounds = re.sub(r"v([<>]=?)", lambda relation: f"{_RELATIONS[relation[1]]} ", match[2])
@@ -66,26 +77,12 @@ def explain(message: str, command: str) -> str:
         return f"missing: {missing}; {'give --config, or name it; ' if 'model' in missing else ''}{help_hint}"
     if match := re.search(r"unrecognized arguments: (.*)", message):
         group, _, name = match[1].split()[0].partition("=")[0].removeprefix("--").partition(".")
-        return f"no such argument: {match[1]}; {_suggest_option(name, group) or help_hint}"
+        return f"no such argument: {match[1]}; {suggest_option(name, group) or help_hint}"
     return f"{' '.join(message.split())}; {help_hint}"
 
 
 def _no_option(name: str, help_hint: str) -> str:
     return f"no option {name!r}; {help_hint}"
-
-
-def _suggest_class(class_path: str) -> str:
-    from precis.config.similar_names import suggest_class  # imports Lightning if no class of the suite is similar
-
-    return hidden_in_working_folder(class_path) or suggest_class(class_path)
-
-
-def _suggest_option(name: str, owner: str) -> str:
-    if not name or not ("." in owner or owner in ("trainer", "checkpoint")):
-        return ""
-    from precis.config.similar_names import suggest_option  # imports the class
-
-    return suggest_option(name, owner)
 
 
 def _readable_type(kind: str) -> str:
@@ -101,3 +98,45 @@ def check_configs(arguments: list[str]) -> None:
         if not path.is_file():
             raise UserError(f"{path}: no such config file; see experiments/configs for those of the suite")
         read_yaml(path)
+
+
+def suggest_class(class_path: str) -> str:
+    """Suggest a similar class of the suite, of torch's optimizers or Lightning's callbacks; empty if none."""
+    if hidden := hidden_in_working_folder(class_path):
+        return hidden
+    name = class_path.rpartition(".")[2]
+    suite = (callbacks, corpora, datamodules, lightning_modules)
+    packages_of = {known: package.__name__ for package in suite for known in package.__all__}
+    close = get_close_matches(name, packages_of, n=1, cutoff=_SIMILAR)
+    if not close:
+        for library in ("torch.optim", "torch.optim.lr_scheduler", "pytorch_lightning.callbacks"):
+            packages_of |= {known: library for known in dir(import_module(library)) if known[:1].isupper()}
+        close = get_close_matches(name, packages_of, n=1)
+    return f"did you mean {packages_of[close[0]]}.{close[0]}?" if close else ""
+
+
+def suggest_option(name: str, owner: str) -> str:
+    """Return the message that a class has no such option, with similar ones; empty if there is no such class.
+
+    Args:
+        name: option.
+        owner: path of a class, or an option of the command line that holds a class (`trainer`, `checkpoint`).
+    """
+    kind = object_named(_GROUPS.get(owner, owner)) if name and ("." in owner or owner in _GROUPS) else None
+    if kind is None:
+        return ""
+    options = class_options(kind)
+    # difflib scores abbreviations low: options with this prefix come first, as do those of this name in a group
+    close = [option for option in options if option.startswith(name) or option.endswith(f".{name}")]
+    close = close or get_close_matches(name, options)
+    remedy = f"did you mean {' or '.join(close)}?" if close else f"it has {', '.join(options)}"
+    return f"{kind.__name__} has no option {name!r}; {remedy}"
+
+
+def class_options(owner: type) -> list[str]:
+    """Return the arguments of a class and those that it passes on; dotted names for those in groups."""
+    options = ArgumentParser().add_class_arguments(owner, fail_untyped=False)
+    inits = [kind.__init__ for kind in owner.__mro__ if "__init__" in vars(kind)]
+    defaults = {each.name: each.default for init in inits for each in inspect.signature(init).parameters.values()}
+    groups = {name: defaults[name] for name in options if is_dataclass(defaults.get(name))}
+    return [*options, *(f"{name}.{field.name}" for name, group in groups.items() for field in fields(group))]

@@ -1,6 +1,6 @@
 """Contents of dashboards by logged keys. Plain data, against which offline runs are checked."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 ROUGE = ("rouge1", "rouge2", "rougeL", "rougeLsum")
 TESTED = (*(f"test/{name}" for name in ROUGE), "test/length", "test/repeated_trigrams")
@@ -21,7 +21,6 @@ class Dashboard:
     heat_maps: tuple[str, ...] = ()
     tables: tuple[str, ...] = TEXTS
     more: tuple[str, ...] = ()  # what is specific to the paper
-    optional: dict[str, tuple[str, ...]] = field(default_factory=dict)  # by the option of the model that adds them
 
     def history(self) -> tuple[str, ...]:
         """Return all keys that are shown."""
@@ -40,7 +39,6 @@ PAPERS = (
         losses("nll", "coverage"),
         heat_maps=("attention/0", "attention/1"),
         more=("train/p_gen", "val/p_gen", "val/length", "val/repeated_trigrams"),
-        optional={"coverage": ("train/coverage", "val/coverage"), "pointer": ("train/p_gen", "val/p_gen")},
     ),
     Dashboard(
         "CommunicatingAgents",

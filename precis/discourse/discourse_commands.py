@@ -19,6 +19,8 @@ from precis.config.parsers import PARSERS
 from precis.files.texts import collect_texts, is_records
 from precis.statistics.statistics import RESAMPLES
 
+PARSER_HELP = f"{', '.join(PARSERS)}, or a parser's run folder"
+
 
 def parse(arguments: list[str]) -> None:
     """`precis parse CORPUS --out CACHE`: parse the documents that are missing in the cache; repeat it to continue.
@@ -51,7 +53,9 @@ def _parse_options() -> ArgumentParser:
     load_classes(datamodules.corpora)
     parser.add_subclass_arguments(Corpus, "corpus", required=False)
     add("--out", type=Path | None, default=None, help="folder of parses, created if needed")
-    _add_parser_options(parser, band=128)
+    add("--parser", type=str, default="default", help=PARSER_HELP)
+    add("--rows", type=Literal["side", "nucleus"], default="side", help="which EDUs carry probability")
+    add("--band", type=PositiveInt, default=128, help="half-width of the band of stored relations, in EDUs")
     add("--split", type=str | None, default=None, help="split of the corpus; all splits by default")
     add("--batch_size", type=PositiveInt, default=16, help="maximum number of documents in a batch")
     add("--batch_characters", type=PositiveInt, default=100_000, help="maximum number of characters in a batch, padded")
@@ -67,13 +71,6 @@ def _parse_options() -> ArgumentParser:
     return parser
 
 
-def _add_parser_options(parser: ArgumentParser, band: int) -> None:
-    add = parser.add_argument
-    add("--parser", type=str, default="default", help=f"{', '.join(PARSERS)}, or a parser's run folder")
-    add("--rows", type=Literal["side", "nucleus"], default="side", help="which EDUs carry probability")
-    add("--band", type=PositiveInt, default=band, help="half-width of the band of stored relations, in EDUs")
-
-
 def _with_corpus(arguments: list[str]) -> list[str]:
     """Replace the name of a corpus or a data file by the corresponding options."""
     first, *options = arguments or ["-"]
@@ -85,15 +82,15 @@ def _with_corpus(arguments: list[str]) -> list[str]:
 
 
 def score_parser(arguments: list[str]) -> None:
-    """`precis score-parser TREEBANK --parser RUN`: Parseval with gold and predicted EDUs, segmentation, and calibration
-    of the LDD, each compared with right-branching trees, as Markdown tables.
+    """`precis score-parser TREEBANK --parser RUN`: Parseval with gold and predicted EDUs, and segmentation,
+    each compared with right-branching trees, as Markdown tables.
 
     TREEBANK is a file or folder of trees: JSON Lines, .rs3, .rs4, .dis or .conllu.
     """
     parser = ArgumentParser(prog="precis score-parser", description=score_parser.__doc__, exit_on_error=False)
     parser.add_argument("treebank", type=Path, help="file or folder of gold trees")
     parser.add_argument("--out", type=Path | None, default=None, help="folder for scores.json and scores.md")
-    _add_parser_options(parser, band=512)
+    parser.add_argument("--parser", type=str, default="default", help=PARSER_HELP)
     parser.add_argument(
         "--resamples", type=PositiveInt, default=RESAMPLES, help="resamples of the bootstrap over documents"
     )

@@ -139,11 +139,7 @@ def _report(documents: CorpusDocuments, data: ParsingData, missing: set[str], se
 
 
 def show(options: Namespace) -> None:
-    """Parse one text and draw it.
-
-    Raises:
-        UserError: if there is more than one text, or none.
-    """
+    """Parse one text and draw it; a `UserError` if there is more than one text, or none."""
     texts = collect_texts(options.inputs)
     if len(texts) > 1:
         raise UserError(f"--show draws one document, and there are {len(texts)}; name one file")

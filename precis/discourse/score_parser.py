@@ -15,25 +15,15 @@ from pytorch_lightning import LightningModule
 
 from datamodules.corpora.parallel import progress_bar
 from datamodules.discourse.baselines import Label, right_branching
-from datamodules.discourse.parses import DiscourseParse, ParseRequest, nodes_of
+from datamodules.discourse.parses import DiscourseParse, ParseRequest
 from datamodules.discourse.records import TreebankDocument
 from datamodules.discourse.relations import INVENTORIES, Inventory, coarsened
 from datamodules.discourse.treebanks import read_treebank
 from datamodules.discourse.trees import Tree
 from datamodules.documents import UserError
 from datamodules.text.offsets import paragraph_offsets, sentence_offsets
-from lightning_modules.metrics.calibration import BINS, FLOOR
 from precis.config.parsers import PARSERS, load_parser
-from precis.discourse.parser_page import page
-from precis.discourse.parser_scores import (
-    Forecasts,
-    by_genre,
-    by_place,
-    calibration,
-    edu_starts,
-    parseval,
-    segmentation,
-)
+from precis.discourse.parser_scores import edu_starts, page, parseval, segmentation
 from precis.statistics.statistics import LEVEL, Interval
 
 BASELINE = "right-branching"
@@ -128,31 +118,28 @@ def watched(items: Sequence, description: str) -> Iterator:
 
 def score(options: Namespace) -> dict[str, Any]:
     """Return all scores."""
-    parser = load_parser(options.parser, options.rows, options.band)
+    parser = load_parser(options.parser)
     parser.to("cuda" if torch.cuda.is_available() else "cpu")
     documents = gold_documents(options.treebank, parser.relations, getattr(parser, "inventory", None))
     gold = [document.tree for document in documents]
     parses = parsed(parser, [request_of(document) for document in documents], "gold EDUs")
     name, resamples = name_of(options.parser), options.resamples
-    branching = _baseline(documents, gold, parser.relations)
-    trees = {name: [parse.best_tree() for parse in parses], BASELINE: branching}
+    trees = {
+        name: [parse.best_tree() for parse in parses],
+        BASELINE: baseline_trees(documents, gold, parser.relations),
+    }
     return {
         "treebank": str(options.treebank),
         "parser": name,
+        "baseline": BASELINE,
         "documents": len(documents),
         "edus": sum(len(document.edus) for document in documents),
         "relations": len(parser.relations),
         "level": LEVEL,
         "resamples": resamples,
-        "rows": options.rows,
-        "bins": BINS,
-        "floor": FLOOR,
         "decoding": getattr(getattr(parser, "reader", None), "decoding", None),
         "gold_edus": {system: parseval(predicted, gold, None, resamples) for system, predicted in trees.items()},
-        "places": {system: by_place(predicted, documents, resamples) for system, predicted in trees.items()},
-        "genres": {system: by_genre(predicted, documents) for system, predicted in trees.items()},
         "end_to_end": _end_to_end(parser, documents, name, resamples),
-        "calibration": _calibrated(Forecasts(parses, documents, options.rows), branching, resamples),
     }
 
 
@@ -162,7 +149,9 @@ def name_of(parser: str) -> str:
     return f"{name} (parser)" if name == BASELINE else name
 
 
-def _baseline(documents: Sequence[TreebankDocument], gold: Sequence[Tree], relations: Sequence[str]) -> list[Tree]:
+def baseline_trees(
+    documents: Sequence[TreebankDocument], gold: Sequence[Tree], relations: Sequence[str]
+) -> list[Tree]:
     """Return right-branching trees over the EDUs of documents.
 
     With relations other than GUM's, the label of all nodes is the most frequent one of the gold trees.
@@ -188,30 +177,9 @@ def _end_to_end(
     gold = [document.tree for document in documents]
     systems = {
         name: [parse.best_tree() for parse in parses],
-        BASELINE: _baseline(segmented, gold, parser.relations),
+        BASELINE: baseline_trees(segmented, gold, parser.relations),
     }
     return {
         "segmentation_f1": segmentation(parses, documents, resamples),
         "parseval": {system: parseval(trees, gold, starts, resamples) for system, trees in systems.items()},
-    }
-
-
-def _calibrated(forecasts: Forecasts, branching: Sequence[Tree], resamples: int) -> dict[str, Any]:
-    """Return the calibration of the LDD, its best tree, the smoothed best tree, the prior, the right-branching tree."""
-    relations = forecasts.parses[0].relations
-    branching_nodes = [nodes_of(tree, relations) for tree in branching]
-    systems = {
-        "LDD": forecasts.distribution,
-        "1-best tree": forecasts.best,
-        "1-best tree, smoothed": forecasts.smoothed,
-        "prior of the relations": forecasts.constant,
-        BASELINE: lambda number: forecasts.tree(number, branching_nodes[number]),
-    }
-    within_band, pairs = forecasts.pairs()
-    return {
-        "epsilon": forecasts.epsilon,
-        "prior": dict(zip(relations, forecasts.prior.tolist())),
-        "pairs": within_band,
-        "pairs_too_far_apart": pairs - within_band,
-        "systems": calibration(systems, forecasts, resamples),
     }

@@ -64,7 +64,7 @@ def compare(arguments: list[str]) -> None:
     comparison = compare_runs(options.runs, options.baseline, options.metric, options.split)
     notes = how_computed(comparison)
     if options.html:
-        sources, missing = source_texts(comparison) if options.sources else ({}, None)
+        sources, missing = _source_texts(comparison) if options.sources else ({}, None)
         write_page(options.html, comparison, notes, options.documents, sources)
         if missing:  # after the page, so that an error is the only line
             print(missing, file=sys.stderr)
@@ -113,12 +113,8 @@ def compare_runs(
     return compare_systems(systems, choose_measures(systems, metrics), index)
 
 
-def source_texts(comparison: Comparison) -> tuple[dict[str, str], str | None]:
-    """Return the texts of the compared documents by id, from the corpus of the first run that still has it.
-
-    Returns:
-        The texts that can be read, and a line about those that cannot: the comparison itself needs run folders alone.
-    """
+def _source_texts(comparison: Comparison) -> tuple[dict[str, str], str | None]:
+    """Return texts by id from the corpus of the first run that still has it, and a line on those not read."""
     runs = [run for system in comparison.systems for run in system.runs if run.config]
     if not runs:
         return {}, None

@@ -18,15 +18,8 @@ _ESCAPES = {
 
 
 @dataclass(frozen=True)
-class Row:
-    """A system of the table.
-
-    Attributes:
-        name: its name.
-        labels: its value on each axis; its name alone where the table has no axes.
-        seeds: number of runs.
-        cells: one for each measure.
-    """
+class _Row:
+    """A system: its name, its values on the axes (or its name), its number of runs, and a cell per measure."""
 
     name: str
     labels: list[str]
@@ -36,17 +29,11 @@ class Row:
 
 @dataclass(frozen=True)
 class GroupedTable:
-    """Systems in the order of their values on the axes.
-
-    Attributes:
-        axes: short names of the config keys in which the systems differ; `system` alone if there are none, or too many.
-        measures: names of the measures.
-        rows: the systems, those with the same value on the first axis together.
-    """
+    """Systems by their values on the axes: config keys in which they differ, `system` if none or too many."""
 
     axes: list[str]
     measures: list[str]
-    rows: list[Row]
+    rows: list[_Row]
 
     def best(self) -> set[tuple[int, int]]:
         """Return the row and column of the highest mean of each measure; descriptive measures have none."""
@@ -65,7 +52,7 @@ def group_table(comparison: Comparison) -> GroupedTable:
     rows = []
     for index, (system, cells) in enumerate(zip(systems, comparison.cells)):
         labels = [format_value(values[index]) for values in differing.values()] if has_axes else [system.name]
-        rows.append(Row(system.name, labels, len(system.runs), cells))
+        rows.append(_Row(system.name, labels, len(system.runs), cells))
     # On each axis, labels are sorted by their first appearance.
     orders = [list(dict.fromkeys(column)) for column in zip(*(row.labels for row in rows))]
     rows.sort(key=lambda row: [order.index(label) for order, label in zip(orders, row.labels)])

@@ -37,27 +37,16 @@ ASIDE = (
 
 @dataclass
 class RunRecord:
-    """Content of a run folder, or of a file of predictions, which has neither config nor curves.
+    """Content of a run folder, or of a file of predictions, which has neither config nor curves."""
 
-    Attributes:
-        path: the folder or file.
-        config: config with flat, dotted keys; empty for a file.
-        environment: content of environment.json; empty if there is none.
-        rows: records of the predictions.
-        signatures: signatures of scores by measure, as far as recorded.
-        split: predicted split; None if not recorded.
-        lead: scores of lead-1 on the same documents, as far as recorded.
-        label: label in its sweep without the seed; empty without a sweep.
-    """
-
-    path: Path
-    config: dict[str, Any]
-    environment: dict[str, Any]
-    rows: list[dict[str, Any]]
-    signatures: dict[str, str]
-    split: str | None = None
-    lead: dict[str, float] = field(default_factory=dict)
-    label: str = ""
+    path: Path  # the folder or file
+    config: dict[str, Any]  # config with flat, dotted keys; empty for a file
+    environment: dict[str, Any]  # content of environment.json; empty if there is none
+    rows: list[dict[str, Any]]  # records of the predictions
+    signatures: dict[str, str]  # signatures of scores by measure, as far as recorded
+    split: str | None = None  # predicted split; None if not recorded
+    lead: dict[str, float] = field(default_factory=dict)  # scores of lead-1 on the same documents, as far as recorded
+    label: str = ""  # label in its sweep without the seed; empty without a sweep
 
     @property
     def seed(self) -> int | None:
@@ -107,15 +96,10 @@ class RunRecord:
 
 @dataclass
 class System:
-    """Runs that differ only in their seed.
+    """Runs that differ only in their seed."""
 
-    Attributes:
-        name: name that distinguishes it from other systems.
-        runs: at least one run, over the same documents.
-    """
-
-    name: str
-    runs: list[RunRecord] = field(default_factory=list)
+    name: str  # name that distinguishes it from other systems
+    runs: list[RunRecord] = field(default_factory=list)  # at least one run, over the same documents
 
     @property
     def is_fixed(self) -> bool:
@@ -157,7 +141,7 @@ def read_all(paths: Sequence[Path], split: str | None = None) -> list[RunRecord]
         if lacking := len(entries) - len(with_predictions):
             print(f"{path}: {lacking} of {len(entries)} points have no predictions yet, left out", file=sys.stderr)
         for run, label in with_predictions:
-            runs.setdefault(run.resolve(), read_run(run, label, split))
+            runs.setdefault(run.resolve(), _read_run(run, label, split))
     _refuse_two_splits(list(runs.values()))
     return list(runs.values())
 
@@ -193,12 +177,8 @@ def _refuse_two_splits(runs: Sequence[RunRecord]) -> None:
         )
 
 
-def read_run(path: Path, label: str = "", split: str = "test") -> RunRecord:
-    """Read a run folder, or a file of predictions of a run or of `precis baseline`.
-
-    Raises:
-        UserError: if it does not exist, or its predictions cannot be read.
-    """
+def _read_run(path: Path, label: str = "", split: str = "test") -> RunRecord:
+    """Read a run folder, or a file of predictions of a run or of `precis baseline`."""
     if not path.exists():
         raise UserError(f"{path}: no such folder; give a run, a sweep or a file of predictions")
     predictions, folder = path, path.parent
@@ -236,11 +216,7 @@ def _signatures(scores: Path, predictions: Path) -> dict[str, str] | None:
 
 
 def _add_evaluated(path: Path, rows: list[dict[str, Any]], recorded: dict[str, str]) -> dict[str, str]:
-    """Add the scores that `precis evaluate` wrote for the predictions, and return all signatures.
-
-    Scores in the file of predictions are kept if their signatures are recorded. Scores of other predictions, by the
-    recorded digest, are ignored.
-    """
+    """Add the scores that `precis evaluate` wrote for these predictions, by their digest; return all signatures."""
     scores_file = scores_path(path)
     if not scores_file.is_file():
         return recorded

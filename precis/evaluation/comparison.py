@@ -29,48 +29,34 @@ MIN_DOCUMENTS = 20  # for a test without seeds: of fewer documents, means of ske
 
 @dataclass(frozen=True)
 class Cell:
-    """One system under one measure.
+    """One system under one measure."""
 
-    Attributes:
-        mean: mean over documents and seeds.
-        low, high: its 95 % interval over seeds and documents; None for a single document.
-        spread: standard deviation of the means of runs; None for a single run.
-        difference: difference to the baseline over documents with both scores; None for the baseline itself.
-        difference_low, difference_high, p: its 95 % interval and p-value over seeds and documents, see
-            `mean_difference`; over documents only if both systems have one run.
-        significant: whether the difference is significant after Holm's correction for all comparisons of the table;
-            never for descriptive measures, or if a trained system has a single run. Between outputs that do not depend
-            on a seed, it takes at least `MIN_DOCUMENTS`.
-    """
-
-    mean: float
-    low: float | None
+    mean: float  # mean over documents and seeds
+    low: float | None  # 95 % interval of the mean over seeds and documents; None for a single document
     high: float | None
-    spread: float | None
+    spread: float | None  # standard deviation of the means of runs; None for a single run
+    # difference to the baseline over documents with both scores; None for the baseline itself
     difference: float | None = None
+    # its 95 % interval and p-value over seeds and documents, see `mean_difference`; over documents only if both systems
+    # have one run
     difference_low: float | None = None
     difference_high: float | None = None
     p: float | None = None
+    # whether the difference is significant after Holm's correction for all comparisons of the table; never for
+    # descriptive measures, or if a trained system has a single run. Between outputs that do not depend on a seed, it
+    # takes at least `MIN_DOCUMENTS`
     significant: bool = False
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """Comparison of systems by several measures.
+    """Comparison of systems by several measures."""
 
-    Attributes:
-        systems: the systems.
-        baseline: index of the system that others are compared with.
-        measures: names of measures.
-        cells: a list for each system, with a cell for each measure.
-        notes: caveats for the reader.
-    """
-
-    systems: list[System]
-    baseline: int
-    measures: list[str]
-    cells: list[list[Cell]]
-    notes: list[str]
+    systems: list[System]  # the systems
+    baseline: int  # index of the system that others are compared with
+    measures: list[str]  # names of measures
+    cells: list[list[Cell]]  # a list for each system, with a cell for each measure
+    notes: list[str]  # caveats for the reader
 
     @property
     def split(self) -> str | None:
@@ -105,7 +91,7 @@ def compare_systems(systems: Sequence[System], measures: Sequence[str], baseline
         baseline=baseline,
         measures=list(measures),
         cells=cells,
-        notes=notes_on(systems, measures, len(scores[0][0])),
+        notes=_notes_on(systems, measures, len(scores[0][0])),
     )
 
 
@@ -134,12 +120,8 @@ def _test_differences(
     return tests
 
 
-def notes_on(systems: Sequence[System], measures: Sequence[str], documents: int) -> list[str]:
-    """Return caveats: scores of unknown or different computation, unequal numbers of seeds, and few documents.
-
-    Raises:
-        UserError: if a measure was computed in different ways.
-    """
+def _notes_on(systems: Sequence[System], measures: Sequence[str], documents: int) -> list[str]:
+    """Return caveats: scores of unknown or different computation, unequal numbers of seeds, and few documents."""
     notes, runs = [], [run for system in systems for run in system.runs]
     scored = [name for name in measures if name not in DESCRIPTIVE]
     unknown = [str(run.path) for run in runs if any(name not in run.signatures for name in scored)]

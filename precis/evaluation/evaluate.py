@@ -19,7 +19,6 @@ from datamodules.text.lines import counted, json_line
 from lightning_modules.metrics.lead import lead_scores
 from precis.evaluation.evaluate_tables import show
 from precis.evaluation.human_agreement import correlations
-from precis.evaluation.metric_plug_in import is_plug_in
 from precis.evaluation.prediction_fields import FieldNames, SentenceCutter, Splitter
 from precis.evaluation.predictions import (
     Prediction,
@@ -29,7 +28,7 @@ from precis.evaluation.predictions import (
     scores_path,
     with_run_documents,
 )
-from precis.evaluation.scorers import METRICS, ScoreOptions, Scores, lacking, score
+from precis.evaluation.scorers import METRICS, ScoreOptions, Scores, is_plug_in, lacking, score
 from precis.runs.prediction_files import recorded_results
 from precis.statistics.statistics import (
     LEVEL,
@@ -57,7 +56,7 @@ def evaluate(arguments: list[str]) -> None:
     by_file = {path: _read(options, path) for path in targets}
     predictions = [prediction for of_file in by_file.values() for prediction in of_file]
     if len(by_file) > 1:
-        predictions = name_systems(by_file)
+        predictions = _name_systems(by_file)
     score_options = ScoreOptions(**{name: options[name] for name in ScoreOptions.__dataclass_fields__})
     evaluated = evaluate_predictions(predictions, options.metrics, score_options, options.resamples, options.seed)
     values = {measure: result.values for measure, result in evaluated.scores.items()}
@@ -125,12 +124,8 @@ def _targets(options: Namespace) -> dict[Path, Path]:
     return targets
 
 
-def name_systems(by_file: Mapping[Path, Sequence[Prediction]]) -> list[Prediction]:
-    """Return the outputs of several files; those that name no system have that after which their file is named.
-
-    Raises:
-        UserError: if two files have an output of the same system for the same document, or only some have documents.
-    """
+def _name_systems(by_file: Mapping[Path, Sequence[Prediction]]) -> list[Prediction]:
+    """Return the outputs of several files; those that name no system have the name of their file."""
     predictions = []
     for path, of_file in by_file.items():
         name = path.name.split(".")[0]
@@ -153,13 +148,7 @@ def uneven_systems(predictions: Sequence[Prediction]) -> str | None:
 
 
 class Evaluated(NamedTuple):
-    """Scores of outputs.
-
-    Attributes:
-        scores: scores of every output, by measure.
-        means: a row for each system and measure, as `means` returns them.
-        left_out: why other metrics were not computed, by name.
-    """
+    """Scores of every output by measure, a row for each system and measure, and why metrics are left out."""
 
     scores: dict[str, Scores]
     means: list[dict[str, Any]]
@@ -185,9 +174,9 @@ def evaluate_predictions(
     Raises:
         UserError: for an unknown metric, or one that cannot be computed.
     """
-    names, left_out = choose(metrics, predictions, options)
+    names, left_out = _choose(metrics, predictions, options)
     scores = score(predictions, names, options)
-    return Evaluated(scores, means(predictions, scores, resamples, seed), left_out)
+    return Evaluated(scores, _means(predictions, scores, resamples, seed), left_out)
 
 
 def _parser() -> ArgumentParser:
@@ -238,17 +227,10 @@ def _read(options: Namespace, path: Path) -> list[Prediction]:
     return with_run_documents(predictions, options.run, options.split) if options.run else predictions
 
 
-def choose(
+def _choose(
     requested: str | None, predictions: Sequence[Prediction], options: ScoreOptions
 ) -> tuple[list[str], dict[str, str]]:
-    """Return the metrics to compute, and the reason for each that is left out.
-
-    Args:
-        requested: comma-separated names; None for all that can be computed.
-
-    Raises:
-        UserError: for an unknown name, or one that cannot be computed.
-    """
+    """Return the metrics to compute, and the reason for each that is left out; an error for one that is asked for."""
     names = list(METRICS) if requested is None else _names(requested)
     if not names:
         raise UserError(f"--metrics {requested!r} names no metric; there are {', '.join(METRICS)}")
@@ -272,14 +254,10 @@ def counts(predictions: Sequence[Prediction]) -> dict[str, Any]:
     }
 
 
-def means(
+def _means(
     predictions: Sequence[Prediction], scores: Mapping[str, Scores], resamples: int, seed: int
 ) -> list[dict[str, Any]]:
-    """Return a row for each system and measure.
-
-    Its keys are `system`, `measure`, `mean`, `low`, `high`, `documents` (the number of documents with a score) and
-    `signature`. For corpus-level measures such as BLEU, `mean` is the score of the corpus.
-    """
+    """Return a row for each system and measure; the mean of corpus-level measures is the score of the corpus."""
     rows = []
     for system in dict.fromkeys(prediction.system for prediction in predictions):
         indices = [index for index, prediction in enumerate(predictions) if prediction.system == system]

@@ -26,27 +26,16 @@ from precis.files.texts import is_records
 
 @dataclass(frozen=True)
 class Prediction:
-    """An output with references, source and judgements.
+    """An output with references, source and judgements."""
 
-    Attributes:
-        id: id of the document, unique among the outputs of a system.
-        where: file and line.
-        summary: sentences of the output, possibly none.
-        references: references, each a list of sentences, possibly none.
-        document: sentences of the source, or None.
-        system: name of the system; None if the file has only one.
-        human: human judgements by name.
-        split: sentence splitter of output and references; "given" if they were lists.
-    """
-
-    id: str
-    where: str
-    summary: list[str]
-    references: list[list[str]]
-    document: list[str] | None = None
-    system: str | None = None
-    human: dict[str, float] = field(default_factory=dict)
-    split: str = "given"
+    id: str  # id of the document, unique among the outputs of a system
+    where: str  # file and line
+    summary: list[str]  # sentences of the output, possibly none
+    references: list[list[str]]  # references, each a list of sentences, possibly none
+    document: list[str] | None = None  # sentences of the source, or None
+    system: str | None = None  # name of the system; None if the file has only one
+    human: dict[str, float] = field(default_factory=dict)  # human judgements by name
+    split: str = "given"  # sentence splitter of output and references; "given" if they were lists
 
 
 def read_predictions(
@@ -86,7 +75,7 @@ def read_predictions(
     else:
         predictions = [
             Prediction(str(number), f"{path}:{number}", splitter(line), [], split=splitter.name)
-            for number, line in enumerate(read_lines(path), start=1)
+            for number, line in enumerate(_read_lines(path), start=1)
         ]
     if not predictions:
         raise UserError(f"{path}: no summary in it; give a file with one record or one line per summary")
@@ -149,12 +138,8 @@ def scores_path(path: Path) -> Path:
     return path.with_name(f"{path.name.removesuffix('.jsonl')}.scores.jsonl")
 
 
-def read_lines(path: Path) -> list[str]:
-    """Return the lines of a plain text file, split only at line feeds (with or without carriage return).
-
-    Raises:
-        UserError: if the file is missing or not UTF-8.
-    """
+def _read_lines(path: Path) -> list[str]:
+    """Return the lines of a plain text file, split only at line feeds (with or without carriage return)."""
     if not path.is_file():
         raise UserError(f"{path}: no such file; check the path")
     content = path.read_bytes()
@@ -216,7 +201,7 @@ def _values_of_other_file(
                 problem = f"it has no value in field {names.document!r}"
                 raise bad_record(where, problem, "name the right one with --fields.document")
         return _by_id(predictions, values, str(path))
-    lines = read_lines(path)
+    lines = _read_lines(path)
     if len(lines) != len(predictions):
         raise UserError(
             f"{path}: {counted(len(lines), 'line')}, but {predicted} has {counted(len(predictions), 'summary')}; they "
@@ -248,11 +233,7 @@ def check_documents(predictions: list[Prediction]) -> None:
 
 
 def check_ids(predictions: list[Prediction]) -> None:
-    """Raise an error for duplicate ids of one system.
-
-    Raises:
-        UserError: with the places of both.
-    """
+    """Raise an error for duplicate ids of one system; a `UserError` with the places of both."""
     first_seen: dict[tuple[str | None, str], str] = {}
     for prediction in predictions:
         key = (prediction.system, prediction.id)

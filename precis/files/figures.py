@@ -6,6 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from jinja2 import Environment, PackageLoader
+from markupsafe import Markup
 from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -13,26 +15,12 @@ from matplotlib.figure import Figure
 from matplotlib.image import AxesImage
 from matplotlib.ticker import MaxNLocator
 
-STYLE = """:root { color-scheme: light dark; --line: #8886; --mark: #ffd54a66; }
-body { font: 16px/1.5 system-ui, sans-serif; max-width: 76rem; margin: 0 auto; padding: 1rem; }
-body { overflow-wrap: break-word; }
-section { border-top: 1px solid var(--line); padding: 1rem 0; overflow-x: auto; } h2 { font-size: 1.1rem; }
-.small { font-size: .85rem; opacity: .8; } img { max-width: 100%; } mark { background: var(--mark); color: inherit; }
-table { border-collapse: collapse; } .number { text-align: right; } .selected { background: var(--mark); }
-th, td { padding: .25rem .6rem; text-align: left; vertical-align: top; border-top: 1px solid var(--line); }
-"""
+_PAGE = Environment(loader=PackageLoader("precis.files", "."), autoescape=True).get_template("page.html")
 
 
 def html_page(title: str, body: str) -> str:
-    """Return a page that needs no other file.
-
-    Args:
-        title: text; escaped here.
-        body: HTML below the title.
-    """
-    head = f'<meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>{escape(title)}</title>'
-    page = f"<head>{head}\n<style>{STYLE}</style></head>\n<body><h1>{escape(title)}</h1>\n{body}\n</body>"
-    return f'<!doctype html>\n<html lang="en">{page}</html>\n'
+    """Return a page that needs no other file, with a title, which is escaped here, and the HTML below it."""
+    return _PAGE.render(title=title, body=Markup(body)) + "\n"
 
 
 def new_figure(width: float, height: float) -> Figure:

@@ -36,11 +36,7 @@ def demo(arguments: list[str]) -> None:
 
 
 def check_installed() -> None:
-    """Import Gradio with its telemetry off.
-
-    Raises:
-        UserError: if it is not installed.
-    """
+    """Import Gradio with its telemetry off; a `UserError` if it is not installed."""
     os.environ["GRADIO_ANALYTICS_ENABLED"] = "False"
     os.environ["HF_HUB_DISABLE_TELEMETRY"] = "1"
     try:

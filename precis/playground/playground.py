@@ -15,8 +15,7 @@ from datamodules.corpora.texts import Records
 from datamodules.documents import UserError
 from lightning_modules.extractive.bertsum import BertSum
 from lightning_modules.extractive.matchsum import MatchSum
-from precis.playground.cards import MACROS
-from precis.playground.explain import sections
+from precis.playground.cards import MACROS, sections
 from precis.runs.run_folder import Run, run_documents
 from precis.summarizing.load_model import load_model
 from precis.summarizing.summarizing import changed_options, quiet_progress

@@ -131,10 +131,7 @@ def adapt_best_models(trainer: Trainer, checkpoint: dict[str, Any]) -> None:
 
 
 def _in_folder(path: str, old: str, new: str) -> str:
-    """Return the path of a file after its folder moved.
-
-    Files outside of it get a path in it too: Lightning removes replaced models, which could be named anywhere.
-    """
+    """Return the new path of a file, inside the folder: Lightning removes replaced models, named anywhere."""
     if not path:
         return path
     relative = os.path.relpath(path, old)

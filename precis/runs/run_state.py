@@ -1,4 +1,4 @@
-"""state.json of a run folder: whether training runs, has finished, or how it ended. Light to import.
+"""state.json and the lock of a run folder: whether training runs, has finished, or how it ended. Light to import.
 
     {"state": "running" | "finished" | "stopped" | "failed" | "diverged", "step": 1200}
 
@@ -6,15 +6,19 @@ A process that is killed cannot write how it ended: its run is `running` in the 
 """
 
 import json
+import os
+import socket
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from datamodules.atomic_write import atomic_write
-from datamodules.file_locks import is_locked
+from datamodules.documents import UserError
+from datamodules.file_locks import is_locked, take_lock
 from datamodules.text.lines import load_json
 
 STATE, LOCK = "state.json", ".fit.lock"
+REQUEUED = 120.0  # seconds that a job of SLURM waits: a file server may keep the lock of a node that failed
 
 
 def write_state(run: Path, state: str, step: int) -> None:
@@ -38,3 +42,19 @@ def read_state(run: Path) -> dict[str, Any]:
     if locked:
         return recorded | {"state": "running"}
     return recorded | ({"state": "killed"} if recorded["state"] == "running" and locked is False else {})
+
+
+def lock_run(run: Path) -> int:
+    """Lock an existing run folder for training, and return the descriptor of the lock, for `release_lock`.
+
+    The lock is released when this process ends for any reason. Its file also has the id of the current or last owner.
+    """
+    path = Path(run) / LOCK
+    lock = take_lock(path, wait=REQUEUED if "SLURM_JOB_ID" in os.environ else 0)
+    if lock is None:
+        owner = path.read_text(encoding="utf-8").strip() or "another process"
+        raise UserError(
+            f"{run}: {owner} is training this run; wait until it ends, stop it, or pass another --run_dir"
+        )
+    path.write_text(f"process {os.getpid()} on {socket.gethostname()}\n", encoding="utf-8")
+    return lock

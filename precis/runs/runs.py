@@ -18,7 +18,6 @@ from rich.text import Text
 from datamodules.documents import UserError
 from datamodules.text.lines import load_json
 from datamodules.text.printable import printable_line
-from precis.files.durations import format_seconds
 from precis.files.yaml_files import read_yaml
 from precis.runs.run_state import read_state
 
@@ -122,3 +121,14 @@ def _print_table(folder: Path, rows: list[dict[str, Any]]) -> None:
         pairs = zip((column.header for column in table.columns[1:]), cells[1:])
         facts = [(f"{name} " if name.startswith(("step", "test")) else "", cell) for name, cell in pairs if str(cell)]
         console.print(Padding(Text("  ").join(Text.assemble(*fact) for fact in facts), (0, 0, 0, 2)))
+
+
+def format_seconds(seconds: float) -> str:
+    """Return a duration in its two largest units, such as `2 h 5 min`."""
+    units = (("d", 86400), ("h", 3600), ("min", 60), ("s", 1))
+    rest, parts = round(seconds), []
+    for unit, size in units:
+        count, rest = divmod(rest, size)
+        if count or parts:
+            parts.append(f"{count} {unit}")
+    return " ".join(parts[:2]) or "0 s"

@@ -25,15 +25,11 @@ def push(arguments: list[str]) -> None:
         raise UserError(f"{folder}: not an exported model; make one with `precis export RUN --out {folder}`")
     if not _NAME.fullmatch(options.repo):
         raise UserError(f"{options.repo}: not a name of the hub; give USER/MODEL")
-    print(upload(folder, options.repo, options.private))
+    print(_upload(folder, options.repo, options.private))
 
 
-def upload(folder: Path, repo: str, private: bool) -> str:
-    """Upload a folder to a model repository, created if missing, and return its address.
-
-    Raises:
-        UserError: if there is no token, or the hub refuses.
-    """
+def _upload(folder: Path, repo: str, private: bool) -> str:
+    """Upload a folder to a model repository, created if missing, and return its address."""
     import httpx
     from huggingface_hub import HfApi, get_token
 
@@ -45,7 +41,7 @@ def upload(folder: Path, repo: str, private: bool) -> str:
         commit = api.upload_folder(repo_id=repo, folder_path=folder, commit_message="Upload a model exported by Précis")
     except (httpx.HTTPError, OSError, ValueError) as error:
         remedy = "check name, token and network"
-        raise UserError(f"{repo}: the hub refuses the upload ({_reason(error)}); {remedy}") from None
+        raise UserError(f"{repo}: the hub refuses the _upload ({_reason(error)}); {remedy}") from None
     return str(commit.repo_url)
 
 

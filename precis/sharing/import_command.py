@@ -15,8 +15,7 @@ from torch import Tensor
 from datamodules.building import appearing_folder
 from datamodules.documents import UserError
 from precis.runs.run_folder import build, environment
-from precis.sharing.foreign_files import read_weights
-from precis.sharing.key_maps import Kind, find_kind, rename, swap_rows
+from precis.sharing.foreign_files import Kind, find_kind, read_weights, rename, swap_rows
 
 # The tokens of PreSumm's summaries, each with the symbol of the tokenizer that has its place here.
 _SUMMARY_TOKENS = {"[unused0]": "start", "[unused1]": "stop"}
@@ -40,21 +39,17 @@ def import_run(arguments: list[str]) -> None:
         state = rename(weights, kind)
     except UserError as error:
         raise UserError(f"{path}: {error}") from None
-    config = run_config(kind, state, options.encoder, options.heads, options.scorer)
+    config = _run_config(kind, state, options.encoder, options.heads, options.scorer)
     with appearing_folder(out) as building:
-        write_run_folder(building, config, state, kind, path)
+        _write_run_folder(building, config, state, kind, path)
     print(f"{out}: a run of {config['model']['class_path'].rpartition('.')[2]} from {path}")
     print(f"next: precis summarize --checkpoint {out} article.txt")
 
 
-def run_config(
+def _run_config(
     kind: Kind, state: Mapping[str, Tensor], encoder: str, heads: int, scorer: Path | None = None
 ) -> dict[str, Any]:
-    """Return the config of a run whose model has the shapes of the weights, and the settings of the released models.
-
-    Raises:
-        UserError: if MatchSum has no scorer.
-    """
+    """Return the config of a run whose model has the shapes of the weights, and the released settings."""
     sizes = {name: tensor.shape for name, tensor in state.items()}
     positions = next(size[0] for name, size in sizes.items() if name.endswith("position_embeddings.weight"))
     vocab_size = next(size[0] for name, size in sizes.items() if name.endswith("word_embeddings.weight"))
@@ -102,14 +97,10 @@ def _count(sizes: Mapping[str, Any], pattern: str) -> int:
     return 1 + max(int(match[1]) for name in sizes if (match := re.match(pattern, name)))
 
 
-def write_run_folder(
+def _write_run_folder(
     folder: Path, config: dict[str, Any], state: Mapping[str, Tensor], kind: Kind, source: Path
 ) -> None:
-    """Write the run folder of a model with these weights.
-
-    Raises:
-        UserError: if the weights are not those of the model that the config describes.
-    """
+    """Write the run folder of a model with these weights, which must be those that the config describes."""
     module, data = build(config)
     data.tokenizer = data.tokenizer_type.of_checkpoint(data.checkpoint)
     module.set_tokenizer(data.tokenizer)
@@ -137,11 +128,7 @@ def write_run_folder(
 
 
 def _with_symbols_of(tokenizer: Any, state: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Exchange the decoder's rows of PreSumm's tokens and the tokenizer's symbols, with which it begins and ends here.
-
-    Raises:
-        UserError: if the tokenizer lacks these tokens.
-    """
+    """Exchange the decoder's rows of PreSumm's tokens and of the symbols with which it begins and ends here."""
     pairs = []
     for token, symbol in _SUMMARY_TOKENS.items():
         number = tokenizer.backend.token_to_id(token)

@@ -23,20 +23,13 @@ _POWER = 0.8
 
 
 class Difference(NamedTuple):
-    """Difference in the means of two systems by M measures, [M] each; nan for a single document.
+    """Difference in the means of two systems by M measures, [M] each; nan for a single document."""
 
-    Attributes:
-        mean: mean difference over seeds and documents.
-        low, high: its 95 % interval, the wider one of the two tests.
-        p: two-sided p-value, the larger one of the two tests; below 0.05 where the interval excludes 0.
-        detectable: smallest true difference that both tests find in four of five repetitions, before correction.
-    """
-
-    mean: Array
-    low: Array
+    mean: Array  # mean difference over seeds and documents
+    low: Array  # 95 % interval of the difference, the wider one of the two tests
     high: Array
-    p: Array
-    detectable: Array
+    p: Array  # two-sided p-value, the larger one of the two tests; below 0.05 where the interval excludes 0
+    detectable: Array  # smallest true difference that both tests find in four of five repetitions, before correction
 
 
 class _Error(NamedTuple):

@@ -40,17 +40,11 @@ ALIASES = {"beam_size": "num_beams", "no_repeat_ngram": "no_repeat_ngram_size", 
 
 
 class Generated(NamedTuple):
-    """An output.
+    """An output."""
 
-    Attributes:
-        text: without special tokens.
-        tokens: number of generated tokens, the end symbol included.
-        stopped: whether it ended because of its maximal length.
-    """
-
-    text: str
-    tokens: int
-    stopped: bool
+    text: str  # without special tokens
+    tokens: int  # number of generated tokens, the end symbol included
+    stopped: bool  # whether it ended because of its maximal length
 
 
 class Generator:

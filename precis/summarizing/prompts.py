@@ -29,11 +29,7 @@ def shipped_prompts() -> list[str]:
 
 
 def read_prompt(name: str) -> str:
-    """Return the text of a prompt: a shipped one by its name, or a file.
-
-    Raises:
-        UserError: if there is neither.
-    """
+    """Return the text of a prompt: a shipped one by its name, or a file; a `UserError` if there is neither."""
     shipped = FOLDER / f"{name}.txt"
     path = shipped if name in shipped_prompts() else Path(name)
     if not path.is_file():

@@ -51,19 +51,12 @@ class Sweep:
 
 @dataclass(frozen=True)
 class Point:
-    """One run of a sweep.
+    """One run of a sweep."""
 
-    Attributes:
-        label: readable name: the keys that vary, with their values.
-        overrides: keys and values that differ from the base, including the seed.
-        config: composed config with all arguments; empty before `compose`.
-        name: name of the run folder: the label, and the first digits of the digest of the composed config.
-    """
-
-    label: str
-    overrides: dict[str, Any]
-    config: dict[str, Any] = field(default_factory=dict)
-    name: str = ""
+    label: str  # readable name: the keys that vary, with their values
+    overrides: dict[str, Any]  # keys and values that differ from the base, including the seed
+    config: dict[str, Any] = field(default_factory=dict)  # composed config with all arguments; empty before `compose`
+    name: str = ""  # name of the run folder: the label, and the first digits of the digest of the composed config
 
 
 def read_sweep(path: Path) -> Sweep:

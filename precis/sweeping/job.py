@@ -25,19 +25,13 @@ COMMAND = (sys.executable, "-m", "precis.command_line.cli")
 
 @dataclass(frozen=True)
 class Job:
-    """A run and its commands; `KIND` is the word for it in messages.
-
-    Attributes:
-        label: readable name.
-        folder: run folder.
-        config: full config.
-        after: commands after `fit`; `{run}` is replaced by the run folder, or `--run FOLDER` is appended.
-    """
+    """A run and its commands; `KIND` is the word for it in messages."""
 
     KIND: ClassVar[str] = "point"
-    label: str
-    folder: Path
-    config: dict[str, Any]
+    label: str  # readable name
+    folder: Path  # run folder
+    config: dict[str, Any]  # full config
+    # commands after `fit`; `{run}` is replaced by the run folder, or `--run FOLDER` is appended
     after: tuple[str, ...] = ("test",)
 
     def stages(self) -> list[tuple[str, list[str]]]:

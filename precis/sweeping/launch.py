@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from datamodules.documents import UserError
 from datamodules.text.lines import counted
 from precis.sweeping.job import COMMAND, Job, Running, is_finished, received_signals, same_suite
-from precis.sweeping.progress import last_line, print_state
+from precis.sweeping.sweep_folder import last_line, print_state
 
 
 def run_environment(slot: int, slots: int) -> dict[str, str]:

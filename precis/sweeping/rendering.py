@@ -49,8 +49,10 @@ def render(arguments: list[str]) -> None:
     target = out / f"{template.stem}{template.suffix}"
     if target.resolve() == template.resolve():
         raise UserError(f"--template {template}: would be overwritten by its result; move it out of {out}")
-    from precis.sweeping.buildable import check_buildable  # these import torch and Lightning
-    from precis.sweeping.composition import compose
+    from precis.sweeping.composition import (
+        check_buildable,  # these import torch and Lightning
+        compose,
+    )
 
     points = compose(sweep)
     jobs = jobs_of(sweep, points, out)

@@ -26,8 +26,7 @@ from precis.runs.run_state import read_state, write_state
 from precis.runs.sweep_points import read_described
 from precis.sweeping.grid import Point, Sweep
 from precis.sweeping.job import Job, Running, is_signal_status, received_signals
-from precis.sweeping.progress import last_line
-from precis.sweeping.sweep_folder import write_points
+from precis.sweeping.sweep_folder import last_line, write_points
 from precis.trials.search_folder import BASE, MODES, is_search, label, read_search, with_metric, write_best
 from precis.trials.search_space import extreme_points
 

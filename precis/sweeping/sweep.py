@@ -21,12 +21,11 @@ from precis.sweeping.folder_files import read_launch, read_profile
 from precis.sweeping.grid import Point, Sweep, flags, read_sweep
 from precis.sweeping.job import Job, is_finished
 from precis.sweeping.launch import launch
-from precis.sweeping.progress import conclude
 from precis.sweeping.rendering import render
 from precis.sweeping.search import compose_search, record_search, work
 from precis.sweeping.slurm import Profile, check_devices, checked_profile, submit
 from precis.sweeping.sweep_commands import cancel, logs, run_point, status
-from precis.sweeping.sweep_folder import LOCK, TO_RETRY, jobs_of, record, states, worker_jobs, write_launch
+from precis.sweeping.sweep_folder import LOCK, TO_RETRY, conclude, jobs_of, record, states, worker_jobs, write_launch
 from precis.trials.search_folder import is_search
 
 
@@ -67,8 +66,10 @@ def start(arguments: list[str]) -> None:
 def _start_points(file: Sweep, out: Path, options: Namespace) -> None:
     if is_search(out):
         raise UserError(f"{out}: has a search; pass another --out")
-    from precis.sweeping.buildable import check_buildable  # these import torch and Lightning
-    from precis.sweeping.composition import compose
+    from precis.sweeping.composition import (
+        check_buildable,  # these import torch and Lightning
+        compose,
+    )
 
     points = compose(file)
     jobs = jobs_of(file, points, out)
@@ -95,7 +96,7 @@ def _dry_run(file: Sweep, points: list[Point], jobs: list[Job]) -> Iterator[str]
 
 
 def _start_search(file: Sweep, out: Path, options: Namespace) -> None:
-    from precis.sweeping.buildable import check_buildable
+    from precis.sweeping.composition import check_buildable
 
     points = compose_search(file)
     base = points[0].config

@@ -21,8 +21,7 @@ from datamodules.text.printable import printable, printable_line
 from precis.sweeping import slurm
 from precis.sweeping.folder_files import read_launch, read_local_launch, read_points
 from precis.sweeping.launch import launch
-from precis.sweeping.progress import STYLES
-from precis.sweeping.sweep_folder import LOCK, PointState, states, worker_jobs
+from precis.sweeping.sweep_folder import LOCK, STYLES, PointState, states, worker_jobs
 from precis.trials.search_folder import is_search, read_search
 
 INDEX_VARIABLE = "JOB_COMPLETION_INDEX"  # variable set by Kubernetes
@@ -71,11 +70,7 @@ def status(arguments: list[str]) -> None:
 
 
 def _matching(points: Sequence[PointState], words: Sequence[str], folder: Path) -> list[PointState]:
-    """Return the points whose label or run folder contains one of the words; all without words.
-
-    Raises:
-        UserError: if a word matches no point.
-    """
+    """Return the points whose label or run folder contains one of the words, each of which must match; or all."""
     def matches(point: PointState, word: str) -> bool:
         return word in point.job.label or word in point.job.folder.name
 

@@ -16,7 +16,7 @@ from rich.table import Table
 from torch import Tensor
 
 from datamodules.text.lines import counted
-from precis.files.durations import format_seconds
+from precis.runs.runs import format_seconds
 
 STEPS = 4  # batches of training and of validation; the first is not timed
 

@@ -5,7 +5,6 @@ from time import monotonic
 from typing import Any
 
 from pytorch_lightning import Callback, LightningModule, Trainer
-from pytorch_lightning.callbacks import RichProgressBar
 from pytorch_lightning.utilities import rank_zero_info
 
 from precis.runs.run_state import write_state
@@ -45,15 +44,6 @@ class StateRecord(Callback):
     def on_validation_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         if self.training:
             self.write(trainer, "running")
-
-
-class TrainingProgressBar(RichProgressBar):
-    """Lightning's bar, which without a number of epochs (`max_epochs: -1`) shows the epoch alone."""
-
-    def _get_train_description(self, current_epoch: int) -> str:
-        if self.trainer.max_epochs == -1:
-            return f"Epoch {current_epoch}".ljust(len(self.validation_description))
-        return super()._get_train_description(current_epoch)
 
 
 class ProgressLines(Callback):

@@ -5,21 +5,24 @@ import shlex
 import sys
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import yaml
 from pytorch_lightning import Callback
 from pytorch_lightning.callbacks import LearningRateMonitor
 from pytorch_lightning.loggers import Logger
-from pytorch_lightning.utilities import rank_zero_info
+from pytorch_lightning.utilities import rank_zero_info, rank_zero_warn
 
 from callbacks import DivergenceCheck, GracefulStop, GradientNorm, PredictionWriter, Previews, StartFrom, Throughput
+from callbacks.schedules import Switch
+from datamodules.text.lines import counted
+from lightning_modules.checkpoints import read_checkpoint
 from precis.config.run_config import read_config
 from precis.config.trust import FLAG, needs_trust
 from precis.config.written_paths import outside_paths
 from precis.runs.metrics_file import MetricsRecord, RunCSVLogger
 from precis.runs.prediction_files import SPLITS, predictions_path, source_name
 from precis.runs.run_folder import RunRecord, TruncationTable
-from precis.runs.tested_checkpoint import describe_checkpoint
 from precis.runs.tracking import WandbRecord, wandb_logger
 from precis.training.requeue import requeue
 from precis.training.run_progress import StateRecord
@@ -76,10 +79,7 @@ def _training_records(start: RunStart, is_summarizer: bool, logger: RunCSVLogger
 
 
 def _graceful_stop(start: RunStart) -> GracefulStop:
-    """Return the callback that saves and stops on signals.
-
-    It also requeues a SLURM job, unless the task of a sweep does so.
-    """
+    """Return the callback that saves on signals, and requeues a SLURM job unless the task of a sweep does."""
     folder, config = start.folder, start.config
     trust = [FLAG] if needs_trust(config) or any(outside_paths(config, folder)) else []
     resume = shlex.join(["precis", "fit", "--run", str(folder), *trust])
@@ -102,3 +102,27 @@ def _test_records(start: RunStart) -> list[Callback]:
     weights = Path(start.config.ckpt_path)
     checkpoint = describe_checkpoint(weights) if weights.is_file() else None  # else a name that Lightning resolves
     return [PredictionWriter(path, checkpoint, described), TruncationTable(folder, source)]
+
+
+def describe_checkpoint(path: Path) -> dict[str, Any]:
+    """Print which weights are scored, warn of mechanisms that are not fully on, and return what the scores record.
+
+    Returns:
+        `checkpoint` (its path), `step`, `loss_weights`, and `switches`: value and final value of each scheduled
+        mechanism by name.
+    """
+    content = read_checkpoint(path)
+    switches = {name: Switch(*values) for name, values in content.get("switches", {}).items()}
+    states = [f"{name} {switch}" for name, switch in switches.items()]
+    rank_zero_info("; ".join([f"{path}: trained for {counted(content['global_step'], 'step')}", *states]))
+    if pending := [name for name, switch in switches.items() if not switch.fully_on]:
+        rank_zero_warn(
+            f"{path} was saved before {', '.join(pending)} was fully on: its scores are not those of the model that "
+            "config.yaml describes"
+        )
+    return {
+        "checkpoint": str(path),
+        "step": content["global_step"],
+        "loss_weights": content.get("loss_weights", {}),
+        "switches": {name: list(switch) for name, switch in switches.items()},
+    }

@@ -17,7 +17,7 @@ from datamodules.file_locks import release_lock
 from precis.config.trust import check_permitted_names
 from precis.config.written_paths import check_links, check_written_paths
 from precis.runs.checkpoint_files import check_unused, check_writable, clear_start, has_checkpoint, resumable
-from precis.runs.run_lock import lock_run
+from precis.runs.run_state import lock_run
 from precis.runs.starting_point import end_if_stopped_early, source_checkpoint
 from precis.training.cluster_tasks import check_run_dir, check_tasks
 from precis.training.dry_run import DryRunReport, prepare_dry_run
@@ -25,29 +25,17 @@ from precis.training.dry_run import DryRunReport, prepare_dry_run
 
 @dataclass
 class RunStart:
-    """What a command decides before anything is built; later hooks of `PrecisCLI` read it.
+    """What a command decides before anything is built; later hooks of `PrecisCLI` read it."""
 
-    Attributes:
-        command: `fit`, `validate`, `test` or `predict`.
-        config: its config, with the values that only hold for this start.
-        folder: the run folder.
-        is_new: whether the folder did not exist.
-        record: the config as YAML, with which the run can be started again in any folder.
-        locks: releases the lock of the folder when the command ends.
-        source: checkpoint of `--start_from`.
-        dry_run: callback of `--dry-run`.
-        is_locked: whether this process has locked the folder.
-    """
-
-    command: str
-    config: Namespace
-    folder: Path
-    is_new: bool
-    record: str
-    locks: ExitStack
-    source: Path | None = None
-    dry_run: DryRunReport | None = None
-    is_locked: bool = False
+    command: str  # `fit`, `validate`, `test` or `predict`
+    config: Namespace  # its config, with the values that only hold for this start
+    folder: Path  # the run folder
+    is_new: bool  # whether the folder did not exist
+    record: str  # the config as YAML, with which the run can be started again in any folder
+    locks: ExitStack  # releases the lock of the folder when the command ends
+    source: Path | None = None  # checkpoint of `--start_from`
+    dry_run: DryRunReport | None = None  # callback of `--dry-run`
+    is_locked: bool = False  # whether this process has locked the folder
 
     @property
     def fitting(self) -> bool:

@@ -1,5 +1,6 @@
 """`precis fit`, `validate`, `test` and `predict`: LightningCLI with a run folder."""
 
+import re
 import shutil
 import signal
 import sys
@@ -11,10 +12,11 @@ from typing import Any
 import wandb
 from jsonargparse import Namespace
 from pytorch_lightning import Callback, LightningDataModule, LightningModule, Trainer
+from pytorch_lightning.callbacks import RichProgressBar
 from pytorch_lightning.cli import LightningArgumentParser, LightningCLI
 from pytorch_lightning.utilities import rank_zero_info
 
-from callbacks import MonitorCheck
+from callbacks import GracefulStop, MonitorCheck
 from callbacks.divergence import Diverged
 from callbacks.graceful_stop import early_stopping_reason
 from callbacks.monitor_check import check_at_validations
@@ -35,15 +37,21 @@ from precis.config.value_checks import (
     explain_refusal,
     explain_trainer_refusal,
 )
-from precis.runs.checkpoint_files import check_unused
-from precis.runs.lost_process import lost_process, lost_process_message
+from precis.runs.checkpoint_files import check_unused, has_checkpoint
 from precis.runs.metrics_file import RunCSVLogger
 from precis.runs.starting_point import check_same_model
 from precis.training.cluster_tasks import trainer_plugins
 from precis.training.conclusion import conclude_scoring, conclude_training
-from precis.training.run_progress import ProgressLines, StateRecord, TrainingProgressBar
+from precis.training.run_progress import ProgressLines, StateRecord
 from precis.training.run_records import run_records
 from precis.training.run_start import start_run
+
+# Messages of gloo, of torch.distributed's store, and of NCCL.
+_LOST_CONNECTION = re.compile(
+    r"connection (was )?(closed|reset|refused)|broken pipe|remote (worker|process|peer)|socket timeout"
+    r"|recvValue failed|sendBytes failed|NCCL error|ncclRemoteError|collective operation timeout",
+    re.IGNORECASE,
+)
 
 
 class PrecisCLI(LightningCLI):
@@ -107,7 +115,7 @@ class PrecisCLI(LightningCLI):
         records, loggers = run_records(self.start, isinstance(self.model, Summarizer))
         # A bar on a terminal, lines elsewhere.
         if config["enable_progress_bar"] is not False and sys.stdout.isatty():
-            progress: Callback = TrainingProgressBar(leave=False)
+            progress: Callback = RichProgressBar(leave=False)
         else:
             config["enable_progress_bar"] = False
             progress = ProgressLines()
@@ -221,3 +229,19 @@ def fit_parser(command: str = "fit") -> LightningArgumentParser:
     """
     load_classes()
     return command_line(_Parsers)._parser(command)
+
+
+def lost_process(error: BaseException) -> bool:
+    """Return whether an error of a collective operation means that another process has ended or cannot be reached."""
+    return isinstance(error, RuntimeError | ConnectionError) and bool(_LOST_CONNECTION.search(str(error)))
+
+
+def lost_process_message(trainer: Trainer, run: Path) -> str:
+    """Return the message of a process that lost another one, with the command that continues the run."""
+    resume = next(callback.resume for callback in trainer.callbacks if isinstance(callback, GracefulStop))
+    remedy = f"continue with: {resume}" if has_checkpoint(run) else "start the run again"
+    return (
+        f"process {trainer.global_rank} of {trainer.world_size} stopped at step {trainer.global_step:,}: the "
+        "connection to another process is lost, which was killed, ran out of memory, or failed with a message of its "
+        f"own; {remedy}"
+    )

@@ -1,9 +1,7 @@
 """A local SLURM for tests: one node, no accounting; the system's configuration is not touched.
 
-    python tests/cluster/local_slurm.py FOLDER    # start it, print how to use it; stop it with Ctrl-C or SIGTERM
-
-It needs root and the programs of Debian's packages slurm-wlm and munge. All its files are in FOLDER; its commands find
-it by SLURM_CONF. The node has as many CPUs as it is told, whether the machine has them or not.
+It needs root, slurm-wlm and munge of Debian. All its files are in a folder; its commands find it
+by SLURM_CONF. The node has as many CPUs as it is told, whether the machine has them or not.
 """
 
 import os
@@ -12,10 +10,7 @@ import shutil
 import signal
 import socket
 import subprocess
-import sys
-import tempfile
 import time
-from collections.abc import Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
 
@@ -203,23 +198,3 @@ PLACES = {
 
 def _end(path: Path) -> str:
     return " | ".join(path.read_text(encoding="utf-8", errors="replace").splitlines()[-5:])
-
-
-def main(arguments: Sequence[str]) -> int:
-    """Run SLURM until interrupted."""
-    if why := missing():
-        print(f"no SLURM: {why}", file=sys.stderr)
-        return 1
-    folder = Path(arguments[0]) if arguments else Path(tempfile.mkdtemp(prefix="slurm-"))
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
-    with LocalSlurm(folder.resolve()) as slurm:
-        print(f"export SLURM_CONF={slurm.config}", flush=True)
-        try:
-            signal.pause()
-        except KeyboardInterrupt:
-            return 0
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))

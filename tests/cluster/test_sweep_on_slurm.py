@@ -38,13 +38,6 @@ def logs_in(out: Path) -> str:
     return "".join(f"\n== {path}\n{path.read_text(encoding='utf-8', errors='replace')[-3000:]}" for path in paths)
 
 
-def test_a_grid_with_a_wrong_key_submits_nothing(slurm, tiny_config, tmp_path, precis):
-    path = write_sweep(tmp_path, tiny_config, grid={"model.coverge": [True]}, seeds=[1, 2])
-    done = precis("sweep", path, "--out", tmp_path / "out", "--launcher", "slurm")
-    assert done.status == 1 and "point 'coverge=true seed=1': model.coverge: " in done.err
-    assert not (tmp_path / "out").exists() and slurm.ask("squeue", "-h") == ""
-
-
 def test_six_points_two_at_a_time_one_crash_and_its_retry(slurm, tiny_config, trained, tmp_path, precis):
     out = tmp_path / "ablation"
     broken = {"class_path": "interrupting.BrokenOnce", "init_args": {"marker": str(tmp_path / "marker"), "seed": 2}}

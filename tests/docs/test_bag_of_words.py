@@ -56,14 +56,6 @@ def test_the_loss_equals_that_of_the_printed_equations(model_and_batch):
         assert torch.isclose(model.loss_terms(batch)["nll"], sum(documents) / len(documents), atol=1e-5)
 
 
-def test_the_order_of_words_makes_no_difference(model_and_batch):
-    model, batch = model_and_batch
-    before = model.loss_terms(batch)["nll"]
-    order = torch.randperm(batch.source.shape[1])
-    batch.source, batch.source_mask = batch.source[:, order], batch.source_mask[:, order]
-    assert torch.isclose(before, model.loss_terms(batch)["nll"], atol=1e-5)
-
-
 def test_it_trains_and_is_tested_by_the_commands_of_the_page(tutorial, corpus_files, tmp_path, monkeypatch, precis):
     monkeypatch.chdir(EXAMPLES)
     files = [f"--data.corpus.{split}={path}" for split, path in corpus_files.items()]

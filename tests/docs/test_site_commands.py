@@ -17,60 +17,6 @@ from tests.test_documentation import EVERY, ROOT, blocks
 
 pytestmark = pytest.mark.integration
 
-# Run in this order in one folder, which holds the files and runs that they name.
-EXECUTED = (
-    "precis --help",
-    "precis fit --run runs/first",
-    "precis test --run runs/first",
-    "precis report runs/first",
-    "precis summarize --checkpoint runs/first article.txt",
-    "precis summarize --checkpoint runs/first article.txt --words 60",
-    "precis summarize --checkpoint runs/first article.txt --sentences 3",
-    "precis summarize --checkpoint runs/first article.txt --ratio 0.2",
-    "precis summarize --checkpoint runs/first articles.jsonl --document body --on_bad_record skip",
-    "precis doctor",
-    "precis init PROJECT --train train.jsonl",
-    "precis runs runs",
-    "precis clean --older_than 60",
-    "precis corpus train.jsonl",
-    "precis evaluate runs/first/predictions.jsonl --run runs/first",
-    "precis baseline lead --run runs/first --out lead.jsonl",
-    "precis baseline hf --checkpoint models/bart --run runs/first --out bart.jsonl",
-    "precis evaluate bart.jsonl --run runs/first",
-    "precis summarize --checkpoint models/bart article.txt --generation.max_length 30 --generation.num_beams 2",
-    "precis test --checkpoint models/bart --corpus Files --corpus.test test.jsonl",
-    "precis baseline hf --checkpoint models/chat --run runs/first --prompt one_sentence --out chat.jsonl",
-    "precis test --run runs/demo",
-    "precis export runs/demo --out demo-model --license apache-2.0",
-    "precis validate --run runs/NAME",
-    "precis test --run runs/NAME",
-    "precis predict --run runs/NAME",
-    "precis report runs/NAME",
-    "precis summarize --checkpoint runs/NAME article.txt",
-    "precis evaluate runs/NAME/predictions.jsonl",
-    "precis baseline lead --run runs/NAME --out lead.jsonl",
-    "precis export runs/NAME --out FOLDER",
-    "precis compare runs/ONE runs/OTHER --html page.html",
-    "precis evaluate theirs.txt --references gold.txt --documents in.txt",
-    "precis evaluate first.jsonl second.jsonl third.jsonl",
-    "precis compare first.jsonl second.jsonl third.jsonl --html systems.html",
-    "precis evaluate annotations.jsonl --human coherence,fluency --metrics rouge,length",
-    "precis corpus --corpus Files --corpus.train train.jsonl --corpus.test test.jsonl",
-    "precis compare runs/pointer_generator_rows --baseline attention --html rows.html",
-    "precis compare runs/cluster_check",
-    "precis sweep status runs/cluster_check",
-    "precis workspaces --paper PointerGenerator --dry-run",
-    "precis graph article.txt --graph discourse --paragraphs.sentences 3",
-    "precis graph --run runs/modules --html graphs.html --png graph.png",
-    "precis attention runs/rstformer article.txt --out pictures",
-    "precis export runs/rstformer --out led",
-    "precis summarize --checkpoint runs/bertsum_scitldr article.txt --scores true --html article.html "
-    "--heat_map article.png",
-    "precis parse --show article.txt",
-    "precis parse --show article.txt --svg tree.svg --heat_map ldd.png",
-    "precis parse --show article.txt --parser runs/parser",
-    "precis score-parser gum/val.jsonl.gz --parser runs/parser --out scores",
-)
 # Run with a few small sizes more than are printed: two steps of a model of four units.
 SHORTENED = (
     "precis fit --config experiments/configs/pointer_generator/docstrings.yaml --run_dir runs/mine --data.corpus Files "
@@ -79,7 +25,7 @@ SHORTENED = (
 SMALL = "--model.embedding.size 4 --model.hidden_size 4 --trainer.max_steps 2 --trainer.accelerator cpu --wandb off"
 # Why others are only parsed (and their configs built, their sweeps composed), by a pattern.
 NOT_EXECUTED = {
-    "precis fit ": "trains for minutes to days; test_configs builds the model of each config",
+    "precis fit (?!--run runs/first)": "trains for minutes to days; test_configs builds the model of each config",
     r"precis (test|compare) .*\.\./runs/": "test_bag_of_words runs the tutorial on a tiny corpus",
     "precis test --run runs/(pegasus|modules|rstformer)": "the command of other runs, which are tested above",
     "precis sweep .*yaml": "trains, or checks tens of points for a minute; tests/precis/sweeping has small ones",
@@ -100,6 +46,12 @@ NOT_EXECUTED = {
     "precis completion": "writes to the home folder; test_completion sources the script in bash",
     r"(make|pip|source|cd|cat|wandb|python -m (benchmarks|pytest))\b": "sets up or measures; CI runs make",
 }
+
+FIRST = ("--help", "fit", "test", "validate", "predict", "baseline", "evaluate")  # others read what these write
+EXECUTED = [
+    line for line in EVERY if line not in SHORTENED and not any(re.match(pattern, line) for pattern in NOT_EXECUTED)
+]
+EXECUTED.sort(key=lambda line: FIRST.index(line.split()[1]) if line.split()[1] in FIRST else len(FIRST))
 
 
 @pytest.fixture
@@ -184,9 +136,7 @@ def test_the_code_of_the_readme_runs(folder, capsys):
     assert capsys.readouterr().out.strip()
 
 
-def test_every_command_of_the_pages_is_run_or_has_a_reason():
-    assert {*EXECUTED, *SHORTENED} <= set(EVERY)
-    others = [line for line in EVERY if line not in EXECUTED + SHORTENED]
-    reasons = {line: [why for pattern, why in NOT_EXECUTED.items() if re.match(pattern, line)] for line in others}
-    assert not [line for line, why in reasons.items() if not why]
-    assert {why for some in reasons.values() for why in some} == set(NOT_EXECUTED.values())  # none is out of date
+def test_no_reason_is_out_of_date():
+    assert len(EXECUTED) > 40
+    for pattern in NOT_EXECUTED:
+        assert any(re.match(pattern, line) for line in EVERY), pattern

@@ -11,12 +11,10 @@ import zipfile
 from pathlib import Path
 
 import pytest
-import yaml
 
 from datamodules.documents import UserError
 from precis.config.shipped import CONFIGS, SWEEPS, find_shipped, resolve_configs, short_names
 from precis.runs import run_folder
-from precis.sweeping.grid import read_sweep
 from precis.sweeping.job import COMMAND, same_suite
 
 pytestmark = pytest.mark.integration
@@ -32,13 +30,6 @@ def test_every_config_and_sweep_has_a_short_name():
         for name in short_names(folder):
             path = folder / f"{name}.yaml"
             assert find_shipped(name, folder) == path == find_shipped(f"{name}.yaml", folder)
-
-
-def test_paths_of_the_documentation_work_in_every_folder(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    shown = "experiments/configs/pointer_generator/docstrings.yaml"
-    assert find_shipped(shown, CONFIGS) == CONFIGS / "pointer_generator" / "docstrings.yaml"
-    assert find_shipped("experiments/sweeps/controls/pointer.yaml", SWEEPS) == SWEEPS / "controls" / "pointer.yaml"
 
 
 def test_an_existing_file_wins_over_a_short_name(tmp_path, monkeypatch):
@@ -59,17 +50,6 @@ def test_a_wrong_name_is_an_error_with_the_nearest_one(precis, tmp_path, monkeyp
     assert done.status == 1 and "did you mean pointer_generator_rows?" in done.err
     with pytest.raises(UserError, match="no such config file"):
         find_shipped("../sweeps/pointer_generator_rows", CONFIGS)
-
-
-def test_the_base_of_a_sweep_may_be_a_short_name(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    sweep = {"base": "pointer_generator/docstrings", "seeds": [1, 2]}
-    path = tmp_path / "mine.yaml"
-    path.write_text(yaml.safe_dump(sweep), encoding="utf-8")
-    assert read_sweep(path).base == CONFIGS / "pointer_generator" / "docstrings.yaml"
-    path.write_text(yaml.safe_dump(sweep | {"base": "nowhere"}), encoding="utf-8")
-    with pytest.raises(UserError, match="base nowhere: no such config file"):
-        read_sweep(path)
 
 
 def test_the_commit_of_a_repository_around_the_installed_suite_is_not_recorded(tmp_path, monkeypatch):

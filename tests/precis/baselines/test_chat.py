@@ -110,7 +110,7 @@ def test_a_prompt_file_queries_and_fields_of_the_request(ask, server, documents,
     assert "documents shortened to max_words (7)" in done.out
 
 
-@pytest.mark.parametrize("fault", [429, 503, "cut", "closed", "malformed", "html", "slow", "trickle"])
+@pytest.mark.parametrize("fault", [429, 503, "cut", "malformed", "trickle"])
 def test_a_request_that_fails_is_repeated(ask, server, documents, tmp_path, fault):
     server.faults = [None, fault, fault]
     done = ask("--timeout", "0.5" if fault in ("slow", "trickle") else "60", "--concurrency", "1")
@@ -266,10 +266,8 @@ def test_the_key_stands_nowhere(ask, server, tmp_path, monkeypatch):
     ("flags", "parts"),
     [
         (["--base_url", "NOBODY"], ["no connection", "start the server"]),
-        (["--base_url", "localhost:8000"], ["not an address"]),
         (["--base_url", "http://me:secret@127.0.0.1/v1"], ["OPENAI_API_KEY"]),
         (["--prompt", "two_sentences"], ["--prompt two_sentences", "three_sentences"]),
-        (["--prompt", "words"], ["{n}"]),
         (["--prompt", "one_sentence", "--n", "3"], ["it has no {n}"]),
         (["--prompt", "query", "--queries", "FEW"], ["doc-", "--queries has no record"]),
         (["--concurrency", "0"], ["concurrency must be above 0, got 0"]),

@@ -58,10 +58,8 @@ def test_options_reach_the_baseline(tmp_path, precis, corpus_files):
     ("arguments", "parts"),
     [
         (["lead"], ["--corpus", "--run"]),
-        (["lead", "--run", "nowhere"], ["nowhere", "config.yaml"]),
         (["lead", "--k", "0", "CORPUS"], ["at least one sentence"]),
         (["lead", "--seed", "3", "CORPUS"], ["lead has no option --seed", "--k"]),
-        (["lead", "--split", "dev", "CORPUS"], ["no split 'dev'"]),
         (["oracle", "NO_REFERENCES"], ["doc-", "oracle needs a reference"]),
     ],
 )

@@ -171,13 +171,6 @@ def predicted(run_folder, precis, corpus_files):
     return list(zip(texts, summaries))
 
 
-def test_summarize_standard_input(run_folder, predicted, precis, typed):
-    for text, summary in predicted[:2]:
-        typed(text.encode())
-        done = precis("summarize", "--checkpoint", run_folder)
-        assert (done.status, done.out) == (0, summary + "\n")
-
-
 def test_summarize_files_and_folders(run_folder, predicted, precis, tmp_path, cache):
     kept = sorted(cache.rglob("*"))
     folder = tmp_path / "texts"
@@ -204,27 +197,7 @@ def test_summarize_as_json_and_with_marks(run_folder, predicted, precis, typed):
     assert re.sub(r"[\[\]]", "", marked).split() == " ".join(record["words"]).split()
 
 
-def test_corpus_counts_documents(corpus_files, precis):
-    arguments = [f"--corpus.{split}={path}" for split, path in corpus_files.items()]
-    done = precis("corpus", "--corpus", "Files", *arguments, "--json", "true")
-    assert done.status == 0, done.err
-    described = {split["split"]: split for split in json.loads(done.out)}
-    assert {name: split["documents"] for name, split in described.items()} == {"train": 26, "val": 7, "test": 7}
-    done = precis("corpus", "--corpus", "Files", *arguments, "--examples", 1)
-    assert done.status == 0 and "doc-0" in done.out and "doc-1\n" not in done.out
-
-
 # Once more, and further
-
-
-def test_the_config_of_a_run_starts_another_and_leaves_the_first_alone(trained, tmp_path, precis):
-    before = {path: path.read_bytes() for path in trained.rglob("*") if path.is_file()}
-    other = tmp_path / "other"
-    done = precis("fit", "--config", trained / "config.yaml", "--run_dir", other)
-    assert done.status == 0, done.err
-    assert rows_of(other / "metrics.csv") == rows_of(trained / "metrics.csv")
-    assert without_run_dir(other / "config.yaml") == without_run_dir(trained / "config.yaml")
-    assert {path: path.read_bytes() for path in trained.rglob("*") if path.is_file()} == before
 
 
 @pytest.mark.parametrize("how", ["--config", "--run"])
@@ -244,14 +217,3 @@ def test_a_resumed_run_equals_one_that_had_not_stopped(how, tiny_config, trained
     # and once more, now that there is nothing left to do
     assert precis("fit", "--run", run).status == 0
     assert rows_of(run / "metrics.csv") == rows_of(trained / "metrics.csv")
-
-
-# Around it
-
-
-def test_help_is_whole(precis):
-    assert precis().out == precis("--help").out
-    done = precis("fit", "--help")
-    assert done.status == 0 and "--run_dir" in done.out and "--data.help" in done.out
-    done = precis("summarize", "--help")
-    assert done.status == 0 and "--mark" in done.out and done.err == ""

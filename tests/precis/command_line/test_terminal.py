@@ -10,7 +10,7 @@ from conftest import write_lines
 from rich.console import Console
 
 from precis.runs.report import example_table
-from precis.sweeping.progress import print_state
+from precis.sweeping.sweep_folder import print_state
 
 HOSTILE = "\x1b[31mred\x1b]0;title\x07 \x9b2J \u202egnp.exe"
 SHOWN = r"\x1b[31mred\x1b]0;title\x07 \x9b2J \u202egnp.exe"

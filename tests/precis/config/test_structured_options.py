@@ -7,11 +7,8 @@ pytestmark = pytest.mark.integration
 
 FIT = ["fit", "--config", "base.yaml", "--run_dir", "run"]
 COMMANDS = [
-    [*FIT, "--trainer", "trainer.yaml"],
-    [*FIT, "--data.corpus=corpus.yaml"],
-    [*FIT, "--model.decoding=decoding.yaml"],
-    [*FIT, "--optimizer", "optimizer.yaml", "--lr_scheduler", "schedule.yaml"],
-    [*FIT, "--trainer.callbacks+=callback.yaml"],
+    [*FIT, "--trainer", "trainer.yaml", "--data.corpus=corpus.yaml", "--model.decoding=decoding.yaml"],
+    [*FIT, "--optimizer", "optimizer.yaml", "--lr_scheduler", "schedule.yaml", "--trainer.callbacks+=callback.yaml"],
     ["truncation", "--config=base.yaml", "--data=data.yaml"],
     ["baseline", "lead", "--corpus=corpus.yaml", "--out=lead.jsonl"],
     ["graph", "text.txt", "--paragraphs=paragraphs.yaml", "--html=graph.html"],
@@ -29,15 +26,12 @@ def folder(tiny_config, tmp_path, monkeypatch):
     files = {
         "base": base,
         "trainer": base["trainer"],
-        "model": base["model"],
         "data": base["data"],
         "corpus": base["data"]["init_args"]["corpus"],
         "decoding": {"beam_size": 3, "min_length": 2, "max_length": 8},
         "optimizer": {"class_path": "torch.optim.SGD", "init_args": {"lr": 0.1}},
         "schedule": {"class_path": "torch.optim.lr_scheduler.ConstantLR"},
-        "checkpoint": {"save_last": False},
         "callback": annealing,
-        "callbacks": [annealing],
         "paragraphs": {"max_paragraphs": 4, "sentences": 1},
         "fields": {"summary": "text"},
         "sweep": {"base": "base.yaml", "seeds": [1]},
@@ -45,7 +39,7 @@ def folder(tiny_config, tmp_path, monkeypatch):
     }
     for name, content in files.items():
         (tmp_path / f"{name}.yaml").write_text(yaml.safe_dump(content), encoding="utf-8")
-    for name in ("trainer", "optimizer", "checkpoint", "profile", "corpus"):
+    for name in ("trainer", "optimizer", "profile", "corpus"):
         (tmp_path / f"{name}.py").write_text("raise SystemExit('imported')\n", encoding="utf-8")
     (tmp_path / "text.txt").write_text("The otter sleeps.\n\nIt eats a fish. It swims.", encoding="utf-8")
     row = '{"id": "a", "text": ["an otter"], "references": [["an otter"]]}\n'

@@ -3,9 +3,7 @@
 import json
 import os
 from collections.abc import Iterator
-from inspect import signature
 from pathlib import Path
-from typing import NamedTuple
 
 import matplotlib.image
 import pytest
@@ -29,75 +27,47 @@ TRAINER |= {"enable_progress_bar": "false", "enable_model_summary": "false"}
 PRETRAINED = dict.fromkeys(("Pegasus", "RSTformer", "BertSum", "BertSumAbs", "MatchSum"), "encoder.checkpoint")
 
 
-class Kind(NamedTuple):
-    """Settings that determine which values a run of a config logs."""
-
-    model: str
-    data: str
-    callbacks: tuple[str, ...]
-    options: tuple[tuple[str, bool], ...]
-
-    def __str__(self) -> str:
-        off = [f"no_{name}" for name, is_on in self.options if not is_on]
-        words = [self.model, self.data, *self.callbacks]
-        return "-".join([word.rsplit(".", 1)[-1] for word in words] + off)
+def config_of(model: str) -> Path:
+    """The first shipped config that trains a model."""
+    for path in CONFIGS:
+        if yaml.safe_load(path.read_text(encoding="utf-8"))["model"]["class_path"].endswith(f".{model}"):
+            return path
+    raise AssertionError(f"no config trains {model}")
 
 
-def kind_of(path: Path) -> Kind:
-    """The kind of a config; options of the dashboard that it leaves to the model's default are on or off as there."""
-    import lightning_modules
-
-    config = yaml.safe_load(path.read_text(encoding="utf-8"))
-    model = config["model"]["class_path"]
-    parameters = signature(getattr(lightning_modules, model.rsplit(".", 1)[-1])).parameters
-    arguments = {name: parameter.default for name, parameter in parameters.items()} | config["model"]["init_args"]
-    callbacks = tuple(callback["class_path"] for callback in config["trainer"].get("callbacks") or ())
-    options = tuple((name, bool(arguments[name])) for name in dashboard_of(model).optional)
-    return Kind(model, config["data"]["class_path"], callbacks, options)
-
-
-def dashboard_of(model: str) -> Dashboard:
-    return DASHBOARDS[model.rsplit(".", 1)[-1]]
-
-
-# every shipped config is in one of the groups; one of each is run
-KINDS = {kind_of(path): path for path in CONFIGS if path.parent.name != "edu_segmenter"}
-
-
-@pytest.fixture(scope="module", params=KINDS, ids=str)
-def recorded(request, tmp_path_factory, corpus_files) -> Iterator[tuple[Kind, Path]]:
+@pytest.fixture(scope="module", params=DASHBOARDS)
+def recorded(request, tmp_path_factory, corpus_files) -> Iterator[tuple[Dashboard, Path]]:
     """A run of a config, made small: trained for two steps, validated and tested, with W&B offline."""
     from precis.command_line.cli import main
 
-    kind, folder = request.param, tmp_path_factory.mktemp("run")
-    config = KINDS[kind]
+    model, folder = request.param, tmp_path_factory.mktemp("run")
+    config = config_of(model)
     if config.parent.name in PARSING:
         treebank = made_up_treebank(folder / "trees.jsonl", documents=3)
         small = ["--model.hidden_size=8", "--model.members=1", "--model.fit_size=2", "--model.encoder.checkpoint=small"]
         small += ["--data.licences=null", *(f"--data.{split}={treebank}" for split in ("train", "val", "test"))]
     else:
-        case = SMALL_CASES[kind.model, kind.data]
+        data = yaml.safe_load(config.read_text(encoding="utf-8"))["data"]["class_path"]
+        case = SMALL_CASES[f"lightning_modules.{model}", data]
         small = [*case.arguments(corpus_files), "--previews=2"]
         small += ["--data.corpus.document=document", "--data.corpus.summary=summary"]
-        if option := PRETRAINED.get(kind.model.rsplit(".", 1)[-1]):
+        if option := PRETRAINED.get(model):
             small.append(f"--model.{option}=null")
-        small += [f"--model.{name}={str(is_on).lower()}" for name, is_on in kind.options]
+        small += ["--model.coverage=true"] if model == "PointerGenerator" else []
     trainer = [f"--trainer.{name}={value}" for name, value in TRAINER.items()]
     run = folder / "run"
     start = ["fit", f"--config={config}", *small, *trainer, "--start_from=null", "--wandb=offline", f"--run_dir={run}"]
     assert main(start) == 0 and main(["test", f"--run={run}"]) == 0
     wandb.teardown()  # its service writes a little later
-    yield kind, run
+    yield DASHBOARDS[model], run
 
 
 @pytest.mark.integration
 def test_every_chart_of_the_workspace_is_in_the_records(recorded):
-    kind, run = recorded
-    dashboard, offline = dashboard_of(kind.model), OfflineRun(run)
-    switched_off = {key for name, is_on in kind.options if not is_on for key in dashboard.optional[name]}
+    dashboard, run = recorded
+    offline = OfflineRun(run)
     logged = {key.removesuffix("._type") for key in offline.history}
-    assert set(dashboard.history()) - switched_off <= logged
-    assert not switched_off & logged, "keys of an option that is off"
+    assert set(dashboard.history()) <= logged
     assert set(SETTINGS) - ({"signatures.rouge1"} if not dashboard.tables else set()) <= offline.config.keys()
     assert {ablation.key for ablation in ABLATIONS if ablation.paper == dashboard.paper} <= offline.config.keys()
     assert dashboard.paper in offline.tags, "the filter of the workspace"
@@ -109,7 +79,7 @@ def test_every_chart_of_the_workspace_is_in_the_records(recorded):
             table = json.loads(path.read_text(encoding="utf-8"))
             assert table["columns"][:3] == ["id", "reference", "summary"] and table["data"]
             assert {len(row) for row in table["data"]} == {len(table["columns"])}
-    for key in set(dashboard.heat_maps) - switched_off:
+    for key in dashboard.heat_maps:
         paths = [path for folder in media for path in (folder / "images").rglob(f"{key}_*.png")]
         assert paths, key
         for path in paths:

@@ -116,9 +116,7 @@ def test_a_document_of_100_000_tokens_one_of_one_edu_and_odd_ones(precis, tmp_pa
     [
         (["--out", "OUT", "--parser", "nobody"], "no parser 'nobody': there are default, mpnet, small"),
         ([*OURS], "needs --out"),
-        (["--out", "OUT", *OURS, "--band", "0"], "band must be above 0"),
         (["--out", "OUT", *OURS, "--shard", "4/3"], "--shard 4/3: give K/N"),
-        (["--out", "OUT", *OURS, "--shard", "x"], "--shard x: give K/N"),
         (["--out", "OUT", *OURS, "--svg", "OUT"], "pass --show"),
         (["--out", "TEXT", *OURS], "a file; name a folder"),
         (["--show", *OURS], "there are 6; name one file"),

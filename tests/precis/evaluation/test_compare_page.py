@@ -106,15 +106,6 @@ def test_a_real_browser_shows_table_curves_and_documents(page, tmp_path, browse)
     assert done.stdout.count("<rect") < dom.count("<rect")  # the baseline has no difference to itself
 
 
-@pytest.mark.integration
-def test_a_single_run_without_curves_can_be_shown(tmp_path, precis, browse):
-    path = tmp_path / "single.html"
-    assert precis("compare", make_run(tmp_path / "run", rows_of(0)), ROUGE, "--html", path, "--documents=5").status == 0
-    shown = browse(path, "--dump-dom")
-    assert "CONSOLE" not in shown.stderr
-    assert "No run has a metrics.csv" in shown.stdout and "5 of 5 documents (of 12 compared)" in shown.stdout
-
-
 def test_outputs_without_a_config_have_dashes_in_the_table_of_configs(tmp_path, precis):
     runs = [make_run(tmp_path / name, rows_of(0), coverage=name == "with") for name in ("with", "without")]
     lead, path = tmp_path / "lead.jsonl", tmp_path / "page.html"
@@ -140,28 +131,3 @@ def test_the_page_has_the_documents_of_the_run(run_folder, tmp_path, precis, cor
         (tmp_path / "gone").rename(corpus_files["test"])
     assert done.status == 0 and "its documents are not shown in the page" in done.err
     assert '"source"' not in shown.read_text(encoding="utf-8")
-
-
-@pytest.mark.integration
-def test_nothing_is_cut_in_a_window_of_600_pixels(tmp_path, precis, browse):
-    rows = [rows_of(run) for run in range(2)]
-    for row in (*rows[0], *rows[1]):
-        row["id"] = f"{row['id']}-{'long' * 40}"
-    curve = {"val/rouge1": [1.0, 5.0, 7.5]}
-    runs = [make_run(tmp_path / "a", rows[0], curve=curve), make_run(tmp_path / "b", rows[1], pointer=False)]
-    path = tmp_path / "page.html"
-    assert precis("compare", *runs, ROUGE, "--html", path).status == 0
-    measure = """<script>
-    const shown = [...document.querySelectorAll("svg text, svg path, svg rect, #document-list div, h3, header p")];
-    const cut = shown.filter((element) => element.getBoundingClientRect().right > window.innerWidth
-      || (element.tagName === "DIV" && element.scrollWidth > element.clientWidth + 1));
-    document.body.dataset.seen = JSON.stringify({
-      cut: cut.length, width: window.innerWidth, page: document.documentElement.scrollWidth,
-      charts: document.querySelectorAll("svg").length,
-      first: document.querySelector("#document-list div").textContent});
-    </script></body>"""
-    path.write_text(path.read_text(encoding="utf-8").replace("</body>", measure), encoding="utf-8")
-    shown = browse(path, "--window-size=600,1600", "--dump-dom")
-    seen = json.loads(unescape(re.search(r'data-seen="([^"]*)"', shown.stdout)[1]))
-    assert seen["cut"] == 0 and seen["charts"] == 2 and seen["page"] <= seen["width"] == 600
-    assert seen["first"].endswith("long" * 40)

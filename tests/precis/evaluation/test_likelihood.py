@@ -40,13 +40,6 @@ def test_runs_on_different_documents_are_refused():
         compare([[{"a": 1.0, "b": 2.0}], [{"a": 1.0}]], ["one", "two"])
 
 
-def test_a_difference_and_its_interval():
-    one = {str(n): float(n % 7) for n in range(50)}
-    two = {id: value + 0.5 for id, value in one.items()}
-    line = compare([[one], [two]], ["one", "two"])[1]
-    assert line.endswith("50 documents; difference +0.5000 [+0.5000, +0.5000], p <0.0001, detectable 0.0000")
-
-
 def test_an_interval_covers_seeds_that_are_paired():
     """Runs of one seed differ by d + e with e from the seed alone: its standard error is that of three values of e."""
     rng, noise = np.random.default_rng(0), np.array([-0.3, 0.1, 0.2])
@@ -101,8 +94,6 @@ def test_runs_of_a_pattern_are_its_seeds(trained, tmp_path, capsys):
         (["--change", "-", "-"], "--change has 2 entries for 1 system"),
         (["--change", "max_target=3"], "--change max_target=3: expected data.NAME=VALUE"),
         (["--change", "data.vocab_size=9"], "the data takes vocab_size from the model; give model.vocab_size"),
-        (["--change", "data.eval_batch_size=4"], "documents are scored one by one"),
-        (["--change", "model.hidden=9"], "hidden"),
         (["--change", "model.hidden_size=["], "expected"),
         (["--split", "val"], "no folder text"),
     ],

@@ -26,8 +26,6 @@ class Short:
 class Words:
     def score(self, documents, summaries):
         return ["good"] * len(summaries)
-
-class Nothing: ...
 '''
 ROWS = [
     {"id": "a", "summary": ["the cat sat", "on mars"], "references": [["a cat"]], "document": ["the cat sat down"]},
@@ -59,7 +57,6 @@ def test_a_class_of_the_working_folder_is_a_metric(folder, precis):
     [
         ("Short", "1 scores for 2 summaries"),
         ("Words", "not numbers"),
-        ("Nothing", "no method score"),
         ("Missing", "import path of a class"),
     ],
 )
@@ -67,9 +64,3 @@ def test_a_class_that_is_no_metric_is_one_line(name, message, folder, precis):
     done = precis("evaluate", "predictions.jsonl", "--metrics", f"metrics_of_mine.{name}")
     assert done.status == 1 and message in done.err and done.err.count("\n") == 1
     assert not (folder / "predictions.scores.jsonl").exists()
-
-
-def test_a_metric_needs_documents(folder, precis):
-    write_lines(folder / "bare.jsonl", [{key: row[key] for key in ("id", "summary", "references")} for row in ROWS])
-    done = precis("evaluate", "bare.jsonl", "--metrics", "metrics_of_mine.Shared")
-    assert done.status == 1 and "--documents" in done.err

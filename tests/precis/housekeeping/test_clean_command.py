@@ -68,9 +68,3 @@ def test_a_run_folder_is_refused(run_folder, precis):
     before = names(run_folder)
     done = precis("clean", "--cache_dir", run_folder, "--older_than", "0", "--delete")
     assert done.status == 1 and "run folder" in done.err and names(run_folder) == before
-
-
-@pytest.mark.parametrize("option", [("--older_than", "-1"), ("--kinds", "[runs]"), ("--cache_dir", "missing")])
-def test_bad_options_are_one_line(folder, option, precis):
-    done = precis("clean", *([] if option[0] == "--cache_dir" else ["--cache_dir", folder]), *option)
-    assert done.status in (1, 2) and len(done.err.splitlines()) == 1

@@ -3,8 +3,6 @@
 import json
 from importlib import metadata
 
-from packaging.requirements import Requirement
-
 from precis.housekeeping.doctor import check_requirements
 
 
@@ -28,10 +26,3 @@ def test_a_missing_package_is_named_with_the_command_that_installs_it(monkeypatc
     assert extras["lora"] == "installed"
     done = precis("doctor", "--json")
     assert done.status == 1 and len(json.loads(done.out)["problems"]) == 2
-
-
-def test_every_extra_of_the_suite_is_reported():
-    _, extras = check_requirements()
-    needed = [Requirement(line) for line in metadata.requires("precis-suite")]
-    markers = {str(requirement.marker).split('"')[1] for requirement in needed if requirement.marker}
-    assert set(extras) == markers - {"test", "docs"}

@@ -41,7 +41,6 @@ def test_the_configs_are_accepted_and_have_the_fields_of_the_files(tmp_path, pre
     [
         ({"words": "a"}, "fields: words"),
         ({"document": "a"}, "training needs one"),
-        (None, "no record"),
         ("{", "broken JSON"),
     ],
 )
@@ -50,9 +49,3 @@ def test_files_that_cannot_be_used_leave_no_project(row, message, tmp_path, prec
     done = precis("init", tmp_path / "project", "--train", path)
     assert done.status == 1 and message in done.err and done.err.count("\n") == 1
     assert not (tmp_path / "project").exists()
-
-
-def test_an_existing_folder_is_left_as_it_is(tmp_path, precis):
-    path = write_lines(tmp_path / "mine.jsonl", ROWS)
-    done = precis("init", tmp_path, "--train", path)
-    assert done.status == 1 and [file.name for file in tmp_path.iterdir()] == ["mine.jsonl"]

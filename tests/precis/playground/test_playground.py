@@ -33,11 +33,6 @@ def playground(folders):
     return Playground(folders, max_characters=600)
 
 
-def test_the_page_tells_what_it_waits_for(folders, capsys):
-    Playground(folders[:1])
-    assert f"{folders[0]}: reading the documents of its test split\n" in capsys.readouterr().err
-
-
 def test_documents_are_those_for_validation_where_there_are_no_others(folders, corpus_files, tmp_path, capsys):
     run = Path(shutil.copytree(folders[0], tmp_path / "run"))
     config = yaml.safe_load((run / "config.yaml").read_text(encoding="utf-8"))
@@ -64,24 +59,10 @@ def test_a_word_colours_what_it_attended_to():
     assert 'title="&lt;b&gt; 0.50, c 0.25"' in page
 
 
-def test_words_have_the_colour_of_their_agent():
-    page = copied_summary("c", ["a", "b"], ["b"], [True], np.array([[0.1, 0.9]]), agents=[0, 1])
-    colours = re.findall(r'class="s(\d)" style="border-bottom: 2px solid (#\w+)"', page)
-    assert len({colour for _, colour in colours}) == 2
-    assert f'<mark style="border-bottom: 2px solid {dict(colours)["1"]}">b</mark>' in page
-    assert "agent 1" in page and "agent 2" in page
-
-
 def test_what_documents_and_models_are_called_is_no_markup():
     image = '<svg width="1" height="1"></svg>'
     for page in (MACROS.card("<i>", "<u>", []), MACROS.error_box("<script>"), picture('"><script>', image)):
         assert not re.search(r"<(i|u|script)>", page)
-
-
-def test_a_picture_that_is_too_high_says_that_it_scrolls():
-    low, high = (picture("tree", f'<svg width="600" height="{height}"></svg>') for height in (100, 5000))
-    assert 'height="124"' in low and "scroll" not in low
-    assert 'height="480"' in high and "<h4>tree (scroll in it" in high
 
 
 def test_each_model_shows_what_belongs_to_it(playground, folders):
@@ -104,10 +85,6 @@ def test_each_model_shows_what_belongs_to_it(playground, folders):
     assert "RST tree of the document" in cards["rstformer"] and "relations that weigh most" in cards["rstformer"]
     assert "paragraph graph (similarity)" in cards["graphsum"]
     assert not re.search(r"""(?:src|href)=["']?http|url\(|@import|<script""", page)
-
-
-def test_without_a_reference_there_are_no_scores(playground):
-    assert "ROUGE" not in playground.summarize(TEXT, " ", ["tiny"], 2)
 
 
 @pytest.mark.parametrize(

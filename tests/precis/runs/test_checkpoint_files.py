@@ -114,20 +114,6 @@ def test_a_broken_checkpoint_is_found_and_the_one_before_taken(damage, said, tmp
     assert torch.load(folder / "previous.ckpt", weights_only=True)["global_step"] == 1
 
 
-def test_a_cut_checkpoint_is_not_kept_as_the_one_before(tmp_path):
-    save(tmp_path, 1, 2)
-    cut_in_half(tmp_path / "checkpoints" / "last.ckpt")
-    save(tmp_path, 3)
-    assert steps_in(tmp_path / "checkpoints") == {"last.ckpt": 3, "previous.ckpt": 1}
-
-
-def test_only_one_process_renames(tmp_path):
-    save(tmp_path, 1, 2)
-    cut_in_half(tmp_path / "checkpoints" / "last.ckpt")
-    assert resumable(tmp_path, write=False).name == "previous.ckpt"
-    assert (tmp_path / "checkpoints" / "last.ckpt").exists()
-
-
 def test_without_a_whole_one_the_reasons_are_named(tmp_path):
     with pytest.raises(UserError, match=r"last.ckpt: no checkpoint to resume from; pass --resume auto"):
         resumable(tmp_path)
@@ -207,13 +193,6 @@ def test_a_folder_that_can_be_written_to_is_as_it_was(tmp_path):
     (tmp_path / "old" / "checkpoints").mkdir(parents=True)
     check_writable(tmp_path / "old")
     assert [path.name for path in (tmp_path / "old").rglob("*")] == ["checkpoints"]
-
-
-@pytest.mark.integration
-def test_a_run_below_a_file_is_refused(tiny_config, tmp_path, precis):
-    (tmp_path / "file").touch()
-    done = precis("fit", "--config", tiny_config, "--run_dir", tmp_path / "file" / "run")
-    assert done.status == 1 and "the run folder cannot be written to (Not a directory)" in done.err
 
 
 def test_ctrl_c_between_two_writes_of_a_checkpoint_is_an_interruption(tmp_path, monkeypatch):

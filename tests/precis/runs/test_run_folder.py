@@ -61,12 +61,6 @@ def test_load_run_takes_a_checkpoint_and_changes_of_the_data(trained):
     assert [len(batch.ids) for batch in run.data.test_dataloader()] == [5, 1]
 
 
-def test_a_run_can_be_loaded_where_its_corpus_is_gone(run_folder, trained):
-    config = (run_folder / "config.yaml").read_text(encoding="utf-8")
-    (run_folder / "config.yaml").write_text(config.replace("train.jsonl", "gone.jsonl"), encoding="utf-8")
-    assert load_run(run_folder).data.tokenizer.state() == load_run(trained).data.tokenizer.state()
-
-
 def test_the_environment_can_be_told_without_git(monkeypatch):
     def no_git(*arguments, **options):
         raise FileNotFoundError("git")

@@ -148,13 +148,3 @@ def test_weights_that_do_not_fit_leave_no_run(change, message, encoder, tmp_path
     done = precis("import", tmp_path / "released.pt", *arguments)
     assert done.status == 1 and message in done.err and done.err.count("\n") == 1, done.err
     assert not (tmp_path / "run").exists() and str(tmp_path / "released.pt") in done.err
-
-
-def test_other_files_are_one_line(tmp_path, precis):
-    (tmp_path / "text.pt").write_text("no checkpoint", encoding="utf-8")
-    for name in ("text.pt", "missing.pt"):
-        done = precis("import", tmp_path / name, "--out", tmp_path / "run")
-        assert done.status == 1 and name in done.err and done.err.count("\n") == 1
-    (tmp_path / "run").mkdir()
-    done = precis("import", tmp_path / "text.pt", "--out", tmp_path / "run")
-    assert done.status == 1 and "already exists; choose a new folder" in done.err

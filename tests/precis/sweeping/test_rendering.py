@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from precis.sweeping.job import Job, read_status
-from precis.sweeping.rendering import fill_template, find_template, shipped_templates
+from precis.sweeping.rendering import fill_template, find_template
 
 ROOT = Path(__file__).parents[3]
 HOSTILE = """it's "quoted" $(touch stolen) `touch stolen` ${HOME} \\ ; touch stolen & %s
@@ -133,8 +133,3 @@ def test_a_template_of_your_own(tmp_path, tiny_config, precis):
     shutil.copy(template, tmp_path / "out" / "mine.sh")
     done = precis("sweep", "render", sweep, "--template", tmp_path / "out" / "mine.sh", "--out", tmp_path / "out")
     assert done.status == 1 and "would be overwritten" in done.err
-
-
-def test_all_templates_are_documented():
-    text = (ROOT / "docs" / "schedulers.md").read_text(encoding="utf-8")
-    assert all(f"--template {name}" in text for name in shipped_templates())

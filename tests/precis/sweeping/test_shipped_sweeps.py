@@ -68,39 +68,3 @@ def test_arms_on_real_text_differ_in_their_mechanism_alone(sweep, section):
             assert {name: arguments.pop(name) for name in mechanism} == mechanism
             config.pop("start_from")
         assert all(config == configs[0] for config in configs)
-
-
-ARTICLES = "runs/cnndm_agents_messages/messages_seed-2_cfa44bfa"
-ARTICLES_ONE_AGENT = "runs/cnndm_agents_messages/one_seed-2_fd2295e2"
-ROWS_OF_AGENTS = {
-    "aeslc_agents_self_critical": {
-        "m1": ("runs/aeslc_m1", 1, False, 0),
-        "m3": ("runs/aeslc_m1", 1, False, 1),
-        "m5": ("runs/aeslc_m5", 3, False, 0),
-        "m6": ("runs/aeslc_m5", 3, False, 1),
-        "m6-temperature": ("runs/aeslc_m5", 3, False, 1),
-        "m6-samples": ("runs/aeslc_m5", 3, False, 1),
-        "m7": ("runs/aeslc_m5", 3, True, 1),
-    },
-    "cnndm_agents_self_critical": {
-        "m1": (ARTICLES_ONE_AGENT, 1, False, 0),
-        "m3": (ARTICLES_ONE_AGENT, 1, False, 1),
-        "m5": (ARTICLES, 3, False, 0),
-        "m6": (ARTICLES, 3, False, 1),
-    },
-}
-
-
-@pytest.mark.parametrize("sweep", ROWS_OF_AGENTS)
-def test_rows_of_agents_differ_in_agents_rewards_and_start_alone(sweep):
-    rows, rest = {}, []
-    for point in compose(read_sweep(SWEEPS / f"{sweep}.yaml")):
-        config = copy.deepcopy(point.config)
-        arguments = config["model"]["init_args"]
-        agents, contextual = arguments.pop("agents"), arguments.pop("contextual_agent_attention")
-        rewards = len(config["trainer"].pop("callbacks") or [])
-        rows[point.label.split()[0]] = (config.pop("start_from"), agents, contextual, rewards)
-        config.pop("seed_everything")
-        rest.append(config)
-    assert rows == ROWS_OF_AGENTS[sweep]
-    assert all(config == rest[0] for config in rest)

@@ -11,8 +11,8 @@ pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("trusted")]
 
 @pytest.mark.parametrize(
     "log_every, save_every, problem, step",
-    [(1, 4, "the loss is nan", 7), (50, 4, "the weights are not finite", 7), (4, 2, "the weights are not finite", 6)],
-    ids=["loss", "validation", "checkpoint"],
+    [(1, 4, "the loss is nan", 7), (4, 2, "the weights are not finite", 6)],
+    ids=["loss", "checkpoint"],
 )
 def test_training_that_diverges_keeps_the_last_finite_weights(
     log_every, save_every, problem, step, tiny_config, tmp_path, precis

@@ -2,12 +2,12 @@
 
 import os
 import signal
-import sys
 import threading
 import time
 from pathlib import Path
 
 import pytest
+from stub_command import write_stub
 
 from precis.sweeping import slurm_task
 from precis.sweeping.job import Job, read_status
@@ -21,25 +21,6 @@ case "$1" in
   show) [ -f {folder}/state ] || exit 1; echo "JobId=7 JobState=$(cat {folder}/state) Reason=None Requeue=1" ;;
   requeue) [ -f {folder}/refuse ] && {{ echo "Requested operation is presently disabled" >&2; exit 1; }}; exit 0 ;;
 esac
-"""
-STUB = """
-import pathlib, signal, sys, time
-command, *rest = sys.argv[1:]
-given = dict(word[2:].split("=", 1) for word in rest if "=" in word)
-run = pathlib.Path(given.get("run_dir", "."))
-def save(number, frame):
-    (run / "checkpoints").mkdir(exist_ok=True)
-    (run / "checkpoints" / "last.ckpt").write_text("half way")
-    sys.exit(128 + number)
-for number in (signal.SIGTERM, signal.SIGUSR1):
-    signal.signal(number, save)
-resumed = given.get("resume") == "auto" and (run / "checkpoints" / "last.ckpt").exists()
-print("started", command, "resumed" if resumed else "anew", flush=True)
-text = (run / "point.yaml").read_text() if command == "fit" else ""
-if "break" in text:
-    sys.exit("it broke")
-while "wait" in text and not resumed:
-    time.sleep(0.02)
 """
 
 
@@ -77,11 +58,6 @@ def test_a_task_of_an_array_is_named_by_both_numbers():
     assert job_id({"SLURM_JOB_ID": "9"}) == "9" and job_id({}) is None
 
 
-def test_the_job_is_known_after_a_library_replaced_the_environment(monkeypatch):
-    monkeypatch.setattr(os, "environ", {"SLURM_JOB_ID": "9"})  # datasets.Dataset.map assigns a copy
-    assert job_id() == "9"
-
-
 @pytest.mark.parametrize("state, comes_back", [("CANCELLED", False), ("COMPLETING", True), ("TIMEOUT", False)])
 def test_a_job_that_runs_no_more_is_left_alone(state, comes_back, scontrol, tmp_path):
     (scontrol / "state").write_text(state)
@@ -112,9 +88,7 @@ def test_a_run_that_saves_nothing_does_not_come_back_for_ever(scontrol, tmp_path
 @pytest.fixture
 def stub(tmp_path, monkeypatch):
     """Stub of precis that writes the files of a run, fails, or waits for a signal."""
-    path = tmp_path / "stub.py"
-    path.write_text(STUB)
-    monkeypatch.setattr(slurm_task, "COMMAND", (sys.executable, str(path)))
+    monkeypatch.setattr(slurm_task, "COMMAND", tuple(write_stub(tmp_path)))
     before = {number: signal.getsignal(number) for number in (*slurm_task.SIGNALS, signal.SIGCONT)}
     yield
     for number, handler in before.items():

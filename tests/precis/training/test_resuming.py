@@ -12,8 +12,6 @@ import interrupting
 import pytest
 import torch
 
-from lightning_modules.checkpoints import best_checkpoint
-
 KILL = int(signal.SIGKILL)
 pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("trusted")]
 
@@ -59,20 +57,6 @@ def test_the_last_validation_is_run_again(tiny_config, one_epoch, tmp_path, prec
     assert_same_run(run, one_epoch)
 
 
-@pytest.mark.parametrize("changed", ["--trainer.check_val_every_n_epoch=2"])
-def test_an_outstanding_validation_that_was_switched_off_trains_no_further(
-    changed, tiny_config, tmp_path, precis, in_a_process
-):
-    run = tmp_path / "run"
-    kill = ["--trainer.callbacks+=interrupting.Interrupt", f"--trainer.callbacks.number={KILL}"]
-    limits = ["--trainer.max_steps=7", "--trainer.callbacks.validation=1"]
-    assert in_a_process("fit", f"--config={tiny_config}", f"--run_dir={run}", *kill, *limits)[0] == -KILL
-    done = precis("fit", "--run", run, "--trainer.callbacks=[]", changed)
-    assert done.status == 0, done.err
-    assert torch.load(run / "checkpoints" / "last.ckpt", weights_only=True)["global_step"] == 7
-    assert len([row for row in rows_of(run) if row["train/loss"]]) == 7
-
-
 # Rows of metrics.csv
 
 
@@ -89,22 +73,6 @@ def test_the_row_of_the_step_just_saved_is_not_lost(tiny_config, trained, tmp_pa
 
 
 # Killed before the first checkpoint
-
-
-def test_a_run_that_was_killed_before_its_first_checkpoint_starts_again(
-    tiny_config, trained, tmp_path, precis, in_a_process
-):
-    run = tmp_path / "run"
-    kill = ["--trainer.callbacks+=interrupting.Interrupt", f"--trainer.callbacks.number={KILL}"]
-    arguments = ["fit", f"--config={tiny_config}", f"--run_dir={run}", *kill, "--trainer.callbacks.batch=3"]
-    assert in_a_process(*arguments)[0] == -KILL
-    assert rows_of(run) and not (run / "checkpoints" / "last.ckpt").exists()
-    refused = precis("fit", "--config", tiny_config, "--run_dir", run)
-    assert refused.status == 1
-    assert f"it has no checkpoint yet: start it again with `precis fit --run {run}`" in refused.err
-    done = precis("fit", "--run", run, "--trainer.callbacks=[]")
-    assert done.status == 0, done.err
-    assert_same_run(run, trained)
 
 
 # Started twice
@@ -184,17 +152,6 @@ def test_a_damaged_best_model_is_not_scored_and_is_replaced_by_the_next(no_bette
     with pytest.warns(UserWarning, match=r"best.ckpt: .* is damaged; the next validation writes a best model again"):
         assert precis("fit", "--run", run, "--trainer.max_epochs=2").status == 0
     assert step_of(best) == 14 and (run / "checkpoints" / "best.broken.ckpt").is_file()
-
-
-def test_a_best_model_that_is_lost_is_replaced_by_the_next(no_better, tmp_path, precis):
-    run = shutil.copytree(no_better, tmp_path / "run")
-    best = run / "checkpoints" / "best.ckpt"
-    best.unlink()
-    with pytest.warns(UserWarning, match=r"best.ckpt: not found; .*last.ckpt is taken in its place"):
-        assert best_checkpoint(run).name == "last.ckpt"
-    with pytest.warns(UserWarning, match=r"best.ckpt: not found; the next validation writes a best model again"):
-        assert precis("fit", "--run", run, "--trainer.max_epochs=2").status == 0
-    assert step_of(best) == 14
 
 
 def test_a_checkpoint_leaves_files_outside_of_its_folder_alone(no_better, tmp_path, precis):

@@ -3,7 +3,6 @@
 import re
 
 import pytest
-import yaml
 from cases import RSTFORMER
 
 pytestmark = pytest.mark.integration
@@ -23,13 +22,6 @@ def runs(tmp_path_factory, corpus_files):
         assert main(["fit", *case.arguments(corpus_files), *short, f"--run_dir={folder / case.name}"]) == 0
     (folder / "text.txt").write_text(TEXT, encoding="utf-8")
     return folder
-
-
-def test_the_parser_of_a_run_is_its_name(runs, precis):
-    config = yaml.safe_load((runs / "rstformer" / "config.yaml").read_text(encoding="utf-8"))
-    assert config["data"]["init_args"]["parser"] == "right_branching"
-    done = precis("summarize", "--checkpoint", runs / "rstformer", runs / "text.txt")
-    assert done.status == 0, done.err
 
 
 def test_an_unknown_parser_is_one_line(runs, precis, corpus_files, tmp_path):
@@ -54,21 +46,3 @@ def test_attention_is_drawn_beside_tree_and_summary(runs, precis, tmp_path):
     ):
         done = precis("attention", runs / wrong, *inputs, "--out", tmp_path / "none")
         assert done.status == 1 and message in done.err and not (tmp_path / "none").exists()
-
-
-@pytest.mark.parametrize("ablation", ["permuted"])
-def test_controls_from_training_to_the_picture(ablation, runs, precis, corpus_files, tmp_path):
-    run = tmp_path / "run"
-    arguments = RSTFORMER[0].arguments(corpus_files)
-    arguments += [f"--model.injection.ablation={ablation}", "--data.ablation_seed=7"]
-    arguments += ["--trainer.max_steps=1", "--trainer.limit_val_batches=1", "--trainer.accelerator=cpu", "--wandb=off"]
-    done = precis("fit", *arguments, "--previews=0", f"--run_dir={run}")
-    assert done.status == 0, done.err
-    config = yaml.safe_load((run / "config.yaml").read_text(encoding="utf-8"))
-    assert config["model"]["init_args"]["injection"]["ablation"] == ablation
-    assert config["data"]["init_args"]["ablation_seed"] == 7
-    for command in ("summarize", "test", "attention"):
-        given = {"summarize": ["--checkpoint", run, runs / "text.txt"], "test": ["--run", run]}
-        done = precis(command, *given.get(command, [run, runs / "text.txt", "--out", tmp_path / "pictures"]))
-        assert done.status == 0, (command, done.err)
-    assert (tmp_path / "pictures" / "page.html").is_file()

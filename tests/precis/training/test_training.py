@@ -10,11 +10,9 @@ import pytest
 import wandb
 import yaml
 from cases import CASES
-from pytorch_lightning import Trainer
 from wandb_file import OfflineRun
 
-from precis.sweeping.progress import last_metrics
-from precis.training.run_progress import TrainingProgressBar
+from precis.sweeping.sweep_folder import last_metrics
 
 pytestmark = pytest.mark.integration
 
@@ -72,31 +70,17 @@ def test_the_data_of_another_paper_is_refused(tiny_config, corpus_files, tmp_pat
 # What is printed -------------------------------------------------------------------------------------------------
 
 
-def test_the_run_folder_and_the_reason_of_early_stopping_are_printed(tiny_config, tmp_path, precis, caplog):
-    flags = [*EARLY, "--trainer.callbacks.monitor=val/loss", "--trainer.callbacks.stopping_threshold=1000"]
-    done = precis("fit", "--config", tiny_config, "--run_dir", tmp_path / "run", *flags)
-    assert done.status == 0, done.err
-    assert f"run folder: {tmp_path}/run" in caplog.text
-    assert "training ended early after step 7: Stopping threshold reached: val/loss = " in caplog.text
-    assert "nothing to do" not in caplog.text
-
-
-@pytest.mark.parametrize(
-    "monitor, again",
-    [("val/loss", ["--run"]), ("train/loss", ["--resume", "auto", "--config", "{config}", "--run_dir"])],
-    ids=["val", "train"],
-)
-def test_a_run_that_ended_early_is_trained_on_only_if_that_is_asked_for(
-    monitor, again, tiny_config, tmp_path, precis, caplog
-):
+def test_a_run_that_ended_early_is_trained_on_only_if_that_is_asked_for(tiny_config, tmp_path, precis, caplog):
     run = tmp_path / "run"
-    flags = [*EARLY, f"--trainer.callbacks.monitor={monitor}", "--trainer.callbacks.stopping_threshold=1000"]
+    flags = [*EARLY, "--trainer.callbacks.monitor=train/loss", "--trainer.callbacks.stopping_threshold=1000"]
     assert precis("fit", "--config", tiny_config, "--run_dir", run, *flags).status == 0
+    assert f"run folder: {run}" in caplog.text
+    assert "training ended early after step 7: Stopping threshold reached: train/loss = " in caplog.text
     before = {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
     caplog.clear()
-    done = precis("fit", *(argument.format(config=tiny_config) for argument in again), run)
+    done = precis("fit", "--resume", "auto", "--config", tiny_config, "--run_dir", run)
     assert done.status == 0, done.err
-    assert f"{run}: this run was ended early after step 7 (Stopping threshold reached: {monitor} = " in caplog.text
+    assert f"{run}: this run was ended early after step 7 (Stopping threshold reached: train/loss = " in caplog.text
     assert f"To continue training anyway: precis fit --run {run} --resume true" in caplog.text
     assert {path: path.read_bytes() for path in run.rglob("*") if path.is_file()} == before
     assert precis("fit", "--run", run, "--resume", "true").status == 0
@@ -110,13 +94,6 @@ def test_early_stopping_that_waits_for_min_epochs_has_not_ended_a_run(tiny_confi
     assert precis("fit", "--config", tiny_config, "--run_dir", run, *flags, *limits).status == 0
     assert precis("fit", "--run", run, "--trainer.max_steps=-1").status == 0
     assert rows_of(run) == rows_of(trained)
-
-
-@pytest.mark.parametrize("epochs, expected", [(-1, "Epoch 1"), (4, "Epoch 1/3")])
-def test_the_progress_bar_shows_no_negative_number_of_epochs(epochs, expected):
-    bar = TrainingProgressBar()
-    bar._trainer = Trainer(max_epochs=epochs, max_steps=9, logger=False, enable_checkpointing=False, accelerator="cpu")
-    assert bar._get_train_description(1).strip() == expected
 
 
 # Loggers, and the user's own classes -----------------------------------------------------------------------------

@@ -1,0 +1,85 @@
+"""Calibration of a parser's distribution, over a chart parser with random weights."""
+
+import json
+
+import pytest
+import torch
+from made_up_treebank import made_up_treebank
+
+from datamodules.discourse.parses import nodes_of
+from experiments.studies.parser_training.calibration import Forecasts, main
+from lightning_modules.discourse_parser.parser import DiscourseParser
+from lightning_modules.metrics.calibration import LDDCalibration
+from precis.discourse.score_parser import gold_documents, parsed, request_of
+
+
+@pytest.fixture(scope="module")
+def treebank(tmp_path_factory) -> str:
+    return str(made_up_treebank(tmp_path_factory.mktemp("treebank") / "trees.jsonl", documents=6))
+
+
+@pytest.fixture
+def gold(treebank):
+    """Documents with gold trees, and their parses by random weights."""
+    torch.manual_seed(0)
+    parser = DiscourseParser(encoder="small", members=2, hidden_size=8, fit_size=4, dropout=0.0).eval()
+    documents = gold_documents(treebank, parser.relations)
+    return documents, parsed(parser, [request_of(document) for document in documents], "")
+
+
+def test_the_tree_variant_is_the_trees_own_distribution(gold):
+    """By the pairs' lowest common ancestors, in a loop."""
+    documents, parses = gold
+    forecasts = Forecasts(parses, documents)
+    for number, (found, document) in enumerate(zip(parses, documents)):
+        for band, tree in ((forecasts.best(number), found.best_tree()), (forecasts.target(number), document.tree)):
+            expected = torch.zeros_like(band)
+            for a in range(tree.size):
+                for b in range(tree.size):
+                    holding = [s for s in tree.spans() if s.start <= min(a, b) and max(a, b) <= s.end and a != b]
+                    if holding:
+                        lowest = min(holding, key=lambda span: span.end - span.start)
+                        if lowest.nuclearity[a > lowest.split] == "N":
+                            relation = found.relations.index(lowest.relation)
+                            expected[a, found.half_width + b - a, relation] = 1
+            assert torch.equal(band, expected)
+
+
+@pytest.mark.parametrize("right, least, most", [(0, 0.5, 1.0), (3, 0.05, 0.95), (6, 0.0, 0.0)])
+def test_epsilon_is_the_best_of_a_grid_and_the_prior_the_best_constant(gold, right, least, most):
+    documents, parses = gold
+    for found, document in list(zip(parses, documents))[:right]:
+        found.tree = nodes_of(document.tree, found.relations)
+    forecasts = Forecasts(parses, documents)
+
+    def score(values) -> float:
+        metric = LDDCalibration()
+        for number in range(len(documents)):
+            metric.update(values(number), forecasts.target(number))
+        return metric.compute()["labelled/brier"].item()
+
+    def mixed(epsilon: float) -> float:
+        return score(lambda n: (1 - epsilon) * forecasts.best(n) + epsilon * forecasts.prior.float())
+
+    assert least <= forecasts.epsilon <= most
+    best, constant = score(forecasts.smoothed), score(forecasts.constant)
+    assert best <= min(mixed(step / 50) for step in range(51)) + 1e-6
+    for shift in (-0.01, 0.01):
+        assert constant < score(lambda n: (forecasts.constant(n) + shift).clamp(0, 1))  # noqa: B023
+    pairs = sum(found.size * (found.size - 1) for found in parses)
+    assert forecasts.pairs() == (pairs, pairs)
+
+
+def test_the_right_branching_parser_is_its_own_baseline(treebank, tmp_path, capsys):
+    options = ["--out", str(tmp_path / "scores.json"), "--resamples", "20", "--rows", "nucleus", "--band", "2"]
+    main([treebank, "--parser", "right_branching", *options])
+    printed = capsys.readouterr().out
+    assert "further apart than --band" in printed and "| 1-best tree, smoothed | " in printed
+    result = json.loads((tmp_path / "scores.json").read_text(encoding="utf-8"))
+    for other in ("1-best tree", "right-branching"):
+        for name in ("labelled/ece", "summed/ece_mass", "labelled/brier"):
+            assert result["systems"][other][name] == result["systems"]["LDD"][name]
+    bins = result["systems"]["LDD"]["summed/reliability"]
+    assert sum(count for count, _, _ in bins) == result["pairs"] and result["pairs_too_far_apart"] > 0
+    with pytest.raises(SystemExit, match="no parser 'nobody'"):
+        main([treebank, "--parser", "nobody"])
