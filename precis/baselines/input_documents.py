@@ -31,7 +31,6 @@ def add_document_arguments(parser: ArgumentParser, needs_out: bool = True) -> No
     parser.add_argument(
         "--on_bad_record", type=Literal["raise", "skip"], default="raise", help="what to do about invalid records"
     )
-    parser.add_argument("--cache_dir", type=str | None, default=None, help="folder of the document cache")
     parser.add_argument("--num_proc", type=int, default=1, help="number of processes for sentence splitting")
 
 
@@ -63,9 +62,8 @@ def read_documents(parser: ArgumentParser, options: Namespace) -> "Dataset":
         rows = load_run(Path(options.run)).data.documents(options.split)
     else:
         corpus = parser.instantiate_classes(options).corpus
-        cache_dir = options.cache_dir or default_cache()
         settings = {"on_bad_record": options.on_bad_record, "num_proc": options.num_proc}
-        rows = build_documents(corpus, options.split, cache_dir, **settings)
+        rows = build_documents(corpus, options.split, default_cache(), **settings)
     if options.documents is not None:
         rows = rows.select(range(min(options.documents, len(rows))))
     return rows

@@ -18,7 +18,6 @@ from datamodules.corpora.files import Files
 from datamodules.corpora.texts import Texts
 from datamodules.documents import UserError
 from datamodules.text.printable import printable_line
-from precis.command_line.corpus_overlap import Duplicates
 from precis.config.load_classes import load_classes
 from precis.config.run_config import read_config
 from precis.files.texts import collect_texts, is_records
@@ -89,11 +88,8 @@ def corpus(arguments: list[str]) -> None:
     parser.add_argument("--examples", type=int, default=2, help="number of documents to show per split")
     bad_records = "what to do with invalid records"
     parser.add_argument("--on_bad_record", type=Literal["raise", "skip"], default="raise", help=bad_records)
-    parser.add_argument("--cache_dir", type=Path | None, default=None, help="cache folder of documents")
     parser.add_argument("--num_proc", type=int, default=1, help="number of processes for sentence splitting")
     parser.add_argument("--json", type=bool, default=False, help="JSON instead of tables")
-    parser.add_argument("--duplicates", type=Duplicates, default="exact", help="count documents in two splits: with "
-                        "equal texts (exact), also near-duplicates (near, slower), or none (off)")  # fmt: skip
     options = parser.parse_args(arguments)
     if (options.file is None) == (options.corpus is None):
         raise UserError("precis corpus describes one corpus: give a file of records, or --corpus CORPUS ...")

@@ -1,6 +1,7 @@
 """Implementation of `precis corpus`: counts, lengths, overlaps and first examples of a corpus."""
 
 import json
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -15,7 +16,6 @@ from datamodules.cache_folder import default_cache
 from datamodules.corpora.corpus import Corpus, as_document, build_documents, read_manifest
 from datamodules.documents import Document
 from datamodules.text.printable import printable, printable_line
-from precis.command_line.corpus_overlap import Overlap, find_overlaps
 
 _STATISTICS = {
     "document_words": "words per document",
@@ -30,18 +30,32 @@ _STATISTICS = {
 
 def describe_corpus(corpus: Corpus, options: Namespace) -> None:
     """Print the description of every split of a corpus, which has at least one, by the options of `precis corpus`."""
-    cache = options.cache_dir or default_cache()
     building = {"on_bad_record": options.on_bad_record, "num_proc": options.num_proc}
-    tables = {split: build_documents(corpus, split, cache, **building) for split in corpus.splits()}
-    overlaps = find_overlaps(tables, options.duplicates, options.num_proc)
-    descriptions = [describe(split, table, options.examples, overlaps) for split, table in tables.items()]
+    tables = {split: build_documents(corpus, split, default_cache(), **building) for split in corpus.splits()}
+    overlaps = find_overlaps(tables)
+    descriptions = [describe(split, table, options.examples, overlaps[split]) for split, table in tables.items()]
     if options.json:
         print(json.dumps(descriptions, ensure_ascii=False, indent=1, default=asdict))
     else:
         print_descriptions(descriptions)
 
 
-def describe(split: str, dataset: Dataset, examples: int = 2, overlaps: list[Overlap] | None = None) -> dict[str, Any]:
+def find_overlaps(tables: Mapping[str, Dataset]) -> dict[str, list[dict[str, str]]]:
+    """Return the documents of each split whose text an earlier split has, without regard to case and white space."""
+    first_with_text: dict[str, tuple[str, str]] = {}
+    overlaps: dict[str, list[dict[str, str]]] = {split: [] for split in tables}
+    for split, table in tables.items():
+        for document in map(as_document, table):
+            text = " ".join(document.text.lower().split())
+            other_split, other_id = first_with_text.setdefault(text, (split, document.id))
+            if other_split != split:
+                overlaps[split].append({"id": document.id, "other_split": other_split, "other_id": other_id})
+    return overlaps
+
+
+def describe(
+    split: str, dataset: Dataset, examples: int = 2, overlaps: Sequence[dict[str, str]] = ()
+) -> dict[str, Any]:
     """Describe the documents of a split, as `build_documents` returns them. Words are separated by whitespace.
 
     Returns:
@@ -58,7 +72,7 @@ def describe(split: str, dataset: Dataset, examples: int = 2, overlaps: list[Ove
         "digest": manifest["digest"],
         "examples": [as_document(row) for row in dataset.select(range(min(examples, len(dataset))))],
         **{name: _spread(values) for name, values in _lengths(dataset).items()},
-        "overlaps": [overlap._asdict() for overlap in overlaps or () if overlap.split == split],
+        "overlaps": list(overlaps),
     }
 
 
@@ -79,16 +93,12 @@ def print_descriptions(splits: list[dict[str, Any]], console: Console | None = N
     console.print(table)
     for split in splits:
         for overlap in split["overlaps"][:3]:
-            console.print(Text(printable_line(_overlap_line(overlap))))
+            line = f"{split['split']} {overlap['id']} equals {overlap['other_split']} {overlap['other_id']}"
+            console.print(Text(printable_line(line)))
         for bad in split["skipped"][:3]:
             console.print(Text(printable_line(f"skipped {bad['where']}: {bad['problem']}")))
         for document in split["examples"]:
             console.print(_example(split["split"], document))
-
-
-def _overlap_line(overlap: dict[str, str]) -> str:
-    similarity = "equals" if overlap["kind"] == "exact" else "is nearly the same as"
-    return f"{overlap['split']} {overlap['id']} {similarity} {overlap['other_split']} {overlap['other_id']}"
 
 
 def _lengths(dataset: Dataset) -> dict[str, list[float]]:

@@ -63,7 +63,6 @@ def _parse_options() -> ArgumentParser:
     add("--devices", type=int | Literal["auto"], default=1, help="number of devices, with one process each")
     add("--shard", type=str | None, default=None, help="K/N: task K of N; by default that of the SLURM array")
     add("--on_bad_record", type=Literal["raise", "skip"], default="skip", help="what to do with invalid records")
-    add("--cache_dir", type=Path | None, default=None, help="cache folder of the corpus")
     add("--num_proc", type=int, default=1, help="number of processes for sentence splitting")
     add("--show", action="store_true", help="draw the tree of one document")
     add("--svg", type=Path | None, default=None, help="with --show: the tree as an image")

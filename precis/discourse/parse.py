@@ -59,7 +59,7 @@ def parse_corpus(corpus: Corpus, options: Namespace) -> None:
     parser = _announced(options.parser, options.rows, options.band)
     documents = CorpusDocuments(
         corpus=corpus,
-        cache_dir=options.cache_dir or default_cache(),
+        cache_dir=default_cache(),
         splits=[options.split] if options.split else None,
         on_bad_record=options.on_bad_record,
         num_proc=options.num_proc,

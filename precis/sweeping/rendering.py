@@ -49,10 +49,7 @@ def render(arguments: list[str]) -> None:
     target = out / f"{template.stem}{template.suffix}"
     if target.resolve() == template.resolve():
         raise UserError(f"--template {template}: would be overwritten by its result; move it out of {out}")
-    from precis.sweeping.composition import (
-        check_buildable,  # these import torch and Lightning
-        compose,
-    )
+    from precis.sweeping.composition import check_buildable, compose  # imports torch and Lightning
 
     points = compose(sweep)
     jobs = jobs_of(sweep, points, out)

@@ -66,10 +66,7 @@ def start(arguments: list[str]) -> None:
 def _start_points(file: Sweep, out: Path, options: Namespace) -> None:
     if is_search(out):
         raise UserError(f"{out}: has a search; pass another --out")
-    from precis.sweeping.composition import (
-        check_buildable,  # these import torch and Lightning
-        compose,
-    )
+    from precis.sweeping.composition import check_buildable, compose  # imports torch and Lightning
 
     points = compose(file)
     jobs = jobs_of(file, points, out)

@@ -3,6 +3,7 @@ from io import StringIO
 
 import numpy as np
 import pytest
+from conftest import write_lines
 from rich.console import Console
 
 from datamodules.corpora import Files, Texts
@@ -56,3 +57,16 @@ def test_without_references(tmp_path):
     description = describe("test", build_documents(Texts([("t", "Some text here.")]), "test", tmp_path))
     assert description["compression"] is None and description["references"]["mean"] == 0
     assert "none" in printed(description)
+
+
+def test_equal_texts_of_two_splits_are_counted_apart_from_case_and_space(tmp_path, precis):
+    texts = {"train": ["A lynx.", "a heron paints"], "val": ["A heron  PAINTS", "Nobody."], "test": ["nobody."] * 2}
+    files = []
+    for split, documents in texts.items():
+        rows = [{"id": f"{split}-{n}", "document": text, "summary": "x"} for n, text in enumerate(documents)]
+        files.append(f"--corpus.{split}={write_lines(tmp_path / f'{split}.jsonl', rows)}")
+    arguments = ["corpus", "--corpus=Files", *files, "--examples=0"]
+    assert "val val-0 equals train train-1" in precis(*arguments).out
+    overlaps = {split["split"]: split["overlaps"] for split in json.loads(precis(*arguments, "--json=true").out)}
+    assert [len(overlaps[split]) for split in texts] == [0, 1, 2]
+    assert overlaps["test"][1] == {"id": "test-1", "other_split": "val", "other_id": "val-1"}

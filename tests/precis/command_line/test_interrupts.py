@@ -28,8 +28,9 @@ def test_ctrl_c_while_documents_are_read(corpus_files, tmp_path, precis, monkeyp
     from datamodules.corpora import Files
 
     monkeypatch.setattr(Files, "records", interrupt)
+    monkeypatch.setenv("PRECIS_CACHE", str(tmp_path / "cache"))
     files = [f"--corpus.{split}={path}" for split, path in corpus_files.items()]
-    done = precis("corpus", "--corpus", "Files", *files, "--cache_dir", tmp_path / "cache")
+    done = precis("corpus", "--corpus", "Files", *files)
     assert done.status == 130 and done.err.endswith("precis: interrupted\n") and "Traceback" not in done.err
     assert not list((tmp_path / "cache").glob(".building-*"))
 
