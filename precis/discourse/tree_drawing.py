@@ -5,6 +5,8 @@ from collections.abc import Sequence
 from itertools import accumulate
 from xml.sax.saxutils import escape
 
+from jinja2 import Environment, PackageLoader
+
 from datamodules.discourse.trees import SPAN, Node, Tree
 from datamodules.text.lines import one_line, shorten
 
@@ -12,7 +14,6 @@ ROW, TOP = 26, 40  # height of a row of one line, and space above the first, in 
 LINE = 16  # height of each further line of a row
 MAX_STEP, MAX_TREE_WIDTH = 22, 700  # maximal distance between levels, and width of the whole tree
 LETTER = 6.0  # approximate width of a letter of 11 pixels
-NUCLEUS, SATELLITE = "#1b4f8a", "#c0561a"
 
 
 def draw_text(tree: Tree, edu_texts: Sequence[str], width: int = 100) -> str:
@@ -145,16 +146,5 @@ def _branches(tree: Tree, node: Node, left: dict[tuple[int, int], float], edges:
 
 
 def _page(shapes: list[str], width: float, height: float) -> str:
-    size = f'width="{width:.0f}" height="{height:.0f}" viewBox="0 0 {width:.0f} {height:.0f}"'
-    style = (
-        "text{font:11px sans-serif;fill:#333}.edu{font-size:13px;fill:#000}path{fill:none}"
-        f".N{{stroke:{NUCLEUS};stroke-width:2.4}}.S{{stroke:{SATELLITE};stroke-width:1.2}}"
-        ".guide{stroke:#ccc;stroke-width:1;stroke-dasharray:1 3}"
-    )
-    legend = (
-        '<path class="N" d="M12 18H36"/><text x="42" y="22">nucleus</text>'
-        '<path class="S" d="M102 18H126"/><text x="132" y="22">satellite</text>'
-    )
-    background = '<rect width="100%" height="100%" fill="#fff"/>'
-    head = f'<svg xmlns="http://www.w3.org/2000/svg" {size}>'
-    return "\n".join([head, f"<style>{style}</style>", background, legend, *shapes, "</svg>", ""])
+    template = Environment(loader=PackageLoader("precis.discourse", ".")).get_template("tree.svg")
+    return template.render(shapes="\n".join(shapes), width=f"{width:.0f}", height=f"{height:.0f}") + "\n"
