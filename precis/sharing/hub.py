@@ -41,7 +41,7 @@ def _upload(folder: Path, repo: str, private: bool) -> str:
         commit = api.upload_folder(repo_id=repo, folder_path=folder, commit_message="Upload a model exported by Précis")
     except (httpx.HTTPError, OSError, ValueError) as error:
         remedy = "check name, token and network"
-        raise UserError(f"{repo}: the hub refuses the _upload ({_reason(error)}); {remedy}") from None
+        raise UserError(f"{repo}: the hub refuses the upload ({_reason(error)}); {remedy}") from None
     return str(commit.repo_url)
 
 
