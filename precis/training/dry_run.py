@@ -36,17 +36,16 @@ class DryRunReport(Callback):
         self.seconds: dict[str, list[float]] = {"training": [], "validation": []}
         self._start = 0.0
 
-    def on_train_batch_start(self, trainer: Trainer, pl_module: LightningModule, batch: Any, batch_idx: int) -> None:
+    def on_train_batch_start(self, trainer: Trainer, pl_module: LightningModule, batch: Any, *_: Any) -> None:
         self.shapes = self.shapes or batch_shapes(batch)
         self._start = time.monotonic()
 
-    def on_train_batch_end(self, trainer: Trainer, pl_module: LightningModule, *_: Any) -> None:
+    on_validation_batch_start = on_train_batch_start
+
+    def on_train_batch_end(self, *_: Any) -> None:
         self._measure("training")
 
-    def on_validation_batch_start(self, trainer: Trainer, pl_module: LightningModule, *_: Any) -> None:
-        self._start = time.monotonic()
-
-    def on_validation_batch_end(self, trainer: Trainer, pl_module: LightningModule, *_: Any) -> None:
+    def on_validation_batch_end(self, *_: Any) -> None:
         self._measure("validation")
 
     def _measure(self, stage: str) -> None:
