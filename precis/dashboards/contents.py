@@ -50,6 +50,7 @@ PAPERS = (
     Dashboard("BertSumAbs", "BertSumAbs (Liu and Lapata 2019)", losses("nll"), more=("val/length",)),
     Dashboard("MatchSum", "MatchSum (Zhong et al. 2020)", ("train/loss", "val/loss"), more=("val/length",)),
     Dashboard("Pegasus", "PEGASUS (Zhang et al. 2020)", losses("nll"), more=("val/length",)),
+    Dashboard("PretrainedSummarizer", "Any pretrained encoder-decoder", losses("nll"), more=("val/length",)),
     Dashboard("GraphSum", "GraphSum (Li et al. 2020)", losses("nll"), more=("val/length", "val/repeated_trigrams")),
     Dashboard("RSTformer", "RSTformer (Pu et al. 2023)", losses("nll"), more=("val/length", "val/repeated_trigrams")),
     Dashboard(
