@@ -9,7 +9,7 @@ from lightning_modules.encoder_options import DocumentEncoderOptions, EncoderOpt
 from lightning_modules.long_input import LongInput, check_truncation
 from lightning_modules.networks.passages import Reader, ScratchEncoder
 from lightning_modules.optimizer_options import EncoderAdamWOptions
-from lightning_modules.schedules import training_steps, two_rates
+from lightning_modules.schedules import steps_needed, two_rates
 from lightning_modules.summarizer import Summarizer
 
 
@@ -65,8 +65,7 @@ class EncoderSummarizer(Summarizer):
 
     def configure_optimizers(self) -> dict[str, Any]:
         """Return AdamW with separate learning rates and warm-ups for the encoder and other parameters."""
-        steps = training_steps(self.trainer) if self.optimizer.schedule == "linear" else 1
-        return two_rates(self, self.reader, self.optimizer, steps)
+        return two_rates(self, self.reader, self.optimizer, steps_needed(self.trainer, self.optimizer))
 
     def export(self, folder: Path) -> dict[str, str]:
         """Write a pretrained encoder; the rest of the model is the suite's own and has no such form."""

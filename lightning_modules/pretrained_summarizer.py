@@ -2,11 +2,9 @@
 
 import copy
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import Tensor
 from transformers import AutoModelForSeq2SeqLM, GenerationConfig
 
@@ -19,7 +17,7 @@ from lightning_modules.long_input import check_truncation
 from lightning_modules.networks.encoder_decoder import EncoderDecoder
 from lightning_modules.networks.pretrained import PretrainedEncoderDecoder, save_pretrained
 from lightning_modules.optimizer_options import AdamWOptions
-from lightning_modules.schedules import rate_factor, scheduled, training_steps
+from lightning_modules.schedules import steps_needed, two_rates
 from lightning_modules.sequence_to_sequence import SequenceToSequence
 
 
@@ -132,11 +130,7 @@ class PretrainedSummarizer(EncoderDecoderSummarizer):
 
     def configure_optimizers(self) -> dict[str, Any]:
         """Return AdamW with its schedule."""
-        options, steps = self.optimizer, training_steps(self.trainer) if self.optimizer.schedule == "linear" else 1
-        decays = [options.weight_decay * (parameter.dim() > 1) for parameter in self.parameters()]
-        groups = [{"params": [p], "weight_decay": decay} for p, decay in zip(self.parameters(), decays)]
-        factor = partial(rate_factor, schedule=options.schedule, steps=steps, warm_up=options.warmup_steps)
-        return scheduled(torch.optim.AdamW(groups, lr=options.lr), [factor] * len(groups))
+        return two_rates(self, None, self.optimizer, steps_needed(self.trainer, self.optimizer))
 
 
 def card_settings(model: Any) -> GenerationConfig:

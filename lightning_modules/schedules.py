@@ -11,7 +11,7 @@ from torch import nn
 
 from datamodules.documents import UserError
 from lightning_modules.lightning_internals import reload_training_data
-from lightning_modules.optimizer_options import EncoderAdamWOptions, Schedule
+from lightning_modules.optimizer_options import AdamWOptions, EncoderAdamWOptions, Schedule
 
 
 def training_steps(trainer: Trainer) -> int:
@@ -26,10 +26,17 @@ def training_steps(trainer: Trainer) -> int:
     reload_training_data(trainer)
     if not isfinite(steps):
         raise UserError(
-            "the learning rate decays to 0 at the last step, and the number of steps is not limited; set "
+            "the schedule of the learning rate needs the number of steps, which is not limited; set "
             "trainer.max_steps or trainer.max_epochs, in addition to trainer.max_time if it ends by time"
         )
     return int(steps)
+
+
+def steps_needed(trainer: Trainer, options: AdamWOptions) -> int:
+    """Return the number of optimizer steps where the schedule or a fractional warm-up depends on it, otherwise 1."""
+    warm_ups = [options.warmup_steps, getattr(options, "encoder_warmup_steps", None) or 0]
+    needed = options.schedule == "linear" or any(0 < warm_up < 1 for warm_up in warm_ups)
+    return training_steps(trainer) if needed else 1
 
 
 def scheduled(optimizer: torch.optim.Optimizer, factors: Sequence[Callable[[int], float]]) -> dict[str, Any]:
@@ -100,21 +107,24 @@ def split_parameters(module: nn.Module, encoder: nn.Module | None) -> tuple[list
 
 
 def two_rates(
-    module: nn.Module, encoder: nn.Module | None, options: EncoderAdamWOptions, steps: int, decay_vectors: bool = False
+    module: nn.Module, encoder: nn.Module | None, options: AdamWOptions, steps: int, decay_vectors: bool = False
 ) -> dict[str, Any]:
     """Return the result of `configure_optimizers`: AdamW with separate rates for encoder and other parameters.
 
     Args:
         module: module to train.
-        encoder: its pretrained part; None without.
+        encoder: pretrained part with a rate of its own; None without, and if the options have one rate for all.
         options: learning rates, schedule and weight decay.
-        steps: number of training steps; not used by `inverse_root` with a warm-up in steps.
+        steps: number of training steps, see `steps_needed`.
         decay_vectors: whether vectors such as biases decay as matrices do.
     """
+    of_encoder, others = split_parameters(module, encoder)
+    parts = [(others, options.lr, options.warmup_steps)]
+    if isinstance(options, EncoderAdamWOptions):
+        rise = options.warmup_steps if options.encoder_warmup_steps is None else options.encoder_warmup_steps
+        parts.insert(0, (of_encoder, options.encoder_lr, rise))
     groups, factors = [], []
-    encoder_warm_up = options.warmup_steps if options.encoder_warmup_steps is None else options.encoder_warmup_steps
-    rates, warm_ups = (options.encoder_lr, options.lr), (encoder_warm_up, options.warmup_steps)
-    for parameters, peak, rise in zip(split_parameters(module, encoder), rates, warm_ups):
+    for parameters, peak, rise in parts:
         for is_matrix in (True, False):
             chosen = [parameter for parameter in parameters if (parameter.dim() > 1) == is_matrix]
             if chosen:

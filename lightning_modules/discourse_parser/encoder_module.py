@@ -15,7 +15,7 @@ from lightning_modules.discourse_parser.shipped import SMALL
 from lightning_modules.lightning_internals import trainer_of
 from lightning_modules.networks.text_encoder import SmallEncoder, TextEncoder
 from lightning_modules.optimizer_options import EncoderAdamWOptions
-from lightning_modules.schedules import training_steps, two_rates
+from lightning_modules.schedules import steps_needed, two_rates
 from lightning_modules.stored import load_weights, save_weights
 
 
@@ -110,7 +110,8 @@ class EncoderModule(LightningModule):
 
     def configure_optimizers(self) -> dict[str, Any]:
         pretrained = None if self.subwords is None else self.encoder
-        return two_rates(self, pretrained, self.optimizer, training_steps(self.trainer), decay_vectors=True)
+        steps = steps_needed(self.trainer, self.optimizer)
+        return two_rates(self, pretrained, self.optimizer, steps, decay_vectors=True)
 
     def state_to_keep(self) -> dict[str, Tensor]:
         """Return the trained weights: without the frozen ones of a pretrained encoder, which can be loaded again."""

@@ -4,7 +4,8 @@ from pytorch_lightning import Trainer
 from pytorch_lightning.demos.boring_classes import BoringModel
 
 from datamodules.documents import UserError
-from lightning_modules.schedules import training_steps, warmed_up
+from lightning_modules.optimizer_options import AdamWOptions, EncoderAdamWOptions
+from lightning_modules.schedules import steps_needed, training_steps, warmed_up
 
 
 class Scheduled(BoringModel):
@@ -33,3 +34,17 @@ def test_training_has_as_many_steps_as_its_limits_say(tmp_path, limits, steps):
 def test_a_schedule_needs_an_end(tmp_path, limits):
     with pytest.raises(UserError, match=r"set trainer\.max_steps or trainer\.max_epochs"):
         fitted(tmp_path, **limits)
+
+
+@pytest.mark.parametrize(
+    "options, steps",
+    [
+        (AdamWOptions(schedule="constant", warmup_steps=5), 1),
+        (AdamWOptions(schedule="constant"), 8),
+        (EncoderAdamWOptions(schedule="inverse_root", warmup_steps=5, encoder_warmup_steps=0.5), 8),
+        (AdamWOptions(warmup_steps=0), 8),
+    ],
+)
+def test_a_fractional_warm_up_needs_the_number_of_steps(options, steps, monkeypatch):
+    monkeypatch.setattr("lightning_modules.schedules.training_steps", lambda trainer: 8)
+    assert steps_needed(None, options) == steps
