@@ -22,7 +22,7 @@ def treebank(tmp_path_factory) -> str:
 def gold(treebank):
     """Documents with gold trees, and their parses by random weights."""
     torch.manual_seed(0)
-    parser = DiscourseParser(encoder="small", members=2, hidden_size=8, fit_size=4, dropout=0.0).eval()
+    parser = DiscourseParser(members=2, hidden_size=8, fit_size=4, dropout=0.0).eval()
     documents = gold_documents(treebank, parser.relations)
     return documents, parsed(parser, [request_of(document) for document in documents], "")
 
