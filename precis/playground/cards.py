@@ -22,6 +22,7 @@ from lightning_modules.summarizer import Summarizer, Summary
 from precis.discourse.tree_drawing import draw_svg as draw_tree
 from precis.summarizing.draw_attention import relations_of
 from precis.summarizing.graph_drawing import draw_svg as draw_graph
+from precis.summarizing.hugging_face import HuggingFaceSummarizer, how_read
 
 _LETTERS, _TREE_WIDTH = 32, 120  # letters per EDU and pixels of a tree that fits a card of 22 rem
 _RELATIONS = 3  # number of relations shown for a head; twice as many for a document
@@ -93,6 +94,8 @@ def sections(prefix: str, model: Summarizer, data: SummarizationData, batch: Bat
         parts.append(copied_summary(prefix, source, summary.words, summary.copied, attention, agents_of(batch)))
     else:
         parts.append(MACROS.plain_summary(summary.text))
+        if isinstance(model, HuggingFaceSummarizer) and (note := how_read(summary, model.options.long_documents)):
+            parts.append(MACROS.note(note))
     if summary.scores:
         values = [f"{value:.1f}" for value in summary.scores.values()]
         parts.append(MACROS.table("ROUGE F1 x 100 against the reference", list(summary.scores), [values]))

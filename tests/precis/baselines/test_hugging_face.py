@@ -46,21 +46,16 @@ def summaries_one_by_one(folder: Path, texts: list[str], **options) -> list[list
     return outputs
 
 
-@pytest.mark.parametrize("kind", ["bart", "pegasus", "t5"])
-def test_summaries_in_batches_equal_those_of_single_documents(tmp_path, precis, documents, source, texts, kind):
-    settings = {} if kind == "t5" else GENERATION
-    folder = make_summarizer(kind, tmp_path / "model", texts, **settings)
+def test_predictions_have_ids_references_and_summaries(tmp_path, precis, documents, source, texts):
+    folder = make_summarizer("t5", tmp_path / "model", texts)
     out = tmp_path / "out.jsonl"
     done = precis("baseline", "hf", "--checkpoint", folder, *source, "--out", out, "--batch_tokens", 100)
     assert done.status == 0, done.err
-    # the settings of T5 and its prefix stand in its config, under the task "summarization"
-    plain = [text.removeprefix("" if kind == "t5" else "summarize: ") for text in texts]
-    options = {"num_beams": 3, "max_length": 12} if kind == "t5" else {}
     rows = read(out)
-    assert [row["summary"] for row in rows] == summaries_one_by_one(folder, plain, **options)
+    # the settings of T5 and its prefix stand in its config, under the task "summarization"
+    assert [row["summary"] for row in rows] == summaries_one_by_one(folder, texts, num_beams=3, max_length=12)
     assert [row["id"] for row in rows] == [row["id"] for row in documents]
     assert [row["references"] for row in rows] == [[[row["summary"]]] for row in documents]
-    assert len({str(row["summary"]) for row in rows}) > 1
 
 
 def test_a_setting_of_the_command_line_replaces_that_of_the_model(tmp_path, precis, documents, source, bart):
@@ -92,19 +87,6 @@ def test_a_model_that_states_no_length_writes_up_to_its_positions(
     done = precis("baseline", "hf", "--checkpoint", folder, *source, "--out", out, *flags)
     assert done.status == 0, done.err
     assert {row["summary_tokens"] for row in read(tmp_path / "out.answers.jsonl")[1:]} == {length}
-
-
-def test_led_attends_from_the_first_token_to_all(tmp_path, precis, documents, source, texts):
-    folder = make_summarizer("led", tmp_path / "model", texts, **GENERATION)
-    out = tmp_path / "out.jsonl"
-    assert precis("baseline", "hf", "--checkpoint", folder, *source, "--out", out).status == 0
-    tokenizer, model = AutoTokenizer.from_pretrained(folder), AutoModelForSeq2SeqLM.from_pretrained(folder).eval()
-    for row, document in zip(read(out), documents):
-        ids = tokenizer(document["document"], return_tensors="pt").input_ids
-        attention = torch.zeros_like(ids)
-        attention[:, 0] = 1
-        output = model.generate(input_ids=ids, global_attention_mask=attention)
-        assert row["summary"] == sentences_of(tokenizer.decode(output[0], skip_special_tokens=True))
 
 
 def test_truncation_is_counted_once(tmp_path, precis, documents, source, bart):

@@ -247,5 +247,7 @@ def test_models_are_evaluated_and_shown_in_the_playground(models, documents, tex
     assert evaluated.scores.loc["rouge1", "documents"] == len(documents)
     with pytest.raises(UserError, match="no documents of its own"):
         run.evaluate("test")
-    page = Playground([str(models["bart"]), str(models["chat"])]).summarize(texts[0], "", ["bart", "chat"], 3)
+    playground = Playground([str(models["bart"]), str(models["chat"])])
+    page = playground.summarize(texts[0], "", ["bart", "chat"], 3)
     assert " ".join(run.summarize(texts[0]).sentences) in page and "HuggingFaceSummarizer" in page
+    assert "whose summaries were joined" in playground.summarize(" ".join(texts), "", ["bart"], 3)
