@@ -2,15 +2,20 @@
 
 import hashlib
 import re
+from bisect import bisect_right
+from collections.abc import Sequence
+from itertools import pairwise
 
 import torch
 from pytorch_lightning import LightningModule
 
-from datamodules.discourse.baselines import right_branching
 from datamodules.discourse.distributions import Rows, tree_gamma, tree_ldd
 from datamodules.discourse.parses import DiscourseParse, ParseRequest, nodes_of
-from datamodules.discourse.records import TreebankDocument
+from datamodules.discourse.records import Offsets, TreebankDocument
 from datamodules.discourse.relations import GUM
+from datamodules.discourse.trees import Span, Tree
+
+Label = tuple[str, str]  # nuclearity and relation
 
 # Increased whenever the same document would get a different parse.
 VERSION = 1
@@ -23,7 +28,7 @@ class RightBranchingParser(LightningModule):
 
     Sentences are split after semicolons, colons, dashes, and commas before a conjunction or relative pronoun, if at
     least three words are on both sides. Trees branch to the right within sentences, over the sentences of a paragraph,
-    and over paragraphs (`datamodules.discourse.baselines`); the LDD is that of one tree, zeros and ones.
+    and over paragraphs (`right_branching`); the LDD is that of one tree, zeros and ones.
 
     Args:
         rows: which EDUs carry probability in the LDD, `side` or `nucleus`.
@@ -51,13 +56,7 @@ class RightBranchingParser(LightningModule):
             ValueError: if it is empty.
         """
         edus = list(request.edus) if request.edus is not None else segment(request)
-        document = TreebankDocument(
-            id=request.id,
-            text=request.text,
-            edus=edus,
-            sentences=list(request.sentences),
-            paragraphs=list(request.paragraphs),
-        )
+        document = TreebankDocument(request.id, request.text, edus, list(request.sentences), list(request.paragraphs))
         tree = nodes_of(right_branching(document), self.relations) if edus else torch.empty(0, 5)
         band = min(self.band, max(0, len(edus) - 1))
         ldd = tree_ldd(tree, len(edus), len(self.relations), self.rows, band)
@@ -77,3 +76,41 @@ def segment(request: ParseRequest) -> list[tuple[int, int]]:
                 first = match.end()
         edus.append((start + first, end))
     return [(start, end) for start, end in edus if request.text[start:end].strip()]
+
+
+def right_branching(
+    document: TreebankDocument, within: Label = ("NS", "elaboration"), between: Label = ("NN", "joint")
+) -> Tree:
+    """Return the binary tree that branches to the right within sentences, within paragraphs, and over paragraphs.
+
+    An EDU belongs to the sentence and the paragraph that it begins in. A level without offsets is skipped; without
+    sentences and paragraphs, all nodes have the label `between`.
+
+    Args:
+        document: document with EDUs, sentences and paragraphs.
+        within: nuclearity and relation of nodes within sentences, by default the most frequent label there in GUM.
+        between: nuclearity and relation of all other nodes, by default the most frequent coarse label in GUM.
+    """
+    # Units of each level are represented by their first EDUs; a group has the units within a unit of the next level.
+    edus = list(range(len(document.edus)))
+    spans: list[Span] = []
+    sentences = _groups(edus, document, document.sentences)
+    paragraphs = _groups([group[0] for group in sentences], document, document.paragraphs)
+    document_level = [[group[0] for group in paragraphs]]
+    for level, label in ((sentences, within), (paragraphs, between), (document_level, between)):
+        ends = [following[0] - 1 for following in level[1:]] + [edus[-1]]
+        for group, end in zip(level, ends, strict=True):
+            # right-branching: each unit but the last is the left child of a node that ends with the group
+            spans += [Span(start, split - 1, end, *label) for start, split in pairwise(group)]
+    return Tree.from_spans(spans, len(edus))
+
+
+def _groups(starts: list[int], document: TreebankDocument, offsets: Sequence[Offsets]) -> list[list[int]]:
+    """Group first EDUs of units by the sentence or paragraph that they begin in; one group for each without offsets."""
+    if not offsets:
+        return [[edu] for edu in starts]
+    begins = [start for start, _ in offsets]
+    groups: dict[int, list[int]] = {}
+    for edu in starts:
+        groups.setdefault(bisect_right(begins, document.edus[edu][0]), []).append(edu)
+    return list(groups.values())

@@ -11,9 +11,9 @@ from jsonargparse.typing import PositiveInt
 
 import datamodules.corpora
 from datamodules.corpora.corpus import Corpus, build_documents
-from datamodules.corpora.field_names import first_row, guess_fields
 from datamodules.documents import Document, UserError
 from precis.config.load_classes import load_classes
+from precis.files.field_names import first_row, guess_fields
 from precis.files.texts import is_records
 
 if TYPE_CHECKING:

@@ -13,13 +13,13 @@ from jsonargparse import ArgumentParser
 import datamodules.corpora
 from datamodules.building import appearing_folder
 from datamodules.corpora.corpus import Corpus
-from datamodules.corpora.field_names import describe_value, first_row, guess_fields
 from datamodules.corpora.files import Files
 from datamodules.corpora.texts import Texts
 from datamodules.documents import UserError
 from datamodules.text.printable import printable_line
 from precis.config.load_classes import load_classes
 from precis.config.run_config import read_config
+from precis.files.field_names import describe_value, first_row, guess_fields
 from precis.files.texts import collect_texts, is_records
 from precis.runs.prediction_files import find_predictions
 from precis.summarizing.length_budget import add_budget_arguments, read_budget

@@ -14,7 +14,6 @@ from jsonargparse import Namespace
 from pytorch_lightning import LightningModule
 
 from datamodules.corpora.parallel import progress_bar
-from datamodules.discourse.baselines import Label, right_branching
 from datamodules.discourse.parses import DiscourseParse, ParseRequest
 from datamodules.discourse.records import TreebankDocument
 from datamodules.discourse.relations import INVENTORIES, Inventory, coarsened
@@ -22,6 +21,7 @@ from datamodules.discourse.treebanks import read_treebank
 from datamodules.discourse.trees import Tree
 from datamodules.documents import UserError
 from datamodules.text.offsets import paragraph_offsets, sentence_offsets
+from lightning_modules.discourse_parser.right_branching import Label, right_branching
 from precis.config.parsers import PARSERS, load_parser
 from precis.discourse.parser_scores import edu_starts, page, parseval, segmentation
 from precis.statistics.statistics import LEVEL, Interval

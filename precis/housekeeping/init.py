@@ -7,8 +7,8 @@ import yaml
 from jsonargparse import ArgumentParser
 
 from datamodules.atomic_write import atomic_write
-from datamodules.corpora.field_names import FieldMap, first_row, guess_fields
 from datamodules.documents import UserError
+from precis.files.field_names import FieldMap, first_row, guess_fields
 
 TEMPLATES = Path(__file__).parent / "templates"
 MODELS = ("pointer_generator", "bertsum")

@@ -1,12 +1,14 @@
 """Reader of CoNLL-U with `Discourse=` in the column MISC, as in GUM (Zeldes 2017; UD_English-GUM since release 2.9)."""
 
 import re
+from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import PurePath
 
-from datamodules.discourse.dependencies import Dependencies, from_dependencies
 from datamodules.discourse.records import Offsets, TreebankDocument, TreebankError, validate_document
-from datamodules.discourse.trees import Tree, TreeError
+from datamodules.discourse.trees import SPAN, Node, Tree, TreeError
 
 # relation (with suffix _m for a further nucleus) : EDU -> head : depth : signals; the root has no arrow
 EDGE = re.compile(r"(?P<relation>[^:]+?)(?P<nucleus>_m)?:(?P<edu>\d+)(->(?P<head>\d+))?(:(?P<depth>\d+))?(:.*)?")
@@ -42,8 +44,8 @@ def read(text: str, name: str) -> list[TreebankDocument]:
     """Return the documents of a file, each after `# newdoc id = ...`; without it, one document named like the file.
 
     The text is that of words, or of ranges such as `1-2`, followed by a space unless SpaceAfter=No; a paragraph
-    (`# newpar`) begins on a new line. The tree is built from dependencies and depths, see `dependencies`. Secondary
-    edges (after a semicolon) and signals are ignored.
+    (`# newpar`) begins on a new line. The tree is built from dependencies and depths; secondary edges (after
+    a semicolon) and signals are ignored.
 
     Raises:
         TreebankError: if a line does not have 10 columns, `Discourse=` is missing, invalid, without a depth or not
@@ -149,7 +151,7 @@ def _tree(reading: _Reading) -> Tree:
         kinds.append("root" if head < 0 else "m" if edge["nucleus"] else "s")
         depths.append(int(edge["depth"]))
     try:
-        return from_dependencies(Dependencies(tuple(heads), tuple(relations), tuple(kinds), tuple(depths)))
+        return from_dependencies(heads, relations, kinds, depths)
     except TreeError as error:
         where = reading.edges[0][1]
         raise TreebankError(f"{where}: {reading.id}: not a tree: {error} (EDUs counted from 0)") from error
@@ -159,3 +161,59 @@ def _split_at(text: str, starts: list[int]) -> list[Offsets]:
     """Return the offsets of the pieces of a text that begin at `starts`, without white space at their ends."""
     ends = [*starts[1:], len(text)]
     return [(start, start + len(text[start:end].rstrip())) for start, end in zip(starts, ends)]
+
+
+def from_dependencies(
+    heads: Sequence[int], relations: Sequence[str], kinds: Sequence[str], depths: Sequence[int]
+) -> Tree:
+    """Convert dependencies between EDUs to a tree.
+
+    The head of a node is that of its first nucleus; the heads of its other children depend on it. The conversion is
+    lossless for every tree in which all nuclei of a node have the same relation.
+
+    Args:
+        heads: index of the head of each EDU, -1 for the root.
+        relations: relation to the head, `ROOT` for the root.
+        kinds: `m` for a further nucleus, `s` for a satellite, `root` for the root.
+        depths: order in which dependents are attached to a head, 0 for the innermost; those of one node have the same.
+
+    Raises:
+        TreeError: if there is no single root, or there is a cycle or crossing dependencies.
+    """
+    roots = [edu for edu, head in enumerate(heads) if head == -1]
+    if len(roots) != 1:
+        raise TreeError(f"{len(roots)} roots{': EDUs ' + ', '.join(map(str, roots)) if roots else ''}; a tree has one")
+    dependents: dict[int, list[int]] = defaultdict(list)
+    for edu, head in enumerate(heads):
+        dependents[head].append(edu)
+    order = list(dependents[-1])
+    for edu in order:
+        order.extend(dependents[edu])
+    if len(order) < len(heads):
+        raise TreeError(f"EDU {min(set(range(len(heads))) - set(order))} depends on itself in a cycle")
+    extents: dict[int, tuple[int, int]] = {}
+    nodes = []
+    for head in reversed(order):  # dependents before their head
+        start = end = head
+        for depth in sorted({depths[edu] for edu in dependents[head]}):
+            group = [(*extents[edu], edu) for edu in dependents[head] if depths[edu] == depth]
+            children = sorted([(start, end, head), *group])
+            _check_contiguous(children)
+            nodes.append(_node_of(children, head, relations, kinds))
+            start, end = children[0][0], children[-1][1]
+        extents[head] = start, end
+    return Tree(len(heads), tuple(nodes))
+
+
+def _check_contiguous(children: list[tuple[int, int, int]]) -> None:
+    for (_, end, first), (start, _, second) in pairwise(children):
+        if start != end + 1:
+            raise TreeError(f"EDUs {first} and {second} are attached next to each other, but are apart or cross")
+
+
+def _node_of(children: list[tuple[int, int, int]], head: int, relations: Sequence[str], kinds: Sequence[str]) -> Node:
+    """Return the node over children (start, end, head) whose heads depend on `head`."""
+    letters = "".join("N" if edu == head or kinds[edu] == "m" else "S" for *_, edu in children)
+    shared = next((relations[edu] for *_, edu in children if edu != head and kinds[edu] == "m"), SPAN)
+    names = tuple(shared if edu == head else relations[edu] for *_, edu in children)
+    return Node(tuple(start for start, *_ in children), children[-1][1], letters, names)

@@ -6,9 +6,7 @@ import pytest
 from hypothesis import given
 from random_trees import trees
 
-from datamodules.discourse.baselines import right_branching
-from datamodules.discourse.dependencies import Dependencies, from_dependencies
-from datamodules.discourse.records import TreebankDocument
+from datamodules.discourse.formats.conllu import from_dependencies
 from datamodules.discourse.treebanks import read_treebank
 from datamodules.discourse.trees import SPAN, Node, Span, Tree, TreeError
 from tests.datamodules.discourse.treebank_writers import to_dependencies
@@ -51,14 +49,14 @@ def test_a_tree_by_hand():
 
 def test_dependencies_by_hand():
     # 1 and 4 are satellites of 0, 2 and 3 further nuclei beside (0 1): attached in the order 1, then 2 and 3, then 4
-    expected = Dependencies(
-        heads=(-1, 0, 0, 0, 0),
-        relations=("ROOT", "elaboration", "list", "list", "cause"),
-        nuclearity=("root", "s", "m", "m", "s"),
-        depths=(0, 0, 1, 1, 2),
+    expected = (
+        (-1, 0, 0, 0, 0),
+        ("ROOT", "elaboration", "list", "list", "cause"),
+        ("root", "s", "m", "m", "s"),
+        (0, 0, 1, 1, 2),
     )
     assert to_dependencies(Tree.from_nested(FIVE)) == expected
-    assert from_dependencies(expected) == Tree.from_nested(FIVE)
+    assert from_dependencies(*expected) == Tree.from_nested(FIVE)
 
 
 @pytest.mark.parametrize(
@@ -83,7 +81,7 @@ def test_satellites_are_attached_one_after_the_other(letters, expected):
 @given(trees())
 def test_forms_are_lossless(tree):
     assert Tree.from_nested(json.loads(json.dumps(tree.nested()))) == tree
-    assert from_dependencies(to_dependencies(tree)) == tree
+    assert from_dependencies(*to_dependencies(tree)) == tree
     binary = tree.binary()
     assert all(len(node.starts) == 2 for node in binary.nodes) and len(binary.nodes) == tree.size - 1
     assert binary.binary() == binary
@@ -99,7 +97,7 @@ def test_nested_is_the_recursive_one(tree):
 def test_deep_trees_need_no_recursion():
     size = 2000
     tree = Tree.from_spans([Span(i, i, size - 1, "NS", "list") for i in range(size - 1)], size)
-    assert Tree.from_nested(tree.nested()) == tree == from_dependencies(to_dependencies(tree)) == tree.binary()
+    assert Tree.from_nested(tree.nested()) == tree == from_dependencies(*to_dependencies(tree)) == tree.binary()
     assert len(tree.spans()) == size - 1 and hash(tree) == hash(tree.binary())
 
 
@@ -148,31 +146,13 @@ def test_what_are_no_spans_of_a_tree(spans, size, said):
         ((-1, -1), "2 roots: EDUs 0, 1"),
         ((1, 0), "0 roots; a tree has one"),
         ((-1, 2, 1), "EDU 1 depends on itself in a cycle"),
-        ((-1, 7), "EDU 7, which does not exist"),
         ((2, 3, -1, 2), "cross"),
     ],
 )
 def test_what_are_no_dependencies_of_a_tree(heads, said):
     size = len(heads)
     with pytest.raises(TreeError, match=said):
-        from_dependencies(Dependencies(heads, ("x",) * size, ("s",) * size, tuple(range(size))))
-
-
-def test_right_branching_by_hand():
-    # two paragraphs: (0 1 | 2) and (3); sentences 0-1, 2, 3
-    text = "aa bb cc dd"
-    edus = [(0, 2), (3, 5), (6, 8), (9, 11)]
-    sentences, paragraphs = [(0, 5), (6, 8), (9, 11)], [(0, 8), (9, 11)]
-    document = TreebankDocument("x", text, edus, sentences, paragraphs)
-    within, between = ("NS", "elaboration"), ("NN", "joint")
-    assert right_branching(document).spans() == [
-        Span(0, 2, 3, *between),
-        Span(0, 1, 2, *between),
-        Span(0, 0, 1, *within),
-    ]
-    bare = right_branching(TreebankDocument("x", text, edus))
-    assert [span[:3] for span in bare.spans()] == [(0, 0, 3), (1, 1, 3), (2, 2, 3)]
-    assert right_branching(TreebankDocument("x", "a", [(0, 1)], [(0, 1)])) == Tree(1)
+        from_dependencies(heads, ("x",) * size, ("s",) * size, range(size))
 
 
 @needs_gum
@@ -187,5 +167,5 @@ def test_validation_documents_of_gum():
         assert tree.binary().nested() == record["tree"]
         columns = [tuple(record[name]) for name in ("heads", "relations", "nuclearity", "depths")]
         assert to_dependencies(tree) == tuple(columns)
-        assert from_dependencies(Dependencies(*columns)) == tree
-        assert from_dependencies(to_dependencies(tree.binary())) == tree.binary()
+        assert from_dependencies(*columns) == tree
+        assert from_dependencies(*to_dependencies(tree.binary())) == tree.binary()

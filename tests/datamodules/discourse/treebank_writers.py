@@ -7,14 +7,13 @@ from collections.abc import Iterable, Iterator
 from itertools import pairwise
 from typing import Any
 
-from datamodules.discourse.dependencies import Dependencies
 from datamodules.discourse.formats.conllu import COLUMNS
 from datamodules.discourse.records import TreebankDocument, TreebankError
 from datamodules.discourse.trees import Tree
 
 
-def to_dependencies(tree: Tree) -> Dependencies:
-    """The dependencies between EDUs that a tree implies (see `Dependencies`)."""
+def to_dependencies(tree: Tree) -> tuple[tuple, ...]:
+    """The dependencies between EDUs that a tree implies: the arguments of `from_dependencies`."""
     head_of = {(edu, edu): edu for edu in range(tree.size)}
     heads, relations = [-1] * tree.size, ["ROOT"] * tree.size
     kinds, depths = ["root"] * tree.size, [0] * tree.size
@@ -28,7 +27,7 @@ def to_dependencies(tree: Tree) -> Dependencies:
                 heads[child], depths[child] = head, level[head]
                 relations[child], kinds[child] = node.relations[place], "ms"[node.nuclearity[place] == "S"]
         level[head] += 1
-    return Dependencies(tuple(heads), tuple(relations), tuple(kinds), tuple(depths))
+    return tuple(heads), tuple(relations), tuple(kinds), tuple(depths)
 
 
 def write_conllu(documents: Iterable[TreebankDocument]) -> str:

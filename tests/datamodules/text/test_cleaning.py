@@ -6,7 +6,6 @@ import pytest
 
 from datamodules.corpora import Files, TextFolders
 from datamodules.corpora.corpus import as_document, build_documents, read_manifest
-from datamodules.corpora.field_names import guess_fields
 from datamodules.text.cleaning import clean
 
 
@@ -32,9 +31,10 @@ def test_marks_of_datasets(text, cleaned):
 def test_marks_are_counted_and_reported_once_per_split(tmp_path, caplog):
     row = {"article_text": ["It rained.", "We stayed."], "abstract_text": ["<S> it rained </S>", "<S> we stayed </S>"]}
     (tmp_path / "a.jsonl").write_text(json.dumps(row) + "\n")
-    guessed = guess_fields(row, "a.jsonl:1").arguments()
+    fields = {"document": "article_text", "document_list": "sentences"}
+    fields |= {"summary": "abstract_text", "summary_list": "sentences"}
     with caplog.at_level(logging.INFO):
-        table = build_documents(Files(test=str(tmp_path / "a.jsonl"), **guessed), "test", tmp_path / "cache")
+        table = build_documents(Files(test=str(tmp_path / "a.jsonl"), **fields), "test", tmp_path / "cache")
     document = as_document(table[0])
     assert (document.parts, document.references) == ([row["article_text"]], [["it rained", "we stayed"]])
     assert read_manifest(table)["cleaned"] == {"sentence tags <S>": 4}

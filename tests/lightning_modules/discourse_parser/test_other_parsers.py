@@ -6,8 +6,10 @@ from types import SimpleNamespace
 import pytest
 
 from datamodules.discourse.parses import ParseRequest
+from datamodules.discourse.records import TreebankDocument
+from datamodules.discourse.trees import Span, Tree
 from datamodules.documents import Document, UserError
-from lightning_modules.discourse_parser.right_branching import RightBranchingParser, segment
+from lightning_modules.discourse_parser.right_branching import RightBranchingParser, right_branching, segment
 from precis.config.parsers import load_parser
 
 
@@ -25,6 +27,23 @@ def test_given_edus_are_kept_to():
     assert found.edus.tolist() == [[0, 7], [8, 19], [20, 25]] and found.half_width == 1
     assert found.best_tree().node(0, 1).relation == "elaboration"  # within the sentence
     assert RightBranchingParser("nucleus").parse(request).rows == "nucleus"
+
+
+def test_right_branching_by_hand():
+    # two paragraphs: (0 1 | 2) and (3); sentences 0-1, 2, 3
+    text = "aa bb cc dd"
+    edus = [(0, 2), (3, 5), (6, 8), (9, 11)]
+    sentences, paragraphs = [(0, 5), (6, 8), (9, 11)], [(0, 8), (9, 11)]
+    document = TreebankDocument("x", text, edus, sentences, paragraphs)
+    within, between = ("NS", "elaboration"), ("NN", "joint")
+    assert right_branching(document).spans() == [
+        Span(0, 2, 3, *between),
+        Span(0, 1, 2, *between),
+        Span(0, 0, 1, *within),
+    ]
+    bare = right_branching(TreebankDocument("x", text, edus))
+    assert [span[:3] for span in bare.spans()] == [(0, 0, 3), (1, 1, 3), (2, 2, 3)]
+    assert right_branching(TreebankDocument("x", "a", [(0, 1)], [(0, 1)])) == Tree(1)
 
 
 class Unit:

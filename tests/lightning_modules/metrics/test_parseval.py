@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from datamodules.discourse.baselines import right_branching
 from datamodules.discourse.relations import coarsened
 from datamodules.discourse.treebanks import read_treebank
+from lightning_modules.discourse_parser.right_branching import right_branching
 from lightning_modules.metrics.parseval import LEVELS, Parseval, parseval_counts, parseval_scores
 
 GUM = Path(__file__).resolve().parents[3].parent / "shared" / "data" / "gum"
