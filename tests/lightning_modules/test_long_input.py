@@ -25,8 +25,6 @@ def encoder(tmp_path_factory):
     return folder
 
 
-
-
 def test_names_and_outputs_within_the_limit_are_the_same(encoder):
     models = {}
     for choice in ("windows", "extend", "truncate"):

@@ -172,7 +172,7 @@ def test_a_pretrained_encoder_reads_the_concatenated_paragraphs(encoder):
 
 
 def test_errors_say_what_does_not_fit():
-    with pytest.raises(ValueError, match="graph, hierarchical or flat, got 'tree'"):
+    with pytest.raises(ValueError, match="graph, hierarchical, flat, got 'tree'"):
         network("tree")
     with pytest.raises(ValueError, match="a multiple of four with paragraph positions; got 18"):
         network(hidden_size=18)

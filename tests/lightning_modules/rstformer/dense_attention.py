@@ -92,4 +92,3 @@ def made_up_ldd(size, relations, generator):
     p = torch.rand(size, size, relations, generator=generator, dtype=torch.double) / relations
     p = p * (torch.rand(p.shape, generator=generator) < 0.6)
     return p * (1 - torch.eye(size, dtype=p.dtype)).unsqueeze(-1)
-
