@@ -86,7 +86,7 @@ VALIDATED, SCHEDULED = {"val_check_interval": 3}, {"schedule": True, "accumulate
 # Where training resumes is a matter of the loops: two models resume from everywhere, the others from the middle of an
 # epoch and from a validation.
 RESUMING = [
-    *(pytest.param(case, VALIDATED, ("batch10", "validation3"), id=case.name, marks=pytest.mark.integration)
+    *(pytest.param(case, VALIDATED, ("batch10", "validation2"), id=case.name, marks=pytest.mark.integration)
       for case in CASES if case.name not in QUICK),
     *(pytest.param(case, VALIDATED, None, id=case.name) for case in CASES if case.name == QUICK[0]),
     *(pytest.param(case, SCHEDULED, None, id=case.name) for case in CASES if case.name == QUICK[1]),
