@@ -21,6 +21,7 @@ from datamodules.documents import UserError
 from datamodules.text.lines import load_json
 from lightning_modules.checkpoint_values import find_invalid_value
 from lightning_modules.exported import EXPORTED
+from lightning_modules.stored import SCALES, dequantized, quantized
 
 _GROWING_CODECS = {"base64", "bz2", "hex", "quopri", "quotedprintable", "uu", "zip", "zlib"}
 
@@ -156,10 +157,10 @@ def _check_values(path: Path, content: Mapping[str, Any]) -> None:
         raise UserError(f"{path}: {name} is missing, or is not what `precis` writes; give another checkpoint")
 
 
-def write_exported(path: Path, weights: Mapping[str, Tensor], described: Mapping[str, Any]) -> None:
+def write_exported(path: Path, weights: Mapping[str, Tensor], described: Mapping[str, Any], bits: int = 32) -> None:
     """Write weights as safetensors, with plain values beside them in the header.
 
-    Tensors that share their memory, such as tied embeddings, are written once.
+    Tensors that share their memory, such as tied embeddings, are written once. With 8 bits matrices are `quantized`.
     """
     stored: dict[tuple, str] = {}
     tensors, tied = {}, {}
@@ -170,6 +171,8 @@ def write_exported(path: Path, weights: Mapping[str, Tensor], described: Mapping
             continue
         stored[storage] = name
         tensors[name] = value.detach().cpu().contiguous().clone()
+        if bits == 8 and value.dim() == 2 and value.is_floating_point():
+            tensors[name], tensors[name + SCALES] = quantized(tensors[name])
     header = {"format": "pt", "precis": json.dumps({**described, "tied": tied})}
     save_file(tensors, str(path), metadata=header)
 
@@ -183,7 +186,8 @@ def read_exported(path: Path) -> dict[str, Any]:
     try:
         with safe_open(str(path), framework="pt") as file:
             content = load_json((file.metadata() or {})["precis"])
-            weights = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+            stored_weights = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        weights = dequantized(stored_weights)
         tied = content.pop("tied")
         weights |= {name: weights[stored_name] for name, stored_name in tied.items()}
     except (OSError, SafetensorError, KeyError, TypeError, ValueError, AttributeError) as error:

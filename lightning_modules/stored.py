@@ -16,7 +16,7 @@ from datamodules.text.lines import load_json
 
 Model = TypeVar("Model", bound=nn.Module)
 
-_SCALES = ":scales"  # after the name of a matrix in 8 bits
+SCALES = ":scales"  # after the name of a matrix in 8 bits
 
 
 def save_weights(folder: Path, settings: Mapping[str, Any], state: Mapping[str, Tensor], bits: int = 16) -> None:
@@ -34,7 +34,7 @@ def save_weights(folder: Path, settings: Mapping[str, Any], state: Mapping[str, 
     if bits == 8:
         for name, value in state.items():
             if value.dim() == 2:
-                stored[name], stored[name + _SCALES] = quantized(value.detach().cpu())
+                stored[name], stored[name + SCALES] = quantized(value.detach().cpu())
     save_file(stored, str(folder / "model.safetensors"))
     (folder / "config.json").write_text(json.dumps(settings, indent=1) + "\n", encoding="utf-8")
 
@@ -48,12 +48,12 @@ def quantized(matrix: Tensor) -> tuple[Tensor, Tensor]:
     return (matrix.float() / scales).round().to(torch.int8), scales
 
 
-def _dequantized(stored: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Return the weights of a file in float32."""
+def dequantized(stored: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Return the weights of a file, matrices in 8 bits in float32 and all else as it is."""
     return {
-        name: value.float() * stored[name + _SCALES] if value.dtype == torch.int8 else value.float()
+        name: value.float() * stored[name + SCALES] if value.dtype == torch.int8 else value
         for name, value in stored.items()
-        if not name.endswith(_SCALES)
+        if not name.endswith(SCALES)
     }
 
 
@@ -85,7 +85,7 @@ def load_weights(folder: Path, model: nn.Module, expected: Mapping[str, Tensor])
     """
     file = folder / "model.safetensors"
     try:
-        state = _dequantized(load_file(str(file)))
+        state = dequantized(load_file(str(file)))
     except (OSError, KeyError, SafetensorError) as error:
         raise UserError(f"{file}: missing or broken ({error}); fetch it again") from error
     names = expected.keys() | state.keys()

@@ -1,7 +1,8 @@
-"""Précis from Python: load a trained run, summarize, evaluate, compare; parse the discourse of a text.
+"""Précis from Python: summarize, load a trained run, evaluate, compare; parse the discourse of a text.
 
     import precis
 
+    print(precis.summarize(text).text)
     run = precis.load("runs/demo")
     print(run.summarize(text, beam_size=4).text)
 
@@ -13,25 +14,27 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from datamodules.documents import UserError
-    from lightning_modules.summarizer import Summary
+    from lightning_modules.summary import Summary
     from precis.api.discourse import Discourse, parse
     from precis.api.runs import Evaluation, Run, load
     from precis.api.scores import compare, rouge
+    from precis.api.summaries import summarize
 
     __version__: str
 
-__all__ = ["Discourse", "Evaluation", "Run", "Summary", "UserError", "compare", "load", "parse", "rouge"]
+__all__ = ["Discourse", "Evaluation", "Run", "Summary", "UserError", "compare", "load", "parse", "rouge", "summarize"]
 
 _MODULES = {
     "UserError": "datamodules.documents",
     "Discourse": "precis.api.discourse",
     "Evaluation": "precis.api.runs",
     "Run": "precis.api.runs",
-    "Summary": "lightning_modules.summarizer",
+    "Summary": "lightning_modules.summary",
     "compare": "precis.api.scores",
     "load": "precis.api.runs",
     "parse": "precis.api.discourse",
     "rouge": "precis.api.scores",
+    "summarize": "precis.api.summaries",
 }
 
 

@@ -13,8 +13,6 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-import pyarrow as pa
-
 from datamodules.building import appearing_folder
 from datamodules.corpora.parallel import mapper, progress_bar
 from datamodules.documents import FIX_OR_SKIP, OR_SKIP, BadRecord, Document, Record, UserError
@@ -30,13 +28,6 @@ OnBadRecord = Literal["raise", "skip"]
 # Part of the cache key: increase it when the same records give other documents.
 VERSION = 4
 
-_SCHEMA = pa.schema(
-    [
-        ("id", pa.string()),
-        ("parts", pa.list_(pa.list_(pa.string()))),
-        ("references", pa.list_(pa.list_(pa.string()))),
-    ]
-)
 _BATCH = 512  # records per batch; even whole books stay below Arrow's limit of 2 GB of text
 
 
@@ -190,6 +181,10 @@ def _write(
     num_proc: int,
 ) -> dict[str, Any]:
     """Stream the documents to `documents.arrow` and return the manifest."""
+    import pyarrow as pa  # not at the top: a command that summarizes a text makes documents without a table
+
+    texts = pa.list_(pa.list_(pa.string()))
+    schema = pa.schema([("id", pa.string()), ("parts", texts), ("references", texts)])
     place_of_id: dict[str, str] = {}
     skipped: list[dict[str, str]] = []
     without_references = 0
@@ -198,7 +193,7 @@ def _write(
     converted = _converted(corpus.records(split), to_document, num_proc, f"{split} documents")
     with (
         pa.OSFile(str(folder / "documents.arrow"), "wb") as sink,
-        pa.ipc.new_stream(sink, _SCHEMA) as writer,
+        pa.ipc.new_stream(sink, schema) as writer,
         closing(converted),  # stop the process pool and the progress bar at once on errors
     ):
         for pairs in converted:
@@ -218,7 +213,7 @@ def _write(
                 rows.append({"id": document.id, "parts": document.parts, "references": document.references})
                 digest.update(json.dumps(list(rows[-1].values())).encode())
             if rows:
-                writer.write_batch(pa.RecordBatch.from_pylist(rows, schema=_SCHEMA))
+                writer.write_batch(pa.RecordBatch.from_pylist(rows, schema=schema))
     if not place_of_id:
         raise UserError(_no_document(corpus, split, skipped))
     return {

@@ -6,14 +6,12 @@ import csv
 import gzip
 import io
 import lzma
+import sys
 import zlib
 from collections.abc import Iterator
 from itertools import repeat
 from pathlib import Path
 from typing import IO, Any, AnyStr
-
-import pyarrow as pa
-import pyarrow.parquet as pq
 
 from datamodules.documents import FIX_OR_SKIP, OR_SKIP, BadRecord, UserError
 from datamodules.text.lines import load_json
@@ -24,7 +22,7 @@ _OPENERS = {
     ".gz": gzip.open,
     ".bz2": bz2.open,
     ".xz": lzma.open,
-    ".zst": lambda path, mode: io.BufferedReader(pa.input_stream(str(path), compression="zstd")),
+    ".zst": lambda path, mode: _open_zstd(path),
 }
 LONGEST_LINE = 64 << 20  # bytes; about ten times the longest books
 LONGEST_ARRAY = 512 << 20  # bytes; a shard of PreSumm's 2,000 articles has about 15 MiB
@@ -59,9 +57,21 @@ def read_rows(path: Path, fields: list[str]) -> Iterator[tuple[int, Row]]:
                 yield from _json_array(stream, path)
             else:
                 yield from _json_lines(stream, path)
-    except (OSError, EOFError, zlib.error, lzma.LZMAError, pa.ArrowException) as error:
+    except (OSError, EOFError, zlib.error, lzma.LZMAError, *_arrow_errors()) as error:
         reason = " ".join(str(error).split())
         raise UserError(f"{path}: cannot be read ({reason}); get a complete copy of the file") from error
+
+
+def _open_zstd(path: Path) -> IO[bytes]:
+    import pyarrow as pa
+
+    return io.BufferedReader(pa.input_stream(str(path), compression="zstd"))
+
+
+def _arrow_errors() -> tuple[type[Exception], ...]:
+    """Return the errors of pyarrow; nothing where no file has needed it."""
+    pyarrow = sys.modules.get("pyarrow")
+    return (pyarrow.ArrowException,) if pyarrow else ()
 
 
 def file_type(path: Path) -> tuple[str, str]:
@@ -174,6 +184,8 @@ def _until(start: int, rows: Any) -> str:
 
 
 def _parquet(path: Path, fields: list[str]) -> Iterator[tuple[int, Row]]:
+    import pyarrow.parquet as pq  # here, because most commands read no such file
+
     number = 0
     with pq.ParquetFile(path) as file:
         columns = [name for name in file.schema_arrow.names if name in fields]

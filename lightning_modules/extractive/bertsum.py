@@ -1,6 +1,6 @@
 """BertSum: Liu and Lapata, Text Summarization with Pretrained Encoders, EMNLP 2019 (arXiv 1908.08345)."""
 
-from typing import Literal, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 import torch
@@ -8,9 +8,11 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from datamodules.bertsum import ExtractiveBatch
+from datamodules.text.subwords import is_local
 from lightning_modules.decoding.options import DecodingOptions
 from lightning_modules.encoder_options import SentenceEncoderOptions
 from lightning_modules.encoder_summarizer import EncoderSummarizer
+from lightning_modules.extractive.layout import text_features
 from lightning_modules.extractive.names import Pooling, Scoring
 from lightning_modules.extractive.selection import Relations, SelectionOptions
 from lightning_modules.extractive.sentence_network import (
@@ -98,7 +100,7 @@ class BertSum(EncoderSummarizer):
             dropout=dropout,
             interval_segments=encoder.interval_segments,
         )
-        self.frozen = encoder.frozen
+        self.frozen, self.checkpoint = encoder.frozen, encoder.checkpoint
         self._cache: dict[bool, VectorCache] = {}  # without and with vectors of documents
         if self.frozen:
             self.reader.requires_grad_(False)
@@ -109,15 +111,35 @@ class BertSum(EncoderSummarizer):
         """The encoder."""
         return self.network.reader
 
+    def frozen_weights(self) -> set[str]:
+        """Return the names of the weights of a frozen encoder that is named, not in a folder of this machine."""
+        if not self.frozen or is_local(self.checkpoint):
+            return set()
+        return {name for name in self.state_dict() if name.startswith("network.reader.")}
+
+    def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        """Add the weights of a frozen encoder to those of a compact export, which lacks them."""
+        state = self.state_dict()
+        loaded = {name: state[name] for name in self.frozen_weights()}
+        checkpoint["state_dict"] = {**loaded, **checkpoint["state_dict"]}
+        super().on_load_checkpoint(checkpoint)
+
     # Training ----------------------------------------------------------------------------------------------------
 
     def score(self, batch: ExtractiveBatch, with_document: bool = False) -> ScoredSentences:
         """Return logits and vectors of the sentences of a batch."""
+        features = self._features(batch)
         if self.frozen:
-            return self.network.scored(*self._frozen_vectors(batch, with_document), batch.mask)
+            return self.network.scored(*self._frozen_vectors(batch, with_document), batch.mask, features)
         return self.network(
-            batch.tokens, batch.lengths, batch.owner, batch.heads, batch.starts, batch.mask, with_document
+            batch.tokens, batch.lengths, batch.owner, batch.heads, batch.starts, batch.mask, with_document, features
         )
+
+    def _features(self, batch: ExtractiveBatch) -> Tensor | None:
+        """Return the features of sentences that a network with a layout reads, [B, L, F]."""
+        if self.network.layout is None:
+            return None
+        return text_features(batch.sentences).to(batch.mask.device)
 
     def train(self, mode: bool = True) -> Self:
         """Set the training mode; a frozen encoder stays in eval mode."""
@@ -201,7 +223,7 @@ class BertSum(EncoderSummarizer):
     def sentence_attention(self, batch: ExtractiveBatch) -> list[np.ndarray]:
         """Return the attention between sentences in the last inter-sentence layer, [L, L] each; none without layers."""
         with evaluating(self):
-            weights = self.network.attention(self.score(batch).vectors, batch.mask)
+            weights = self.network.attention(self.score(batch).vectors, batch.mask, self._features(batch))
         if weights is None:
             return []
         sizes = map(len, batch.sentences)

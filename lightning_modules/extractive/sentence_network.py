@@ -7,8 +7,10 @@ from typing import Literal, NamedTuple
 import torch
 from torch import Tensor, nn
 
+from lightning_modules.extractive.layout import Layout
 from lightning_modules.extractive.names import Pooling, Scoring
 from lightning_modules.extractive.scoring import Pooler, SentenceScorer, cosines, document_cosine
+from lightning_modules.networks.dropout import Dropout
 from lightning_modules.networks.passages import Reader, attention_mask, encode_documents, sections
 from lightning_modules.networks.transformer import Activation, EncoderLayer, sinusoidal
 
@@ -29,6 +31,11 @@ class InterSentenceOptions:
     """Activation of the feed-forward networks; PreSumm has `gelu_tanh`."""
     first_norm: bool = True
     """Normalize the input of the first layer, as the other layers do; PreSumm does not."""
+    width: int = 0
+    """Width of the layers, to which sentence vectors are projected; 0 for the width of the encoder."""
+    layout: bool = False
+    """Let the layers see where sentences stand, how long they are, whether they are prose and how near to the topic
+    (`layout.Layout`), in place of position embeddings."""
 
 
 class ScoredSentences(NamedTuple):
@@ -78,14 +85,20 @@ class SentenceNetwork(nn.Module):
             raise ValueError(f"encoding must be joint or separate, got {encoding!r}")
         self.reader, self.encoding, self.interval_segments = reader, encoding, interval_segments
         layers = 0 if scoring == "document_cosine" else between.layers
-        self.pooler, self.scorer = Pooler(pooling, reader.size), SentenceScorer(scoring, reader.size)
+        size = between.width if layers and between.width else reader.size
+        self.pooler, self.scorer = Pooler(pooling, reader.size), SentenceScorer(scoring, size)
         self.layers = nn.ModuleList(
-            EncoderLayer(reader.size, between.heads, between.inner_size, dropout, activation=between.activation)
+            EncoderLayer(size, between.heads, between.inner_size, dropout, activation=between.activation)
             for _ in range(layers)
         )
         if layers and not between.first_norm:
             self.layers[0].around_attention.norm = nn.Identity()
-        self.norm = nn.LayerNorm(reader.size) if layers else None
+        self.norm = nn.LayerNorm(size) if layers else None
+        if layers and between.width:
+            self.project: nn.Module = nn.Sequential(nn.Linear(reader.size, size), Dropout(dropout))
+        else:
+            self.project = nn.Identity()
+        self.layout = Layout(size) if layers and between.layout else None
 
     def states(self, tokens: Tensor, lengths: Tensor, owner: Tensor, starts: Sequence[Sequence[int]] | None) -> Tensor:
         """Return the states of all tokens, [B, T, H].
@@ -118,12 +131,14 @@ class SentenceNetwork(nn.Module):
         starts: Sequence[Sequence[int]],
         mask: Tensor,
         with_document: bool = False,
+        features: Tensor | None = None,
     ) -> ScoredSentences:
         """Return the scores of sentences.
 
         Args:
             tokens, lengths, owner, heads, starts, mask: as in `ExtractiveBatch`.
             with_document: whether vectors of documents are needed, which take another pass with `separate`.
+            features: `layout.text_features` of the documents, for a network with a layout, [B, L, 11].
 
         Returns:
             Logits, pooled vectors of sentences, and vectors of documents (zeros if not needed).
@@ -131,7 +146,7 @@ class SentenceNetwork(nn.Module):
         states, whole = self.encoded(tokens, lengths, owner, starts, with_document)
         vectors = self.pooler(states, owner, heads, mask.shape[1])                           # [B, L, H]
         document = torch.zeros_like(vectors[:, 0]) if whole is None else document_vector(self.pooler, whole, owner)
-        return self.scored(vectors, document, mask)
+        return self.scored(vectors, document, mask, features)
 
     def encoded(
         self,
@@ -149,31 +164,37 @@ class SentenceNetwork(nn.Module):
             return states, self.states(tokens, lengths, owner, None)
         return states, None
 
-    def scored(self, vectors: Tensor, document: Tensor, mask: Tensor) -> ScoredSentences:
+    def scored(
+        self, vectors: Tensor, document: Tensor, mask: Tensor, features: Tensor | None = None
+    ) -> ScoredSentences:
         """Return the scores of pooled vectors of sentences [B, L, H] and documents [B, H]."""
-        return ScoredSentences(self.scorer(self.between(vectors, mask), document, mask), vectors, document)
+        states = self.between(vectors, mask, features)
+        return ScoredSentences(self.scorer(states, document, mask), vectors, document)
 
-    def between(self, vectors: Tensor, mask: Tensor) -> Tensor:
-        """Apply the inter-sentence layers, [B, L, H] -> [B, L, H]."""
+    def between(self, vectors: Tensor, mask: Tensor, features: Tensor | None = None) -> Tensor:
+        """Apply the inter-sentence layers, [B, L, H] -> [B, L, D]."""
         if self.norm is None:
             return vectors
-        x, key_mask = self.placed(vectors), attention_mask(mask)
+        x, key_mask = self.placed(vectors, mask, features), attention_mask(mask)
         for layer in self.layers:
             x = layer(x, key_mask)
         return self.norm(x)
 
-    def placed(self, vectors: Tensor) -> Tensor:
-        """Add position embeddings to sentence vectors, [B, L, H]."""
-        return vectors + sinusoidal(vectors.shape[1], vectors.shape[2], vectors.device).to(vectors.dtype)
+    def placed(self, vectors: Tensor, mask: Tensor, features: Tensor | None) -> Tensor:
+        """Project sentence vectors and add embeddings of the layout, or of positions, [B, L, H] -> [B, L, D]."""
+        x = self.project(vectors)
+        if self.layout is not None:
+            return x + self.layout(features, vectors, mask)
+        return x + sinusoidal(x.shape[1], x.shape[2], x.device).to(x.dtype)
 
-    def attention(self, vectors: Tensor, mask: Tensor) -> Tensor | None:
+    def attention(self, vectors: Tensor, mask: Tensor, features: Tensor | None = None) -> Tensor | None:
         """Return the attention between sentences in the last inter-sentence layer, averaged over heads, [B, L, L].
 
         None without such layers.
         """
         if self.norm is None:
             return None
-        x, key_mask = self.placed(vectors), attention_mask(mask)
+        x, key_mask = self.placed(vectors, mask, features), attention_mask(mask)
         for layer in self.layers[:-1]:
             x = layer(x, key_mask)
         last = self.layers[-1]

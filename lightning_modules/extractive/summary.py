@@ -7,7 +7,7 @@ import numpy as np
 from torch import Tensor
 
 from lightning_modules.extractive.selection import Relations, SelectionOptions, count_words, select
-from lightning_modules.summarizer import Summary
+from lightning_modules.summary import Summary
 
 
 @dataclass

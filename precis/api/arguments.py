@@ -1,8 +1,11 @@
 """Types of the arguments of the Python API."""
 
+from collections.abc import Iterable, Mapping
 from typing import Any
 
-from datamodules.documents import UserError
+from datamodules.documents import Document, UserError
+
+Text = str | Mapping[str, Any] | Document
 
 
 def checked(name: str, value: Any, kinds: Any, remedy: str) -> Any:
@@ -26,3 +29,35 @@ def metric_names(metrics: Any) -> str | None:
         return metrics
     remedy = "names of metrics, as a list or separated by commas"
     return ",".join(checked("metrics", name, str, remedy) for name in checked("metrics", metrics, list | tuple, remedy))
+
+
+def text_rows(texts: Iterable[Text]) -> list[dict[str, Any]]:
+    """Return texts as records with `id` and `document`; texts without an id are numbered from 1."""
+    rows = []
+    texts = [texts] if isinstance(texts, Mapping | Document) else texts
+    checked("texts", texts, Iterable, "a string, or a list of strings")
+    for number, text in enumerate(texts, start=1):
+        if not isinstance(text, (str, Mapping, Document)):
+            kind = type(text).__name__
+            raise UserError(f"text {number} is of type {kind}; give a string, or a mapping with a field 'document'")
+        row = {"id": str(number), **text_row(text)}
+        if not "".join(_strings(row.get("document", ""))).strip():
+            raise UserError(f"text {number} has no words; leave it out, or give one with words")
+        rows.append(row)
+    if not rows:
+        raise UserError("there is no text; give a string, or a list of them")
+    return rows
+
+
+def text_row(text: Text) -> dict[str, Any]:
+    if isinstance(text, Document):
+        return {"id": text.id, "document": text.parts, "summary": text.references}
+    return {"document": text} if isinstance(text, str) else dict(text)
+
+
+def _strings(value: Any) -> Iterable[str]:
+    if isinstance(value, (list, tuple)):
+        for part in value:
+            yield from _strings(part)
+    elif isinstance(value, str):
+        yield value

@@ -1,6 +1,6 @@
 """Trained runs from Python: the same loading, decoding and scoring as in the commands."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +17,7 @@ from datamodules.corpora.texts import Records
 from datamodules.documents import Document, UserError
 from datamodules.summarization import SummarizationData
 from lightning_modules.summarizer import Summarizer, Summary
-from precis.api.arguments import checked, metric_names
+from precis.api.arguments import Text, checked, metric_names, text_row, text_rows
 from precis.config.parse_errors import explain
 from precis.evaluation.evaluate import evaluate_predictions
 from precis.evaluation.predictions import Prediction
@@ -28,8 +28,6 @@ from precis.summarizing.hugging_face import HuggingFaceSummarizer, TextDocuments
 from precis.summarizing.load_model import load_model
 from precis.summarizing.pretrained_options import PretrainedOptions
 from precis.summarizing.summarizing import changed_options, quiet_progress, summarize_all
-
-Text = str | Mapping[str, Any] | Document
 
 
 @dataclass(frozen=True)
@@ -98,7 +96,7 @@ class Run:
             UserError: if a text is empty, or the model has no such option.
         """
         is_single = isinstance(texts, (str, Mapping, Document))
-        with self._over(Records(_rows([texts] if isinstance(texts, str) else texts)), batch_size) as data:
+        with self._over(Records(text_rows([texts] if isinstance(texts, str) else texts)), batch_size) as data:
             summaries = self._summarize(data, options)
         return summaries[0] if is_single else summaries
 
@@ -150,10 +148,10 @@ class Run:
         if isinstance(documents, str) and documents in ("train", "val", "test"):
             if not self.config:
                 raise UserError(f"{self.path}: it has no documents of its own; give a file, a corpus or a list")
-            return Records([_row(as_document(row)) for row in run_documents(self.path, documents)])
+            return Records([text_row(as_document(row)) for row in run_documents(self.path, documents)])
         if isinstance(documents, (str, Path)):
             return Files(test=str(documents))
-        return Records(_rows(documents))
+        return Records(text_rows(documents))
 
     @contextmanager
     def _over(self, corpus: Corpus, batch_size: int) -> Iterator[SummarizationData]:
@@ -172,8 +170,9 @@ def load(path: str | Path, checkpoint: str | Path | None = None, **options: Any)
     """Load a model that summarizes.
 
     Args:
-        path: a run folder of `precis fit`, a folder of `precis export`, the name of an exported model on the hub, or
-            the folder or name of a summarizer or chat model of Hugging Face.
+        path: the name of a model that comes with the suite (`extractive`, `small`, `docstring`), a run folder of
+            `precis fit`, a folder of `precis export`, the name of an exported model on the hub, or the folder or name
+            of a summarizer or chat model of Hugging Face.
         checkpoint: another checkpoint of a run than its best one.
         options: of a model of Hugging Face, see `PretrainedOptions`: `generation`, `prompt`, `long_documents` ...
 
@@ -181,35 +180,3 @@ def load(path: str | Path, checkpoint: str | Path | None = None, **options: Any)
         UserError: if there is no such model, its checkpoint does not fit, or an option is refused.
     """
     return Run(path, checkpoint, **options)
-
-
-def _rows(texts: Iterable[Text]) -> list[dict[str, Any]]:
-    """Return texts as records with `id` and `document`; texts without an id are numbered from 1."""
-    rows = []
-    texts = [texts] if isinstance(texts, Mapping | Document) else texts
-    checked("texts", texts, Iterable, "a string, or a list of strings")
-    for number, text in enumerate(texts, start=1):
-        if not isinstance(text, (str, Mapping, Document)):
-            kind = type(text).__name__
-            raise UserError(f"text {number} is of type {kind}; give a string, or a mapping with a field 'document'")
-        row = {"id": str(number), **_row(text)}
-        if not "".join(_strings(row.get("document", ""))).strip():
-            raise UserError(f"text {number} has no words; leave it out, or give one with words")
-        rows.append(row)
-    if not rows:
-        raise UserError("there is no text; give a string, or a list of them")
-    return rows
-
-
-def _row(text: Text) -> dict[str, Any]:
-    if isinstance(text, Document):
-        return {"id": text.id, "document": text.parts, "summary": text.references}
-    return {"document": text} if isinstance(text, str) else dict(text)
-
-
-def _strings(value: Any) -> Iterable[str]:
-    if isinstance(value, (list, tuple)):
-        for part in value:
-            yield from _strings(part)
-    elif isinstance(value, str):
-        yield value

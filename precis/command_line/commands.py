@@ -3,12 +3,13 @@
 Their implementations, which import torch and Lightning, are imported only after the options have been checked.
 """
 
+import os
 import shlex
 import sys
 from pathlib import Path
 from typing import Literal
 
-from jsonargparse import ArgumentParser
+from jsonargparse import ArgumentParser, Namespace
 
 import datamodules.corpora
 from datamodules.building import appearing_folder
@@ -19,19 +20,23 @@ from datamodules.documents import UserError
 from datamodules.text.printable import printable_line
 from precis.config.load_classes import load_classes
 from precis.config.run_config import read_config
+from precis.config.shipped_models import LIGHT, checked_name
 from precis.files.field_names import describe_value, first_row, guess_fields
 from precis.files.texts import collect_texts, is_records
 from precis.runs.prediction_files import find_predictions
 from precis.summarizing.length_budget import add_budget_arguments, read_budget
-from precis.summarizing.pretrained_options import PretrainedOptions
+from precis.summarizing.pretrained_options import PretrainedOptions, read_pretrained_options
 
 
 def summarize(arguments: list[str]) -> None:
-    """`precis summarize --run RUN | --checkpoint NAME [FILE | FOLDER ...]`: print a summary of each document.
+    """`precis summarize [FILE | FOLDER | TEXT ...]`: print a summary of each document.
 
-    NAME is the folder or name of any summarizer or chat model of Hugging Face, or of a model of `precis export`.
+    The model is one that comes with the suite (--model, by default `extractive`), a run (--run), or any summarizer or
+    chat model of Hugging Face (--checkpoint, its folder or name).
     """
     parser = ArgumentParser(prog="precis summarize", description=summarize.__doc__, exit_on_error=False)
+    parser.add_argument("--model", type=str | None, default=None, help="model of the suite: extractive (sentences of "
+                        "the text, by MiniLM), small (the same without MiniLM) or docstring")  # fmt: skip
     parser.add_argument("--run", type=str | None, default=None, help="a run folder")
     parser.add_argument(
         "--checkpoint", type=str | None, default=None,
@@ -39,8 +44,8 @@ def summarize(arguments: list[str]) -> None:
     )  # fmt: skip
     parser.add_argument(
         "inputs", nargs="*", type=str,
-        help="text files, folders of .txt files, or one file of records (.jsonl, .csv, .parquet); standard input if "
-        "none",
+        help="text files, folders of .txt and .html files, one file of records (.jsonl, .csv, .parquet), or a text; "
+        "standard input if none, or for -",
     )  # fmt: skip
     parser.add_argument("--document", type=str, default="document", help="field of the text in a file of records")
     parser.add_argument(
@@ -59,22 +64,43 @@ def summarize(arguments: list[str]) -> None:
                         help="write a PNG of the attention between sentences (extractive models)")  # fmt: skip
     options = parser.parse_args(arguments)
     budget = read_budget(options)
-    if (options.run is None) == (options.checkpoint is None):
-        raise UserError("precis summarize needs a model: give --run RUN, or --checkpoint NAME, and not both")
-    options.checkpoint = options.checkpoint or options.run
+    is_light = _choose_model(options)
     from precis.sharing.hub import find_run
 
     if (folder := find_run(options.checkpoint)) is not None:
         read_config(folder)  # fails before the user types a text
     corpus = _corpus_of(options.inputs, options.document)
+    if is_light and isinstance(corpus, Texts):
+        from precis.summarizing.light import documents_of, light_model, light_summaries
+        from precis.summarizing.show_extraction import SummaryOutput
+
+        model, documents = light_model(folder), documents_of(corpus)
+        SummaryOutput(options, model, documents).show(light_summaries(model, documents, budget))
+        return
     from precis.summarizing.print_summaries import print_summaries
 
     print_summaries(options, corpus, budget)
 
 
+def _choose_model(options: Namespace) -> bool:
+    """Set `options.checkpoint` to the chosen model, and return whether it works without Lightning and its imports."""
+    chosen = [name for name in ("model", "run", "checkpoint") if options[name] is not None]
+    if len(chosen) > 1:
+        raise UserError(f"--{chosen[0]} and --{chosen[1]} both name a model; give one of them")
+    if chosen in (["run"], ["checkpoint"]):
+        options.checkpoint = options.run or options.checkpoint
+        return False
+    options.checkpoint = checked_name(options.model)
+    if not chosen:
+        others = "--model docstring, --run RUN or --checkpoint NAME for another"
+        print(f"precis: by the model {options.checkpoint}, which selects sentences ({others})", file=sys.stderr)
+    draws = options.html is not None or options.heat_map is not None
+    return options.checkpoint in LIGHT and not draws and read_pretrained_options(options) == PretrainedOptions()
+
+
 def _corpus_of(inputs: list[str], field: str) -> Corpus:
     """Return the documents that are named on the command line: texts, or the records of one file."""
-    if len(inputs) == 1 and Path(inputs[0]).is_file() and is_records(Path(inputs[0])):
+    if len(inputs) == 1 and os.path.isfile(inputs[0]) and is_records(Path(inputs[0])):  # it may be a whole text
         return Files(test=inputs[0], document=field)
     return Texts(collect_texts(inputs))
 
@@ -145,6 +171,9 @@ def export(arguments: list[str]) -> None:
         "--checkpoint", type=Path | None, default=None, help="checkpoint of the run; the best one by default"
     )
     parser.add_argument("--license", type=str | None, default=None, help="licence of the weights, such as apache-2.0")
+    parser.add_argument(
+        "--compact", type=bool, default=False, help="matrices in 8 bits, and no frozen encoder, which is loaded by name"
+    )
     options = parser.parse_args(arguments)
     out = options.out
     if out.is_dir() and not any(out.iterdir()):
@@ -156,5 +185,5 @@ def export(arguments: list[str]) -> None:
     from precis.sharing.export import write_export
 
     with appearing_folder(out) as building:
-        write_export(options.run, building, checkpoint, options.license, out.name)
+        write_export(options.run, building, checkpoint, options.license, out.name, options.compact)
     print(f"{out}: {', '.join(sorted(path.name for path in out.iterdir()))}")

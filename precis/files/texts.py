@@ -1,5 +1,6 @@
 """Texts that are named on the command line."""
 
+import os
 import sys
 from pathlib import Path
 
@@ -33,10 +34,10 @@ def read_text(path: Path) -> str:
 
 
 def collect_texts(inputs: list[str], empty: bool = False) -> list[tuple[str, str]]:
-    """Return (id, text) of standard input, files, or the .txt files of folders.
+    """Return (id, text) of standard input, files, the .txt and .html files of folders, or texts themselves.
 
     Args:
-        inputs: paths; standard input if there are none.
+        inputs: paths, or texts of more than one word; standard input if there are none, or for `-`.
         empty: whether to allow blank texts.
 
     Raises:
@@ -50,16 +51,18 @@ def collect_texts(inputs: list[str], empty: bool = False) -> list[tuple[str, str
 
 
 def _read_texts(inputs: list[str]) -> list[tuple[str, str]]:
-    if not inputs:
+    if inputs in ([], ["-"]):
         try:
             return [("standard input", sys.stdin.buffer.read().decode("utf-8-sig").replace("\r\n", "\n"))]
         except UnicodeDecodeError as error:
             raise UserError(f"standard input: not UTF-8 text (byte {error.start}); convert it") from None
     single_input = len(inputs) == 1
     texts = []
-    for name in inputs:
+    for number, name in enumerate(inputs, start=1):
         path = Path(name)
-        if path.is_dir():
+        if len(name.split()) > 1 and not os.path.exists(name):
+            texts.append(("text" if single_input else f"text {number}", name))
+        elif path.is_dir():
             files = sorted(file for file in path.iterdir() if file.suffix == ".txt" or is_html(file))
             if not files:
                 raise UserError(f"{path}: no .txt or .html file in this folder")

@@ -1,5 +1,7 @@
 """`precis init`: a project folder with a config for the user's own data."""
 
+import shlex
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -7,11 +9,14 @@ import yaml
 from jsonargparse import ArgumentParser
 
 from datamodules.atomic_write import atomic_write
-from datamodules.documents import UserError
-from precis.files.field_names import FieldMap, first_row, guess_fields
+from datamodules.corpora.readers import read_rows
+from datamodules.documents import BadRecord, UserError
+from datamodules.text.lines import counted
+from precis.files.field_names import ID_NAMES, FieldMap, first_row, guess_fields
 
 TEMPLATES = Path(__file__).parent / "templates"
 MODELS = ("pointer_generator", "bertsum")
+FEW_RECORDS = 1_000  # below which a model that writes its own sentences learns little
 
 
 def init(arguments: list[str]) -> None:
@@ -29,22 +34,30 @@ def init(arguments: list[str]) -> None:
         raise UserError(f"{folder}: already exists; choose a new folder")
     files = {split: options[split] for split in ("train", "val", "test") if options[split] is not None}
     config = yaml.safe_load((TEMPLATES / f"{options.model}.yaml").read_text(encoding="utf-8"))
-    config["data"]["init_args"]["corpus"] = {"class_path": "datamodules.corpora.Files", "init_args": _corpus(files)}
+    corpus, count = _corpus(files)
+    config["data"]["init_args"]["corpus"] = {"class_path": "datamodules.corpora.Files", "init_args": corpus}
     folder.mkdir(parents=True, exist_ok=True)
     comment = "every key: precis fit --config config.yaml --print_config"
     header = f"# {options.model} on the documents of this project; {comment}\n"
     atomic_write(folder / "config.yaml", header + yaml.safe_dump(config, sort_keys=False, allow_unicode=True))
-    atomic_write(folder / "README.md", (TEMPLATES / "README.md").read_text(encoding="utf-8"))
+    score = "test" if "test" in files else "validate"
+    example = (options.test or options.val or options.train).absolute()
+    document = corpus.get("document", "document")
+    page = (TEMPLATES / "README.md").read_text(encoding="utf-8")
+    page = page.format(score=score, example=shlex.quote(str(example)), document=shlex.quote(document))
+    atomic_write(folder / "README.md", page)
     atomic_write(folder / ".gitignore", "runs/\n")
-    print(f"{folder}: a project that trains {options.model} on {options.train}")
+    print(f"{folder}: a project that trains {options.model} on {counted(count, 'record')} of {options.train}")
+    if count < FEW_RECORDS and options.model == "pointer_generator":
+        print("few records for a model that writes: begin with --model bertsum (docs/own_data.md, Few records)")
     print(f"next: cd {folder} && precis fit --config config.yaml --run_dir runs/first")
 
 
-def _corpus(files: dict[str, Path]) -> dict[str, Any]:
-    """Return the arguments of `Files` for the user's files, with the names of their fields.
+def _corpus(files: dict[str, Path]) -> tuple[dict[str, Any], int]:
+    """Return the arguments of `Files` for the user's files, with the names of their fields, and the training records.
 
     Raises:
-        UserError: if a file cannot be read, has no field with a common name, or no reference to train on.
+        UserError: if a file cannot be read, has no field with a common name, no reference to train on, or no ids.
     """
     names: FieldMap | None = None
     for split, path in files.items():
@@ -54,7 +67,27 @@ def _corpus(files: dict[str, Path]) -> dict[str, Any]:
             raise UserError(f"{path}: no field is named as summaries are; training needs one, such as `summary`")
         if split != "test" and of_split != names:
             raise UserError(f"{path}: its fields are not those of {files['train']}; name them alike")
+    name, count = _unique_id(files["train"])
+    names = replace(names, id=name)
     corpus: dict[str, Any] = {split: str(path.absolute()) for split, path in files.items()}
     corpus |= names.arguments()
-    print(f"fields: document {names.document!r}, summary {names.summary!r}, id {names.id!r}")
-    return corpus if "val" in files else corpus | {"split": 0.1}
+    by_line = "the file and line" if name is None else repr(name)
+    print(f"fields: document {names.document!r}, summary {names.summary!r}, id {by_line}")
+    return corpus if "val" in files else corpus | {"split": 0.1}, count
+
+
+def _unique_id(path: Path) -> tuple[str | None, int]:
+    """Return the field whose values identify the records, None for file and line, and the number of records.
+
+    Raises:
+        UserError: if the field `id`, which is read by default, has a value twice and no other field identifies them.
+    """
+    rows = [row for _, row in read_rows(path, []) if not isinstance(row, BadRecord)]
+    by_lower_case = {name.lower(): name for name in rows[0]}
+    candidates = [by_lower_case[name] for name in ID_NAMES if name in by_lower_case]
+    for name in candidates:
+        if len({str(row.get(name)) for row in rows}) == len(rows):
+            return name, len(rows)
+    if "id" in candidates:
+        raise UserError(f"{path}: two records have the same `id`; make it unique, or rename the field")
+    return None, len(rows)

@@ -21,7 +21,12 @@ _OF_THE_MACHINE = ("tokenizer_dir", "cache_dir", "parses")  # arguments of the d
 
 
 def write_export(
-    run: Path, folder: Path, checkpoint: Path | None = None, licence: str | None = None, name: str | None = None
+    run: Path,
+    folder: Path,
+    checkpoint: Path | None = None,
+    licence: str | None = None,
+    name: str | None = None,
+    compact: bool = False,
 ) -> None:
     """Write a run's model to a folder.
 
@@ -31,14 +36,16 @@ def write_export(
         checkpoint: checkpoint of that run; by default the best one.
         licence: licence of the weights.
         name: name of the model, for its card.
+        compact: write matrices in 8 bits, and no frozen encoder, which is loaded by its name.
 
     Raises:
         UserError: if the folder is not a run of a summarizer, or its checkpoint does not fit.
     """
     path = checkpoint or best_checkpoint(run)
     loaded = load_run(run, path)
+    left_out = loaded.model.frozen_weights() if compact else set()
     try:
-        replaced, note = loaded.model.export(folder), ""
+        replaced, note = {} if left_out else loaded.model.export(folder), ""
     except ValueError as error:
         replaced, note = {}, str(error)
     config = _portable(read_config(run), replaced)
@@ -46,7 +53,8 @@ def write_export(
     (folder / "config.yaml").write_text(yaml.safe_dump(config, sort_keys=False), encoding="utf-8")
     shutil.copytree(run / "text", folder / "text")
     described = _described(loaded, read_checkpoint(path, verify=False))
-    write_exported(folder / EXPORTED, loaded.model.state_dict(), described)
+    weights = {name: value for name, value in loaded.model.state_dict().items() if name not in left_out}
+    write_exported(folder / EXPORTED, weights, described, bits=8 if compact else 32)
     card = model_card(run, name or run.name, loaded, config, described["global_step"], licence, note, folder)
     (folder / "README.md").write_text(card, encoding="utf-8")
 

@@ -8,6 +8,7 @@ from jsonargparse import ArgumentParser
 
 from datamodules.documents import UserError
 from lightning_modules.exported import EXPORTED
+from precis.config.shipped_models import shipped_folder
 
 _NAME = re.compile(r"[\w.-]+/[\w.-]+")
 _MODEL_NAME = re.compile(r"[\w.-]+(/[\w.-]+)?")  # old names at Hugging Face, such as t5-small, have no user
@@ -46,7 +47,7 @@ def _upload(folder: Path, repo: str, private: bool) -> str:
 
 
 def find_run(name: str | Path) -> Path | None:
-    """Return the folder of a run or exported model, which is downloaded if it is a name of the hub.
+    """Return the folder of a shipped model, run or exported model, which is downloaded if it is a name of the hub.
 
     Returns:
         The folder; None if the name or folder is that of any other model of Hugging Face.
@@ -54,6 +55,8 @@ def find_run(name: str | Path) -> Path | None:
     Raises:
         UserError: if there is neither such a folder nor such a model.
     """
+    if (folder := shipped_folder(name)) is not None:
+        return folder
     path = Path(name)
     if path.is_dir():
         return None if (path / "config.json").is_file() and not (path / "config.yaml").is_file() else path

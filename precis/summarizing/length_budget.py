@@ -49,8 +49,7 @@ class LengthBudget:
         if isinstance(model, MatchSum):
             raise UserError("MatchSum chooses among candidates of fixed lengths; leave the budget out")
         if hasattr(model, "selection"):
-            limits = {"words": self.words, "ratio": self.ratio, "share": self.share, "min_score": self.min_score}
-            return {name: value or 0 for name, value in limits.items()} | {"k": self.sentences or NO_LIMIT}
+            return self.selection_options()
         for name in ("share", "min_score"):
             if getattr(self, name) is not None:
                 raise UserError(f"--{name}: {type(model).__name__} selects no sentences; leave it out")
@@ -62,6 +61,13 @@ class LengthBudget:
             (least, most), names = (model.decoding.min_length, model.decoding.max_length), ("min_length", "max_length")
         most = min(most, round(TOKENS_PER_WORD * self.words) + 1)
         return dict(zip(names, (min(least, self.words // 2, most - 1), most)))
+
+    def selection_options(self) -> dict[str, Any]:
+        """Return the changes of the selection of an extractive model; none without a limit."""
+        if not self:
+            return {}
+        limits = {"words": self.words, "ratio": self.ratio, "share": self.share, "min_score": self.min_score}
+        return {name: value or 0 for name, value in limits.items()} | {"k": self.sentences or NO_LIMIT}
 
     def cut(self, summary: "Summary", document_words: int) -> bool:
         """Cut a generated summary to the budget; return whether anything was cut off."""

@@ -1,25 +1,27 @@
 """Output of extractive models: scored sentences, documents with marked selection, pictures of attention."""
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import accumulate
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
-from datasets import Dataset
 from jsonargparse import Namespace
 from rich.console import Console
 from rich.text import Text
 
-from callbacks.previews import marked
-from datamodules.documents import UserError
-from datamodules.text.lines import one_line
-from datamodules.text.printable import printable
-from lightning_modules.extractive.matchsum import MatchSum
+from datamodules.documents import Document, UserError
+from datamodules.text.lines import json_line, one_line
+from datamodules.text.printable import printable, printable_line
 from lightning_modules.extractive.summary import ExtractiveSummary
-from lightning_modules.summarizer import Summarizer, Summary
-from precis.files.figures import heat_map, html_page, new_figure
-from precis.summarizing.page_bodies import MACROS
+from lightning_modules.summary import Summary
+
+if TYPE_CHECKING:
+    from datasets import Dataset
+
+    from lightning_modules.extractive.light import LightExtractor
+    from lightning_modules.summarizer import Summarizer
 
 
 def sentence_lines(summary: ExtractiveSummary) -> str:
@@ -49,6 +51,9 @@ def page(summaries: Sequence[ExtractiveSummary], paragraphs: Mapping[str, Sequen
         paragraphs: number of sentences of each paragraph, by document id; other documents are shown as one paragraph.
             Sentences that the model did not read, because of truncation, are counted but not shown.
     """
+    from precis.files.figures import html_page  # imports matplotlib
+    from precis.summarizing.page_bodies import MACROS
+
     documents = []
     for summary in summaries:
         num_read = len(summary.document)
@@ -61,6 +66,8 @@ def page(summaries: Sequence[ExtractiveSummary], paragraphs: Mapping[str, Sequen
 
 def draw_sentence_attention(path: Path, attention: np.ndarray, selected: Sequence[int], title: str) -> None:
     """Draw attention between sentences, [L, L], rows to columns, as a PNG; triangles mark selected sentences."""
+    from precis.files.figures import heat_map, new_figure  # imports matplotlib
+
     side = min(20.0, 3 + len(attention) / 4)
     figure = new_figure(side + 1, side)
     axes = figure.add_subplot()
@@ -80,21 +87,36 @@ class SummaryOutput:
     Args:
         options: options of the command: `mark`, `scores`, `html`, `heat_map`.
         model: the model.
-        documents: table of the documents.
+        documents: the documents; for a page the rows of a table.
 
     Raises:
         UserError: if the model does not support an option.
     """
 
-    def __init__(self, options: Namespace, model: Summarizer, documents: Dataset) -> None:
+    def __init__(
+        self, options: Namespace, model: "Summarizer | LightExtractor", documents: "Dataset | Sequence[Document]"
+    ) -> None:
         extractive = [f"--{name}" for name in ("scores", "html", "heat_map") if options[name]]
-        if extractive and not hasattr(model, "sentence_scores") and not isinstance(model, MatchSum):
+        # MatchSum has scores of sentences in its summaries alone
+        if extractive and not hasattr(model, "sentence_scores") and type(model).__name__ != "MatchSum":
             raise UserError(f"{extractive[0]}: {type(model).__name__} selects no sentences; leave it out")
         if options.heat_map and not hasattr(model, "sentence_attention"):
             raise UserError(f"--heat_map: {type(model).__name__} has no attention between sentences; leave it out")
         self.options, self.documents = options, documents
         self.summaries: list[ExtractiveSummary] = []
         self._drawn = 0
+
+    def show(self, summaries: Iterable[Summary]) -> None:
+        """Print each summary as soon as it is there, and write pictures and the page."""
+        for summary in summaries:
+            self.keep(summary)
+            if self.options.json:
+                print(json_line(summary.record()), end="", flush=True)
+                continue
+            if len(self.documents) > 1:
+                print(f"== {printable_line(summary.id)}")
+            self.print(summary)
+        self.write()
 
     def keep(self, summary: Summary) -> None:
         """Draw the heat map, and keep the summary for the page."""
@@ -114,8 +136,12 @@ class SummaryOutput:
             print(display(sentence_lines(summary)), flush=True)
         elif self.options.mark and isinstance(summary, ExtractiveSummary):
             Console(soft_wrap=True, highlight=False).print(marked_document(summary))
+        elif self.options.mark:
+            from callbacks.previews import marked  # imports Lightning
+
+            print(display(marked(summary)), flush=True)
         else:
-            print(display(marked(summary) if self.options.mark else summary.text), flush=True)
+            print(display(summary.text), flush=True)
 
     def write(self) -> None:
         """Write the page.

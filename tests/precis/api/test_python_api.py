@@ -13,6 +13,7 @@ from run_folders import make_run, prediction, write_run
 import precis as api
 from datamodules.corpora.corpus import as_document
 from lightning_modules.discourse_parser.right_branching import RightBranchingParser
+from lightning_modules.exported import EXPORTED
 from precis.runs.run_folder import run_documents
 
 TEXTS = ["Boru is a heron from the old mill. Every morning it watches the river.", "Nobody else does it. It rains."]
@@ -45,7 +46,8 @@ def test_command_and_package_share_a_name_that_nothing_else_has():
     assert script.value == "precis.command_line.cli:main"
     root = Path(api.__file__).parents[1]
     homes = ("callbacks", "datamodules", "experiments", "lightning_modules")
-    assert not [path for home in homes for path in (root / home).rglob("precis*")]
+    found = [path for home in homes for path in (root / home).rglob("precis*")]
+    assert all(path.name == EXPORTED for path in found), "weights that ship are exported models"
     assert all(getattr(api, name) is not None for name in api.__all__)
 
 

@@ -36,6 +36,19 @@ def test_the_configs_are_accepted_and_have_the_fields_of_the_files(tmp_path, pre
     assert values == {"train": str(path), "document": "Article", "summary": "highlights", "split": 0.1}
 
 
+def test_the_id_is_unique_and_the_commands_are_for_the_given_files(tmp_path, precis):
+    rows = [{"url": "same", "guid": number, "body": f"Rain {number}.", "title": "Rain."} for number in range(4)]
+    path = write_lines(tmp_path / "mine.jsonl", rows)
+    done = precis("init", tmp_path / "project", "--train", path)
+    assert "4 records" in done.out and "id 'guid'" in done.out and "--model bertsum" in done.out, done.err
+    commands = (tmp_path / "project" / "README.md").read_text(encoding="utf-8")
+    assert f"{path} --document body" in commands and "precis validate --run" in commands, "there is no test file"
+    write_lines(path, [row | {"guid": 1} for row in rows])
+    assert "id the file and line" in precis("init", tmp_path / "other", "--train", path).out
+    write_lines(path, [row | {"guid": 1, "id": 1} for row in rows])
+    assert "the same `id`" in precis("init", tmp_path / "third", "--train", path).err
+
+
 @pytest.mark.parametrize(
     ("row", "message"),
     [

@@ -108,6 +108,16 @@ def test_a_pretrained_encoder_is_exported_too(name, corpus_files, bert, tmp_path
     assert "subfolder=" in (exported / "README.md").read_text(encoding="utf-8")
 
 
+def test_a_compact_export_has_matrices_in_8_bits(corpus_files, tmp_path, precis):
+    run = write_run(tmp_path / "run", "bertsum", corpus_files)
+    whole = export(precis, run, tmp_path / "whole")
+    compact = export(precis, run, tmp_path / "compact", "--compact=true")
+    sizes = [(folder / EXPORTED).stat().st_size for folder in (whole, compact)]
+    assert sizes[1] < 0.6 * sizes[0]
+    one, other = (api.load(folder).summarize(TEXT).sentence_scores for folder in (whole, compact))
+    assert one == pytest.approx(other, abs=0.01) and one != other
+
+
 @pytest.mark.parametrize("name", ["pegasus", "rstformer"])
 def test_a_pretrained_encoder_decoder_is_a_model_of_transformers(name, corpus_files, tmp_path, precis):
     base = tmp_path / "base"

@@ -221,7 +221,7 @@ def test_summarize_takes_a_checkpoint_with_a_budget_and_says_what_was_read(model
     assert f"first 8 of {len(texts[0].split()) + 1} tokens were read" in done.err
     assert "selects no sentences" in precis(*command, "--scores", "true").err
     both = precis(*command, "--run", models["bart"])
-    assert both.status == 1 and "give --run RUN, or --checkpoint NAME, and not both" in both.err
+    assert both.status == 1 and "--run and --checkpoint both name a model" in both.err
 
 
 def test_options_of_these_models_are_refused_for_a_run(run_folder, tmp_path, precis):

@@ -1,0 +1,1 @@
+"""Training and evaluation of the summarizers that come with the suite."""

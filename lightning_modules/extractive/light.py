@@ -1,0 +1,96 @@
+"""BertSum without Lightning and `transformers`, for commands that answer at once: importing both takes seconds."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from datamodules.text.encoder_tokenizer import EncoderTokenizer, by_token
+from datamodules.text.subwords import encoder_path
+from datamodules.text.trigrams import pairs_with_common_ngram
+from datamodules.text.words import tokenize
+from lightning_modules.checkpoints import read_exported
+from lightning_modules.encoder_options import SentenceEncoderOptions
+from lightning_modules.exported import EXPORTED
+from lightning_modules.extractive.layout import text_features
+from lightning_modules.extractive.selection import Relations, SelectionOptions
+from lightning_modules.extractive.sentence_network import InterSentenceOptions, SentenceNetwork
+from lightning_modules.extractive.summary import ExtractiveSummary, extract
+from lightning_modules.networks.bert import BertReader
+from lightning_modules.networks.passages import Reader, ScratchEncoder
+
+
+class LightExtractor:
+    """A trained BertSum that scores and selects sentences as `BertSum.summarize` does, one document at a time.
+
+    It is for models that encode each sentence separately, with a frozen BERT or an encoder from scratch, and select
+    the best sentences, with trigram blocking or without.
+
+    Args:
+        model: arguments of the model, from its config.
+        data: arguments of its data.
+        folder: folder with the weights of `precis export` and the tokenizer in `text`.
+
+    Raises:
+        UserError: if the encoder is not installed, or the weights cannot be read.
+    """
+
+    def __init__(self, model: Mapping[str, Any], data: Mapping[str, Any], folder: Path) -> None:
+        self.tokenizer = EncoderTokenizer.load(folder / "text")
+        self.selection = SelectionOptions(**(model["selection"] or {}))
+        self.piece, self.max_source = data["piece"], data["max_source"]
+        encoder = SentenceEncoderOptions(**model["encoder"])
+        self.network = SentenceNetwork(
+            reader=_reader(encoder, model["vocab_size"]),
+            encoding=model["encoding"],
+            pooling=model["pooling"],
+            scoring=model["scoring"],
+            between=InterSentenceOptions(**model["inter_sentence"]),
+            dropout=0.0,
+            interval_segments=encoder.interval_segments,
+        )
+        state = read_exported(folder / EXPORTED)["state_dict"]
+        self.network.load_state_dict({n.removeprefix("network."): value for n, value in state.items()}, strict=False)
+        self.network.eval()
+
+    @torch.inference_mode()
+    def sentence_scores(self, sentences: Sequence[str]) -> Tensor:
+        """Return the score of each sentence that is read, in [0, 1], [L]."""
+        pieces = self.tokenizer.pieces(sentences, self.piece, self.max_source)
+        owner, heads = by_token(len(pieces.tokens), pieces.starts, pieces.owners)
+        scored = self.network(
+            tokens=torch.tensor([pieces.tokens]),
+            lengths=torch.tensor([len(pieces.tokens)]),
+            owner=torch.tensor([owner]),
+            heads=torch.tensor([heads]).bool(),
+            starts=[pieces.starts],
+            mask=torch.ones(1, pieces.sentences, dtype=torch.bool),
+            features=text_features([sentences[: pieces.sentences]]),
+        )
+        return scored.logits[0].sigmoid()
+
+    def summarize(self, name: str, sentences: Sequence[str], selection: SelectionOptions) -> ExtractiveSummary:
+        """Return the summary of a document with at least one sentence."""
+        scores = self.sentence_scores(sentences).unsqueeze(0)                        # [1, L]
+        read, candidates = list(sentences[: scores.shape[1]]), torch.ones_like(scores, dtype=torch.bool)
+        relations = None if selection.selector == "top_k" else Relations(scores, scores, _shared_trigrams(read))
+        return extract([name], [[]], [read], scores, candidates, relations, selection)[0]
+
+
+def _shared_trigrams(sentences: Sequence[str]) -> Tensor:
+    """Return which pairs of sentences have a trigram in common, [1, L, L]."""
+    shared = torch.zeros(len(sentences), len(sentences), dtype=torch.bool)
+    for one, other in pairs_with_common_ngram([tokenize(sentence) for sentence in sentences]):
+        shared[one, other] = shared[other, one] = True
+    return shared.unsqueeze(0)
+
+
+def _reader(encoder: SentenceEncoderOptions, vocab_size: int) -> Reader:
+    """Return a frozen BERT, or an encoder from scratch."""
+    if encoder.checkpoint is not None:
+        return BertReader(encoder_path(encoder.checkpoint))
+    size = encoder.hidden_size
+    scratch = ScratchEncoder(vocab_size, size, encoder.heads, encoder.layers, 4 * size, 0.0)
+    return Reader(scratch, size, None, 2)

@@ -1,0 +1,43 @@
+"""`Summary`, which every model returns for a document."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass
+class Summary:
+    """Summary of one document, with its references and scores.
+
+    Attributes:
+        id: id of the document.
+        sentences: sentences of the summary.
+        references: reference summaries of the document, each a list of sentences.
+        words: words of the summary that `copied` refers to.
+        copied: for each word, whether it was copied; None for models that do not copy.
+        scores: scores of this summary, F1 x 100 for ROUGE; empty without references.
+        extra: further values by name that the model adds to the record.
+    """
+
+    id: str
+    sentences: list[str]
+    references: list[list[str]]
+    words: list[str] | None = None
+    copied: list[bool] | None = None
+    scores: dict[str, float] = field(default_factory=dict)
+    extra: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def text(self) -> str:
+        """The sentences, joined by spaces."""
+        return " ".join(self.sentences)
+
+    @property
+    def copied_words(self) -> list[str]:
+        """The words that were copied from the document; none of a model that does not copy."""
+        return [word for word, copied in zip(self.words or (), self.copied or ()) if copied]
+
+    def record(self) -> dict[str, Any]:
+        """Return a line of predictions.jsonl."""
+        row = {"id": self.id, "summary": self.sentences, "references": self.references, "scores": self.scores}
+        row |= self.extra
+        return row | ({"copied": self.copied, "words": self.words} if self.copied is not None else {})

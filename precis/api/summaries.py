@@ -1,0 +1,80 @@
+"""Summaries by the models that come with the suite, in one call."""
+
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from typing import TYPE_CHECKING, overload
+
+from datamodules.corpora.texts import Records
+from datamodules.documents import Document
+from lightning_modules.summary import Summary
+from precis.api.arguments import Text, text_rows
+from precis.config.shipped_models import LIGHT, checked_name, shipped_folder
+from precis.summarizing.length_budget import LengthBudget
+from precis.summarizing.light import documents_of, light_model, light_summaries
+
+if TYPE_CHECKING:
+    from precis.api.runs import Run  # imports Lightning
+
+
+@overload
+def summarize(
+    texts: Text,
+    model: str | None = None,
+    *,
+    sentences: int | None = None,
+    words: int | None = None,
+    ratio: float | None = None,
+) -> Summary: ...
+@overload
+def summarize(
+    texts: Sequence[Text],
+    model: str | None = None,
+    *,
+    sentences: int | None = None,
+    words: int | None = None,
+    ratio: float | None = None,
+) -> list[Summary]: ...
+
+
+def summarize(
+    texts: Text | Sequence[Text],
+    model: str | None = None,
+    *,
+    sentences: int | None = None,
+    words: int | None = None,
+    ratio: float | None = None,
+) -> Summary | list[Summary]:
+    """Summarize a text, or several, by a model that comes with the suite.
+
+    Args:
+        texts: as in `Run.summarize`.
+        model: `extractive`, `small` or `docstring`; by default `extractive`, or `small` if the package of its encoder
+            is not installed. For a model of your own: `precis.load(RUN).summarize(texts)`.
+        sentences: maximum number of sentences of a summary; 3 by default.
+        words: maximum number of words of a summary.
+        ratio: the same, as a share of the words of the document.
+
+    Returns:
+        A `Summary`, or a list of them. Those of `extractive` and `small` have `positions` and `sentence_scores`.
+
+    Raises:
+        UserError: if a text is empty, there is no such model, or a limit is refused.
+    """
+    is_single = isinstance(texts, (str, Mapping, Document))
+    name, budget = checked_name(model), LengthBudget(words=words, sentences=sentences, ratio=ratio)
+    documents = documents_of(Records(text_rows([texts] if isinstance(texts, str) else texts)))
+    if name in LIGHT:
+        summaries: list[Summary] = list(light_summaries(light_model(shipped_folder(name)), documents, budget))
+    else:
+        run = _loaded(name)
+        summaries = run.summarize(documents, **budget.options(run.model))
+        for document, summary in zip(documents, summaries, strict=True):
+            budget.cut(summary, len(document.text.split()))
+    return summaries[0] if is_single else summaries
+
+
+@lru_cache(maxsize=1)
+def _loaded(name: str) -> "Run":
+    from precis.api.runs import load
+
+    return load(name)

@@ -1,0 +1,111 @@
+"""The layout of documents, and BertSum without Lightning, which equals the whole model."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from transformers import BertConfig, BertModel
+
+from datamodules.bertsum import ExtractiveData
+from datamodules.corpora import Texts
+from datamodules.documents import Document
+from datamodules.text.encoder_tokenizer import EncoderTokenizer
+from lightning_modules.checkpoints import write_exported
+from lightning_modules.encoder_options import SentenceEncoderOptions
+from lightning_modules.exported import EXPORTED
+from lightning_modules.extractive.bertsum import BertSum
+from lightning_modules.extractive.layout import NUM_TEXT_FEATURES, text_features
+from lightning_modules.extractive.light import LightExtractor
+from lightning_modules.extractive.selection import SelectionOptions
+from lightning_modules.extractive.sentence_network import InterSentenceOptions
+
+LINES = ["Report on the storm", "By A. N. Author", "A storm hit the coast of the north on Monday.",
+         "Boats sank in the harbor, and nobody had slept.", "storm coast " * 60 + "at the end."]  # fmt: skip
+DOCUMENTS = [
+    Document("report", [LINES[:2], LINES[2:]]),
+    Document("one", [["A storm hit the coast."]]),
+    Document("headings", [["Storm", "Coast"]]),
+]
+ENCODER = {"hidden_size": 8, "heads": 2, "layers": 1, "interval_segments": False}
+ARGUMENTS = {
+    "vocab_size": 300, "encoding": "separate", "pooling": "mean", "scoring": "classifier",
+    "inter_sentence": {"layers": 1, "heads": 2, "inner_size": 8, "width": 4, "layout": True},
+}  # fmt: skip
+PROSE = 4  # index of the feature that is 1 for prose
+
+
+@pytest.fixture(scope="module")
+def text() -> EncoderTokenizer:
+    return EncoderTokenizer.build(LINES, 300)
+
+
+@pytest.fixture
+def bert(tmp_path) -> str:
+    """A tiny BERT as Hugging Face saves it."""
+    torch.manual_seed(0)
+    sizes = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 24}
+    BertModel(BertConfig(vocab_size=300, max_position_embeddings=64, **sizes)).save_pretrained(tmp_path / "bert")
+    return str(tmp_path / "bert")
+
+
+def model(encoder: str | None, **arguments) -> BertSum:
+    """A BertSum with a layout; its arguments are those of `ARGUMENTS`."""
+    torch.manual_seed(1)
+    options = ARGUMENTS | {"encoder": ENCODER | {"checkpoint": encoder, "frozen": encoder is not None}}
+    made = {"encoder": SentenceEncoderOptions(**options.pop("encoder"))}
+    made["inter_sentence"] = InterSentenceOptions(**options.pop("inter_sentence"))
+    return BertSum(**made | options | arguments)
+
+
+def batch_of(text: EncoderTokenizer, documents: list[Document]):
+    data = ExtractiveData(Texts([]), 300, None, piece=40)
+    data.tokenizer = text
+    return data.collate([data.encode(d) | {"id": d.id, "references": d.references} for d in documents])
+
+
+def test_positions_are_counted_over_prose():
+    features = text_features([document.sentences for document in DOCUMENTS])
+    assert features.shape == (3, 5, NUM_TEXT_FEATURES)
+    assert features[0, :, PROSE].tolist() == [0, 0, 1, 1, 1]
+    assert features[0, :, 0].tolist() == pytest.approx([0, 0, 0, 1 / 3, 2 / 3])  # share of prose before each sentence
+    assert features[2, :, PROSE].sum() == 0 and features.isfinite().all()
+    assert not features[1, 1:].any(), "padding"
+
+
+def test_a_document_with_a_layout_reads_the_same_alone_and_in_a_batch(text):
+    made = model(None).eval()
+    together = made.sentence_scores(batch_of(text, DOCUMENTS))
+    alone = [made.sentence_scores(batch_of(text, [document]))[0] for document in DOCUMENTS]
+    for one, other in zip(together, alone, strict=True):
+        assert one == pytest.approx(other, abs=1e-5)
+    assert len(set(together[0])) == 5
+    made.train().loss_terms(batch_of(text, DOCUMENTS))["extraction"].backward()
+    assert all(parameter.grad is None or parameter.grad.isfinite().all() for parameter in made.parameters())
+
+
+@pytest.mark.parametrize("pretrained", [True, False])
+def test_scores_and_summaries_are_those_of_the_whole_model(pretrained, text, bert, tmp_path):
+    checkpoint = bert if pretrained else None
+    made = model(checkpoint, selection=SelectionOptions("trigram_blocking", 2))
+    folder = tmp_path / "exported"
+    text.save(folder / "text")
+    weights = {name: value for name, value in made.state_dict().items() if "reader" not in name or not pretrained}
+    write_exported(folder / EXPORTED, weights, {"loss_weights": {}, "global_step": 1, "switches": None})
+    arguments = ARGUMENTS | {"encoder": ENCODER | {"checkpoint": checkpoint}}
+    arguments["selection"] = {"selector": "trigram_blocking", "k": 2}
+    light = LightExtractor(arguments, {"piece": 40, "max_source": None}, folder)
+    batch = batch_of(text, DOCUMENTS)
+    for document, expected in zip(DOCUMENTS, made.summarize(batch), strict=True):
+        found = light.summarize(document.id, document.sentences, light.selection)
+        assert found.positions == expected.positions
+        assert found.sentence_scores == pytest.approx(expected.sentence_scores, abs=1e-5)
+
+
+def test_neither_lightning_nor_transformers_are_imported():
+    heavy = ("pytorch_lightning", "transformers", "datasets", "torchmetrics", "matplotlib", "pandas")
+    code = f"import sys, precis.api.summaries; print([name for name in {heavy} if name in sys.modules])"
+    root = Path(__file__).parents[3]
+    done = subprocess.run([sys.executable, "-c", code], cwd=root, capture_output=True, text=True, timeout=120)
+    assert done.stdout == "[]\n", done.stdout + done.stderr
