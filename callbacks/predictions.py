@@ -113,7 +113,7 @@ def _lead(trainer: Trainer) -> dict[str, dict[str, float]]:
     data, split = getattr(trainer, "datamodule", None), "val" if trainer.state.fn == "validate" else "test"
     if trainer.state.fn == "predict" or not isinstance(data, SummarizationData):
         return {}
-    lead = lead_scores(map(as_document, data.documents(split)))
+    lead = lead_scores(map(as_document, data.documents(split)), data.language.code)
     return {"lead1": lead} if lead else {}
 
 

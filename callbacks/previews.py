@@ -19,7 +19,7 @@ from lightning_modules.summarizer import Summary
 def marked(summary: Summary, opening: str = "[", closing: str = "]") -> str:
     """Return the summary with marks around runs of copied words; plain text if copied words are unknown."""
     if summary.copied is None or summary.words is None:
-        return " ".join(summary.sentences)
+        return summary.text
     pieces, inside = [], False
     for word, copied in zip(summary.words, summary.copied):
         if copied != inside:

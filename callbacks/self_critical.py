@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from callbacks.advantages import Baseline, Credit, advantages, gains, prefix_lengths, sentence_numbers
 from callbacks.schedules import Scheduled, Switch, ramp
 from datamodules.batch import Batch
+from datamodules.text.language import language_of
 from datamodules.text.words import SENTENCE_ENDS
 from lightning_modules.decoding.options import DecodingOptions
 from lightning_modules.metrics.rewards import Reward, RewardInputs, RougeReward
@@ -210,7 +211,10 @@ class SelfCritical(Scheduled):
 
     def _end_ids(self, module: Generative) -> Tensor:
         """Return the ids of tokens that end a sentence."""
-        ends = module.tokenizer.end_ids(self.sentence_ends)
+        marks = tuple(self.sentence_ends)
+        if marks == SENTENCE_ENDS:
+            marks = language_of(module.language).sentence_ends
+        ends = module.tokenizer.end_ids(marks)
         if not ends:
             raise ValueError(
                 f"SelfCritical: no token ends with one of {' '.join(self.sentence_ends)}, so there are no sentences to "
@@ -243,6 +247,7 @@ class SelfCritical(Scheduled):
             [text for _, text in distinct],
             [references[document] for document, _ in distinct],
             [sources[document] for document, _ in distinct] if sources else [],
+            language=module.language,
         )
         values = self.reward(inputs)
         if len(values) != len(distinct) or not all(map(math.isfinite, values)):

@@ -1,7 +1,8 @@
 """Data of models that read whole documents sentence by sentence, and of extractive ones with oracle labels."""
 
+import warnings
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 from torch import Tensor
@@ -11,10 +12,13 @@ from datamodules.corpora.corpus import Corpus
 from datamodules.documents import Document
 from datamodules.encoder_data import EncoderData
 from datamodules.text.encoder_tokenizer import by_token
+from datamodules.text.lines import counted
 from datamodules.text.oracle import greedy_oracle, sentence_scores
 from datamodules.text.trigrams import pairs_with_common_ngram
-from datamodules.text.words import tokenize
 from datamodules.truncation import COLUMN, count_source, text_limits
+
+if TYPE_CHECKING:
+    import datasets
 
 
 @dataclass
@@ -173,10 +177,23 @@ class ExtractiveData(SentenceData):
         names = ("oracle_sentences", "oracle_stem", "oracle_counts", "min_words", "max_words")
         return super().feature_settings() | {"version": 2} | {name: getattr(self, name) for name in names}
 
+    def features(self, split: str) -> "datasets.Dataset":
+        """Return the encoded documents of a split; warn if no document has a label."""
+        is_new = split not in self._features
+        rows = super().features(split)
+        first = rows.select(range(min(1000, len(rows)))) if is_new else {}
+        if is_new and any(first["references"]) and not any(map(any, first["labels"])):
+            warnings.warn(
+                f"{split}: no sentence of the first {counted(len(first), 'document')} shares a word with its reference "
+                f"in language {self.language.code!r}, so that no sentence is labelled; set --data.language",
+                stacklevel=2,
+            )
+        return rows
+
     def encode(self, document: Document) -> dict[str, Any]:
         features = super().encode(document)
         sentences = features["sentences"]
-        words = [tokenize(sentence) for sentence in sentences]
+        words = [self.language.tokenize(sentence) for sentence in sentences]
         usable = [self.min_words <= len(tokens) <= (self.max_words or len(tokens)) for tokens in words]
         usable = usable if any(usable) else [True] * len(sentences)
         # Sentences that may not be selected are empty for the oracle, so that indices stay the same.
@@ -184,12 +201,12 @@ class ExtractiveData(SentenceData):
         references = [reference for reference in document.references if any(map(str.split, reference))]
         chosen = []
         if references:
-            options = (self.oracle_sentences, self.oracle_stem, self.oracle_counts)
+            options = (self.oracle_sentences, self.oracle_stem, self.oracle_counts, self.language.code)
             chosen = greedy_oracle(candidates, references, *options)
         return features | {
             "usable": usable,
             "labels": [int(index in chosen) for index in range(len(sentences))],
-            "gains": sentence_scores(candidates, references),
+            "gains": sentence_scores(candidates, references, language=self.language.code),
             "shared": [index for pair in pairs_with_common_ngram(words) for index in pair],
         }
 

@@ -81,10 +81,13 @@ class WordsData(SummarizationData):
         self.lengths_now = (max_source, max_target)  # LengthCurriculum lowers these
 
     def tokenizer_settings(self) -> dict[str, Any]:
-        return {"size": self.vocab_size, "tokenizer": self.tokenization, "lowercase": self.lowercase}
+        settings = {"size": self.vocab_size, "tokenizer": self.tokenization, "lowercase": self.lowercase}
+        return settings | self.language.setting
 
     def build_tokenizer(self, train: "datasets.Dataset") -> Vocabulary:
-        return Vocabulary.build(all_texts(train), self.vocab_size, self.tokenization, self.lowercase)
+        return Vocabulary.build(
+            all_texts(train), self.vocab_size, self.tokenization, self.lowercase, self.language.code
+        )
 
     def truncation_limits(self) -> dict[str, str]:
         return text_limits(self.max_source, self.max_target)

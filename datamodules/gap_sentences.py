@@ -160,7 +160,7 @@ class GapSentenceData(PretrainedSummarizerData):
         sentences = document.sentences
         share = self.ratio if self.max_ratio is None else rng.uniform(self.ratio, self.max_ratio)
         number = max(0, min(max(1, round(share * len(sentences))), len(sentences) - 1))
-        chosen = select(sentences, number, self.selection, self.noise, rng)
+        chosen = select(sentences, number, self.selection, self.noise, rng, self.language.code)
         masked = {i for i in chosen if not self.unchanged or rng.random() >= self.unchanged}
         ids, sentence_of_token = self.tokens_and_sentences(document)
         source = []

@@ -153,13 +153,16 @@ class GraphSumData(NeedsParser, SummarizationData):
         parser = self._parser
         if self._graph == "rst" and isinstance(parser, str):
             parser = self.parser_named(parser)
-        return make_graph(self._graph, parser, self._parses)
+        graph = make_graph(self._graph, parser, self._parses)
+        graph.language = self.language.code
+        return graph
 
     # Tokenizer ---------------------------------------------------------------------------------------------------
 
     def tokenizer_settings(self) -> dict[str, Any]:
         graph = [self.graph.name, self.graph.settings(), asdict(self.paragraphs)]
         settings = {"kind": "paragraphs", "size": self.vocab_size, "checkpoint": self.checkpoint, "graph": graph}
+        settings |= self.language.setting
         if is_local(self.checkpoint):  # whose content may change
             settings["content"] = GraphTokenizer.of_checkpoint(self.checkpoint, separators=True).state()
         return settings

@@ -118,6 +118,7 @@ class MatchSumData(EncoderData):
         if keep < 1 or piece < 1 or self.sizes[0] < 1 or self.sizes[0] > keep:
             raise ValueError(f"data.keep {keep}, sizes {self.sizes}, piece {piece}: at least 1, and a size up to keep")
         self.scorer = scorer
+        self.scorer.language = self.language.code
         self.keep, self.piece = keep, piece
         self._scores: dict[str, list[float]] = {}  # sentence scores of the split that is being encoded, by document id
 
@@ -140,7 +141,7 @@ class MatchSumData(EncoderData):
         Raises:
             UserError: if the scorer does not score each sentence.
         """
-        key = _digest(self.digest(split), self.scorer.fingerprint)
+        key = _digest(self.digest(split), self.scorer.fingerprint, *self.language.setting.values())
         path = self.cache_dir / "proposals" / f"{key}.json"
         if path.is_file():
             return json.loads(path.read_text(encoding="utf-8"))
@@ -182,7 +183,7 @@ class MatchSumData(EncoderData):
             "candidates": candidates,
             "gold": self.rows(gold) if gold else [],
             "choices": choices,
-            "gains": text_scores(texts, [gold]) if gold else [0.0] * len(texts),
+            "gains": text_scores(texts, [gold], language=self.language.code) if gold else [0.0] * len(texts),
             "sentences": sentences,
             "proposed": scores,
             "length": sum(map(len, rows)),

@@ -20,6 +20,7 @@ from datamodules.corpora.files import Files
 from datamodules.documents import Document, UserError
 from datamodules.loading import ResumableLoader, loader_of, order_seed
 from datamodules.text.hashing import text_digest
+from datamodules.text.language import ANY, language_of, script_of
 from datamodules.truncation import TruncationRow, truncation_line, truncation_rows
 
 if TYPE_CHECKING:
@@ -62,6 +63,8 @@ class SummarizationData(LightningDataModule, ABC):
         num_proc: number of processes that split sentences and encode documents.
         pool: number of global batches that are sorted by length together, see `BatchSampler`.
         seed: seed of the training order; by default that of the run (`seed_everything`).
+        language: ISO code of the language of the corpus, which splits sentences and counts words everywhere, also in
+            ROUGE, oracle labels and rewards; `xx` for any.
     """
 
     batch_type: ClassVar[type[Batch]] = Batch  # what `collate` makes
@@ -83,6 +86,7 @@ class SummarizationData(LightningDataModule, ABC):
         num_proc: int = 1,
         pool: int = 50,
         seed: int | None = None,
+        language: str = "en",
     ) -> None:
         super().__init__()
         for name, value in (("batch_size", batch_size), ("eval_batch_size", eval_batch_size), ("num_proc", num_proc)):
@@ -94,7 +98,7 @@ class SummarizationData(LightningDataModule, ABC):
         self.limits = {TRAIN: max_train, VAL: max_eval, TEST: max_eval}
         self.train_subset = train_subset
         self.num_workers, self.num_proc, self.pool = num_workers, num_proc, pool
-        self.seed = order_seed(seed)
+        self.seed, self.language = order_seed(seed), language_of(language)
         self.tokenizer: SavableTokenizer | None = None
         self._documents: dict[str, datasets.Dataset] = {}
         self._features: dict[str, datasets.Dataset] = {}
@@ -145,6 +149,7 @@ class SummarizationData(LightningDataModule, ABC):
                 self.cache_dir,
                 on_bad_record=self.on_bad_record,
                 num_proc=self.num_proc,
+                language=self.language.code,
                 require_references=self.needs_references and split != TEST,
             )
             self._documents[split] = self._limited(split, data)
@@ -170,7 +175,7 @@ class SummarizationData(LightningDataModule, ABC):
         """Return the encoded documents of a split, from the cache if possible."""
         if split not in self._features:
             documents = self.documents(split)
-            settings = [FEATURES_VERSION, self.feature_settings()]
+            settings = [FEATURES_VERSION, self.feature_settings(), *self.language.setting.values()]
             key = _digest(type(self).__name__, self.digest(split), self.tokenizer.state(), settings)
             self._features[split] = self._cached_features(documents, key, f"encoding {split}")
             self._report_truncation(split)
@@ -237,7 +242,7 @@ class SummarizationData(LightningDataModule, ABC):
         """Build documents, tokenizer and features into the cache, in one process.
 
         Raises:
-            UserError: if the corpus lacks a split that this command reads.
+            UserError: if the corpus lacks a split that this command reads, or is hardly Latin but called English.
         """
         splits = self._splits(self.trainer.state.fn.value if self.trainer is not None else None)
         for split in splits:
@@ -248,7 +253,21 @@ class SummarizationData(LightningDataModule, ABC):
                 if split == TEST:
                     remedy += ", or score the validation split with precis validate --run"
                 raise UserError(f"{no_split(self.corpus, split)}; {remedy}")
+        self._check_language(splits[0])
         self.prepare_splits(splits)
+
+    def _check_language(self, split: str) -> None:
+        """Raise a `UserError` if the language is English, and most letters of the first documents are not Latin."""
+        if not self.language.is_english:
+            return
+        rows = self.documents(split)
+        script = script_of(all_texts(rows.select(range(min(100, len(rows))))))
+        if script and script.latin < 0.5:
+            raise UserError(
+                f"data.language is {self.language.code}, but {script.share:.0%} of the letters in the {split} "
+                f"documents are {script.name}, which English scores do not count; give --data.language "
+                f"{script.language}, or the code of their language ({ANY} for any)"
+            )
 
     def prepare_splits(self, splits: list[str]) -> None:
         """Build documents, tokenizer and features of some splits; the tokenizer is built from the training split."""

@@ -16,7 +16,6 @@ from torch import Tensor, nn
 
 from datamodules.batch import Batch
 from datamodules.text.vocabulary import PAD, START, STOP, UNK
-from datamodules.text.words import sentences_of
 from lightning_modules.decoding.beam_search import Hypotheses, State, beam_search
 from lightning_modules.decoding.options import DecodingOptions
 from lightning_modules.decoding.sampling import rescore, sample, sample_with
@@ -241,7 +240,7 @@ class CopyingSummarizer(Summarizer):
 
     def _sentences(self, words: list[str]) -> list[str]:
         """Return words as readable sentences."""
-        return [self.tokenizer.detokenize(sentence) for sentence in sentences_of(words)]
+        return self.tokenizer.sentences(words)
 
     # Explanation -------------------------------------------------------------------------------------------------
 

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from datamodules.batch import Batch
-from datamodules.text.sentences import split_sentences
+from datamodules.text.language import language_of
 from lightning_modules.decoding.beam_search import Hypotheses, State, Step, beam_search
 from lightning_modules.decoding.options import DecodingOptions
 from lightning_modules.decoding.sampling import rescore, sample
@@ -163,7 +163,7 @@ class SequenceToSequence(Summarizer):
 
     def _sentences(self, text: str) -> list[str]:
         """Return the sentences of a decoded text."""
-        return split_sentences(text)
+        return language_of(self.language).split_sentences(text)
 
     def _decode(self, samples: Samples) -> list[list[str]]:
         texts = []

@@ -13,6 +13,7 @@ from torch.distributed.fsdp import FSDPModule
 
 from datamodules.batch import Batch
 from datamodules.documents import UserError
+from datamodules.text.language import length_words
 from datamodules.text.lines import counted
 from lightning_modules.decoding.options import DecodingOptions
 from lightning_modules.logged_values import log_mean, log_training
@@ -36,11 +37,12 @@ class Samples(NamedTuple):
 class Generative(Protocol):
     """Generative model, as self-critical training needs it.
 
-    Its tokenizer has a method `end_ids(marks)`, which returns the ids of tokens that end a sentence. A training step
-    logs `step_values`, see `Summarizer`.
+    Its tokenizer has a method `end_ids(marks)`, which returns the ids of tokens that end a sentence, and `language` is
+    the code of that of its texts. A training step logs `step_values`, see `Summarizer`.
     """
 
     tokenizer: Any
+    language: str
     step_values: dict[str, Tensor | float]
 
     def sample(self, batch: Batch, options: DecodingOptions) -> Samples:
@@ -108,7 +110,8 @@ class Summarizer(LightningModule, ABC):
         self.extra_terms: dict[str, Term] = {}
         self.model_loss_weight = 1.0  # weight of the sum of `loss_terms` in training, beside `extra_terms`
         self.tokenizer: Any = None
-        self.rouge = nn.ModuleDict({stage: Rouge(ROUGE_VARIANTS) for stage in ("val", "test")})
+        self.language = ""
+        self.set_language("en")
         self._summarized = 0
 
     # Defined by each paper ---------------------------------------------------------------------------------------
@@ -124,13 +127,15 @@ class Summarizer(LightningModule, ABC):
     # Vocabulary and checkpoints ----------------------------------------------------------------------------------
 
     def setup(self, stage: str) -> None:
-        """Take the vocabulary or tokenizer from the DataModule.
+        """Take the language and the vocabulary or tokenizer from the DataModule.
 
         Raises:
             UserError: if it does not fit `vocab_size`, or the DataModule belongs to another paper.
         """
         data = getattr(self.trainer, "datamodule", None)
         self.check_data(data)
+        if language := getattr(data, "language", None):
+            self.set_language(language.code)
         if data is not None and data.tokenizer is not None:
             self.set_tokenizer(data.tokenizer)
 
@@ -157,6 +162,14 @@ class Summarizer(LightningModule, ABC):
                 f"{type(self).__name__} reads {self.batch_type.__name__}, but {type(data).__name__} makes "
                 f"{data_type.__name__}; give --data the DataModule of the same paper, as in experiments/configs"
             )
+
+    def set_language(self, code: str) -> None:
+        """Set the language of the summaries, in which they are split into sentences and scored."""
+        if code == self.language:
+            return
+        self.language = code
+        metrics = {stage: Rouge(ROUGE_VARIANTS, language=code) for stage in ("val", "test")}
+        self.rouge = nn.ModuleDict(metrics)
 
     def set_tokenizer(self, tokenizer: Any) -> None:
         """Set the vocabulary or tokenizer.
@@ -284,7 +297,7 @@ class Summarizer(LightningModule, ABC):
         for summary in summaries:
             sentences = [sentence for reference in summary.references for sentence in reference]
             if any(sentence.strip() for sentence in sentences):
-                scores = rouge_scores(summary.sentences, summary.references, ROUGE_VARIANTS)
+                scores = rouge_scores(summary.sentences, summary.references, ROUGE_VARIANTS, language=self.language)
                 summary.scores = {name: 100 * score.fmeasure for name, score in scores.items()}
         return summaries
 
@@ -294,7 +307,7 @@ class Summarizer(LightningModule, ABC):
         scored = [summary for summary in summaries if summary.scores]
         if scored:
             self.rouge[stage].update([s.sentences for s in scored], [s.references for s in scored])
-        words = [" ".join(summary.sentences).split() for summary in summaries]
+        words = [length_words(summary.text) for summary in summaries]
         means = {
             "length": sum(map(len, words)) / len(words),
             "repeated_trigrams": sum(map(repeated_ngrams, words)) / len(words),

@@ -3,6 +3,8 @@
 from dataclasses import dataclass, field
 from typing import Any
 
+from datamodules.text.language import join_sentences
+
 
 @dataclass
 class Summary:
@@ -28,8 +30,8 @@ class Summary:
 
     @property
     def text(self) -> str:
-        """The sentences, joined by spaces."""
-        return " ".join(self.sentences)
+        """The sentences, joined by spaces where the script has them."""
+        return join_sentences(self.sentences)
 
     @property
     def copied_words(self) -> list[str]:

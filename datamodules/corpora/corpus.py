@@ -17,8 +17,8 @@ from datamodules.building import appearing_folder
 from datamodules.corpora.parallel import mapper, progress_bar
 from datamodules.documents import FIX_OR_SKIP, OR_SKIP, BadRecord, Document, Record, UserError
 from datamodules.text.hashing import text_digest
+from datamodules.text.language import Language, language_of
 from datamodules.text.lines import counted, is_blank, lone_surrogate
-from datamodules.text.sentences import split_sentences
 
 if TYPE_CHECKING:
     from datasets import Dataset  # imported when documents are read: commands that read none answer faster
@@ -66,6 +66,7 @@ def build_documents(
     on_bad_record: OnBadRecord = "raise",
     require_references: bool = False,
     num_proc: int = 1,
+    language: str = "en",
 ) -> "Dataset":
     """Return the documents of a split as a memory-mapped table with columns `id`, `parts` and `references`.
 
@@ -81,6 +82,7 @@ def build_documents(
             warning and in the manifest.
         require_references: whether a record without a reference is bad, as in training.
         num_proc: number of processes for sentence splitting.
+        language: code of the language, which splits sentences.
 
     Raises:
         UserError: if the corpus has no such split, a record is bad and not skipped, or no document is left.
@@ -92,15 +94,16 @@ def build_documents(
     fingerprint = corpus.fingerprint(split)
 
     def folder_of(with_references: bool) -> Path:
-        content = json.dumps([VERSION, version("sentencex"), fingerprint, "auto", with_references])
-        key = text_digest(content)[:20]
+        content = [VERSION, version("sentencex"), fingerprint, "auto", with_references]
+        content += language_of(language).setting.values()  # English has no part in the key
+        key = text_digest(json.dumps(content))[:20]
         return Path(cache_dir) / f"{type(corpus).__name__.lower()}-{split}-{key}"
 
     folder = folder_of(require_references)
     if not (folder / "manifest.json").exists() and _all_have_references(folder_of(not require_references)):
         folder = folder_of(not require_references)  # the same documents, whether references are required or not
     if not (folder / "manifest.json").exists():
-        to_document = partial(make_document, require_references=require_references)
+        to_document = partial(make_document, require_references=require_references, language=language)
         with appearing_folder(folder) as building:
             manifest = _write(corpus, split, building, to_document, on_bad_record, num_proc)
             manifest |= {"split": split, "require_references": require_references}
@@ -148,7 +151,9 @@ def read_manifest(dataset: "Dataset") -> dict[str, Any]:
     return json.loads(path.read_text(encoding="utf-8"))
 
 
-def make_document(record: Record | BadRecord, require_references: bool = False) -> Document | BadRecord:
+def make_document(
+    record: Record | BadRecord, require_references: bool = False, language: str = "en"
+) -> Document | BadRecord:
     """Convert a record to a document, or to a `BadRecord` if that is impossible."""
     if isinstance(record, BadRecord):
         return record
@@ -157,8 +162,9 @@ def make_document(record: Record | BadRecord, require_references: bool = False) 
     texts = [text if isinstance(text, str) else "".join(text) for text in (*record.parts, *record.references)]
     if half := lone_surrogate("".join([record.id, *texts])):
         return BadRecord(record.where, f"half of a surrogate pair, {half}, is not text", FIX_OR_SKIP)
-    parts = [sentences for part in record.parts if (sentences := _sentences(part))]
-    references = [sentences for text in record.references if (sentences := _sentences(text))]
+    spoken = language_of(language)
+    parts = [sentences for part in record.parts if (sentences := _sentences(part, spoken))]
+    references = [sentences for text in record.references if (sentences := _sentences(text, spoken))]
     if not parts:
         return BadRecord(record.where, "the document is empty", FIX_OR_SKIP)
     if require_references and not references:
@@ -167,8 +173,11 @@ def make_document(record: Record | BadRecord, require_references: bool = False) 
     return Document(record.id, parts, references)
 
 
-def _sentences(text: str | list[str]) -> list[str]:
-    sentences = split_sentences(text) if isinstance(text, str) else [" ".join(line.split()) for line in text]
+def _sentences(text: str | list[str], language: Language) -> list[str]:
+    if isinstance(text, str):
+        sentences = language.split_sentences(text)
+    else:
+        sentences = [language.normalize(" ".join(line.split())) for line in text]
     return [sentence for sentence in sentences if not is_blank(sentence)]
 
 

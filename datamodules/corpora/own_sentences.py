@@ -8,6 +8,7 @@ from typing import get_args
 from datamodules.corpora.corpus import Corpus, make_document
 from datamodules.documents import BadRecord, Record
 from datamodules.text.gap_selection import Selection, select
+from datamodules.text.language import language_of
 
 
 class OwnSentences(Corpus):
@@ -22,31 +23,35 @@ class OwnSentences(Corpus):
         corpus: corpus of the documents; references are not read.
         selection: `lead`, `random`, or a gap-sentence selection, see `gap_selection.select`.
         number: number of sentences, or all if a document has fewer; in the order of the document.
+        language: code of the language, that of the DataModule.
 
     Raises:
         ValueError: if the selection does not exist, or the number is below 1.
     """
 
-    def __init__(self, corpus: Corpus, selection: Selection = "lead", number: int = 1) -> None:
+    def __init__(self, corpus: Corpus, selection: Selection = "lead", number: int = 1, language: str = "en") -> None:
         if selection not in get_args(Selection):
             raise ValueError(f"corpus.selection is one of {', '.join(get_args(Selection))}; got {selection!r}")
         if number < 1:
             raise ValueError(f"corpus.number must be at least 1, got {number}")
         self.corpus, self.selection, self.number = corpus, selection, number
+        self.language = language_of(language)
 
     def splits(self) -> list[str]:
         return self.corpus.splits()
 
     def records(self, split: str) -> Iterator[Record | BadRecord]:
         for record in self.corpus.records(split):
-            document = make_document(record)
+            document = make_document(record, language=self.language.code)
             yield record if isinstance(document, BadRecord) else self._with_reference(record, document.parts)
 
     def fingerprint(self, split: str) -> str:
-        return f"own sentences 2 {self.selection} {self.number} of {self.corpus.fingerprint(split)}"
+        how = " ".join([self.selection, str(self.number), *self.language.setting.values()])
+        return f"own sentences 2 {how} of {self.corpus.fingerprint(split)}"
 
     def _with_reference(self, record: Record, parts: list[list[str]]) -> Record:
         sentences = [sentence for part in parts for sentence in part]
         # The seed is the id, so that a choice does not depend on the preceding documents.
-        chosen = select(sentences, self.number, self.selection, rng=random.Random(record.id))
+        rng = random.Random(record.id)
+        chosen = select(sentences, self.number, self.selection, rng=rng, language=self.language.code)
         return replace(record, parts=parts, references=[[sentences[i] for i in chosen]])

@@ -28,10 +28,12 @@ class ParagraphGraph(ABC):
     Attributes:
         name: name of the graph, also part of the cache key.
         symmetric: whether G[i][j] = G[j][i]; if true, this is validated.
+        language: code of the language of the documents, set by the DataModule.
     """
 
     name: str = ""
     symmetric: bool = True
+    language: str = "en"
 
     @abstractmethod
     def weights(self, paragraphs: Paragraphs) -> NDArray:

@@ -37,9 +37,8 @@ class Similarity(ParagraphGraph):
         cosine = self._cosines(paragraphs)
         return scaled_to_one(cosine) if self.scaled else cosine
 
-    @staticmethod
-    def _cosines(paragraphs: Paragraphs) -> NDArray:
-        counts = term_counts([content_stems(" ".join(text)) for text in paragraphs.texts])
+    def _cosines(self, paragraphs: Paragraphs) -> NDArray:
+        counts = term_counts([content_stems(" ".join(text), self.language) for text in paragraphs.texts])
         size = len(counts)
         idf = 1 + np.log((1 + size) / (1 + (counts > 0).sum(0)))
         return cosines(counts * idf)

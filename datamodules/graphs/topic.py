@@ -62,7 +62,7 @@ class Topic(ParagraphGraph):
 
     def fit(self, train: Iterable[Paragraphs]) -> None:
         """Learn the topics, deterministically for the same paragraphs in the same order."""
-        texts = _sample_paragraphs(train, self.max_paragraphs, random.Random(self.seed))
+        texts = _sample_paragraphs(train, self.max_paragraphs, random.Random(self.seed), self.language)
         # not a set, whose order differs between processes: it would decide between terms of equal frequency
         frequencies = Counter(term for terms in texts for term in dict.fromkeys(terms))
         common = [term for term, count in frequencies.most_common() if 1 < count <= max(2, len(texts) / 2)]
@@ -130,13 +130,16 @@ class Topic(ParagraphGraph):
         model = LatentDirichletAllocation(self.topics)
         model.components_ = model.exp_dirichlet_component_ = self._term_weights.astype(np.float64)
         model.doc_topic_prior_ = 1 / self.topics
-        return model.transform(self._counts([content_stems(" ".join(text)) for text in paragraphs.texts]))
+        terms = [content_stems(" ".join(text), self.language) for text in paragraphs.texts]
+        return model.transform(self._counts(terms))
 
     def weights(self, paragraphs: Paragraphs) -> NDArray:
         return cosines(self.mixtures(paragraphs))
 
 
-def _sample_paragraphs(train: Iterable[Paragraphs], size: int, rng: random.Random) -> list[list[str]]:
+def _sample_paragraphs(
+    train: Iterable[Paragraphs], size: int, rng: random.Random, language: str
+) -> list[list[str]]:
     """Sample paragraphs uniformly (reservoir sampling, Vitter 1985, algorithm R), and return their terms."""
     reservoir: list[list[str]] = []
     num_read = 0
@@ -146,4 +149,4 @@ def _sample_paragraphs(train: Iterable[Paragraphs], size: int, rng: random.Rando
             if index < size:
                 reservoir[index : index + 1] = [list(text)]
             num_read += 1
-    return [content_stems(" ".join(text)) for text in reservoir]
+    return [content_stems(" ".join(text), language) for text in reservoir]

@@ -3,6 +3,7 @@
 import re
 from functools import lru_cache
 
+from datamodules.text.language import language_of
 from datamodules.text.porter import nltk_porter
 
 # letters and digits of any script, with inner apostrophes ("don't"; "n't" is a separate token in tokenized text)
@@ -35,8 +36,11 @@ def words(text: str) -> list[str]:
     return WORD.findall(text.replace("’", "'").lower())
 
 
-def content_stems(text: str) -> list[str]:
-    """Return the stems of all words but function words and single letters, in order."""
+def content_stems(text: str, language: str = "en") -> list[str]:
+    """Return the stems of all words in order, in English without function words and single letters."""
+    spoken = language_of(language)
+    if not spoken.is_english:
+        return [spoken.stem(word) if spoken.stem else word for word in spoken.words(text)]
     return [stem(word) for word in words(text) if word not in STOP_WORDS and (len(word) > 1 or word.isdigit())]
 
 

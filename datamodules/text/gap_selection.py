@@ -108,6 +108,7 @@ def select(
     selection: Selection = "ind-orig",
     noise: float = 0.0,
     rng: random.Random | None = None,
+    language: str = "en",
 ) -> list[int]:
     """Select the gap sentences of a document, the targets of pre-training (section 3.1).
 
@@ -121,6 +122,7 @@ def select(
         selection: see above.
         noise: each score of `ind` and `seq` is multiplied by 1 + u, u uniform in [-noise, noise].
         rng: random generator; by default one with seed 0.
+        language: code of the language.
 
     Returns:
         Indices of the sentences, in the order of the document.
@@ -138,7 +140,7 @@ def select(
     if selection == "random":
         return sorted(rng.sample(range(len(sentences)), number))
     order, counting = selection.split("-")
-    words = vocabulary()
+    words = vocabulary(language=language)
     words.limit_size()
     counts = WordCounts.of([words.encode(sentence) for sentence in sentences])
     factors = np.array([1 + rng.uniform(-noise, noise) for _ in sentences]) if noise else np.ones(len(sentences))

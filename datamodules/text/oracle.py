@@ -25,6 +25,7 @@ def greedy_oracle(
     k: int | None = None,
     stem: bool | str = True,
     counts: Counts = "all",
+    language: str = "en",
 ) -> list[int]:
     """Return the greedy extractive oracle, which adds the sentence that raises ROUGE-1 F + ROUGE-2 F most.
 
@@ -40,13 +41,14 @@ def greedy_oracle(
         stem: as in `rouge_scores`.
         counts: `all` counts each occurrence of an n-gram, as ROUGE does; `set` counts each n-gram once, and no bigrams
             across sentences of the document, as PreSumm does for its labels.
+        language: code of the language.
 
     Returns:
         Indices in the order of the document; empty if no sentence shares a word with a reference.
     """
     if counts == "set":
-        return _distinct_oracle(sentences, references, k, stem)
-    words = vocabulary(stem)
+        return _distinct_oracle(sentences, references, k, vocabulary(stem, language))
+    words = vocabulary(stem, language)
     words.limit_size()
     encoded = [words.encode(sentence) for sentence in sentences]
     targets = [_make_target(_join(words, reference), encoded) for reference in references]
@@ -82,10 +84,9 @@ def greedy_oracle(
 
 
 def _distinct_oracle(
-    sentences: Sequence[str], references: Sequence[Sequence[str]], k: int | None, stem: bool | str
+    sentences: Sequence[str], references: Sequence[Sequence[str]], k: int | None, words: Vocabulary
 ) -> list[int]:
     """Return the greedy oracle over sets of n-grams, as Liu and Lapata's code computes its labels."""
-    words = vocabulary(stem)
     words.limit_size()
     targets = [_gram_sets(_join(words, reference)) for reference in references]
     candidates = [_gram_sets(words.encode(sentence)) for sentence in sentences]
@@ -124,24 +125,27 @@ def _set_score(predicted: Sequence[set], reference: Sequence[set]) -> float:
     return _f1_sum(*counts[0], *counts[1])
 
 
-def sentence_scores(sentences: Sequence[str], references: Sequence[Sequence[str]]) -> list[float]:
+def sentence_scores(
+    sentences: Sequence[str], references: Sequence[Sequence[str]], language: str = "en"
+) -> list[float]:
     """Return (ROUGE-1 F + ROUGE-2 F) / 2 of each sentence alone, in [0, 1], with the best of the references."""
-    return text_scores([[sentence] for sentence in sentences], references, ("rouge1", "rouge2"))
+    return text_scores([[sentence] for sentence in sentences], references, ("rouge1", "rouge2"), language)
 
 
 def text_scores(
     texts: Sequence[Sequence[str]],
     references: Sequence[Sequence[str]],
     variants: Sequence[str] = ("rouge1", "rouge2", "rougeL"),
+    language: str = "en",
 ) -> list[float]:
     """Return the mean of several ROUGE F scores of each text, in [0, 1], with the best of the references.
 
     Args:
         texts: texts to score, each a list of sentences.
         references: references, each a list of sentences.
-        variants: as in `rouge_scores`.
+        variants, language: as in `rouge_scores`.
     """
-    words = vocabulary()
+    words = vocabulary(language=language)
     words.limit_size()
     targets = [[words.encode(sentence) for sentence in reference] for reference in references]
     scores = []

@@ -1,13 +1,13 @@
 """Words of ROUGE: tokenization, stemming, and encoding as integers."""
 
 import itertools
-import re
 import string
 import warnings
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 
+from datamodules.text.language import language_of
 from datamodules.text.porter import nltk_porter, perl_porter
 
 # Translation table: ASCII letters in lower case and digits stay, every other byte becomes a space.
@@ -22,12 +22,6 @@ def _latin(text: str) -> list[bytes]:
     return raw.translate(_TABLE).split()
 
 
-def _any_script(text: str) -> list[str]:
-    """Return runs of letters and digits of any script of the lower-cased text."""
-    return re.findall(r"[^\W_]+", text.lower())
-
-
-TOKENIZERS = {"rouge": _latin, "unicode": _any_script}
 STEMMERS = ("none", "porter", "perl")
 WORDNET_FOLDERS = ("/usr/share/wordnet", "/usr/local/share/wordnet")
 
@@ -43,11 +37,14 @@ class Vocabulary(dict):
         stem: function from a word to its stem, or None. Words of at most three characters are not stemmed, as in
             ROUGE-1.5.5.
         description: stemmer and tokenizer in the signature of a score.
+        language: code of the language, for messages.
     """
 
-    def __init__(self, split: Callable[[str], list], stem: Callable[[str], str] | None, description: str) -> None:
+    def __init__(
+        self, split: Callable[[str], list], stem: Callable[[str], str] | None, description: str, language: str = "en"
+    ) -> None:
         super().__init__()
-        self.split, self.stem, self.description = split, stem, description
+        self.split, self.stem, self.description, self.language = split, stem, description, language
         self._numbers: dict[str, int] = {}  # integer of each stem
         self._fresh = itertools.count()
 
@@ -75,39 +72,57 @@ class Vocabulary(dict):
         self._numbers.clear()
 
 
-def vocabulary(stem: bool | str = True, tokenizer: str = "rouge", wordnet: str | None = None) -> Vocabulary:
-    """Return the vocabulary of a tokenizer and a stemmer, shared by the whole process.
+def vocabulary(stem: bool | str = True, language: str = "en", wordnet: str | None = None) -> Vocabulary:
+    """Return the vocabulary of a language and a stemmer, shared by the whole process.
 
     Args:
         stem: False or "none"; True or "porter" for the Porter stemmer of NLTK and `rouge-score`; "perl" for that of
-            ROUGE-1.5.5 with the exception list of WordNet.
-        tokenizer: "rouge" takes runs of a-z and 0-9, as ROUGE does, so that text in other scripts has no words;
-            "unicode" takes letters and digits of all scripts.
+            ROUGE-1.5.5 with the exception list of WordNet. Other languages have their Snowball stemmer, if there is
+            one, instead of Porter's.
+        language: code of the language; in English, words are runs of a-z and 0-9, as ROUGE has them, so that text in
+            other scripts has no words; for all others see `Language.words`.
         wordnet: folder with the `*.exc` files of WordNet, for "perl"; by default that of Debian. Without it, irregular
             forms ("said", "children") are not mapped to their base, so that ROUGE-1.5.5 scores some tenths of a point
             higher; a warning is logged.
 
     Raises:
-        ValueError: for an unknown stemmer or tokenizer, or a WordNet folder without exception lists.
+        ValueError: for an unknown stemmer, one of another language, or a WordNet folder without exception lists.
     """
     name = {True: "porter", False: "none"}.get(stem, stem)
     if name not in STEMMERS:
         raise ValueError(f"unknown ROUGE stemmer {stem!r}; take True, False or one of {', '.join(STEMMERS)}")
-    if tokenizer not in TOKENIZERS:
-        raise ValueError(f"unknown ROUGE tokenizer {tokenizer!r}; choose one of {', '.join(TOKENIZERS)}")
+    if name == "perl" and not language_of(language).is_english:
+        raise ValueError(f"the stemmer 'perl' is English; take another one for language {language!r}")
     if wordnet is not None and name != "perl":
         raise ValueError(f"WordNet's exception list belongs to the stemmer 'perl', not to {name!r}")
-    return _vocabulary(name, tokenizer, wordnet)
+    return _vocabulary(name, language, wordnet)
 
 
 @cache
-def _vocabulary(name: str, tokenizer: str, wordnet: str | None) -> Vocabulary:
+def _vocabulary(name: str, language: str, wordnet: str | None) -> Vocabulary:
+    spoken = language_of(language)
+    if not spoken.is_english:
+        stem = spoken.stem if name == "porter" else None
+        return Vocabulary(spoken.words, stem, f"stem:{'snowball' if stem else 'none'}|tok:{language}", language)
     function = nltk_porter if name == "porter" else None
     if name == "perl":
         exceptions = read_exceptions(wordnet)
         name = "perl+wordnet" if exceptions else "perl-wordnet"
         function = exceptions_first(exceptions)
-    return Vocabulary(TOKENIZERS[tokenizer], function, f"stem:{name}|tok:{tokenizer}")
+    return Vocabulary(_latin, function, f"stem:{name}|tok:rouge")
+
+
+@cache
+def word_vocabulary(language: str = "en") -> Vocabulary:
+    """Return the vocabulary of the words of a language as they are, of all scripts and without stems."""
+    spoken = language_of(language)
+    return Vocabulary(spoken.words, None, "tok:unicode" if spoken.is_english else f"tok:{language}")
+
+
+def warn_without_words(language: str) -> None:
+    """Warn that a reference has no word of a language; Python shows the same warning once."""
+    remedy = "set data.language of a run, or --language of evaluate, compare, report and baseline (xx for any)"
+    warnings.warn(f"a reference has no word in language {language!r}, and scores 0; {remedy}", stacklevel=3)
 
 
 def exceptions_first(exceptions: dict[str, str]) -> Callable[[str], str]:

@@ -4,6 +4,8 @@ import re
 from itertools import accumulate
 from typing import Literal
 
+import regex
+
 Splitter = Literal["auto", "sentencex", "tokenized"]
 
 # A stop that is a separate token, and closing marks after it.
@@ -11,13 +13,20 @@ _TOKEN_END = re.compile(r"(?:^|(?<= ))[.?!]+(?: (?:''|'|\"|”|’|\)|\]|-rrb-|-
 _STOP_ALONE = re.compile(r"(?:^|(?<= ))[.?!]+(?= |$)")
 _STOP_ATTACHED = re.compile(r"(?<=\w)[.?!]+(?= |$)")
 
+# Ends of sentences that `sentencex` lacks: stops that no space follows, also those of ASCII between Chinese or Japanese
+# characters; and the spaces of Thai and Lao, which have no stops, but those beside the mark of repetition.
+_OTHER_ENDS = regex.compile(
+    r"(?V1)[。！？｡។៕။]+[”’」』）》]*|(?<=[\p{Han}\p{Hiragana}\p{Katakana}）)])[.!?．](?=[\p{Han}\p{Hiragana}\p{Katakana}（(])|"
+    r"(?<=[[\p{Thai}\p{Lao}]--[ๆໆ]]) (?=[[\p{Thai}\p{Lao}]--[ๆໆ]])"
+)
+
 # For each of these marks, sentencex may search the rest of the text for a closing one, or back for a space.
 _SEARCHED = re.compile(r"[^\w\s\x00-\x7f]|[`!?]|(?<!\w)'")
 _LONGEST_SEARCH = 200_000_000  # characters times marks, about one second; ten times those of long articles and stories
 _WINDOW = 2_000  # characters of a window of longer searches
 
 
-def split_sentences(text: str, splitter: Splitter = "auto") -> list[str]:
+def split_sentences(text: str, splitter: Splitter = "auto", language: str = "en") -> list[str]:
     """Split a text into sentences, and normalize white space; a blank text has no sentences.
 
     Line breaks count as white space, so text may be hard-wrapped; the items of a list should be split separately.
@@ -27,6 +36,7 @@ def split_sentences(text: str, splitter: Splitter = "auto") -> list[str]:
         splitter: `sentencex` (rules and abbreviations); `tokenized` for text with spaces between tokens, as in
             CNN/DailyMail after the PTB tokenizer ("he said . she left ."), which splitters of running text get wrong
             if it is also in lower case; `auto` detects which of the two applies.
+        language: ISO 639 code of the language.
 
     Raises:
         ValueError: if the splitter does not exist.
@@ -37,7 +47,7 @@ def split_sentences(text: str, splitter: Splitter = "auto") -> list[str]:
     if splitter == "tokenized":
         pieces = _split_at(text, [match.end() for match in _TOKEN_END.finditer(text)])
     elif splitter == "sentencex":
-        pieces = _split_at(text, _ends(text))
+        pieces = _split_at(text, _ends(text, language))
     else:
         raise ValueError(f"no sentence splitter {splitter!r}; choose auto, sentencex or tokenized")
     return [piece.strip() for piece in pieces if piece.strip()]
@@ -49,7 +59,7 @@ def _is_tokenized(text: str) -> bool:
     return separate_stops > 0 and separate_stops >= len(_STOP_ATTACHED.findall(text))
 
 
-def _ends(text: str) -> list[int]:
+def _ends(text: str, language: str) -> list[int]:
     """Return the ends of sentences by sentencex, in overlapping windows where the whole text would take it too long.
 
     A window that ends within a quote shows wrong sentences in the quote, so only its first half counts, up to the end
@@ -62,11 +72,14 @@ def _ends(text: str) -> list[int]:
     start = 0
     while start < len(text):
         stop = min(start + size, len(text))
-        boundaries = list(accumulate(map(len, sentencex.segment("en", text[start:stop])), initial=start))
+        boundaries = list(accumulate(map(len, sentencex.segment(language, text[start:stop])), initial=start))
         sure = stop if stop == len(text) else next((end for end in boundaries if end >= start + size / 2), stop)
         ends += [end for end in boundaries if start < end <= sure and end < stop]
         start = sure
-    return [end for end in ends if " " in text[max(end - 1, 0) : end + 1]]
+    ends = [end for end in ends if " " in text[max(end - 1, 0) : end + 1]]
+    if language == "en":
+        return ends
+    return sorted({*ends, *(match.end() for match in _OTHER_ENDS.finditer(text))} - {len(text)})
 
 
 def _split_at(text: str, ends: list[int]) -> list[str]:

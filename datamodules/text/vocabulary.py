@@ -8,8 +8,9 @@ from typing import Any, Self
 
 from datamodules.atomic_write import atomic_write
 from datamodules.documents import UserError
+from datamodules.text.language import language_of
 from datamodules.text.lines import load_json
-from datamodules.text.words import SENTENCE_ENDS, WordTokenization, detokenize, tokenize
+from datamodules.text.words import SENTENCE_ENDS, WordTokenization
 
 PAD, UNK, START, STOP = range(4)
 SPECIALS = ("[PAD]", "[UNK]", "[START]", "[STOP]")
@@ -24,12 +25,19 @@ class Vocabulary:
         words: words without the special symbols, most frequent first.
         tokenizer: `words` or `whitespace`, see `tokenize`.
         lowercase: whether to convert text to lower case.
+        language: code of the language, see `Language`.
     """
 
     file_name = "vocabulary.json"
 
-    def __init__(self, words: Sequence[str], tokenizer: WordTokenization = "words", lowercase: bool = True) -> None:
-        self.tokenizer, self.lowercase = tokenizer, lowercase
+    def __init__(
+        self,
+        words: Sequence[str],
+        tokenizer: WordTokenization = "words",
+        lowercase: bool = True,
+        language: str = "en",
+    ) -> None:
+        self.tokenizer, self.lowercase, self.language = tokenizer, lowercase, language_of(language)
         self.words = [*SPECIALS, *words]
         self._ids = {word: i for i, word in enumerate(self.words) if i >= len(SPECIALS)}
         if len(self._ids) != len(words) or not self._ids.keys().isdisjoint(SPECIALS):
@@ -37,29 +45,38 @@ class Vocabulary:
 
     @classmethod
     def build(
-        cls, texts: Iterable[str], size: int, tokenizer: WordTokenization = "words", lowercase: bool = True
+        cls,
+        texts: Iterable[str],
+        size: int,
+        tokenizer: WordTokenization = "words",
+        lowercase: bool = True,
+        language: str = "en",
     ) -> Self:
         """Build the vocabulary of the `size` - 4 most frequent words; ties are in alphabetical order."""
         if size <= len(SPECIALS):
             raise ValueError(f"a vocabulary of {size} has only the {len(SPECIALS)} special symbols; raise its size")
         counts: Counter[str] = Counter()
         for text in texts:
-            counts.update(tokenize(text, tokenizer, lowercase))
+            counts.update(language_of(language).tokenize(text, tokenizer, lowercase))
         for special in SPECIALS:
             counts.pop(special, None)
         ranked = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
-        return cls([word for word, _ in ranked[: size - len(SPECIALS)]], tokenizer, lowercase)
+        return cls([word for word, _ in ranked[: size - len(SPECIALS)]], tokenizer, lowercase, language)
 
     def __len__(self) -> int:
         return len(self.words)
 
     def tokenize(self, text: str) -> list[str]:
         """Split a text into words."""
-        return tokenize(text, self.tokenizer, self.lowercase)
+        return self.language.tokenize(text, self.tokenizer, self.lowercase)
 
     def detokenize(self, words: Sequence[str]) -> str:
         """Join words to a text."""
-        return detokenize(words, self.tokenizer)
+        return self.language.detokenize(words, self.tokenizer)
+
+    def sentences(self, words: Sequence[str]) -> list[str]:
+        """Return the words of a generated text as readable sentences."""
+        return [self.detokenize(sentence) for sentence in self.language.sentences_of(words)]
 
     def extend(self, words: Sequence[str], size: int) -> tuple[list[int], list[str]]:
         """Return ids in the vocabulary extended by OOV words: the k-th distinct OOV word has id `size` + k.
@@ -88,12 +105,15 @@ class Vocabulary:
         return [oov_words[i - size] if i >= size else self.words[i] for i in ids]
 
     def end_ids(self, marks: Sequence[str] = SENTENCE_ENDS) -> list[int]:
-        """Return the ids of words that end a sentence."""
+        """Return the ids of words that end a sentence; the usual marks stand for those of the language."""
+        if tuple(marks) == SENTENCE_ENDS:
+            marks = self.language.sentence_ends
         return [self._ids[mark] for mark in marks if mark in self._ids]
 
     def state(self) -> dict[str, Any]:
         """Return the state for checkpoints and files, as plain values."""
-        return {"words": self.words[len(SPECIALS) :], "tokenizer": self.tokenizer, "lowercase": self.lowercase}
+        state = {"words": self.words[len(SPECIALS) :], "tokenizer": self.tokenizer, "lowercase": self.lowercase}
+        return state | self.language.setting
 
     def save(self, folder: Path) -> None:
         """Write `vocabulary.json` atomically."""

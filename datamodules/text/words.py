@@ -1,8 +1,8 @@
 """Word tokenization and detokenization."""
 
 import re
-from collections.abc import Sequence
-from typing import Literal
+from collections.abc import Collection, Sequence
+from typing import Any, Literal
 
 WordTokenization = Literal["words", "whitespace"]
 SENTENCE_ENDS = (".", "!", "?")
@@ -10,8 +10,8 @@ SENTENCE_ENDS = (".", "!", "?")
 # A word keeps inner apostrophes, hyphens, dots, slashes and underscores (don't, re-use, torch.nn, 10/30/01, 9:00);
 # every other visible character is a separate token.
 _WORD = re.compile(r"\w+(?:['’.,:/@&-]\w+)*|[^\w\s]")
-_NO_SPACE_BEFORE = frozenset(".,;:!?)]}%’”")
-_NO_SPACE_AFTER = frozenset("([{$#“‘")
+NO_SPACE_BEFORE = frozenset(".,;:!?)]}%’”")
+NO_SPACE_AFTER = frozenset("([{$#“‘")
 
 
 def tokenize(text: str, tokenizer: WordTokenization = "words", lowercase: bool = True) -> list[str]:
@@ -28,8 +28,21 @@ def tokenize(text: str, tokenizer: WordTokenization = "words", lowercase: bool =
     return text.split() if tokenizer == "whitespace" else _WORD.findall(text)
 
 
-def detokenize(tokens: Sequence[str], tokenizer: WordTokenization = "words") -> str:
-    """Join tokens by spaces; with `words`, without spaces before or after punctuation as in usual text."""
+def detokenize(
+    tokens: Sequence[str],
+    tokenizer: WordTokenization = "words",
+    no_space_before: Collection[str] = NO_SPACE_BEFORE,
+    no_space_after: Collection[str] = NO_SPACE_AFTER,
+    unspaced: Any = None,
+) -> str:
+    """Join tokens by spaces; with `words`, without spaces before or after punctuation as in usual text.
+
+    Args:
+        tokens: words and marks.
+        tokenizer: as in `tokenize`.
+        no_space_before, no_space_after: marks without a space before or after them.
+        unspaced: compiled pattern of characters without a space on either side.
+    """
     if tokenizer == "whitespace":
         return " ".join(tokens)
     pieces: list[str] = []
@@ -37,20 +50,21 @@ def detokenize(tokens: Sequence[str], tokenizer: WordTokenization = "words") -> 
     for token in tokens:
         quote = token in {'"', "`", "'"}
         closing = quote and token in open_quotes
-        if pieces and not no_space and token not in _NO_SPACE_BEFORE and not closing:
+        glued = unspaced and pieces and (unspaced.match(token) or unspaced.match(pieces[-1][-1]))
+        if pieces and not (no_space or glued or closing or token in no_space_before):
             pieces.append(" ")
         pieces.append(token)
         if quote:
             open_quotes.symmetric_difference_update({token})
-        no_space = token in _NO_SPACE_AFTER or (quote and not closing)
+        no_space = token in no_space_after or (quote and not closing)
     return "".join(pieces)
 
 
-def sentences_of(tokens: Sequence[str]) -> list[list[str]]:
+def sentences_of(tokens: Sequence[str], ends: Collection[str] = SENTENCE_ENDS) -> list[list[str]]:
     """Split the tokens of a generated text into sentences after end punctuation."""
     sentences: list[list[str]] = [[]]
     for token in tokens:
         sentences[-1].append(token)
-        if token in SENTENCE_ENDS:
+        if token in ends:
             sentences.append([])
     return [sentence for sentence in sentences if sentence]

@@ -30,7 +30,9 @@ def random_k(document: Document, k: int = 3, seed: int = 0) -> list[int]:
     return sorted(random.Random(f"{seed} {document.id}").sample(range(size), min(_checked(k), size)))
 
 
-def oracle(document: Document, k: int | None = None, stem: bool | str = True) -> list[int]:
+def oracle(
+    document: Document, k: int | None = None, stem: bool | str = True, language: str = "en"
+) -> list[int]:
     """Return the greedy extractive oracle, which adds the sentence that raises ROUGE-1 F + ROUGE-2 F most.
 
     It stops when no sentence raises the score, see `greedy_oracle`.
@@ -38,22 +40,23 @@ def oracle(document: Document, k: int | None = None, stem: bool | str = True) ->
     Args:
         document: document with references.
         k: maximal number of sentences; None for no limit.
-        stem: as in `rouge_scores`.
+        stem, language: as in `rouge_scores`.
 
     Raises:
         ValueError: if the document has no reference.
     """
     if not document.references:
         raise ValueError(f"document {document.id}: the oracle needs a reference")
-    return greedy_oracle(document.sentences, document.references, k if k is None else _checked(k), stem)
+    limit = k if k is None else _checked(k)
+    return greedy_oracle(document.sentences, document.references, limit, stem, language=language)
 
 
-def textrank(document: Document, k: int = 3, damping: float = 0.85) -> list[int]:
+def textrank(document: Document, k: int = 3, damping: float = 0.85, language: str = "en") -> list[int]:
     """Select by PageRank over sentences that share words (Mihalcea and Tarau 2004).
 
     Similarity is the number of shared stems over log |S_i| + log |S_j|, with lengths in words.
     """
-    counts = term_counts(document)
+    counts = term_counts(document, language)
     shared = np.minimum(counts, 1) @ np.minimum(counts, 1).T
     logs = np.log(np.maximum(counts.sum(1), 1))
     log_product = logs[:, None] + logs[None, :]
@@ -62,7 +65,9 @@ def textrank(document: Document, k: int = 3, damping: float = 0.85) -> list[int]
     return _highest(_pagerank(similarity, damping), k)
 
 
-def lexrank(document: Document, k: int = 3, threshold: float | None = 0.1, damping: float = 0.85) -> list[int]:
+def lexrank(
+    document: Document, k: int = 3, threshold: float | None = 0.1, damping: float = 0.85, language: str = "en"
+) -> list[int]:
     """Return the k sentences with the highest LexRank: PageRank over similar sentences (Erkan and Radev 2004).
 
     Inverse document frequencies are computed from the sentences of the document, not from a corpus as in the paper.
@@ -72,12 +77,13 @@ def lexrank(document: Document, k: int = 3, threshold: float | None = 0.1, dampi
         k: number of sentences.
         threshold: cosine above which two sentences are linked; None weights links by the cosine (continuous LexRank).
         damping: probability of following a link; the paper's d is 1 - damping = 0.15.
+        language: code of the language.
     """
-    similarity = cosines(tf_idf(document))
+    similarity = cosines(tf_idf(document, language))
     return _highest(_pagerank(similarity if threshold is None else (similarity > threshold) * 1.0, damping), k)
 
 
-def mmr(document: Document, k: int = 3, trade_off: float = 0.7) -> list[int]:
+def mmr(document: Document, k: int = 3, trade_off: float = 0.7, language: str = "en") -> list[int]:
     """Select by maximal marginal relevance (Carbonell and Goldstein 1998) over tf-idf, with the document as the query.
 
     Each step selects the sentence s with the highest l cos(s, D) - (1 - l) max_t cos(s, t), over selected sentences t.
@@ -85,7 +91,7 @@ def mmr(document: Document, k: int = 3, trade_off: float = 0.7) -> list[int]:
     Args:
         trade_off: l, in [0, 1]; 1 for relevance only.
     """
-    vectors = tf_idf(document)
+    vectors = tf_idf(document, language)
     size = min(_checked(k), len(vectors))
     relevance = cosines(np.vstack([vectors, vectors.sum(0, keepdims=True)]))[-1, :-1] if size else np.zeros(0)
     similarity = cosines(vectors)
@@ -109,12 +115,15 @@ def zero_shot(
     selector: str = "top_k",
     mmr_form: str = "classic",
     trade_off: float = 0.7,
+    language: str = "en",
 ) -> list[int]:
     """Select by sentence vectors of an encoder or tf-idf, see `ZeroShot` and `SelectionOptions`."""
     from lightning_modules.extractive.selection import SelectionOptions
 
     options = SelectionOptions(selector, _checked(k), mmr_form, trade_off)
-    return _extractor(encoder, encoding, pooling, scoring).extract([document], options)[0]
+    extractor = _extractor(encoder, encoding, pooling, scoring)
+    extractor.language = language
+    return extractor.extract([document], options)[0]
 
 
 @cache

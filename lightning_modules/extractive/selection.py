@@ -7,6 +7,7 @@ from typing import Literal, NamedTuple
 import torch
 from torch import Tensor
 
+from datamodules.text.language import length_words
 from lightning_modules.extractive.names import SELECTORS, Selector
 
 
@@ -93,10 +94,10 @@ def shared_path(similarity: Tensor, to_document: Tensor) -> Tensor:
 
 
 def count_words(documents: Sequence[Sequence[str]], like: Tensor) -> Tensor:
-    """Return the number of words of each sentence, separated by whitespace, [B, L] on the device of `like` [B, L]."""
+    """Return the number of words of each sentence (`length_words`), [B, L] on the device of `like` [B, L]."""
     counts = torch.zeros(like.shape, dtype=torch.long)
     for row, sentences in enumerate(documents):
-        counts[row, : len(sentences)] = torch.tensor([len(text.split()) for text in sentences], dtype=torch.long)
+        counts[row, : len(sentences)] = torch.tensor([len(length_words(text)) for text in sentences], dtype=torch.long)
     return counts.to(like.device)
 
 

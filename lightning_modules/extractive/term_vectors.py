@@ -10,14 +10,14 @@ from datamodules.text.rouge_words import vocabulary
 Matrix = NDArray[np.float64]
 
 
-def term_counts(document: Document) -> Matrix:
+def term_counts(document: Document, language: str = "en") -> Matrix:
     """Count the stems of each sentence, [L, V] for L sentences and V stems of the document."""
-    words = vocabulary()
+    words = vocabulary(language=language)
     words.limit_size()  # before encoding: it may clear the vocabulary
     return term_vectors.term_counts([words.encode(sentence) for sentence in document.sentences])
 
 
-def tf_idf(document: Document) -> Matrix:
+def tf_idf(document: Document, language: str = "en") -> Matrix:
     """Weight counts by tf x log(L / number of sentences with the stem), [L, V]."""
-    counts = term_counts(document)
+    counts = term_counts(document, language)
     return counts * np.log(len(counts) / np.maximum((counts > 0).sum(0), 1))

@@ -10,9 +10,9 @@ from torch import Tensor
 from datamodules.batch import groups_by_length, pools
 from datamodules.documents import Document
 from datamodules.text.encoder_tokenizer import EncoderTokenizer, by_token
+from datamodules.text.language import language_of
 from datamodules.text.subwords import encoder_path, is_local
 from datamodules.text.trigrams import pairs_with_common_ngram
-from datamodules.text.words import tokenize
 from lightning_modules.extractive.names import Pooling
 from lightning_modules.extractive.scoring import centrality, cosines, document_cosine
 from lightning_modules.extractive.selection import Relations, SelectionOptions, count_words, select
@@ -37,8 +37,11 @@ class ZeroShot:
         batch_tokens: maximal number of tokens in a batch, padding included; at least one document.
 
     Attributes:
-        fingerprint: digest of everything that scores depend on.
+        fingerprint: digest of everything that scores depend on, but the documents and their language.
+        language: code of the language of the documents; English by default.
     """
+
+    language = "en"
 
     def __init__(
         self,
@@ -85,11 +88,12 @@ class ZeroShot:
     def extract(self, documents: list[Document], options: SelectionOptions) -> list[list[int]]:
         """Return the summary of each document."""
         selected: list[list[int]] = [[]] * len(documents)
+        spoken = language_of(self.language)
         for group, scores, mask, (similarity, is_redundant) in self._scored(documents):
             shared = torch.zeros_like(similarity, dtype=torch.bool)
             if options.selector == "trigram_blocking":
                 for row, index in enumerate(group):
-                    for i, j in pairs_with_common_ngram([tokenize(text) for text in documents[index].sentences]):
+                    for i, j in pairs_with_common_ngram(list(map(spoken.tokenize, documents[index].sentences))):
                         shared[row, i, j] = shared[row, j, i] = True
             words = count_words([documents[index].sentences for index in group], scores)
             rows = select(scores, mask, Relations(similarity, is_redundant, shared), options, words)
@@ -111,7 +115,7 @@ class ZeroShot:
         """Yield batches: documents, vectors of sentences [B, L, H] and documents [B, H], mask [B, L]."""
         if self.network is None:
             for index, document in enumerate(documents):
-                vectors = torch.from_numpy(tf_idf(document)).unsqueeze(0)
+                vectors = torch.from_numpy(tf_idf(document, self.language)).unsqueeze(0)
                 yield [index], vectors, vectors.sum(1), torch.ones(1, vectors.shape[1], dtype=torch.bool)
             return
         max_tokens = self.network.reader.max_tokens

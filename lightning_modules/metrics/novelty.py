@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from datamodules.text.rouge_words import vocabulary
+from datamodules.text.rouge_words import word_vocabulary
 
 ORDERS = (1, 2, 3, 4)
 
@@ -26,7 +26,7 @@ class Extraction(NamedTuple):
 
 
 def novelty(
-    summary: Sentences, source: Sentences, orders: Sequence[int] = ORDERS, tokenizer: str = "unicode"
+    summary: Sentences, source: Sentences, orders: Sequence[int] = ORDERS, language: str = "en"
 ) -> dict[str, float | None]:
     """Return the fractions of n-grams and sentences of a summary that its source lacks (See et al. 2017, section 6.2).
 
@@ -37,17 +37,17 @@ def novelty(
         summary: its sentences.
         source: its sentences.
         orders: the n of the n-grams.
-        tokenizer: "unicode" or "rouge"; words are lower-cased and not stemmed, punctuation is dropped.
+        language: code of the language; words are lower-cased and not stemmed, punctuation is dropped.
 
     Returns:
         "novel_1" (and so on, by order) and "novel_sentences", in [0, 1]; None where the summary has none such.
     """
-    encode = vocabulary(stem=False, tokenizer=tokenizer).encode
+    encode = word_vocabulary(language).encode
     return novelty_of_ids([encode(sentence) for sentence in summary], [encode(sentence) for sentence in source], orders)
 
 
 def repetition(
-    summary: Sentences, orders: Sequence[int] = ORDERS, tokenizer: str = "unicode"
+    summary: Sentences, orders: Sequence[int] = ORDERS, language: str = "en"
 ) -> dict[str, float | None]:
     """Return the fractions of repeated n-grams and sentences of a summary (See et al. 2017, figure 4).
 
@@ -55,7 +55,7 @@ def repetition(
         "repeated_1" (and so on, by order) and "repeated_sentences", 1 - distinct / all, in [0, 1); None where the
         summary has none such. N-grams are taken within sentences, and compared over the whole summary.
     """
-    encode = vocabulary(stem=False, tokenizer=tokenizer).encode
+    encode = word_vocabulary(language).encode
     return repetition_of_ids([encode(sentence) for sentence in summary], orders)
 
 
@@ -65,9 +65,9 @@ def repeated_ngrams(words: list[str], size: int = 3) -> float:
     return 1 - len(set(ngrams)) / len(ngrams) if ngrams else 0.0
 
 
-def extraction(summary: Sentences, source: Sentences, tokenizer: str = "unicode") -> Extraction | None:
+def extraction(summary: Sentences, source: Sentences, language: str = "en") -> Extraction | None:
     """Return coverage, density and compression of a summary; None if it has no words."""
-    encode = vocabulary(stem=False, tokenizer=tokenizer).encode
+    encode = word_vocabulary(language).encode
     return extraction_of_ids([encode(sentence) for sentence in summary], [encode(sentence) for sentence in source])
 
 

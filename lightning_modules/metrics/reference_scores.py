@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from datamodules.text.rouge_words import TOKENIZERS
+from datamodules.text.language import SPACELESS_LANGUAGES, language_of
 
 Sentences = Sequence[str]
 
@@ -49,8 +49,12 @@ class ScoreList(NamedTuple):
     resampled: CorpusScore | None = None
 
 
-def bleu(predictions: Sequence[Sentences], references: Sequence[Sequence[Sentences]]) -> ScoreList:
+def bleu(
+    predictions: Sequence[Sentences], references: Sequence[Sequence[Sentences]], language: str = "en"
+) -> ScoreList:
     """Return BLEU (Papineni et al. 2002) by `sacrebleu`, with summaries as segments; scores of documents are smoothed.
+
+    Its tokenizer is `zh` in Chinese, `char` in other languages without spaces between words, and else `13a`.
 
     Raises:
         ModuleNotFoundError: without `sacrebleu`; the message says what to install.
@@ -58,7 +62,11 @@ def bleu(predictions: Sequence[Sentences], references: Sequence[Sequence[Sentenc
     """
     metrics = _library("sacrebleu.metrics", "BLEU", "bleu")
     # Most single summaries lack some 4-gram of the reference: theirs are averaged over the orders that they have.
-    return _sacrebleu("bleu", metrics.BLEU(force=True), metrics.BLEU(effective_order=True), predictions, references)
+    primary = language_of(language).primary
+    tokenizer = "zh" if primary == "zh" else "char" if primary in SPACELESS_LANGUAGES else "13a"
+    of_corpus = metrics.BLEU(force=True, tokenize=tokenizer)
+    of_document = metrics.BLEU(effective_order=True, tokenize=tokenizer)
+    return _sacrebleu("bleu", of_corpus, of_document, predictions, references)
 
 
 def chrf(predictions: Sequence[Sentences], references: Sequence[Sequence[Sentences]], word_order: int = 0) -> ScoreList:
@@ -73,7 +81,10 @@ def chrf(predictions: Sequence[Sentences], references: Sequence[Sequence[Sentenc
 
 
 def meteor(
-    predictions: Sequence[Sentences], references: Sequence[Sequence[Sentences]], synonyms: bool = True
+    predictions: Sequence[Sentences],
+    references: Sequence[Sequence[Sentences]],
+    synonyms: bool = True,
+    language: str = "en",
 ) -> ScoreList:
     """Return METEOR (Banerjee and Lavie 2005) by NLTK, on the tokens of ROUGE, with the best reference.
 
@@ -86,12 +97,14 @@ def meteor(
     """
     from nltk.translate.meteor_score import meteor_score
 
+    words = language_of(language).words
     _check(predictions, references)
     wordnet = _nltk_wordnet() if synonyms else _NoSynonyms()
     scores = []
     for prediction, targets in zip(predictions, references):
-        texts = [_words(target) for target in targets]
-        scores.append(100 * meteor_score(texts, _words(prediction), wordnet=wordnet) if _words(prediction) else 0.0)
+        texts = [words(_text(target)) for target in targets]
+        predicted = words(_text(prediction))
+        scores.append(100 * meteor_score(texts, predicted, wordnet=wordnet) if predicted else 0.0)
     matches = "exact+stem+wordnet" if synonyms else "exact+stem"
     return ScoreList(_mean(scores), scores, f"meteor|match:{matches}|refs:best|nltk:{metadata.version('nltk')}")
 
@@ -225,10 +238,6 @@ def _check(predictions: Sequence[Sentences], references: Sequence[Sequence[Sente
 
 def _text(sentences: Sentences) -> str:
     return " ".join(sentence.strip() for sentence in sentences).strip()
-
-
-def _words(sentences: Sentences) -> list[str]:
-    return TOKENIZERS["unicode"](_text(sentences))
 
 
 def _mean(scores: Sequence[float]) -> float:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from datamodules.text.rouge_words import vocabulary
+from datamodules.text.rouge_words import vocabulary, warn_without_words
 from lightning_modules.metrics.novelty import novelty, repetition
 from lightning_modules.metrics.rouge import rouge_scores
 from lightning_modules.metrics.rouge_rewards import rouge_l_texts
@@ -20,12 +20,14 @@ class RewardInputs:
         texts: generated texts, N.
         references: list of references of the document of each text.
         sources: text of the document of each text; empty if no reward needs it.
+        language: code of the language of the texts.
     """
 
     ids: Sequence[str]
     texts: Sequence[str]
     references: Sequence[Sequence[str]]
     sources: Sequence[str] = ()
+    language: str = "en"
 
 
 class Reward(ABC):
@@ -47,40 +49,42 @@ class RougeReward(Reward):
 
     Args:
         variant: "rougeL", "rouge1", "rouge2", ...
-        stem, tokenizer: as in `rouge_scores`. By default ROUGE-L equals rougeL / 100 in validation.
+        stem: as in `rouge_scores`. By default ROUGE-L equals rougeL / 100 in validation.
 
     Raises:
-        ValueError: for an unknown variant, stemmer or tokenizer.
+        ValueError: for an unknown variant or stemmer.
     """
 
-    def __init__(self, variant: str = "rougeL", stem: bool = True, tokenizer: str = "rouge") -> None:
+    def __init__(self, variant: str = "rougeL", stem: bool = True) -> None:
         if variant == "rougeLsum":
             raise ValueError("RougeReward: rougeLsum needs sentences, but rewards get whole texts; use rougeL")
-        rouge_scores(["a"], [["a"]], (variant,), stem, tokenizer=tokenizer)  # validates the arguments
-        self.variant, self.stem, self.tokenizer = variant, stem, tokenizer
+        rouge_scores(["a"], [["a"]], (variant,), stem)  # validates the arguments
+        self.variant, self.stem = variant, stem
 
     def __call__(self, inputs: RewardInputs) -> list[float]:
-        split = vocabulary(self.stem, self.tokenizer).split
+        split = vocabulary(self.stem, inputs.language).split
         has_words: dict[str, bool] = {}
         rows, hypotheses, references = [], [], []
         for row, (text, candidates) in enumerate(zip(inputs.texts, inputs.references)):
             for reference in candidates:
                 if reference not in has_words:
                     has_words[reference] = bool(split(reference))
+                    if reference.strip() and not has_words[reference]:
+                        warn_without_words(inputs.language)
                 if has_words[reference]:
                     rows.append(row)
                     hypotheses.append(text)
                     references.append(reference)
         rewards = [0.0] * len(inputs.texts)
-        for row, score in zip(rows, self._scores(hypotheses, references)):
+        for row, score in zip(rows, self._scores(hypotheses, references, inputs.language)):
             rewards[row] = max(rewards[row], score)
         return rewards
 
-    def _scores(self, hypotheses: list[str], references: list[str]) -> list[float]:
+    def _scores(self, hypotheses: list[str], references: list[str], language: str) -> list[float]:
         if self.variant == "rougeL":
-            scores = rouge_l_texts(hypotheses, references, self.stem, self.tokenizer)
+            scores = rouge_l_texts(hypotheses, references, self.stem, language)
             return [score.fmeasure for score in scores]
-        options = {"variants": (self.variant,), "stem": self.stem, "tokenizer": self.tokenizer}
+        options = {"variants": (self.variant,), "stem": self.stem, "language": language}
         pairs = zip(hypotheses, references)
         return [rouge_scores([text], [[reference]], **options)[self.variant].fmeasure for text, reference in pairs]
 
@@ -99,7 +103,7 @@ class Repetition(Reward):
 
     def __call__(self, inputs: RewardInputs) -> list[float]:
         key = f"repeated_{self.order}"
-        return [repetition([text], (self.order,))[key] or 0.0 for text in inputs.texts]
+        return [repetition([text], (self.order,), inputs.language)[key] or 0.0 for text in inputs.texts]
 
 
 class Novelty(Reward):
@@ -119,7 +123,7 @@ class Novelty(Reward):
     def __call__(self, inputs: RewardInputs) -> list[float]:
         key = f"novel_{self.order}"
         pairs = zip(inputs.texts, inputs.sources, strict=True)
-        return [novelty([text], [source], (self.order,))[key] or 0.0 for text, source in pairs]
+        return [novelty([text], [source], (self.order,), inputs.language)[key] or 0.0 for text, source in pairs]
 
 
 class Mixture(Reward):

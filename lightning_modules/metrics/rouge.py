@@ -8,7 +8,7 @@ from functools import cache, partial
 from importlib import metadata
 
 from datamodules.text.rouge_counts import Counts, Score, count, score_of
-from datamodules.text.rouge_words import Vocabulary, vocabulary
+from datamodules.text.rouge_words import Vocabulary, vocabulary, warn_without_words
 
 VARIANTS = ("rouge1", "rouge2", "rougeLsum")
 MULTI_REFERENCE = ("best", "mean", "pooled", "best_rouge1", "best_recall")
@@ -22,7 +22,7 @@ def rouge_scores(
     variants: Sequence[str] = VARIANTS,
     stem: bool | str = True,
     multi_reference: str = "best",
-    tokenizer: str = "rouge",
+    language: str = "en",
     wordnet: str | None = None,
 ) -> dict[str, Score]:
     """Return the ROUGE scores of one prediction.
@@ -41,14 +41,14 @@ def rouge_scores(
             and precision = sum of hits / (references x units of the prediction) (ROUGE-1.5.5 -f A); "best_rouge1",
             every variant against the reference with the highest ROUGE-1 F (SciTLDR, Cachola et al. 2020);
             "best_recall", the highest recall of each variant (ROUGE-1.5.5 -f B). Ties go to the first reference.
-        tokenizer: "rouge" or "unicode" (`vocabulary`).
+        language: code of the language (`vocabulary`).
         wordnet: folder of WordNet's exception lists, for stem="perl".
 
     Raises:
         ValueError: for an empty reference (with its index), no reference, or an unknown variant or option.
         TypeError: if a text is a string instead of a list of sentences.
     """
-    return _scores(prediction, references, variants, multi_reference, vocabulary(stem, tokenizer, wordnet))
+    return _scores(prediction, references, variants, multi_reference, vocabulary(stem, language, wordnet))
 
 
 def score_many(
@@ -57,7 +57,7 @@ def score_many(
     variants: Sequence[str] = VARIANTS,
     stem: bool | str = True,
     multi_reference: str = "best",
-    tokenizer: str = "rouge",
+    language: str = "en",
     wordnet: str | None = None,
     num_proc: int = 1,
 ) -> list[dict[str, Score]]:
@@ -68,7 +68,7 @@ def score_many(
     """
     if len(predictions) != len(references):
         raise ValueError(f"{len(predictions)} predictions but {len(references)} lists of references")
-    words = vocabulary(stem, tokenizer, wordnet)
+    words = vocabulary(stem, language, wordnet)
     score = partial(_score_range, predictions, references, variants, multi_reference, words)
     if num_proc > 1 and len(predictions) > 1:
         return _on_processes(score, len(predictions), num_proc)
@@ -79,7 +79,7 @@ def signature(
     variant: str,
     stem: bool | str = True,
     multi_reference: str = "best",
-    tokenizer: str = "rouge",
+    language: str = "en",
     wordnet: str | None = None,
     splitter: str = "given",
 ) -> str:
@@ -92,7 +92,7 @@ def signature(
         "rougeLsum|stem:porter|tok:rouge|split:given|refs:best|precis:0.1.0"
     """
     _check_options((variant,), multi_reference)
-    words = vocabulary(stem, tokenizer, wordnet)
+    words = vocabulary(stem, language, wordnet)
     return f"{variant}|{words.description}|split:{splitter}|refs:{multi_reference}|precis:{suite_version()}"
 
 
@@ -173,8 +173,10 @@ def _scores(
         if isinstance(reference, str):
             raise TypeError(f"ROUGE takes lists of sentences; reference {number} of {_where(index)} is a text")
         target = _encode(reference, words, by_sentence)
-        if not any(target) and not has_text(reference):  # text without words, in another script, scores 0
-            raise ValueError(f"reference {number} of {_where(index)} is empty")
+        if not any(target):
+            if not has_text(reference):
+                raise ValueError(f"reference {number} of {_where(index)} is empty")
+            warn_without_words(words.language)
         counts.append(count(counted, hypothesis, target))
     if multi_reference == "best_rouge1":
         counts = [max(counts, key=lambda row: score_of(*row["rouge1"]).fmeasure)]

@@ -17,7 +17,7 @@ class Rouge(Metric):
     of documents or their distribution over processes and batches. Empty predictions score 0 and are included.
 
     Args:
-        variants: as in `rouge_scores`, whose other defaults are used.
+        variants, language: as in `rouge_scores`, whose other defaults are used.
 
     Attributes:
         documents: number of documents, an int64 tensor.
@@ -31,16 +31,16 @@ class Rouge(Metric):
     full_state_update = False
     _UNIT = 2**40
 
-    def __init__(self, variants: Sequence[str] = VARIANTS, **kwargs: Any) -> None:
+    def __init__(self, variants: Sequence[str] = VARIANTS, language: str = "en", **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        self.variants = tuple(variants)
-        self.signatures = {variant: signature(variant) for variant in self.variants}
+        self.variants, self.language = tuple(variants), language
+        self.signatures = {variant: signature(variant, language=language) for variant in self.variants}
         for name, shape in (("totals", len(self.variants)), ("documents", ())):
             self.add_state(name, torch.zeros(shape, dtype=torch.int64), dist_reduce_fx="sum")
 
     def update(self, predictions: list[list[str]], references: list[list[list[str]]]) -> None:
         """Add documents: sentences of each prediction, and its references as lists of sentences."""
-        scores = score_many(predictions, references, self.variants)
+        scores = score_many(predictions, references, self.variants, language=self.language)
         for column, variant in enumerate(self.variants):
             self.totals[column] += sum(round(score[variant].fmeasure * self._UNIT) for score in scores)
         self.documents += len(scores)

@@ -10,7 +10,7 @@ from datamodules.text.rouge_words import vocabulary
 
 
 def rouge_l_texts(
-    hypotheses: Sequence[str], references: Sequence[str], stem: bool | str = True, tokenizer: str = "rouge"
+    hypotheses: Sequence[str], references: Sequence[str], stem: bool | str = True, language: str = "en"
 ) -> list[Score]:
     """Return ROUGE-L of pairs of texts, equal to `score_many` with "rougeL".
 
@@ -19,12 +19,12 @@ def rouge_l_texts(
     Args:
         hypotheses: N texts.
         references: N texts.
-        stem, tokenizer: as in `rouge_scores`.
+        stem, language: as in `rouge_scores`.
 
     Raises:
         ValueError: if the lengths differ, or a reference has no word (with its index).
     """
-    words = vocabulary(stem, tokenizer)
+    words = vocabulary(stem, language)
     words.limit_size()
     return _rouge_l(hypotheses, references, words.split, words.__getitem__)
 

@@ -44,7 +44,7 @@ def rouge(
         raise UserError(f"{counts}; give one reference for each summary")
     if "variants" in options:
         checked("variants", options["variants"], str, "names of variants, separated by commas")
-    cutter = SentenceCutter()
+    cutter = SentenceCutter(language=checked("language", options.get("language", "en"), str, "an ISO code"))
     predictions = []
     for number, (summary, target) in enumerate(zip(texts, targets_of), start=1):
         name = f"reference {number}"
@@ -80,6 +80,7 @@ def compare(
     baseline: str | Path | None = None,
     metrics: str | Sequence[str] | None = None,
     split: str | None = None,
+    language: str | None = None,
 ) -> pd.DataFrame:
     """Compare systems as `precis compare` does; runs that only differ in their seed are one system.
 
@@ -88,6 +89,7 @@ def compare(
         baseline: the run, or the name of the system, that others are compared with; by default the first.
         metrics: measures, as a list or comma-separated; by default ROUGE, length and repetition.
         split: `test`, `val` or `predict`; by default the first that all runs have.
+        language: code of the language in which ROUGE is computed again; by default, recorded scores are compared.
 
     Returns:
         A row for each system and measure: `mean`, `low`, `high`, `spread` (over seeds), `difference` to the baseline
@@ -101,7 +103,7 @@ def compare(
     remedy = "a run folder, a sweep folder or a file of predictions"
     paths = [Path(checked("a run", run, str | Path, remedy)) for run in runs]
     base = Path(checked("baseline", baseline, str | Path, remedy)) if baseline is not None else None
-    comparison = compare_runs(paths, base, metric_names(metrics), split)
+    comparison = compare_runs(paths, base, metric_names(metrics), split, language)
     rows = []
     for system, cells in zip(comparison.systems, comparison.cells):
         for measure, cell in zip(comparison.measures, cells):

@@ -1,6 +1,7 @@
 """`precis baseline`: summaries by untrained baselines, pretrained summarizers and chat models."""
 
 import inspect
+import sys
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Literal
@@ -59,12 +60,19 @@ def _untrained(arguments: list[str]) -> None:
     options = parser.parse_args(with_file(arguments))
     chosen = _chosen_options(options.name, options)
     documents = read_documents(parser, options)
+    if "language" in inspect.signature(BASELINES[options.name]).parameters:
+        chosen["language"] = options.language
     rows = predictions(map(as_document, documents), options.name, **chosen)
     target = Path(options.out)
     target.parent.mkdir(parents=True, exist_ok=True)
+    has_text = False
     with atomic_file(target) as file, progress_bar() as progress:
         for row in progress.track(rows, total=len(documents), description=options.name):
             file.write(json_line(row))
+            has_text = has_text or bool(row["summary"])
+    if not has_text:
+        problem = f"every summary is empty: no sentence shares a word of language {options.language!r} with a reference"
+        print(f"{options.name}: {problem}; set --language", file=sys.stderr)
     print(f"{options.name}: {counted(len(documents), 'summary')} in {target}; score them with precis evaluate {target}")
 
 

@@ -68,7 +68,8 @@ def chat(arguments: list[str]) -> None:
         record = {"split": options.split, "documents": len(documents), "base_url": options.base_url}
         record |= {"signature": signed, "settings": settings, "counts": counts}
         texts = {name: answer_text(row["text"]) for name, row in answers.rows.items()}
-        write_predictions(target, map(as_document, documents), lambda name: texts.get(name, ""), record)
+        summarized = map(as_document, documents)
+        write_predictions(target, summarized, lambda name: texts.get(name, ""), record, options.language)
     print(f"chat: {counted(len(documents), 'summary')} in {target}; score them with precis evaluate {target}")
     print(*notes, signed, sep="\n")
 

@@ -51,13 +51,14 @@ def write_summaries(parser: ArgumentParser, arguments: list[str]) -> Path:
     answers_file = answers_path(target)
     model = HuggingFaceSummarizer(options.checkpoint, read_pretrained_options(options))
     documents = read_documents(parser, options)
+    model.language = options.language
     settings = settings_of(model) | {
         "split": options.split,
         "documents": documents_digest(map(as_document, documents)),
     }
     with open_answers(answers_file, settings) as answers:
         _summarize(model, documents, answers)
-        _write(target, documents, answers, settings, options.split)
+        _write(target, documents, answers, settings, options.split, options.language)
     return target
 
 
@@ -65,7 +66,7 @@ def _parser(command: str, description: str, needs_out: bool) -> ArgumentParser:
     parser = ArgumentParser(prog=command, description=description, exit_on_error=False)
     parser.add_argument("--checkpoint", type=str, required=True, help="name on the hub (downloaded) or folder")
     add_document_arguments(parser, needs_out)
-    parser.add_class_arguments(PretrainedOptions, None)
+    parser.add_class_arguments(PretrainedOptions, None, skip={"language"})  # of the documents
     # published scores are of documents that are truncated
     parser.set_defaults(long_documents="truncate")
     return parser
@@ -102,7 +103,9 @@ def _summarize(model: HuggingFaceSummarizer, documents: Dataset, answers: Answer
                 progress.advance(task, len(batch))
 
 
-def _write(target: Path, documents: Dataset, answers: Answers, settings: dict[str, Any], split: str) -> None:
+def _write(
+    target: Path, documents: Dataset, answers: Answers, settings: dict[str, Any], split: str, language: str
+) -> None:
     """Write predictions and report what was cut off."""
     rows = [answers.rows[name] for name in documents["id"]]
     truncated = [row["id"] for row in rows if row["source_tokens"][0] < row["source_tokens"][1]]
@@ -124,7 +127,7 @@ def _write(target: Path, documents: Dataset, answers: Answers, settings: dict[st
         | {"documents": settings["documents"], "transformers": settings["transformers"]},
     )
     record = {"split": split, "documents": len(rows), "signature": signed, "settings": settings, "counts": counts}
-    write_predictions(target, map(as_document, documents), lambda name: answers.rows[name]["text"], record)
+    write_predictions(target, map(as_document, documents), lambda name: answers.rows[name]["text"], record, language)
     row = TruncationRow(
         split=split, counted="source tokens", limit=f"max_source {settings['max_source']}", documents=len(rows),
         documents_cut=len(truncated), total=total, left_out=total - read, examples=" ".join(truncated[:3]),

@@ -26,6 +26,7 @@ def add_document_arguments(parser: ArgumentParser, needs_out: bool = True) -> No
     parser.add_subclass_arguments(Corpus, "corpus", required=False)
     parser.add_argument("--run", type=str | None, default=None, help="run folder whose corpus is summarized")
     parser.add_argument("--split", type=str, default="test", help="split of the corpus")
+    parser.add_argument("--language", type=str, default="en", help="ISO code of the language; of --run, the run's")
     parser.add_argument("--out", type=str, required=needs_out, help="output file, such as lead.jsonl")
     parser.add_argument("--documents", type=PositiveInt | None, default=None, help="maximum number of documents")
     parser.add_argument(
@@ -59,10 +60,12 @@ def read_documents(parser: ArgumentParser, options: Namespace) -> "Dataset":
     from precis.runs.run_folder import load_run
 
     if options.run is not None:
-        rows = load_run(Path(options.run)).data.documents(options.split)
+        data = load_run(Path(options.run)).data
+        options.language = data.language.code
+        rows = data.documents(options.split)
     else:
         corpus = parser.instantiate_classes(options).corpus
-        settings = {"on_bad_record": options.on_bad_record, "num_proc": options.num_proc}
+        settings = {"on_bad_record": options.on_bad_record, "num_proc": options.num_proc, "language": options.language}
         rows = build_documents(corpus, options.split, default_cache(), **settings)
     if options.documents is not None:
         rows = rows.select(range(min(options.documents, len(rows))))

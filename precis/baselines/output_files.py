@@ -18,7 +18,11 @@ NAMED = 3  # documents that a message names
 
 
 def write_predictions(
-    path: Path, documents: Iterable[Document], text_of: Callable[[str], str], record: Mapping[str, Any]
+    path: Path,
+    documents: Iterable[Document],
+    text_of: Callable[[str], str],
+    record: Mapping[str, Any],
+    language: str = "en",
 ) -> None:
     """Write `NAME.jsonl` and `NAME.results.json`.
 
@@ -27,10 +31,11 @@ def write_predictions(
         documents: documents in the order in which they are written.
         text_of: function from the id of a document to its summary.
         record: split, number of documents, settings, counts and signature.
+        language: code of the language, which divides summaries into sentences.
     """
     with atomic_file(path) as file:
         for document in documents:
-            summary = sentences_of(text_of(document.id))
+            summary = sentences_of(text_of(document.id), language)
             file.write(json_line({"id": document.id, "summary": summary, "references": document.references}))
     command = shlex.join(["precis", *sys.argv[1:]])
     results = {"command": command, **record, "predictions": path.name}

@@ -112,6 +112,7 @@ def corpus(arguments: list[str]) -> None:
     parser.add_argument("file", nargs="?", type=Path, help="file of records; its fields are guessed and explained")
     parser.add_subclass_arguments(Corpus, "corpus", required=False)
     parser.add_argument("--examples", type=int, default=2, help="number of documents to show per split")
+    parser.add_argument("--language", type=str, default="en", help="ISO code of the language; xx for any")
     bad_records = "what to do with invalid records"
     parser.add_argument("--on_bad_record", type=Literal["raise", "skip"], default="raise", help=bad_records)
     parser.add_argument("--num_proc", type=int, default=1, help="number of processes for sentence splitting")
@@ -149,12 +150,13 @@ def report(arguments: list[str]) -> None:
     parser.add_argument("run", type=Path, help="a run folder with predictions.jsonl")
     parser.add_argument("--split", type=Literal["test", "val"], default="test", help="split of the predictions")
     parser.add_argument("--examples", type=int, default=5, help="number of documents to show")
+    parser.add_argument("--language", type=str | None, default=None, help="ISO code; by default that of the run")
     options = parser.parse_args(arguments)
     folder = options.run
     predictions = find_predictions(folder, options.split)
     from precis.runs.report import print_report
 
-    print_report(folder, predictions, options.split, options.examples)
+    print_report(folder, predictions, options.split, options.examples, options.language)
 
 
 def export(arguments: list[str]) -> None:

@@ -15,6 +15,7 @@ from rich.text import Text
 from datamodules.cache_folder import default_cache
 from datamodules.corpora.corpus import Corpus, as_document, build_documents, read_manifest
 from datamodules.documents import Document
+from datamodules.text.language import length_words, script_of
 from datamodules.text.printable import printable, printable_line
 
 _STATISTICS = {
@@ -30,7 +31,7 @@ _STATISTICS = {
 
 def describe_corpus(corpus: Corpus, options: Namespace) -> None:
     """Print the description of every split of a corpus, which has at least one, by the options of `precis corpus`."""
-    building = {"on_bad_record": options.on_bad_record, "num_proc": options.num_proc}
+    building = {"on_bad_record": options.on_bad_record, "num_proc": options.num_proc, "language": options.language}
     tables = {split: build_documents(corpus, split, default_cache(), **building) for split in corpus.splits()}
     overlaps = find_overlaps(tables)
     descriptions = [describe(split, table, options.examples, overlaps[split]) for split, table in tables.items()]
@@ -56,15 +57,18 @@ def find_overlaps(tables: Mapping[str, Dataset]) -> dict[str, list[dict[str, str
 def describe(
     split: str, dataset: Dataset, examples: int = 2, overlaps: Sequence[dict[str, str]] = ()
 ) -> dict[str, Any]:
-    """Describe the documents of a split, as `build_documents` returns them. Words are separated by whitespace.
+    """Describe the documents of a split, as `build_documents` returns them. Words are those of `length_words`.
 
     Returns:
         `split`, `documents` (count), `skipped` and `digest` as in the manifest; `examples`, the first documents;
+        `script`, the most frequent one of the first 100 documents, with its share and a likely language;
         `overlaps` of this split with earlier ones; and mean, median and 95th percentile of `document_words`,
         `document_sentences`, `parts`, `references`, `reference_words`, `reference_sentences` and `compression`
         (document words to mean reference words), None if there is no reference.
     """
     manifest = read_manifest(dataset)
+    first = dataset.select(range(min(100, len(dataset))))
+    script = script_of(as_document(row).text for row in first)
     return {
         "split": split,
         "documents": manifest["documents"],
@@ -72,6 +76,7 @@ def describe(
         "digest": manifest["digest"],
         "examples": [as_document(row) for row in dataset.select(range(min(examples, len(dataset))))],
         **{name: _spread(values) for name, values in _lengths(dataset).items()},
+        "script": script._asdict() if script else None,
         "overlaps": list(overlaps),
     }
 
@@ -92,6 +97,10 @@ def print_descriptions(splits: list[dict[str, Any]], console: Console | None = N
     table.add_row("digest", *(split["digest"][:12] for split in splits))
     console.print(table)
     for split in splits:
+        if split["script"] and split["script"]["name"] != "Latin":
+            share, name, code = (split["script"][key] for key in ("share", "name", "language"))
+            line = f"{split['split']}: {share:.0%} of the letters are {name}; train with --data.language {code}"
+            console.print(Text(f"{line}, or the code of their language (xx for any)"))
         for overlap in split["overlaps"][:3]:
             line = f"{split['split']} {overlap['id']} equals {overlap['other_split']} {overlap['other_id']}"
             console.print(Text(printable_line(line)))
@@ -119,7 +128,7 @@ def _lengths(dataset: Dataset) -> dict[str, list[float]]:
 
 
 def _words(sentences: list[str]) -> int:
-    return sum(len(sentence.split()) for sentence in sentences)
+    return sum(len(length_words(sentence)) for sentence in sentences)
 
 
 def _spread(values: list[float]) -> dict[str, float] | None:

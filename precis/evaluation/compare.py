@@ -20,7 +20,7 @@ from datamodules.documents import UserError
 from datamodules.text.lines import counted, one_line
 from precis.evaluation.compare_page import write_page
 from precis.evaluation.compare_tables import group_table, to_csv, to_latex
-from precis.evaluation.compared_systems import config_differences, read_all, systems_of
+from precis.evaluation.compared_systems import config_differences, read_all, rescore, systems_of
 from precis.evaluation.comparison import (
     DEFAULT,
     Comparison,
@@ -51,6 +51,9 @@ def compare(arguments: list[str]) -> None:
         help="split of the predictions; by default the first of these that all runs have",
     )  # fmt: skip
     parser.add_argument("--metric", type=str | None, default=None, help=f"{','.join(DEFAULT)} by default")
+    parser.add_argument(
+        "--language", type=str | None, default=None, help="ISO code of the language in which to compute ROUGE again"
+    )
     parser.add_argument("--html", type=Path | None, default=None, help="write a self-contained page")
     for name, (what, _) in TABLES.items():
         parser.add_argument(f"--{name}", type=Path | None, default=None, help=f"write the table as {what}")
@@ -61,7 +64,7 @@ def compare(arguments: list[str]) -> None:
     parser.add_argument("--json", action="store_true", help="one JSON object instead of a table")
     options = parser.parse_args(arguments)
     _check_outputs(options)
-    comparison = compare_runs(options.runs, options.baseline, options.metric, options.split)
+    comparison = compare_runs(options.runs, options.baseline, options.metric, options.split, options.language)
     notes = how_computed(comparison)
     if options.html:
         sources, missing = _source_texts(comparison) if options.sources else ({}, None)
@@ -96,6 +99,7 @@ def compare_runs(
     baseline: Path | None = None,
     metrics: str | None = None,
     split: str | None = None,
+    language: str | None = None,
 ) -> Comparison:
     """Return the comparison of systems, which are read from their folders or files.
 
@@ -104,11 +108,16 @@ def compare_runs(
         baseline: a run, or the name of a system; by default the first system.
         metrics: comma-separated measures; by default those of `DEFAULT`.
         split: `test`, `val` or `predict`; by default the first that all runs have.
+        language: code of the language in which ROUGE is computed again; by default, recorded scores are compared.
 
     Raises:
         UserError: if the runs cannot be compared.
     """
-    systems = systems_of(read_all(paths, split))
+    runs = read_all(paths, split)
+    if language is not None:
+        for run in runs:
+            rescore(run, language)
+    systems = systems_of(runs)
     index = choose_baseline(systems, baseline)
     return compare_systems(systems, choose_measures(systems, metrics), index)
 

@@ -14,8 +14,10 @@ from numpy.typing import NDArray
 
 from datamodules.documents import UserError
 from datamodules.text.hashing import file_digest
+from datamodules.text.language import length_words
 from datamodules.text.lines import counted, load_json
 from lightning_modules.metrics.novelty import repeated_ngrams
+from lightning_modules.metrics.rouge import score_many, signature
 from precis.config.labels import format_value, short_key
 from precis.config.run_config import read_config
 from precis.evaluation.predictions import read_predictions, scores_path
@@ -69,7 +71,7 @@ class RunRecord:
             name: np.array([row.get("scores", {}).get(name, np.nan) for row in self.rows], dtype=np.float64)
             for name in names
         }
-        words = [" ".join(row["summary"]).split() for row in self.rows]
+        words = [length_words(" ".join(row["summary"])) for row in self.rows]
         measures["length"] = np.array([len(text) for text in words], dtype=np.float64)
         measures["repeated_trigrams"] = np.array([100 * repeated_ngrams(text) for text in words])
         return measures
@@ -118,6 +120,20 @@ class System:
     def means(self, measure: str) -> list[float]:
         """Return the mean over documents of each run."""
         return [float(np.nanmean(run.measures[measure])) for run in self.runs]
+
+
+def rescore(run: RunRecord, language: str) -> None:
+    """Replace the recorded ROUGE scores of a run by those in another language.
+
+    Raises:
+        UserError: if the code of the language is none.
+    """
+    variants = ("rouge1", "rouge2", "rougeL", "rougeLsum")
+    rows = [row for row in run.rows if row["references"]]
+    texts = ([row[name] for row in rows] for name in ("summary", "references"))
+    for row, scores in zip(rows, score_many(*texts, variants, language=language)):
+        row["scores"] = row.get("scores", {}) | {name: 100 * score.fmeasure for name, score in scores.items()}
+    run.signatures |= {variant: signature(variant, language=language) for variant in variants}
 
 
 def read_all(paths: Sequence[Path], split: str | None = None) -> list[RunRecord]:

@@ -40,7 +40,7 @@ from precis.statistics.statistics import (
     resampled_sums,
 )
 
-ROUGE_OPTIONS = ("stem", "multi_reference", "tokenizer")
+ROUGE_OPTIONS = ("stem", "multi_reference")
 
 
 def evaluate(arguments: list[str]) -> None:
@@ -98,10 +98,10 @@ def _lead(predictions: Sequence[Prediction], paths: Collection[Path], options: S
     if any(getattr(options, name) != getattr(ScoreOptions(), name) for name in ROUGE_OPTIONS):
         return {}
     recorded = [recorded_results(path).get("lead1") for path in paths]
-    if recorded[0]:
+    if recorded[0] and options.language == "en":
         return recorded[0]
     first = {p.id: Document(p.id, [p.document], p.references) for p in predictions if p.document is not None}
-    return lead_scores(first.values())
+    return lead_scores(first.values(), options.language)
 
 
 def _targets(options: Namespace) -> dict[Path, Path]:
@@ -221,7 +221,7 @@ def _read(options: Namespace, path: Path) -> list[Prediction]:
         references=[Path(name) for name in options.references],
         documents=Path(options.documents) if options.documents else None,
         names=FieldNames(**{name: options.fields[name] for name in FieldNames.__dataclass_fields__}),
-        splitter=SentenceCutter(options.splitter, options.separator),
+        splitter=SentenceCutter(options.splitter, options.separator, options.language),
         human=_names(options.human),
     )
     return with_run_documents(predictions, options.run, options.split) if options.run else predictions

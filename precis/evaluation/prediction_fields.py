@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from datamodules.documents import BadRecord, UserError
-from datamodules.text.sentences import split_sentences
+from datamodules.text.language import Language, language_of
 
 Splitter = Literal["auto", "lines", "sentencex", "tokenized"]
 Row = dict[str, Any]
@@ -40,10 +40,11 @@ class SentenceCutter:
         splitter: "lines" takes each line as a sentence; for others see `split_sentences`; "auto" is "lines" for strings
             with several lines, as in `rouge-score`.
         separator: separator of sentences in a string, such as `<q>`.
+        language: code of the language.
     """
 
-    def __init__(self, splitter: Splitter = "auto", separator: str | None = None) -> None:
-        self.splitter, self.separator = splitter, separator
+    def __init__(self, splitter: Splitter = "auto", separator: str | None = None, language: str = "en") -> None:
+        self.splitter, self.separator, self.language = splitter, separator, language_of(language)
         self.name = f"{splitter}({separator})" if separator else splitter  # in the signatures of scores
 
     def __call__(self, text: str | list[str]) -> list[str]:
@@ -54,7 +55,7 @@ class SentenceCutter:
             pieces = [line for line in text.split("\n") if line.strip()]
             has_sentence_per_line = self.splitter == "lines" or (self.splitter == "auto" and len(pieces) != 1)
             if not has_sentence_per_line:
-                pieces = split_sentences(text, self.splitter)
+                pieces = self.language.split_sentences(text, self.splitter)
         return [piece.strip() for piece in pieces if piece.strip()]
 
 
@@ -94,23 +95,23 @@ def read_references(row: Row, where: str, names: FieldNames) -> list[str | list[
     return texts
 
 
-def read_document(row: Row, where: str, names: FieldNames) -> list[str] | None:
+def read_document(row: Row, where: str, names: FieldNames, language: Language) -> list[str] | None:
     """Return the sentences of the source, at least one; None if the record has no source."""
     name = names.document if row.get(names.document) is not None else "documents"
     if row.get(name) is None:
         return None
     value = _value(row, where, name, "document", _TEXTS, _are_texts)
     parts = [value] if isinstance(value, str) else value
-    sentences = [sentence for part in parts for sentence in source_sentences(part)]
+    sentences = [sentence for part in parts for sentence in source_sentences(part, language)]
     if not sentences:
         raise bad_record(where, "the document is empty", "give it text, or leave the record out")
     return sentences
 
 
-def source_sentences(part: str | list[str]) -> list[str]:
+def source_sentences(part: str | list[str], language: Language) -> list[str]:
     """Return the sentences of a source text; blank lines end a sentence, other line breaks are whitespace."""
     if isinstance(part, str):
-        return [sentence for block in part.split("\n\n") for sentence in split_sentences(block)]
+        return [sentence for block in part.split("\n\n") for sentence in language.split_sentences(block)]
     return [sentence.strip() for sentence in part if sentence.strip()]
 
 

@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 from datamodules.corpora.readers import read_rows
 from datamodules.documents import BadRecord, UserError
+from datamodules.text.language import Language
 from datamodules.text.lines import counted
 from precis.evaluation.prediction_fields import (
     FieldNames,
@@ -83,13 +84,13 @@ def read_predictions(
     check_ids(predictions)
     # Each file of references adds one to those of the files before; the first one replaces the field of the records.
     for number, file in enumerate(references):
-        columns = _values_of_other_file(file, path, predictions, names, "references")
+        columns = _values_of_other_file(file, path, predictions, names, "references", splitter.language)
         for index, texts in enumerate(columns):
             before = predictions[index].references if number else []
             split = splitter.name if any(isinstance(text, str) for text in texts) else predictions[index].split
             predictions[index] = replace(predictions[index], references=[*before, *map(splitter, texts)], split=split)
     if documents is not None:
-        texts = _values_of_other_file(documents, path, predictions, names, "document")
+        texts = _values_of_other_file(documents, path, predictions, names, "document", splitter.language)
         predictions = [replace(prediction, document=text) for prediction, text in zip(predictions, texts)]
     for prediction in predictions:
         if not all(prediction.references):
@@ -165,7 +166,7 @@ def _read_record(
         where=where,
         summary=splitter(summary),
         references=[splitter(text) for text in references],
-        document=read_document(row, where, names),
+        document=read_document(row, where, names, splitter.language),
         system=read_system(row, where, names),
         human={judgement: read_judgement(row, where, judgement) for judgement in human},
         split=splitter.name if any(isinstance(text, str) for text in (summary, *references)) else "given",
@@ -187,6 +188,7 @@ def _values_of_other_file(
     predictions: list[Prediction],
     names: FieldNames,
     kind: Literal["references", "document"],
+    language: Language,
 ) -> list[Any]:
     """Return references or document of each output from another file, by id for records and by line for plain text."""
     if is_records(path):
@@ -196,7 +198,10 @@ def _values_of_other_file(
             if name in values:
                 raise bad_record(where, f"id {name!r} occurs twice", "give each record a unique id")
             where = f"{where} (id {name!r})"
-            values[name] = (read_references if kind == "references" else read_document)(row, where, names)
+            if kind == "references":
+                values[name] = read_references(row, where, names)
+            else:
+                values[name] = read_document(row, where, names, language)
             if values[name] is None:
                 problem = f"it has no value in field {names.document!r}"
                 raise bad_record(where, problem, "name the right one with --fields.document")
@@ -211,7 +216,7 @@ def _values_of_other_file(
         if not line.strip():
             problem = f"the {kind.removesuffix('s')} is empty"
             raise bad_record(f"{path}:{number}", problem, "give it text, or leave the line out of all files")
-    return [[line] if kind == "references" else source_sentences(line) for line in lines]
+    return [[line] if kind == "references" else source_sentences(line, language) for line in lines]
 
 
 def _check_all_or_none(predictions: list[Prediction], name: str, problem: str, remedy: str) -> None:

@@ -10,6 +10,8 @@ import numpy as np
 
 from datamodules.corpora.parallel import progress_bar
 from datamodules.documents import UserError
+from datamodules.text.language import length_words
+from datamodules.text.rouge_words import word_vocabulary
 from lightning_modules.metrics import reference_scores
 from lightning_modules.metrics.novelty import extraction, novelty, repetition
 from lightning_modules.metrics.reference_scores import CorpusScore, ScoreList
@@ -27,7 +29,8 @@ class ScoreOptions:
         stem: Porter stems as in `rouge-score`, those of ROUGE-1.5.5 ("perl"), or none (false).
         multi_reference: how ROUGE combines several references: the best or the mean of each variant, like ROUGE-1.5.5
             -f A (pooled) or -f B (best_recall), or the reference with the best ROUGE-1 (SciTLDR).
-        tokenizer: tokenizer of ROUGE: "rouge" takes only a-z and 0-9, "unicode" all scripts.
+        language: ISO code of the language, which says what a word is; in English, ROUGE counts a-z and 0-9 alone. xx
+            counts words of any script.
         wordnet: folder with the exception lists of WordNet, for stem=perl.
         rouge_parts: "f", or "prf" to include precision and recall.
         meteor_synonyms: whether METEOR matches synonyms of WordNet.
@@ -43,7 +46,7 @@ class ScoreOptions:
     variants: str = "rouge1,rouge2,rougeL,rougeLsum"
     stem: bool | Literal["perl"] = True
     multi_reference: Literal["best", "mean", "pooled", "best_rouge1", "best_recall"] = "best"
-    tokenizer: Literal["rouge", "unicode"] = "rouge"
+    language: str = "en"
     wordnet: str | None = None
     rouge_parts: Literal["f", "prf"] = "f"
     meteor_synonyms: bool = True
@@ -111,7 +114,7 @@ def _plug_in(path: str, predictions: Sequence[Prediction]) -> dict[str, Scores]:
 
 def _rouge(predictions: Sequence[Prediction], options: ScoreOptions) -> dict[str, Scores]:
     variants = [variant for variant in options.variants.replace(" ", "").split(",") if variant]
-    how = {name: getattr(options, name) for name in ("stem", "multi_reference", "tokenizer", "wordnet")}
+    how = {name: getattr(options, name) for name in ("stem", "multi_reference", "language", "wordnet")}
     summaries, references = _texts(predictions)
     rows = score_many(summaries, references, variants, num_proc=options.num_proc, **how)
     parts = {"": "fmeasure"}
@@ -127,16 +130,16 @@ def _rouge(predictions: Sequence[Prediction], options: ScoreOptions) -> dict[str
 
 
 def _fragments(predictions: Sequence[Prediction], options: ScoreOptions) -> dict[str, Scores]:
-    fragments = [extraction(prediction.summary, prediction.document) for prediction in predictions]
+    fragments = [extraction(p.summary, p.document, options.language) for p in predictions]
     scores = {}
     for name, factor in {"coverage": 100, "density": 1, "compression": 1}.items():
         values = [factor * getattr(statistics, name) if statistics else None for statistics in fragments]
-        scores[name] = _our_scores(name, values, predictions, "tok:unicode")
+        scores[name] = _our_scores(name, values, predictions, word_vocabulary(options.language).description)
     return scores
 
 
 def _length(predictions: Sequence[Prediction], options: ScoreOptions) -> dict[str, Scores]:
-    words = [sum(len(sentence.split()) for sentence in prediction.summary) for prediction in predictions]
+    words = [sum(len(length_words(sentence)) for sentence in prediction.summary) for prediction in predictions]
     return {"words": _our_scores("words", words, predictions, "tok:whitespace")}
 
 
@@ -169,16 +172,24 @@ def _summac(predictions: Sequence[Prediction], options: ScoreOptions) -> dict[st
 
 METRICS: dict[str, Callable[[Sequence[Prediction], ScoreOptions], dict[str, Scores]]] = {
     "rouge": _rouge,
-    "bleu": lambda predictions, options: {"bleu": _scores_of(reference_scores.bleu(*_texts(predictions)))},
+    "bleu": lambda predictions, options: {
+        "bleu": _scores_of(reference_scores.bleu(*_texts(predictions), options.language))
+    },
     "chrf": lambda predictions, options: {"chrf": _scores_of(reference_scores.chrf(*_texts(predictions)))},
     "meteor": lambda predictions, options: {
-        "meteor": _scores_of(reference_scores.meteor(*_texts(predictions), synonyms=options.meteor_synonyms))
+        "meteor": _scores_of(
+            reference_scores.meteor(*_texts(predictions), options.meteor_synonyms, options.language)
+        )
     },
     "bertscore": _bertscore,
     "summac": _summac,
-    "novelty": lambda predictions, options: _shares(predictions, [novelty(p.summary, p.document) for p in predictions]),
+    "novelty": lambda predictions, options: _shares(
+        predictions, options, [novelty(p.summary, p.document, language=options.language) for p in predictions]
+    ),
     "fragments": _fragments,
-    "repetition": lambda predictions, options: _shares(predictions, [repetition(p.summary) for p in predictions]),
+    "repetition": lambda predictions, options: _shares(
+        predictions, options, [repetition(p.summary, language=options.language) for p in predictions]
+    ),
     "length": _length,
 }
 NEED_REFERENCES = {"rouge", "bleu", "chrf", "meteor", "bertscore"}
@@ -194,10 +205,13 @@ def _scores_of(result: ScoreList) -> Scores:
     return Scores(np.array(result.documents), result.signature, result.resampled)
 
 
-def _shares(predictions: Sequence[Prediction], rows: list[dict[str, float | None]]) -> dict[str, Scores]:
+def _shares(
+    predictions: Sequence[Prediction], options: ScoreOptions, rows: list[dict[str, float | None]]
+) -> dict[str, Scores]:
     """Return shares as percentages, with NaN for missing ones."""
     columns = {name: [None if row[name] is None else 100 * row[name] for row in rows] for name in rows[0]}
-    return {name: _our_scores(name, values, predictions, "tok:unicode") for name, values in columns.items()}
+    how = word_vocabulary(options.language).description
+    return {name: _our_scores(name, values, predictions, how) for name, values in columns.items()}
 
 
 def _our_scores(name: str, values: Sequence[float | None], predictions: Sequence[Prediction], how: str) -> Scores:

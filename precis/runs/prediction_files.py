@@ -7,6 +7,7 @@ from typing import Any
 from callbacks.results_path import results_path
 from datamodules.documents import UserError
 from datamodules.text.hashing import text_digest
+from datamodules.text.language import join_sentences
 from datamodules.text.lines import load_json
 from precis.files.json_files import read_json
 
@@ -94,7 +95,7 @@ def table_of_predictions(predictions: Path, limit: int) -> tuple[list[str], list
     names = list(dict.fromkeys(name for row in rows for name in row["scores"]))
     table = []
     for row in rows:
-        reference = " ".join(row["references"][0]) if row["references"] else ""
+        reference = join_sentences(row["references"][0]) if row["references"] else ""
         scores = [row["scores"].get(name) for name in names]
-        table.append([str(row["id"]), reference, " ".join(row["summary"]), *scores])
+        table.append([str(row["id"]), reference, join_sentences(row["summary"]), *scores])
     return ["id", "reference", "summary", *names], table

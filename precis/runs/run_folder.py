@@ -116,6 +116,7 @@ def load_run(
     if corpus is not None:
         data.corpus = corpus
     data.tokenizer = data.load_tokenizer(Path(run) / "text")
+    model.set_language(data.language.code)
     model.set_tokenizer(data.tokenizer)
     path = checkpoint or best_checkpoint(run)
     state = read_checkpoint(path)
@@ -124,9 +125,14 @@ def load_run(
     return Run(model.eval(), data, config)
 
 
-def run_documents(run: Path, split: str) -> Dataset:
-    """Return the documents of a run's corpus, without its model: `id`, `parts` and `references` in each row."""
+def run_documents(run: Path, split: str, language: str | None = None) -> Dataset:
+    """Return the documents of a run's corpus, without its model: `id`, `parts` and `references` in each row.
+
+    Their sentences are those of the run's language, unless the code of another one is given.
+    """
     config = _read_run_config(run)
+    if language is not None:
+        config["data"]["init_args"]["language"] = language
     config["data"]["init_args"]["max_eval"] = None
     _, data = build(config)
     return data.documents(split)

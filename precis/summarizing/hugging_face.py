@@ -68,22 +68,29 @@ class TextDocuments:
         corpus: the documents, as its split "test".
         cache_dir: cache folder for them.
         eval_batch_size: number of documents in a batch.
-        on_bad_record: as in `SummarizationData`.
+        on_bad_record, language: as in `SummarizationData`.
     """
 
     def __init__(
-        self, corpus: Corpus | None, cache_dir: str | Path, eval_batch_size: int = 16, on_bad_record: str = "raise"
+        self,
+        corpus: Corpus | None,
+        cache_dir: str | Path,
+        eval_batch_size: int = 16,
+        on_bad_record: str = "raise",
+        language: str = "en",
     ) -> None:
         self.corpus, self.cache_dir = corpus, Path(cache_dir)
-        self.eval_batch_size, self.on_bad_record = eval_batch_size, on_bad_record
+        self.eval_batch_size, self.on_bad_record, self.language = eval_batch_size, on_bad_record, language
 
     def documents(self, split: str) -> Any:
         """Return the documents of a split as a table."""
-        return build_documents(self.corpus, split, self.cache_dir, on_bad_record=self.on_bad_record)
+        return build_documents(
+            self.corpus, split, self.cache_dir, on_bad_record=self.on_bad_record, language=self.language
+        )
 
     def with_corpus(self, corpus: Corpus, cache_dir: Path, eval_batch_size: int | None = None) -> Self:
         """Return the same over other documents."""
-        return type(self)(corpus, cache_dir, eval_batch_size or self.eval_batch_size, self.on_bad_record)
+        return type(self)(corpus, cache_dir, eval_batch_size or self.eval_batch_size, self.on_bad_record, self.language)
 
     def test_dataloader(self) -> DataLoader:
         """Return batches of test documents in order."""
@@ -113,7 +120,7 @@ class HuggingFaceSummarizer:
     scored = Summarizer.scored
 
     def __init__(self, name: str, options: PretrainedOptions = PretrainedOptions()) -> None:
-        self.name, self.options = name, options
+        self.name, self.options, self.language = name, options, options.language
         model, tokenizer = load_pretrained(name, options.dtype, options.device)
         self.is_chat = not model.config.is_encoder_decoder and bool(tokenizer.chat_template)
         task = (getattr(model.config, "task_specific_params", None) or {}).get("summarization", {})
@@ -252,7 +259,7 @@ class HuggingFaceSummarizer:
         for document in batch.documents:
             answer = answers[document.id]
             extra = {"windows": answer.windows, "source_tokens": list(answer.source_tokens)}
-            sentences = sentences_of(answer.text)
+            sentences = sentences_of(answer.text, self.language)
             summaries.append(Summary(document.id, sentences, document.references, extra=extra))
         return summaries
 
@@ -263,7 +270,7 @@ class HuggingFaceSummarizer:
             if self.options.long_documents == "second_pass":
                 first_pass |= {answer.id: answer for answer in answers if answer.windows > 1}
             yield [answer for answer in answers if answer.id not in first_pass]
-        joined = [Document(answer.id, [sentences_of(answer.text)]) for answer in first_pass.values()]
+        joined = [Document(answer.id, [sentences_of(answer.text, self.language)]) for answer in first_pass.values()]
         for answers in self._one_pass([document for document in joined if document.sentences]):
             # what was read is what the first pass read
             yield [

@@ -40,4 +40,5 @@ def load_model(
     if checkpoint is not None:
         raise UserError(f"{name}: a model of Hugging Face, which has no other checkpoints; leave {checkpoint} out")
     changes.pop("max_eval", None)
-    return Run(HuggingFaceSummarizer(str(name), options), TextDocuments(corpus, **changes), {})
+    documents = TextDocuments(corpus, language=options.language, **changes)
+    return Run(HuggingFaceSummarizer(str(name), options), documents, {})

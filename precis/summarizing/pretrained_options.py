@@ -21,6 +21,7 @@ class PretrainedOptions:
         batch_tokens: maximum number of input tokens in a batch, with padding.
         dtype: data type of the weights.
         device: cpu, cuda, ...; auto uses a GPU if there is one.
+        language: ISO code of the language, which divides texts into sentences.
     """
 
     generation: dict[str, Any] = field(default_factory=dict)
@@ -31,6 +32,7 @@ class PretrainedOptions:
     batch_tokens: PositiveInt = 8192
     dtype: Literal["float32", "bfloat16", "float16"] = "float32"
     device: str = "auto"
+    language: str = "en"
 
 
 def read_pretrained_options(options: Namespace) -> PretrainedOptions:

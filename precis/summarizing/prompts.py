@@ -6,16 +6,16 @@ from pathlib import Path
 
 from datamodules.corpora.readers import read_rows
 from datamodules.documents import BadRecord, UserError
-from datamodules.text.sentences import split_sentences
+from datamodules.text.language import language_of
 from precis.files.texts import read_text
 
 FOLDER = Path(__file__).with_name("prompts")
 _THOUGHT = re.compile(r"^\s*<think>.*?(</think>|\Z)", re.DOTALL)
 
 
-def sentences_of(text: str) -> list[str]:
+def sentences_of(text: str, language: str = "en") -> list[str]:
     """Return the sentences of a model's output; a line feed, and PEGASUS's `<n>`, end a sentence."""
-    return [sentence for line in re.split(r"<n>|\n", text) for sentence in split_sentences(line)]
+    return [sentence for line in re.split(r"<n>|\n", text) for sentence in language_of(language).split_sentences(line)]
 
 
 def answer_text(text: str) -> str:

@@ -21,7 +21,8 @@ def conclude_training(trainer: Trainer, start: RunStart) -> None:
     parts = [f"trained for {counted(trainer.global_step, 'step')}"]
     score = getattr(best, "best_model_score", None)
     if score is not None and best.monitor == "val/rouge1" and isinstance(data, SummarizationData):
-        lead = lead_scores(map(as_document, data.documents(VAL).select(range(_validated(trainer)))))
+        documents = map(as_document, data.documents(VAL).select(range(_validated(trainer))))
+        lead = lead_scores(documents, data.language.code)
         parts.append(f"best validation {beside_lead(float(score), lead)}")
     elif score is not None:
         parts.append(f"best {best.monitor} {float(score):.4g}")

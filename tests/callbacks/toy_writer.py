@@ -20,6 +20,8 @@ LONGEST = 4
 class ToyWriter(nn.Module):
     """P(y_t | y_t-1, document): a table of logits for each of two documents, with double precision."""
 
+    language = "en"
+
     def __init__(self, documents: int = 2) -> None:
         super().__init__()
         generator = torch.Generator().manual_seed(4)

@@ -39,7 +39,7 @@ def test_a_missing_list_is_an_error_where_it_was_asked_for_and_a_warning_elsewhe
 
 def test_a_full_vocabulary_starts_again(monkeypatch):
     monkeypatch.setattr(rouge_words, "MAX_WORDS", 3)
-    words = rouge_words.Vocabulary(rouge_words.TOKENIZERS["rouge"], None, "")
+    words = rouge_words.Vocabulary(rouge_words._latin, None, "")
     assert words.encode("a b c d e") == words.encode("a b c d e")
     words.limit_size()
     assert len(words) == 0

@@ -9,6 +9,7 @@ import yaml
 from run_folders import SIGNATURES, make_run, prediction, write_sweep_folder
 from scipy import stats
 
+from precis.evaluation.compared_systems import RunRecord, rescore
 from precis.statistics.significance import mean_difference, system_interval
 
 SCORES = np.random.default_rng(0).uniform(10, 60, size=(4, 12, 2))  # runs, documents, measures
@@ -380,3 +381,11 @@ def test_outputs_that_cannot_be_written_are_an_error_before_the_comparison(runs,
     monkeypatch.setattr("precis.evaluation.compare.os.access", lambda path, mode: path != tmp_path)
     done = precis("compare", *runs, "--csv", tmp_path / "new" / "table.csv")
     assert done.status == 1 and f"{tmp_path}/new/table.csv: cannot be written there; choose another" in done.err
+
+
+def test_finished_runs_are_scored_again_in_another_language(tmp_path):
+    rows = [{"id": "a", "summary": ["Лодки утонули."], "references": [["Лодки."]], "scores": {"rouge1": 0.0}}]
+    run = RunRecord(tmp_path, {}, {}, rows, {"rouge1": "rouge1|stem:porter|tok:rouge"})
+    rescore(run, "ru")
+    assert run.measures["rouge1"].tolist() == pytest.approx([200 / 3])
+    assert run.signatures["rouge1"].startswith("rouge1|stem:snowball|tok:ru|")

@@ -1,0 +1,208 @@
+"""`Language`: how a language divides text into sentences and words, and how words become text again."""
+
+import re
+import unicodedata
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from functools import cache, cached_property
+from typing import NamedTuple
+
+import regex
+
+from datamodules.documents import UserError
+from datamodules.text.sentences import Splitter, split_sentences
+from datamodules.text.words import (
+    NO_SPACE_AFTER,
+    NO_SPACE_BEFORE,
+    SENTENCE_ENDS,
+    WordTokenization,
+    detokenize,
+    sentences_of,
+    tokenize,
+)
+
+ANY = "xx"
+SPACELESS_LANGUAGES = frozenset({"zh", "yue", "wuu", "ja", "th", "lo", "km", "my"})
+
+_EAST = r"\p{Han}\p{Hiragana}\p{Katakana}ー"  # the long vowel mark belongs to both kana
+_SOUTH_EAST = r"\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}"  # written with spaces between phrases or sentences
+_SPACELESS = rf"[{_EAST}{_SOUTH_EAST}]"
+
+# A character of a script without spaces is a word, with its marks: a grapheme cluster. All other words are runs of
+# letters, marks and digits, with the joiners of Persian and Indic scripts.
+_CHARACTER = rf"(?={_SPACELESS})(?=[\p{{L}}\p{{N}}])\X\p{{M}}*"
+_RUN = rf"[[\p{{L}}\p{{N}}]--{_SPACELESS}][[\p{{L}}\p{{M}}\p{{N}}\u200c\u200d]--{_SPACELESS}]*+"
+_WORD = regex.compile(rf"(?V1){_CHARACTER}|{_RUN}")
+# Tokens keep marks inside words, as in English, and Hebrew abbreviations; spaces beside Thai are tokens, because they
+# separate phrases; every other visible grapheme, such as an emoji with its joiners, is a token.
+_INNER = r"""['’.,:/@&_·׳״–-]|(?<=\p{Hebrew})"(?=\p{Hebrew})"""
+_PHRASE_SPACE = rf"[ ](?=[{_SOUTH_EAST}])|(?<=[{_SOUTH_EAST}])[ ]"
+_TOKEN = regex.compile(
+    rf"(?V1){_CHARACTER}|{_RUN}(?:(?:{_INNER}){_RUN})*+|{_PHRASE_SPACE}|([—…])\1*|(?!\s)\X"
+)
+_UNSPACED = regex.compile(rf"(?V1){_SPACELESS}|[\u3000-\u303f\uff00-\uffef ]")
+_CONTAINS_SPACELESS = regex.compile(rf"(?V1){_SPACELESS}")
+
+_ENDS = (*SENTENCE_ENDS, *"。！？｡؟۔।॥።։។៕။")
+_CLOSING = NO_SPACE_BEFORE | set("»،؛…°") | set(_ENDS)
+_OPENING = NO_SPACE_AFTER | set("«¿¡„‚")
+_LOW_HIGH_QUOTES = frozenset({"bg", "cs", "da", "de", "et", "hr", "is", "lt", "ru", "sk", "sl", "sr", "uk"})  # „so“
+
+_SNOWBALL = {
+    "ar": "arabic", "da": "danish", "de": "german", "es": "spanish", "fi": "finnish", "fr": "french",
+    "hu": "hungarian", "it": "italian", "nl": "dutch", "no": "norwegian", "nb": "norwegian", "pt": "portuguese",
+    "ro": "romanian", "ru": "russian", "sv": "swedish",
+}  # fmt: skip
+
+# The code to suggest for a script; that of its most frequent language where there are several.
+_SCRIPTS = {
+    "Latin": "en", "Cyrillic": "ru", "Greek": "el", "Arabic": "ar", "Hebrew": "he", "Devanagari": "hi",
+    "Bengali": "bn", "Tamil": "ta", "Telugu": "te", "Gujarati": "gu", "Gurmukhi": "pa", "Kannada": "kn",
+    "Malayalam": "ml", "Sinhala": "si", "Thai": "th", "Lao": "lo", "Khmer": "km", "Myanmar": "my", "Hangul": "ko",
+    "Georgian": "ka", "Armenian": "hy", "Ethiopic": "am", "Han": "zh", "Hiragana": "ja", "Katakana": "ja",
+}  # fmt: skip
+
+
+class Language:
+    """Sentences, words and spelling of a language.
+
+    English keeps the functions of `sentences`, `words` and ROUGE (words are runs of a-z and 0-9). In all other
+    languages a word is a run of letters, marks and digits of any script, and a character where the script has no spaces
+    (Chinese, Japanese, Thai, Lao, Khmer, Burmese); text is NFC and sentences are those of `sentencex` in that language.
+    Use `language_of`, which returns the same object for the same code.
+
+    Args:
+        code: ISO 639 code such as `en`, `ru` or `zh`, possibly with a region or script (`zh-Hant`); `xx` for any.
+
+    Raises:
+        UserError: if it does not look like a code.
+    """
+
+    def __init__(self, code: str) -> None:
+        if not regex.fullmatch(r"[a-z]{2,3}(-[A-Za-z0-9]+)*", str(code)):
+            raise UserError(f"language {code!r}: give an ISO code, such as en, ru or zh; or {ANY} for any language")
+        self.code, self.primary = code, code.partition("-")[0]
+        self.is_english = self.primary == "en"
+        self.sentence_ends = SENTENCE_ENDS if self.is_english else _ENDS
+        if self.primary == "el":
+            self.sentence_ends += (";", "\u037e")  # question marks
+        elif self.primary in ("th", "lo"):
+            self.sentence_ends += (" ",)
+        before, after = _CLOSING, _OPENING
+        if self.primary == "fr":  # « Quoi ? »
+            before, after = before - set(";:!?»"), after - {"«"}
+        elif self.primary in _LOW_HIGH_QUOTES:
+            before, after = before | set("“‘"), after - set("“‘")
+        self._no_space_before, self._no_space_after = before, after
+
+    @property
+    def setting(self) -> dict[str, str]:
+        """The language as part of a cache key or state; empty for English."""
+        return {} if self.is_english else {"language": self.code}
+
+    # Sentences ---------------------------------------------------------------------------------------------------
+
+    def normalize(self, text: str) -> str:
+        """Return text in NFC, so that an accent is part of its letter; English stays as it is."""
+        return text if self.is_english else unicodedata.normalize("NFC", text)
+
+    def split_sentences(self, text: str, splitter: Splitter = "auto") -> list[str]:
+        """Split a text into sentences, see `sentences.split_sentences`."""
+        return split_sentences(self.normalize(text), splitter, self.primary)
+
+    # Words -------------------------------------------------------------------------------------------------------
+
+    def lower(self, text: str) -> str:
+        """Return text in lower case; Turkish and Azeri have a dotless i."""
+        if self.primary in ("tr", "az"):
+            text = text.replace("İ", "i").replace("I", "ı")
+        return text.lower()
+
+    def words(self, text: str) -> list[str]:
+        """Return the words of a text in lower case, without punctuation: those of ROUGE but in English."""
+        if self.is_english:
+            return re.findall(r"[^\W_]+", text.lower())
+        return _WORD.findall(self.normalize(self.lower(text)))
+
+    def tokenize(self, text: str, tokenizer: WordTokenization = "words", lowercase: bool = True) -> list[str]:
+        """Split a text into words and marks, see `words.tokenize`."""
+        if self.is_english:
+            return tokenize(text, tokenizer, lowercase)
+        text = self.normalize(self.lower(text) if lowercase else text)
+        return text.split() if tokenizer == "whitespace" else [match[0] for match in _TOKEN.finditer(text)]
+
+    def detokenize(self, tokens: Sequence[str], tokenizer: WordTokenization = "words") -> str:
+        """Write words and marks as text, with the spaces of the language."""
+        if self.is_english:
+            return detokenize(tokens, tokenizer)
+        return detokenize(tokens, tokenizer, self._no_space_before, self._no_space_after, _UNSPACED).strip()
+
+    def sentences_of(self, tokens: Sequence[str]) -> list[list[str]]:
+        """Split the tokens of a generated text into sentences."""
+        return sentences_of(tokens, self.sentence_ends)
+
+    @cached_property
+    def stem(self) -> Callable[[str], str] | None:
+        """The Snowball stemmer of a language other than English; None where NLTK has none."""
+        if self.primary not in _SNOWBALL:
+            return None
+        from nltk.stem.snowball import SnowballStemmer  # imports much of NLTK
+
+        return SnowballStemmer(_SNOWBALL[self.primary]).stem
+
+
+@cache
+def language_of(code: str) -> Language:
+    """Return the language of a code, see `Language`."""
+    return Language(code)
+
+
+def length_words(text: str) -> list[str]:
+    """Return what the length of a text counts: words between spaces; in scripts without spaces, words and marks."""
+    return language_of(ANY).tokenize(text) if _CONTAINS_SPACELESS.search(text) else text.split()
+
+
+def join_sentences(sentences: Iterable[str]) -> str:
+    """Join sentences to a text by spaces, which Chinese and Japanese lack."""
+    text = ""
+    for sentence in sentences:
+        spaceless = regex.search(rf"[{_EAST}\u3000-\u303f\uff00-\uffef]$", text) and not text.isascii()
+        text += sentence if not text or spaceless else f" {sentence}"
+    return text
+
+
+class Script(NamedTuple):
+    """Most frequent script of texts.
+
+    Attributes:
+        name: its name in Unicode.
+        share: its share of the letters, in [0, 1].
+        latin: share of Latin letters.
+        language: code of the language to set, or of a likely one.
+    """
+
+    name: str
+    share: float
+    latin: float
+    language: str
+
+
+def script_of(texts: Iterable[str]) -> Script | None:
+    """Return the most frequent script of texts, None without letters of a script in the table."""
+    counts: Counter[str] = Counter()
+    for text in texts:
+        for character, number in Counter(text).items():
+            if script := _script(character):
+                counts[script] += number
+    total = counts.total()
+    if not total:
+        return None
+    name, number = counts.most_common(1)[0]
+    kana = counts["Hiragana"] + counts["Katakana"]
+    code = "ja" if name == "Han" and kana > 0.05 * total else _SCRIPTS[name]
+    return Script(name, number / total, counts["Latin"] / total, code)
+
+
+@cache
+def _script(character: str) -> str | None:
+    return next((name for name in _SCRIPTS if regex.match(rf"(?=\p{{L}})\p{{{name}}}", character)), None)

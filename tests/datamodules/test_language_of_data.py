@@ -1,0 +1,49 @@
+"""The language of a corpus reaches documents, vocabulary and labels, and a wrong one is named."""
+
+import json
+import warnings
+
+import pytest
+
+from datamodules.bertsum import ExtractiveData
+from datamodules.corpora import Files
+from datamodules.documents import UserError
+from datamodules.pointer_generator import PointerGeneratorData
+
+ROWS = {
+    "ru": ("Буря пришла ночью. Лодки утонули в порту.", "Лодки утонули."),
+    "zh": ("昨夜风暴来了.船沉了。港口关闭。", "船沉了。"),
+}
+
+
+def written(folder, code: str) -> Files:
+    document, summary = ROWS[code]
+    path = folder / f"{code}.jsonl"
+    rows = [{"id": str(i), "document": document, "summary": summary} for i in range(2)]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return Files(train=str(path), val=str(path), test=str(path))
+
+
+@pytest.mark.parametrize(("code", "script"), [("ru", "Cyrillic"), ("zh", "Han")])
+def test_a_corpus_that_is_hardly_latin_is_not_english(tmp_path, code, script):
+    data = PointerGeneratorData(written(tmp_path, code), 30, cache_dir=tmp_path)
+    with pytest.raises(UserError, match=f"100% of the letters in the train documents are {script}.*language {code}"):
+        data.prepare_data()
+    data = PointerGeneratorData(written(tmp_path, code), 30, cache_dir=tmp_path, language=code)
+    data.prepare_data()
+    data.setup("fit")
+    (parts,) = data.documents("train")[0]["parts"]
+    assert len(parts) == {"ru": 2, "zh": 3}[code]
+    assert data.tokenizer.language.code == code
+    assert {"ru": "буря", "zh": "船"}[code] in data.tokenizer.words
+
+
+def test_labels_without_words_are_a_warning(tmp_path):
+    corpus = written(tmp_path, "ru")
+    with pytest.warns(UserWarning, match="train: no sentence of the first 2 documents .* set --data.language"):
+        ExtractiveData(corpus, 300, None, cache_dir=tmp_path).prepare_splits(["train"])
+    data = ExtractiveData(corpus, 300, None, cache_dir=tmp_path, language="ru")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", UserWarning)
+        data.prepare_splits(["train"])
+    assert data.features("train")[0]["labels"] == [0, 1]

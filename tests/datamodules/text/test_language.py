@@ -1,0 +1,124 @@
+import unicodedata
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from datamodules.documents import UserError
+from datamodules.text.language import join_sentences, language_of, length_words, script_of
+from datamodules.text.oracle import greedy_oracle
+from datamodules.text.rouge_words import vocabulary
+from datamodules.text.sentences import split_sentences
+from datamodules.text.vocabulary import Vocabulary
+from datamodules.text.words import tokenize
+from lightning_modules.metrics.rewards import RewardInputs, RougeReward
+from lightning_modules.metrics.rouge import rouge_scores
+
+# Three sentences in each language, with the marks, joiners and spaces that are particular to it.
+TEXTS = {
+    "English": ("en", 'He said "yes" (twice). The dogs left at 9:00! Who knows?'),
+    "German": ("de", "Er sagte: „Das ist gut.“ Die Straße ist lang. Wir gehen heute nach Hause."),
+    "French": ("fr", "L’été arrive ; il fait chaud. « Qui vient ? » demande-t-elle ! Nous partons demain."),
+    "Spanish": ("es", "¿Cómo estás? ¡Muy bien, gracias! El niño come una manzana."),
+    "Russian": ("ru", "Москва — столица России. Кто там был? Ёлка стоит на улице «Пушкина»."),
+    "Greek": ("el", "Πού πας; Η Αθήνα είναι μεγάλη πόλη. Ο καιρός, σήμερα, είναι καλός."),
+    "Turkish": ("tr", "İstanbul'da yağmur yağıyor. Işık söndü mü? Çocuklar okula gitti."),
+    "Arabic": ("ar", "ذهب الولد إلى المدرسة، ثم عاد. هل وصلت الرسالة؟ نعم، وصلت أمس."),
+    "Hebrew": ("he", 'הילד הלך לבית הספר. האם צה"ל הודיע? כן, אתמול.'),
+    "Persian": ("fa", "او می‌خواهد به خانه برود. آیا کتاب‌ها رسیدند؟ بله، دیروز."),
+    "Hindi": ("hi", "मैं हिन्दी पढ़ता हूँ। क्या वह आएगा? हाँ, कल क्षमा माँगेगा।"),
+    "Bengali": ("bn", "আমি বাংলায় গান গাই। সে কি আসবে? হ্যাঁ, আগামীকাল।"),
+    "Tamil": ("ta", "நான் தமிழ் படிக்கிறேன். அவன் வருவானா? ஆம், நாளை வருவான்."),
+    "Thai": ("th", "วันนี้อากาศดีมาก เราไปสวนสาธารณะ แล้วน้ำท่วมปี 2020"),
+    "Chinese": ("zh", "今天天气很好。我们去“公园”！2020年，你来吗？"),
+    "Japanese": ("ja", "今日は天気がいい。コーヒーを飲みましょう！「はい」と言った。"),
+    "Korean": ("ko", "오늘은 날씨가 좋다. 우리는 공원에 갔다! 너도 올래?"),
+    "Vietnamese": ("vi", "Hôm nay trời đẹp. Chúng tôi đi công viên! Bạn có đến không?"),
+}
+PAGE = Path(__file__).parents[3] / "docs" / "languages.md"
+
+
+def plain_words(code: str, text: str) -> list[str]:
+    """Split a text by the categories of its characters, one by one."""
+    text = text.replace("İ", "i").replace("I", "ı") if code == "tr" else text
+    words, inside = [], False
+    for character in unicodedata.normalize("NFC", text.lower()):
+        name = unicodedata.name(character, "")
+        is_part = unicodedata.category(character)[0] == "M" or name.startswith(("ZERO WIDTH", "THAI CHARACTER SARA AM"))
+        is_letter = unicodedata.category(character)[0] in "LN"
+        alone = name.startswith(("CJK", "HIRAGANA", "KATAKANA", "THAI"))
+        if is_part or (is_letter and inside and not alone):
+            words[-1] += character
+        elif is_letter:
+            words.append(character)
+        inside = is_part or (is_letter and not alone)
+    return words
+
+
+def plain_rouge1(predicted: list[str], expected: list[str]) -> float:
+    shared = sum((Counter(predicted) & Counter(expected)).values())
+    return 200 * shared / (len(predicted) + len(expected))
+
+
+@pytest.mark.parametrize("name", TEXTS)
+def test_every_language_is_split_scored_labelled_and_written(name):
+    code, text = TEXTS[name]
+    language = language_of(code)
+    sentences = language.split_sentences(text)
+    assert len(sentences) == 3 and join_sentences(sentences) == language.normalize(text)
+    words = plain_words(code, text)
+    if code != "en":
+        assert language.words(text) == words
+    scores = rouge_scores(sentences, [sentences], ("rouge1", "rouge2", "rougeLsum"), language=code)
+    assert all(score.fmeasure == 1 for score in scores.values())
+    pair = 100 * rouge_scores(sentences[:2], [sentences[1:]], ("rouge1",), False, language=code)["rouge1"].fmeasure
+    plain = [plain_words(code, " ".join(part)) for part in (sentences[:2], sentences[1:])]
+    assert pair == pytest.approx(plain_rouge1(*plain))
+    assert greedy_oracle(sentences, [[sentences[1]]], language=code) == [1]
+    reward = RougeReward()(RewardInputs(["a"], [sentences[0]], [[sentences[0]]], language=code))
+    assert reward == [1]
+    tokens = language.tokenize(text, lowercase=False)
+    assert language.detokenize(tokens) == language.normalize(text)
+    row = f"| {name} | {code} | {len(sentences)} | {len(words)} | 100.0 | {pair:.1f} | yes | yes |"
+    assert row in PAGE.read_text(encoding="utf-8"), row
+
+
+def test_english_is_what_it_was():
+    text = "Dr. Smith's dog, cafe\u0301 日本。  He left. "
+    english = language_of("en")
+    assert english.split_sentences(text) == split_sentences(text)
+    assert english.tokenize(text) == tokenize(text)
+    assert vocabulary().split("Ünï a-b") == [b"n", b"a", b"b"]
+    assert Vocabulary(["a"]).state() == {"words": ["a"], "tokenizer": "words", "lowercase": True}
+
+
+def test_graphemes_are_whole():
+    assert language_of("xx").tokenize("👩‍👩‍👧 1️⃣ cafe\u0301 क्‍ष 🇩🇪!") == ["👩‍👩‍👧", "1️⃣", "café", "क्‍ष", "🇩🇪", "!"]
+
+
+def test_stems_are_of_the_language():
+    words = vocabulary(language="ru")
+    assert words.description == "stem:snowball|tok:ru"
+    assert words.encode("столица столицы") == [words["столица"]] * 2
+    assert vocabulary(language="tr").description == "stem:none|tok:tr"
+    with pytest.raises(ValueError, match="'perl' is English"):
+        vocabulary("perl", "ru")
+
+
+def test_a_generated_text_is_written_in_its_language():
+    chinese = Vocabulary(["今", "天"], language="zh")
+    assert chinese.sentences(["今", "天", "。", "好"]) == ["今天。", "好"]
+    assert Vocabulary(**chinese.state()).language.code == "zh"
+    assert length_words("今天 ok。") == ["今", "天", "ok", "。"] and length_words("a b.") == ["a", "b."]
+
+
+def test_the_script_of_a_text_suggests_a_language():
+    assert script_of([TEXTS["Japanese"][1]]).language == "ja"
+    script = script_of([TEXTS["Russian"][1] + " and"])
+    assert (script.name, script.language) == ("Cyrillic", "ru") and 0 < script.latin < 0.1
+    assert script_of(["123"]) is None
+
+
+def test_a_name_is_no_code():
+    with pytest.raises(UserError, match="'Chinese': give an ISO code"):
+        language_of("Chinese")
