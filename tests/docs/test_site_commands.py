@@ -145,3 +145,11 @@ def test_no_reason_is_out_of_date():
     assert len(EXECUTED) > 40
     for pattern in NOT_EXECUTED:
         assert any(re.match(pattern, line) for line in EVERY), pattern
+
+
+def test_the_code_that_pages_of_papers_name_exists():
+    for page in sorted((ROOT / "docs" / "papers").glob("*.md")):
+        for names, path in re.findall(r"((?:`\w+`[^`\n]*?)+)\s(?:in|of)\s+`([\w/]+\.py)`", page.read_text()):
+            code = (ROOT / path).read_text()
+            for name in re.findall(r"`(\w+)`", names):
+                assert re.search(rf"(?:def|class) {name}\b", code), f"{page.name}: {path} has no {name}"
