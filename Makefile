@@ -26,11 +26,13 @@ $(TOOLS): $(SETUP) allennlp.txt
 	@$(BIN)/python -m pip install --quiet --no-deps --requirement allennlp.txt  # see there
 	@touch $@
 
-demo: $(SETUP) ## train the pointer-generator on docstrings, score it beside lead-1, show five summaries (15 minutes, two cores)
+demo: $(SETUP) ## summarize three texts, train a model with and without copying, compare them (five minutes, two cores)
+	$(BIN)/precis summarize docs/examples/texts
 	rm -rf $(DEMO)
-	$(BIN)/precis fit --config experiments/configs/pointer_generator/docstrings.yaml --run_dir $(DEMO)
-	$(BIN)/precis test --run $(DEMO)
-	$(BIN)/precis report $(DEMO)
+	$(BIN)/precis sweep experiments/sweeps/demo.yaml --jobs 2 --out $(DEMO)
+	$(BIN)/precis compare $(DEMO) --baseline attention --html $(DEMO)/comparison.html
+	@echo "page: $(DEMO)/comparison.html; activate the environment with: source .venv/bin/activate"
+	@echo "next: precis summarize YOUR_TEXT.txt | precis runs $(DEMO) | precis init my_project --train YOUR_RECORDS.jsonl"
 
 test: $(TOOLS) ## run the unit tests (five minutes on two cores)
 	$(BIN)/python -m pytest -n 2 --dist worksteal

@@ -36,17 +36,27 @@ class Docstrings(Corpus):
         folders: folders with `.py` files; by default the standard library and the packages of `PACKAGES`.
         num_proc: number of processes that parse and compare; by default the number of cores, at most 8.
         max_words: leave out documents with more words, for example for slow parsers; the others keep their split.
+        packages: names of the installed packages that are read beside the standard library; by default `PACKAGES`.
 
     Raises:
-        UserError: if a folder does not exist, or has no usable docstring.
+        UserError: if a folder does not exist, a package is not among `PACKAGES`, or there is no usable docstring.
     """
 
     def __init__(
-        self, folders: list[str] | None = None, num_proc: int | None = None, max_words: int | None = None
+        self,
+        folders: list[str] | None = None,
+        num_proc: int | None = None,
+        max_words: int | None = None,
+        packages: list[str] | None = None,
     ) -> None:
+        if folders is not None and packages is not None:
+            raise UserError("Docstrings: set `folders` or `packages`, not both")
+        if unknown := set(packages or ()) - PACKAGES:
+            raise UserError(f"Docstrings: packages must be among {sorted(PACKAGES)}, got {sorted(unknown)}")
         if max_words is not None and max_words < 1:
             raise UserError(f"Docstrings: max_words must be at least 1, got {max_words}")
         self.folders = None if folders is None else _distinct_paths(*folders)
+        self.packages = PACKAGES if packages is None else frozenset(packages)
         self.num_proc = num_proc or min(8, os.cpu_count() or 1)
         self.max_words = max_words
 
@@ -67,7 +77,7 @@ class Docstrings(Corpus):
     def _files(self) -> list[tuple[str, Path]]:
         if self.folders is None:
             paths = sysconfig.get_paths()
-            required = source_files(_distinct_paths(paths["purelib"], paths["platlib"]), PACKAGES)
+            required = source_files(_distinct_paths(paths["purelib"], paths["platlib"]), self.packages)
             return sorted(required + source_files([Path(paths["stdlib"])]))
         for folder in self.folders:
             if not folder.is_dir():

@@ -74,7 +74,7 @@ def find_parser(command: str, arguments: list[str]) -> tuple[ArgumentParser, lis
 
     Those of `precis sweep status FOLDER`, for example, are the parser of `status` and FOLDER.
     """
-    if command in TRAINING:
+    if command in TRAINING and "--checkpoint" not in arguments:  # `precis test --checkpoint` reads a pretrained model
         from precis.training.training import fit_parser  # imports torch and Lightning
 
         return fit_parser(command), arguments

@@ -7,6 +7,7 @@ from jsonargparse import ArgumentParser
 from jsonargparse.typing import PositiveInt
 
 from datamodules.documents import UserError
+from precis.config.shipped_models import default_model
 
 if TYPE_CHECKING:
     from precis.playground.playground import Playground  # imports torch
@@ -15,13 +16,15 @@ _POLICY = "default-src 'self' 'unsafe-inline' 'unsafe-eval' data: blob:; frame-s
 
 
 def demo(arguments: list[str]) -> None:
-    """`precis demo RUN [RUN ...]`: a page in which models summarize a text side by side.
+    """`precis demo [RUN ...]`: a page in which models summarize a text side by side.
 
-    A RUN is a run folder, a folder of `precis export`, or a summarizer or chat model of Hugging Face. The page is
-    served on this machine alone, sends nothing anywhere, and works without a network. Ctrl-C ends it.
+    Without a RUN it shows models that come with the suite. A RUN is a run folder, a folder of `precis export`, or a
+    summarizer or chat model of Hugging Face. The page is served on this machine alone, sends nothing anywhere, and
+    works without a network. Ctrl-C ends it.
     """
     parser = ArgumentParser(prog="precis demo", description=demo.__doc__, exit_on_error=False)
-    parser.add_argument("runs", nargs="+", type=str, help="run folders, exported models, or names of Hugging Face")
+    runs_help = "run folders, exported models, names of models of the suite or of Hugging Face"
+    parser.add_argument("runs", nargs="*", type=str, help=runs_help)
     add = parser.add_argument
     add("--split", type=str | None, default=None, help="split of the first run's corpus to pick from; test, else val")
     add("--host", type=str, default="127.0.0.1", help="address to listen on; 0.0.0.0 for access from other machines")
@@ -31,7 +34,8 @@ def demo(arguments: list[str]) -> None:
     check_installed()
     from precis.playground.playground import Playground
 
-    page = build(Playground(options.runs, options.split, options.max_characters))
+    runs = options.runs or [default_model(), "docstring"]
+    page = build(Playground(runs, options.split, options.max_characters))
     serve(page, options.host, options.port)
 
 
@@ -50,27 +54,34 @@ def build(playground: "Playground"):
     import gradio as gr
 
     names, max_length = list(playground.runs), playground.max_characters
+    first = playground.first_document()
+    first_text, first_reference = playground.pick(first)
     with gr.Blocks(title="Précis", analytics_enabled=False) as page:
         explanations = "copied words, selected sentences, paragraph graphs and RST trees"
         gr.Markdown(f"# Précis\nSummaries of one text by several models, with {explanations}.")
         with gr.Row():
             with gr.Column(scale=1, min_width=320):
                 document = gr.Dropdown(
-                    list(playground.documents), value=None, label="Document of the corpus", elem_id="document",
+                    list(playground.documents), value=first, label="Document of the corpus", elem_id="document",
                     visible=bool(playground.documents),
                 )  # fmt: skip
-                text = gr.Textbox(lines=10, max_lines=24, max_length=max_length, label="Text", elem_id="text")
-                reference = gr.Textbox(
-                    lines=2, max_length=max_length, label="Reference (for scores; may be empty)", elem_id="reference"
+                text = gr.Textbox(
+                    first_text, lines=10, max_lines=24, max_length=max_length, label="Text", elem_id="text"
                 )
+                reference = gr.Textbox(
+                    first_reference, lines=2, max_length=max_length, label="Reference (for scores; may be empty)",
+                    elem_id="reference",
+                )  # fmt: skip
                 chosen = gr.CheckboxGroup(names, value=names, label="Runs", elem_id="runs")
                 beam = gr.Slider(1, 10, value=4, step=1, label="Beam size")
                 button = gr.Button("Summarize", variant="primary", elem_id="summarize")
-            with gr.Column(scale=2, min_width=480):
+            with gr.Column(scale=2, min_width=320):
                 output = gr.HTML(elem_id="summaries", min_height=200, apply_default_css=False)
         hidden = {"api_visibility": "private"}
         document.change(playground.pick, document, [text, reference], **hidden)
-        button.click(playground.summarize, [text, reference, chosen, beam], output, concurrency_limit=1, **hidden)
+        inputs = [text, reference, chosen, beam]
+        button.click(playground.summarize, inputs, output, concurrency_limit=1, **hidden)
+        page.load(playground.summarize, inputs, output, concurrency_limit=1, **hidden)  # opens with a result
     return page
 
 

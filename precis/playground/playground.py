@@ -15,11 +15,13 @@ from datamodules.corpora.texts import Records
 from datamodules.documents import UserError
 from lightning_modules.extractive.bertsum import BertSum
 from lightning_modules.extractive.matchsum import MatchSum
+from precis.config.shipped_models import shipped_folder
 from precis.playground.cards import MACROS, sections
 from precis.runs.run_folder import Run, run_documents
 from precis.summarizing.load_model import load_model
 from precis.summarizing.summarizing import changed_options, quiet_progress
 
+EXAMPLE = Path(__file__).with_name("example.txt")
 _DOCUMENTS = 200  # number of documents of the corpus that can be picked
 
 
@@ -27,7 +29,7 @@ class Playground:
     """Models, and the documents of the first trained one's corpus.
 
     Args:
-        paths: run folders, folders of `precis export`, or models of Hugging Face.
+        paths: names of models of the suite, run folders, folders of `precis export`, or models of Hugging Face.
         split: split of the corpus; by default test, or val where there is none.
         max_characters: maximal number of characters of a text.
 
@@ -44,18 +46,19 @@ class Playground:
         for path, last_name in zip(paths, last_names):
             name = last_name if last_names.count(last_name) == 1 else str(path)
             self.runs[name] = load_model(path, cache_dir=self._folder.name, max_eval=None)
-        runs = [path for path, run in zip(paths, self.runs.values()) if run.config]
-        self.documents = self._documents(Path(runs[0]), split) if runs else {}
+        models = zip(paths, self.runs.values())
+        trained = [(path, run) for path, run in models if run.config and not shipped_folder(path)]
+        self.documents = self._documents(*trained[0], split) if trained else {}
 
-    def _documents(self, folder: Path, split: str | None) -> dict[str, dict[str, Any]]:
+    def _documents(self, folder: str, run: Run, split: str | None) -> dict[str, dict[str, Any]]:
         """Return documents of the first run's corpus by id; print the reason to stderr if it cannot be read."""
-        corpus = next(run.data.corpus for run in self.runs.values() if run.config)
+        corpus = run.data.corpus
         try:
             split = split or ("test" if "test" in corpus.splits() else "val")
             # minutes, where the corpus has to be built first
             print(f"{folder}: reading the documents of its {split} split", file=sys.stderr, flush=True)
             with quiet_progress():
-                table = run_documents(folder, split)
+                table = run_documents(Path(folder), split)
         except (UserError, ArgumentError, OSError) as error:
             reason = " ".join(str(error).split())
             print(f"{folder}: no documents of its corpus can be picked ({reason})", file=sys.stderr)
@@ -63,10 +66,14 @@ class Playground:
         rows = table.select(range(min(_DOCUMENTS, len(table))))
         return {row["id"]: row for row in rows}
 
+    def first_document(self) -> str | None:
+        """Return the id of the document that the page opens with; None without documents."""
+        return next(iter(self.documents), None)
+
     def pick(self, name: str | None) -> tuple[str, str]:
-        """Return the text and the first reference of a document of the corpus; both empty without a name."""
+        """Return the text and the first reference of a document of the corpus; without one, an example."""
         if not name or name not in self.documents:
-            return "", ""
+            return EXAMPLE.read_text(encoding="utf-8")[: self.max_characters], ""
         document = as_document(self.documents[name])
         reference = "\n".join(document.references[0]) if document.references else ""
         return document.text[: self.max_characters], reference

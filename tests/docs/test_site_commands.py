@@ -70,6 +70,8 @@ def folder(tmp_path, trained, corpus_files, monkeypatch):
         (tmp_path / f"{name}.jsonl").write_text(records.replace("Monday", day), encoding="utf-8")
     for name, line in {"theirs": "the harbour is closed", "gold": "the harbour was closed", "in": text}.items():
         (tmp_path / f"{name}.txt").write_text(" ".join(line.split()) + "\n", encoding="utf-8")
+    russian = {"id": "1", "document": "Гавань закрыли в понедельник. Корабли ждали.", "summary": "Гавань закрыли."}
+    write_lines(tmp_path / "news_ru.jsonl", [russian])
     for name in ("first", "demo", "NAME"):
         shutil.copytree(trained, tmp_path / "runs" / name)
     for name, model in {"modules": "graphsum", "rstformer": "rstformer", "bertsum_scitldr": "bertsum"}.items():

@@ -104,7 +104,9 @@ def test_errors_are_shown_in_the_page(playground, text, reference, names, messag
 def test_documents_of_the_corpus_can_be_picked(playground):
     name = next(iter(playground.documents))
     text, reference = playground.pick(name)
-    assert text and reference and playground.pick(None) == ("", "") == playground.pick("absent")
+    assert text and reference and name == playground.first_document()
+    for example in (playground.pick(None), playground.pick("absent")):
+        assert example[0].startswith("Compute the distances") and example[1] == ""
 
 
 def test_two_runs_of_one_name_are_told_apart_and_a_lost_corpus_is_no_error(folders, tmp_path, capfd):
@@ -160,10 +162,13 @@ def test_the_page_works_in_a_browser_and_fetches_nothing_from_elsewhere(address,
     requested = []
     page.on("request", lambda request: requested.append(request.url))
     page.goto(address)
+    # It opens with a document and its summaries
+    page.wait_for_selector(".precis-card >> nth=4")
+    assert page.input_value("#text textarea") == playground.pick(playground.first_document())[0]
     page.fill("#text textarea", TEXT)
     page.fill("#reference textarea", "the heron watches the river .")
     page.click("#summarize")
-    page.wait_for_selector(".precis-card >> nth=4")
+    page.wait_for_function("document.querySelector('.precis-card .source')?.innerText.includes('old mill')")
     assert page.locator(".precis-card").count() == len(playground.runs) == 5
     expected = playground.summarize(TEXT, "the heron watches the river .", ["tiny"], 4)
     shown = page.locator(".precis-card >> nth=0").inner_text()
@@ -174,6 +179,12 @@ def test_the_page_works_in_a_browser_and_fetches_nothing_from_elsewhere(address,
     assert set(source.evaluate_all(colours)) == {"rgba(0, 0, 0, 0)"}
     word.hover()
     assert any(colour.startswith("rgb") and "255, 140, 0" in colour for colour in source.evaluate_all(colours))
+    # Nothing is cut off, also on a narrow screen
+    for width in (1400, 600):
+        page.set_viewport_size({"width": width, "height": 1000})
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+        clipped = "cards => cards.filter(card => card.scrollHeight > card.clientHeight + 1).length"
+        assert page.locator(".precis-card").evaluate_all(clipped) == 0
     # Markup in the text stays text
     page.fill("#text textarea", f"<img src=x onerror=\"document.title='taken'\"><b class=hostile>bold</b> {TEXT}")
     page.click("#summarize")
