@@ -161,7 +161,7 @@ class SelfCritical(Scheduled):
             )
         return replace(
             decoding,
-            beam_size=self.samples + greedy,
+            beam_size=self.samples + greedy,  # when sampling: texts for each document, the greedy one included
             max_length=decoding.max_length if self.max_length is None else self.max_length,
             temperature=decoding.temperature if self.temperature is None else self.temperature,
             sample=True,
@@ -175,8 +175,8 @@ class SelfCritical(Scheduled):
         on_host = Samples(samples.tokens.cpu(), samples.lengths.cpu())
         width = int(on_host.lengths.max())
         on_host = on_host._replace(tokens=on_host.tokens[..., :width])
-        first = int(self.baseline == "greedy")
-        drawn = Samples(samples.tokens[:, first:, :width].contiguous(), samples.lengths[:, first:])
+        first_sample = int(self.baseline == "greedy")  # the greedy text stands before the samples
+        drawn = Samples(samples.tokens[:, first_sample:, :width].contiguous(), samples.lengths[:, first_sample:])
         with without_dropout(module):
             log_probs = module.log_probs(batch, drawn, options)                      # [B, K, T]
         advantage = self.advantages(module, batch, on_host).to(log_probs)            # [B, K, T]

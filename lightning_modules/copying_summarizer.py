@@ -92,7 +92,7 @@ class CopyingSummarizer(Summarizer):
             batch: the documents.
             outputs: outputs of `decode`.
             target: extended ids, [B, K, T].
-            rows: flat positions of the tokens in [B K T], padding left out, [N].
+            rows: indices of the tokens that are not padding in the flattened [B * K * T], [N].
 
         Returns:
             [B, K, T].

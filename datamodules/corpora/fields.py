@@ -76,7 +76,7 @@ class Fields:
         return (self.summary,) if isinstance(self.summary, str) else self.summary
 
     def record(self, row: dict[str, Any], where: str, number: str) -> Record | BadRecord:
-        """Convert a row to a record, without the marks of `cleaning.RULES`.
+        """Convert a row to a record, after removing the markup that `cleaning.RULES` lists.
 
         A row without any summary field becomes a record without references, whose `where` lists the fields of the row.
 
@@ -85,11 +85,13 @@ class Fields:
             where: location of the row, for messages.
             number: id of the record if no field holds one.
         """
-        name = row.get(self.id or "id", number if self.id is None else None)
-        name = int(name) if isinstance(name, float) and name.is_integer() else name  # pandas writes 1 as 1.0
-        if not isinstance(name, str | int):
+        # the number replaces a missing `id`, but not a missing field that the user named
+        identifier = row.get(self.id or "id", number if self.id is None else None)
+        if isinstance(identifier, float) and identifier.is_integer():  # pandas writes 1 as 1.0
+            identifier = int(identifier)
+        if not isinstance(identifier, str | int):
             return _bad(row, where, self.id or "id", "a string or a number", "id")
-        where = f"{where} (id {name!r})" if name != number else where
+        where = f"{where} (id {identifier!r})" if identifier != number else where
         cleaned: Counter[str] = Counter()
         parts = []
         for field in self._documents:
@@ -109,11 +111,11 @@ class Fields:
         if self._summaries and not any(field in row for field in self._summaries):
             where = f"{where} (fields: {', '.join(row)})"
         return Record(
-            str(name),
+            str(identifier),
             [_lines(part, self.document_sentences) for part in parts[self.skip_parts :]],
             [_lines(text, self.summary_sentences) for text in references],
             where,
-            dict(+cleaned),
+            dict(+cleaned),  # without zero counts
         )
 
 

@@ -157,7 +157,7 @@ class Hub(Corpus):
         """Yield rows.
 
         Raises:
-            UserError: if a stream breaks off.
+            UserError: if reading fails, for which `datasets` raises several types.
         """
         from huggingface_hub.errors import HfHubHTTPError
 

@@ -215,7 +215,8 @@ class Tree:
                     raise TreeError(f"EDU {item} where EDU {leaves} should be")
                 leaves += 1
             else:
-                raise TreeError(f"EDU {leaves}: {str(item)[:60]!r} is neither an EDU nor [nuclearity, relation, ...]")
+                expected = "neither an EDU nor [nuclearity, relation, child, child, ...]"
+                raise TreeError(f"EDU {leaves}: {str(item)[:60]!r} is {expected}")
         return cls(leaves, tuple(nodes))
 
 

@@ -121,13 +121,14 @@ def clipped(often: Counter, within: int = -1) -> int:
 
 
 def union_lcs(positions: Iterable[Sequence[int | None]], fields: Sequence[int]) -> int:
-    """Return the union of the longest common subsequences of each sentence of the prediction and of the reference.
+    """Return the union of the longest common subsequences of every predicted sentence with every reference sentence.
 
     All sentences of the reference are computed at once, in one bit vector (`lcs_length`) with a field for each. Of
     several longest subsequences it uses the one of ROUGE-1.5.5 and `rouge-score` (`_mark`).
 
     Args:
-        positions: positions in the reference of each token, for each sentence of the prediction.
+        positions: for each sentence of the prediction, a bit mask for each token of its positions in the reference;
+            None for a token that is not there.
         fields: `Positions.fields` of the reference.
 
     Returns:
@@ -142,7 +143,7 @@ def union_lcs(positions: Iterable[Sequence[int | None]], fields: Sequence[int]) 
             column = ((column + common) | (column - common)) & full
             columns.append(column)
             matched |= mask
-        stops = None
+        stops = None  # input of the backtrace, computed once for a sentence that needs it
         for field in fields:
             matching = matched & field
             # The length of the subsequence is the number of zero bits in `column`. If it equals the number of matching

@@ -139,7 +139,7 @@ def read_exceptions(folder: str | None = None) -> dict[str, str]:
     """Return the base forms of WordNet's irregular forms; empty, with a warning, if there is no folder.
 
     A form that is listed under several parts of speech has the base of the last one: "best" and "better" have the base
-    "good" of the adjective, as in ROUGE-1.5.5. Only "testes" has two bases besides.
+    "good" of the adjective, as in ROUGE-1.5.5. The only other form with two bases is "testes".
 
     Raises:
         ValueError: if the folder has no exception list.

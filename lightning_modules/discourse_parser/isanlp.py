@@ -63,7 +63,7 @@ class IsaNLPParser(LightningModule):
             UserError: if the package changes the EDUs of the request, or its EDUs do not fit the text.
         """
         if self._parser is None:
-            device = self.device.index or 0 if self.device.type == "cuda" else -1
+            device = (self.device.index or 0) if self.device.type == "cuda" else -1  # -1: the CPU
             self._parser = self._package.Parser(
                 hf_model_name="tchewik/isanlp_rst_v3", hf_model_version=_MODEL, cuda_device=device
             )
@@ -75,11 +75,11 @@ class IsaNLPParser(LightningModule):
         edus = request.edus if request.edus is not None else locate_edus([leaf.text for leaf in leaves], request)
         if len(edus) != len(leaves):
             raise UserError(f"document {request.id!r}: isanlp_rst made {len(leaves)} EDUs of the {len(edus)} given")
-        rows = [
+        nodes_of_tree = [
             (start, split, end, NUCLEARITIES.index(unit.nuclearity), self._relation(unit))
             for start, split, end, unit in nodes
         ]
-        tree = torch.tensor(rows, dtype=torch.int32).reshape(-1, 5)
+        tree = torch.tensor(nodes_of_tree, dtype=torch.int32).reshape(-1, 5)
         probability = torch.tensor([float(getattr(unit, "proba", 1.0)) for *_, unit in nodes]).clamp(0, 1)
         band = min(self.band, len(edus) - 1)
         ldd = tree_ldd(tree, len(edus), len(self.relations), self.rows, band, probability)

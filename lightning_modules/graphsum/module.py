@@ -153,7 +153,7 @@ class GraphSum(SequenceToSequence):
             pretrained.window = checkpoint.get("encoder_window", min(256, pretrained.window))
 
     def export(self, folder: Path) -> dict[str, str]:
-        """Write a pretrained encoder and its tokenizer to `folder`/encoder, as Hugging Face does."""
+        """Save a pretrained encoder in `folder`/encoder in Hugging Face's format, and return the keys that name it."""
         if self.network.pretrained is None:
             return {}
         save_pretrained(folder / "encoder", self.network.pretrained.model, self.tokenizer)

@@ -45,7 +45,7 @@ def windows(lengths: Sequence[int], max_tokens: int) -> list[Passage]:
 
 
 def sections(lengths: Sequence[int], starts: Sequence[Sequence[int]]) -> list[Passage]:
-    """Return the passages between start positions, for example sentences, without overlap."""
+    """Cut documents at their start positions, for example those of sentences, into passages without overlap."""
     passages = []
     for document, (length, document_starts) in enumerate(zip(lengths, starts)):
         for start, end in zip(document_starts, [*document_starts[1:], length]):

@@ -249,7 +249,7 @@ class TextEncoder(WindowedEncoder):
 def max_positions(config) -> int | None:
     """Return the input limit of a Hugging Face model in tokens; None for no limit."""
     limit = getattr(config, "max_position_embeddings", None)
-    if limit is None or limit < 0:
+    if limit is None or limit < 0:  # XLNet has -1
         return None
     return limit - (config.pad_token_id + 1 if config.model_type in _OFFSET_POSITIONS else 0)
 

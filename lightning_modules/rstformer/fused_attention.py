@@ -176,23 +176,25 @@ def fused_attention(
     """Return the result of `chunked_attention.chunked_attention`, without dropout, by a fused kernel.
 
     Args:
-        q, k, v, view, table, window: as in `chunked_attention`.
+        q, k, v: queries, keys and values, [B, H, T, D].
+        view, table, window: as in `chunked_attention`.
         mask: `block_mask` of the view and window; computed if None. Layers can share it.
         compiled: False for the slow implementation of PyTorch with T^2 scores, for tests.
 
     Raises:
-        RuntimeError: if gradients of q, k, v or of the entries of the table are required on a CPU, or there are too
-            many shapes.
+        RuntimeError: if gradients of q, k, v or of the entries of the table are required on a CPU, or more shapes
+            have been compiled than `_SHAPES` allows.
     """
     factor = None if table is None else table.factor
     entries = [table.values] if table is not None and factor is None else []
     if torch.is_grad_enabled() and q.device.type == "cpu" and any(x.requires_grad for x in (q, k, v, *entries)):
         raise RuntimeError("fused attention has no backward pass on a CPU: use the chunked path, or torch.no_grad()")
     mask = block_mask(view, window) if mask is None else mask
-    length, full = q.shape[2], mask.seq_lengths[0]
-    q, k, v = (_pad_end(x, full, 0.0, 2) for x in (q, k, v))
-    token_edu, modify = _pad_end(view.token_edu, full, -1), None
+    length, padded_length = q.shape[2], mask.seq_lengths[0]
+    q, k, v = (_pad_end(x, padded_length, 0.0, 2) for x in (q, k, v))
+    token_edu, modify = _pad_end(view.token_edu, padded_length, -1), None
     if table is not None:
+        # the gradient of a factor is computed by `FactorGradient`, so that the kernel needs none of the table
         values = table.values if factor is None else table.values.detach()
         values = _pad_table(values, neutral(table.operation))
         modify = _score_mod(token_edu, values, table.operation)

@@ -56,7 +56,7 @@ def open_answers(path: Path, settings: Mapping[str, Any]) -> Iterator[Answers]:
         UserError: if the file holds answers of other settings, is damaged, or is in use by another process.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    settings = json.loads(json.dumps(settings))
+    settings = json.loads(json.dumps(settings))  # as they are read from the file: tuples become lists
     with path.open("a+b") as file:
         if lock_file(file, path) is False:
             raise UserError(f"{path}: another process writes to it; wait for it, or pass another --out")

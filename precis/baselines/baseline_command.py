@@ -43,11 +43,11 @@ OPTIONS |= {name: (Literal[*values], f"of zero_shot: {', '.join(values)}") for n
 
 
 def baseline(arguments: list[str]) -> None:
-    """Run the command of a kind of baseline, which is the first argument."""
+    """Run `precis baseline`: the first argument is a kind in `KINDS`, or else names an untrained baseline."""
     name = KINDS.get(arguments[0] if arguments else "")
     if name is None:
         _untrained(arguments)
-    else:
+    else:  # the module has a function of the same name
         getattr(import_module(f"precis.baselines.{name}"), name)(arguments[1:])
 
 

@@ -223,7 +223,7 @@ def hidden_in_working_folder(name: str) -> str:
 
 
 def is_permitted_class(thing: Any) -> bool:
-    """Return whether any config may name an object: public classes of the suite, and some of torch and Lightning."""
+    """Return whether an untrusted config may name an object: a public class of the suite, or some of libraries."""
     if not inspect.isclass(thing):
         return False
     package = thing.__module__.partition(".")[0]

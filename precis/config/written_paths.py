@@ -74,9 +74,10 @@ def check_links(folder: Path, root: Path | None = None) -> None:
 
 
 def _links(folder: Path, with_itself: bool) -> Iterator[Path]:
+    """Yield the symbolic links in a folder, and with `with_itself` the folder if it is one."""
     if with_itself and folder.is_symlink():
         yield folder
     for parent, folders, files in os.walk(folder):
         yield from (path for name in [*folders, *files] if (path := Path(parent, name)).is_symlink())
         if os.path.basename(parent) == _CACHE_OF_WANDB:
-            folders.clear()
+            folders.clear()  # W&B writes links of its own below

@@ -101,7 +101,7 @@ def escape_latex(text: str) -> str:
 
 
 def _without_repeats(labels: Sequence[str], before: Sequence[str]) -> list[str]:
-    """Leave out the values of leading axes that are those of the row above; the last axis always stays."""
+    """Blank the labels of leading axes that repeat those of the row above; the last axis is always kept."""
     shared = 0
     while shared < len(labels) - 1 and before and labels[shared] == before[shared]:
         shared += 1

@@ -113,13 +113,17 @@ def _print_table(folder: Path, rows: list[dict[str, Any]]) -> None:
             f"{format_seconds(max(time.time() - row['changed'], 0))} ago",
         )
     console = Console()
+    # the width that the table would have without a limit
     if console.measure(table, options=console.options.update(max_width=10_000)).maximum <= console.width:
         console.print(table)
         return
     for cells in zip(*(column.cells for column in table.columns)):  # too wide: the name, and below it what is known
         console.print(cells[0], soft_wrap=True)
         pairs = zip((column.header for column in table.columns[1:]), cells[1:])
-        facts = [(f"{name} " if name.startswith(("step", "test")) else "", cell) for name, cell in pairs if str(cell)]
+        # only the numbers of these columns are unclear without the header
+        facts = [
+            (f"{header} " if header.startswith(("step", "test")) else "", cell) for header, cell in pairs if str(cell)
+        ]
         console.print(Padding(Text("  ").join(Text.assemble(*fact) for fact in facts), (0, 0, 0, 2)))
 
 

@@ -117,7 +117,7 @@ def _table(scores: ArrayLike) -> tuple[Array, bool]:
 
 
 def _blocks(documents: int, resamples: int) -> Iterator[int]:
-    """Yield sizes of blocks of resamples that fit in memory."""
+    """Yield the sizes of blocks of resamples, each of at most `_BLOCK` draws but of one resample at least."""
     if resamples < 1:
         raise ValueError(f"at least one resample is needed; got {resamples}")
     size = max(1, _BLOCK // documents)

@@ -63,10 +63,11 @@ class LengthBudget:
         return dict(zip(names, (min(least, self.words // 2, most - 1), most)))
 
     def selection_options(self) -> dict[str, Any]:
-        """Return the changes of the selection of an extractive model; none without a limit."""
+        """Return the options of selection that the budget changes in an extractive model; empty without a budget."""
         if not self:
             return {}
         limits = {"words": self.words, "ratio": self.ratio, "share": self.share, "min_score": self.min_score}
+        # 0 is no limit
         return {name: value or 0 for name, value in limits.items()} | {"k": self.sentences or NO_LIMIT}
 
     def cut(self, summary: "Summary", document_words: int) -> bool:

@@ -96,7 +96,7 @@ def _parse(parser: ArgumentParser, base: Path, overrides: dict[str, Any]) -> dic
     arguments = [f"--config={base}", *flags(overrides)]
     config = parser.parse_args(arguments)
     check_permitted_names(config)
-    check_written_paths(config, None)
+    check_written_paths(config, None)  # there is no run folder yet
     check_linked(arguments, config)
     return _as_dict(parser, config)
 

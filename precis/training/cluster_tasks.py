@@ -45,7 +45,7 @@ def check_tasks(trainer: Mapping[str, Any], environment: Mapping[str, str] | Non
 
     A surplus task would train a separate model; for a missing one, the others would wait forever.
     """
-    environment = os.environ if environment is None else environment  # `datasets` replaces os.environ: no default value
+    environment = os.environ if environment is None else environment  # at each call: `datasets` replaces it
     devices = number_of_devices(trainer) or max(1, torch.cuda.device_count())
     nodes = int(trainer.get("num_nodes") or 1)
     if "TORCHELASTIC_RUN_ID" in environment:

@@ -15,7 +15,7 @@ AFTER = 3  # requeues in a row without a new checkpoint, after which a job would
 
 def job_id(environment: Mapping[str, str] | None = None) -> str | None:
     """Return the id of the SLURM job of this process, 12 or 12_3; None without SLURM."""
-    environment = os.environ if environment is None else environment  # `datasets` replaces os.environ: no default value
+    environment = os.environ if environment is None else environment  # at each call: `datasets` replaces it
     if array := environment.get("SLURM_ARRAY_JOB_ID"):
         return f"{array}_{environment['SLURM_ARRAY_TASK_ID']}"
     return environment.get("SLURM_JOB_ID")

@@ -78,7 +78,7 @@ def _units(root: ElementTree.Element, name: str) -> dict[str, _Unit]:
 
 
 def _linked(units: dict[str, _Unit], kinds: dict[str, set[str]]) -> _Unit:
-    """Attach all units to their parents, and return the root."""
+    """Attach all units to their parents, and return the root; `kinds` are the types of relations in the header."""
     roots = [unit for unit in units.values() if not unit.parent]
     if len(roots) != 1:
         raise TreeError(f"{len(roots)} roots{': ' if roots else ''}{', '.join(unit.id for unit in roots[:9])}")
@@ -89,13 +89,14 @@ def _linked(units: dict[str, _Unit], kinds: dict[str, set[str]]) -> _Unit:
         children[unit.parent].append(unit)
     reached = list(roots)
     for unit in reached:
-        shared = _nuclear_relation(unit, children[unit.id], kinds)
+        nuclear_relation = _nuclear_relation(unit, children[unit.id], kinds)
         for child in children[unit.id]:
-            nucleus = unit.kind != "segment" and child.relation in (SPAN, shared)
+            nucleus = unit.kind != "segment" and child.relation in (SPAN, nuclear_relation)
             (unit.nuclei if nucleus else unit.satellites).append(child)
         if unit.kind != "segment" and not unit.nuclei:
             raise TreeError(f"group {unit.id} has no nucleus")
-        if unit.kind == shared == SPAN and len(unit.nuclei) > 1:
+        is_span = unit.kind == SPAN and nuclear_relation == SPAN  # its nuclei have no multinuclear relation
+        if is_span and len(unit.nuclei) > 1:
             raise TreeError(f"the span {unit.id} has {len(unit.nuclei)} nuclei")
         reached += children[unit.id]
     if len(reached) < len(units):
@@ -106,15 +107,15 @@ def _linked(units: dict[str, _Unit], kinds: dict[str, set[str]]) -> _Unit:
 
 
 def _nuclear_relation(unit: _Unit, children: list[_Unit], kinds: dict[str, set[str]]) -> str:
-    """Return the relation of the nuclei of a multinuclear group: the most frequent, if possible one only for nuclei.
+    """Return the most frequent relation of a group's nuclei, preferably one declared only for nuclei; SPAN without one.
 
     Groups of type span with such nuclei are multinuclear, too: Russian and Basque treebanks write them.
     """
     if unit.kind == "segment" or (unit.kind == SPAN and any(child.relation == SPAN for child in children)):
         return SPAN
-    names = [child.relation for child in children if kinds.get(child.relation) != {"rst"}]
+    names = [child.relation for child in children if kinds.get(child.relation) != {"rst"}]  # not only for satellites
     if unit.kind == SPAN:
-        names = [name for name in names if names.count(name) > 1]
+        names = [name for name in names if names.count(name) > 1]  # a single one may be a satellite
     certain = [name for name in names if kinds.get(name) == {"multinuc"}]
     return Counter(certain or names).most_common(1)[0][0] if names else SPAN
 
