@@ -69,7 +69,7 @@ def test_a_wrong_argument_is_named(arguments, said, tiny_config, tmp_path, preci
 
 def test_missing_arguments_are_named(tmp_path, precis):
     refused(precis("fit", "--run_dir", tmp_path / "run"), tmp_path, "missing: data, model", "--config")
-    refused(precis("summarize", "x.txt"), tmp_path, "precis summarize needs a model: give --run RUN", status=1)
+    refused(precis("summarize", "--model", "small", "--run", "r"), tmp_path, "--model and --run both name", status=1)
     refused(precis("corpus", "--corpus", "Fils"), tmp_path, "corpus: no class 'Fils' is known")
     refused(precis("fitt"), tmp_path, "no command 'fitt'", "it has fit, validate", status=1)
 

@@ -62,4 +62,4 @@ def test_the_configs_are_accepted(name, encoder, treebank, tmp_path, capsys):
     arguments = ["fit", config, f"--data.train={treebank}", f"--data.val={treebank}", f"--out={tmp_path}"]
     with pytest.raises(SystemExit) as end:
         main([*arguments, "--print_config"])
-    assert end.value.code == 0 and f"encoder: {encoder}" in capsys.readouterr().out
+    assert end.value.code == 0 and f"checkpoint: {encoder}" in capsys.readouterr().out
