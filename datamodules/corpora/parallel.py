@@ -1,5 +1,6 @@
 """Process pool with clean shutdown, and a progress bar, of lines where there is no terminal."""
 
+import gc
 import signal
 import sys
 from collections.abc import Callable, Iterable, Iterator
@@ -21,12 +22,21 @@ def mapper(num_proc: int, chunksize: int = 32) -> Iterator[Callable[..., Iterabl
     if num_proc <= 1:
         yield map
         return
-    # Workers ignore Ctrl-C: the parent stops the pool and cleans up.
-    pool = ProcessPoolExecutor(num_proc, initializer=signal.signal, initargs=(signal.SIGINT, signal.SIG_IGN))
+    pool = ProcessPoolExecutor(num_proc, initializer=_start_worker)
     try:
         yield partial(pool.map, chunksize=chunksize)
     finally:
         pool.shutdown(cancel_futures=True)
+
+
+def _start_worker() -> None:
+    """Ignore Ctrl-C, at which the parent stops the pool, and leave the parent's objects alone.
+
+    A forked worker must not collect what the parent has not yet: destructors, such as those of process groups of
+    `torch.distributed`, wait for threads that only the parent has.
+    """
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    gc.freeze()
 
 
 class _ProgressLines(Progress):
