@@ -166,7 +166,8 @@ def _submit(out: Path, jobs: Sequence[Job], profile: Profile) -> None:
     missing = [point.job for point in states(out, jobs) if point.state in TO_RETRY]
     kind = jobs[0].KIND
     if missing:
-        absolute = [replace(job, folder=job.folder.resolve()) for job in missing]
+        # absolute, with no link followed: `submit` refuses those that lead out of the sweep folder
+        absolute = [replace(job, folder=job.folder.absolute()) for job in missing]
         numbers = submit(absolute, profile, out.resolve() / "slurm", out.resolve().name)
         write_launch(out, "slurm", numbers, profile=asdict(profile))
         first = next(iter(numbers.values())).split("_")[0]

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -172,6 +173,18 @@ def test_a_run_does_not_write_through_a_link(name, tmp_path, precis):
     done = precis("sweep", "point", out, "--index", 0)
     assert done.status == 1 and f"{out / name}: a link that leads out of {out}" in done.err
     assert not list(outside.iterdir())
+
+
+def test_a_submission_does_not_write_through_a_link(sweep, slurm, tmp_path, precis):
+    pytest.importorskip("submitit", reason="needs the optional package submitit")
+    outside = tmp_path / "outside"
+    shutil.move(sweep / "failed", outside)
+    files = sorted(outside.iterdir())
+    (sweep / "failed").symlink_to(outside)
+    (slurm / "sbatch").touch(0o755)
+    done = precis("sweep", "retry", sweep, "--launcher", "slurm")
+    assert done.status == 1 and f"{sweep / 'failed'}: a link that leads out of {sweep}" in done.err
+    assert sorted(outside.iterdir()) == files
 
 
 def test_without_slurm_the_launcher_says_so(tmp_path, tiny_config, precis, monkeypatch):
