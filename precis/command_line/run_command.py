@@ -66,7 +66,7 @@ def run_command(arguments: list[str]) -> int:
     It is 0, 1 for an error, and 2 for wrong arguments. With PRECIS_DEBUG=1 errors are raised.
     """
     _quiet()
-    trust_before = os.environ.get(VARIABLE)
+    trust_before, unraisable_before = os.environ.get(VARIABLE), sys.unraisablehook
     if FLAG in arguments:
         arguments = [argument for argument in arguments if argument != FLAG]
         os.environ[VARIABLE] = "1"  # for the processes that this one starts, too
@@ -75,6 +75,7 @@ def run_command(arguments: list[str]) -> int:
     )
     if is_default_handler:  # an exception, so that nothing half-written is left; training has an answer of its own
         signal.signal(signal.SIGTERM, _terminated)
+        sys.unraisablehook = _send_again
     try:
         arguments = with_absolute_files(arguments)
         with import_policy(arguments):
@@ -95,6 +96,7 @@ def run_command(arguments: list[str]) -> int:
             os.environ.pop(VARIABLE, None)
         if is_default_handler:
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
+            sys.unraisablehook = unraisable_before
     return 0
 
 
@@ -112,6 +114,15 @@ def _errors_of_lightning() -> tuple[type[Exception], ...]:
     """Return Lightning's error for wrong settings; nothing where the command has not imported Lightning."""
     exceptions = sys.modules.get("pytorch_lightning.utilities.exceptions")
     return (exceptions.MisconfigurationException,) if exceptions else ()
+
+
+def _send_again(unraisable: "sys.UnraisableHookArgs") -> None:
+    """Send a signal again that was handled within a destructor, where Python ignores exceptions."""
+    numbers = {KeyboardInterrupt: signal.SIGINT, SystemExit: signal.SIGTERM}
+    if number := numbers.get(unraisable.exc_type):
+        threading.Timer(0.05, os.kill, (os.getpid(), number)).start()
+    else:
+        sys.__unraisablehook__(unraisable)
 
 
 def _terminated(number: int, frame: FrameType | None) -> None:

@@ -43,11 +43,12 @@ def in_a_child(
 
 
 def _run(work: Callable[[], None], output: Path) -> None:
-    from precis.command_line.run_command import _terminated
+    from precis.command_line.run_command import _send_again, _terminated
 
     status = 1
     signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored in what a shell starts in the background
     signal.signal(signal.SIGTERM, _terminated)
+    sys.unraisablehook = _send_again
     torch.set_num_threads(1)  # threads of OpenMP that the parent has started are not there after a fork
     with output.open("w") as file:
         os.dup2(file.fileno(), 1)

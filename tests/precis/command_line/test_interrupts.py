@@ -68,3 +68,24 @@ def test_a_disk_that_is_full_in_a_test_is_named_with_the_file(run_folder, precis
     assert done.status == 1, done
     assert "No space left on device; free some space" in done.err and str(predictions) in done.err
     assert not predictions.exists() and not list(run_folder.glob(".predictions*"))
+
+
+@pytest.mark.parametrize(("name", "status"), [("SIGTERM", 143), ("SIGINT", 130)])
+def test_a_signal_in_a_destructor_ends_the_command(name, status):
+    """Python ignores exceptions of destructors, those of signal handlers included."""
+    script = (
+        "import os, signal, sys, time\n"
+        "from precis.command_line import run_command\n"
+        "from precis.command_line.cli import main\n"
+        "class Closed:\n"
+        "    def __del__(self):\n"
+        f"        os.kill(os.getpid(), signal.{name})\n"
+        "        print('closed')\n"
+        "def work(arguments):\n"
+        "    Closed()\n"
+        "    time.sleep(60)\n"
+        "run_command.run = work\n"
+        "sys.exit(main(['corpus']))"
+    )
+    done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == status and "Traceback" not in done.stderr and "closed" not in done.stdout
