@@ -131,7 +131,7 @@ class SubwordTokenizer:
     def save(self, folder: Path) -> None:
         """Write tokenizer.json, which Hugging Face tokenizers can load."""
         folder.mkdir(parents=True, exist_ok=True)
-        (folder / self.file_name).write_text(self.backend.to_str(pretty=True), encoding="utf-8")
+        (folder / self.file_name).write_text(self.backend.to_str(), encoding="utf-8")
 
     @classmethod
     def load(cls, folder: Path) -> Self:

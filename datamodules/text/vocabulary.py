@@ -118,7 +118,7 @@ class Vocabulary:
     def save(self, folder: Path) -> None:
         """Write `vocabulary.json` atomically."""
         folder.mkdir(parents=True, exist_ok=True)
-        atomic_write(folder / self.file_name, json.dumps(self.state(), ensure_ascii=False, indent=0))
+        atomic_write(folder / self.file_name, json.dumps(self.state(), ensure_ascii=False))
 
     @classmethod
     def load(cls, folder: Path) -> Self:
