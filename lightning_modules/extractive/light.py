@@ -31,17 +31,20 @@ class LightExtractor:
     Args:
         model: arguments of the model, from its config.
         data: arguments of its data.
-        folder: folder with the weights of `precis export` and the tokenizer in `text`.
+        folder: folder with the weights of `precis export`, and in `text` the tokenizer if it is not the encoder's.
 
     Raises:
         UserError: if the encoder is not installed, or the weights cannot be read.
     """
 
     def __init__(self, model: Mapping[str, Any], data: Mapping[str, Any], folder: Path) -> None:
-        self.tokenizer = EncoderTokenizer.load(folder / "text")
         self.selection = SelectionOptions(**(model["selection"] or {}))
         self.piece, self.max_source = data["piece"], data["max_source"]
         encoder = SentenceEncoderOptions(**model["encoder"])
+        text = folder / "text"
+        if not text.is_dir():  # left out with the weights of the encoder
+            text = Path(encoder_path(encoder.checkpoint))
+        self.tokenizer = EncoderTokenizer.load(text)
         self.network = SentenceNetwork(
             reader=_reader(encoder, model["vocab_size"]),
             encoding=model["encoding"],

@@ -174,7 +174,10 @@ def export(arguments: list[str]) -> None:
     )
     parser.add_argument("--license", type=str | None, default=None, help="licence of the weights, such as apache-2.0")
     parser.add_argument(
-        "--compact", type=bool, default=False, help="matrices in 8 bits, and no frozen encoder, which is loaded by name"
+        "--compact",
+        type=bool,
+        default=False,
+        help="matrices in 8 bits, and neither a frozen encoder nor its tokenizer, which are loaded by name",
     )
     options = parser.parse_args(arguments)
     out = options.out

@@ -45,6 +45,7 @@ from datamodules.file_locks import release_lock, take_lock
 from datamodules.summarization import SummarizationData
 from datamodules.truncation import from_csv, to_csv
 from lightning_modules.checkpoints import best_checkpoint, read_checkpoint
+from lightning_modules.exported import EXPORTED
 from lightning_modules.summarizer import Summarizer
 from precis.config.linked_arguments import link_arguments
 from precis.config.parsers import provide_parsers
@@ -115,7 +116,11 @@ def load_run(
     model, data = build(config)
     if corpus is not None:
         data.corpus = corpus
-    data.tokenizer = data.load_tokenizer(Path(run) / "text")
+    text = Path(run) / "text"
+    if text.is_dir() or not model.frozen_weights():
+        data.tokenizer = data.load_tokenizer(text)
+    else:  # a compact export has neither the frozen encoder nor its tokenizer
+        data.tokenizer = data.tokenizer_type.of_checkpoint(data.checkpoint)
     model.set_language(data.language.code)
     model.set_tokenizer(data.tokenizer)
     path = checkpoint or best_checkpoint(run)
@@ -145,9 +150,10 @@ def _read_run_config(run: Path) -> dict[str, Any]:
         if not isinstance(config.get(part), dict) or "class_path" not in config[part]:
             raise UserError(f"{Path(run) / 'config.yaml'}: it has no {part}; give the folder of a run")
         config[part].setdefault("init_args", {})
-    if not (Path(run) / "text").is_dir():
+    if (Path(run) / "text").is_dir():
+        config["data"]["init_args"]["tokenizer_dir"] = str(Path(run) / "text")
+    elif not (Path(run) / EXPORTED).is_file():
         raise UserError(f"{run}: not the run of a summarizer, because it has no folder text; give another run")
-    config["data"]["init_args"]["tokenizer_dir"] = str(Path(run) / "text")
     return config
 
 

