@@ -5,6 +5,7 @@ import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from functools import cache, cached_property
+from itertools import chain
 from typing import NamedTuple
 
 import regex
@@ -42,6 +43,7 @@ _TOKEN = regex.compile(
 )
 _UNSPACED = regex.compile(rf"(?V1){_SPACELESS}|[\u3000-\u303f\uff00-\uffef ]")
 _CONTAINS_SPACELESS = regex.compile(rf"(?V1){_SPACELESS}")
+_EAST_ASIAN = regex.compile(rf"[{_EAST}\u3000-\u303f\uff00-\uffef]")
 
 _ENDS = (*SENTENCE_ENDS, *"。！？｡؟۔।॥።։។៕။")
 _CLOSING = NO_SPACE_BEFORE | set("»،؛…°") | set(_ENDS)
@@ -119,7 +121,7 @@ class Language:
         return text.lower()
 
     def words(self, text: str) -> list[str]:
-        """Return the words of a text in lower case, without punctuation: those of ROUGE but in English."""
+        """Return the words of a text in lower case, without punctuation; ROUGE counts them, except in English."""
         if self.is_english:
             return re.findall(r"[^\W_]+", text.lower())
         return _WORD.findall(self.normalize(self.lower(text)))
@@ -166,8 +168,7 @@ def join_sentences(sentences: Iterable[str]) -> str:
     """Join sentences to a text by spaces, which Chinese and Japanese lack."""
     text = ""
     for sentence in sentences:
-        spaceless = regex.search(rf"[{_EAST}\u3000-\u303f\uff00-\uffef]$", text) and not text.isascii()
-        text += sentence if not text or spaceless else f" {sentence}"
+        text += sentence if not text or _EAST_ASIAN.match(text[-1]) else f" {sentence}"
     return text
 
 
@@ -190,10 +191,9 @@ class Script(NamedTuple):
 def script_of(texts: Iterable[str]) -> Script | None:
     """Return the most frequent script of texts, None without letters of a script in the table."""
     counts: Counter[str] = Counter()
-    for text in texts:
-        for character, number in Counter(text).items():
-            if script := _script(character):
-                counts[script] += number
+    for character, number in Counter(chain.from_iterable(texts)).items():
+        if script := _script(character):
+            counts[script] += number
     total = counts.total()
     if not total:
         return None
