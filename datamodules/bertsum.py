@@ -2,7 +2,7 @@
 
 import warnings
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -16,9 +16,6 @@ from datamodules.text.lines import counted
 from datamodules.text.oracle import greedy_oracle, sentence_scores
 from datamodules.text.trigrams import pairs_with_common_ngram
 from datamodules.truncation import COLUMN, count_source, text_limits
-
-if TYPE_CHECKING:
-    import datasets
 
 
 @dataclass
@@ -177,18 +174,15 @@ class ExtractiveData(SentenceData):
         names = ("oracle_sentences", "oracle_stem", "oracle_counts", "min_words", "max_words")
         return super().feature_settings() | {"version": 2} | {name: getattr(self, name) for name in names}
 
-    def features(self, split: str) -> "datasets.Dataset":
-        """Return the encoded documents of a split; warn if no document has a label."""
-        is_new = split not in self._features
-        rows = super().features(split)
-        first = rows.select(range(min(1000, len(rows)))) if is_new else {}
-        if is_new and any(first["references"]) and not any(map(any, first["labels"])):
+    def on_new_features(self, split: str) -> None:
+        """Warn if no document has a label."""
+        first = self.features(split).select_columns(["references", "labels"])[:1000]
+        if any(first["references"]) and not any(map(any, first["labels"])):
             warnings.warn(
-                f"{split}: no sentence of the first {counted(len(first), 'document')} shares a word with its reference "
-                f"in language {self.language.code!r}, so that no sentence is labelled; set --data.language",
+                f"{split}: no sentence of the first {counted(len(first['labels']), 'document')} shares a word with its "
+                f"reference in language {self.language.code!r}, so that no sentence is labelled; set --data.language",
                 stacklevel=2,
             )
-        return rows
 
     def encode(self, document: Document) -> dict[str, Any]:
         features = super().encode(document)

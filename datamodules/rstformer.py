@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import torch
 from pytorch_lightning.utilities import rank_zero_info
@@ -27,9 +27,6 @@ from datamodules.parsing import NeedsParser, Parser, key_of, parse_missing
 from datamodules.text.lines import counted
 from datamodules.text.subword_tokenizer import SubwordTokenizer
 from datamodules.truncation import COLUMN, count_source, sentences_read, text_limits, truncate_target
-
-if TYPE_CHECKING:
-    import datasets  # imported when documents are read: models only need the types of batches
 
 Ablation = Literal["none", "wac", "ria", "permuted", "other", "no_labels", "one_best", "no_discourse"]
 _ABLATIONS = {"one_best": OneBestDiscourse, "ria": RandomDiscourse, "permuted": PermutedDiscourse}
@@ -188,20 +185,18 @@ class RSTformerData(NeedsParser, TokenizerData):
         data._cache = data._ablation = None
         return data
 
-    def features(self, split: str) -> "datasets.Dataset":
-        """Return the features as `SummarizationData` does, after parsing missing documents."""
-        fresh = split not in self._features
-        features = super().features(split)
-        if fresh and self.parser is not None:
-            keys, table = features["parse"][:], self.documents(split)
-            missing = set(self.cache.missing([key for key in keys if key]))
-            if missing:
-                unparsed = [as_document(table[row]) for row, key in enumerate(keys) if key in missing]
-                self._announce(split, unparsed)
-                parse_missing(unparsed, self.cache, self.parser)
-            if self.ablation == "other":
-                self.read_discourse()  # loader processes get the other documents with this object
-        return features
+    def on_new_features(self, split: str) -> None:
+        """Parse missing documents."""
+        if self.parser is None:
+            return
+        keys, table = self.features(split)["parse"][:], self.documents(split)
+        missing = set(self.cache.missing([key for key in keys if key]))
+        if missing:
+            unparsed = [as_document(table[row]) for row, key in enumerate(keys) if key in missing]
+            self._announce(split, unparsed)
+            parse_missing(unparsed, self.cache, self.parser)
+        if self.ablation == "other":
+            self.read_discourse()  # loader processes get the other documents with this object
 
     def read_discourse(self) -> ParserDiscourse:
         """Return what turns a parse into the discourse of a batch, according to the ablation."""

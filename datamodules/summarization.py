@@ -179,7 +179,11 @@ class SummarizationData(LightningDataModule, ABC):
             key = _digest(type(self).__name__, self.digest(split), self.tokenizer.state(), settings)
             self._features[split] = self._cached_features(documents, key, f"encoding {split}")
             self._report_truncation(split)
+            self.on_new_features(split)
         return self._features[split]
+
+    def on_new_features(self, split: str) -> None:
+        """Check or complete the features of a split when `features` has them for the first time; does nothing here."""
 
     def _cached_features(self, documents: "datasets.Dataset", key: str, title: str) -> "datasets.Dataset":
         """Return features from the cache; missing ones are built in a temporary folder and moved there."""

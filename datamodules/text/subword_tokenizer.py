@@ -40,8 +40,8 @@ class SubwordTokenizer:
     sentence: int | None = None
 
     def __init__(self, tokenizer: Tokenizer) -> None:
-        found = [[tokenizer.token_to_id(symbol) for symbol in names] for names in self.symbols]
-        ids = next((ids for ids in found if None not in ids), None)
+        ids_by_names = ([tokenizer.token_to_id(symbol) for symbol in names] for names in self.symbols)
+        ids = next((ids for ids in ids_by_names if None not in ids), None)
         if ids is None:
             missing = next(symbol for symbol in SPECIALS if tokenizer.token_to_id(symbol) is None)
             raise UserError(f"the tokenizer has no {missing}; give one like that of BART, LED or BERT")
