@@ -101,6 +101,15 @@ def pad(rows: list[list[int]] | list[list[float]], value: int = 0, dtype: torch.
     return torch.tensor([row + [value] * (width - len(row)) for row in rows], dtype=dtype)
 
 
+def pair_mask(pairs: Sequence[Sequence[Any]], size: int) -> Tensor:
+    """Return the symmetric mask [B, L, L] of pairs in each document, given as tuples or as one flat list of indices."""
+    mask = torch.zeros(len(pairs), size, size, dtype=torch.bool)
+    for number, of_document in enumerate(pairs):
+        first, second = torch.tensor(of_document, dtype=torch.long).view(-1, 2).unbind(1)
+        mask[number, first, second] = mask[number, second, first] = True
+    return mask
+
+
 def target_fields(targets: list[list[int]], padding: int) -> dict[str, Tensor]:
     """Return fields of a batch: `target` [B, T], `target_lengths` [B], and `target_rows`, flat positions of tokens."""
     lengths = torch.tensor([len(target) for target in targets])

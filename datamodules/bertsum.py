@@ -7,13 +7,14 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from datamodules.batch import Batch, on_host, pad
+from datamodules.batch import Batch, on_host, pad, pair_mask
 from datamodules.corpora.corpus import Corpus
 from datamodules.documents import Document
 from datamodules.encoder_data import EncoderData
 from datamodules.text.encoder_tokenizer import by_token
 from datamodules.text.lines import counted
 from datamodules.text.oracle import greedy_oracle, sentence_scores
+from datamodules.text.sentence_layout import layout_features
 from datamodules.text.trigrams import pairs_with_common_ngram
 from datamodules.truncation import COLUMN, count_source, text_limits
 
@@ -120,6 +121,7 @@ class ExtractiveBatch(SentenceBatch):
         labels: 1 for the sentences of the oracle summary, [B, L].
         gains: (ROUGE-1 F + ROUGE-2 F) / 2 of each sentence alone, [B, L].
         shared: True for pairs of sentences that share a trigram, [B, L, L].
+        layout: `layout_features` of the sentences, [B, L, 11].
         sentences: the sentences of each document.
     """
 
@@ -129,6 +131,7 @@ class ExtractiveBatch(SentenceBatch):
     labels: Tensor
     gains: Tensor
     shared: Tensor
+    layout: Tensor
     sentences: list[list[str]]
 
 
@@ -205,12 +208,9 @@ class ExtractiveData(SentenceData):
         }
 
     def collate(self, rows: list[dict[str, Any]]) -> ExtractiveBatch:
-        counts = torch.tensor([len(row["sentences"]) for row in rows])
+        sentences = [row["sentences"] for row in rows]
+        counts = torch.tensor([*map(len, sentences)])
         width = max(1, int(counts.max()))
-        shared = torch.zeros(len(rows), width, width, dtype=torch.bool)
-        for number, row in enumerate(rows):
-            pairs = torch.tensor(row["shared"], dtype=torch.long).view(-1, 2)
-            shared[number, pairs[:, 0], pairs[:, 1]] = shared[number, pairs[:, 1], pairs[:, 0]] = True
         return ExtractiveBatch(
             **self.token_fields(rows),
             starts=[row["starts"] for row in rows],
@@ -218,6 +218,7 @@ class ExtractiveData(SentenceData):
             candidates=pad([[*map(int, row["usable"])] for row in rows]).bool(),
             labels=pad([row["labels"] for row in rows]).float(),
             gains=pad([row["gains"] for row in rows], dtype=torch.float),
-            shared=shared,
-            sentences=[row["sentences"] for row in rows],
+            shared=pair_mask([row["shared"] for row in rows], width),
+            layout=layout_features(sentences),
+            sentences=sentences,
         )

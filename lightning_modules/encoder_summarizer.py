@@ -7,7 +7,7 @@ from typing import Any
 from datamodules.text.subwords import encoder_path
 from lightning_modules.encoder_options import DocumentEncoderOptions, EncoderOptions
 from lightning_modules.long_input import LongInput, check_truncation
-from lightning_modules.networks.passages import Reader, ScratchEncoder
+from lightning_modules.networks.passages import Reader
 from lightning_modules.optimizer_options import EncoderAdamWOptions
 from lightning_modules.schedules import steps_needed, two_rates
 from lightning_modules.summarizer import Summarizer
@@ -52,16 +52,8 @@ class EncoderSummarizer(Summarizer):
         if encoder.checkpoint is not None:
             return Reader.pretrained(encoder_path(encoder.checkpoint), dropout, encoder.attention_dropout, positions)
         self.optimizer = replace(optimizer, encoder_lr=optimizer.lr)
-        scratch = ScratchEncoder(
-            vocab_size=self.vocab_size,
-            size=encoder.hidden_size,
-            heads=encoder.heads,
-            layers=encoder.layers,
-            feed_forward=4 * encoder.hidden_size,
-            dropout=dropout,
-            kinds=segments,
-        )
-        return Reader(scratch, encoder.hidden_size, None, segments)
+        sizes = (encoder.hidden_size, encoder.heads, encoder.layers)
+        return Reader.from_scratch(self.vocab_size, *sizes, dropout, segments)
 
     def configure_optimizers(self) -> dict[str, Any]:
         """Return AdamW with separate learning rates and warm-ups for the encoder and other parameters."""

@@ -18,6 +18,7 @@ from datamodules.graphsum import GraphSumBatch
 from datamodules.matchsum import MatchSumBatch
 from datamodules.pointer_generator import PointerGeneratorData
 from datamodules.rstformer import RSTformerBatch
+from datamodules.text.sentence_layout import NUM_FEATURES
 from datamodules.text.vocabulary import Vocabulary
 from lightning_modules import (
     BertSum,
@@ -135,6 +136,7 @@ def bert_entries(tiny: bool) -> dict[str, Entry]:
             starts=[list(range(0, length, sentence))] * documents, gains=torch.rand(documents, count),
             labels=(torch.rand(documents, count) < 0.2).float(), sentences=[["."] * count] * documents,
             shared=torch.zeros(documents, count, count, dtype=torch.bool),
+            layout=torch.zeros(documents, count, NUM_FEATURES),
         )  # fmt: skip
 
     def matching(documents: int) -> MatchSumBatch:

@@ -12,7 +12,6 @@ from datamodules.text.subwords import is_local
 from lightning_modules.decoding.options import DecodingOptions
 from lightning_modules.encoder_options import SentenceEncoderOptions
 from lightning_modules.encoder_summarizer import EncoderSummarizer
-from lightning_modules.extractive.layout import text_features
 from lightning_modules.extractive.names import Pooling, Scoring
 from lightning_modules.extractive.selection import Relations, SelectionOptions
 from lightning_modules.extractive.sentence_network import (
@@ -128,18 +127,11 @@ class BertSum(EncoderSummarizer):
 
     def score(self, batch: ExtractiveBatch, with_document: bool = False) -> ScoredSentences:
         """Return logits and vectors of the sentences of a batch."""
-        features = self._features(batch)
         if self.frozen:
-            return self.network.scored(*self._frozen_vectors(batch, with_document), batch.mask, features)
+            return self.network.scored(*self._frozen_vectors(batch, with_document), batch.mask, batch.layout)
         return self.network(
-            batch.tokens, batch.lengths, batch.owner, batch.heads, batch.starts, batch.mask, with_document, features
+            batch.tokens, batch.lengths, batch.owner, batch.heads, batch.starts, batch.mask, with_document, batch.layout
         )
-
-    def _features(self, batch: ExtractiveBatch) -> Tensor | None:
-        """Return the features of sentences that a network with a layout reads, [B, L, F]."""
-        if self.network.layout is None:
-            return None
-        return text_features(batch.sentences).to(batch.mask.device)
 
     def train(self, mode: bool = True) -> Self:
         """Set the training mode; a frozen encoder stays in eval mode."""
@@ -223,7 +215,7 @@ class BertSum(EncoderSummarizer):
     def sentence_attention(self, batch: ExtractiveBatch) -> list[np.ndarray]:
         """Return the attention between sentences in the last inter-sentence layer, [L, L] each; none without layers."""
         with evaluating(self):
-            weights = self.network.attention(self.score(batch).vectors, batch.mask, self._features(batch))
+            weights = self.network.attention(self.score(batch).vectors, batch.mask, batch.layout)
         if weights is None:
             return []
         sizes = map(len, batch.sentences)

@@ -1,66 +1,18 @@
-"""Layout of a document: where its sentences stand, how long they are, and how near they are to its topic."""
-
-import math
-from collections.abc import Sequence
+"""Embedding of the layout of documents (`sentence_layout`), and how near their sentences are to the topic."""
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-NUM_TEXT_FEATURES = 11
-_NUM_FEATURES = NUM_TEXT_FEATURES + 4  # centralities, see `Layout`
+from datamodules.text.sentence_layout import NUM_FEATURES, PROSE
+
 _HIDDEN = 64
-_MIN_WORDS = 4  # of a sentence of prose; shorter lines are headings, greetings or signatures
-_MAX_WORDS = 80  # longer sentences count as this long
-_ENDS = tuple(".!?\"'”’:)")
-
-
-def text_features(documents: Sequence[Sequence[str]]) -> Tensor:
-    """Return features of sentences from their texts, positions and neighbors, [B, L, 11]; 0 at padding.
-
-    Positions are counted over sentences of prose, so that titles, bylines and greetings do not move the beginning.
-
-    Args:
-        documents: sentences of each document.
-    """
-    width = max(1, *map(len, documents)) if documents else 1
-    features = torch.zeros(len(documents), width, NUM_TEXT_FEATURES)
-    for row, sentences in enumerate(documents):
-        if sentences:
-            features[row, : len(sentences)] = _features_of(sentences)
-    return features
-
-
-def _features_of(sentences: Sequence[str]) -> Tensor:
-    """Return the features of one document, [L, 11]."""
-    words = torch.tensor([min(len(sentence.split()), _MAX_WORDS) for sentence in sentences]).float()
-    ends = torch.tensor([sentence.rstrip().endswith(_ENDS) for sentence in sentences]).float()
-    prose = (words >= _MIN_WORDS).float() * ends                                    # [L]
-    before = prose.cumsum(0) - prose  # sentences of prose before each one
-    size = prose.sum().clamp(min=1)
-    mean_words = (words * prose).sum() / size if prose.any() else words.mean()
-    return torch.stack(
-        [
-            before / size,
-            (before + 1).log() / 3,
-            (size - before).clamp(min=1).log() / 5,
-            (before == 0).float() * prose,
-            prose,
-            size.log().expand_as(before) / 5,
-            words.clamp(min=1).log() / math.log(_MAX_WORDS),
-            (words < _MIN_WORDS).float(),
-            ends,
-            (mean_words / 25).expand_as(before),
-            (words > 2 * mean_words).float(),
-        ],
-        1,
-    )
 
 
 class Layout(nn.Module):
     """Embedding of the layout of sentences, which takes the place of their positions.
 
-    The network sees the features of `text_features` and the centrality of each sentence: its cosine with the mean of
+    The network sees the features of `layout_features` and the centrality of each sentence: its cosine with the mean of
     the sentences of prose, and its mean cosine with all sentences, both as they are and standardized in the document.
 
     Args:
@@ -69,20 +21,20 @@ class Layout(nn.Module):
 
     def __init__(self, size: int) -> None:
         super().__init__()
-        self.inner, self.outer = nn.Linear(_NUM_FEATURES, _HIDDEN), nn.Linear(_HIDDEN, size)
+        self.inner, self.outer = nn.Linear(NUM_FEATURES + 4, _HIDDEN), nn.Linear(_HIDDEN, size)
 
     def forward(self, features: Tensor, vectors: Tensor, mask: Tensor) -> Tensor:
         """Return the embeddings of sentences.
 
         Args:
-            features: `text_features` of the documents, [B, L, 11].
+            features: `layout_features` of the documents, [B, L, 11].
             vectors: vectors of sentences, [B, L, H].
             mask: True at sentences, [B, L].
 
         Returns:
             [B, L, D].
         """
-        central = centralities(vectors, features[..., 4], mask)                     # [B, L, 4]
+        central = centralities(vectors, features[..., PROSE], mask)                 # [B, L, 4]
         x = torch.cat([features.to(central), central], -1)
         return self.outer(F.gelu(self.inner(x)))
 

@@ -7,19 +7,20 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from datamodules.batch import pair_mask
 from datamodules.text.encoder_tokenizer import EncoderTokenizer, by_token
+from datamodules.text.sentence_layout import layout_features
 from datamodules.text.subwords import encoder_path
 from datamodules.text.trigrams import pairs_with_common_ngram
 from datamodules.text.words import tokenize
 from lightning_modules.checkpoints import read_exported
 from lightning_modules.encoder_options import SentenceEncoderOptions
 from lightning_modules.exported import EXPORTED
-from lightning_modules.extractive.layout import text_features
 from lightning_modules.extractive.selection import Relations, SelectionOptions
 from lightning_modules.extractive.sentence_network import InterSentenceOptions, SentenceNetwork
 from lightning_modules.extractive.summary import ExtractiveSummary, extract
 from lightning_modules.networks.bert import BertReader
-from lightning_modules.networks.passages import Reader, ScratchEncoder
+from lightning_modules.networks.passages import Reader
 
 
 class LightExtractor:
@@ -45,8 +46,12 @@ class LightExtractor:
         if not text.is_dir():  # left out with the weights of the encoder
             text = Path(encoder_path(encoder.checkpoint))
         self.tokenizer = EncoderTokenizer.load(text)
+        if encoder.checkpoint is None:
+            reader = Reader.from_scratch(model["vocab_size"], encoder.hidden_size, encoder.heads, encoder.layers, 0.0)
+        else:
+            reader = BertReader(encoder_path(encoder.checkpoint))
         self.network = SentenceNetwork(
-            reader=_reader(encoder, model["vocab_size"]),
+            reader=reader,
             encoding=model["encoding"],
             pooling=model["pooling"],
             scoring=model["scoring"],
@@ -70,7 +75,7 @@ class LightExtractor:
             heads=torch.tensor([heads]).bool(),
             starts=[pieces.starts],
             mask=torch.ones(1, pieces.sentences, dtype=torch.bool),
-            features=text_features([sentences[: pieces.sentences]]),
+            features=layout_features([sentences[: pieces.sentences]]),
         )
         return scored.logits[0].sigmoid()
 
@@ -78,22 +83,8 @@ class LightExtractor:
         """Return the summary of a document with at least one sentence."""
         scores = self.sentence_scores(sentences).unsqueeze(0)                        # [1, L]
         read, candidates = list(sentences[: scores.shape[1]]), torch.ones_like(scores, dtype=torch.bool)
-        relations = None if selection.selector == "top_k" else Relations(scores, scores, _shared_trigrams(read))
+        relations = None
+        if selection.selector != "top_k":
+            pairs = pairs_with_common_ngram([tokenize(sentence) for sentence in read])
+            relations = Relations(scores, scores, pair_mask([pairs], len(read)))
         return extract([name], [[]], [read], scores, candidates, relations, selection)[0]
-
-
-def _shared_trigrams(sentences: Sequence[str]) -> Tensor:
-    """Return which pairs of sentences have a trigram in common, [1, L, L]."""
-    shared = torch.zeros(len(sentences), len(sentences), dtype=torch.bool)
-    for one, other in pairs_with_common_ngram([tokenize(sentence) for sentence in sentences]):
-        shared[one, other] = shared[other, one] = True
-    return shared.unsqueeze(0)
-
-
-def _reader(encoder: SentenceEncoderOptions, vocab_size: int) -> Reader:
-    """Return a frozen BERT, or an encoder from scratch."""
-    if encoder.checkpoint is not None:
-        return BertReader(encoder_path(encoder.checkpoint))
-    size = encoder.hidden_size
-    scratch = ScratchEncoder(vocab_size, size, encoder.heads, encoder.layers, 4 * size, 0.0)
-    return Reader(scratch, size, None, 2)

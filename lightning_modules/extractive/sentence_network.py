@@ -138,7 +138,7 @@ class SentenceNetwork(nn.Module):
         Args:
             tokens, lengths, owner, heads, starts, mask: as in `ExtractiveBatch`.
             with_document: whether vectors of documents are needed, which take another pass with `separate`.
-            features: `layout.text_features` of the documents, for a network with a layout, [B, L, 11].
+            features: `layout_features` of the documents, for a network with a layout, [B, L, 11].
 
         Returns:
             Logits, pooled vectors of sentences, and vectors of documents (zeros if not needed).

@@ -7,7 +7,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from datamodules.batch import groups_by_length, pools
+from datamodules.batch import groups_by_length, pair_mask, pools
 from datamodules.documents import Document
 from datamodules.text.encoder_tokenizer import EncoderTokenizer, by_token
 from datamodules.text.language import language_of
@@ -88,15 +88,14 @@ class ZeroShot:
     def extract(self, documents: list[Document], options: SelectionOptions) -> list[list[int]]:
         """Return the summary of each document."""
         selected: list[list[int]] = [[]] * len(documents)
-        spoken = language_of(self.language)
+        language = language_of(self.language)
         for group, scores, mask, (similarity, is_redundant) in self._scored(documents):
             shared = torch.zeros_like(similarity, dtype=torch.bool)
             if options.selector == "trigram_blocking":
-                for row, index in enumerate(group):
-                    for i, j in pairs_with_common_ngram(list(map(spoken.tokenize, documents[index].sentences))):
-                        shared[row, i, j] = shared[row, j, i] = True
-            words = count_words([documents[index].sentences for index in group], scores)
-            rows = select(scores, mask, Relations(similarity, is_redundant, shared), options, words)
+                words = [[*map(language.tokenize, documents[index].sentences)] for index in group]
+                shared = pair_mask([*map(pairs_with_common_ngram, words)], similarity.shape[1]).to(similarity.device)
+            num_words = count_words([documents[index].sentences for index in group], scores)
+            rows = select(scores, mask, Relations(similarity, is_redundant, shared), options, num_words)
             for index, row in zip(group, rows.tolist()):
                 chosen = [sentence for sentence in row if sentence >= 0]
                 selected[index] = sorted(chosen) if options.order == "document" else chosen

@@ -109,6 +109,14 @@ class Reader(nn.Module):
         model.train()  # `from_pretrained` returns a model in eval mode, and Lightning does not change modes
         return cls(model, config.hidden_size, max_tokens, getattr(config, "type_vocab_size", 0) or 0)
 
+    @classmethod
+    def from_scratch(
+        cls, vocab_size: int, size: int, heads: int, layers: int, dropout: float, segments: int = 2
+    ) -> "Reader":
+        """Build a `ScratchEncoder` with an inner width of 4 H; arguments as there."""
+        model = ScratchEncoder(vocab_size, size, heads, layers, 4 * size, dropout, segments)
+        return cls(model, size, None, segments)
+
     def export(self, folder: Path, tokenizer: Any) -> dict[str, str]:
         """Write a pretrained encoder and its tokenizer to `folder`/encoder, in the format of Hugging Face.
 

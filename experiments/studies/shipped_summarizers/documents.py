@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from datamodules.corpora.docstrings import Docstrings
+from datamodules.text.sentence_layout import PROSE, layout_features
 from datamodules.text.sentences import split_sentences
-from lightning_modules.extractive.layout import text_features
 
 Row = dict[str, Any]  # id, genre, document (a list of paragraphs), summary (a list of references)
 
@@ -27,7 +27,6 @@ REPEATS = {"scitldr": 1, "docstrings": 1, "squality": 10, "gum_places": 10, "gum
 PLACES = ("bio", "news", "voyage")  # genres of GUM whose documents begin with what matters
 ACADEMIC = ("academic", "textbook")
 NUM_DOCSTRINGS, NUM_PASSAGES = 1_000, 1_500
-PROSE = 4  # index of the feature that is 1 for prose
 
 
 def read(path: Path) -> Iterator[Row]:
@@ -77,7 +76,7 @@ def passages(rows: list[Row]) -> Iterator[Row]:
         first = rng.randrange(len(split))
         size = int(3 * 10 ** rng.random())  # short passages are more frequent
         sentences = [sentence for part in split[first:] for sentence in part][:size]
-        is_prose = text_features([sentences])[0, :, PROSE].tolist()
+        is_prose = layout_features([sentences])[0, :, PROSE].tolist()
         prose = [sentence for sentence, flag in zip(sentences, is_prose) if flag]
         if len(sentences) >= 3 and prose:
             # sentences of one part, as in an e-mail or an article without paragraphs

@@ -12,11 +12,11 @@ from datamodules.bertsum import ExtractiveData
 from datamodules.corpora import Texts
 from datamodules.documents import Document
 from datamodules.text.encoder_tokenizer import EncoderTokenizer
+from datamodules.text.sentence_layout import NUM_FEATURES, PROSE, layout_features
 from lightning_modules.checkpoints import write_exported
 from lightning_modules.encoder_options import SentenceEncoderOptions
 from lightning_modules.exported import EXPORTED
 from lightning_modules.extractive.bertsum import BertSum
-from lightning_modules.extractive.layout import NUM_TEXT_FEATURES, text_features
 from lightning_modules.extractive.light import LightExtractor
 from lightning_modules.extractive.selection import SelectionOptions
 from lightning_modules.extractive.sentence_network import InterSentenceOptions
@@ -33,7 +33,6 @@ ARGUMENTS = {
     "vocab_size": 300, "encoding": "separate", "pooling": "mean", "scoring": "classifier",
     "inter_sentence": {"layers": 1, "heads": 2, "inner_size": 8, "width": 4, "layout": True},
 }  # fmt: skip
-PROSE = 4  # index of the feature that is 1 for prose
 
 
 @pytest.fixture(scope="module")
@@ -66,8 +65,8 @@ def batch_of(text: EncoderTokenizer, documents: list[Document]):
 
 
 def test_positions_are_counted_over_prose():
-    features = text_features([document.sentences for document in DOCUMENTS])
-    assert features.shape == (3, 5, NUM_TEXT_FEATURES)
+    features = layout_features([document.sentences for document in DOCUMENTS])
+    assert features.shape == (3, 5, NUM_FEATURES)
     assert features[0, :, PROSE].tolist() == [0, 0, 1, 1, 1]
     assert features[0, :, 0].tolist() == pytest.approx([0, 0, 0, 1 / 3, 2 / 3])  # share of prose before each sentence
     assert features[2, :, PROSE].sum() == 0 and features.isfinite().all()
@@ -98,9 +97,9 @@ def test_scores_and_summaries_are_those_of_the_whole_model(pretrained, text, ber
     light = LightExtractor(arguments, {"piece": 40, "max_source": None}, folder)
     batch = batch_of(text, DOCUMENTS)
     for document, expected in zip(DOCUMENTS, made.summarize(batch), strict=True):
-        found = light.summarize(document.id, document.sentences, light.selection)
-        assert found.positions == expected.positions
-        assert found.sentence_scores == pytest.approx(expected.sentence_scores, abs=1e-5)
+        summary = light.summarize(document.id, document.sentences, light.selection)
+        assert summary.positions == expected.positions
+        assert summary.sentence_scores == pytest.approx(expected.sentence_scores, abs=1e-5)
 
 
 def test_neither_lightning_nor_transformers_are_imported():

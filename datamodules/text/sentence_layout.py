@@ -1,0 +1,50 @@
+"""Layout of documents: where sentences stand, how long they are, and whether they are prose."""
+
+import math
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from datamodules.batch import pad
+
+NUM_FEATURES = 11
+PROSE = 4  # index of the feature that is 1 for sentences of prose
+_MIN_WORDS = 4  # of a sentence of prose; shorter lines are headings, greetings or signatures
+_MAX_WORDS = 80  # longer sentences count as this long
+_ENDS = tuple(".!?\"'”’:)")
+
+
+def layout_features(documents: Sequence[Sequence[str]]) -> Tensor:
+    """Return features of sentences from their texts, positions and neighbors, [B, L, 11]; 0 at padding.
+
+    Positions are counted over sentences of prose, so that titles, bylines and greetings do not move the beginning.
+
+    Args:
+        documents: sentences of each document.
+    """
+    real = pad([[1] * len(sentences) for sentences in documents]).float()                       # [B, L]
+    words = pad([[min(len(text.split()), _MAX_WORDS) for text in sentences] for sentences in documents]).float()
+    ends = pad([[int(text.rstrip().endswith(_ENDS)) for text in sentences] for sentences in documents]).float()
+    prose = (words >= _MIN_WORDS) * ends                                                        # [B, L]
+    before = prose.cumsum(1) - prose  # sentences of prose before each one
+    size = prose.sum(1, keepdim=True).clamp(min=1)                                              # [B, 1]
+    averaged = torch.where(prose.any(1, keepdim=True), prose, real)
+    mean_words = (words * averaged).sum(1, keepdim=True) / averaged.sum(1, keepdim=True).clamp(min=1)
+    features = torch.stack(
+        [
+            before / size,
+            (before + 1).log() / 3,
+            (size - before).clamp(min=1).log() / 5,
+            (before == 0) * prose,
+            prose,
+            size.log().expand_as(before) / 5,
+            words.clamp(min=1).log() / math.log(_MAX_WORDS),
+            (words < _MIN_WORDS).float(),
+            ends,
+            (mean_words / 25).expand_as(before),
+            (words > 2 * mean_words).float(),
+        ],
+        -1,
+    )
+    return features * real.unsqueeze(-1)
