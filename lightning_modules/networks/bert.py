@@ -6,48 +6,21 @@ from pathlib import Path
 import torch
 from safetensors.torch import load_file
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from lightning_modules.networks.passages import Reader
+from lightning_modules.networks.transformer import EncoderLayer
 
-# The names of the modules below in the files of Hugging Face
+# The modules of `EncoderLayer` in the files of Hugging Face
 _NAMES = {
-    "query": "attention.self.query",
-    "key": "attention.self.key",
-    "value": "attention.self.value",
-    "output": "attention.output.dense",
-    "attention_norm": "attention.output.LayerNorm",
-    "inner": "intermediate.dense",
-    "outer": "output.dense",
-    "norm": "output.LayerNorm",
+    "attention.query": "attention.self.query",
+    "attention.key": "attention.self.key",  # without its bias, which does not change attention
+    "attention.value": "attention.self.value",
+    "attention.output": "attention.output.dense",
+    "around_attention.norm": "attention.output.LayerNorm",
+    "feed_forward.inner": "intermediate.dense",
+    "feed_forward.outer": "output.dense",
+    "around_feed_forward.norm": "output.LayerNorm",
 }
-
-
-class BertLayer(nn.Module):
-    """Self-attention and feed-forward network, each normalized after the residual connection.
-
-    Args:
-        size: H.
-        heads: N.
-        inner_size: width of the feed-forward network.
-        eps: epsilon of the layer norms.
-    """
-
-    def __init__(self, size: int, heads: int, inner_size: int, eps: float) -> None:
-        super().__init__()
-        self.heads = heads
-        self.query, self.key, self.value, self.output = (nn.Linear(size, size) for _ in range(4))
-        self.inner, self.outer = nn.Linear(size, inner_size), nn.Linear(inner_size, size)
-        self.attention_norm, self.norm = nn.LayerNorm(size, eps), nn.LayerNorm(size, eps)
-
-    def forward(self, x: Tensor, mask: Tensor) -> Tensor:
-        """[B, T, H], mask [B, 1, 1, T] -> [B, T, H]."""
-        query, key, value = (
-            linear(x).unflatten(-1, (self.heads, -1)).transpose(1, 2) for linear in (self.query, self.key, self.value)
-        )
-        mixed = F.scaled_dot_product_attention(query, key, value, mask)                      # [B, N, T, H / N]
-        x = self.attention_norm(x + self.output(mixed.transpose(1, 2).flatten(2)))
-        return self.norm(x + self.outer(F.gelu(self.inner(x))))
 
 
 class BertReader(Reader):
@@ -59,17 +32,21 @@ class BertReader(Reader):
 
     def __init__(self, folder: str | Path) -> None:
         config = json.loads((Path(folder) / "config.json").read_text(encoding="utf-8"))
-        size, eps = config["hidden_size"], config["layer_norm_eps"]
+        size, heads, inner = (config[name] for name in ("hidden_size", "num_attention_heads", "intermediate_size"))
         super().__init__(nn.Module(), size, config["max_position_embeddings"], config["type_vocab_size"])
         weights = load_file(Path(folder) / "model.safetensors")
         with torch.device("meta"):  # no time for initial values, which are replaced
-            heads, inner = config["num_attention_heads"], config["intermediate_size"]
-            self.layers = nn.ModuleList(BertLayer(size, heads, inner, eps) for _ in range(config["num_hidden_layers"]))
-            self.norm = nn.LayerNorm(size, eps)
-        _assign(self.norm, weights, "embeddings.LayerNorm")
+            self.layers = nn.ModuleList(
+                EncoderLayer(size, heads, inner, norm="post", activation="gelu")
+                for _ in range(config["num_hidden_layers"])
+            )
+            self.norm = nn.LayerNorm(size)
+        _assign(self.norm, weights, {"": "embeddings.LayerNorm"})
         for number, layer in enumerate(self.layers):
-            for name, stored in _NAMES.items():
-                _assign(getattr(layer, name), weights, f"encoder.layer.{number}.{stored}")
+            _assign(layer, weights, {name: f"encoder.layer.{number}.{stored}" for name, stored in _NAMES.items()})
+        for module in self.modules():
+            if isinstance(module, nn.LayerNorm):
+                module.eps = config["layer_norm_eps"]
         self.words, self.positions, self.kinds = (
             weights[f"embeddings.{name}_embeddings.weight"] for name in ("word", "position", "token_type")
         )
@@ -84,7 +61,8 @@ class BertReader(Reader):
         return x
 
 
-def _assign(module: nn.Module, weights: dict[str, Tensor], name: str) -> None:
-    """Give a module the weight and bias of that name, without a copy."""
-    for part in ("weight", "bias"):
-        setattr(module, part, nn.Parameter(weights[f"{name}.{part}"], requires_grad=False))
+def _assign(module: nn.Module, weights: dict[str, Tensor], names: dict[str, str]) -> None:
+    """Give a module its weights, without a copy, by the names of its parts in a file."""
+    parts = [name.rpartition(".") for name in module.state_dict()]
+    state = {f"{part}{dot}{kind}": weights[f"{names[part]}.{kind}"] for part, dot, kind in parts}
+    module.load_state_dict(state, assign=True)
