@@ -117,6 +117,12 @@ def documents(corpus_files) -> list[dict]:
 
 
 @pytest.fixture(scope="session")
+def texts(documents) -> list[str]:
+    """The texts of these records."""
+    return [row["document"] for row in documents]
+
+
+@pytest.fixture(scope="session")
 def source(corpus_files) -> list[str]:
     """Options that name these records, as of `precis baseline`."""
     return ["--corpus", "Files", f"--corpus.test={corpus_files['test']}"]

@@ -1,5 +1,6 @@
 """Tiny random models of Hugging Face with a tokenizer that is trained on a few words."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 import torch
@@ -18,6 +19,7 @@ from transformers import (
     T5ForConditionalGeneration,
 )
 
+FAMILIES = ("bart", "t5", "pegasus", "led")
 SPECIAL = ["<pad>", "</s>", "<unk>", "<s>"]
 SMALL = {"d_model": 16, "encoder_layers": 1, "decoder_layers": 1, "encoder_attention_heads": 2}
 SMALL |= {"decoder_attention_heads": 2, "encoder_ffn_dim": 24, "decoder_ffn_dim": 24, "init_std": 0.9}
@@ -66,6 +68,13 @@ def make_summarizer(kind: str, folder: Path, texts: list[str], window: int = 40,
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     return folder
+
+
+def make_summarizers(
+    folder: Path, texts: list[str], settings: Callable[[str], dict], window: int = 40
+) -> dict[str, Path]:
+    """Write an encoder-decoder of each family, with the generation settings that a function returns for it."""
+    return {kind: make_summarizer(kind, folder / kind, texts, window, **settings(kind)) for kind in FAMILIES}
 
 
 def make_chat_model(

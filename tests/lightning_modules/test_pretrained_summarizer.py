@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from tiny_models import make_summarizer
+from tiny_models import FAMILIES, make_summarizers
 from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 
 import precis as api
@@ -16,25 +16,17 @@ from precis.summarizing.prompts import sentences_of
 
 CARD = {"num_beams": 3, "max_length": 12, "min_length": 4, "no_repeat_ngram_size": 2, "length_penalty": 0.5}
 CARD |= {"forced_eos_token_id": None, "early_stopping": True}
-KINDS = ("bart", "t5", "pegasus", "led")
-
-
-@pytest.fixture(scope="module")
-def texts(documents) -> list[str]:
-    return [row["document"] for row in documents]
 
 
 @pytest.fixture(scope="module")
 def checkpoints(tmp_path_factory, texts) -> dict[str, Path]:
-    folder = tmp_path_factory.mktemp("checkpoints")
-    made = {}
-    for kind in KINDS:
-        opened = {"forced_bos_token_id": 3} if kind in ("bart", "led") else {}
-        made[kind] = make_summarizer(kind, folder / kind, [*texts, "summarize:"], window=64, **CARD, **opened)
-    return made
+    def settings(kind: str) -> dict:
+        return CARD | ({"forced_bos_token_id": 3} if kind in ("bart", "led") else {})
+
+    return make_summarizers(tmp_path_factory.mktemp("checkpoints"), [*texts, "summarize:"], settings, window=64)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", FAMILIES)
 @torch.no_grad()
 def test_before_training_it_writes_what_generate_writes(checkpoints, corpus_files, texts, tmp_path, kind):
     folder = str(checkpoints[kind])

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from tiny_models import make_chat_model, make_summarizer
+from tiny_models import FAMILIES, make_chat_model, make_summarizer, make_summarizers
 from transformers import AutoModelForCausalLM, AutoModelForSeq2SeqLM, AutoTokenizer
 from transformers.generation.utils import GenerationMixin
 
@@ -16,7 +16,7 @@ from precis.summarizing.hugging_face import CONTINUED_PROMPT, HuggingFaceSummari
 from precis.summarizing.prompts import read_prompt, sentences_of
 
 CARD = {"num_beams": 3, "max_length": 14, "min_length": 3, "length_penalty": 2.0, "no_repeat_ngram_size": 2}
-KINDS = ("bart", "t5", "pegasus", "led", "chat", "decoder")
+KINDS = (*FAMILIES, "chat", "decoder")
 T5_CARD = {"num_beams": 3, "max_length": 12}  # of the task in its config, with a prefix
 
 
@@ -26,18 +26,11 @@ def offline(monkeypatch):
 
 
 @pytest.fixture(scope="module")
-def texts(documents) -> list[str]:
-    return [row["document"] for row in documents]
-
-
-@pytest.fixture(scope="module")
 def models(tmp_path_factory, texts) -> dict[str, Path]:
     """A tiny model of each family."""
     folder = tmp_path_factory.mktemp("models")
     words = [*texts, "summarize: TL;DR: user : assistant :", read_prompt("three_sentences")]
-    folders = {
-        kind: make_summarizer(kind, folder / kind, words, **({} if kind == "t5" else CARD)) for kind in KINDS[:4]
-    }
+    folders = make_summarizers(folder, words, lambda kind: {} if kind == "t5" else CARD)
     chat = {"max_new_tokens": 9, "do_sample": True, "temperature": 0.6, "top_p": 0.9}
     folders["chat"] = make_chat_model(folder / "chat", words, **chat)
     folders["decoder"] = make_chat_model(folder / "decoder", words, template=None)
