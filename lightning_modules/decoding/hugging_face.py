@@ -46,19 +46,28 @@ def generation_options(options: DecodingOptions) -> dict[str, object]:
     return common
 
 
+def length_limits(config: GenerationConfig, first_symbols: int = 1) -> tuple[int, int | None]:
+    """Return the smallest and the largest number of generated tokens; None without a maximum.
+
+    Args:
+        config: generation settings.
+        first_symbols: number of symbols before the first word, which `min_length` and `max_length` count.
+    """
+    minimum = config.min_new_tokens or max(0, (config.min_length or 0) - first_symbols)
+    return minimum, config.max_new_tokens or (config.max_length and config.max_length - first_symbols)
+
+
 def decoding_options(config: GenerationConfig, first_symbols: int = 1) -> DecodingOptions:
     """Return generation settings as decoding options, as far as these know them, for beam search.
 
-    Args:
-        config: the settings.
-        first_symbols: number of symbols before the first word, which `generate` counts in its lengths.
+    Arguments are those of `length_limits`.
     """
-    most = config.max_new_tokens or max(2, (config.max_length or 129) - first_symbols)
-    least = config.min_new_tokens or max(0, (config.min_length or 0) - first_symbols)
+    minimum, maximum = length_limits(config, first_symbols)
+    maximum = max(2, 129 - first_symbols if maximum is None else maximum)
     return DecodingOptions(
         beam_size=config.num_beams or 1,
-        min_length=min(least, most - 1),
-        max_length=most,
+        min_length=min(minimum, maximum - 1),
+        max_length=maximum,
         alpha=1.0 if config.length_penalty is None else config.length_penalty,
         no_repeat_ngram=config.no_repeat_ngram_size or 0,
         early_stopping=config.early_stopping is True,

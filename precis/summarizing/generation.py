@@ -21,6 +21,7 @@ from transformers.utils.logging import disable_progress_bar
 
 from datamodules.batch import pad
 from datamodules.documents import UserError
+from lightning_modules.decoding.hugging_face import length_limits
 
 # What the name of a class that generates has in it; an encoder would generate nonsense.
 GENERATES = ("ConditionalGeneration", "CausalLM", "LMHead")
@@ -87,7 +88,7 @@ class Generator:
     @property
     def limits(self) -> tuple[int, int]:
         """Smallest and largest number of generated tokens."""
-        return _limits(self.model.generation_config)
+        return length_limits(self.model.generation_config)
 
     @property
     def max_new_tokens(self) -> int:
@@ -164,25 +165,19 @@ def _check(settings: Mapping[str, Any], option: str) -> None:
             raise UserError(f"{option}.{name} {value}: give a whole number, at least {MINIMA[name]}")
 
 
-def _limits(config: GenerationConfig) -> tuple[int, int | None]:
-    """Return the least and the largest number of generated tokens; the other settings count the first symbol, too."""
-    least = config.min_new_tokens or max(0, (config.min_length or 0) - 1)
-    return least, config.max_new_tokens or (config.max_length and config.max_length - 1)
-
-
 def _solve_conflict(config: GenerationConfig, settings: Mapping[str, Any], option: str) -> None:
     """Let a limit of the length that was set win against the opposite limit of the model's card."""
-    sets_most, sets_least = (any(name in settings for name in pair) for pair in SAME_LIMIT.items())
-    least, most = _limits(config)
-    if most is None or least < most:  # there is room for the end symbol
+    sets_maximum, sets_minimum = (any(name in settings for name in pair) for pair in SAME_LIMIT.items())
+    minimum, maximum = length_limits(config)
+    if maximum is None or minimum < maximum:  # there is room for the end symbol
         return
-    if sets_least and sets_most and least > most:
+    if sets_minimum and sets_maximum and minimum > maximum:
         remedy = "lower the minimum, or raise the maximum"
-        raise UserError(f"{option}: summaries of at least {least} and at most {most} tokens; {remedy}")
-    if sets_most and not sets_least:
+        raise UserError(f"{option}: summaries of at least {minimum} and at most {maximum} tokens; {remedy}")
+    if sets_maximum and not sets_minimum:
         config.update(min_length=None, min_new_tokens=None)
-    elif sets_least and not sets_most:
-        config.update(max_length=None, max_new_tokens=least + DEFAULT_LENGTH)
+    elif sets_minimum and not sets_maximum:
+        config.update(max_length=None, max_new_tokens=minimum + DEFAULT_LENGTH)
 
 
 def load_pretrained(name: str, dtype: str, device: str) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
