@@ -64,12 +64,12 @@ class Case:
 
     def arguments(self, files: dict[str, str]) -> list[str]:
         """The same as arguments of `precis fit`."""
-        given = [f"--model={self.model}", f"--data={self.data}", "--data.corpus=datamodules.corpora.Files"]
-        given += [f"--data.corpus.{split}={path}" for split, path in files.items()]
-        given += [f"--model.{name}={value}" for name, value in _flat(dotted(self.model_class, self.model_args))]
-        # what data and model share is given for the model
+        options = [f"--model={self.model}", f"--data={self.data}", "--data.corpus=datamodules.corpora.Files"]
+        options += [f"--data.corpus.{split}={path}" for split, path in files.items()]
+        options += [f"--model.{name}={value}" for name, value in _flat(dotted(self.model_class, self.model_args))]
+        # what data and model share is set in the model
         shared = {name: value for name, value in self.data_args.items() if name not in self.model_args}
-        return given + [f"--data.{name}={value}" for name, value in _flat(shared)]
+        return options + [f"--data.{name}={value}" for name, value in _flat(shared)]
 
 
 def _flat(values: dict[str, Any]) -> Iterator[tuple[str, Any]]:
@@ -88,7 +88,7 @@ def _class(path: str) -> type:
 
 def own_sentences(files: dict[str, str]) -> dict[str, str]:
     """Return copies of corpus files in which the summary of each document is one of its sentences."""
-    found = {}
+    paths = {}
     for split, path in files.items():
         target = Path(path).with_name(f"sentences-{split}.jsonl")
         if not target.exists():
@@ -99,8 +99,8 @@ def own_sentences(files: dict[str, str]) -> dict[str, str]:
             building = target.with_name(f"{target.name}.{os.getpid()}")
             building.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
             building.replace(target)  # two processes may be at it
-        found[split] = str(target)
-    return found
+        paths[split] = str(target)
+    return paths
 
 
 @dataclass(frozen=True)
@@ -118,8 +118,8 @@ class ExtractiveCase(Case):
         return super().build_data(own_sentences(files), **made, **changes)
 
     def arguments(self, files: dict[str, str]) -> list[str]:
-        given = [argument.replace("=None", "=null") for argument in super().arguments(own_sentences(files))]
-        return given + [f"--data.{name}={path}" for name, path in self.injected.items()]
+        options = [argument.replace("=None", "=null") for argument in super().arguments(own_sentences(files))]
+        return options + [f"--data.{name}={path}" for name, path in self.injected.items()]
 
 
 # Communicating agents; words that stand more than once in a made-up summary make it cohesive.

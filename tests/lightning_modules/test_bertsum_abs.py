@@ -40,14 +40,14 @@ def batch_of(text: EncoderTokenizer, documents: list[Document]):
     return data.collate([data.encode(d) | {"id": d.id, "references": d.references} for d in documents])
 
 
-def test_log_probs_of_what_a_search_found_are_its_scores(text):
+def test_log_probs_of_hypotheses_are_their_scores(text):
     made, batch = model(text), batch_of(text, DOCUMENTS)
     options = DecodingOptions(beam_size=3, min_length=1, max_length=8, length_penalty="none")
-    found = made.generate(batch, options)
+    hypotheses = made.generate(batch, options)
     with torch.no_grad():
-        log_probs = made.log_probs(batch, Samples(found.tokens, found.lengths))
-    torch.testing.assert_close(log_probs.sum(-1), found.scores, rtol=1e-4, atol=1e-4)
-    assert (found.tokens < len(text)).all()  # rows of the output layer without a token are never written
+        log_probs = made.log_probs(batch, Samples(hypotheses.tokens, hypotheses.lengths))
+    torch.testing.assert_close(log_probs.sum(-1), hypotheses.scores, rtol=1e-4, atol=1e-4)
+    assert (hypotheses.tokens < len(text)).all()  # rows of the output layer without a token are never written
 
 
 def test_the_loss_is_the_mean_over_summaries_and_documents(text):
@@ -70,18 +70,18 @@ def test_a_document_without_a_sentence_has_a_finite_loss_in_training_too(text):
 def saved(folder, text: EncoderTokenizer, **arguments):
     """A run folder with a BertSum's checkpoint."""
     torch.manual_seed(1)
-    found = build_model(BertSum, SMALL | {"inter_sentence.layers": 0} | arguments)
+    extractive = build_model(BertSum, SMALL | {"inter_sentence.layers": 0} | arguments)
     (folder / "checkpoints").mkdir(parents=True)
-    torch.save({"state_dict": found.state_dict(), "global_step": 0}, folder / "checkpoints" / "best.ckpt")
-    return found
+    torch.save({"state_dict": extractive.state_dict(), "global_step": 0}, folder / "checkpoints" / "best.ckpt")
+    return extractive
 
 
 def test_ext_abs_starts_from_an_extractive_models_encoder(text, tmp_path):
-    found = saved(tmp_path / "run", text)
+    extractive = saved(tmp_path / "run", text)
     made = model(text, encoder_from=tmp_path / "run")
     made.trainer = type("Fitting", (), {"datamodule": None, "ckpt_path": None})()
     made.setup("validate")
-    other = found.network.reader.state_dict()
+    other = extractive.network.reader.state_dict()
     assert any(not torch.equal(value, other[name]) for name, value in made.reader.state_dict().items())
     made.setup("fit")
     assert all(torch.equal(value, other[name]) for name, value in made.reader.state_dict().items())

@@ -200,8 +200,8 @@ def test_two_ranks_of_unequal_size_equal_one(tmp_path):
 
 def test_signature_says_how():
     assert signature("rougeLsum").startswith("rougeLsum|stem:porter|tok:rouge|split:given|refs:best|precis:")
-    said = signature("rouge1", stem=False, multi_reference="pooled", language="xx", splitter="sentencex")
-    assert said.startswith("rouge1|stem:none|tok:xx|split:sentencex|refs:pooled|precis:")
+    pooled = signature("rouge1", stem=False, multi_reference="pooled", language="xx", splitter="sentencex")
+    assert pooled.startswith("rouge1|stem:none|tok:xx|split:sentencex|refs:pooled|precis:")
 
 
 @pytest.mark.parametrize(

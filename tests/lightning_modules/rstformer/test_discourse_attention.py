@@ -93,7 +93,7 @@ def usual(c: Case, x: Tensor) -> Tensor:
 
 
 def chunks_of(size: int):
-    """The chunked path with so many queries at a time."""
+    """Return `chunked_attention` with chunks of `size` queries."""
 
     def attend(*arguments):
         with pytest.MonkeyPatch.context() as patch:
