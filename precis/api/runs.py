@@ -62,8 +62,8 @@ class Run:
         except ArgumentError as error:
             raise UserError(f"{self.path}: {explain(str(error), 'fit')}") from None
         except TypeError as error:
-            known = ", ".join(PretrainedOptions.__dataclass_fields__)
-            raise UserError(f"{error}; a model of Hugging Face has {known}") from None
+            options_of_models = ", ".join(PretrainedOptions.__dataclass_fields__)
+            raise UserError(f"{error}; a model of Hugging Face has {options_of_models}") from None
         self.model: Summarizer | HuggingFaceSummarizer = loaded.model
         self.data: SummarizationData | TextDocuments = loaded.data
         self.config: dict[str, Any] = loaded.config

@@ -19,9 +19,7 @@ from precis.evaluation.scorers import ScoreOptions, score
 
 
 def rouge(
-    summaries: str | Sequence[str],
-    references: str | Sequence[str] | Sequence[Sequence[str]],
-    **options: Any,
+    summaries: str | Sequence[str], references: str | Sequence[str] | Sequence[Sequence[str]], **options: Any
 ) -> dict[str, float]:
     """Return mean ROUGE F1 x 100 over documents, as `precis evaluate` computes it.
 

@@ -14,21 +14,9 @@ from datamodules.documents import Document, UserError
 from datamodules.text.lines import counted
 from precis.baselines.answers_file import Answers, answers_path, open_answers
 from precis.baselines.endpoint import Endpoint, add_endpoint_arguments, request_answers
-from precis.baselines.input_documents import (
-    add_document_arguments,
-    documents_digest,
-    read_documents,
-    with_file,
-)
+from precis.baselines.input_documents import add_document_arguments, documents_digest, read_documents, with_file
 from precis.baselines.output_files import name_documents, signature, write_predictions
-from precis.summarizing.prompts import (
-    answer_text,
-    check_fields,
-    fill,
-    read_prompt,
-    read_queries,
-    shipped_prompts,
-)
+from precis.summarizing.prompts import answer_text, check_fields, fill, read_prompt, read_queries, shipped_prompts
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -76,9 +64,7 @@ def chat(arguments: list[str]) -> None:
 
 def _parser() -> ArgumentParser:
     parser = ArgumentParser(prog="precis baseline chat", description=chat.__doc__, exit_on_error=False)
-    parser.add_argument(
-        "--model", type=str, required=True, help="name of the model at the endpoint"
-    )
+    parser.add_argument("--model", type=str, required=True, help="name of the model at the endpoint")
     add_endpoint_arguments(parser)
     add_document_arguments(parser)
     prompts = ", ".join(shipped_prompts())

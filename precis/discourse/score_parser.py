@@ -57,9 +57,7 @@ def to_json_values(value: Any) -> Any:
 # Data ------------------------------------------------------------------------------------------------------------
 
 
-def gold_documents(
-    path: Path, relations: Sequence[str], inventory: Inventory | None = None
-) -> list[TreebankDocument]:
+def gold_documents(path: Path, relations: Sequence[str], inventory: Inventory | None = None) -> list[TreebankDocument]:
     """Read the documents of a treebank, with binary trees and the relations of a parser.
 
     Args:
@@ -149,9 +147,7 @@ def name_of(parser: str) -> str:
     return f"{name} (parser)" if name == BASELINE else name
 
 
-def baseline_trees(
-    documents: Sequence[TreebankDocument], gold: Sequence[Tree], relations: Sequence[str]
-) -> list[Tree]:
+def baseline_trees(documents: Sequence[TreebankDocument], gold: Sequence[Tree], relations: Sequence[str]) -> list[Tree]:
     """Return right-branching trees over the EDUs of documents.
 
     With relations other than GUM's, the label of all nodes is the most frequent one of the gold trees.

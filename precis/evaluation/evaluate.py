@@ -190,9 +190,7 @@ def _parser() -> ArgumentParser:
         "--references", type=str, nargs="+", default=[], help="files with references, instead of the field"
     )
     parser.add_argument("--documents", type=str | None, default=None, help="file with source documents")
-    parser.add_argument(
-        "--run", type=str | None, default=None, help="run folder whose corpus has the source documents"
-    )
+    parser.add_argument("--run", type=str | None, default=None, help="run folder whose corpus has the source documents")
     parser.add_argument("--split", type=str, default="test", help="split of that corpus")
     parser.add_argument("--human", type=str, default="", help="comma-separated fields with human judgements")
     parser.add_argument("--fields", type=FieldNames, default=FieldNames())

@@ -7,13 +7,7 @@ import numpy as np
 
 from datamodules.corpora.parallel import progress_bar
 from precis.evaluation.predictions import Prediction
-from precis.statistics.correlations import (
-    COEFFICIENTS,
-    Level,
-    bootstrap_correlations,
-    correlate,
-    document_correlations,
-)
+from precis.statistics.correlations import COEFFICIENTS, Level, bootstrap_correlations, correlate, document_correlations
 from precis.statistics.statistics import Array, number_or_none
 
 FEWEST_SYSTEMS = 3  # two points are always on a line

@@ -153,9 +153,7 @@ def _read_lines(path: Path) -> list[str]:
     return [line.removesuffix("\r") for line in (lines if lines[-1] else lines[:-1])]
 
 
-def _read_record(
-    row: Row, where: str, names: FieldNames, splitter: SentenceCutter, human: Sequence[str]
-) -> Prediction:
+def _read_record(row: Row, where: str, names: FieldNames, splitter: SentenceCutter, human: Sequence[str]) -> Prediction:
     name = read_id(row, where, names)
     where = f"{where} (id {name!r})"
     summary = read_summary(row, where, names)

@@ -177,9 +177,7 @@ METRICS: dict[str, Callable[[Sequence[Prediction], ScoreOptions], dict[str, Scor
     },
     "chrf": lambda predictions, options: {"chrf": _scores_of(reference_scores.chrf(*_texts(predictions)))},
     "meteor": lambda predictions, options: {
-        "meteor": _scores_of(
-            reference_scores.meteor(*_texts(predictions), options.meteor_synonyms, options.language)
-        )
+        "meteor": _scores_of(reference_scores.meteor(*_texts(predictions), options.meteor_synonyms, options.language))
     },
     "bertscore": _bertscore,
     "summac": _summac,

@@ -53,8 +53,6 @@ def lock_run(run: Path) -> int:
     lock = take_lock(path, wait=REQUEUED if "SLURM_JOB_ID" in os.environ else 0)
     if lock is None:
         owner = path.read_text(encoding="utf-8").strip() or "another process"
-        raise UserError(
-            f"{run}: {owner} is training this run; wait until it ends, stop it, or pass another --run_dir"
-        )
+        raise UserError(f"{run}: {owner} is training this run; wait until it ends, stop it, or pass another --run_dir")
     path.write_text(f"process {os.getpid()} on {socket.gethostname()}\n", encoding="utf-8")
     return lock

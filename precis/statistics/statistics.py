@@ -20,9 +20,7 @@ class Interval(NamedTuple):
     high: float | Array
 
 
-def bootstrap_interval(
-    scores: ArrayLike, level: float = LEVEL, resamples: int = RESAMPLES, seed: int = 0
-) -> Interval:
+def bootstrap_interval(scores: ArrayLike, level: float = LEVEL, resamples: int = RESAMPLES, seed: int = 0) -> Interval:
     """Return the mean over documents and its percentile bootstrap interval (Efron and Tibshirani 1993, chapter 13).
 
     Documents are drawn with replacement, as many as there are; the bounds are the (1 - level) / 2 and (1 + level) / 2

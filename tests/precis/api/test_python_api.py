@@ -46,8 +46,8 @@ def test_command_and_package_share_a_name_that_nothing_else_has():
     assert script.value == "precis.command_line.cli:main"
     root = Path(api.__file__).parents[1]
     homes = ("callbacks", "datamodules", "experiments", "lightning_modules")
-    found = [path for home in homes for path in (root / home).rglob("precis*")]
-    assert all(path.name == EXPORTED for path in found), "weights that ship are exported models"
+    weights = [path for home in homes for path in (root / home).rglob("precis*")]
+    assert all(path.name == EXPORTED for path in weights), "weights that ship are exported models"
     assert all(getattr(api, name) is not None for name in api.__all__)
 
 
@@ -146,9 +146,9 @@ def test_scores_equal_those_of_the_commands(run_folder, precis):
     evaluation = api.load(run_folder).evaluate("test", metrics=["rouge", "novelty", "length"])
     assert list(evaluation.scores.index) == [row["measure"] for row in expected]
     for row in expected:
-        found = evaluation.scores.loc[row["measure"]]
-        assert [found["mean"], found["low"], found["high"]] == pytest.approx([row["mean"], row["low"], row["high"]])
-        assert found["documents"] == row["documents"] and found["signature"] == row["signature"]
+        scored = evaluation.scores.loc[row["measure"]]
+        assert [scored["mean"], scored["low"], scored["high"]] == pytest.approx([row["mean"], row["low"], row["high"]])
+        assert scored["documents"] == row["documents"] and scored["signature"] == row["signature"]
     lines = predictions.read_text(encoding="utf-8").splitlines()
     assert [one.id for one in evaluation.summaries] == [json.loads(line)["id"] for line in lines]
 
@@ -183,8 +183,8 @@ def test_rouge_equals_that_of_rouge_score():
     variants = ["rouge1", "rouge2", "rougeLsum"]
     scorer = RougeScorer(variants, use_stemmer=True)
     each = [scorer.score(target, text) for text, target in zip(summaries, references)]
-    found = api.rouge(summaries, references, variants=",".join(variants))
-    assert found == pytest.approx({name: 50 * sum(one[name].fmeasure for one in each) for name in variants})
+    means = api.rouge(summaries, references, variants=",".join(variants))
+    assert means == pytest.approx({name: 50 * sum(one[name].fmeasure for one in each) for name in variants})
     assert api.rouge(summaries[1], [references[1], "rain fell"])["rouge1"] == pytest.approx(100)
     with pytest.raises(api.UserError, match="2 summaries and 1 reference"):
         api.rouge(summaries, references[0])

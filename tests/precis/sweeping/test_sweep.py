@@ -65,8 +65,8 @@ def test_points_are_the_product_written_out_by_hand(tmp_path, tiny_config):
         varied |= {"data.max_source": source, "data.batch_size": size}
         fixed = {"trainer.max_epochs": 1, "model.dropout": 0.5}
         expected.append(fixed | varied | row | {"seed_everything": seed})
-        said = f"coverage={str(coverage).lower()} hidden_size={hidden} max_source={source} batch_size={size}"
-        labels.append(f"{name} {said} seed={seed}" if name else f"{said} pointer=false dropout=0.0 seed={seed}")
+        axes = f"coverage={str(coverage).lower()} hidden_size={hidden} max_source={source} batch_size={size}"
+        labels.append(f"{name} {axes} seed={seed}" if name else f"{axes} pointer=false dropout=0.0 seed={seed}")
     points = points_of(read_sweep(path))
     assert [point.overrides for point in points] == expected
     assert [point.label for point in points] == labels
@@ -96,11 +96,11 @@ def test_a_point_keeps_its_folder_whatever_other_points_there_are(tmp_path, tiny
     other = names(set={"model.dropout": 0.3}, grid={"model.coverage": [True]}, seeds=[1])
     assert other[0].startswith("coverage-true_seed-1_") and other != few
     default = names(set={"trainer.gradient_clip_val": 2.0}, grid={"model.coverage": [True]}, seeds=[1])
-    assert default == few  # said or not, the config is the same
+    assert default == few  # stated or not, the config is the same
 
 
 @pytest.mark.parametrize(
-    ("parts", "said"),
+    ("parts", "message"),
     [
         ({"grid": {"model.coverge": [True]}}, "point 'coverge=true': model: PointerGenerator has no option 'coverge'"),
         ({"grid": {"model.coverage": [True, 5]}, "seeds": [1]}, "point 'coverage=5 seed=1': model.coverage: "),
@@ -114,11 +114,11 @@ def test_a_point_keeps_its_folder_whatever_other_points_there_are(tmp_path, tiny
         ({"seeds": [1], "after": ["tset"]}, "after: 'tset' is not a command"),
     ],
 )
-def test_a_wrong_file_is_named_with_its_point_and_nothing_is_written(parts, said, tmp_path, tiny_config, precis):
+def test_a_wrong_file_is_named_with_its_point_and_nothing_is_written(parts, message, tmp_path, tiny_config, precis):
     path, out = write_sweep(tmp_path, tiny_config, **parts), tmp_path / "out"
     done = precis("sweep", path, "--out", out)
     assert done.status == 1 and done.err.count("\n") == 1
-    assert f"{path}: " in done.err and said in done.err
+    assert f"{path}: " in done.err and message in done.err
     assert not out.exists()
 
 
@@ -127,14 +127,14 @@ def test_weights_to_start_from_are_there_and_of_the_same_model(tmp_path, tiny_co
     other.mkdir()
     (other / "config.yaml").write_text("model: {class_path: lightning_modules.Pegasus}", encoding="utf-8")
     run_folder.rename(tmp_path / "run_1")
-    for source, said in (
+    for source, message in (
         ("nowhere", "nowhere: no such checkpoint"),
         ("run_{seed}", "run_2: no such checkpoint"),
         ("other_model", "has the weights of Pegasus"),
     ):
         path = write_sweep(tmp_path, tiny_config, set={"start_from": f"{tmp_path}/{source}"}, seeds=[1, 2])
         done = precis("sweep", path, "--dry-run")
-        assert done.status == 1 and said in done.err and done.err.count("\n") == 1
+        assert done.status == 1 and message in done.err and done.err.count("\n") == 1
     path = write_sweep(tmp_path, tiny_config, set={"start_from": f"{tmp_path}/run_{{seed}}"}, seeds=[1])
     assert precis("sweep", path, "--dry-run").status == 0
 
