@@ -2,40 +2,33 @@
 
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING, overload
+from typing import TYPE_CHECKING, TypedDict, Unpack, overload
 
 from datamodules.corpora.texts import Records
 from datamodules.documents import Document
 from lightning_modules.summary import Summary
 from precis.api.arguments import Text, text_rows
 from precis.config.shipped_models import LIGHT, checked_name, shipped_folder
+from precis.files.texts import documents_of
 from precis.summarizing.length_budget import LengthBudget
-from precis.summarizing.light import documents_of, light_model, light_summaries
+from precis.summarizing.light import light_model, light_summaries
 
 if TYPE_CHECKING:
     from precis.api.runs import Run  # imports Lightning
 
 
-@overload
-def summarize(
-    texts: Text,
-    model: str | None = None,
-    *,
-    sentences: int | None = None,
-    words: int | None = None,
-    ratio: float | None = None,
-) -> Summary: ...
-@overload
-def summarize(
-    texts: Sequence[Text],
-    model: str | None = None,
-    *,
-    sentences: int | None = None,
-    words: int | None = None,
-    ratio: float | None = None,
-) -> list[Summary]: ...
+class Limits(TypedDict, total=False):
+    """Limits of the length of a summary, see `summarize`."""
+
+    sentences: int | None
+    words: int | None
+    ratio: float | None
 
 
+@overload
+def summarize(texts: Text, model: str | None = None, **limits: Unpack[Limits]) -> Summary: ...
+@overload
+def summarize(texts: Sequence[Text], model: str | None = None, **limits: Unpack[Limits]) -> list[Summary]: ...
 def summarize(
     texts: Text | Sequence[Text],
     model: str | None = None,

@@ -12,10 +12,11 @@ from datamodules.atomic_write import atomic_file
 from datamodules.corpora.corpus import as_document
 from datamodules.corpora.parallel import progress_bar
 from datamodules.documents import UserError
-from datamodules.text.lines import counted, json_line
+from datamodules.text.lines import json_line
 from lightning_modules.extractive.baselines import BASELINES, predictions
 from lightning_modules.extractive.names import POOLINGS, SELECTORS
 from precis.baselines.input_documents import add_document_arguments, read_documents, with_file
+from precis.baselines.output_files import written_line
 
 # Baselines with options of their own, whose modules import torch; all others are untrained.
 KINDS = {"hf": "hugging_face", "chat": "chat"}
@@ -73,7 +74,7 @@ def _untrained(arguments: list[str]) -> None:
     if not has_text:
         problem = f"every summary is empty: no sentence shares a word of language {options.language!r} with a reference"
         print(f"{options.name}: {problem}; set --language", file=sys.stderr)
-    print(f"{options.name}: {counted(len(documents), 'summary')} in {target}; score them with precis evaluate {target}")
+    print(written_line(options.name, len(documents), target))
 
 
 def _chosen_options(name: str, options: Namespace) -> dict[str, Any]:

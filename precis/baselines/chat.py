@@ -2,7 +2,6 @@
 
 import json
 import re
-from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -11,6 +10,7 @@ from jsonargparse.typing import PositiveInt
 
 from datamodules.corpora.corpus import as_document
 from datamodules.documents import Document, UserError
+from datamodules.text.hashing import text_digest
 from datamodules.text.lines import counted
 from precis.baselines.answers_file import Answers, answers_path, open_answers
 from precis.baselines.endpoint import Endpoint, add_endpoint_arguments, request_answers
@@ -53,13 +53,10 @@ def chat(arguments: list[str]) -> None:
         counts, notes = count(prompts, documents, answers, failures)
         names = ("model", "prompt", "n", "query", "max_words", "request", "documents")
         signed = signature("chat", {name: _digest(settings.get(name)) for name in names})
-        record = {"split": options.split, "documents": len(documents), "base_url": options.base_url}
+        record = {"split": options.split, "base_url": options.base_url}
         record |= {"signature": signed, "settings": settings, "counts": counts}
         texts = {name: answer_text(row["text"]) for name, row in answers.rows.items()}
-        summarized = map(as_document, documents)
-        write_predictions(target, summarized, lambda name: texts.get(name, ""), record, options.language)
-    print(f"chat: {counted(len(documents), 'summary')} in {target}; score them with precis evaluate {target}")
-    print(*notes, signed, sep="\n")
+        write_predictions(target, documents, texts, record, notes, options.language)
 
 
 def _parser() -> ArgumentParser:
@@ -122,7 +119,7 @@ class _Prompts:
 
 def count(
     prompts: _Prompts, documents: "Dataset", answers: Answers, failures: dict[str, str]
-) -> tuple[dict[str, Any], list[str]]:
+) -> tuple[dict[str, Any], list[str | None]]:
     """Return counts of tokens and problems, and a line for each problem that names its documents."""
     rows = [answers.rows[name] for name in documents["id"] if name in answers.rows]
     refused = [row["id"] for row in rows if row["refusal"] or row["finish_reason"] == "content_filter"]
@@ -136,7 +133,7 @@ def count(
         "documents without an answer": list(failures),
     }
     tokens = {name: sum(row[name] or 0 for row in rows) for name in ("prompt_tokens", "answer_tokens")}
-    notes = [line for what, ids in named.items() if (line := name_documents(ids, what))]
+    notes = [name_documents(ids, what) for what, ids in named.items()]
     notes.append(f"{tokens['prompt_tokens']:,} tokens of prompts, {tokens['answer_tokens']:,} of answers")
     sizes = {"words": [sum(pair[index] for pair in words.values()) for index in (0, 1)]}
     return tokens | sizes | {what: len(ids) for what, ids in named.items()}, notes
@@ -146,4 +143,4 @@ def _digest(value: Any) -> Any:
     """Return a setting for the signature: a digest of a long one."""
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
     is_short = len(text) <= 80 and "\n" not in text
-    return value if value is None or is_short else sha256(text.encode()).hexdigest()[:8]
+    return value if value is None or is_short else text_digest(text)[:8]

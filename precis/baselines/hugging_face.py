@@ -10,7 +10,6 @@ from transformers import __version__ as transformers_version
 from datamodules.batch import pools
 from datamodules.corpora.corpus import as_document
 from datamodules.corpora.parallel import progress_bar
-from datamodules.text.lines import counted
 from datamodules.truncation import TruncationRow, truncation_line
 from precis.baselines.answers_file import Answers, answers_path, open_answers
 from precis.baselines.input_documents import add_document_arguments, documents_digest, read_documents, with_file
@@ -75,7 +74,7 @@ def _parser(command: str, description: str, needs_out: bool) -> ArgumentParser:
 def settings_of(model: HuggingFaceSummarizer) -> dict[str, Any]:
     """Return all that the summaries of a model depend on, as values of JSON."""
     generation = model.generator.model.generation_config.to_diff_dict()
-    settings = {
+    return {
         "system": "hf",
         "checkpoint": model.name,
         "weights": weights_digest(model.name, model.generator.model),
@@ -89,7 +88,6 @@ def settings_of(model: HuggingFaceSummarizer) -> dict[str, Any]:
         "dtype": model.options.dtype,
         "transformers": transformers_version,
     }
-    return settings
 
 
 def _summarize(model: HuggingFaceSummarizer, documents: Dataset, answers: Answers) -> None:
@@ -126,8 +124,7 @@ def _write(
         | {name: generation[name] for name in sorted(generation) if not name.startswith(ASIDE)}
         | {"documents": settings["documents"], "transformers": settings["transformers"]},
     )
-    record = {"split": split, "documents": len(rows), "signature": signed, "settings": settings, "counts": counts}
-    write_predictions(target, map(as_document, documents), lambda name: answers.rows[name]["text"], record, language)
+    record = {"split": split, "signature": signed, "settings": settings, "counts": counts}
     row = TruncationRow(
         split=split, counted="source tokens", limit=f"max_source {settings['max_source']}", documents=len(rows),
         documents_cut=len(truncated), total=total, left_out=total - read, examples=" ".join(truncated[:3]),
@@ -137,7 +134,5 @@ def _write(
         name_documents((row["id"] for row in rows if row["windows"] > 1), "documents in several windows"),
         name_documents(stopped, "summaries reach the maximum length"),
         name_documents(empty, "empty summaries"),
-        signed,
     ]
-    print(f"hf: {counted(len(rows), 'summary')} in {target}; score them with precis evaluate {target}")
-    print(*filter(None, notes), sep="\n")
+    write_predictions(target, documents, {row["id"]: row["text"] for row in rows}, record, notes, language)

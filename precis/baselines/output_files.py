@@ -3,43 +3,55 @@
 import json
 import shlex
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from importlib import metadata
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from callbacks.results_path import results_path
 from datamodules.atomic_write import atomic_file, atomic_write
-from datamodules.documents import Document
-from datamodules.text.lines import json_line
+from datamodules.corpora.corpus import as_document
+from datamodules.text.lines import counted, json_line
 from precis.summarizing.prompts import sentences_of
+
+if TYPE_CHECKING:
+    from datasets import Dataset
 
 NAMED = 3  # documents that a message names
 
 
 def write_predictions(
     path: Path,
-    documents: Iterable[Document],
-    text_of: Callable[[str], str],
+    documents: "Dataset",
+    texts: Mapping[str, str],
     record: Mapping[str, Any],
+    notes: Iterable[str | None],
     language: str = "en",
 ) -> None:
-    """Write `NAME.jsonl` and `NAME.results.json`.
+    """Write `NAME.jsonl` and `NAME.results.json`, and print how many summaries there are, notes and the signature.
 
     Args:
         path: `NAME.jsonl`.
         documents: documents in the order in which they are written.
-        text_of: function from the id of a document to its summary.
-        record: split, number of documents, settings, counts and signature.
+        texts: summaries by the id of their document, empty where there is none.
+        record: split, settings, counts and signature.
+        notes: what a user should know about the summaries.
         language: code of the language, which divides summaries into sentences.
     """
     with atomic_file(path) as file:
-        for document in documents:
-            summary = sentences_of(text_of(document.id), language)
+        for document in map(as_document, documents):
+            summary = sentences_of(texts.get(document.id, ""), language)
             file.write(json_line({"id": document.id, "summary": summary, "references": document.references}))
     command = shlex.join(["precis", *sys.argv[1:]])
-    results = {"command": command, **record, "predictions": path.name}
+    results = {"command": command, "documents": len(documents), **record, "predictions": path.name}
     atomic_write(results_path(path), json.dumps(results, ensure_ascii=False, indent=1) + "\n")
+    print(written_line(record["settings"]["system"], len(documents), path))
+    print(*filter(None, notes), record["signature"], sep="\n")
+
+
+def written_line(system: str, count: int, path: Path) -> str:
+    """Return the line on the summaries of a baseline in a file."""
+    return f"{system}: {counted(count, 'summary')} in {path}; score them with precis evaluate {path}"
 
 
 def signature(system: str, settings: Mapping[str, Any]) -> str:

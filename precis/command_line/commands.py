@@ -22,7 +22,7 @@ from precis.config.load_classes import load_classes
 from precis.config.run_config import read_config
 from precis.config.shipped_models import LIGHT, checked_name
 from precis.files.field_names import describe_value, first_row, guess_fields
-from precis.files.texts import collect_texts, is_records
+from precis.files.texts import collect_texts, documents_of, is_records
 from precis.runs.prediction_files import find_predictions
 from precis.summarizing.length_budget import add_budget_arguments, read_budget
 from precis.summarizing.pretrained_options import PretrainedOptions, read_pretrained_options
@@ -71,7 +71,7 @@ def summarize(arguments: list[str]) -> None:
         read_config(folder)  # fails before the user types a text
     corpus = _corpus_of(options.inputs, options.document)
     if is_light and isinstance(corpus, Texts):
-        from precis.summarizing.light import documents_of, light_model, light_summaries
+        from precis.summarizing.light import light_model, light_summaries
         from precis.summarizing.show_extraction import SummaryOutput
 
         model, documents = light_model(folder), documents_of(corpus)

@@ -10,7 +10,7 @@ from pytorch_lightning import LightningModule, Trainer
 
 from callbacks.parse_writer import ParseWriter
 from datamodules.cache_folder import default_cache
-from datamodules.corpora.corpus import Corpus, make_document
+from datamodules.corpora.corpus import Corpus
 from datamodules.corpora.texts import Texts
 from datamodules.discourse.cache import ParseCache
 from datamodules.discourse.distributions import Rows
@@ -20,7 +20,7 @@ from datamodules.parsing import CorpusDocuments, ParsingData
 from datamodules.text.lines import counted
 from precis.config.parsers import explain_choice, load_parser
 from precis.discourse.draw_parse import LARGEST_HEAT_MAP, draw
-from precis.files.texts import collect_texts
+from precis.files.texts import collect_texts, documents_of
 
 _NAMED = 5  # number of documents left out that the report names
 
@@ -143,9 +143,7 @@ def show(options: Namespace) -> None:
     texts = collect_texts(options.inputs)
     if len(texts) > 1:
         raise UserError(f"--show draws one document, and there are {len(texts)}; name one file")
-    document = make_document(next(Texts(texts).records("test")))
-    if not isinstance(document, Document):
-        raise UserError(str(document))
+    (document,) = documents_of(Texts(texts))
     band = options.band if options.heat_map is None else min(LARGEST_HEAT_MAP, len(document.text.split()))
     parser = _announced(options.parser, options.rows, band)
     request, parse = parse_document(document, parser)

@@ -263,13 +263,10 @@ def _add_rouge(path: Path, rows: list[dict[str, Any]]) -> dict[str, str]:
     """Add ROUGE to predictions that nobody has scored yet, as `precis evaluate` does, and return the signatures."""
     if not all(row["references"] for row in rows):
         return {}
-    predictions = read_predictions(path)
+    scores = score(read_predictions(path), ["rouge"], ScoreOptions())  # in the order of the rows
     print(f"{path}: scored with ROUGE, since it had no scores", file=sys.stderr)
-    scores = score(predictions, ["rouge"], ScoreOptions())
-    by_id = {(str(row["id"]), row.get("system")): row for row in rows}
-    for index, prediction in enumerate(predictions):
-        values = {name: float(column.values[index]) for name, column in scores.items()}
-        by_id[prediction.id, prediction.system]["scores"] = values
+    for index, row in enumerate(rows):
+        row["scores"] = {name: float(column.values[index]) for name, column in scores.items()}
     return {name: column.signature for name, column in scores.items()}
 
 

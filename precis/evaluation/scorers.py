@@ -103,13 +103,11 @@ def score(predictions: Sequence[Prediction], metrics: Iterable[str], options: Sc
                 raise UserError(f"{prediction.where}: {message}")
     with progress_bar() as progress:
         for metric in progress.track(metrics, description="metrics"):
-            scores |= _plug_in(metric, predictions) if is_plug_in(metric) else METRICS[metric](predictions, options)
+            if is_plug_in(metric):
+                scores |= plug_in_scores(metric, predictions)
+            else:
+                scores |= METRICS[metric](predictions, options)
     return scores
-
-
-def _plug_in(path: str, predictions: Sequence[Prediction]) -> dict[str, Scores]:
-    name, values, signed = plug_in_scores(path, predictions)
-    return {name: Scores(values, f"{name}|{signed}|split:{_splitter(predictions)}")}
 
 
 def _rouge(predictions: Sequence[Prediction], options: ScoreOptions) -> dict[str, Scores]:
@@ -247,8 +245,8 @@ def is_plug_in(name: str) -> bool:
     return "." in name
 
 
-def plug_in_scores(path: str, predictions: Sequence[Prediction]) -> tuple[str, Array, str]:
-    """Return the name of the measure, the scores of all summaries, and how they are computed.
+def plug_in_scores(path: str, predictions: Sequence[Prediction]) -> dict[str, Scores]:
+    """Return the scores of all summaries, by the name of the measure.
 
     Args:
         path: import path of a class that is constructed without arguments; modules of the working folder are found.
@@ -274,4 +272,5 @@ def plug_in_scores(path: str, predictions: Sequence[Prediction]) -> tuple[str, A
     if values.shape != (len(predictions),):
         count = f"{len(values)} scores" if values.ndim == 1 else f"an array of shape {values.shape}"
         raise UserError(f"--metrics {path}: {count} for {len(predictions)} summaries; return a number per summary")
-    return getattr(metric, "name", name.lower()), values, f"{path}|{getattr(metric, 'signature', 'unknown')}"
+    name, signed = getattr(metric, "name", name.lower()), getattr(metric, "signature", "unknown")
+    return {name: Scores(values, f"{name}|{path}|{signed}|split:{_splitter(predictions)}")}

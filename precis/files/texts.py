@@ -4,8 +4,9 @@ import os
 import sys
 from pathlib import Path
 
+from datamodules.corpora.corpus import Corpus, make_document
 from datamodules.corpora.readers import file_type
-from datamodules.documents import UserError
+from datamodules.documents import BadRecord, Document, UserError
 from datamodules.text.html_text import article_text, is_html
 from datamodules.text.lines import is_blank, readable_name
 
@@ -48,6 +49,15 @@ def collect_texts(inputs: list[str], empty: bool = False) -> list[tuple[str, str
         if is_blank(text):
             raise UserError(f"{name}: there is no text in it; leave it out, or give one with words")
     return texts
+
+
+def documents_of(corpus: Corpus) -> list[Document]:
+    """Return the documents of the split `test` of a corpus in memory; a `UserError` if one has no text."""
+    documents = [make_document(record) for record in corpus.records("test")]
+    for document in documents:
+        if isinstance(document, BadRecord):
+            raise UserError(f"{document.where}: {document.problem}; leave it out, or give one with words")
+    return documents
 
 
 def _read_texts(inputs: list[str]) -> list[tuple[str, str]]:

@@ -9,13 +9,13 @@ from rich.table import Table
 from rich.text import Text
 
 from datamodules.cache_folder import default_cache
-from datamodules.corpora.corpus import as_document, make_document
+from datamodules.corpora.corpus import as_document
 from datamodules.corpora.texts import Texts
-from datamodules.documents import Document, UserError
+from datamodules.documents import UserError
 from datamodules.graphs import ParagraphGraph, Paragraphs, make_graph
 from datamodules.text.lines import one_line, shorten
 from precis.config.parsers import load_parser
-from precis.files.texts import collect_texts
+from precis.files.texts import collect_texts, documents_of
 from precis.runs.prediction_files import MissingPredictions, find_predictions, read_rows
 from precis.runs.run_folder import load_run
 from precis.summarizing.draw_graph import GraphPicture, figure, page, strongest_links
@@ -39,11 +39,7 @@ def draw_graphs(options: Namespace) -> None:
 
 def _of_texts(options: Namespace) -> list[GraphPicture]:
     """Return the documents in files or on standard input."""
-    corpus = Texts(collect_texts(options.inputs))
-    documents = [make_document(record) for record in corpus.records("test")]
-    for document in documents:
-        if not isinstance(document, Document):
-            raise UserError(str(document))  # why the record is no document
+    documents = documents_of(Texts(collect_texts(options.inputs)))
     if options.graph == "topic":
         raise UserError("--graph topic: topics are learned from a corpus; give the --run of a model with that graph")
     parser = load_parser(options.parser) if options.graph == "rst" else None

@@ -3,11 +3,12 @@
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
 import torch
+from datasets import Dataset
 from torch.utils.data import DataLoader
 
 from datamodules.batch import Batch, groups_by_length
@@ -35,23 +36,14 @@ CONTINUED_PROMPT = "{document}\n\nTL;DR:"
 
 
 class Answer(NamedTuple):
-    """What a model wrote about a document.
+    """What a model wrote about a document."""
 
-    Attributes:
-        id: id of the document.
-        text: the summary; those of several windows on a line each.
-        windows: number of parts in which the document was read.
-        source_tokens: number of tokens that were read, and of all tokens.
-        summary_tokens: number of generated tokens.
-        stopped: whether a summary ended because of its maximal length.
-    """
-
-    id: str
-    text: str
-    windows: int
-    source_tokens: tuple[int, int]
-    summary_tokens: int
-    stopped: bool
+    id: str  # id of the document
+    text: str  # the summary; those of several windows on a line each
+    windows: int  # number of parts in which the document was read
+    source_tokens: tuple[int, int]  # number of tokens that were read, and of all tokens
+    summary_tokens: int  # number of generated tokens
+    stopped: bool  # whether a summary ended because of its maximum length
 
 
 @dataclass
@@ -61,36 +53,24 @@ class TextBatch(Batch):
     documents: list[Document]
 
 
+@dataclass(frozen=True)
 class TextDocuments:
-    """The documents of a corpus in batches, as `HuggingFaceSummarizer` reads them.
+    """The documents of a corpus in batches, as `HuggingFaceSummarizer` reads them; names as in `SummarizationData`."""
 
-    Args:
-        corpus: the documents, as its split "test".
-        cache_dir: cache folder for them.
-        eval_batch_size: number of documents in a batch.
-        on_bad_record, language: as in `SummarizationData`.
-    """
+    corpus: Corpus | None  # the documents, as its split "test"
+    cache_dir: str | Path
+    eval_batch_size: int = 16
+    on_bad_record: str = "raise"
+    language: str = "en"
 
-    def __init__(
-        self,
-        corpus: Corpus | None,
-        cache_dir: str | Path,
-        eval_batch_size: int = 16,
-        on_bad_record: str = "raise",
-        language: str = "en",
-    ) -> None:
-        self.corpus, self.cache_dir = corpus, Path(cache_dir)
-        self.eval_batch_size, self.on_bad_record, self.language = eval_batch_size, on_bad_record, language
-
-    def documents(self, split: str) -> Any:
+    def documents(self, split: str) -> Dataset:
         """Return the documents of a split as a table."""
-        return build_documents(
-            self.corpus, split, self.cache_dir, on_bad_record=self.on_bad_record, language=self.language
-        )
+        options = {"on_bad_record": self.on_bad_record, "language": self.language}
+        return build_documents(self.corpus, split, Path(self.cache_dir), **options)
 
-    def with_corpus(self, corpus: Corpus, cache_dir: Path, eval_batch_size: int | None = None) -> Self:
+    def with_corpus(self, corpus: Corpus, cache_dir: Path, eval_batch_size: int) -> Self:
         """Return the same over other documents."""
-        return type(self)(corpus, cache_dir, eval_batch_size or self.eval_batch_size, self.on_bad_record, self.language)
+        return replace(self, corpus=corpus, cache_dir=cache_dir, eval_batch_size=eval_batch_size)
 
     def test_dataloader(self) -> DataLoader:
         """Return batches of test documents in order."""
@@ -146,8 +126,8 @@ class HuggingFaceSummarizer:
 
     def _card_settings(self, task: Mapping[str, Any], model: Any) -> dict[str, Any]:
         """Return the settings of the task, which older checkpoints keep in their config, and a length if none says."""
-        known = vars(model.generation_config)
-        settings = {name: value for name, value in task.items() if name in known and name not in FIXED}
+        names = vars(model.generation_config).keys() - FIXED
+        settings = {name: value for name, value in task.items() if name in names}
         limits = model.generation_config.to_dict() | settings
         if model.config.is_encoder_decoder:
             if not (limits.get("max_length") or limits.get("max_new_tokens")):
@@ -218,14 +198,12 @@ class HuggingFaceSummarizer:
         texts = [" ".join(sentences)]
         if self.options.long_documents != "truncate" and self.max_source is not None:
             texts = self._windows(sentences, self.max_source)
-        rows, total = [], 0
-        for text in texts:
-            row = self.encode(text)
-            total += len(row)
-            if self.max_source is not None and len(row) > self.max_source:
-                row = self._truncated(text, self.max_source)
-            rows.append(row)
-        return rows, total
+        inputs = [self.encode(text) for text in texts]
+        total = sum(map(len, inputs))
+        if self.max_source is not None:
+            limit = self.max_source
+            inputs = [ids if len(ids) <= limit else self._truncated(text, limit) for text, ids in zip(texts, inputs)]
+        return inputs, total
 
     def _windows(self, sentences: list[str], max_source: int) -> list[str]:
         """Return consecutive sentences in texts of at most `max_source` tokens in their prompt, or of one sentence."""

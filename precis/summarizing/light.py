@@ -6,7 +6,6 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from datamodules.corpora.corpus import Corpus, make_document
 from datamodules.documents import Document, UserError
 from precis.config.run_config import read_config
 from precis.summarizing.length_budget import LengthBudget
@@ -27,21 +26,6 @@ def light_model(folder: Path) -> "LightExtractor":
 
     config = read_config(folder)
     return LightExtractor(config["model"]["init_args"], config["data"]["init_args"], folder)
-
-
-def documents_of(corpus: Corpus) -> list[Document]:
-    """Return the documents of the split `test` of a corpus in memory.
-
-    Raises:
-        UserError: if one of them has no text.
-    """
-    documents = []
-    for record in corpus.records("test"):
-        document = make_document(record)
-        if not isinstance(document, Document):
-            raise UserError(f"{document.where}: {document.problem}; leave it out, or give one with words")
-        documents.append(document)
-    return documents
 
 
 def light_summaries(
