@@ -14,7 +14,7 @@ _STOP_ALONE = re.compile(r"(?:^|(?<= ))[.?!]+(?= |$)")
 _STOP_ATTACHED = re.compile(r"(?<=\w)[.?!]+(?= |$)")
 
 # Ends of sentences that `sentencex` lacks: stops that no space follows, also those of ASCII between Chinese or Japanese
-# characters; and the spaces of Thai and Lao, which have no stops, but those beside the mark of repetition.
+# characters; and the spaces of Thai and Lao, which have no stops, except beside the repetition mark.
 _OTHER_ENDS = regex.compile(
     r"(?V1)[。！？｡។៕။]+[”’」』）》]*|(?<=[\p{Han}\p{Hiragana}\p{Katakana}）)])[.!?．](?=[\p{Han}\p{Hiragana}\p{Katakana}（(])|"
     r"(?<=[[\p{Thai}\p{Lao}]--[ๆໆ]]) (?=[[\p{Thai}\p{Lao}]--[ๆໆ]])"
