@@ -40,6 +40,13 @@ def paragraphs(text: str) -> list[str]:
     return [part for part in re.split(r"\n\s*\n", text) if part.strip()]
 
 
+def paragraphs_and_summaries(row: Row) -> tuple[list[str], list[str]]:
+    """Return the paragraphs of a document of GUM, and its summaries by humans."""
+    text = [row["text"][start:end] for start, end in row["paragraphs"]]
+    sources = zip(row["summaries"], row["summary_sources"], strict=True)
+    return text, [summary for summary, source in sources if source.startswith("human")]
+
+
 def documents(data: Path) -> Iterator[Row]:
     """Yield the documents with summaries: abstracts, stories, GUM, docstrings."""
     for row in read(data / "scitldr" / "train.jsonl.gz"):
@@ -49,11 +56,9 @@ def documents(data: Path) -> Iterator[Row]:
             story = paragraphs(row["document"])
             yield {"id": row["id"], "genre": "squality", "document": story, "summary": row["summaries"]}
     for row in read(data / "gum" / "train.jsonl.gz"):
-        sources = zip(row["summaries"], row["summary_sources"], strict=True)
-        references = [summary for summary, source in sources if source.startswith("human")]
+        text, references = paragraphs_and_summaries(row)
         if references and "NC" not in row["license"]:
             genre = "gum_places" if row["genre"] in PLACES else "gum_people"
-            text = [row["text"][start:end] for start, end in row["paragraphs"]]
             yield {"id": row["id"], "genre": genre, "document": text, "summary": references}
     records = list(Docstrings().records("train"))
     for record in random.Random(0).sample(records, min(NUM_DOCSTRINGS, len(records))):

@@ -14,7 +14,7 @@ import numpy as np
 from datamodules.corpora.corpus import make_document
 from datamodules.corpora.texts import Records
 from datamodules.documents import Document
-from experiments.studies.shipped_summarizers.documents import Row, paragraphs, read
+from experiments.studies.shipped_summarizers.documents import Row, paragraphs, paragraphs_and_summaries, read
 from lightning_modules.extractive.baselines import lead, lexrank, textrank
 from lightning_modules.metrics.rouge import rouge_scores
 from precis.config.shipped_models import LIGHT, shipped_folder
@@ -34,14 +34,14 @@ def validation_rows(data: Path, corpus: str) -> Iterator[Row]:
         if number >= LIMITS.get(corpus, number + 1) or (corpus == "squality" and not row["id"].endswith("#1")):
             continue
         if corpus == "gum":
-            sources = zip(row["summaries"], row["summary_sources"], strict=True)
-            references = [[summary] for summary, source in sources if source.startswith("human")]
-            text = [row["text"][start:end] for start, end in row["paragraphs"]]
-            yield {"id": row["id"], "genre": f"GUM {row['genre']}", "document": text, "summary": references}
-            continue
-        text = paragraphs(row["document"]) if corpus in ("squality", "scitldr") else row["document"]
-        references = row["summaries"] if corpus in ("squality", "scitldr") else [row["summary"].split("\n")]
-        yield {"id": row["id"], "genre": corpus, "document": text, "summary": references}
+            text, summaries = paragraphs_and_summaries(row)
+            references = [[summary] for summary in summaries]
+        elif corpus in ("squality", "scitldr"):
+            text, references = paragraphs(row["document"]), row["summaries"]
+        else:
+            text, references = row["document"], [row["summary"].split("\n")]
+        genre = f"GUM {row['genre']}" if corpus == "gum" else corpus
+        yield {"id": row["id"], "genre": genre, "document": text, "summary": references}
 
 
 def shipped(name: str) -> System:
