@@ -217,7 +217,7 @@ class SelfCritical(Scheduled):
         ends = module.tokenizer.end_ids(marks)
         if not ends:
             raise ValueError(
-                f"SelfCritical: no token ends with one of {' '.join(self.sentence_ends)}, so there are no sentences to "
+                f"SelfCritical: no token ends with one of {' '.join(marks)}, so there are no sentences to "
                 f"credit; give sentence_ends, or credit summary instead of {self.credit}"
             )
         return torch.tensor(ends, dtype=torch.long)

@@ -19,7 +19,7 @@ class AdamWOptions:
     """Options of AdamW and its schedule; not used if the config names an optimizer."""
 
     lr: float = 5e-4
-    """Peak learning rate, that of a pretrained encoder excepted where it has its own."""
+    """Peak learning rate; a pretrained encoder may have its own."""
     schedule: Schedule = "linear"
     """After the warm-up, `linear` decay to 0, decay by step^-0.5 (`inverse_root`), or `constant`."""
     warmup_steps: float = 0.1

@@ -123,7 +123,7 @@ class PretrainedSummarizer(EncoderDecoderSummarizer):
     ) -> None:
         network = load_encoder_decoder(encoder.checkpoint)
         if decoding is None:
-            decoding = decoding_options(card_settings(network.model), len(network.prefix) + 1)
+            decoding = decoding_options(card_settings(network.model), network.prefix_length + 1)
         super().__init__(network.model.config.vocab_size, decoding, val_summaries)
         self.network, self.optimizer = network, optimizer
         self.set_label_smoothing(label_smoothing)

@@ -113,7 +113,7 @@ def two_rates(
 
     Args:
         module: module to train.
-        encoder: pretrained part with a rate of its own; None without, and if the options have one rate for all.
+        encoder: pretrained part with its own learning rate; None if all parameters have the same.
         options: learning rates, schedule and weight decay.
         steps: number of training steps, see `steps_needed`.
         decay_vectors: whether vectors such as biases decay as matrices do.

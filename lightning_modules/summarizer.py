@@ -38,7 +38,7 @@ class Generative(Protocol):
     """Generative model, as self-critical training needs it.
 
     Its tokenizer has a method `end_ids(marks)`, which returns the ids of tokens that end a sentence, and `language` is
-    the code of that of its texts. A training step logs `step_values`, see `Summarizer`.
+    the code of the language of its texts. A training step logs `step_values`, see `Summarizer`.
     """
 
     tokenizer: Any

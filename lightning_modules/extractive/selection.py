@@ -7,6 +7,7 @@ from typing import Literal, NamedTuple
 import torch
 from torch import Tensor
 
+from datamodules.batch import pad
 from datamodules.text.language import length_words
 from lightning_modules.extractive.names import SELECTORS, Selector
 
@@ -93,12 +94,9 @@ def shared_path(similarity: Tensor, to_document: Tensor) -> Tensor:
     return torch.where(smaller > 1e-6, product / smaller.clamp_min(1e-6), torch.ones_like(product)).clamp(0, 1)
 
 
-def count_words(documents: Sequence[Sequence[str]], like: Tensor) -> Tensor:
-    """Return the number of words of each sentence (`length_words`), [B, L] on the device of `like` [B, L]."""
-    counts = torch.zeros(like.shape, dtype=torch.long)
-    for row, sentences in enumerate(documents):
-        counts[row, : len(sentences)] = torch.tensor([len(length_words(text)) for text in sentences], dtype=torch.long)
-    return counts.to(like.device)
+def count_words(documents: Sequence[Sequence[str]], device: torch.device) -> Tensor:
+    """Return the number of words of each sentence (`length_words`), [B, L]."""
+    return pad([[len(length_words(text)) for text in sentences] for sentences in documents]).to(device)
 
 
 def select(

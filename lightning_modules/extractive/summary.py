@@ -58,7 +58,7 @@ def extract(
         candidates: True at sentences that may be selected, [B, L].
         relations, options: as in `select`.
     """
-    words = count_words(documents, scores)
+    words = count_words(documents, scores.device)
     selected = select(scores, candidates, relations, options, words).tolist()
     summaries = []
     for number, (row, values) in enumerate(zip(selected, scores.tolist())):

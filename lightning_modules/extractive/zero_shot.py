@@ -94,7 +94,7 @@ class ZeroShot:
             if options.selector == "trigram_blocking":
                 words = [[*map(language.tokenize, documents[index].sentences)] for index in group]
                 shared = pair_mask([*map(pairs_with_common_ngram, words)], similarity.shape[1]).to(similarity.device)
-            num_words = count_words([documents[index].sentences for index in group], scores)
+            num_words = count_words([documents[index].sentences for index in group], scores.device)
             rows = select(scores, mask, Relations(similarity, is_redundant, shared), options, num_words)
             for index, row in zip(group, rows.tolist()):
                 chosen = [sentence for sentence in row if sentence >= 0]

@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from tokenizers import Tokenizer
 from torch import Tensor, nn
+from torch.nn import functional as F
 from transformers import DynamicCache, EncoderDecoderCache, PreTrainedModel, PreTrainedTokenizerFast
 from transformers.modeling_outputs import BaseModelOutput
 
@@ -37,14 +38,14 @@ class PretrainedEncoderDecoder(nn.Module):
             raise ValueError(f"{config.model_type} is not an encoder-decoder with a decoder_start_token_id")
         use_dropout_attention(model)
         self.model = model
-        # what the decoder reads before its first token, besides `start`
-        self.prefix = [config.decoder_start_token_id] if config.model_type in _OPENED else []
+        # number of symbols that the decoder reads before `start`
+        self.prefix_length = int(config.model_type in _OPENED)
 
     @property
     def start(self) -> int:
         """Token that decoding starts with."""
         config = self.model.config
-        return config.bos_token_id if self.prefix else config.decoder_start_token_id
+        return config.bos_token_id if self.prefix_length else config.decoder_start_token_id
 
     @property
     def max_positions(self) -> int | None:
@@ -81,9 +82,8 @@ class PretrainedEncoderDecoder(nn.Module):
 
     def _logits(self, states: Tensor, mask: Tensor, inputs: Tensor) -> Tensor:
         """Return the logits of all decoder inputs [B, T], flat: [B T, V]."""
-        prefix = inputs.new_tensor(self.prefix).expand(len(inputs), -1)
-        outputs = self._run(states, mask, torch.cat([prefix, inputs], 1), None, False)
-        return outputs.logits[:, len(self.prefix) :].flatten(0, 1)
+        inputs = F.pad(inputs, (self.prefix_length, 0), value=self.model.config.decoder_start_token_id)
+        return self._run(states, mask, inputs, None, False).logits[:, self.prefix_length :].flatten(0, 1)
 
     def log_prob(
         self, states: Tensor, mask: Tensor, inputs: Tensor, target: Tensor, rows: Tensor, words: int
@@ -113,11 +113,11 @@ class PretrainedEncoderDecoder(nn.Module):
         cache = self._run(states, mask, first, None, True).past_key_values
         state: State = {}
         memory: State = {"mask": mask}
-        read = len(self.prefix)
         layers = zip(cache.cross_attention_cache.layers, cache.self_attention_cache.layers)
-        for number, (cross, own) in enumerate(layers):
+        for number, (cross, to_itself) in enumerate(layers):
             memory |= {f"keys{number}": cross.keys, f"values{number}": cross.values}
-            state |= {f"keys{number}": own.keys[:, :, :read], f"values{number}": own.values[:, :, :read]}
+            keys, values = (tensor[:, :, : self.prefix_length] for tensor in (to_itself.keys, to_itself.values))
+            state |= {f"keys{number}": keys, f"values{number}": values}
         return state, memory
 
     def stepper(self, words: int):

@@ -16,7 +16,7 @@ DOCUMENTS = [made_up_document(number) for number in range(9)]
 
 
 class MadeUpParser(LightningModule):
-    """Interrupts in one of its batches, if it is to."""
+    """Parser that interrupts the process in the batch `interrupt`."""
 
     fingerprint, rows, band = "made up", "side", 4
 

@@ -156,7 +156,7 @@ def test_our_search_over_a_pretrained_model_finds_what_generate_finds(kind, docu
         network.stepper(V), state, memory, torch.full((B,), network.start), 1, options, (), padding=0
     ).tokens[:, 0]  # fmt: skip
     # after the decoder's first symbol BART reads `<s>`, and LED attends from the first token to all others
-    read = len(network.prefix) + 1
+    read = network.prefix_length + 1
     whole = {"global_attention_mask": torch.eye(1, S).expand(B, S).long()} if kind == "led" else {}
     expected = model.generate(
         source, attention_mask=mask.long(), max_new_tokens=5 + read, num_beams=1, do_sample=False, eos_token_id=1,
