@@ -50,7 +50,8 @@ class NoLists(TorchFunctionMode):
     def __torch_function__(self, func, types, args=(), kwargs=None):
         kwargs = kwargs or {}
         on_device = kwargs.get("device") is not None and torch.device(kwargs["device"]) == META
-        if func in (torch.tensor, torch.as_tensor) and on_device and not isinstance(args[0], Tensor):
+        is_new = func in (torch.tensor, torch.as_tensor) and on_device and not isinstance(args[0], Tensor)
+        if is_new or (func is Tensor.new_tensor and args[0].device == META):
             raise RuntimeError(f"{func.__name__} copies numbers from the host and waits for them")
         return func(*args, **kwargs)
 

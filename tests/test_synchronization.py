@@ -131,6 +131,7 @@ WAITING = {
     "unique": lambda x: x.unique(),
     "counts": lambda x: x.repeat_interleave(torch.ones_like(x, dtype=torch.long)),
     "list to the device": lambda x: torch.tensor([1.0, 2.0], device=x.device),
+    "list to the device of a tensor": lambda x: x.new_tensor([1.0, 2.0]),
     "tensor to the device": lambda x: ON_HOST.to(x.device),
     "copy to the device": lambda x: x.clone().copy_(ON_HOST),
     "index on the host": lambda x: x[torch.tensor([0, 1])],
