@@ -31,8 +31,9 @@ demo: $(SETUP) ## summarize three texts, train a model with and without copying,
 	rm -rf $(DEMO)
 	$(BIN)/precis sweep experiments/sweeps/demo.yaml --jobs 2 --out $(DEMO)
 	$(BIN)/precis compare $(DEMO) --baseline attention --html $(DEMO)/comparison.html
-	@echo "page: $(DEMO)/comparison.html; activate the environment with: source .venv/bin/activate"
-	@echo "next: precis summarize YOUR_TEXT.txt | precis runs $(DEMO) | precis init my_project --train YOUR_RECORDS.jsonl"
+	@echo "next: source .venv/bin/activate"
+	@echo "      precis summarize YOUR_TEXT.txt"
+	@echo "      precis init my_project --train YOUR_RECORDS.jsonl"
 
 test: $(TOOLS) ## run the unit tests (five minutes on two cores)
 	$(BIN)/python -m pytest -n 2 --dist worksteal
