@@ -5,7 +5,7 @@ import math
 import shlex
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import is_dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -44,9 +44,13 @@ def print_scores(options: Namespace, arguments: Sequence[str]) -> None:
 
 
 def to_json_values(value: Any) -> Any:
-    """Convert a value for JSON: intervals to objects, NaN to null."""
+    """Convert a value for JSON: intervals and dataclasses to objects, paths to strings, NaN to null."""
     if isinstance(value, Interval):
         return to_json_values({"value": value.mean, "low": value.low, "high": value.high})
+    if is_dataclass(value):
+        return to_json_values(vars(value))
+    if isinstance(value, Path):
+        return str(value)
     if isinstance(value, dict):
         return {name: to_json_values(inner) for name, inner in value.items()}
     if isinstance(value, (list, tuple)):

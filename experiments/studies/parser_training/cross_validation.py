@@ -101,7 +101,7 @@ def check_folder(options: argparse.Namespace, recipe: Recipe) -> None:
         UserError: if the folder has the folds of another recipe, treebank, number of folds or seed.
     """
     treebanks = [str(path.resolve()) for path in options.treebanks]
-    settings = {**recipe, "treebanks": treebanks, "folds": options.folds, "seed": options.seed}
+    settings = to_json_values({**recipe, "treebanks": treebanks, "folds": options.folds, "seed": options.seed})
     path = options.out / "settings.json"
     options.out.mkdir(parents=True, exist_ok=True)
     if not path.is_file():
