@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
-from jinja2 import Environment, PackageLoader
 from jsonargparse import ArgumentParser, Namespace
 from jsonargparse.typing import NonNegativeInt, PositiveInt
 
@@ -18,6 +17,7 @@ from precis.baselines.answers_file import check_settings, open_answers, read_ans
 from precis.baselines.endpoint import Endpoint, add_endpoint_arguments, request_answers
 from precis.baselines.output_files import name_documents
 from precis.evaluation.predictions import read_predictions, with_run_documents
+from precis.files.templates import template
 from precis.files.texts import read_text
 from precis.statistics.statistics import LEVEL, RESAMPLES, bootstrap_interval
 from precis.summarizing.prompts import answer_text, check_fields, fill
@@ -190,7 +190,6 @@ def summarize(
 
 def show(result: Mapping[str, Any], a: str, b: str, path: Path) -> None:
     """Print a result."""
-    environment = Environment(loader=PackageLoader("precis.baselines", "."), trim_blocks=True, lstrip_blocks=True)
     named = name_documents(result["unreadable"], "documents without a readable verdict, left out")
     same = counted(result["same_summaries"], "pair")
-    print(environment.get_template("judged.txt").render(result, a=a, b=b, path=path, named=named, same=same))
+    print(template("precis.baselines", "judged.txt").render(result, a=a, b=b, path=path, named=named, same=same))

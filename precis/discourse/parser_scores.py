@@ -5,13 +5,13 @@ from typing import Any
 
 import numpy as np
 import torch
-from jinja2 import Environment, PackageLoader
 from torch import Tensor
 
 from datamodules.discourse.parses import DiscourseParse, strip_edus
 from datamodules.discourse.records import TreebankDocument
 from datamodules.discourse.trees import Tree
 from lightning_modules.metrics.parseval import LEVELS, parseval_counts, parseval_scores
+from precis.files.templates import template
 from precis.statistics.statistics import LEVEL, RESAMPLES, Interval, resampled_sums
 
 VARIANTS = {"original": "original Parseval", "rst": "RST-Parseval"}
@@ -81,9 +81,9 @@ def segmentation(
 
 def page(result: dict[str, Any]) -> str:
     """Return all scores as Markdown tables."""
-    environment = Environment(loader=PackageLoader("precis.discourse", "."), trim_blocks=True, lstrip_blocks=True)
-    environment.filters |= {"shown": shown, "cells": lambda scores: " | ".join(shown(scores[name]) for name in LEVELS)}
-    return environment.get_template("scores.md").render(result, levels=LEVELS, variants=VARIANTS).rstrip()
+    values = {"levels": LEVELS, "variants": VARIANTS, "shown": shown}
+    values["cells"] = lambda scores: " | ".join(shown(scores[name]) for name in LEVELS)
+    return template("precis.discourse", "scores.md").render(result, **values).rstrip()
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

@@ -5,10 +5,11 @@ from collections.abc import Sequence
 from itertools import accumulate
 from xml.sax.saxutils import escape
 
-from jinja2 import Environment, PackageLoader
+from markupsafe import Markup
 
 from datamodules.discourse.trees import SPAN, Node, Tree
 from datamodules.text.lines import one_line, shorten
+from precis.files.templates import template
 
 ROW, TOP = 26, 40  # height of a row of one line, and space above the first, in pixels
 LINE = 16  # height of each further line of a row
@@ -146,5 +147,5 @@ def _branches(tree: Tree, node: Node, left: dict[tuple[int, int], float], edges:
 
 
 def _page(shapes: list[str], width: float, height: float) -> str:
-    template = Environment(loader=PackageLoader("precis.discourse", ".")).get_template("tree.svg")
-    return template.render(shapes="\n".join(shapes), width=f"{width:.0f}", height=f"{height:.0f}") + "\n"
+    size = {"width": round(width), "height": round(height)}
+    return template("precis.discourse", "tree.svg").render(shapes=Markup("\n".join(shapes)), **size) + "\n"

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from jinja2 import Environment, PackageLoader
 from markupsafe import Markup
 from matplotlib import rc_context
 from matplotlib.axes import Axes
@@ -15,12 +14,12 @@ from matplotlib.figure import Figure
 from matplotlib.image import AxesImage
 from matplotlib.ticker import MaxNLocator
 
-_PAGE = Environment(loader=PackageLoader("precis.files", "."), autoescape=True).get_template("page.html")
+from precis.files.templates import template
 
 
 def html_page(title: str, body: str) -> str:
     """Return a page that needs no other file, with a title, which is escaped here, and the HTML below it."""
-    return _PAGE.render(title=title, body=Markup(body)) + "\n"
+    return template("precis.files", "page.html").render(title=title, body=Markup(body)) + "\n"
 
 
 def new_figure(width: float, height: float) -> Figure:

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from jinja2 import Environment, PackageLoader
 
 from datamodules.batch import Batch
 from datamodules.corpora.corpus import as_document
@@ -20,6 +19,7 @@ from lightning_modules.extractive.summary import ExtractiveSummary
 from lightning_modules.rstformer.module import RSTformer
 from lightning_modules.summarizer import Summarizer, Summary
 from precis.discourse.tree_drawing import draw_svg as draw_tree
+from precis.files.templates import template
 from precis.summarizing.draw_attention import relations_of
 from precis.summarizing.graph_drawing import draw_svg as draw_graph
 from precis.summarizing.hugging_face import HuggingFaceSummarizer, how_read
@@ -30,10 +30,7 @@ _PICTURE = 480  # pixels; higher pictures scroll
 _ATTENDED = 12  # source words that are colored when the pointer rests on a word of the summary
 AGENTS = ("#1b6ca8", "#c0561a", "#2e7d32", "#8e24aa", "#ad1457", "#5d4037")  # a color for each agent, repeated
 
-_TEMPLATES = Environment(
-    loader=PackageLoader("precis.playground", "."), autoescape=True, trim_blocks=True, lstrip_blocks=True
-)
-MACROS = _TEMPLATES.get_template("cards.html").module  # cards_page, card, plain_summary and so on, as functions
+MACROS = template("precis.playground", "cards.html").module  # cards_page, card, plain_summary and so on, as functions
 
 
 def copied_summary(

@@ -15,8 +15,8 @@ from lightning_modules.rstformer.attention_maps import EduAttention, edu_attenti
 from lightning_modules.rstformer.module import RSTformer
 from precis.discourse.tree_drawing import draw_svg
 from precis.files.figures import heat_map, html_page, new_figure, png_element
+from precis.files.templates import template
 from precis.runs.run_folder import load_run
-from precis.summarizing.page_bodies import MACROS
 
 _MOST = 200  # EDUs in a picture
 _TITLE = 28  # maximum length of the title of a head
@@ -69,7 +69,8 @@ def write(model: RSTformer, data, out: Path) -> None:
     tree = draw_svg(parse.best_tree(), [text[start:end] for start, end in parse.edus.tolist()])
     (out / "tree.svg").write_text(tree, encoding="utf-8")
     note = cut_off(parse.size, edus, min(edus, _MOST))
-    body = MACROS.attention(tree, summary.sentences, note, pictures)
+    macros = template("precis.summarizing", "pages.html").module
+    body = macros.attention(tree, summary.sentences, note, pictures)
     (out / "page.html").write_text(html_page(row["id"], body), encoding="utf-8")
 
 

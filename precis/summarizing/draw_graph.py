@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from datamodules.text.lines import counted, one_line, shorten
 from precis.files.figures import heat_map, html_page, new_figure
+from precis.files.templates import template
 from precis.summarizing.graph_drawing import (
     LINK_COLOR,
     LINKS,
@@ -19,7 +20,6 @@ from precis.summarizing.graph_drawing import (
     draw_svg,
     strongest,
 )
-from precis.summarizing.page_bodies import MACROS
 
 _LETTERS = 58  # maximum length of a text next to a heat map
 
@@ -103,7 +103,7 @@ def page(documents: Sequence[GraphPicture]) -> str:
         rows = [] if drawn.attention is None else drawn.attention
         attended = [_largest(row, MIN_ATTENTION) for row in rows] or [""] * len(drawn.summary)
         parts.append((drawn, svg, strongest_links(drawn.weights), attended))
-    return html_page("Paragraph graphs", MACROS.graphs(parts))
+    return html_page("Paragraph graphs", template("precis.summarizing", "pages.html").module.graphs(parts))
 
 
 def strongest_links(weights: NDArray) -> list[str]:

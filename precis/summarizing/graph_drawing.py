@@ -1,20 +1,21 @@
 """Paragraph graphs as SVG: the strongest links, and the attention of each summary sentence."""
 
 from collections.abc import Sequence
-from xml.sax.saxutils import escape
 
 import numpy as np
 from numpy.typing import NDArray
 
 from datamodules.documents import UserError
 from datamodules.text.lines import one_line, shorten
+from precis.files.templates import template
 
 ROW, TOP = 26, 64  # height of a row, and space above the first, in pixels
 ARCS, LETTER, GAP = 150, 6.3, 170  # width of the arcs, of a letter of 12 pixels, and of the gap between the columns
 LEGEND_LETTER = 6.2  # width of a letter of 11 pixels
-LINK_COLOR, ATTENTION_COLOR = "#1b4f8a", "#c0561a"
+LINK_COLOR = "#1b4f8a"
 LINKS, ATTENTION_LINES = 3, 5  # maximal number of links of a paragraph, and of attention lines of a summary sentence
 MIN_LINK, MIN_ATTENTION = 0.02, 0.05  # smallest weights to draw
+Curve = tuple[str, str, float, float, str]  # class, path, width, opacity and tooltip
 
 
 def strongest(weights: NDArray, max_links: int = LINKS, min_weight: float = MIN_LINK) -> list[tuple[int, int]]:
@@ -85,70 +86,53 @@ def draw_svg(
     right = left + width_of_texts + GAP
     height = TOP + ROW * max(len(texts), len(summary)) + 10
     step = (height - TOP - 10) / max(1, len(summary))  # the sentences share the height
-    shapes = _arcs(np.asarray(weights, dtype=float), left - 8)
+    curves, texts_at = _arcs(np.asarray(weights, dtype=float), left - 8), []
     if attention is not None:
-        shapes += _attention_lines(attention, left + width_of_texts, right - 8, step)
+        curves += _attention_lines(attention, left + width_of_texts, right - 8, step)
     for row, line in enumerate(lines):
-        shapes.append(_text(left, TOP + ROW * (row + 0.5), f"{row + 1}  {shorten(line, letters)}", line))
+        texts_at.append((left, TOP + ROW * (row + 0.5), f"{row + 1}  {shorten(line, letters)}", line))
     for row, sentence in enumerate(map(one_line, summary)):
-        shapes.append(_text(right, TOP + step * (row + 0.5), shorten(sentence, letters), sentence))
-    heads = [_head(left, "paragraphs")] + ([_head(right, "summary")] if summary else [])
+        texts_at.append((right, TOP + step * (row + 0.5), shorten(sentence, letters), sentence))
+    heads = [(left, "paragraphs"), (right, "summary")][: 2 if summary else 1]
     width = right + LETTER * letters + 20 if summary else left + width_of_texts
     legend = [f"arcs: the {LINKS} strongest links of each paragraph"]
     if attention is not None:
         shown = f"the {ATTENTION_LINES} strongest attention weights of a summary sentence"
         legend.append(f"lines: {shown}, at least {MIN_ATTENTION:g}")
-    return _page(heads + shapes, max(width, 24 + LEGEND_LETTER * max(map(len, legend))), height, legend)
+    width = max(width, 24 + LEGEND_LETTER * max(map(len, legend)))
+    image = template("precis.summarizing", "graph.svg").render(
+        width=round(width), height=round(height), legend=legend, heads=heads, curves=curves, texts=texts_at,
+        link_color=LINK_COLOR,
+    )  # fmt: skip
+    return image + "\n"
 
 
-def _arcs(weights: NDArray, x: float) -> list[str]:
+def _arcs(weights: NDArray, x: float) -> list[Curve]:
     """Return half ellipses between paragraphs, the strongest on top."""
     pairs = strongest(weights)
     strength = np.maximum(weights, weights.T)
     largest = max((strength[pair] for pair in pairs), default=1.0)
     longest = max((j - i for i, j in pairs), default=1)
-    shapes = []
+    curves = []
     for i, j in sorted(pairs, key=lambda pair: strength[pair]):
         share = strength[i, j] / largest
         y, below = TOP + ROW * (i + 0.5), TOP + ROW * (j + 0.5)
         depth = ARCS * (0.15 + 0.85 * ((j - i) / longest) ** 0.5)
         tooltip = f"{i + 1} to {j + 1}: {weights[i, j]:.2f}, back: {weights[j, i]:.2f}"
-        line = f'd="M{x} {y}A{depth:.1f} {(below - y) / 2:.1f} 0 0 0 {x} {below}"'
-        appearance = f'stroke-width="{0.5 + 4 * share:.2f}" stroke-opacity="{0.15 + 0.75 * share:.2f}"'
-        shapes.append(f'<path class="link" {line} {appearance}><title>{tooltip}</title></path>')
-    return shapes
+        path = f"M{x} {y}A{depth:.1f} {(below - y) / 2:.1f} 0 0 0 {x} {below}"
+        curves.append(("link", path, 0.5 + 4 * share, 0.15 + 0.75 * share, tooltip))
+    return curves
 
 
-def _attention_lines(attention: NDArray, x: float, right: float, step: float) -> list[str]:
+def _attention_lines(attention: NDArray, x: float, right: float, step: float) -> list[Curve]:
     """Return lines between summary sentences and the paragraphs with the most attention."""
-    shapes, middle = [], (x + right) / 2
+    curves, middle = [], (x + right) / 2
     for s, row in enumerate(attention):
         for paragraph in np.argsort(-row, kind="stable")[:ATTENTION_LINES].tolist():
             if row[paragraph] < MIN_ATTENTION:
                 break
             y, end = TOP + ROW * (paragraph + 0.5), TOP + step * (s + 0.5)
-            line = f'd="M{x:.1f} {y}C{middle:.1f} {y} {middle:.1f} {end:.1f} {right:.1f} {end:.1f}"'
-            appearance = f'stroke-width="{9 * row[paragraph]:.2f}" stroke-opacity="{0.25 + 0.6 * row[paragraph]:.2f}"'
-            tooltip = f"sentence {s + 1} to paragraph {paragraph + 1}: {row[paragraph]:.2f}"
-            shapes.append(f'<path class="look" {line} {appearance}><title>{tooltip}</title></path>')
-    return shapes
-
-
-def _text(x: float, y: float, shown: str, tooltip: str) -> str:
-    return f'<text x="{x:.1f}" y="{y + 4:.1f}">{escape(shown)}<title>{escape(tooltip)}</title></text>'
-
-
-def _head(x: float, text: str) -> str:
-    return f'<text class="head" x="{x:.1f}" y="{TOP - 12}">{text}</text>'
-
-
-def _page(shapes: list[str], width: float, height: float, legend: Sequence[str]) -> str:
-    size = f'width="{width:.0f}" height="{height:.0f}" viewBox="0 0 {width:.0f} {height:.0f}"'
-    style = (
-        "text{font:12px sans-serif;fill:#111}.head{font-weight:bold}.small{font-size:11px;fill:#555}path{fill:none}"
-        f".link{{stroke:{LINK_COLOR}}}.look{{stroke:{ATTENTION_COLOR}}}path:hover{{stroke:#000;stroke-opacity:1}}"
-    )
-    lines = [f'<text class="small" x="12" y="{16 + 14 * row}">{text}</text>' for row, text in enumerate(legend)]
-    background = '<rect width="100%" height="100%" fill="#fff"/>'
-    head = f'<svg xmlns="http://www.w3.org/2000/svg" {size}>'
-    return "\n".join([head, f"<style>{style}</style>", background, *lines, *shapes, "</svg>", ""])
+            path = f"M{x:.1f} {y}C{middle:.1f} {y} {middle:.1f} {end:.1f} {right:.1f} {end:.1f}"
+            weight, tooltip = row[paragraph], f"sentence {s + 1} to paragraph {paragraph + 1}: {row[paragraph]:.2f}"
+            curves.append(("look", path, 9 * weight, 0.25 + 0.6 * weight, tooltip))
+    return curves

@@ -52,7 +52,7 @@ def page(summaries: Sequence[ExtractiveSummary], paragraphs: Mapping[str, Sequen
             Sentences that the model did not read, because of truncation, are counted but not shown.
     """
     from precis.files.figures import html_page  # imports matplotlib
-    from precis.summarizing.page_bodies import MACROS
+    from precis.files.templates import template
 
     documents = []
     for summary in summaries:
@@ -61,7 +61,8 @@ def page(summaries: Sequence[ExtractiveSummary], paragraphs: Mapping[str, Sequen
         total = sum(sizes)
         parts = [range(end - size, min(end, num_read)) for size, end in zip(sizes, accumulate(sizes))]
         documents.append((summary, [part for part in parts if part], total - num_read, total))
-    return html_page("Selected sentences", MACROS.selected_sentences(documents))
+    macros = template("precis.summarizing", "pages.html").module
+    return html_page("Selected sentences", macros.selected_sentences(documents))
 
 
 def draw_sentence_attention(path: Path, attention: np.ndarray, selected: Sequence[int], title: str) -> None:
