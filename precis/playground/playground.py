@@ -18,8 +18,7 @@ from lightning_modules.extractive.matchsum import MatchSum
 from precis.config.shipped_models import shipped_folder
 from precis.playground.cards import MACROS, sections
 from precis.runs.run_folder import Run, run_documents
-from precis.summarizing.load_model import load_model
-from precis.summarizing.summarizing import changed_options, quiet_progress
+from precis.summarizing.summarizing import changed_options, load_model, quiet_progress
 
 EXAMPLE = Path(__file__).with_name("example.txt")
 _DOCUMENTS = 200  # number of documents of the corpus that can be picked

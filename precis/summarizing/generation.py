@@ -35,6 +35,7 @@ MINIMA = {"num_beams": 1, "max_length": 2, "max_new_tokens": 1, "min_length": 0,
 # Two settings for one limit, of which `generate` prefers the second, whoever set it.
 SAME_LIMIT = {"max_length": "max_new_tokens", "min_length": "min_new_tokens"}
 OTHER_NAME = SAME_LIMIT | {second: first for first, second in SAME_LIMIT.items()}
+OPTION = "--generation"  # in messages
 OF_BEAMS = ("length_penalty", "early_stopping")
 # The suite's names of settings (`DecodingOptions`).
 ALIASES = {"beam_size": "num_beams", "no_repeat_ngram": "no_repeat_ngram_size", "alpha": "length_penalty"}
@@ -54,21 +55,16 @@ class Generator:
     Args:
         model: an encoder-decoder, or a decoder (`is_decoder_only`).
         tokenizer: its tokenizer.
-        settings: generation settings that replace those of the model's card.
-        option: the option that holds them, for messages.
+        settings: generation settings that replace those of the model's card, and count as its own.
 
     Raises:
         UserError: for an unknown setting, or a value that is refused.
     """
 
     def __init__(
-        self,
-        model: PreTrainedModel,
-        tokenizer: PreTrainedTokenizerBase,
-        settings: Mapping[str, Any],
-        option: str = "--generation",
+        self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, settings: Mapping[str, Any]
     ) -> None:
-        self.model, self.tokenizer, self.option = model.eval(), tokenizer, option
+        self.model, self.tokenizer = model.eval(), tokenizer
         self.is_decoder_only = not model.config.is_encoder_decoder
         self.card = model.generation_config
         ends = self.card.eos_token_id
@@ -77,13 +73,14 @@ class Generator:
         self.padding = next(token for token in padding if token is not None)
         self.separator = tokenizer.get_added_vocab().get(SEPARATOR)
         self.change(settings)
+        self.card = model.generation_config
 
     def change(self, settings: Mapping[str, Any]) -> None:
         """Generate with the settings of the model's card, but these; errors as in the constructor."""
         settings = {ALIASES.get(name, name): value for name, value in settings.items()}
         if self.is_decoder_only:  # whose `max_length` would count the prompt, too
             settings = {SAME_LIMIT.get(name, name): value for name, value in settings.items()}
-        self.model.generation_config = change_settings(self.card, settings, self.option)
+        self.model.generation_config = change_settings(self.card, settings)
 
     @property
     def limits(self) -> tuple[int, int]:
@@ -124,7 +121,7 @@ class Generator:
         return Generated(text, count, count >= self.max_new_tokens)
 
 
-def change_settings(config: GenerationConfig, settings: Mapping[str, Any], option: str) -> GenerationConfig:
+def change_settings(config: GenerationConfig, settings: Mapping[str, Any]) -> GenerationConfig:
     """Return generation settings with some of them replaced, without sampling.
 
     What the config says about the same thing in other words is left out, so that the new settings hold: of two limits
@@ -133,7 +130,7 @@ def change_settings(config: GenerationConfig, settings: Mapping[str, Any], optio
     Raises:
         UserError: for an unknown setting, a value that is refused, or two that contradict each other.
     """
-    _check(settings, option)
+    _check(settings)
     changed = GenerationConfig.from_dict(config.to_dict())
     for names in SAME_LIMIT.items():
         if any(name in settings for name in names):
@@ -142,30 +139,30 @@ def change_settings(config: GenerationConfig, settings: Mapping[str, Any], optio
         changed.update(**dict.fromkeys(OF_BEAMS))
     try:
         changed.update(**UNUSED | settings | FIXED)
-        _solve_conflict(changed, settings, option)
+        _solve_conflict(changed, settings)
         changed.validate()
     except UserError:
         raise
     except (ValueError, TypeError) as error:
-        raise UserError(f"{option}: {' '.join(str(error).split())}; change the setting") from None
+        raise UserError(f"{OPTION}: {' '.join(str(error).split())}; change the setting") from None
     return changed
 
 
-def _check(settings: Mapping[str, Any], option: str) -> None:
+def _check(settings: Mapping[str, Any]) -> None:
     """Check names and values of generation settings."""
     names = vars(GenerationConfig())
     for name, value in settings.items():
         if name.startswith("_") or name not in names:
             similar = difflib.get_close_matches(name, names, n=1)
             hint = f"did you mean {similar[0]}?" if similar else "see GenerationConfig of transformers"
-            raise UserError(f"{option}.{name}: there is no such setting of generation; {hint}")
+            raise UserError(f"{OPTION}.{name}: there is no such setting of generation; {hint}")
         if value != FIXED.get(name, value):
-            raise UserError(f"{option}.{name} {value}: a baseline has one summary that is not drawn at random")
+            raise UserError(f"{OPTION}.{name} {value}: a baseline has one summary that is not drawn at random")
         if name in MINIMA and (not isinstance(value, int) or value < MINIMA[name]):
-            raise UserError(f"{option}.{name} {value}: give a whole number, at least {MINIMA[name]}")
+            raise UserError(f"{OPTION}.{name} {value}: give a whole number, at least {MINIMA[name]}")
 
 
-def _solve_conflict(config: GenerationConfig, settings: Mapping[str, Any], option: str) -> None:
+def _solve_conflict(config: GenerationConfig, settings: Mapping[str, Any]) -> None:
     """Let a limit of the length that was set win against the opposite limit of the model's card."""
     sets_maximum, sets_minimum = (any(name in settings for name in pair) for pair in SAME_LIMIT.items())
     minimum, maximum = length_limits(config)
@@ -173,7 +170,7 @@ def _solve_conflict(config: GenerationConfig, settings: Mapping[str, Any], optio
         return
     if sets_minimum and sets_maximum and minimum > maximum:
         remedy = "lower the minimum, or raise the maximum"
-        raise UserError(f"{option}: summaries of at least {minimum} and at most {maximum} tokens; {remedy}")
+        raise UserError(f"{OPTION}: summaries of at least {minimum} and at most {maximum} tokens; {remedy}")
     if sets_maximum and not sets_minimum:
         config.update(min_length=None, min_new_tokens=None)
     elif sets_minimum and not sets_maximum:

@@ -106,8 +106,6 @@ class HuggingFaceSummarizer:
         task = (getattr(model.config, "task_specific_params", None) or {}).get("summarization", {})
         self.template = self._template(task.get("prefix") or getattr(model.config, "prefix", None) or "", model)
         self.generator = Generator(model, tokenizer, self._card_settings(task, model))
-        # from here on the settings of the task and the default length are part of the card
-        self.generator.card = model.generation_config
         self.generator.change(options.generation)
         self._check_positions()
 
@@ -208,17 +206,15 @@ class HuggingFaceSummarizer:
     def _windows(self, sentences: list[str], max_source: int) -> list[str]:
         """Return consecutive sentences in texts of at most `max_source` tokens in their prompt, or of one sentence."""
         windows: list[str] = []
-        while sentences:
-            # few texts are tokenized: a window may hold hundreds of sentences
-            sizes = range(1, len(sentences) + 1)
-            fitting = bisect_right(sizes, max_source, key=lambda size, left=sentences: self._length(left[:size]))
-            windows.append(" ".join(sentences[: max(1, fitting)]))
-            sentences = sentences[max(1, fitting) :]
-        return windows or [""]
 
-    def _length(self, sentences: list[str]) -> int:
-        """Return the number of tokens of sentences in their prompt."""
-        return len(self.encode(" ".join(sentences)))
+        def tokens(count: int) -> int:
+            return len(self.encode(" ".join(sentences[:count])))
+
+        while sentences:  # few texts are tokenized: a window may hold hundreds of sentences
+            count = max(1, bisect_right(range(1, len(sentences) + 1), max_source, key=tokens))
+            windows.append(" ".join(sentences[:count]))
+            sentences = sentences[count:]
+        return windows or [""]
 
     def _truncated(self, text: str, max_source: int) -> list[int]:
         """Return the ids of the longest beginning of a text that fits with its prompt."""

@@ -16,10 +16,9 @@ from lightning_modules.summary import Summary
 from precis.runs.run_folder import Run
 from precis.summarizing.hugging_face import how_read
 from precis.summarizing.length_budget import LengthBudget
-from precis.summarizing.load_model import load_model
 from precis.summarizing.pretrained_options import read_pretrained_options
 from precis.summarizing.show_extraction import SummaryOutput
-from precis.summarizing.summarizing import changed_options, summarize_all
+from precis.summarizing.summarizing import changed_options, load_model, summarize_all
 
 _MAX_REPORTED = 5  # documents
 
