@@ -96,7 +96,8 @@ def run_command(arguments: list[str]) -> int:
             os.environ.pop(VARIABLE, None)
         if is_default_handler:
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
-            sys.unraisablehook = unraisable_before
+            if not isinstance(sys.exception(), KeyboardInterrupt | SystemExit):  # objects in its frames end later
+                sys.unraisablehook = unraisable_before
     return 0
 
 
@@ -117,11 +118,14 @@ def _errors_of_lightning() -> tuple[type[Exception], ...]:
 
 
 def _send_again(unraisable: "sys.UnraisableHookArgs") -> None:
-    """Send a signal again that was handled within a destructor, where Python ignores exceptions."""
+    """Send a signal again that was handled within a destructor, where Python ignores exceptions.
+
+    An AttributeError there is that of an object whose constructor was interrupted, which is no news.
+    """
     numbers = {KeyboardInterrupt: signal.SIGINT, SystemExit: signal.SIGTERM}
     if number := numbers.get(unraisable.exc_type):
         threading.Timer(0.05, os.kill, (os.getpid(), number)).start()
-    else:
+    elif unraisable.exc_type is not AttributeError:
         sys.__unraisablehook__(unraisable)
 
 

@@ -70,17 +70,29 @@ def test_a_disk_that_is_full_in_a_test_is_named_with_the_file(run_folder, precis
     assert not predictions.exists() and not list(run_folder.glob(".predictions*"))
 
 
+IN_DESTRUCTOR = """
+    def __del__(self):
+        os.kill(os.getpid(), signal.{name})
+        print("closed")
+"""
+IN_CONSTRUCTOR = """
+    def __init__(self):
+        os.kill(os.getpid(), signal.{name})
+        self.position = 0
+    def __del__(self):
+        self.position += 1
+"""
+
+
+@pytest.mark.parametrize("methods", [IN_DESTRUCTOR, IN_CONSTRUCTOR])
 @pytest.mark.parametrize(("name", "status"), [("SIGTERM", 143), ("SIGINT", 130)])
-def test_a_signal_in_a_destructor_ends_the_command(name, status):
-    """Python ignores exceptions of destructors, those of signal handlers included."""
+def test_a_signal_in_a_constructor_or_destructor_ends_the_command(methods, name, status):
+    """Python ignores exceptions of destructors: of signal handlers, and of half-constructed objects."""
     script = (
         "import os, signal, sys, time\n"
         "from precis.command_line import run_command\n"
         "from precis.command_line.cli import main\n"
-        "class Closed:\n"
-        "    def __del__(self):\n"
-        f"        os.kill(os.getpid(), signal.{name})\n"
-        "        print('closed')\n"
+        f"class Closed:{methods.format(name=name)}\n"
         "def work(arguments):\n"
         "    Closed()\n"
         "    time.sleep(60)\n"
