@@ -144,22 +144,33 @@ def bert_score(
         ModuleNotFoundError: without `bert-score`; the message says what to install.
         ValueError: as `bleu`.
     """
-    library = _library("bert_score", "BERTScore", "bertscore")
+    _library("bert_score", "BERTScore", "bertscore")
     _check(predictions, references)
-    if layer is None:
-        from transformers import AutoConfig
-
-        layer = library.utils.model2layers.get(model) or AutoConfig.from_pretrained(model).num_hidden_layers
+    scorer = bert_scorer(model, layer, batch_size, device)
     texts = [_text(prediction) for prediction in predictions]
     pairs = [(index, text, _text(target)) for index, text in enumerate(texts) if text for target in references[index]]
     scores = [0.0] * len(texts)
     if pairs:
-        scorer = library.BERTScorer(model_type=model, num_layers=layer, batch_size=batch_size, device=device)
         _, _, f1 = scorer.score([text for _, text, _ in pairs], [target for _, _, target in pairs])
         for (index, _, _), value in zip(pairs, f1.tolist()):
             scores[index] = max(scores[index], 100 * value)
-    how = f"bertscore|model:{model}|layer:{layer}|idf:no|rescaled:no|refs:best"
+    how = f"bertscore|model:{model}|layer:{scorer.num_layers}|idf:no|rescaled:no|refs:best"
     return ScoreList(_mean(scores), scores, f"{how}|bert-score:{metadata.version('bert-score')}")
+
+
+def bert_scorer(model: str, layer: int | None, batch_size: int, device: str) -> Any:
+    """Return the scorer of `bert-score` with a loaded model; arguments as for `bert_score`, `auto` takes a GPU if any.
+
+    Raises:
+        ModuleNotFoundError: without `bert-score`; the message says what to install.
+    """
+    library = _library("bert_score", "BERTScore", "bertscore")
+    if layer is None:
+        from transformers import AutoConfig
+
+        layer = library.utils.model2layers.get(model) or AutoConfig.from_pretrained(model).num_hidden_layers
+    device = None if device == "auto" else device  # bert-score looks for a GPU itself
+    return library.BERTScorer(model_type=model, num_layers=layer, batch_size=batch_size, device=device)
 
 
 def _library(module: str, score: str, extra: str) -> ModuleType:

@@ -1,14 +1,19 @@
 """Rewards of generated texts for self-critical training, computed for whole batches."""
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Literal
 
+from datamodules.text.language import length_words
 from datamodules.text.rouge_words import vocabulary, warn_without_words
 from lightning_modules.metrics.novelty import novelty, repetition
 from lightning_modules.metrics.rouge import rouge_scores
 from lightning_modules.metrics.rouge_rewards import rouge_l_texts
+
+_WORD = re.compile(r"\w+(?:[.,:]\d+)*")
 
 
 @dataclass
@@ -35,9 +40,14 @@ class Reward(ABC):
 
     Attributes:
         reads_source: whether the reward needs the document, besides the references.
+        name: name under which a `Mixture` logs it; by default that of the class.
     """
 
     reads_source = False
+
+    @property
+    def name(self) -> str:
+        return type(self).__name__
 
     @abstractmethod
     def __call__(self, inputs: RewardInputs) -> list[float]:
@@ -60,6 +70,10 @@ class RougeReward(Reward):
             raise ValueError("RougeReward: rougeLsum needs sentences, but rewards get whole texts; use rougeL")
         rouge_scores(["a"], [["a"]], (variant,), stem)  # validates the arguments
         self.variant, self.stem = variant, stem
+
+    @property
+    def name(self) -> str:
+        return self.variant
 
     def __call__(self, inputs: RewardInputs) -> list[float]:
         split = vocabulary(self.stem, inputs.language).split
@@ -101,6 +115,10 @@ class Repetition(Reward):
             raise ValueError(f"Repetition needs an order of at least 1, got {order}")
         self.order = order
 
+    @property
+    def name(self) -> str:
+        return f"repetition_{self.order}"
+
     def __call__(self, inputs: RewardInputs) -> list[float]:
         key = f"repeated_{self.order}"
         return [repetition([text], (self.order,), inputs.language)[key] or 0.0 for text in inputs.texts]
@@ -120,14 +138,77 @@ class Novelty(Reward):
             raise ValueError(f"Novelty needs an order of at least 1, got {order}")
         self.order = order
 
+    @property
+    def name(self) -> str:
+        return f"novelty_{self.order}"
+
     def __call__(self, inputs: RewardInputs) -> list[float]:
         key = f"novel_{self.order}"
         pairs = zip(inputs.texts, inputs.sources, strict=True)
         return [novelty([text], [source], (self.order,), inputs.language)[key] or 0.0 for text, source in pairs]
 
 
+class LengthTarget(Reward):
+    """1 for a text of about `words` words, less in proportion to the words beyond the tolerance, 0 from twice as many.
+
+    Args:
+        words: number of words that is wanted; counted as in the metric `words`.
+        tolerance: number of words more or fewer that cost nothing.
+    """
+
+    def __init__(self, words: int, tolerance: int = 0) -> None:
+        if words < 1 or tolerance < 0:
+            raise ValueError(f"LengthTarget needs at least 1 word and a tolerance of at least 0: {words}, {tolerance}")
+        self.words, self.tolerance = words, tolerance
+
+    def __call__(self, inputs: RewardInputs) -> list[float]:
+        beyond = [abs(len(length_words(text)) - self.words) - self.tolerance for text in inputs.texts]
+        return [max(0.0, 1 - max(0, words) / self.words) for words in beyond]
+
+
+class EntityCoverage(Reward):
+    """Share of the entities of the document that a text names, or of the text's own that the document has.
+
+    An entity is, without a tagger, a word with a digit, or one in upper case that does not begin a sentence. For models
+    over lower-cased words, only numbers are. Without entities, the reward is 0 for `source` and 1 for `summary`.
+
+    Args:
+        of: `source`: the document's entities that the text names (recall); `summary`: the text's entities that the
+            document has (precision).
+    """
+
+    reads_source = True
+
+    def __init__(self, of: Literal["source", "summary"] = "source") -> None:
+        self.of = of
+
+    @property
+    def name(self) -> str:
+        return f"entities_of_{self.of}"
+
+    def __call__(self, inputs: RewardInputs) -> list[float]:
+        rewards = []
+        found = {text: entities(text) for text in {*(inputs.sources if self.of == "source" else inputs.texts)}}
+        for text, source in zip(inputs.texts, inputs.sources, strict=True):
+            of, other, without = (source, text, 0.0) if self.of == "source" else (text, source, 1.0)
+            words = {word.casefold() for word in _WORD.findall(other)}
+            rewards.append(len(found[of] & words) / len(found[of]) if found[of] else without)
+        return rewards
+
+
+def entities(text: str) -> set[str]:
+    """Return the entities of a text, case-folded, see `EntityCoverage`."""
+    names, end = set(), 0
+    for match in _WORD.finditer(text):
+        begins_sentence = end == 0 or any(mark in text[end : match.start()] for mark in ".!?:\n")
+        if any(map(str.isdigit, match[0])) or (match[0][0].isupper() and not begins_sentence):
+            names.add(match[0].casefold())
+        end = match.end()
+    return names
+
+
 class Mixture(Reward):
-    """Weighted sum of rewards; a negative weight makes a penalty.
+    """Weighted sum of rewards; a negative weight makes a penalty. `SelfCritical` logs each as `train/reward/NAME`.
 
     Args:
         rewards: rewards to add.
@@ -146,6 +227,16 @@ class Mixture(Reward):
     def reads_source(self) -> bool:
         return any(reward.reads_source for reward in self.rewards)
 
+    @property
+    def names(self) -> list[str]:
+        """Names of the rewards; those of the same name are numbered from the second one on."""
+        names = [reward.name for reward in self.rewards]
+        counts = [names[: place + 1].count(name) for place, name in enumerate(names)]
+        return [name if count == 1 else f"{name}_{count}" for name, count in zip(names, counts)]
+
     def __call__(self, inputs: RewardInputs) -> list[float]:
-        columns = [reward(inputs) for reward in self.rewards]
+        return self.combine([reward(inputs) for reward in self.rewards])
+
+    def combine(self, columns: list[list[float]]) -> list[float]:
+        """Return the weighted sum for each text, from the values of each reward."""
         return [sum(w * value for w, value in zip(self.weights, row)) for row in zip(*columns, strict=True)]

@@ -6,6 +6,8 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
+from lightning_modules.metrics.pair_classifier import PairClassifier
+
 Sentences = Sequence[str]
 
 LABELS = ("entailment", "contradiction", "neutral")
@@ -22,53 +24,20 @@ PERCENTILE_EDGES = (
 )
 
 
-class EntailmentModel:
-    """Hugging Face classifier of sentence pairs into entailment, contradiction and neutral.
-
-    Not an `nn.Module`, so that its weights are neither trained nor part of checkpoints of a metric.
-
-    Args:
-        name: folder, or name on the hub, which is downloaded.
-        batch_size: number of sentence pairs in a batch; pairs of all documents are batched by length.
-        device: device of the model.
+class EntailmentModel(PairClassifier):
+    """Hugging Face classifier of sentence pairs into entailment, contradiction and neutral; see `PairClassifier`.
 
     Raises:
         ValueError: if the config does not name the classes.
     """
 
-    def __init__(
-        self,
-        name: str,
-        batch_size: int = 64,
-        device: str | torch.device = "cpu",
-    ) -> None:
-        from transformers import AutoModelForSequenceClassification, AutoTokenizer
+    def __init__(self, name: str, batch_size: int = 64, device: str | torch.device = "cpu") -> None:
+        super().__init__(name, batch_size, device)
+        self.order = [_class_of(label, self.class_names, name) for label in LABELS]
 
-        self.tokenizer = AutoTokenizer.from_pretrained(name)
-        self.model = AutoModelForSequenceClassification.from_pretrained(name).eval().to(device)
-        self.name, self.batch_size, self.device = name, batch_size, torch.device(device)
-        self.max_length = min(512, self.tokenizer.model_max_length)
-        class_names = [self.model.config.id2label[index] for index in range(self.model.config.num_labels)]
-        self.order = [_class_of(label, class_names, name) for label in LABELS]
-
-    @torch.no_grad()
     def probabilities(self, pairs: Sequence[tuple[str, str]]) -> Tensor:
         """Return P(entailment), P(contradiction), P(neutral) of (premise, hypothesis) pairs, [N, 3], on the CPU."""
-        result = torch.zeros(len(pairs), 3)
-        by_length = sorted(range(len(pairs)), key=lambda index: len(pairs[index][0]) + len(pairs[index][1]))
-        for start in range(0, len(pairs), self.batch_size):
-            batch = by_length[start : start + self.batch_size]
-            inputs = self.tokenizer(
-                [pairs[index][0] for index in batch],
-                [pairs[index][1] for index in batch],
-                padding=True,
-                truncation="longest_first",  # of a pair that is too long, the longer sentence is truncated
-                max_length=self.max_length,
-                return_tensors="pt",
-            )
-            logits = self.model(**inputs.to(self.device)).logits
-            result[batch] = logits.float().softmax(-1)[:, self.order].cpu()
-        return result
+        return self.class_probabilities(pairs)[:, self.order]
 
     def matrices(self, summaries: Sequence[Sentences], sources: Sequence[Sentences]) -> list[Tensor]:
         """Return the NLI pair matrix of each document, [3, M, N] for M source and N summary sentences.

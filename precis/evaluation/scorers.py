@@ -3,6 +3,7 @@
 import importlib.util
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from importlib import import_module
 from typing import Literal, NamedTuple, Protocol
 
@@ -38,6 +39,8 @@ class ScoreOptions:
         bertscore_layer: hidden layer; by default the choice of the authors, or the last one.
         summac_model: Hugging Face NLI model, a folder or a name (which is downloaded).
         summac_conv: file with the weights of SummaC-Conv; SummaC-ZS by default.
+        consistency_model: Hugging Face classifier of source and claim, such as MiniCheck, a folder or a name (which is
+            downloaded).
         batch_size: number of texts or sentence pairs in a batch of a model.
         device: device of models: cpu, cuda, ..., or "auto" for a GPU if available.
         num_proc: number of processes that compute ROUGE.
@@ -54,6 +57,7 @@ class ScoreOptions:
     bertscore_layer: int | None = None
     summac_model: str | None = None
     summac_conv: str | None = None
+    consistency_model: str | None = None
     batch_size: int = 32
     device: str = "auto"
     num_proc: int = 1
@@ -76,7 +80,7 @@ def lacking(metric: str, predictions: Sequence[Prediction], options: ScoreOption
     package, extra = NEED_PACKAGES.get(metric, (None, None))
     if package and importlib.util.find_spec(package) is None:
         return f"{package} is not installed: pip install 'precis-suite[{extra}]'"
-    if metric in ("bertscore", "summac") and getattr(options, f"{metric}_model") is None:
+    if metric in ("bertscore", "summac", "consistency") and getattr(options, f"{metric}_model") is None:
         return f"it needs a model: --{metric}_model NAME_OR_FOLDER"
     if metric == "meteor" and options.meteor_synonyms and not reference_scores.has_wordnet():
         return "NLTK has no WordNet: python -m nltk.downloader wordnet, or --meteor_synonyms false"
@@ -157,15 +161,33 @@ def _summac(predictions: Sequence[Prediction], options: ScoreOptions) -> dict[st
 
     model = EntailmentModel(options.summac_model, options.batch_size, device=_device(options))
     conv = SummaCConv.load(options.summac_conv) if options.summac_conv else None
+    values = _pair_scores("summac", predictions, partial(summac_scores, model, conv))
+    how = f"model:{options.summac_model}|kind:{f'conv({options.summac_conv})' if options.summac_conv else 'zs'}"
+    return {"summac": _our_scores("summac", values, predictions, how)}
+
+
+def _consistency(predictions: Sequence[Prediction], options: ScoreOptions) -> dict[str, Scores]:
+    from lightning_modules.metrics.consistency import CHUNK_WORDS, ConsistencyModel  # imports torch
+
+    model = ConsistencyModel(options.consistency_model, options.batch_size, device=_device(options))
+    values = _pair_scores("consistency", predictions, model.scores)
+    how = f"model:{options.consistency_model}|class:{model.class_names[model.supported]}|chunk:{CHUNK_WORDS}"
+    return {"consistency": _our_scores("consistency", values, predictions, how)}
+
+
+def _pair_scores(
+    name: str, predictions: Sequence[Prediction], scores: Callable[[list[list[str]], list[list[str]]], list[float]]
+) -> list[float]:
+    """Return scores x 100 of summaries and their documents, with a progress bar.
+
+    A few documents at a time: their sentence pairs are batched together, and many millions would be held.
+    """
     values: list[float] = []
     with progress_bar() as progress:
-        # A few documents at a time: their sentence pairs are batched together, and many millions would be held.
-        for start in progress.track(range(0, len(predictions), 64), description="summac"):
+        for start in progress.track(range(0, len(predictions), 64), description=name):
             chunk = predictions[start : start + 64]
-            summaries = [prediction.summary for prediction in chunk]
-            values += summac_scores(model, conv, summaries, [prediction.document for prediction in chunk])
-    how = f"model:{options.summac_model}|kind:{f'conv({options.summac_conv})' if options.summac_conv else 'zs'}"
-    return {"summac": _our_scores("summac", [100 * value for value in values], predictions, how)}
+            values += scores([prediction.summary for prediction in chunk], [p.document for p in chunk])
+    return [100 * value for value in values]
 
 
 METRICS: dict[str, Callable[[Sequence[Prediction], ScoreOptions], dict[str, Scores]]] = {
@@ -179,6 +201,7 @@ METRICS: dict[str, Callable[[Sequence[Prediction], ScoreOptions], dict[str, Scor
     },
     "bertscore": _bertscore,
     "summac": _summac,
+    "consistency": _consistency,
     "novelty": lambda predictions, options: _shares(
         predictions, options, [novelty(p.summary, p.document, language=options.language) for p in predictions]
     ),
@@ -189,7 +212,7 @@ METRICS: dict[str, Callable[[Sequence[Prediction], ScoreOptions], dict[str, Scor
     "length": _length,
 }
 NEED_REFERENCES = {"rouge", "bleu", "chrf", "meteor", "bertscore"}
-NEED_DOCUMENTS = {"novelty", "fragments", "summac"}
+NEED_DOCUMENTS = {"novelty", "fragments", "summac", "consistency"}
 NEED_PACKAGES = {"bleu": ("sacrebleu", "bleu"), "chrf": ("sacrebleu", "bleu"), "bertscore": ("bert_score", "bertscore")}
 
 

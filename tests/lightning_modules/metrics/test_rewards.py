@@ -2,7 +2,15 @@ import random
 
 import pytest
 
-from lightning_modules.metrics.rewards import Mixture, Novelty, Repetition, RewardInputs, RougeReward
+from lightning_modules.metrics.rewards import (
+    EntityCoverage,
+    LengthTarget,
+    Mixture,
+    Novelty,
+    Repetition,
+    RewardInputs,
+    RougeReward,
+)
 from lightning_modules.metrics.rouge import rouge_scores
 
 WORDS = ["storms", "storm", "damaged", "damage", "the", "old", "harbour", ",", "."]
@@ -79,3 +87,22 @@ def test_a_mixture_has_a_weight_for_each(make):
 def test_an_order_is_positive(kind):
     with pytest.raises(ValueError, match="at least 1, got 0"):
         kind(0)
+
+
+def test_a_length_target_has_a_tolerance():
+    inputs = RewardInputs(list("abcdefg"), [" ".join(["w"] * n) for n in (0, 4, 8, 9, 10, 13, 30)], [[]] * 7)
+    assert LengthTarget(10, 1)(inputs) == pytest.approx([0.1, 0.5, 0.9, 1, 1, 0.8, 0])
+    assert LengthTarget(10)(inputs) == pytest.approx([0, 0.4, 0.8, 0.9, 1, 0.7, 0])
+    for words, tolerance in ((0, 0), (5, -1)):
+        with pytest.raises(ValueError, match=f"at least 1 word.*{words}, {tolerance}"):
+            LengthTarget(words, tolerance)
+
+
+def test_entities_of_the_source_and_of_the_summary():
+    """Whitby, 1.5 and Kay are; The and Storm begin sentences."""
+    source = "The harbour of Whitby lost 1.5 metres. Storm Kay hit it"
+    texts = ["whitby lost 1.5 metres", "In Whitby, Kay hit Leeds in 1999", "nothing", ""]
+    inputs = RewardInputs(list("abcd"), texts, [[]] * 4, [source] * 4)
+    assert EntityCoverage()(inputs) == pytest.approx([2 / 3, 2 / 3, 0, 0])
+    assert EntityCoverage("summary")(inputs) == pytest.approx([1, 2 / 4, 1, 1])
+    assert EntityCoverage()(RewardInputs(["a"], ["x"], [[]], ["no names here"])) == [0]

@@ -244,6 +244,27 @@ def test_summac_and_meteor_by_name(tmp_path, evaluated, monkeypatch):
     assert 0 < found["meteor"]["mean"] < 100 and "match:exact+stem|" in found["meteor"]["signature"]
 
 
+def test_consistency_by_name(tmp_path, evaluated, monkeypatch):
+    class Thirds:
+        """Classifier that supports every claim with a probability of one third."""
+
+        class_names, supported = ["unsupported", "supported"], 1
+
+        def __init__(self, name, batch_size, device):
+            assert (name, device) == ("some/minicheck", "cpu")
+
+        def scores(self, summaries, sources):
+            assert all(isinstance(sentence, str) for source in sources for sentence in source)
+            return [1 / 3 if summary else 0.0 for summary in summaries]
+
+    monkeypatch.setattr("lightning_modules.metrics.consistency.ConsistencyModel", Thirds)
+    path = write(tmp_path / "out.jsonl", records(document=SOURCES))
+    options = ("--consistency_model", "some/minicheck", "--device", "cpu")
+    found = by_measure(evaluated(path, "--metrics", "consistency", *options))["consistency"]
+    assert found["mean"] == pytest.approx(80 / 3)  # four of five, the empty one 0
+    assert "model:some/minicheck|class:supported|chunk:350" in found["signature"]
+
+
 GOOD = {"id": "a", "summary": "some text", "references": "a text"}
 BAD = {
     "no id": ([GOOD, {"summary": "x", "references": "y"}], ["out.jsonl:2", "no id", "--fields.id"]),

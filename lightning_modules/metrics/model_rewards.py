@@ -1,0 +1,115 @@
+"""Rewards by pretrained models: BERTScore, SummaC, and classifiers of consistency; loaded when they are first used."""
+
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from datamodules.text.language import language_of
+from lightning_modules.metrics.rewards import Reward, RewardInputs
+
+
+class ModelReward(Reward):
+    """Base class of rewards by a Hugging Face model.
+
+    Args:
+        model: folder, or name on the hub, which is downloaded.
+        batch_size: number of texts or pairs in a batch of the model.
+        device: device of the model: cpu, cuda, ..., or "auto" for a GPU if available.
+    """
+
+    def __init__(self, model: str, batch_size: int = 64, device: str = "auto") -> None:
+        self.model, self.batch_size, self.device = model, batch_size, device
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave the loaded model out of copies for other processes."""
+        return {name: value for name, value in vars(self).items() if name != "loaded"}
+
+
+class BertScoreReward(ModelReward):
+    """BERTScore F1 in [0, 1] with the best reference; 0 without a reference or text.
+
+    Args:
+        model, batch_size, device: see `ModelReward`.
+        layer: hidden layer; None for the choice of the authors, or the last layer of models that they do not list.
+    """
+
+    name = "bertscore"
+
+    def __init__(self, model: str, layer: int | None = None, batch_size: int = 64, device: str = "auto") -> None:
+        super().__init__(model, batch_size, device)
+        self.layer = layer
+
+    @cached_property
+    def loaded(self) -> Any:
+        from lightning_modules.metrics.reference_scores import bert_scorer
+
+        return bert_scorer(self.model, self.layer, self.batch_size, self.device)
+
+    def __call__(self, inputs: RewardInputs) -> list[float]:
+        rewards = [0.0] * len(inputs.texts)
+        rows = [
+            (row, text, reference)
+            for row, (text, references) in enumerate(zip(inputs.texts, inputs.references))
+            for reference in references
+            if text.strip() and reference.strip()
+        ]
+        if rows:
+            scores = self.loaded.score([text for _, text, _ in rows], [reference for *_, reference in rows])[2]
+            for (row, *_), value in zip(rows, scores.tolist()):
+                rewards[row] = max(rewards[row], value)
+        return rewards
+
+
+class SummaCReward(ModelReward):
+    """SummaC of a text and its document: ZS in [-1, 1], or Conv in [0, 1] with its weights; 0 for an empty text.
+
+    Args:
+        model, batch_size, device: see `ModelReward`; an NLI model.
+        conv: file with the weights of SummaC-Conv.
+    """
+
+    name = "summac"
+    reads_source = True
+
+    def __init__(self, model: str, conv: Path | None = None, batch_size: int = 64, device: str = "auto") -> None:
+        super().__init__(model, batch_size, device)
+        self.conv = conv
+
+    @cached_property
+    def loaded(self) -> Any:
+        from lightning_modules.metrics.summac import EntailmentModel, SummaCConv
+
+        entailment = EntailmentModel(self.model, self.batch_size, self.device)
+        return entailment, None if self.conv is None else SummaCConv.load(self.conv)
+
+    def __call__(self, inputs: RewardInputs) -> list[float]:
+        from lightning_modules.metrics.summac import summac_scores
+
+        return summac_scores(*self.loaded, *_sentences(inputs))
+
+
+class ConsistencyReward(ModelReward):
+    """Share in [0, 1] to which the document supports the sentences of a text, see `ConsistencyModel`.
+
+    Args:
+        model, batch_size, device: see `ModelReward`; a classifier of source and claim, such as MiniCheck.
+    """
+
+    name = "consistency"
+    reads_source = True
+
+    @cached_property
+    def loaded(self) -> Any:
+        from lightning_modules.metrics.consistency import ConsistencyModel
+
+        return ConsistencyModel(self.model, self.batch_size, self.device)
+
+    def __call__(self, inputs: RewardInputs) -> list[float]:
+        return self.loaded.scores(*_sentences(inputs))
+
+
+def _sentences(inputs: RewardInputs) -> tuple[list[list[str]], list[list[str]]]:
+    """Return the sentences of texts and of their documents."""
+    split = language_of(inputs.language).split_sentences
+    by_source = {source: split(source) for source in set(inputs.sources)}
+    return [split(text) for text in inputs.texts], [by_source[source] for source in inputs.sources]

@@ -1,0 +1,107 @@
+"""A chat model's score as a reward for self-critical training, with a cache of answers and a budget of requests."""
+
+import re
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+from jsonargparse import Namespace
+from jsonargparse.typing import NonNegativeInt, PositiveFloat, PositiveInt
+from pytorch_lightning.utilities import rank_zero_only, rank_zero_warn
+
+from datamodules.documents import UserError
+from datamodules.text.hashing import text_digest
+from lightning_modules.metrics.rewards import Reward, RewardInputs
+from precis.baselines.answers_file import open_answers
+from precis.baselines.endpoint import Endpoint
+from precis.files.texts import read_text
+from precis.summarizing.prompts import answer_text, check_fields, fill
+
+PROMPT = Path(__file__).with_name("chat_reward_prompt.txt")
+_NUMBER = re.compile(r"\d+(?:\.\d+)?")
+
+
+class ChatReward(Reward):
+    """Score of a text and its document by a chat model, the last number of its answer divided by `best`, in [0, 1].
+
+    Answers are appended to a file, so that a text is asked about once, in all epochs and resumed runs. An answer
+    without such a number counts 0, with a warning. A config may name this class only on the command line or with
+    `--trust`, because documents and the API key are sent to the address.
+
+    Args:
+        model: name of the chat model at the endpoint.
+        base_url: address of the endpoint, such as http://localhost:8000/v1.
+        answers: file of answers; each rank has its own, with its number in the name.
+        budget: number of requests after which training stops; those of the file count.
+        prompt: file of a prompt with {document} and {summary}; by default one that asks for a number from 0 to 10.
+        best: the highest score that the prompt offers.
+        max_tokens: maximum number of tokens of an answer.
+        request: fields of each request.
+        concurrency: number of concurrent requests.
+        timeout: time limit of each request in seconds.
+        retries: number of retries after transient errors.
+        key_variable: environment variable with the API key.
+
+    Raises:
+        UserError: if the address or the prompt is invalid, the file has answers of other settings, the budget is used
+            up, or a request fails after all retries.
+    """
+
+    reads_source = True
+    name = "chat"
+
+    def __init__(
+        self,
+        model: str,
+        base_url: str,
+        answers: Path,
+        budget: PositiveInt = 10_000,
+        prompt: Path | None = None,
+        best: PositiveFloat = 10.0,
+        max_tokens: PositiveInt = 16,
+        request: dict[str, Any] | None = None,
+        concurrency: PositiveInt = 8,
+        timeout: PositiveFloat = 60.0,
+        retries: NonNegativeInt = 5,
+        key_variable: str = "OPENAI_API_KEY",
+    ) -> None:
+        connection = {"concurrency": concurrency, "timeout": timeout, "retries": retries, "key_variable": key_variable}
+        sampling = {"max_tokens": max_tokens, "request": request or {}}
+        self.endpoint = Endpoint(Namespace(model=model, base_url=base_url, max_failures=1, **connection, **sampling))
+        self.prompt = read_text(Path(prompt) if prompt else PROMPT)
+        check_fields(str(prompt), self.prompt, {"document": True, "summary": True})
+        self.answers, self.budget, self.best = Path(answers), budget, float(best)
+        self.settings = {"model": model, "request": self.endpoint.request, "prompt": text_digest(self.prompt)}
+
+    def __call__(self, inputs: RewardInputs) -> list[float]:
+        filled = [
+            fill(self.prompt, {"document": source, "summary": text})
+            for text, source in zip(inputs.texts, inputs.sources, strict=True)
+        ]
+        prompts = {text_digest(prompt): prompt for prompt in filled}
+        rank = rank_zero_only.rank or 0
+        path = self.answers if rank == 0 else self.answers.with_name(f"{self.answers.stem}.{rank}.jsonl")
+        with open_answers(path, {"system": "reward"} | self.settings) as answers:
+            missing = [(name, prompt) for name, prompt in prompts.items() if name not in answers.rows]
+            if len(answers.rows) + len(missing) > self.budget:
+                raise UserError(
+                    f"{path}: the budget of {self.budget:,} requests is used up after {len(answers.rows):,}; raise "
+                    "budget and resume the run"
+                )
+            with ThreadPoolExecutor(1) as thread:  # beside the main thread, whose signals stop training gracefully
+                asked = thread.submit(
+                    self.endpoint.answer_all,
+                    missing,
+                    lambda name, reply: answers.add([{"id": name, "text": reply.text}]),
+                )
+                asked.result()
+            scores = {name: self._score(answers.rows[name]["text"]) for name in prompts}
+        if unreadable := [name for name, score in scores.items() if score is None]:
+            rank_zero_warn(f"{path}: {len(unreadable)} of {len(scores)} answers have no number up to {self.best:g}")
+        return [scores[text_digest(prompt)] or 0.0 for prompt in filled]
+
+    def _score(self, answer: str) -> float | None:
+        """Return the score of an answer, None if it has no number up to the best one."""
+        numbers = _NUMBER.findall(answer_text(answer))
+        score = float(numbers[-1]) / self.best if numbers else None
+        return score if score is not None and score <= 1 else None

@@ -1,0 +1,53 @@
+import pytest
+from chat_servers import chat_server
+
+from datamodules.documents import UserError
+from lightning_modules.metrics.rewards import RewardInputs
+from precis.baselines.chat_reward import ChatReward
+
+INPUTS = RewardInputs(["a", "a", "b"], ["tiny", "a bit longer", "tiny"], [[]] * 3, ["one", "one", "two"])
+
+
+@pytest.fixture(autouse=True)
+def surroundings(monkeypatch):
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    monkeypatch.setattr("openai._base_client.INITIAL_RETRY_DELAY", 0.01)
+
+
+def grade(prompt: str) -> str:
+    """Seven for tiny summaries of `one`, none for others of it, and too many for those of `two`."""
+    if "two" in prompt:
+        return "99"
+    return "<think>10?</think> I say 7." if "tiny" in prompt else "none"
+
+
+def test_each_text_is_asked_about_once_also_in_a_resumed_run(tmp_path):
+    path = tmp_path / "answers.jsonl"
+    with chat_server(grade) as server:
+        reward = ChatReward("tiny", server.url, path, budget=3)
+        with pytest.warns(UserWarning, match="2 of 3 answers have no number up to 10"):
+            assert reward(INPUTS) == [0.7, 0, 0]
+        with pytest.warns(UserWarning, match="2 of 3"):
+            assert ChatReward("tiny", server.url, path, budget=3)(INPUTS) == [0.7, 0, 0]
+        assert len(server.requests) == 3
+        more = RewardInputs(["c"], ["new"], [[]], ["one"])
+        with pytest.raises(UserError, match="the budget of 3 requests is used up after 3; raise budget and resume"):
+            reward(more)
+        with pytest.raises(UserError, match="answers under other settings"):
+            ChatReward("other", server.url, path)(INPUTS)
+    assert len(server.requests) == 3
+
+
+def test_a_failed_request_stops_training(tmp_path):
+    with chat_server(grade) as server:
+        server.faults += [500] * 4
+        reward = ChatReward("tiny", server.url, tmp_path / "answers.jsonl", retries=1, concurrency=1)
+        with pytest.raises(UserError, match="1 request failed, the last: status 500"):
+            reward(INPUTS)
+
+
+def test_a_prompt_needs_its_fields(tmp_path):
+    prompt = tmp_path / "prompt.txt"
+    prompt.write_text("{document}", encoding="utf-8")
+    with pytest.raises(UserError, match=r"it has no .summary."):
+        ChatReward("tiny", "http://localhost:1/v1", tmp_path / "answers.jsonl", prompt=prompt)
