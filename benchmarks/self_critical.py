@@ -28,8 +28,8 @@ SETTINGS = {
     "MLE": None,
     "greedy baseline, 1 sample": {},
     "the same, reward-to-go": {"credit": "reward_to_go"},
-    "leave-one-out, 2 samples": {"samples": 2, "baseline": "leave_one_out"},
-    "leave-one-out, 4 samples": {"samples": 4, "baseline": "leave_one_out"},
+    "leave-one-out, 2 samples": {"samples": 2, "advantage": "leave_one_out"},
+    "leave-one-out, 4 samples": {"samples": 4, "advantage": "leave_one_out"},
 }
 
 

@@ -6,7 +6,8 @@ import torch
 from torch import Tensor
 
 Credit = Literal["summary", "reward_to_go", "myopic"]
-Baseline = Literal["greedy", "leave_one_out"]
+Advantage = Literal["greedy", "leave_one_out", "group", "group_mean"]
+STD_OFFSET = 1e-4  # added to standard deviations, as in `trl`
 
 
 def sentence_numbers(tokens: Tensor, ends: Tensor) -> Tensor:
@@ -36,21 +37,30 @@ def gains(rewards: Tensor) -> Tensor:
     return rewards.diff(dim=-1, prepend=torch.zeros_like(rewards[..., :1]))
 
 
-def advantages(gained: Tensor, credit: Credit, baseline: Baseline) -> Tensor:
-    """Return the value of each sentence of each sample minus that of the same sentence of the baseline, [B, K, Q].
+def advantages(gained: Tensor, credit: Credit, advantage: Advantage) -> Tensor:
+    """Return the value of each sentence of each sample, compared with other texts of its document, [B, K, Q].
 
     The value of a sentence is its gain (`myopic`: equation 14 of Celikyilmaz et al. 2018, biased), or the sum of its
     gain and all later ones (`reward_to_go`, unbiased, because earlier gains do not depend on it). With Q = 1 both are
-    the reward of the whole text. Missing sentences count 0.
+    the reward of the whole text. Missing sentences count 0. It is compared with the sentences of the same number:
+
+    - `greedy`: minus the value in the greedy text.
+    - `leave_one_out`: minus the mean of the other samples (RLOO, arXiv 2402.14740).
+    - `group_mean`: minus the mean of all samples, itself included (Dr. GRPO, arXiv 2503.20783), which is
+      (K - 1) / K of `leave_one_out`.
+    - `group`: the same, divided by the standard deviation over the samples (GRPO, arXiv 2402.03300).
 
     Args:
-        gained: gains of sentences. With the baseline `greedy`, the first row is the greedy text, [B, 1 + K, Q]; with
-            `leave_one_out`, all rows are samples, and the baseline is the mean over the other samples, [B, K, Q].
-        baseline: `greedy` or `leave_one_out`.
+        gained: gains of sentences. With `greedy`, the first row is the greedy text, [B, 1 + K, Q]; else all rows are
+            samples, [B, K, Q].
         credit: `myopic` or `reward_to_go`.
+        advantage: how values are compared.
     """
     values = gained if credit == "myopic" else gained.flip(-1).cumsum(-1).flip(-1)
-    if baseline == "greedy":
+    if advantage == "greedy":
         return values[:, 1:] - values[:, :1]
-    num_others = values.shape[1] - 1
-    return values - (values.sum(1, keepdim=True) - values) / num_others
+    if advantage == "leave_one_out":
+        num_others = values.shape[1] - 1
+        return values - (values.sum(1, keepdim=True) - values) / num_others
+    centered = values - values.mean(1, keepdim=True)
+    return centered if advantage == "group_mean" else centered / (values.std(1, keepdim=True) + STD_OFFSET)

@@ -13,6 +13,9 @@ from matplotlib import pyplot
 from pytorch_lightning import Callback, LightningDataModule, LightningModule, Trainer
 from pytorch_lightning.loggers import WandbLogger
 
+from callbacks.self_critical import SelfCritical
+from datamodules.atomic_write import atomic_write
+from datamodules.text.lines import json_line
 from lightning_modules.summarizer import Summary
 
 
@@ -60,7 +63,8 @@ def draw_attention(
 class Previews(Callback):
     """Logs summaries of the first validation documents after each validation during training.
 
-    They go to a table in W&B; heat maps of attention and coverage go to `folder`.
+    They go to a table in W&B; heat maps of attention and coverage go to `folder`. With `SelfCritical`, samples of the
+    latest batch go to another table with their rewards, also in `folder/step<N>/samples.jsonl`.
 
     Args:
         folder: folder of the heat maps, `folder/step<N>/<number>.png`.
@@ -95,11 +99,25 @@ class Previews(Callback):
         ]
         for logger in loggers:
             logger.log_table("previews", columns=["id", "reference", "summary", "rouge1"], data=rows)
+        folder = self.folder / f"step{trainer.global_step:06d}"
+        for callback in trainer.callbacks:
+            if isinstance(callback, SelfCritical) and callback.last_samples:
+                self._write_samples(folder, callback.last_samples, loggers)
         for number, attention in enumerate(attentions):
-            path = self.folder / f"step{trainer.global_step:06d}" / f"{number}.png"
+            path = folder / f"{number}.png"
             draw_attention(path, *attention)
             for logger in loggers:
                 logger.log_image(f"attention/{number}", [str(path)])
+
+    def _write_samples(self, folder: Path, rows: list[dict[str, str | float]], loggers: list[WandbLogger]) -> None:
+        """Write the samples of the first documents of a training batch, with their rewards."""
+        first = list(dict.fromkeys(row["id"] for row in rows))[: self.documents]
+        rows = [row for row in rows if row["id"] in first]
+        folder.mkdir(parents=True, exist_ok=True)
+        atomic_write(folder / "samples.jsonl", "".join(map(json_line, rows)))
+        for logger in loggers:
+            logger.log_table("samples", columns=list(rows[0]), data=[list(row.values()) for row in rows])
+
 
 @contextmanager
 def whole_documents(data: LightningDataModule) -> Iterator[None]:

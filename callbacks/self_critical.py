@@ -1,34 +1,40 @@
-"""Self-critical training: a policy gradient on sampled summaries, with the reward of a baseline."""
+"""Self-critical training: a policy gradient on sampled summaries, whose rewards are compared with each other."""
 
-import math
 import time
 from collections import deque
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import torch
-from jsonargparse.typing import ClosedUnitInterval, NonNegativeInt, PositiveFloat, PositiveInt
+from jsonargparse.typing import ClosedUnitInterval, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
 from pytorch_lightning import LightningModule, Trainer
 from pytorch_lightning.utilities import rank_zero_warn
-from torch import Tensor, nn
+from torch import Tensor
 
-from callbacks.advantages import Baseline, Credit, advantages, gains, prefix_lengths, sentence_numbers
+from callbacks.advantages import Advantage, Credit, advantages, gains, prefix_lengths, sentence_numbers
+from callbacks.drawn_samples import DrawnSamples, Waiting, load_waiting, waiting_state
+from callbacks.policy_gradient import clipped_gain, divergence
+from callbacks.reference_model import ReferenceModel
+from callbacks.sample_rewards import reward_values, sample_rows, score_samples
 from callbacks.schedules import Scheduled, Switch, ramp
 from datamodules.batch import Batch
 from datamodules.text.language import language_of
 from datamodules.text.words import SENTENCE_ENDS
 from lightning_modules.decoding.options import DecodingOptions
-from lightning_modules.metrics.rewards import Reward, RewardInputs, RougeReward
+from lightning_modules.metrics.rewards import Reward, RougeReward
+from lightning_modules.networks.dropout import without_dropout
 from lightning_modules.summarizer import Generative, Samples
 
 TERM = "self_critical"
+NO_SIGNAL = 0.95  # share of documents with equal rewards, averaged over a window, from which on a warning is logged
 
 
 class SelfCritical(Scheduled):
-    """Self-critical training: adds a loss term -E[(r(sample) - baseline) log P(sample)], a policy gradient.
+    """Self-critical training: adds a loss term -E[A log P(sample)], a policy gradient with advantages A of rewards.
 
-    See Rennie et al. 2017 (arXiv 1612.00563) and, for summarization, Paulus et al. 2018 (arXiv 1705.04304).
+    See Rennie et al. 2017 (arXiv 1612.00563) and, for summarization, Paulus et al. 2018 (arXiv 1705.04304). RLOO, GRPO
+    and Dr. GRPO are values of `advantage`, `updates` and `kl`: see docs/coming_from/trl.md.
 
     The loss becomes gamma self_critical + (1 - gamma) (terms of the model); gamma is a pure function of the optimizer
     step. The term is a sum over the tokens of a sample, including the end symbol, and a mean over samples and
@@ -41,65 +47,91 @@ class SelfCritical(Scheduled):
     learning and decoding. Beams, length penalty and `prefer_finished`, which choose between whole hypotheses, do not
     apply. Rescoring is started before rewards are computed, so that an accelerator works in parallel.
 
+    With `updates` above 1 the DataModule delivers each batch several times. Samples, rewards and advantages are those
+    of the first time, and the term is -E[min(rho A, clamp(rho) A)] with rho = P / P_old (`clipped_gain`). Checkpoints
+    contain samples with further updates, so that a resumed run continues exactly.
+
     Logged as train/: `reward`, `reward_baseline`, `advantage` (means), `advantage_positive` (share), `advantage_rms`,
-    `entropy` (estimated from samples, nats per token), `sample_length`, `baseline_length`, `gamma`, and `reward_time`,
-    the fraction of the time of training steps spent on rewards so far. With several ranks they are averaged, weighted
-    by the number of documents.
+    `reward_std` (standard deviation over the samples of a document), `no_signal` (share of documents whose texts have
+    equal rewards), `truncated` (share of samples), `entropy` (estimated from samples, nats per token), `sample_length`,
+    `baseline_length`, `kl` (nats per sample), `clipped` (share of tokens), `gamma`, and `reward_time`, the fraction of
+    the time of training steps spent on rewards so far. For each reward of a `Mixture`, also `reward/NAME` and
+    `reward_std/NAME`. With several ranks they are averaged, weighted by the number of documents.
 
     Args:
         reward: reward of a text; ROUGE-L F1 by default.
         samples: number of samples for each document.
-        baseline: `greedy`, the reward of the greedy text; or `leave_one_out`, the mean reward of the other samples.
+        advantage: what the reward of a sample is compared with: `greedy`, the reward of the greedy text;
+            `leave_one_out`, the mean of the other samples; `group_mean`, the mean of all samples; `group`, the same,
+            divided by their standard deviation. See `advantages`.
         credit: `summary` assigns the reward of the whole text to every token; `reward_to_go` the gain of its sentence
             and all later ones; `myopic` the gain of its sentence (as Celikyilmaz et al. 2018; biased).
         gamma: final weight of the term.
         start_step: optimizer step at which the term is switched on.
         ramp_steps: number of steps over which gamma increases linearly; 0 switches at once.
+        kl: weight, within the term, of the divergence from the model at `start_step`, summed over the tokens of a
+            sample (`divergence`).
+        mask_truncated: whether samples that end at `max_length` without an end symbol carry no gradient. Their rewards
+            count for the advantages of others.
+        updates: number of updates from the samples of a batch.
+        clip: limits of rho = P / P_old below and above 1, beyond which there is no gradient; for `updates` above 1.
         max_length: maximal number of tokens of a sample; by default that of the model's decoding.
         temperature: temperature of sampling and learning; by default that of the model's decoding (usually 1). The
-            greedy baseline does not depend on it.
+            greedy text does not depend on it.
         sentence_ends: words that end a sentence, for `reward_to_go` and `myopic`.
-        collapse: threshold of `advantage_rms`, averaged over `window` batches, below which a warning is logged.
-        window: see `collapse`.
+        window: number of batches over which `no_signal` is averaged for a warning.
 
     Attributes:
         seconds: time spent on rewards, and on whole training steps.
+        last_samples: samples of the latest batch with their rewards, one row each, for `Previews`.
 
     Raises:
-        ValueError: if `leave_one_out` has one sample; in training, if the model is not generative, lacks the documents
-            that the reward reads, or has a `min_length` that `max_length` is not above, or a reward is not finite.
+        ValueError: if another advantage than `greedy` has one sample; in training, if the model is not generative,
+            lacks the documents that the reward reads, or has a `min_length` that `max_length` is not above, the
+            DataModule does not repeat batches, or a reward is not finite.
+        UserError: in training, if a resumed run with `kl` lacks the model that it began with.
     """
 
     def __init__(
         self,
         reward: Reward | None = None,
         samples: PositiveInt = 1,
-        baseline: Baseline = "greedy",
+        advantage: Advantage = "greedy",
         credit: Credit = "summary",
         gamma: ClosedUnitInterval = 0.9,
         start_step: NonNegativeInt = 0,
         ramp_steps: NonNegativeInt = 0,
+        kl: NonNegativeFloat = 0.0,
+        mask_truncated: bool = False,
+        updates: PositiveInt = 1,
+        clip: tuple[PositiveFloat, PositiveFloat] = (0.2, 0.2),
         max_length: PositiveInt | None = None,
         temperature: PositiveFloat | None = None,
         sentence_ends: Sequence[str] = SENTENCE_ENDS,
-        collapse: float = 1e-3,
         window: PositiveInt = 50,
     ) -> None:
-        if baseline == "leave_one_out" and samples < 2:
-            raise ValueError(f"SelfCritical: too few samples for the baseline leave_one_out: {samples}")
+        if advantage != "greedy" and samples < 2:
+            raise ValueError(f"SelfCritical: too few samples for the advantage {advantage}: {samples}; give at least 2")
         self.reward = reward or RougeReward()
         self.samples = samples
-        self.baseline = baseline
+        self.advantage = advantage
         self.credit = credit
         self.gamma = float(gamma)  # a checkpoint that is read as weights only holds no number of jsonargparse
         self.start_step = start_step
         self.ramp_steps = ramp_steps
+        self.kl = kl
+        self.mask_truncated = mask_truncated
+        self.updates = updates
+        self.clip = clip
         self.max_length = max_length
         self.temperature = temperature
         self.sentence_ends = tuple(sentence_ends)
-        self.collapse = collapse
         self.seconds = {"reward": 0.0, "step": 0.0}
-        self._spread: deque[float] = deque(maxlen=window)
+        self.reference = ReferenceModel()
+        self.last_samples: list[dict[str, Any]] = []
+        self._values: dict[str, Tensor | float] = {}  # logged values of the samples that were drawn last
+        self._waiting: Waiting = {}
+        self._no_signal: deque[float] = deque(maxlen=window)
         self._ends: Tensor | None = None
         self._began = 0.0
 
@@ -122,18 +154,42 @@ class SelfCritical(Scheduled):
         if missing:
             raise ValueError(f"SelfCritical: {type(pl_module).__name__} has no {', '.join(missing)}; see `Generative`")
         self.options(pl_module)  # raises an error if the length limits are incompatible
+        if self.updates > 1:
+            if not hasattr(trainer.datamodule, "repeats"):
+                name = type(trainer.datamodule).__name__
+                raise ValueError(f"SelfCritical: {name} does not repeat batches by `repeats`, so updates must be 1")
+            trainer.datamodule.repeats = self.updates
         self._ends = None  # ids of sentence ends: computed later, because the tokenizer is not loaded yet
+        self.reference.module = None
+        self._waiting = {}
         pl_module.extra_terms[TERM] = self.term
 
     def teardown(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
         if stage == "fit":
             pl_module.extra_terms.pop(TERM, None)
             pl_module.model_loss_weight = 1.0
+            self.reference.module = None  # its memory is free for what follows
+            if self.updates > 1:
+                trainer.datamodule.repeats = 1
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the samples that have further updates."""
+        return {"waiting": waiting_state(self._waiting)} if self.updates > 1 else {}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Restore the samples that have further updates; other batches, or ranks, draw new ones."""
+        self._waiting = load_waiting(state_dict.get("waiting", []))
+
+    def on_train_epoch_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Forget samples of an epoch that ended between the updates of a batch."""
+        self._waiting = {}
 
     def on_train_batch_start(self, trainer: Trainer, pl_module: LightningModule, batch: Batch, batch_idx: int) -> None:
         gamma = self.gamma_at(trainer.global_step)
         pl_module.loss_weights[TERM], pl_module.model_loss_weight = gamma, 1 - gamma
         pl_module.log("train/gamma", gamma, batch_size=1)
+        if self.kl and gamma and self.reference.module is None:
+            self.reference.begin(trainer, pl_module, self.start_step)
         self._began = time.perf_counter()
 
     def on_train_batch_end(
@@ -153,7 +209,7 @@ class SelfCritical(Scheduled):
         Raises:
             ValueError: if `max_length` is not above the `min_length` of that decoding.
         """
-        greedy, decoding = self.baseline == "greedy", module.decoding
+        greedy, decoding = self.advantage == "greedy", module.decoding
         if self.max_length is not None and self.max_length <= decoding.min_length:
             raise ValueError(
                 f"SelfCritical: max_length {self.max_length} is not above model.decoding.min_length "
@@ -169,28 +225,78 @@ class SelfCritical(Scheduled):
         )
 
     def term(self, module: Generative, batch: Batch) -> Tensor:
-        """Return -(1 / K) sum_k sum_t advantage_kt log P(y_kt), the mean over the documents of the batch."""
-        options = self.options(module)
+        """Return -(1 / K) sum_k sum_t (advantage_kt log P(y_kt) - kl divergence_kt), the mean over documents.
+
+        After the first of several updates, `clipped_gain` takes the place of the product.
+        """
+        options, ids = self.options(module), tuple(batch.ids)
+        if ids in self._waiting:
+            drawn = self._waiting.pop(ids).to(next(module.parameters()).device)
+            log_probs = self._rescore(module, batch, drawn.samples, options)         # [B, K, T]
+        else:
+            drawn, log_probs = self._draw(module, batch, options)
+        drawn.uses += 1
+        if drawn.uses < self.updates:
+            self._waiting[ids] = drawn
+        module.step_values |= drawn.values
+        gain = drawn.advantage * log_probs
+        if self.updates > 1:
+            gain = clipped_gain(log_probs, drawn.log_probs, drawn.advantage, self.clip)
+            unclipped = (log_probs.detach() - drawn.log_probs).exp() * drawn.advantage
+            module.step_values["clipped"] = (gain < unclipped).sum() / drawn.lengths.sum()
+        if self.kl:
+            distance = divergence(log_probs, drawn.reference)
+            module.step_values["kl"] = distance.detach().sum(-1).mean()
+            gain = gain - self.kl * distance * drawn.unmasked
+        return -gain.sum(-1).mean()
+
+    def _rescore(self, module: Generative, batch: Batch, samples: Samples, options: DecodingOptions) -> Tensor:
+        """Return log P of the tokens of samples with gradient, 0 at padding, [B, K, T]."""
+        with without_dropout(module):
+            log_probs = module.log_probs(batch, samples, options)
+        steps = torch.arange(log_probs.shape[-1], device=log_probs.device)
+        return log_probs.masked_fill(steps >= samples.lengths.unsqueeze(-1), 0)
+
+    def _draw(self, module: Generative, batch: Batch, options: DecodingOptions) -> tuple[DrawnSamples, Tensor]:
+        """Draw samples, and return them with their advantages and their log P with gradient, [B, K, T]."""
         samples = module.sample(batch, options)
         on_host = Samples(samples.tokens.cpu(), samples.lengths.cpu())
         width = int(on_host.lengths.max())
         on_host = on_host._replace(tokens=on_host.tokens[..., :width])
-        first_sample = int(self.baseline == "greedy")  # the greedy text stands before the samples
+        first_sample = int(self.advantage == "greedy")  # the greedy text stands before the samples
         drawn = Samples(samples.tokens[:, first_sample:, :width].contiguous(), samples.lengths[:, first_sample:])
-        with without_dropout(module):
-            log_probs = module.log_probs(batch, drawn, options)                      # [B, K, T]
-        advantage = self.advantages(module, batch, on_host).to(log_probs)            # [B, K, T]
-        real = torch.arange(width, device=log_probs.device) < drawn.lengths.unsqueeze(-1)
-        log_probs = log_probs.masked_fill(~real, 0)
-        self._log_samples(module, on_host, log_probs.detach())
-        return -(advantage * log_probs).sum(-1).mean()
+        reference = self.reference.log_probs(batch, drawn, options) if self.kl else None
+        log_probs = self._rescore(module, batch, drawn, options)                     # [B, K, T]
+        advantage = self.advantages(module, batch, on_host)                          # [B, K, T]
+        # Padding carries no gradient, nor, if it is masked, does a sample without an end symbol.
+        tokens, lengths = (part[:, first_sample:] for part in on_host)
+        last = lengths.unsqueeze(-1) - 1                                             # [B, K, 1]
+        truncated = tokens.gather(-1, last) != module.tokenizer.stop
+        unmasked = ~truncated if self.mask_truncated else torch.ones_like(truncated)
+        advantage = advantage.masked_fill(~unmasked | (torch.arange(width) > last), 0)
+        self._values |= {
+            "truncated": float(truncated.double().mean()),
+            "sample_length": float(lengths.double().mean()),
+            "entropy": -log_probs.detach().sum() / float(lengths.sum()),
+        }
+        if first_sample:
+            self._values["baseline_length"] = float(on_host.lengths[:, 0].double().mean())
+        return DrawnSamples(
+            *drawn,
+            advantage=advantage.to(log_probs),
+            log_probs=log_probs.detach(),
+            unmasked=unmasked.to(log_probs.device),
+            reference=reference,
+            values=self._values,
+        ), log_probs
 
     def advantages(self, module: Generative, batch: Batch, samples: Samples) -> Tensor:
         """Return the advantage of every token of the samples, [B, K, T], on the host and without gradient.
 
         Args:
+            module: the model.
             batch: the batch.
-            samples: samples on the host; with the baseline `greedy`, the first is the greedy text.
+            samples: samples on the host; with the advantage `greedy`, the first is the greedy text.
         """
         started = time.perf_counter()
         tokens, lengths = samples
@@ -201,11 +307,13 @@ class SelfCritical(Scheduled):
                 self._ends = self._end_ids(module)
             numbers = sentence_numbers(tokens, self._ends)
             ends = prefix_lengths(numbers, lengths)                                  # [B, K, Q]
-        rewards = self.rewards(module, batch, tokens, ends)                          # [B, K, Q]
-        first_sample = int(self.baseline == "greedy")
-        by_sentence = advantages(gains(rewards), self.credit, self.baseline)
+        rewards = score_samples(self.reward, module, batch, tokens, ends)
+        first_sample = int(self.advantage == "greedy")
+        by_sentence = advantages(gains(rewards.total), self.credit, self.advantage)  # [B, K, Q]
         self.seconds["reward"] += time.perf_counter() - started
-        self._log_rewards(module, rewards[..., -1])
+        self._values = reward_values(rewards, self.advantage)
+        self._warn_without_signal(self._values["no_signal"])
+        self.last_samples = sample_rows(batch, rewards, first_sample)
         # Each token gets the advantage of its sentence.
         return by_sentence.gather(-1, numbers[:, first_sample:].clamp_max(by_sentence.shape[-1] - 1))
 
@@ -222,110 +330,13 @@ class SelfCritical(Scheduled):
             )
         return torch.tensor(ends, dtype=torch.long)
 
-    def rewards(self, module: Generative, batch: Batch, tokens: Tensor, ends: Tensor) -> Tensor:
-        """Return the rewards of prefixes of texts; each distinct text of a document is scored once.
-
-        Args:
-            tokens: [B, K, T].
-            ends: lengths of the prefixes, [B, K, Q].
-
-        Returns:
-            [B, K, Q], double precision.
-
-        Raises:
-            ValueError: if a reward is not finite.
-        """
-        B, K, Q = ends.shape
-        repeated = tokens.unsqueeze(2).expand(-1, -1, Q, -1).flatten(1, 2)           # [B, K Q, T]
-        texts = module.texts(batch, Samples(repeated, ends.flatten(1, 2)))
-        # What a reward reads has a row for each distinct text of a document.
-        distinct = [(document, text) for document, row in enumerate(texts) for text in dict.fromkeys(row)]
-        references = [[" ".join(reference) for reference in document] for document in batch.references]
-        sources = self._sources(module, batch) if self.reward.reads_source else []
-        inputs = RewardInputs(
-            [batch.ids[document] for document, _ in distinct],
-            [text for _, text in distinct],
-            [references[document] for document, _ in distinct],
-            [sources[document] for document, _ in distinct] if sources else [],
-            language=module.language,
-        )
-        values = self.reward(inputs)
-        if len(values) != len(distinct) or not all(map(math.isfinite, values)):
-            raise ValueError(_describe_invalid(self.reward, inputs, values))
-        table = dict(zip(distinct, values))
-        by_text = [[table[document, text] for text in row] for document, row in enumerate(texts)]
-        return torch.tensor(by_text, dtype=torch.float64).view(B, K, Q)
-
-    def _sources(self, module: Generative, batch: Batch) -> list[str]:
-        ids = module.source_ids(batch).cpu().unsqueeze(1)                            # [B, 1, S]
-        full_lengths = torch.full(ids.shape[:2], ids.shape[-1])
-        return [row[0] for row in module.texts(batch, Samples(ids, full_lengths))]
-
-    # Logging -----------------------------------------------------------------------------------------------------
-
-    def _log_rewards(self, module: Generative, rewards: Tensor) -> None:
-        """Log rewards of whole texts [B, K]; with the baseline `greedy`, the first is that of the greedy text."""
-        advantage = advantages(rewards.unsqueeze(-1), "summary", self.baseline).squeeze(-1)
-        drawn = rewards[:, -advantage.shape[1] :]
-        spread = float(advantage.square().mean().sqrt())
-        values = {
-            "reward": drawn.mean(),
-            "reward_baseline": (drawn - advantage).mean(),
-            "advantage": advantage.mean(),
-            "advantage_positive": (advantage > 0).double().mean(),
-            "advantage_rms": spread,
-        }
-        module.step_values |= {name: float(value) for name, value in values.items()}
-        # Warn once all advantages of a whole window are close to zero.
-        self._spread.append(spread)
-        mean = sum(self._spread) / len(self._spread)
-        if len(self._spread) == self._spread.maxlen and mean < self.collapse:
-            self._spread.clear()
+    def _warn_without_signal(self, no_signal: float) -> None:
+        """Warn once nearly all documents of a whole window have texts with equal rewards."""
+        self._no_signal.append(no_signal)
+        mean = sum(self._no_signal) / len(self._no_signal)
+        if len(self._no_signal) == self._no_signal.maxlen and mean >= NO_SIGNAL:
+            self._no_signal.clear()
             rank_zero_warn(
-                f"SelfCritical: samples are no better or worse than the baseline any more (advantages of {mean:.2g} on "
-                "average): there is nothing left to learn; the distribution may have become too peaked"
+                f"SelfCritical: samples are no better or worse than the baseline in {mean:.0%} of documents "
+                "(train/no_signal): there is nothing to learn from; the distribution may have become too peaked"
             )
-
-    def _log_samples(self, module: Generative, samples: Samples, log_probs: Tensor) -> None:
-        lengths = samples.lengths.double()
-        drawn = lengths[:, -log_probs.shape[1] :]
-        values = {"sample_length": float(drawn.mean()), "entropy": -log_probs.sum() / float(drawn.sum())}
-        if self.baseline == "greedy":
-            values["baseline_length"] = float(lengths[:, 0].mean())
-        module.step_values |= values
-
-
-@contextmanager
-def without_dropout(module: nn.Module) -> Iterator[None]:
-    """Disable dropout while gradients are computed; the previous modes are restored.
-
-    Modules are set to eval mode, except those that need training mode, which get a dropout of 0: cuDNN computes no
-    gradient of recurrent layers in eval mode, and `transformers` ignores activation checkpointing there.
-    """
-    modes = [(part, part.training) for part in module.modules()]
-    stay = [p for p in module.modules() if isinstance(p, nn.RNNBase) or getattr(p, "gradient_checkpointing", False)]
-    shares = [(p, *item) for p in stay for item in vars(p).items() if "drop" in item[0] and isinstance(item[1], float)]
-    module.eval()
-    for part in stay:
-        part.training = True
-    for part, name, _ in shares:
-        setattr(part, name, 0.0)
-    try:
-        yield
-    finally:
-        for part, training in modes:
-            part.training = training
-        for part, name, share in shares:
-            setattr(part, name, share)
-
-
-def _describe_invalid(reward: Reward, inputs: RewardInputs, values: Sequence[float]) -> str:
-    """Return an error message about invalid reward values."""
-    name = f"SelfCritical: the reward {type(reward).__name__}"
-    if len(values) != len(inputs.texts):
-        return f"{name} returned {len(values)} numbers for {len(inputs.texts)} texts; it must return one for each"
-    row = next(i for i, value in enumerate(values) if not math.isfinite(value))
-    return (
-        f"{name} is {values[row]} for {inputs.texts[row]!r}, written for document {inputs.ids[row]}; "
-        "a reward must be finite: fix it, or leave the document out"
-    )

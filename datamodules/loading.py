@@ -34,6 +34,8 @@ class BatchSampler(Sampler[list[int]]):
         pool: number of global batches that are sorted together; 0 for no sorting.
         num_replicas: number of ranks.
         rank: this rank.
+        repeats: how often each batch is delivered in training. The batches of an optimizer step (`accumulated` of them)
+            are delivered before they are repeated.
     """
 
     def __init__(
@@ -45,7 +47,9 @@ class BatchSampler(Sampler[list[int]]):
         pool: int = 50,
         num_replicas: int = 1,
         rank: int = 0,
+        repeats: int = 1,
     ) -> None:
+        self.repeats, self.accumulated = repeats, 1
         self.lengths, self.batch_size, self.shuffle, self.seed, self.pool = lengths, batch_size, shuffle, seed, pool
         self.num_replicas, self.rank = num_replicas, rank
         self.epoch = 0
@@ -65,7 +69,7 @@ class BatchSampler(Sampler[list[int]]):
     def __len__(self) -> int:
         full, remainder = divmod(len(self.lengths), self.global_batch_size)
         if self.shuffle:
-            return full + (remainder > 0)
+            return (full + (remainder > 0)) * self.repeats
         return full + (remainder > self.rank)  # without repetition a rank may lack a share of the last batch
 
     def _global_batches(self) -> list[list[int]]:
@@ -88,7 +92,9 @@ class BatchSampler(Sampler[list[int]]):
             pools = [order[i : i + step] for i in range(0, len(order), step)]
             order = [i for pool in pools for i in sorted(pool, key=self.lengths.__getitem__)]
         batches = [order[i : i + size] for i in range(0, len(order), size)] + ([last] if last else [])
-        return [batches[i] for i in torch.randperm(len(batches), generator=generator).tolist()]
+        batches = [batches[i] for i in torch.randperm(len(batches), generator=generator).tolist()]
+        steps = [batches[i : i + self.accumulated] for i in range(0, len(batches), self.accumulated)]
+        return [batch for step in steps for _ in range(self.repeats) for batch in step]
 
     def __iter__(self) -> Iterator[list[int]]:
         start, self.start = self.start, 0
@@ -185,9 +191,12 @@ class ResumableLoader:
 
     def __iter__(self) -> Iterator:
         self.delivered = self.batch_sampler.start = self._resumed_batches()
-        weights = {"weight": self.batch_sampler.weights()}
-        if self.trainer is not None and self.batch_sampler.shuffle:
+        in_training = self.trainer is not None and self.batch_sampler.shuffle
+        if in_training:
             # read here, because a callback may change it for each epoch
+            self.batch_sampler.accumulated = self.trainer.accumulate_grad_batches
+        weights = {"weight": self.batch_sampler.weights()}
+        if in_training:
             sizes = self.trainer.accumulate_grad_batches, self.trainer.num_training_batches
             weights["accumulation_weight"] = self.batch_sampler.accumulation_weights(*sizes)
         for batch in self.loader:

@@ -70,6 +70,7 @@ class SummarizationData(LightningDataModule, ABC):
     batch_type: ClassVar[type[Batch]] = Batch  # what `collate` makes
     tokenizer_type: ClassVar[type[SavableTokenizer]]  # what `build_tokenizer` returns
     needs_references = True  # in training and validation
+    repeats = 1  # how often each training batch is delivered; callbacks set it
 
     def __init__(
         self,
@@ -293,6 +294,7 @@ class SummarizationData(LightningDataModule, ABC):
 
     def _loader(self, split: str, shuffle: bool, batch_size: int) -> ResumableLoader:
         data, order = self.features(split), {"shuffle": shuffle, "seed": self.seed, "pool": self.pool}
+        order["repeats"] = self.repeats if shuffle else 1
         lengths = data["length"][:]
         return loader_of(data, lengths, batch_size, self.collate, split, self.trainer, self.num_workers, **order)
 

@@ -29,6 +29,7 @@ class Vocabulary:
     """
 
     file_name = "vocabulary.json"
+    stop = STOP
 
     def __init__(
         self,

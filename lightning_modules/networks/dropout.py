@@ -1,4 +1,7 @@
-"""Dropout with a fast mask on CPUs."""
+"""Dropout with a fast mask on CPUs, and a context without dropout."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import torch
 from torch import Tensor, nn
@@ -46,3 +49,27 @@ class Mask:
         numbers.random_(-(2**63), None, generator=self.generator)
         levels = numbers.view(torch.int16)[: out.numel()].view(out.shape)  # -32,768 to 32,767
         return torch.ge(levels, self.threshold, out=out)
+
+
+@contextmanager
+def without_dropout(module: nn.Module) -> Iterator[None]:
+    """Disable dropout while gradients are computed; the previous modes are restored.
+
+    Modules are set to eval mode, except those that need training mode, which get a dropout of 0: cuDNN computes no
+    gradient of recurrent layers in eval mode, and `transformers` ignores activation checkpointing there.
+    """
+    modes = [(part, part.training) for part in module.modules()]
+    stay = [p for p in module.modules() if isinstance(p, nn.RNNBase) or getattr(p, "gradient_checkpointing", False)]
+    shares = [(p, *item) for p in stay for item in vars(p).items() if "drop" in item[0] and isinstance(item[1], float)]
+    module.eval()
+    for part in stay:
+        part.training = True
+    for part, name, _ in shares:
+        setattr(part, name, 0.0)
+    try:
+        yield
+    finally:
+        for part, training in modes:
+            part.training = training
+        for part, name, share in shares:
+            setattr(part, name, share)

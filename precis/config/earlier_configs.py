@@ -73,13 +73,16 @@ GROUPED: dict[str, dict[str, str]] = {
     "DiscourseParser": _TOKEN_ENCODER,
     "EduSegmenter": _TOKEN_ENCODER,
 }
+# Callback -> former name of an argument -> present name, None for one that is gone.
+CALLBACKS: dict[str, dict[str, str | None]] = {"SelfCritical": {"baseline": "advantage", "collapse": None}}
 
 
 def upgrade(config: Any) -> Any:
-    """Return the content of a YAML file with the present names of classes and of the model's arguments."""
+    """Return the content of a YAML file with the present names of classes and arguments."""
     if not isinstance(config, dict):
         return config
     config = map_strings(config, lambda text: MOVED.get(text, text))
+    _upgrade_callbacks(get_value(config, "trainer.callbacks"))
     model = config.get("model")
     arguments = model.get("init_args") if isinstance(model, dict) else None
     if not isinstance(arguments, dict):
@@ -95,3 +98,15 @@ def upgrade(config: Any) -> Any:
         if get_value(arguments, names[former]) is None:
             set_value(arguments, names[former], value)
     return config
+
+
+def _upgrade_callbacks(callbacks: Any) -> None:
+    """Rename former arguments of callbacks in place."""
+    for callback in callbacks if isinstance(callbacks, list) else []:
+        arguments = callback.get("init_args") if isinstance(callback, dict) else None
+        if not isinstance(arguments, dict):
+            continue
+        for former, name in CALLBACKS.get(str(callback.get("class_path")).rpartition(".")[2], {}).items():
+            value = arguments.pop(former, None)
+            if value is not None and name:
+                arguments.setdefault(name, value)

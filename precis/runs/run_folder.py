@@ -3,7 +3,7 @@
     config.yaml          every argument, defaults included
     environment.json     versions, git commit, command, device, corpus digests
     metrics.csv          every logged value
-    checkpoints/         best.ckpt, last.ckpt, and previous.ckpt (the one before last.ckpt)
+    checkpoints/         best.ckpt, last.ckpt, and previous.ckpt (the one before last.ckpt); with `kl`, reference.ckpt
     text/                the vocabulary or tokenizer
     truncation.csv       numbers of documents, tokens, sentences, paragraphs and targets that each limit truncates, by
                          split; for a corpus other than the run's own, in a file with the name of the corpus
@@ -12,7 +12,7 @@
                          predictions.signatures.json records how they were scored, predictions.checkpoint.json the
                          weights: step, and state of all schedules
     results.json         mean scores of `precis test`, with split, corpus and command; results.val.json for `validate`
-    previews/            heat maps
+    previews/            heat maps; samples with their rewards
     state.json           whether training runs, has finished, was stopped, failed or diverged, and its last step
     wandb/               the offline (or online) W&B run
     .fit.lock            lock of the process that trains the run

@@ -11,10 +11,10 @@ from test_harness import Recorder, same_weights, trainer_with
 from torch import nn
 
 from callbacks import CoverageAnnealing, SelfCritical
-from callbacks.self_critical import without_dropout
 from datamodules.text.vocabulary import STOP
 from lightning_modules.decoding.options import DecodingOptions
 from lightning_modules.metrics.rewards import Reward, RewardInputs
+from lightning_modules.networks.dropout import without_dropout
 from lightning_modules.summarizer import Samples
 from tests.half_precision import skip_without_half_precision_lstm
 
@@ -123,7 +123,7 @@ def test_rewards_rise(corpus_files):
     seed_everything(5, verbose=False)
     model = case.build_model(dropout=0.0)
     model.configure_optimizers = lambda: torch.optim.Adam(model.parameters(), lr=0.02)
-    callback = SelfCritical(Otters(), samples=8, baseline="leave_one_out", gamma=1.0)
+    callback = SelfCritical(Otters(), samples=8, advantage="leave_one_out", gamma=1.0)
     trainer_with(callback, seen, max_epochs=5, limit_val_batches=0).fit(model, case.build_data(corpus_files))
     assert sum(seen.rewards[:5]) / 5 < 0.5 and sum(seen.rewards[-5:]) / 5 > 0.9
 

@@ -20,9 +20,10 @@ from lightning_modules.summarizer import Samples
 pytestmark = pytest.mark.integration
 
 BATCH = 4
-# model, baseline, credit, batches accumulated: every class of generative models
-RUNS = [(name, "greedy", "summary", 1) for name in ("agents-m7", "bertsum-abs", "graphsum", "pegasus", "pointer")]
-RUNS += [("rstformer", "leave_one_out", "summary", 1), ("pointer", "leave_one_out", "reward_to_go", 2)]
+# model, advantage, credit, batches accumulated, updates: every class of generative models
+RUNS = [(name, "greedy", "summary", 1, 1) for name in ("agents-m7", "bertsum-abs", "graphsum", "pegasus", "pointer")]
+RUNS += [("rstformer", "leave_one_out", "summary", 1, 1), ("pointer", "leave_one_out", "reward_to_go", 2, 1)]
+RUNS += [("pointer", "group", "summary", 2, 2)]
 
 
 def case_of(name: str):
@@ -59,7 +60,8 @@ def by_document(model):
 def train(files: dict[str, str], folder: Path, rank: int, world: int) -> None:
     """Losses, gradients and weights of every run, in a file."""
     results = []
-    for name, baseline, credit, accumulate in RUNS:
+    for name, advantage, credit, accumulate, updates in RUNS:
+        reuse = {"updates": updates, "kl": 0.3, "clip": (0.01, 0.01)} if updates > 1 else {}
         seed_everything(5, verbose=False)
         case = case_of(name)
         recorder, data = Recorder(), case.build_data(files, batch_size=BATCH // world)
@@ -73,7 +75,8 @@ def train(files: dict[str, str], folder: Path, rank: int, world: int) -> None:
             limit_val_batches=0,
             accumulate_grad_batches=accumulate,
             gradient_clip_val=2.0,
-            callbacks=[SelfCritical(samples=3, baseline=baseline, credit=credit, gamma=0.9), recorder],
+            callbacks=[SelfCritical(samples=3, advantage=advantage, credit=credit, gamma=0.9, **reuse), recorder],
+            default_root_dir=folder / f"{world}",
             use_distributed_sampler=False,
             enable_checkpointing=False,
             enable_progress_bar=False,
@@ -103,7 +106,8 @@ def results(server, corpus_files, tmp_path_factory):
 @pytest.mark.parametrize("run", range(len(RUNS)), ids=["-".join(run[:3]) for run in RUNS])
 def test_two_processes_equal_one(results, run):
     first, second, alone = (result[run] for result in results)
-    assert len(alone[0]) == {1: 4, 2: 7}[RUNS[run][3]] and len(alone[1]) == 4  # an epoch has seven batches
+    # an epoch has seven batches, with two updates fourteen
+    assert len(alone[0]) == {(1, 1): 4, (2, 1): 7, (2, 2): 8}[RUNS[run][3:]] and len(alone[1]) == 4
     close([(a + b) / 2 for a, b in zip(first[0], second[0])], alone[0])
     assert first[0] != second[0]  # each rewards documents of its own
     for theirs, ours in zip(first[1], alone[1], strict=True):

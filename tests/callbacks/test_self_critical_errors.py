@@ -24,9 +24,10 @@ class Constant(Reward):
         return [self.value] * len(written.texts)
 
 
-def test_the_mean_of_other_samples_needs_two():
-    with pytest.raises(ValueError, match="SelfCritical: too few samples for the baseline leave_one_out: 1"):
-        SelfCritical(samples=1, baseline="leave_one_out")
+@pytest.mark.parametrize("advantage", ["leave_one_out", "group", "group_mean"])
+def test_a_comparison_with_other_samples_needs_two(advantage):
+    with pytest.raises(ValueError, match=f"SelfCritical: too few samples for the advantage {advantage}: 1"):
+        SelfCritical(samples=1, advantage=advantage)
 
 
 def test_a_length_below_the_shortest_summary_is_refused():
@@ -41,7 +42,8 @@ def test_a_length_below_the_shortest_summary_is_refused():
     [
         ("gamma=2", "gamma must be at least 0 and at most 1, got 2"),
         ("samples=0", "samples must be above 0, got 0"),
-        ("baseline=mean", "baseline: expected one of 'greedy', 'leave_one_out', got 'mean'"),
+        ("advantage=mean", "advantage: expected one of 'greedy', 'leave_one_out', 'group', 'group_mean', got 'mean'"),
+        ("kl=-1", "kl must be at least 0, got -1"),
     ],
 )
 def test_the_command_refuses_arguments_out_of_range_in_one_line(argument, message, tiny_config, precis, tmp_path):
@@ -69,12 +71,12 @@ def test_a_reward_for_some_texts_only_is_refused():
         SelfCritical(Short(), samples=20).term(model, model.batch())
 
 
-@pytest.mark.parametrize("baseline", ["greedy", "leave_one_out"])
+@pytest.mark.parametrize("baseline", ["greedy", "leave_one_out", "group", "group_mean"])
 def test_identical_samples_leave_no_gradient_and_a_warning(baseline):
     model = ToyWriter()
     with torch.no_grad():
         model.logits[:, :, 1] += 100  # one text has all of the probability
-    callback = SelfCritical(ByTable(), samples=2, baseline=baseline, window=3)
+    callback = SelfCritical(ByTable(), samples=2, advantage=baseline, window=3)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         for _ in range(2):
@@ -83,6 +85,7 @@ def test_identical_samples_leave_no_gradient_and_a_warning(baseline):
         callback.term(model, model.batch()).backward()
     assert not model.logits.grad.any()
     assert model.step_values["advantage_rms"] == 0 == model.step_values["advantage_positive"]
+    assert model.step_values["no_signal"] == 1
 
 
 def test_models_that_do_not_write_or_cannot_show_the_document_are_refused():

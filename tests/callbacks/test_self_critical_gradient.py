@@ -3,6 +3,7 @@
 import itertools
 from collections import Counter
 from dataclasses import replace
+from statistics import mean, stdev
 
 import pytest
 import torch
@@ -64,6 +65,19 @@ def advantages_by_loop(ids: list[int], others: list[list[int]], credit: str) -> 
     return [values[q] - baseline[q] for q in numbers]
 
 
+def group_by_loop(three: list[list[int]], k: int, credit: str, divided: bool) -> list[float]:
+    """Of every token: its sentence's value less the mean of all three samples, possibly by their deviation."""
+    values = [values_by_loop(ids, credit) for ids in three]
+    numbers = [0] * len(three[k])
+    if credit != "summary":
+        numbers = [q for q, part in enumerate(sentences(three[k])) for _ in part]
+    result = []
+    for q in numbers:
+        column = [v[q] if q < len(v) else 0.0 for v in values]
+        result.append((column[k] - mean(column)) / (stdev(column) + 1e-4 if divided else 1))
+    return result
+
+
 @pytest.mark.parametrize("credit", ["summary", "reward_to_go", "myopic"])
 def test_advantages_equal_a_plain_loop(credit):
     model, every = ToyWriter(1), everything()
@@ -72,12 +86,18 @@ def test_advantages_equal_a_plain_loop(credit):
     assert found.shape == (1, len(every), LONGEST) and not found.requires_grad
     for row, ids in zip(found[0].tolist(), every):
         assert row[: len(ids)] == pytest.approx(advantages_by_loop(ids, [greedy_of(model, 0)], credit), abs=1e-12)
-    left_out = SelfCritical(ByTable(), credit=credit, samples=3, baseline="leave_one_out")
+    left_out = SelfCritical(ByTable(), credit=credit, samples=3, advantage="leave_one_out")
     for three in itertools.islice(itertools.combinations(every, 3), 0, None, 97):
         found = left_out.advantages(model, model.batch(), padded(list(three)))[0].tolist()
         for k, ids in enumerate(three):
             expected = advantages_by_loop(ids, [*three[:k], *three[k + 1 :]], credit)
             assert found[k][: len(ids)] == pytest.approx(expected, abs=1e-12)
+        for kind in ("group", "group_mean"):
+            callback = SelfCritical(ByTable(), credit=credit, samples=3, advantage=kind)
+            found = callback.advantages(model, model.batch(), padded(list(three)))[0].tolist()
+            for k, ids in enumerate(three):
+                expected = group_by_loop(list(three), k, credit, divided=kind == "group")
+                assert found[k][: len(ids)] == pytest.approx(expected, abs=1e-9)
 
 
 @every_unbiased
@@ -89,7 +109,7 @@ def test_the_expectation_over_everything_that_can_be_drawn_is_the_exact_gradient
     rewards = torch.tensor([reward_of(ids) for ids in every]).double()
     log_probs = model.log_probs(None, padded(every))[0]                              # [N, T]
     exact = torch.autograd.grad((log_probs.sum(-1).exp() * rewards).sum(), model.logits, retain_graph=True)[0]
-    callback = SelfCritical(ByTable(), credit=credit, baseline=baseline, samples=2)
+    callback = SelfCritical(ByTable(), credit=credit, advantage=baseline, samples=2)
     total = 0.0
     if baseline == "greedy":
         advantage = callback.advantages(model, model.batch(), padded([greedy_of(model, 0), *every]))[0]
@@ -99,6 +119,29 @@ def test_the_expectation_over_everything_that_can_be_drawn_is_the_exact_gradient
             advantage = callback.advantages(model, model.batch(), padded([every[i], every[j]]))[0]
             total = total + chance[i] * chance[j] * (advantage * log_probs[[i, j]]).sum() / 2
     torch.testing.assert_close(torch.autograd.grad(total, model.logits)[0], exact, rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("divided", [False, True])
+def test_the_expectation_of_a_group_is_that_of_its_pairs(divided):
+    """Without division it is half of the exact gradient, (K - 1) / K; with it, a sum over pairs written out."""
+    model, every = ToyWriter(1), everything()
+    log_probs = model.log_probs(None, padded(every))[0]                              # [N, T]
+    sums = log_probs.sum(-1)
+    chance, rewards = sums.exp().detach(), torch.tensor([reward_of(ids) for ids in every]).double()
+    callback = SelfCritical(ByTable(), advantage="group" if divided else "group_mean", samples=2)
+    total = expected = 0.0
+    for i, j in itertools.product(range(len(every)), repeat=2):
+        advantage = callback.advantages(model, model.batch(), padded([every[i], every[j]]))[0]
+        total = total + chance[i] * chance[j] * (advantage * log_probs[[i, j]]).sum() / 2
+        half = (rewards[i] - rewards[j]) / 2  # what the first is above the mean of both
+        scale = float(abs(half)) * 2**0.5 + 1e-4 if divided else 1.0
+        expected = expected + chance[i] * chance[j] * half / scale * (sums[i] - sums[j]) / 2
+    torch.testing.assert_close(total, expected, rtol=1e-9, atol=1e-12)
+    gradients = [torch.autograd.grad(value, model.logits, retain_graph=True)[0] for value in (total, expected)]
+    torch.testing.assert_close(*gradients, rtol=1e-9, atol=1e-12)
+    if not divided:
+        exact = torch.autograd.grad((sums.exp() * rewards).sum(), model.logits)[0]
+        torch.testing.assert_close(gradients[0], exact / 2, rtol=1e-9, atol=1e-12)
 
 
 CONSTRAINTS = [
@@ -135,7 +178,7 @@ def test_sampling_and_learning_follow_the_distribution_that_is_decoded_from(cons
     model = ToyWriter(1)
     temperature = constraints.get("temperature")
     model.decoding = replace(model.decoding, **{k: v for k, v in constraints.items() if k != "temperature"})
-    callback = SelfCritical(ByTable(), samples=2000, baseline="leave_one_out", temperature=temperature)
+    callback = SelfCritical(ByTable(), samples=2000, advantage="leave_one_out", temperature=temperature)
     options = callback.options(model)
     scored = [(ids, constrained_log_prob(model.logits[0], ids, options)) for ids in everything()]
     every = [ids for ids, log_prob in scored if log_prob is not None]

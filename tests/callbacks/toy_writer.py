@@ -26,7 +26,7 @@ class ToyWriter(nn.Module):
         super().__init__()
         generator = torch.Generator().manual_seed(4)
         self.logits = nn.Parameter(torch.randn(documents, 4, 3, generator=generator).double())
-        self.tokenizer = SimpleNamespace(end_ids=lambda marks: [END] if "." in marks else [])
+        self.tokenizer = SimpleNamespace(end_ids=lambda marks: [END] if "." in marks else [], stop=STOP)
         self.decoding = DecodingOptions(min_length=0, max_length=LONGEST)
         self.dropout = nn.Dropout(0.5)
         self.step_values: dict[str, Tensor | float] = {}

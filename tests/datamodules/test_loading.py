@@ -65,6 +65,20 @@ def test_accumulated_batches_have_the_mean_of_their_documents(number, batches, r
     assert sums == pytest.approx([sum(values[i] for i in step) / len(step) for step in documents])
 
 
+@pytest.mark.parametrize("accumulated", [1, 2])
+def test_the_batches_of_a_step_are_repeated_together(accumulated):
+    def sampler(repeats):
+        made = BatchSampler(lengths(30), 4, True, seed=5, repeats=repeats)
+        made.accumulated = accumulated
+        return made
+
+    once, thrice = list(sampler(1)), list(sampler(3))
+    expected = []
+    for start in range(0, len(once), accumulated):
+        expected += 3 * once[start : start + accumulated]
+    assert thrice == expected and len(sampler(3)) == len(sampler(3).weights()) == len(thrice) == 24
+
+
 @pytest.mark.parametrize("number", [5, 24, 25])
 def test_evaluation_repeats_nothing_and_deals_out_in_turn(number):
     shares = [

@@ -5,7 +5,7 @@ import torch
 from model_options import grouped
 from small_rstformer import SMALL, data_of, model_of, randomized, ready, trainer
 
-from callbacks.self_critical import without_dropout
+from lightning_modules.networks.dropout import without_dropout
 from lightning_modules.rstformer.module import RSTformer
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*gradient_checkpointing_enable. is deprecated")

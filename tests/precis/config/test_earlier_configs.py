@@ -61,3 +61,13 @@ def test_the_help_of_a_model_documents_the_fields_of_its_groups(precis):
     help_text = " ".join(precis("fit", "--model.help", "RSTformer").out.split())
     assert "--model.encoder.window WINDOW Size of the attention window, both sides together; even." in help_text
     assert "--model.injection.formula" in help_text and "--model.optimizer.lr LR Peak learning rate" in help_text
+
+
+def test_former_arguments_of_callbacks_are_renamed():
+    def upgraded_callbacks(*callbacks):
+        return upgrade({"trainer": {"callbacks": list(callbacks)}})["trainer"]["callbacks"]
+
+    former = {"class_path": "callbacks.SelfCritical", "init_args": {"baseline": "leave_one_out", "collapse": 0.001}}
+    present = {"class_path": "callbacks.SelfCritical", "init_args": {"advantage": "leave_one_out"}}
+    assert upgraded_callbacks(former, "other") == [present, "other"] and upgraded_callbacks(present) == [present]
+    assert upgrade({"trainer": {"callbacks": None}}) == {"trainer": {"callbacks": None}}

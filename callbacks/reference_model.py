@@ -1,0 +1,82 @@
+"""The frozen model that training by rewards must not leave too far: the one that rewards began with."""
+
+import copy
+from pathlib import Path
+
+import torch
+from pytorch_lightning import LightningModule, Trainer
+from torch import Tensor, nn
+from torch.distributed.fsdp import FSDPModule
+
+from datamodules.batch import Batch
+from datamodules.documents import UserError
+from lightning_modules.checkpoints import read_checkpoint
+from lightning_modules.decoding.options import DecodingOptions
+from lightning_modules.summarizer import Generative, Samples
+
+FILE = "reference.ckpt"
+
+
+def frozen_copy(module: Generative) -> Generative:
+    """Return a copy of a model in eval mode, without gradient.
+
+    Weights that are not trained are shared, so that the copy of a model with adapters costs no more than its adapters.
+
+    Raises:
+        ValueError: if the weights are sharded.
+    """
+    if isinstance(module, FSDPModule):
+        raise ValueError("SelfCritical: kl copies the model, whose weights are sharded here; use the strategy ddp")
+    shared = [parameter for parameter in module.parameters() if not parameter.requires_grad]
+    shared += [vars(module)[name] for name in ("tokenizer", "extra_terms", "step_values") if name in vars(module)]
+    reference = copy.deepcopy(module, {id(part): part for part in shared})
+    for part in reference.modules():
+        if isinstance(part, nn.RNNBase):
+            part.flatten_parameters()  # cuDNN reads their weights from one piece of memory
+    return reference.eval().requires_grad_(False)
+
+
+class ReferenceModel:
+    """The model as it was when rewards began, kept in `reference.ckpt` beside the checkpoints for runs that resume.
+
+    It is part of neither the trained module, its checkpoints nor the optimizer. The file has the trained weights alone.
+    """
+
+    def __init__(self) -> None:
+        self.module: Generative | None = None
+
+    def begin(self, trainer: Trainer, module: LightningModule, start_step: int) -> None:
+        """Copy the model at `start_step`; a run that is resumed later restores the copy from its file.
+
+        Raises:
+            UserError: if there is no such file.
+        """
+        checkpoints = getattr(trainer.checkpoint_callback, "dirpath", None)
+        path = Path(checkpoints or trainer.default_root_dir) / FILE
+        self.module = frozen_copy(module)
+        if trainer.global_step > start_step:
+            self._restore(path)
+        elif trainer.is_global_zero and not trainer.fast_dev_run:
+            parameters = module.named_parameters(remove_duplicate=False)  # tied weights have several names
+            frozen = {name for name, parameter in parameters if not parameter.requires_grad}
+            weights = {name: value for name, value in module.state_dict().items() if name not in frozen}
+            state = {"state_dict": weights, "global_step": trainer.global_step}
+            module.on_save_checkpoint(state)  # what outputs depend on besides weights, such as the gate of coverage
+            trainer.strategy.checkpoint_io.save_checkpoint(state, path)
+
+    def _restore(self, path: Path) -> None:
+        """Load the weights with which rewards began."""
+        if not path.is_file():
+            raise UserError(
+                f"{path}: not found, which has the model that kl measures the distance to; resume with kl 0, or start "
+                "another run from these weights with --start_from"
+            )
+        state = read_checkpoint(path)
+        state["state_dict"] = self.module.state_dict() | state["state_dict"]
+        self.module.on_load_checkpoint(state)
+        self.module.load_state_dict(state["state_dict"])
+
+    @torch.no_grad()
+    def log_probs(self, batch: Batch, samples: Samples, options: DecodingOptions) -> Tensor:
+        """Return the log-probabilities of samples under the reference, [B, K, T], see `Generative.log_probs`."""
+        return self.module.log_probs(batch, samples, options)

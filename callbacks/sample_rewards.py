@@ -1,0 +1,123 @@
+"""Rewards of the samples of a batch; each distinct text of a document is scored once."""
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from callbacks.advantages import Advantage, advantages
+from datamodules.batch import Batch
+from lightning_modules.metrics.rewards import Mixture, Reward, RewardInputs
+from lightning_modules.summarizer import Generative, Samples
+
+
+class SampleRewards(NamedTuple):
+    """Rewards of prefixes of texts, on the host, double precision.
+
+    Attributes:
+        total: reward of each prefix, [B, K, Q].
+        parts: the rewards that a `Mixture` adds, by name, [B, K, Q] each; empty for another reward.
+        texts: the prefixes, K Q for each document.
+    """
+
+    total: Tensor
+    parts: dict[str, Tensor]
+    texts: list[list[str]]
+
+
+def score_samples(reward: Reward, module: Generative, batch: Batch, tokens: Tensor, ends: Tensor) -> SampleRewards:
+    """Return the rewards of prefixes of samples.
+
+    Args:
+        reward: reward of a text.
+        module: model that decodes the samples.
+        batch: the documents.
+        tokens: samples on the host, [B, K, T].
+        ends: lengths of the prefixes, [B, K, Q].
+
+    Raises:
+        ValueError: if a reward is not finite.
+    """
+    B, K, Q = ends.shape
+    repeated = tokens.unsqueeze(2).expand(-1, -1, Q, -1).flatten(1, 2)               # [B, K Q, T]
+    texts = module.texts(batch, Samples(repeated, ends.flatten(1, 2)))
+    # What a reward reads has a row for each distinct text of a document.
+    distinct = [(document, text) for document, row in enumerate(texts) for text in dict.fromkeys(row)]
+    references = [[" ".join(reference) for reference in document] for document in batch.references]
+    sources = _sources(module, batch) if reward.reads_source else []
+    inputs = RewardInputs(
+        [batch.ids[document] for document, _ in distinct],
+        [text for _, text in distinct],
+        [references[document] for document, _ in distinct],
+        [sources[document] for document, _ in distinct] if sources else [],
+        language=module.language,
+    )
+
+    def table(values: Sequence[float]) -> Tensor:
+        by_text = dict(zip(distinct, values))
+        rows = [[by_text[document, text] for text in row] for document, row in enumerate(texts)]
+        return torch.tensor(rows, dtype=torch.float64).view(B, K, Q)
+
+    if not isinstance(reward, Mixture):
+        return SampleRewards(table(_checked(reward, inputs)), {}, texts)
+    columns = [_checked(part, inputs) for part in reward.rewards]
+    parts = {name: table(column) for name, column in zip(reward.names, columns)}
+    return SampleRewards(table(reward.combine(columns)), parts, texts)
+
+
+def reward_values(rewards: SampleRewards, advantage: Advantage) -> dict[str, float]:
+    """Return what is logged of the rewards of whole texts, by name; with `greedy`, the first text is the greedy one."""
+    total = rewards.total[..., -1]                                                   # [B, K]
+    compared = advantages(total.unsqueeze(-1), "summary", advantage).squeeze(-1)
+    num_samples = compared.shape[1]
+    drawn = total[:, -num_samples:]
+    values = {
+        "reward": drawn.mean(),
+        "reward_baseline": (total[:, 0] if advantage == "greedy" else drawn).mean(),
+        "advantage": compared.mean(),
+        "advantage_positive": (compared > 0).double().mean(),
+        "advantage_rms": compared.square().mean().sqrt(),
+        "no_signal": (rewards.total == rewards.total[:, :1]).flatten(1).all(1).double().mean(),
+    }
+    parts = {name: part[:, -num_samples:, -1] for name, part in rewards.parts.items()}         # [B, K] each
+    values |= {f"reward/{name}": part.mean() for name, part in parts.items()}
+    if num_samples > 1:
+        values["reward_std"] = drawn.std(1).mean()
+        values |= {f"reward_std/{name}": part.std(1).mean() for name, part in parts.items()}
+    return {name: float(value) for name, value in values.items()}
+
+
+def sample_rows(batch: Batch, rewards: SampleRewards, first_sample: int) -> list[dict[str, str | float]]:
+    """Return a row for each sample: `id`, `sample`, `reward`, and each reward of a `Mixture` by name."""
+    Q, rows = rewards.total.shape[-1], []
+    for document, name in enumerate(batch.ids):
+        texts = rewards.texts[document][Q - 1 :: Q]
+        for k in range(first_sample, len(texts)):
+            values = {part: float(value[document, k, -1]) for part, value in rewards.parts.items()}
+            rows.append({"id": name, "sample": texts[k], "reward": float(rewards.total[document, k, -1])} | values)
+    return rows
+
+
+def _sources(module: Generative, batch: Batch) -> list[str]:
+    """Return the texts of the documents of a batch, as far as the model reads them."""
+    ids = module.source_ids(batch).cpu().unsqueeze(1)                                # [B, 1, S]
+    full_lengths = torch.full(ids.shape[:2], ids.shape[-1])
+    return [row[0] for row in module.texts(batch, Samples(ids, full_lengths))]
+
+
+def _checked(reward: Reward, inputs: RewardInputs) -> list[float]:
+    """Return a reward of each text; a `ValueError` if one is missing or not finite."""
+    values = reward(inputs)
+    name = f"SelfCritical: the reward {type(reward).__name__}"
+    if len(values) != len(inputs.texts):
+        problem = f"returned {len(values)} numbers for {len(inputs.texts)} texts"
+        raise ValueError(f"{name} {problem}; it must return one for each")
+    row = next((i for i, value in enumerate(values) if not math.isfinite(value)), None)
+    if row is not None:
+        raise ValueError(
+            f"{name} is {values[row]} for {inputs.texts[row]!r}, written for document {inputs.ids[row]}; "
+            "a reward must be finite: fix it, or leave the document out"
+        )
+    return values
