@@ -1,22 +1,27 @@
-"""Checks early in training that monitored values are logged."""
+"""Checks in training that monitored values are logged, and that they move."""
 
 from collections.abc import Sequence
 from difflib import get_close_matches
 
 from pytorch_lightning import Callback, LightningModule, Trainer
 from pytorch_lightning.callbacks import ModelCheckpoint
+from pytorch_lightning.utilities import rank_zero_warn
 
 from datamodules.documents import UserError
 from lightning_modules import lightning_internals
 
 LATER = ("train/", "lr-")  # logged from the first training batch on
+_VALIDATIONS = 5  # with the same score, before a warning
+_FALL = 0.1  # of the training loss since the first validation
 
 
 class MonitorCheck(Callback):
     """Checks early that the values which other callbacks monitor (`checkpoint.monitor`, `EarlyStopping`) are logged.
 
     Values of the validation are checked after Lightning's sanity check, or else after the first validation; those of
-    training after the first optimizer step. It must come before the callbacks that it checks.
+    training after the first optimizer step. It must come before the callbacks that it checks. One warning tells of a
+    value that is the same in all of at least five validations, while the training loss falls by a tenth or more: a
+    score in the wrong language, for example, is always 0, so that no checkpoint is better than the first one.
 
     Raises:
         UserError: during training, if a monitored value is not logged.
@@ -24,10 +29,36 @@ class MonitorCheck(Callback):
 
     def __init__(self) -> None:
         self._checked: set[str] = set()
+        self._scores: dict[str, set[float]] = {}  # distinct values of each monitored name
+        self._validations = 0
+        self._first_loss: float | None = None
 
     def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         if trainer.state.fn == "fit":
-            self._check(trainer, [name for name in _monitors(trainer) if not name.startswith(LATER)])
+            names = [name for name in _monitors(trainer) if not name.startswith(LATER)]
+            self._check(trainer, names)
+            if not trainer.sanity_checking:
+                self._warn_if_constant(trainer, names, getattr(pl_module, "language", None))
+
+    def _warn_if_constant(self, trainer: Trainer, names: list[str], language: str | None) -> None:
+        self._validations += 1
+        loss = float(trainer.callback_metrics.get("train/loss", 0.0))
+        first = self._first_loss = loss if self._first_loss is None else self._first_loss
+        remedy = "monitor another value with --checkpoint.monitor"
+        if language is not None:
+            remedy = f"set --data.language if the texts are not in language {language!r} (xx for any), or {remedy}"
+        has_fallen = self._validations >= _VALIDATIONS and first - loss >= _FALL * abs(first) > 0
+        for name in names:
+            value = float(trainer.callback_metrics[name])
+            scores = self._scores.setdefault(name, set())
+            scores.add(value)
+            if has_fallen and len(scores) == 1:
+                scores.add(float("nan"))  # one warning
+                rank_zero_warn(
+                    f"{_monitors(trainer)[name]} {name} is {value:g} in all {self._validations} validations, while "
+                    f"train/loss falls from {first:.3g} to {loss:.3g}, so that no checkpoint is better than the first; "
+                    f"{remedy}"
+                )
 
     def on_train_batch_end(
         self, trainer: Trainer, pl_module: LightningModule, outputs: object, batch: object, batch_idx: int

@@ -271,7 +271,7 @@ class SummarizationData(LightningDataModule, ABC):
             raise UserError(
                 f"data.language is {self.language.code}, but {script.share:.0%} of the letters in the {split} "
                 f"documents are {script.name}, which English scores do not count; give --data.language "
-                f"{script.language}, or the code of their language ({ANY} for any)"
+                f"{script.language}, or the code of their language ({ANY} for any, whatever the script)"
             )
 
     def prepare_splits(self, splits: list[str]) -> None:

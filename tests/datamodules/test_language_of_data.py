@@ -27,8 +27,11 @@ def written(folder, code: str) -> Files:
 @pytest.mark.parametrize(("code", "script"), [("ru", "Cyrillic"), ("zh", "Han")])
 def test_a_corpus_that_is_hardly_latin_is_not_english(tmp_path, code, script):
     data = PointerGeneratorData(written(tmp_path, code), 30, cache_dir=tmp_path)
-    with pytest.raises(UserError, match=f"100% of the letters in the train documents are {script}.*language {code}"):
+    remedy = f"give --data.language {code}, or the code of their language .xx for any, whatever the script.$"
+    with pytest.raises(UserError, match=f"100% of the letters in the train documents are {script}.*; {remedy}"):
         data.prepare_data()
+    for chosen in ("xx", "de"):
+        PointerGeneratorData(written(tmp_path, code), 30, cache_dir=tmp_path, language=chosen).prepare_data()
     data = PointerGeneratorData(written(tmp_path, code), 30, cache_dir=tmp_path, language=code)
     data.prepare_data()
     data.setup("fit")
