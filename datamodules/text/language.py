@@ -2,15 +2,17 @@
 
 import re
 import unicodedata
+import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from functools import cache, cached_property
-from itertools import chain
+from itertools import chain, islice
 from typing import NamedTuple
 
 import regex
 
 from datamodules.documents import UserError
+from datamodules.text.segmenters import load_segmenter
 from datamodules.text.sentences import Splitter, split_sentences
 from datamodules.text.words import (
     NO_SPACE_AFTER,
@@ -33,14 +35,16 @@ _SPACELESS = rf"[{_EAST}{_SOUTH_EAST}]"
 # letters, marks and digits, with the joiners of Persian and Indic scripts.
 _CHARACTER = rf"(?={_SPACELESS})(?=[\p{{L}}\p{{N}}])\X\p{{M}}*"
 _RUN = rf"[[\p{{L}}\p{{N}}]--{_SPACELESS}][[\p{{L}}\p{{M}}\p{{N}}\u200c\u200d]--{_SPACELESS}]*+"
-_WORD = regex.compile(rf"(?V1){_CHARACTER}|{_RUN}")
 # Tokens keep marks inside words, as in English, and Hebrew abbreviations; spaces beside Thai are tokens, because they
 # separate phrases; every other visible grapheme, such as an emoji with its joiners, is a token.
 _INNER = r"""['’.,:/@&_·׳״–-]|(?<=\p{Hebrew})"(?=\p{Hebrew})"""
 _PHRASE_SPACE = rf"[ ](?=[{_SOUTH_EAST}])|(?<=[{_SOUTH_EAST}])[ ]"
-_TOKEN = regex.compile(
-    rf"(?V1){_CHARACTER}|{_RUN}(?:(?:{_INNER}){_RUN})*+|{_PHRASE_SPACE}|([—…])\1*|(?!\s)\X"
-)
+_OTHER_TOKEN = rf"{_RUN}(?:(?:{_INNER}){_RUN})*+|{_PHRASE_SPACE}|—+|…+|(?!\s)\X"
+_WORD = regex.compile(rf"(?V1){_CHARACTER}|{_RUN}")
+_TOKEN = regex.compile(rf"(?V1){_CHARACTER}|{_OTHER_TOKEN}")
+# The same with runs of characters, for a segmenter.
+_LONG_WORD = regex.compile(rf"(?V1)(?:{_CHARACTER})++|{_RUN}")
+_LONG_TOKEN = regex.compile(rf"(?V1)(?:{_CHARACTER})++|{_OTHER_TOKEN}")
 _UNSPACED = regex.compile(rf"(?V1){_SPACELESS}|[\u3000-\u303f\uff00-\uffef ]")
 _CONTAINS_SPACELESS = regex.compile(rf"(?V1){_SPACELESS}")
 _EAST_ASIAN = regex.compile(rf"[{_EAST}\u3000-\u303f\uff00-\uffef]")
@@ -74,16 +78,20 @@ class Language:
     Use `language_of`, which returns the same object for the same code.
 
     Args:
-        code: ISO 639 code such as `en`, `ru` or `zh`, possibly with a region or script (`zh-Hant`); `xx` for any.
+        code: ISO 639 code such as `en`, `ru` or `zh`, possibly with a region or script (`zh-Hant`); `xx` for any. A
+            code with a segmenter (`zh:jieba`, see `segmenters`) divides scripts without spaces into words instead.
 
     Raises:
-        UserError: if it does not look like a code.
+        UserError: if it does not look like a code, or there is no such segmenter, or its package is not installed.
     """
 
     def __init__(self, code: str) -> None:
-        if not regex.fullmatch(r"[a-z]{2,3}(-[A-Za-z0-9]+)*", str(code)):
+        if not regex.fullmatch(r"[a-z]{2,3}(-[A-Za-z0-9]+)*(:\w+)?", str(code)):
             raise UserError(f"language {code!r}: give an ISO code, such as en, ru or zh; or {ANY} for any language")
-        self.code, self.primary = code, code.partition("-")[0]
+        self.code, self.primary = code, regex.split("[-:]", code)[0]
+        self.segments = ":" in code
+        if self.segments:
+            load_segmenter(code)  # a missing package is named at once
         self.is_english = self.primary == "en"
         self.sentence_ends = SENTENCE_ENDS if self.is_english else _ENDS
         if self.primary == "el":
@@ -124,14 +132,24 @@ class Language:
         """Return the words of a text in lower case, without punctuation; ROUGE counts them, except in English."""
         if self.is_english:
             return re.findall(r"[^\W_]+", text.lower())
-        return _WORD.findall(self.normalize(self.lower(text)))
+        return self._pieces(self.normalize(self.lower(text)), _WORD, _LONG_WORD)
+
+    def _pieces(self, text: str, pattern: regex.Pattern, with_runs: regex.Pattern) -> list[str]:
+        """Return the matches of a pattern; with a segmenter those of the other one, with its words in place of runs."""
+        if not self.segments:
+            return pattern.findall(text)
+        segment = load_segmenter(self.code)
+        pieces: list[str] = []
+        for piece in with_runs.findall(text):
+            pieces += segment(piece) if _CONTAINS_SPACELESS.match(piece) else [piece]
+        return pieces
 
     def tokenize(self, text: str, tokenizer: WordTokenization = "words", lowercase: bool = True) -> list[str]:
         """Split a text into words and marks, see `words.tokenize`."""
         if self.is_english:
             return tokenize(text, tokenizer, lowercase)
         text = self.normalize(self.lower(text) if lowercase else text)
-        return text.split() if tokenizer == "whitespace" else [match[0] for match in _TOKEN.finditer(text)]
+        return text.split() if tokenizer == "whitespace" else self._pieces(text, _TOKEN, _LONG_TOKEN)
 
     def detokenize(self, tokens: Sequence[str], tokenizer: WordTokenization = "words") -> str:
         """Write words and marks as text, with the spaces of the language."""
@@ -168,8 +186,34 @@ def join_sentences(sentences: Iterable[str]) -> str:
     """Join sentences to a text by spaces, which Chinese and Japanese lack."""
     text = ""
     for sentence in sentences:
-        text += sentence if not text or _EAST_ASIAN.match(text[-1]) else f" {sentence}"
+        text += space_after(text) + sentence
     return text
+
+
+def space_after(text: str) -> str:
+    """Return the space between a sentence and the next one: none after Chinese and Japanese characters."""
+    return "" if not text or _EAST_ASIAN.match(text[-1]) else " "
+
+
+ENGLISH_PARSER = "the discourse parsers and EDU segmenters of the suite are English"
+
+
+def warn_if_not_english(what: str, texts: Iterable[str] = (), language: str = "en") -> None:
+    """Warn that something English is applied to texts that are not; Python shows the same warning once.
+
+    Args:
+        what: what is English, as a clause.
+        texts: texts whose beginnings are hardly Latin if they are not English.
+        language: code of their language.
+    """
+    scripts = (script_of([text[:2000]]) for text in islice(texts, 100))
+    if not language_of(language).is_english or any(script and script.latin < 0.5 for script in scripts):
+        warnings.warn(f"{what}, and these texts are not: see docs/languages.md for other languages", stacklevel=1)
+
+
+def space_after_word(word: str) -> str:
+    """Return the space between a word and the next one: none in scripts without spaces."""
+    return "" if _UNSPACED.match(word[-1:]) else " "
 
 
 class Script(NamedTuple):
