@@ -14,6 +14,7 @@ from datamodules.discourse.parses import DiscourseParse
 from datamodules.documents import Document
 from datamodules.graphsum import GraphSumData
 from datamodules.summarization import SummarizationData
+from datamodules.text.language import space_after_word
 from lightning_modules.copying_summarizer import CopyingSummarizer
 from lightning_modules.extractive.summary import ExtractiveSummary
 from lightning_modules.rstformer.module import RSTformer
@@ -60,9 +61,10 @@ def copied_summary(
         top = [int(index) for index in np.argsort(-weights, kind="stable")[:_ATTENDED] if weights[index] > 0]
         rules += [(number, index, max(0.12, float(weights[index] / weights[top[0]]))) for index in top]
         hint = ", ".join(f"{source[index]} {weights[index]:.2f}" for index in top[:5])
-        spans.append({"text": word, "copied": is_copied, "hint": hint, "color": colors[top[0]] if top else None})
+        color = colors[top[0]] if top else None
+        spans.append({"text": word, "copied": is_copied, "hint": hint, "color": color, "space": space_after_word(word)})
     legend = {agent + 1: AGENTS[agent % len(AGENTS)] for agent in sorted(set(agents or ()))}
-    return MACROS.copied_summary(prefix, rules, spans, list(zip(source, colors)), legend)
+    return MACROS.copied_summary(prefix, rules, spans, zip(source, colors, map(space_after_word, source)), legend)
 
 
 def picture(title: str, svg: str) -> str:

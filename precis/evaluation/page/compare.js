@@ -197,22 +197,24 @@ function select(place) {
   showDocument();
 }
 
+/** The space after a sentence, or after a word: none in scripts without spaces. */
+const EAST_ASIAN = "\\p{sc=Han}\\p{sc=Hiragana}\\p{sc=Katakana}\\u30fc\\u3000-\\u303f\\uff00-\\uffef";
+const AFTER_SENTENCE = new RegExp(`[${EAST_ASIAN}]$`, "u");
+const AFTER_WORD = new RegExp(`[${EAST_ASIAN}\\p{sc=Thai}\\p{sc=Lao}\\p{sc=Khmer}\\p{sc=Myanmar} ]\\p{M}*$`, "u");
+const spaceAfter = (text, unspaced) => (unspaced.test(text) ? "" : " ");
+const joined = (sentences) =>
+  sentences.reduce((text, next) => text + (text && spaceAfter(text, AFTER_SENTENCE)) + next, "");
+
 /** Words with runs of copied ones marked. */
 function marked(words, copied) {
-  const parts = [];
-  words.forEach((word, place) => {
-    if (place) parts.push(copied[place] && copied[place - 1] ? null : " ");
-    parts.push({ word, copied: copied[place] });
-  });
   const nodes = [];
   let run = null;
-  for (const part of parts) {
-    if (part === null) run.textContent += " ";
-    else if (part === " ") { run = null; nodes.push(" "); }
-    else if (!part.copied) nodes.push(part.word);
-    else if (run) run.textContent += part.word;
-    else nodes.push((run = make("mark", {}, part.word)));
-  }
+  words.forEach((word, place) => {
+    const space = place ? spaceAfter(words[place - 1], AFTER_WORD) : "";
+    if (run && copied[place]) { run.textContent += space + word; return; }
+    run = copied[place] ? make("mark", {}, word) : null;
+    nodes.push(space, run || word);
+  });
   return nodes;
 }
 
@@ -224,16 +226,16 @@ function showDocument() {
   }
   const { found } = row;
   const source = found.source === undefined ? [] : [make("div", { class: "text source", tabindex: 0 },
-    make("h3", {}, "document"), ...found.source.split("\n\n").map((paragraph) => make("p", {}, paragraph)))];
+    make("h3", {}, "document"), ...found.source.split("\n\n").map((paragraph) => make("p", { dir: "auto" }, paragraph)))];
   const cards = found.references.map((reference, place) => make("div", { class: "text reference" },
-    make("h3", {}, found.references.length > 1 ? `reference ${place + 1}` : "reference"), make("p", {}, reference.join(" "))));
+    make("h3", {}, found.references.length > 1 ? `reference ${place + 1}` : "reference"), make("p", { dir: "auto" }, joined(reference))));
   found.outputs.forEach((output, system) => {
     const { name, runs } = data.systems[system];
     const scores = output.scores.map((score, measure) => `${data.measures[measure]} ${number(score)}`).join("   ");
-    const body = output.words ? marked(output.words, output.copied) : [output.text.join(" ") || "(empty)"];
+    const body = output.words ? marked(output.words, output.copied) : [joined(output.text) || "(empty)"];
     const seed = runs.length > 1 ? ` (seed ${runs[0].seed})` : "";
     cards.push(make("div", { class: "text output", style: `border-left-color:${colour(system)}` },
-      make("h3", {}, name + seed), make("p", {}, ...body), make("p", { class: "scores" }, scores)));
+      make("h3", {}, name + seed), make("p", { dir: "auto" }, ...body), make("p", { class: "scores" }, scores)));
   });
   const copied = found.outputs.some((output) => output.words);
   const note = copied ? [make("p", { class: "small" }, make("mark", {}, "marked words"), " were copied from the document")] : [];
