@@ -80,6 +80,7 @@ class CorpusDocuments(TableDocuments):
         cache_dir: folder of the document cache, see `build_documents`.
         on_bad_record: as in `build_documents`.
         num_proc: number of processes for sentence splitting.
+        language: code of the language.
 
     Raises:
         UserError: as `build_documents`.
@@ -92,13 +93,12 @@ class CorpusDocuments(TableDocuments):
         splits: list[str] | None = None,
         on_bad_record: OnBadRecord = "skip",
         num_proc: int = 1,
+        language: str = "en",
     ) -> None:
         from datasets import concatenate_datasets
 
-        tables = [
-            build_documents(corpus, split, cache_dir, on_bad_record=on_bad_record, num_proc=num_proc)
-            for split in splits or corpus.splits()
-        ]
+        options = {"on_bad_record": on_bad_record, "num_proc": num_proc, "language": language}
+        tables = [build_documents(corpus, split, cache_dir, **options) for split in splits or corpus.splits()]
         self.skipped = [bad for table in tables for bad in read_manifest(table)["skipped"]]
         super().__init__(concatenate_datasets(tables))
 

@@ -24,6 +24,7 @@ from datamodules.discourse.parses import DiscourseParse, ParseRequest
 from datamodules.documents import Document, UserError
 from datamodules.encoder_data import TokenizerData
 from datamodules.parsing import NeedsParser, Parser, key_of, parse_missing
+from datamodules.text.language import ENGLISH_PARSER, warn_if_not_english
 from datamodules.text.lines import counted
 from datamodules.text.subword_tokenizer import SubwordTokenizer
 from datamodules.truncation import COLUMN, count_source, sentences_read, text_limits, truncate_target
@@ -189,6 +190,8 @@ class RSTformerData(NeedsParser, TokenizerData):
         """Parse missing documents."""
         if self.parser is None:
             return
+        if getattr(self.parser, "is_english", False):
+            warn_if_not_english(ENGLISH_PARSER, language=self.language.code)
         keys, table = self.features(split)["parse"][:], self.documents(split)
         missing = set(self.cache.missing([key for key in keys if key]))
         if missing:

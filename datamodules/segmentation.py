@@ -6,6 +6,7 @@ from typing import Any, Literal
 
 from datamodules.discourse.records import TreebankDocument
 from datamodules.text.edu_features import EduFeatures, SegmentationBatch, edu_features
+from datamodules.text.offsets import sentence_offsets
 from datamodules.text.subwords import Subwords
 from datamodules.treebank_split import TreebankSplits
 
@@ -45,8 +46,10 @@ class SegmentationData(TreebankSplits):
 
     def encode(self, document: TreebankDocument, subwords: Subwords | None) -> EduFeatures:
         """Return the features of a document, with the tags of its gold EDUs."""
-        request = document if self.sentences == "gold" else replace(document, sentences=[])
-        return edu_features(request, subwords, document.edus, document.id)
+        if self.sentences == "own":
+            sentences = sentence_offsets(document.text, document.paragraphs or None, self.language.code)
+            document = replace(document, sentences=sentences)
+        return edu_features(document, subwords, document.edus, document.id)
 
     def length(self, features: EduFeatures) -> int:
         """Return the number of words."""

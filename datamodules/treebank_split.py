@@ -12,6 +12,7 @@ from datamodules.discourse.records import TreebankDocument
 from datamodules.discourse.treebanks import read_treebank
 from datamodules.documents import UserError
 from datamodules.loading import ResumableLoader, loader_of, order_seed
+from datamodules.text.language import language_of
 from datamodules.text.subwords import Subwords
 
 
@@ -32,6 +33,7 @@ class TreebankSplits(LightningDataModule, ABC):
         pool: number of training batches that are sorted by length together; 0 for no sorting.
         num_workers: number of loader processes per rank.
         seed: seed of the training order; by default that of the run (`seed_everything`).
+        language: ISO code of the language, which divides documents without sentences into sentences.
 
     Raises:
         ValueError: if a batch size is below 1.
@@ -51,6 +53,7 @@ class TreebankSplits(LightningDataModule, ABC):
         pool: int = 0,
         num_workers: int = 0,
         seed: int | None = None,
+        language: str = "en",
     ) -> None:
         super().__init__()
         if batch_size < 1:
@@ -58,7 +61,7 @@ class TreebankSplits(LightningDataModule, ABC):
         self.paths = {"train": train, "val": val, "test": test}
         self.checkpoint, self.licences = checkpoint, licences
         self.batch_size, self.eval_batch_size, self.pool = batch_size, eval_batch_size, pool
-        self.num_workers, self.seed = num_workers, order_seed(seed)
+        self.num_workers, self.seed, self.language = num_workers, order_seed(seed), language_of(language)
         self._features: dict[str, list[Any]] = {}
 
     @abstractmethod
@@ -78,7 +81,7 @@ class TreebankSplits(LightningDataModule, ABC):
         path = self.paths[split]
         if path is None:
             raise UserError(f"data.{split} is not given; name a treebank")
-        documents = read_treebank(path)
+        documents = read_treebank(path, self.language.code)
         if split != "train" or self.licences is None:
             return documents
         permitted = [document for document in documents if document.licence.partition(" (")[0] in self.licences]

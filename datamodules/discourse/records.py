@@ -1,12 +1,15 @@
 """`TreebankDocument`: a text with its EDUs and RST tree, and its validation."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from datamodules.discourse.trees import Tree
 from datamodules.documents import UserError
+from datamodules.text.language import join_sentences, language_of, space_after
 from datamodules.text.lines import lone_surrogate
+from datamodules.text.offsets import sentence_offsets
 
 Offsets = tuple[int, int]
+UNSPACED_LANGUAGES = ("zh", "yue", "wuu", "ja")
 
 
 class TreebankError(UserError):
@@ -94,9 +97,28 @@ def _check_offsets(offsets: list[Offsets], name: str, length: int, location: str
 
 
 def join_edus(texts: list[str]) -> tuple[str, list[Offsets]]:
-    """Join EDUs with spaces, for treebanks without the original text; return the text and the offsets of EDUs."""
-    offsets, start = [], 0
+    """Join EDUs with spaces, for treebanks without the original text; return the text and the offsets of EDUs.
+
+    As in `join_sentences`, no space follows a Chinese or Japanese character.
+    """
+    offsets: list[Offsets] = []
+    start = 0
     for text in texts:
         offsets.append((start, start + len(text)))
-        start += len(text) + 1
-    return " ".join(texts), offsets
+        start += len(text) + len(space_after(text))
+    return join_sentences(texts), offsets
+
+
+def in_language(document: TreebankDocument, code: str) -> TreebankDocument:
+    """Return a document with sentences, if it has none, and its text as the language writes it.
+
+    Treebanks of Chinese and Japanese have spaces between words, which plain text lacks. English documents are not
+    changed.
+    """
+    language = language_of(code)
+    if language.is_english or document.sentences:
+        return document
+    if language.primary in UNSPACED_LANGUAGES:
+        text, edus = join_edus([language.detokenize(edu.split()) for edu in document.edu_texts])
+        document = replace(document, text=text, edus=edus, paragraphs=[])
+    return replace(document, sentences=sentence_offsets(document.text, document.paragraphs or None, code))

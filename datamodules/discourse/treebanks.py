@@ -5,7 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from datamodules.discourse.formats import conllu, dis, nested_json, rs3
-from datamodules.discourse.records import TreebankDocument, TreebankError
+from datamodules.discourse.records import TreebankDocument, TreebankError, in_language
 from datamodules.discourse.trees import Span, Tree
 
 __all__ = ["Span", "Tree", "TreebankDocument", "TreebankError", "read_treebank"]
@@ -21,12 +21,13 @@ READERS: dict[str, Reader] = {
 }
 
 
-def read_treebank(path: str | Path) -> list[TreebankDocument]:
+def read_treebank(path: str | Path, language: str = "en") -> list[TreebankDocument]:
     """Read the documents of a treebank file, or of all treebank files in a folder and its subfolders, sorted by name.
 
     Args:
         path: `.jsonl` or `.json` (the form of `formats.nested_json`), `.rs3`, `.rs4`, `.dis` or `.conllu`; each
             also with `.gz`. Other files of a folder are ignored.
+        language: code of the language; see `records.in_language`.
 
     Raises:
         TreebankError: if there is nothing to read, the format of a file is unknown or violated, a document is
@@ -45,7 +46,7 @@ def read_treebank(path: str | Path) -> list[TreebankDocument]:
             if document.id in file_of:
                 raise TreebankError(f"{file}: {document.id} is in {file_of[document.id]} already; ids must be unique")
             file_of[document.id] = file
-            documents.append(document)
+            documents.append(in_language(document, language))
     return documents
 
 

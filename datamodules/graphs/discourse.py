@@ -6,9 +6,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from datamodules.documents import Document
 from datamodules.graphs.cues import Cues, cues, deverbal
 from datamodules.graphs.graph import ParagraphGraph
 from datamodules.graphs.paragraphs import Paragraphs
+from datamodules.text.language import warn_if_not_english
 
 CUES = ("marker", "entity", "event", "deverbal", "coreference")
 
@@ -49,6 +51,11 @@ class Discourse(ParagraphGraph):
 
     def settings(self) -> dict[str, Any]:
         return {"use": sorted(self.use)}
+
+    def prepare(self, documents: Sequence[Document]) -> None:
+        """Warn if documents are not English, as the cues are."""
+        texts = (document.text for document in documents)
+        warn_if_not_english("the cues of the graph 'discourse' are English", texts, self.language)
 
     def weights(self, paragraphs: Paragraphs) -> NDArray:
         counts = self.relations(paragraphs)

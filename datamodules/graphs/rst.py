@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from datamodules.documents import Document
 from datamodules.graphs.graph import ParagraphGraph
 from datamodules.graphs.paragraphs import Paragraphs
+from datamodules.text.language import ENGLISH_PARSER, warn_if_not_english
 
 if TYPE_CHECKING:  # imported when a document is parsed: commands list the names of the graphs without torch
     from datamodules.discourse.cache import ParseCache
@@ -67,6 +68,8 @@ class RST(ParagraphGraph):
         """Parse the documents whose parse is missing in the folder."""
         from datamodules.parsing import parse_missing
 
+        if getattr(self.parser, "is_english", False):
+            warn_if_not_english(ENGLISH_PARSER, language=self.language)
         parse_missing(documents, self.cache, self.parser)
 
     def weights(self, paragraphs: Paragraphs) -> NDArray:

@@ -7,8 +7,11 @@ from pathlib import Path
 from typing import NamedTuple
 from zlib import crc32
 
-# letters and digits with inner apostrophes; or a punctuation mark, possibly repeated ("...", "--")
-_WORD = re.compile(r"\w+(?:['’]\w+)*|([^\w\s])\1*")
+# Thai, Lao, Burmese, Khmer, kana and Chinese characters, which no space separates into words
+_SPACELESS = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3005-\u3007\u3041-\u30ff\u3400-\u9fff\uf900-\ufaff"
+_SPACELESS += "\U00020000-\U0003ffff"
+# one of these; letters and digits with inner apostrophes; or a punctuation mark, possibly repeated ("...", "--")
+_WORD = re.compile(rf"(?=\w)[{_SPACELESS}]|[^\W{_SPACELESS}]+(?:['’][^\W{_SPACELESS}]+)*|([^\w\s])\1*")
 AFFIXES = 4  # maximal length of prefixes and suffixes
 FEATURES = 2 + 2 * AFFIXES
 _MAX_LETTERS = 64  # longer words, such as URLs, have the features of their beginning
@@ -34,6 +37,8 @@ class Words(NamedTuple):
 
 def hashed_words(text: str) -> Words:
     """Return the words and punctuation marks of a text, which cover all visible characters, with hashed features.
+
+    Characters of scripts without spaces, such as Chinese, are words.
 
     The features of a word are 32-bit hashes of the word in lower case, its prefixes and suffixes of 1 to 4 letters, and
     its shape ("Xxx-9" for "Rev-2"). They are the same in every process and on every machine.

@@ -34,10 +34,12 @@ class EncoderModule(LightningModule):
         parts: prefixes of the weights that are kept besides the trained ones of the encoder.
         settings: arguments that are stored with the weights.
         subwords: tokenizer of a pretrained encoder.
+        is_english: whether the weights are those of the suite, which are trained on English texts.
     """
 
     main_score: ClassVar[str]
     parts: ClassVar[tuple[str, ...]]
+    is_english = False
 
     def __init__(
         self,

@@ -15,6 +15,7 @@ from datamodules.discourse.features import ParserBatch, label_classes, parser_fe
 from datamodules.discourse.parses import DiscourseParse, ParseRequest
 from datamodules.discourse.relations import inventory_of
 from datamodules.documents import UserError
+from datamodules.text.language import ENGLISH_PARSER, warn_if_not_english
 from datamodules.text.subwords import is_local
 from lightning_modules.checkpoints import read_checkpoint
 from lightning_modules.discourse_parser.chart import log_partition
@@ -30,7 +31,7 @@ from lightning_modules.discourse_parser.encoder_module import EncoderModule
 from lightning_modules.discourse_parser.encoders import TokenEncoderOptions, multiplies_bfloat16
 from lightning_modules.discourse_parser.ldd import LabelClasses
 from lightning_modules.discourse_parser.segmenter import EduSegmenter, load_default
-from lightning_modules.discourse_parser.shipped import shipped_name, weights_folder
+from lightning_modules.discourse_parser.shipped import SHIPPED, shipped_name, weights_folder
 from lightning_modules.discourse_parser.span_scorer import DiscourseScorer, Layout, Units, node_scores, pool_edus
 from lightning_modules.logged_values import log_mean, log_training
 from lightning_modules.metrics.parseval import Parseval
@@ -40,7 +41,7 @@ from lightning_modules.stored import digest, load_model
 
 Precision = Literal["auto", "float32", "bfloat16"]
 
-VERSION = 5  # increased whenever the same weights would give a different parse
+VERSION = 6  # increased whenever the same weights would give a different parse
 _NUCLEUS_MIN_PROB = 1e-6
 
 
@@ -202,6 +203,8 @@ class DiscourseParser(EncoderModule):
         """
         if empty := [request.id for request in batch if request.empty]:
             raise ValueError(f"document {empty[0]!r} is empty; leave empty documents out")
+        if self.is_english:
+            warn_if_not_english(ENGLISH_PARSER, (request.text for request in batch))
         edus, texts = self._segment(batch)
         features = [parser_features(r, e, self.subwords, name=r.id) for r, e in zip(batch, edus)]
         tensors = ParserBatch.of(features).to(self.device)
@@ -320,7 +323,10 @@ class DiscourseParser(EncoderModule):
         Raises:
             UserError: if the folder holds no parser, its weights do not fit, or its encoder is not installed.
         """
-        return load_model(cls.of_settings, weights_folder("discourse_parser", folder), "a discourse parser", options)
+        path = weights_folder("discourse_parser", folder)
+        parser = load_model(cls.of_settings, path, "a discourse parser", options)
+        parser.is_english = str(folder) in SHIPPED
+        return parser
 
     @classmethod
     def from_checkpoint(cls, path: Path, **options: Any) -> Self:

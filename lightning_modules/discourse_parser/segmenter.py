@@ -10,13 +10,14 @@ from torch import Tensor
 
 from datamodules.documents import UserError
 from datamodules.text.edu_features import LAYOUT, EduFeatures, Request, SegmentationBatch, edu_features
+from datamodules.text.language import ENGLISH_PARSER, warn_if_not_english
 from datamodules.text.offsets import Span
 from datamodules.text.subwords import MPNET, encoder_path
 from lightning_modules.discourse_parser.boundary_network import BEGIN, SegmentationNetwork, pool_pieces
 from lightning_modules.discourse_parser.crf import LinearChainCRF
 from lightning_modules.discourse_parser.encoder_module import EncoderModule
 from lightning_modules.discourse_parser.encoders import TokenEncoderOptions
-from lightning_modules.discourse_parser.shipped import SMALL, weights_folder
+from lightning_modules.discourse_parser.shipped import SHIPPED, SMALL, weights_folder
 from lightning_modules.logged_values import log_mean, log_training
 from lightning_modules.metrics.boundaries import BoundaryF1
 from lightning_modules.optimizer_options import EncoderAdamWOptions
@@ -109,6 +110,8 @@ class EduSegmenter(EncoderModule):
         Raises:
             UserError: if a sentence or a paragraph lies outside its text.
         """
+        if self.is_english:
+            warn_if_not_english(ENGLISH_PARSER, (request.text for request in requests))
         training = self.training
         self.eval()
         try:
@@ -193,7 +196,9 @@ class EduSegmenter(EncoderModule):
         Raises:
             UserError: if the folder holds no segmenter, its weights do not fit, or its encoder is not installed.
         """
-        return load_model(cls.of_settings, weights_folder("edu_segmenter", folder), "a segmenter", {})
+        segmenter = load_model(cls.of_settings, weights_folder("edu_segmenter", folder), "a segmenter", {})
+        segmenter.is_english = str(folder) in SHIPPED
+        return segmenter
 
 
 def _batches_of_similar_length(lengths: Tensor) -> Iterator[Tensor]:

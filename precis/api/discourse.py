@@ -11,6 +11,7 @@ from datamodules.discourse.distributions import Rows
 from datamodules.discourse.parses import DiscourseParse
 from datamodules.discourse.trees import Tree
 from datamodules.documents import Document, UserError
+from datamodules.text.language import length_words
 from datamodules.text.lines import counted
 from precis.config.parsers import load_parser
 from precis.discourse.draw_parse import LARGEST_HEAT_MAP
@@ -59,25 +60,28 @@ class Discourse:
         return draw_svg(self.tree, self.edus)
 
 
-def parse(text: str, parser: str | LightningModule = "default", rows: Rows = "side") -> Discourse:
+def parse(
+    text: str, parser: str | LightningModule = "default", rows: Rows = "side", language: str = "en"
+) -> Discourse:
     """Parse the discourse of a text, as `precis parse --show` does.
 
     Args:
         text: the document; blank lines separate its paragraphs.
         parser: a name of `precis parse --parser`, the folder of a trained parser, or a parser.
         rows: which EDUs carry probability: all on the `side` of the nucleus, or only `nucleus` EDUs.
+        language: ISO code of the language, which divides the text into sentences.
 
     Raises:
         UserError: if the text is empty, or there is no such parser.
     """
     if not isinstance(text, str) or not text.strip():
         raise UserError("there is no text to parse; give a string with words")
-    document = make_document(next(Texts([("text", text)]).records("test")))
+    document = make_document(next(Texts([("text", text)]).records("test")), language=language)
     if not isinstance(document, Document):
         raise UserError(str(document))
     if isinstance(parser, str):
         # a text has at most as many EDUs as words; few band widths share the loaded parser
-        words = len(text.split())
+        words = len(length_words(text))
         band = min(LARGEST_HEAT_MAP, max(64, 1 << (words - 1).bit_length()))
         parser = _load_parser(parser, rows, band)
     if not hasattr(parser, "predict_step"):

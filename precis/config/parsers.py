@@ -19,14 +19,24 @@ def _parser_class() -> "type[DiscourseParser]":
 
 
 def _load_trained(path: Path, rows: "Rows", band: int) -> "LightningModule":
-    """Load a parser from a run folder, a checkpoint, or a folder written by `DiscourseParser.save`."""
+    """Load a parser from a run folder, a checkpoint, or a folder written by `DiscourseParser.save`.
+
+    Its segmenter is the one in the subfolder `segmenter`, or the default one.
+    """
     from lightning_modules.checkpoints import best_checkpoint, read_checkpoint
 
+    segmenter = path / "segmenter"
     if (path / "model.safetensors").is_file():
-        return _parser_class().load(path, rows=rows, band=band)
-    path = best_checkpoint(path) if path.is_dir() else path
-    read_checkpoint(path)  # raises a clear error for invalid files
-    return _parser_class().from_checkpoint(path, rows=rows, band=band)
+        parser = _parser_class().load(path, rows=rows, band=band)
+    else:
+        path = best_checkpoint(path) if path.is_dir() else path
+        read_checkpoint(path)  # raises a clear error for invalid files
+        parser = _parser_class().from_checkpoint(path, rows=rows, band=band)
+    if segmenter.is_dir():
+        from lightning_modules.discourse_parser.segmenter import EduSegmenter
+
+        parser.segmenter = EduSegmenter.load(segmenter)
+    return parser
 
 
 def _load_mpnet(rows: "Rows", band: int) -> "LightningModule":

@@ -19,6 +19,7 @@ from precis.config.parsers import PARSERS
 from precis.files.texts import collect_texts, is_records
 from precis.statistics.statistics import RESAMPLES
 
+LANGUAGE_HELP = "ISO code of the language, which divides texts into sentences"
 PARSER_HELP = f"{', '.join(PARSERS)}, or a parser's run folder"
 
 
@@ -54,6 +55,7 @@ def _parse_options() -> ArgumentParser:
     parser.add_subclass_arguments(Corpus, "corpus", required=False)
     add("--out", type=Path | None, default=None, help="folder of parses, created if needed")
     add("--parser", type=str, default="default", help=PARSER_HELP)
+    add("--language", type=str, default="en", help=LANGUAGE_HELP)
     add("--rows", type=Literal["side", "nucleus"], default="side", help="which EDUs carry probability")
     add("--band", type=PositiveInt, default=128, help="half-width of the band of stored relations, in EDUs")
     add("--split", type=str | None, default=None, help="split of the corpus; all splits by default")
@@ -90,6 +92,7 @@ def score_parser(arguments: list[str]) -> None:
     parser.add_argument("treebank", type=Path, help="file or folder of gold trees")
     parser.add_argument("--out", type=Path | None, default=None, help="folder for scores.json and scores.md")
     parser.add_argument("--parser", type=str, default="default", help=PARSER_HELP)
+    parser.add_argument("--language", type=str, default="en", help=LANGUAGE_HELP)
     parser.add_argument(
         "--resamples", type=PositiveInt, default=RESAMPLES, help="resamples of the bootstrap over documents"
     )

@@ -17,6 +17,7 @@ from datamodules.discourse.distributions import Rows
 from datamodules.discourse.parses import DiscourseParse, ParseRequest
 from datamodules.documents import Document, UserError
 from datamodules.parsing import CorpusDocuments, ParsingData
+from datamodules.text.language import length_words
 from datamodules.text.lines import counted
 from precis.config.parsers import explain_choice, load_parser
 from precis.discourse.draw_parse import LARGEST_HEAT_MAP, draw
@@ -63,6 +64,7 @@ def parse_corpus(corpus: Corpus, options: Namespace) -> None:
         splits=[options.split] if options.split else None,
         on_bad_record=options.on_bad_record,
         num_proc=options.num_proc,
+        language=options.language,
     )
     data = ParsingData(
         documents=documents,
@@ -143,8 +145,8 @@ def show(options: Namespace) -> None:
     texts = collect_texts(options.inputs)
     if len(texts) > 1:
         raise UserError(f"--show draws one document, and there are {len(texts)}; name one file")
-    (document,) = documents_of(Texts(texts))
-    band = options.band if options.heat_map is None else min(LARGEST_HEAT_MAP, len(document.text.split()))
+    (document,) = documents_of(Texts(texts), options.language)
+    band = options.band if options.heat_map is None else min(LARGEST_HEAT_MAP, len(length_words(document.text)))
     parser = _announced(options.parser, options.rows, band)
     request, parse = parse_document(document, parser)
     draw(parse, request, options.svg, options.heat_map)

@@ -61,18 +61,21 @@ def to_json_values(value: Any) -> Any:
 # Data ------------------------------------------------------------------------------------------------------------
 
 
-def gold_documents(path: Path, relations: Sequence[str], inventory: Inventory | None = None) -> list[TreebankDocument]:
+def gold_documents(
+    path: Path, relations: Sequence[str], inventory: Inventory | None = None, language: str = "en"
+) -> list[TreebankDocument]:
     """Read the documents of a treebank, with binary trees and the relations of a parser.
 
     Args:
         path: path of the treebank.
         relations: relations of the parser.
         inventory: inventory of the parser, if it has one; by default the built-in one with these relations.
+        language: code of the language of the treebank.
 
     Raises:
         UserError: if a document has no tree, or relations are not in an inventory.
     """
-    documents = read_treebank(path)
+    documents = read_treebank(path, language)
     if without_tree := [document.id for document in documents if document.tree is None]:
         more = f" and {len(without_tree) - 1} more have" if len(without_tree) > 1 else " has"
         message = f"{without_tree[0]}{more} no tree; a parser is scored on gold trees, leave others out"
@@ -86,10 +89,10 @@ def gold_documents(path: Path, relations: Sequence[str], inventory: Inventory | 
     return [replace(document, tree=document.tree.binary()) for document in coarse]
 
 
-def _from_text(document: TreebankDocument) -> TreebankDocument:
+def _from_text(document: TreebankDocument, language: str) -> TreebankDocument:
     """Replace sentences and paragraphs of a document by those detected in its text."""
     paragraphs = paragraph_offsets(document.text)
-    return replace(document, paragraphs=paragraphs, sentences=sentence_offsets(document.text, paragraphs))
+    return replace(document, paragraphs=paragraphs, sentences=sentence_offsets(document.text, paragraphs, language))
 
 
 def request_of(document: TreebankDocument, edus: bool = True) -> ParseRequest:
@@ -122,7 +125,8 @@ def score(options: Namespace) -> dict[str, Any]:
     """Return all scores."""
     parser = load_parser(options.parser)
     parser.to("cuda" if torch.cuda.is_available() else "cpu")
-    documents = gold_documents(options.treebank, parser.relations, getattr(parser, "inventory", None))
+    inventory = getattr(parser, "inventory", None)
+    documents = gold_documents(options.treebank, parser.relations, inventory, options.language)
     gold = [document.tree for document in documents]
     parses = parsed(parser, [request_of(document) for document in documents], "gold EDUs")
     name, resamples = name_of(options.parser), options.resamples
@@ -141,7 +145,7 @@ def score(options: Namespace) -> dict[str, Any]:
         "resamples": resamples,
         "decoding": getattr(getattr(parser, "reader", None), "decoding", None),
         "gold_edus": {system: parseval(predicted, gold, None, resamples) for system, predicted in trees.items()},
-        "end_to_end": _end_to_end(parser, documents, name, resamples),
+        "end_to_end": _end_to_end(parser, documents, name, resamples, options.language),
     }
 
 
@@ -165,10 +169,10 @@ def baseline_trees(documents: Sequence[TreebankDocument], gold: Sequence[Tree], 
 
 
 def _end_to_end(
-    parser: LightningModule, documents: Sequence[TreebankDocument], name: str, resamples: int
+    parser: LightningModule, documents: Sequence[TreebankDocument], name: str, resamples: int, language: str
 ) -> dict[str, Any]:
     """Return Parseval and segmentation scores from the text alone; the baseline has the predicted EDUs."""
-    texts = [_from_text(document) for document in documents]
+    texts = [_from_text(document, language) for document in documents]
     parses = parsed(parser, [request_of(text, edus=False) for text in texts], "text alone")
     starts = [(parse.edus[:, 0].tolist(), edu_starts(document)) for parse, document in zip(parses, documents)]
     segmented = []

@@ -51,9 +51,9 @@ def collect_texts(inputs: list[str], empty: bool = False) -> list[tuple[str, str
     return texts
 
 
-def documents_of(corpus: Corpus) -> list[Document]:
+def documents_of(corpus: Corpus, language: str = "en") -> list[Document]:
     """Return the documents of the split `test` of a corpus in memory; a `UserError` if one has no text."""
-    documents = [make_document(record) for record in corpus.records("test")]
+    documents = [make_document(record, language=language) for record in corpus.records("test")]
     for document in documents:
         if isinstance(document, BadRecord):
             raise UserError(f"{document.where}: {document.problem}; leave it out, or give one with words")

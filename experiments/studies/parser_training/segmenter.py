@@ -18,6 +18,7 @@ from pytorch_lightning.cli import LightningArgumentParser, LightningCLI
 from datamodules.discourse.records import TreebankDocument
 from datamodules.discourse.treebanks import read_treebank
 from datamodules.segmentation import SegmentationData
+from datamodules.text.offsets import sentence_offsets
 from lightning_modules.discourse_parser.segmenter import EduSegmenter
 from lightning_modules.metrics.boundaries import BoundaryF1
 
@@ -40,9 +41,13 @@ class SegmenterCLI(LightningCLI):
         self.model.save(options.out, options.bits)
 
 
-def begins(model: EduSegmenter, documents: list[TreebankDocument], sentences: str) -> list[Boundaries]:
+def begins(
+    model: EduSegmenter, documents: list[TreebankDocument], sentences: str, language: str = "en"
+) -> list[Boundaries]:
     """Return the positions of the first characters of EDUs and sentences, with gold or detected sentences."""
-    requests = documents if sentences == "gold" else [replace(document, sentences=[]) for document in documents]
+    requests = documents
+    if sentences == "own":
+        requests = [replace(d, sentences=sentence_offsets(d.text, d.paragraphs or None, language)) for d in documents]
     segmented = model.segment(requests)
 
     def starts(spans: Sequence[tuple[int, int]]) -> set[int]:
@@ -71,12 +76,13 @@ def score(arguments: list[str]) -> None:
     parser = argparse.ArgumentParser(prog="python -m experiments.studies.parser_training.segmenter score")
     parser.add_argument("weights", help="minilm or small, or a folder that `fit` wrote")
     parser.add_argument("treebank", type=Path, help="treebank with gold EDUs and sentences")
+    parser.add_argument("--language", default="en", help="ISO code of the language")
     options = parser.parse_args(arguments)
-    documents, model = read_treebank(options.treebank), EduSegmenter.load(options.weights)
+    documents, model = read_treebank(options.treebank, options.language), EduSegmenter.load(options.weights)
     print(f"| {options.weights}, {len(documents)} documents | " + " | ".join(NAMES) + " | 95 % of f1 |")
     print("|---" * (len(NAMES) + 2) + "|")
     for sentences in ("gold", "own"):
-        boundaries = begins(model, documents, sentences)
+        boundaries = begins(model, documents, sentences, options.language)
         low, high = interval(boundaries, "f1")
         row = scores(boundaries)
         print(f"| {sentences} sentences | {' | '.join(f'{row[n]:.1f}' for n in NAMES)} | {low:.1f} to {high:.1f} |")
