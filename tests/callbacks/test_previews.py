@@ -1,3 +1,4 @@
+import json
 import struct
 from types import SimpleNamespace
 
@@ -7,7 +8,7 @@ from cases import CASES
 from pytorch_lightning import Trainer
 from pytorch_lightning.loggers import WandbLogger
 
-from callbacks import Previews
+from callbacks import Previews, SelfCritical
 from callbacks.previews import marked, whole_documents
 from lightning_modules.summarizer import Summary
 
@@ -112,3 +113,18 @@ def test_heat_maps_lie_in_the_run_folder_and_are_logged(shown):
     assert size_of(shown.folder / "step000014" / "0.png") == pytest.approx(expected, abs=1)
     np.testing.assert_allclose(attention.sum(1), 1, rtol=1e-5)
     np.testing.assert_allclose(coverage, attention.sum(0), rtol=1e-5)
+
+
+def test_samples_with_their_rewards_are_shown_in_training_by_rewards(corpus_files, tmp_path):
+    case, logger = next(case for case in CASES if case.name == "pointer"), FakeWandb()
+    reward = SelfCritical(samples=3, advantage="group")
+    trainer = Trainer(
+        max_steps=2, val_check_interval=2, logger=logger, enable_checkpointing=False, enable_progress_bar=False,
+        accelerator="cpu", enable_model_summary=False, callbacks=[reward, Previews(tmp_path, documents=2, heat_maps=0)],
+    )  # fmt: skip
+    trainer.fit(case.build_model(), case.build_data(corpus_files))
+    assert [key for key, *_ in logger.tables] == ["previews", "samples"]
+    _, columns, rows = logger.tables[-1]
+    assert columns == ["id", "sample", "reward"] and rows == [list(row.values()) for row in reward.last_samples[:6]]
+    lines = (tmp_path / "step000002" / "samples.jsonl").read_text(encoding="utf-8").splitlines()
+    assert [list(json.loads(line).values()) for line in lines] == rows

@@ -122,10 +122,12 @@ def test_nothing_waits_for_the_gpu_in_a_training_step(case, device, corpus_files
     assert all(p.isfinite().all() for p in trained)
 
 
+@pytest.mark.parametrize("options", [{}, {"samples": 2, "advantage": "group", "kl": 0.1, "updates": 2}], ids=str)
 @pytest.mark.parametrize("case, device", GENERATIVE_RUNS)
-def test_previews_and_self_critical_training(case, device, corpus_files, tmp_path):
-    callbacks = [SelfCritical(), Previews(tmp_path, documents=2, heat_maps=1)]
-    model, _, trainer = fit(case, corpus_files, device, *callbacks, max_steps=2, val_check_interval=2)
+def test_previews_and_self_critical_training(case, device, options, corpus_files, tmp_path):
+    callbacks = [SelfCritical(**options), Previews(tmp_path, documents=2, heat_maps=1)]
+    settings = {"max_steps": 2, "val_check_interval": 2, "default_root_dir": tmp_path}
+    model, _, trainer = fit(case, corpus_files, device, *callbacks, **settings)
     assert all(p.isfinite().all() for p in model.parameters())
     assert 0 <= trainer.callback_metrics["train/reward"] <= 1
     assert len(list(tmp_path.rglob("*.png"))) == hasattr(model, "attention_map")
