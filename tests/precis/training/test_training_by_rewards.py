@@ -25,6 +25,11 @@ def config(tiny_config, tmp_path_factory) -> Path:
     return path
 
 
+def test_a_dry_run_writes_no_reference(config, tmp_path, precis):
+    assert precis("fit", "--config", config, "--run_dir", tmp_path / "run", "--dry-run").status == 0
+    assert not (tmp_path / "run").exists() and not list(tmp_path.rglob("*.ckpt"))
+
+
 def test_a_run_that_is_resumed_between_two_updates_equals_one_that_is_not(config, tmp_path, precis):
     whole, parts = tmp_path / "whole", tmp_path / "parts"
     assert precis("fit", "--config", config, "--run_dir", whole, "--trainer.max_steps", 8).status == 0
