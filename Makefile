@@ -82,8 +82,9 @@ controls: $(SETUP) ## rerun all controls, three seeds each: a table and a plot (
 	$(BIN)/python -m experiments.studies.controls.run --out runs/controls --jobs 2 \
 		--table experiments/results/controls_table.md --plot experiments/results/controls.svg
 
-lint: $(TOOLS) ## check style with ruff
+lint: $(TOOLS) ## check style with ruff, and the types of precis/ with pyright
 	$(BIN)/ruff check .
+	$(BIN)/basedpyright --pythonpath $(BIN)/python
 
 docs: $(SETUP) ## build the documentation site to site/, with warnings as errors
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[docs]'

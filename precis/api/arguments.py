@@ -34,9 +34,8 @@ def metric_names(metrics: Any) -> str | None:
 def text_rows(texts: Iterable[Text]) -> list[dict[str, Any]]:
     """Return texts as records with `id` and `document`; texts without an id are numbered from 1."""
     rows = []
-    texts = [texts] if isinstance(texts, Mapping | Document) else texts
     checked("texts", texts, Iterable, "a string, or a list of strings")
-    for number, text in enumerate(texts, start=1):
+    for number, text in enumerate([texts] if isinstance(texts, Mapping | Document) else texts, start=1):
         if not isinstance(text, (str, Mapping, Document)):
             kind = type(text).__name__
             raise UserError(f"text {number} is of type {kind}; give a string, or a mapping with a field 'document'")

@@ -153,7 +153,7 @@ class Run:
         return Records(text_rows(documents))
 
     @contextmanager
-    def _over(self, corpus: Corpus, batch_size: int) -> Iterator[SummarizationData]:
+    def _over(self, corpus: Corpus, batch_size: int) -> Iterator[SummarizationData | TextDocuments]:
         """Give the run's DataModule over other documents, whose texts and features are removed at the end."""
         if checked("batch_size", batch_size, int, "a whole number") < 1:
             raise UserError(f"batch_size must be at least 1, got {batch_size}")

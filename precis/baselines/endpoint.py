@@ -116,7 +116,8 @@ class Endpoint:
         remaining, failures = iter(prompts), {}
         with suppress(ValueError, RuntimeError):  # in another thread than the main one
             # an exception of the usual handler would leave the requests under way with a traceback each
-            asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, asyncio.current_task().cancel)
+            if task := asyncio.current_task():
+                asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
 
         async def work() -> None:
             for name, prompt in remaining:  # shared by all workers

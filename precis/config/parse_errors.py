@@ -63,7 +63,7 @@ def explain(message: str, command: str) -> str:
         return f"{where}no class {match[1]!r} is known; {remedy}"
     if match := re.search(r"Not of type \w+: (\S*?) ?does not conform to restriction (v.+)", message):
         bounds = re.sub(r"v([<>]=?)", lambda relation: f"{_RELATIONS[relation[1]]} ", match[2])
-        return f"{'.'.join(keys)} must be {bounds}, got {match[1] or value[1]}"
+        return f"{'.'.join(keys)} must be {bounds}, got {match[1] or (value and value[1])}"
     if match := re.search(r"Not of type \w+(Int|Float|Interval): ", message):
         return f"{where}expected {'int' if match[1] == 'Int' else 'float'}, got {message.split()[-1].strip(chr(39))!r}"
     expected = re.findall(r"Expected an? (<class '[^']+'>|typing\.Literal\[[^]]*\])", message)

@@ -86,7 +86,7 @@ def gold_documents(
     if inventory is None:
         raise UserError(f"the parser's relations ({', '.join(relations)}) are none of {', '.join(INVENTORIES)}")
     coarse = coarsened(documents, inventory, where=str(path))
-    return [replace(document, tree=document.tree.binary()) for document in coarse]
+    return [replace(document, tree=document.tree.binary()) for document in coarse if document.tree]
 
 
 def _from_text(document: TreebankDocument, language: str) -> TreebankDocument:

@@ -79,10 +79,10 @@ def compare_systems(systems: Sequence[System], measures: Sequence[str], baseline
     cells = []
     for index, system in enumerate(systems):
         row = []
-        for column, interval in enumerate(zip(*system_interval(scores[index]))):
+        bounds_of: Any = system_interval(scores[index])  # arrays over measures
+        for column, (mean, low, high) in enumerate(zip(*bounds_of)):
             means = system.means(measures[column])
             spread = float(np.std(means, ddof=1)) if len(means) > 1 else None
-            mean, low, high = interval
             bounds = (number_or_none(low), number_or_none(high))
             row.append(Cell(float(mean), *bounds, spread, **tests.get((index, column), {})))
         cells.append(row)

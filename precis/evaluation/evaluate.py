@@ -28,7 +28,7 @@ from precis.evaluation.predictions import (
     scores_path,
     with_run_documents,
 )
-from precis.evaluation.scorers import METRICS, ScoreOptions, Scores, is_plug_in, lacking, score
+from precis.evaluation.scorers import METRICS, CorpusScore, ScoreOptions, Scores, is_plug_in, lacking, score
 from precis.runs.prediction_files import recorded_results
 from precis.statistics.statistics import (
     LEVEL,
@@ -263,7 +263,7 @@ def _means(
         intervals = zip(*bootstrap_interval(table, LEVEL, resamples, seed))
         for (measure, result), interval in zip(scores.items(), intervals):
             if result.corpus is not None:
-                interval = corpus_interval(result, indices, resamples, seed)
+                interval = corpus_interval(result.corpus, indices, resamples, seed)
             numbers = dict(zip(("mean", "low", "high"), map(number_or_none, interval)))
             documents = int((~np.isnan(result.values[indices])).sum())
             row = {"system": system, "measure": measure, **numbers, "documents": documents}
@@ -271,12 +271,12 @@ def _means(
     return rows
 
 
-def corpus_interval(scores: Scores, documents: Sequence[int], resamples: int, seed: int) -> Interval:
+def corpus_interval(corpus: CorpusScore, documents: Sequence[int], resamples: int, seed: int) -> Interval:
     """Return the score of a set of documents and its percentile bootstrap interval."""
-    statistics = scores.corpus.statistics[documents]
-    drawn = [scores.corpus.score(sums) for sums in resampled_sums(statistics, resamples, seed).tolist()]
+    statistics = corpus.statistics[documents]
+    drawn = [corpus.score(sums) for sums in resampled_sums(statistics, resamples, seed).tolist()]
     low, high = np.quantile(drawn, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
-    return Interval(scores.corpus.score(statistics.sum(0).tolist()), float(low), float(high))
+    return Interval(corpus.score(statistics.sum(0).tolist()), float(low), float(high))
 
 
 def document_rows(predictions: Sequence[Prediction], values: Mapping[str, Array]) -> list[dict[str, Any]]:

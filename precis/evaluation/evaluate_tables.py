@@ -1,5 +1,6 @@
 """Tables of `precis evaluate` on a terminal."""
 
+import math
 import shlex
 from collections.abc import Mapping
 from typing import Any
@@ -69,7 +70,12 @@ def _show_ranking(rows: list[dict[str, Any]], title: str, console: Console) -> N
     measures = list(dict.fromkeys(row["measure"] for row in rows))
     table = _table(title, "system", *measures[:_MOST_MEASURES])
     first = measures[0]
-    for system in sorted(means, key=lambda name: float("inf") if means[name][first] is None else -means[name][first]):
+
+    def rank(system: str) -> float:
+        mean = means[system][first]
+        return math.inf if mean is None else -mean
+
+    for system in sorted(means, key=rank):
         table.add_row(Text(one_line(system)), *(_number(means[system][name]) for name in measures[:_MOST_MEASURES]))
     console.print(table)
     if len(measures) > _MOST_MEASURES:

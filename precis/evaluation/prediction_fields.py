@@ -87,7 +87,7 @@ def read_summary(row: Row, where: str, names: FieldNames) -> str | list[str]:
 def read_references(row: Row, where: str, names: FieldNames) -> list[str | list[str]]:
     """Return the references, each a string or a list of sentences, none of them empty."""
     value = _value(row, where, names.references, "references", _TEXTS, _are_texts)
-    texts = [value] if isinstance(value, str) else value
+    texts: list[str | list[str]] = [value] if isinstance(value, str) else value
     for number, text in enumerate(texts, start=1):
         if not "".join(text).strip():
             name = "the reference" if len(texts) == 1 else f"reference {number} of {len(texts)}"

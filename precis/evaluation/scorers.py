@@ -261,6 +261,7 @@ class Metric(Protocol):
 
     def score(self, documents: Sequence[str], summaries: Sequence[str]) -> Sequence[float]:
         """Return a score for each pair of document and summary; NaN where there is none."""
+        ...
 
 
 def is_plug_in(name: str) -> bool:

@@ -35,7 +35,7 @@ def read_json(path: Path, **types: Any) -> dict[str, Any]:
     return content
 
 
-def _has_type(value: object, kind: Any) -> bool:
+def _has_type(value: Any, kind: Any) -> bool:
     """Return whether a value of JSON has a type, which may be a union, or a list or dictionary with types of parts."""
     origin, parts = get_origin(kind) or kind, get_args(kind)
     if origin is UnionType:

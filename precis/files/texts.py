@@ -53,10 +53,12 @@ def collect_texts(inputs: list[str], empty: bool = False) -> list[tuple[str, str
 
 def documents_of(corpus: Corpus, language: str = "en") -> list[Document]:
     """Return the documents of the split `test` of a corpus in memory; a `UserError` if one has no text."""
-    documents = [make_document(record, language=language) for record in corpus.records("test")]
-    for document in documents:
+    documents = []
+    for record in corpus.records("test"):
+        document = make_document(record, language=language)
         if isinstance(document, BadRecord):
             raise UserError(f"{document.where}: {document.problem}; leave it out, or give one with words")
+        documents.append(document)
     return documents
 
 

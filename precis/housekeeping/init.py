@@ -12,7 +12,7 @@ from datamodules.atomic_write import atomic_write
 from datamodules.corpora.readers import read_rows
 from datamodules.documents import BadRecord, UserError
 from datamodules.text.lines import counted
-from precis.files.field_names import ID_NAMES, FieldMap, first_row, guess_fields
+from precis.files.field_names import ID_NAMES, first_row, guess_fields
 
 TEMPLATES = Path(__file__).parent / "templates"
 MODELS = ("pointer_generator", "bertsum")
@@ -59,10 +59,9 @@ def _corpus(files: dict[str, Path]) -> tuple[dict[str, Any], int]:
     Raises:
         UserError: if a file cannot be read, has no field with a common name, no reference to train on, or no ids.
     """
-    names: FieldMap | None = None
+    names = guess_fields(first_row(files["train"]), str(files["train"]))
     for split, path in files.items():
         of_split = guess_fields(first_row(path), str(path))
-        names = names or of_split
         if split != "test" and of_split.summary is None:
             raise UserError(f"{path}: no field is named as summaries are; training needs one, such as `summary`")
         if split != "test" and of_split != names:

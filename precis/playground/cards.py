@@ -73,7 +73,7 @@ def picture(title: str, svg: str) -> str:
     A picture that is wider than the card shrinks by a quarter at most, so that it stays readable; the rest scrolls, as
     does a picture that is too high. The title says so.
     """
-    width, height = (int(size) for size in re.search(r'<svg[^>]* width="(\d+)" height="(\d+)"', svg).groups())
+    width, height = map(int, re.findall(r'<svg[^>]* width="(\d+)" height="(\d+)"', svg)[0])
     height += 24
     if height > _PICTURE:
         height = _PICTURE

@@ -63,7 +63,7 @@ class Playground:
             print(f"{folder}: no documents of its corpus can be picked ({reason})", file=sys.stderr)
             return {}
         rows = table.select(range(min(_DOCUMENTS, len(table))))
-        return {row["id"]: row for row in rows}
+        return {row["id"]: row for row in rows.to_list()}
 
     def first_document(self) -> str | None:
         """Return the id of the document that the page opens with; None without documents."""

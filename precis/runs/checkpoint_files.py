@@ -71,8 +71,9 @@ def _write(checkpoint: dict[str, Any], path: Path) -> None:
         try:
             torch.save(checkpoint, recording)
         except RuntimeError as error:
-            interrupted = isinstance(error.__context__, KeyboardInterrupt | SystemExit)  # outside of `write`
-            raise (recording.error or (error.__context__ if interrupted else error)) from None
+            if recording.error is None and isinstance(error.__context__, KeyboardInterrupt | SystemExit):
+                raise error.__context__ from None  # a signal outside of `write`
+            raise recording.error or error from None
         file.flush()
         os.fsync(file.fileno())
 

@@ -51,7 +51,7 @@ class RunCSVLogger(CSVLogger):
         self.path = Path(run) / "metrics.csv"
 
     @property
-    def experiment(self) -> ExperimentWriter:
+    def experiment(self) -> Any:
         if self._experiment is None:
             self._experiment = _AppendingWriter(log_dir=self.root_dir)
         return self._experiment

@@ -118,7 +118,9 @@ class WandbRecord(Callback):
 
     def on_test_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         writer = next((callback for callback in trainer.callbacks if isinstance(callback, PredictionWriter)), None)
-        for run in self._runs(trainer) if writer else ():
+        if writer is None:
+            return
+        for run in self._runs(trainer):
             signatures = self._signatures(pl_module)
             run.summary.update({f"signature/{name}": signature for name, signature in signatures.items()})
             columns, rows = table_of_predictions(writer.path, MAX_TABLE_ROWS)

@@ -71,6 +71,8 @@ def _frozen_weights(loaded: Run) -> set[str]:
 def _is_tokenizer_of_encoder(loaded: Run) -> bool:
     """Return whether the tokenizer of a run is that of its pretrained encoder."""
     data = loaded.data
+    if data.tokenizer is None:
+        return False
     return data.tokenizer.state() == data.tokenizer_type.of_checkpoint(data.checkpoint).state()
 
 

@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from precis.statistics.statistics import LEVEL, Array, Interval, column_means, holm
 
@@ -107,7 +108,7 @@ def paired_difference(scores: Array, baseline: Array) -> Difference:
     return mean_difference(scores - baseline, np.zeros_like(scores[:1]), fixed=(False, True))
 
 
-def significant(p_values: Array) -> Array:
+def significant(p_values: Array) -> NDArray[np.bool_]:
     """Return which differences of a table are significant after Holm's correction; nan, of those not tested, is not."""
     tested = ~np.isnan(p_values)
     adjusted = np.full(p_values.shape, np.nan)

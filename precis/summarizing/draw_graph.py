@@ -47,10 +47,10 @@ class GraphPicture:
 
 def figure(drawn: GraphPicture) -> Figure:
     """Return a figure of the network of paragraphs, the heat map of its weights, and the attention of the summary."""
-    has_attention = drawn.attention is not None and len(drawn.summary) > 0
-    attention_height = 1.2 + 0.3 * len(drawn.summary) if has_attention else 0.0
+    attention = drawn.attention if drawn.summary else None
+    attention_height = 0.0 if attention is None else 1.2 + 0.3 * len(drawn.summary)
     whole_figure = new_figure(13, 6.2 + attention_height)
-    parts = whole_figure.subfigures(2, 1, height_ratios=[6.2, attention_height]) if has_attention else [whole_figure]
+    parts = whole_figure.subfigures(2, 1, height_ratios=[6.2, attention_height]) if attention_height else [whole_figure]
     network, table = parts[0].subplots(1, 2)
     _draw_network(network, drawn)
     # the diagonal is 1, so that the scale ends at the largest other weight
@@ -59,10 +59,10 @@ def figure(drawn: GraphPicture) -> Figure:
     image = heat_map(table, drawn.weights, vmin=0, vmax=largest, cmap="Blues")
     table.set(title="G (its diagonal is 1)", xlabel="attended paragraph", ylabel="attending paragraph")
     parts[0].colorbar(image, ax=table, label="weight", shrink=0.8)
-    if has_attention:
+    if attention is not None:
         axes = parts[1].subplots()
-        largest = float(drawn.attention.max())
-        image = heat_map(axes, drawn.attention, vmin=0, vmax=largest, cmap="Oranges", aspect="auto")
+        largest = float(attention.max())
+        image = heat_map(axes, attention, vmin=0, vmax=largest, cmap="Oranges", aspect="auto")
         names = [shorten(one_line(sentence), _LETTERS) for sentence in drawn.summary]
         axes.set_yticks(range(1, len(names) + 1), names, parse_math=False)
         axes.set(xlabel="paragraph", title="attention of the summary's sentences")

@@ -85,7 +85,9 @@ class Generator:
     @property
     def limits(self) -> tuple[int, int]:
         """Smallest and largest number of generated tokens."""
-        return length_limits(self.model.generation_config)
+        minimum, maximum = length_limits(self.model.generation_config)
+        assert maximum is not None, "every card has a maximum, see `HuggingFaceSummarizer`"
+        return minimum, maximum
 
     @property
     def max_new_tokens(self) -> int:

@@ -185,8 +185,10 @@ class HuggingFaceSummarizer:
         if self.is_chat:
             messages = [{"role": "user", "content": prompt}]
             options = {"add_generation_prompt": True, "return_dict": True}
-            return self.generator.tokenizer.apply_chat_template(messages, **options)["input_ids"]
-        return self.generator.tokenizer(prompt, verbose=False, **options)["input_ids"]
+            encoded: Any = self.generator.tokenizer.apply_chat_template(messages, **options)
+        else:
+            encoded = self.generator.tokenizer(prompt, verbose=False, **options)
+        return encoded["input_ids"]
 
     def sources(self, document: Document) -> tuple[list[list[int]], int]:
         """Return the inputs for a document, lists of token ids, and the number of tokens that they should have."""

@@ -56,7 +56,8 @@ class LengthBudget:
         if self.words is None:
             return {}
         if hasattr(model, "generator"):  # of Hugging Face, whose `max_length` counts the first symbol, too
-            (least, most), names = model.generator.limits, ("min_new_tokens", "max_new_tokens")
+            limits: Any = model.generator.limits
+            (least, most), names = limits, ("min_new_tokens", "max_new_tokens")
         else:
             (least, most), names = (model.decoding.min_length, model.decoding.max_length), ("min_length", "max_length")
         most = min(most, round(TOKENS_PER_WORD * self.words) + 1)

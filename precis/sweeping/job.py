@@ -147,7 +147,7 @@ class Running:
         self.state = "running"
         self.stage = ""
         self.stopping = False
-        self.process: subprocess.Popen | None = None
+        self.process: subprocess.Popen  # of the command; none if the run is elsewhere or finished
         job.check_links()
         job.folder.mkdir(parents=True, exist_ok=True)
         # The process of the run inherits the lock: if the launcher is killed and its runs continue, a second launch

@@ -174,8 +174,8 @@ def _report(search: "Search", number: int, values: dict[str, Any]) -> None:
     from precis.sweeping.search_report import describe, describe_best  # imports Optuna
 
     with search.locked():
-        if search.best is not None:
-            write_best(search)
+        if best := search.best:
+            write_best(search, best)
     ended = describe(search, search.trials[number])
     line = f"trial {number}: {label(values, search.section['keys'])}: {ended}; {describe_best(search)}"
     print(printable_line(line), flush=True)

@@ -1,6 +1,7 @@
 """Last lines of `precis fit`, `validate` and `test`: the score beside lead-1, and the next command."""
 
 import shlex
+from typing import Any
 
 from pytorch_lightning import Trainer
 from pytorch_lightning.utilities import rank_zero_info
@@ -17,7 +18,8 @@ from precis.training.run_start import RunStart
 
 def conclude_training(trainer: Trainer, start: RunStart) -> None:
     """Say how long a model was trained, what it scores on validation data, and how to test it."""
-    best, data = trainer.checkpoint_callback, trainer.datamodule
+    best: Any = trainer.checkpoint_callback
+    data = trainer.datamodule
     parts = [f"trained for {counted(trainer.global_step, 'step')}"]
     score = getattr(best, "best_model_score", None)
     if score is not None and best.monitor == "val/rouge1" and isinstance(data, SummarizationData):

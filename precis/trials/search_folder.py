@@ -14,6 +14,8 @@ from precis.runs.sweep_points import read_described
 from precis.trials.search_space import JOURNAL, check_search
 
 if TYPE_CHECKING:
+    from optuna.trial import FrozenTrial
+
     from precis.trials.study import Search
 
 MODES = {"maximize": "max", "minimize": "min"}
@@ -59,9 +61,8 @@ def label(values: dict[str, Any], keys: dict[str, Any]) -> str:
     return " ".join(f"{short_key(key, set(keys))}={format_value(value)}" for key, value in shown.items())
 
 
-def write_best(search: "Search") -> None:
+def write_best(search: "Search", best: "FrozenTrial") -> None:
     """Write best.yaml, the config of the best trial."""
-    best = search.best
     described = read_described(search.out)
     (row,) = (row for row in described["points"] if row["run"] == f"trial-{best.number:03}")
     header = f"# {row['label']}: {search.section['metric']} {best.value:.4g} in its best validation\n"
