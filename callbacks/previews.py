@@ -13,6 +13,7 @@ from matplotlib import pyplot
 from pytorch_lightning import Callback, LightningDataModule, LightningModule, Trainer
 from pytorch_lightning.loggers import WandbLogger
 
+from callbacks.figure_fonts import fonts_of_all_scripts
 from callbacks.self_critical import SelfCritical
 from datamodules.atomic_write import atomic_write
 from datamodules.text.lines import json_line
@@ -33,6 +34,7 @@ def marked(summary: Summary, opening: str = "[", closing: str = "]") -> str:
     return text.replace(f"{opening} ", opening).replace(f" {closing}", closing)
 
 
+@fonts_of_all_scripts()
 def draw_attention(
     path: Path, source: list[str], target: list[str], attention: np.ndarray, coverage: np.ndarray
 ) -> None:

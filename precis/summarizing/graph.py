@@ -34,7 +34,10 @@ def draw_graphs(options: Namespace) -> None:
     if options.html:
         options.html.write_text(page(documents), encoding="utf-8")
     if options.png:
-        figure(documents[0]).savefig(options.png, format="png", dpi=110)
+        from callbacks.figure_fonts import fonts_of_all_scripts  # imports torch
+
+        with fonts_of_all_scripts():
+            figure(documents[0]).savefig(options.png, format="png", dpi=110)
 
 
 def _of_texts(options: Namespace) -> list[GraphPicture]:
