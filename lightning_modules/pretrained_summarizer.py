@@ -14,6 +14,7 @@ from datamodules.text.masking_tokenizer import MaskingTokenizer
 from lightning_modules.decoding.hugging_face import decoding_options
 from lightning_modules.decoding.options import DecodingOptions
 from lightning_modules.long_input import check_truncation
+from lightning_modules.networks.adapters import insert_adapters, merged
 from lightning_modules.networks.encoder_decoder import EncoderDecoder
 from lightning_modules.networks.pretrained import PretrainedEncoderDecoder, save_pretrained
 from lightning_modules.optimizer_options import AdamWOptions
@@ -66,7 +67,7 @@ class EncoderDecoderSummarizer(SequenceToSequence):
         """Write a pretrained model and its tokenizer as Hugging Face does; one from scratch has no such form."""
         if not isinstance(self.network, PretrainedEncoderDecoder):
             return {}
-        save_pretrained(folder, self.network.model, self.tokenizer)
+        save_pretrained(folder, merged(self.network.model), self.tokenizer)
         return {"encoder.checkpoint": "."}
 
     @property
@@ -97,6 +98,11 @@ class CheckpointOptions:
 
     checkpoint: str
     """Name or folder of a pretrained Hugging Face model, such as facebook/bart-base. The data needs the same one."""
+    lora_rank: int = 0
+    """Rank of low-rank adapters of queries and values, which are trained instead of the model; 0 for none. Needs the
+    extra `lora`."""
+    lora_alpha: float = 16.0
+    """The factor of the update is lora_alpha / lora_rank."""
 
 
 class PretrainedSummarizer(EncoderDecoderSummarizer):
@@ -125,8 +131,23 @@ class PretrainedSummarizer(EncoderDecoderSummarizer):
         if decoding is None:
             decoding = decoding_options(card_settings(network.model), network.prefix_length + 1)
         super().__init__(network.model.config.vocab_size, decoding, val_summaries)
+        self.has_adapters = encoder.lora_rank > 0
+        if self.has_adapters:
+            insert_adapters(network.model, encoder.lora_rank, encoder.lora_alpha)
         self.network, self.optimizer = network, optimizer
         self.set_label_smoothing(label_smoothing)
+
+    def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        """Load as `SequenceToSequence` does; with `StartFrom`, adapters may start from a model without them."""
+        weights = checkpoint["state_dict"]
+        if self.has_adapters and checkpoint.get("start"):
+            for name, initial in self.state_dict().items():
+                former = name.replace(".base_layer.", ".")
+                if former != name and former in weights:
+                    weights[name] = weights.pop(former)
+                elif ".lora_" in name:
+                    weights.setdefault(name, initial)
+        super().on_load_checkpoint(checkpoint)
 
     def configure_optimizers(self) -> dict[str, Any]:
         """Return AdamW with its schedule."""

@@ -8,10 +8,11 @@ update that depends on the document cannot be merged into the weights.
 
 from torch import Tensor, nn
 
+from lightning_modules.networks.adapters import insert_adapters
+
 # Queries and values, where LoRA was proposed; the decoder's have no EDUs, and no weight.
 ENCODER = r".*encoder\.layers\.\d+\.self_attn\.longformer_self_attn\.(query|value)"
 DECODER = r".*decoder\.layers\.\d+\.(self_attn|encoder_attn)\.(q_proj|v_proj)"
-_DROPOUT = 0.1  # of the inputs of adapters
 
 
 def token_weights(gamma: Tensor, token_edu: Tensor) -> Tensor:
@@ -43,18 +44,9 @@ class DiscourseAdapters:
     """
 
     def __init__(self, led: nn.Module, rank: int, alpha: float, no_labels: bool = False) -> None:
-        if rank < 1 or alpha <= 0:
-            raise ValueError(f"adapters have a rank and an alpha above 0, got {rank} and {alpha}")
-        try:
-            from peft import LoraConfig, inject_adapter_in_model  # takes seconds to load
-        except ImportError:
-            raise ValueError("adapters need the package peft: pip install 'precis-suite[lora]'") from None
         self.no_labels = no_labels
         self.gamma: Tensor | None = None  # of the batch, [B, T]
-        for parameter in led.parameters():
-            parameter.requires_grad_(False)
-        options = {"r": rank, "lora_alpha": alpha, "lora_dropout": _DROPOUT}
-        inject_adapter_in_model(LoraConfig(target_modules=f"{ENCODER}|{DECODER}", **options), led)
+        insert_adapters(led, rank, alpha, f"{ENCODER}|{DECODER}")
         for name, module in led.named_modules():
             if ".encoder.layers." in name and name.endswith(".lora_A.default"):
                 module.register_forward_pre_hook(self._weigh)

@@ -14,6 +14,7 @@ from datamodules.documents import UserError
 from datamodules.pretrained_summarizer import PretrainedSummarizerData
 from lightning_modules.decoding.options import DecodingOptions
 from lightning_modules.networks.dropout import without_dropout
+from lightning_modules.optimizer_options import AdamWOptions
 from lightning_modules.pretrained_summarizer import CheckpointOptions, PretrainedSummarizer
 
 
@@ -109,11 +110,8 @@ def test_the_reference_of_a_model_with_adapters_is_that_model_without_them(kind,
     )
     torch.manual_seed(0)
     decoding = DecodingOptions(beam_size=2, min_length=2, max_length=6)
-    model = PretrainedSummarizer(CheckpointOptions(folder), decoding=decoding)
-    model.requires_grad_(False)
-    targets = ["q_proj", "v_proj"] if kind == "bart" else ["q", "v"]
-    peft.inject_adapter_in_model(peft.LoraConfig(r=2, lora_alpha=8.0, target_modules=targets), model.network.model)
-    model.configure_optimizers = lambda: torch.optim.Adam([p for p in model.parameters() if p.requires_grad], lr=0.1)
+    encoder = CheckpointOptions(folder, lora_rank=2, lora_alpha=8.0)
+    model = PretrainedSummarizer(encoder, decoding=decoding, optimizer=AdamWOptions(lr=0.1))
     seen, callback = Checkpoint(), SelfCritical(samples=2, advantage="group", kl=0.5)
     trainer_with(callback, seen, max_steps=3, limit_val_batches=0, default_root_dir=tmp_path).fit(model, data)
 

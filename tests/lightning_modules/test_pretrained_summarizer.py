@@ -1,5 +1,6 @@
 """Fine-tuning of tiny models of each family: summaries before training as `generate` writes them, and `fit`."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -83,3 +84,39 @@ def test_fit_trains_a_checkpoint_that_loads_everywhere(checkpoints, corpus_files
     assert all(torch.equal(value, trained[name]) for name, value in weights.items() if name in trained)
     before = AutoModelForSeq2SeqLM.from_pretrained(checkpoints[kind]).state_dict()
     assert any(not torch.equal(value, before[name]) for name, value in weights.items())
+
+
+@pytest.mark.integration
+@pytest.mark.parametrize("kind", FAMILIES)
+def test_adapters_start_from_a_run_without_them_and_are_merged_in_what_transformers_loads(
+    checkpoints, corpus_files, texts, tmp_path, precis, kind
+):
+    pytest.importorskip("peft", reason="needs the extra lora")
+    files = [f"--data.corpus.{split}={path}" for split, path in corpus_files.items()]
+    options = [
+        "--model", "PretrainedSummarizer", f"--model.encoder.checkpoint={checkpoints[kind]}",
+        "--data", "PretrainedSummarizerData", "--data.corpus", "Files", *files, "--data.max_source", 64,
+        "--data.batch_size", 4, "--model.optimizer.lr", 0.02, "--data.cache_dir", tmp_path / "cache",
+        "--wandb", "off", "--trainer.accelerator", "cpu", "--previews", 0,
+    ]  # fmt: skip
+    whole, run, exported = tmp_path / "whole", tmp_path / "run", tmp_path / "exported"
+    assert precis("fit", *options, "--run_dir", whole, "--trainer.max_steps", 2).status == 0
+    adapters = ["--model.encoder.lora_rank", 2, "--start_from", whole, "--trainer.max_steps", 4]
+    done = precis("fit", *options, *adapters, "--run_dir", run)
+    assert done.status == 0, done.err
+    before, after = (
+        torch.load(folder / "checkpoints" / "last.ckpt", weights_only=True)["state_dict"] for folder in (whole, run)
+    )
+    for name, tensor in before.items():  # nothing but adapters has changed
+        assert torch.equal(tensor, after[name if name in after else re.sub(r"\.(\w+)$", r".base_layer.\1", name)])
+    changed = {name for name in after if name.endswith("lora_B.default.weight") and after[name].any()}
+    assert changed and {name.split(".")[-4] for name in changed} <= {"q_proj", "v_proj", "q", "v", "query", "value"}
+
+    assert precis("export", run, "--out", exported).status == 0
+    ours = api.load(run).model.network.model.eval()
+    theirs = AutoModelForSeq2SeqLM.from_pretrained(exported).eval()
+    ids = AutoTokenizer.from_pretrained(exported)(texts[0], return_tensors="pt").input_ids
+    with torch.no_grad():
+        logits = [model(input_ids=ids, decoder_input_ids=ids[:, :5]).logits for model in (ours, theirs)]
+    torch.testing.assert_close(*logits, rtol=1e-4, atol=1e-4)
+    assert api.load(exported).summarize(texts[0]).sentences == api.load(run).summarize(texts[0]).sentences
