@@ -26,7 +26,7 @@ def read_options(description: str, **options: tuple[Any, str]) -> argparse.Names
     """Return the options of a script, each with its default value and help, and `seed`."""
     parser = argparse.ArgumentParser(description=description.splitlines()[0])
     for name, (default, text) in {**options, "seed": (1, "seed of all that is random")}.items():
-        many = {"nargs": "*"} if isinstance(default, list) else {"type": type(default)}
+        many = {"nargs": "+", "choices": default or None} if isinstance(default, list) else {"type": type(default)}
         parser.add_argument(f"--{name}", default=default, help=text, **many)
     return parser.parse_args()
 
