@@ -76,16 +76,13 @@ class SequenceToSequence(Summarizer):
         return torch.cat([torch.full_like(target[..., :1], self.start), target[..., :-1]], -1)
 
     def _teacher_forced(self, batch: Batch, tokens: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Return states [B K, S, H], their mask [B K, S] and decoder inputs [B K, T] for tokens [B, K, T]."""
-        states, mask = self.encode(batch)
-        if (count := tokens.shape[1]) > 1:
-            states, mask = states.repeat_interleave(count, 0), mask.repeat_interleave(count, 0)
-        return states, mask, self.decoder_inputs(tokens).flatten(0, 1)
+        """Return states [B, S, H], their mask [B, S] and decoder inputs [B, K, T] for tokens [B, K, T]."""
+        return *self.encode(batch), self.decoder_inputs(tokens)
 
     def token_log_probs(self, batch: Batch, tokens: Tensor, rows: Tensor) -> Tensor:
         """Return log P(y_t) of tokens [B, K, T] at the flat positions `rows`, [N]."""
         states, mask, inputs = self._teacher_forced(batch, tokens)
-        return self.decoder.log_prob(states, mask, inputs, tokens.flatten(0, 1), rows, len(self.tokenizer))
+        return self.decoder.log_prob(states, mask, inputs, tokens, rows, len(self.tokenizer))
 
     def distribution(self, batch: Batch, tokens: Tensor) -> Callable[[Tensor], Tensor]:
         """Return a function from flat positions [n] in tokens [B, K, T] to log P of every token there, [n, V]."""

@@ -81,7 +81,10 @@ class PretrainedEncoderDecoder(nn.Module):
         )  # fmt: skip
 
     def _logits(self, states: Tensor, mask: Tensor, inputs: Tensor) -> Tensor:
-        """Return the logits of all decoder inputs [B, T], flat: [B T, V]."""
+        """Return the logits of all decoder inputs [B, K, T] or [B, T], flat: [B K T, V]."""
+        if (count := inputs[..., 0].numel() // len(inputs)) > 1:
+            states, mask = states.repeat_interleave(count, 0), mask.repeat_interleave(count, 0)
+        inputs = inputs.flatten(0, -2)
         inputs = F.pad(inputs, (self.prefix_length, 0), value=self.model.config.decoder_start_token_id)
         return self._run(states, mask, inputs, None, False).logits[:, self.prefix_length :].flatten(0, 1)
 
