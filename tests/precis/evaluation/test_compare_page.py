@@ -131,3 +131,17 @@ def test_the_page_has_the_documents_of_the_run(run_folder, tmp_path, precis, cor
         (tmp_path / "gone").rename(corpus_files["test"])
     assert done.status == 0 and "its documents are not shown in the page" in done.err
     assert '"source"' not in shown.read_text(encoding="utf-8")
+
+
+@pytest.mark.integration
+def test_texts_have_the_direction_and_the_spaces_of_their_language(tmp_path, precis, browse):
+    arabic, rows = ["هل وصلت الرسالة؟", "نعم."], rows_of(0)
+    rows[0] |= {"words": ["今", "天", "。", "好", "ok", "!"], "copied": [True, True, False, False, True, True]}
+    rows[0]["references"] = [["今天。", "好。"], arabic]
+    runs = [make_run(tmp_path / name, rows, seed=1, coverage=name == "one") for name in ("one", "two")]
+    path = tmp_path / "page.html"
+    done = precis("compare", *runs, ROUGE, "--html", path)
+    assert done.status == 0, done.err
+    dom = browse(path, "--dump-dom").stdout
+    assert dom.count('<p dir="auto"><mark>今天</mark>。好<mark>ok !</mark></p>') == 2
+    assert '<p dir="auto">今天。好。</p>' in dom and f'<p dir="auto">{" ".join(arabic)}</p>' in dom
