@@ -2,7 +2,7 @@
 
 import hashlib
 from importlib import import_module, metadata
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from pytorch_lightning import LightningModule
@@ -14,7 +14,11 @@ from datamodules.documents import UserError
 
 # Increased whenever the same output of the package would become a different parse.
 VERSION = 1
-_MODEL = "gumrrg"  # the model with GUM's relations
+# Arguments of the package for its two models with GUM's relations: English and Russian, and eleven languages.
+_MODELS = {
+    "gumrrg": {"hf_model_version": "gumrrg"},
+    "unirst": {"hf_model_version": "unirst", "relinventory": "eng.erst.gum"},
+}
 
 
 class IsaNLPParser(LightningModule):
@@ -27,19 +31,21 @@ class IsaNLPParser(LightningModule):
     Args:
         rows: which EDUs carry probability in the LDD, `side` or `nucleus`.
         band: half-width of the LDD band.
+        model: `gumrrg` for English and Russian, or `unirst` for Basque, Chinese, Czech, Dutch, English, French, German,
+            Persian, Portuguese, Russian and Spanish.
 
     Raises:
         UserError: if the package is not installed.
     """
 
-    def __init__(self, rows: Rows = "side", band: int = 128) -> None:
+    def __init__(self, rows: Rows = "side", band: int = 128, model: Literal["gumrrg", "unirst"] = "gumrrg") -> None:
         super().__init__()
         try:
             self._package = import_module("isanlp_rst.parser")
         except ImportError as error:
             install = "pip install git+https://github.com/iinemo/isanlp.git isanlp_rst"
             raise UserError(f"--parser isanlp_rst: {error}; install it ({install}), or use another parser") from None
-        self.rows, self.band, self.inventory = rows, band, GUM
+        self.rows, self.band, self.inventory, self.model = rows, band, GUM, model
         self.relations = tuple(self.inventory.coarse)
         self._parser: Any = None
 
@@ -50,7 +56,7 @@ class IsaNLPParser(LightningModule):
             package = metadata.version("isanlp_rst")
         except metadata.PackageNotFoundError:
             package = "unknown"
-        return hashlib.sha256(f"isanlp_rst {VERSION} {package} {_MODEL}".encode()).hexdigest()
+        return hashlib.sha256(f"isanlp_rst {VERSION} {package} {self.model}".encode()).hexdigest()
 
     def predict_step(self, batch: list[ParseRequest], batch_idx: int) -> list[DiscourseParse]:
         """Parse the documents of a batch one by one, as the package does."""
@@ -65,7 +71,7 @@ class IsaNLPParser(LightningModule):
         if self._parser is None:
             device = (self.device.index or 0) if self.device.type == "cuda" else -1  # -1: the CPU
             self._parser = self._package.Parser(
-                hf_model_name="tchewik/isanlp_rst_v3", hf_model_version=_MODEL, cuda_device=device
+                hf_model_name="tchewik/isanlp_rst_v3", cuda_device=device, **_MODELS[self.model]
             )
         if request.edus is None:
             root = self._parser(request.text)["rst"][0]

@@ -57,10 +57,10 @@ def _right_branching(rows: "Rows", band: int) -> "LightningModule":
     return RightBranchingParser(rows, band)
 
 
-def _isanlp(rows: "Rows", band: int) -> "LightningModule":
+def _isanlp(rows: "Rows", band: int, model: str = "gumrrg") -> "LightningModule":
     from lightning_modules.discourse_parser.isanlp import IsaNLPParser
 
-    return IsaNLPParser(rows, band)
+    return IsaNLPParser(rows, band, model)
 
 
 PARSERS = {
@@ -69,6 +69,7 @@ PARSERS = {
     "small": lambda rows, band: _parser_class().load("small", rows=rows, band=band),
     "right_branching": _right_branching,
     "isanlp_rst": _isanlp,
+    "isanlp_unirst": lambda rows, band: _isanlp(rows, band, "unirst"),
 }
 
 
