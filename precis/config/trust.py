@@ -65,11 +65,12 @@ def import_policy(arguments: Sequence[str] = ()) -> Iterator[None]:
     names = names_on_command_line(arguments)
     token = _command_line_names.set(frozenset(names))
     original_settings = dict(_common.parsing_settings)
-    packages = {name.partition(".")[0] for name in names}
-    packages -= {name.partition(".")[0] for name in _MODULES} | {"jsonargparse"}
+    guarded = {name.partition(".")[0] for name in _MODULES} | {"jsonargparse"}
+    packages = {name.partition(".")[0] for name in names} - guarded
+    modules = {name.rpartition(".")[0] for name in names if name.startswith("precis.")}  # such as that of `ChatReward`
     set_parsing_settings(
         import_path_denylist=["*"],
-        import_path_allowlist=[*_MODULES, *packages],
+        import_path_allowlist=[*_MODULES, *packages, *modules],
         instantiate_subclass_spec_in_any=False,
     )
     try:

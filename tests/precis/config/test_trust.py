@@ -283,3 +283,19 @@ def test_a_checkpoint_that_a_config_names_is_not_unpickled(weights_only, tiny_co
         changes["ckpt_path"] = address
         config = with_changes(tiny_config, tmp_path, changes)
         refused(precis("fit", "--config", config), trap, "weights_only" if weights_only is False else "takes a file")
+
+
+def test_a_chat_model_as_a_reward_is_named_on_the_command_line(tiny_config, tmp_path, precis):
+    """Documents and the API key go to the address that comes with it."""
+    arguments = {"model": "tiny", "base_url": "http://localhost:1/v1", "answers": str(tmp_path / "answers.jsonl")}
+    reward = {"class_path": "precis.baselines.chat_reward.ChatReward", "init_args": arguments}
+    callback = {"class_path": "callbacks.SelfCritical", "init_args": {"reward": reward}}
+    path = tmp_path / "chat.yaml"
+    path.write_text(yaml.safe_dump({"trainer": {"callbacks": [callback]}}), encoding="utf-8")
+    done = precis("fit", "--config", tiny_config, "--config", path, "--print_config")
+    assert done.status != 0 and "a config may not name precis.baselines.chat_reward.ChatReward" in done.err
+    option = "--trainer.callbacks.reward"
+    named = ["--trainer.callbacks+=callbacks.SelfCritical", f"{option}={reward['class_path']}"]
+    named += [f"{option}.{name}={value}" for name, value in arguments.items()]
+    done = precis("fit", "--config", tiny_config, *named, "--print_config")
+    assert done.status == 0 and f"class_path: {reward['class_path']}" in done.out
