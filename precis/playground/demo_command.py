@@ -12,6 +12,7 @@ from precis.config.shipped_models import default_model
 if TYPE_CHECKING:
     from precis.playground.playground import Playground  # imports torch
 
+_CSS = "textarea { unicode-bidi: plaintext; text-align: start }"  # paragraphs have the direction of their language
 _POLICY = "default-src 'self' 'unsafe-inline' 'unsafe-eval' data: blob:; frame-src 'self' data:"
 
 
@@ -100,7 +101,7 @@ def serve(page, host: str, port: int, block: bool = True) -> str:
     theme = gr.themes.Default(font=fonts, font_mono=["ui-monospace", "monospace"])
     try:
         _, address, _ = page.launch(
-            server_name=host, server_port=port or None, share=False, quiet=True, theme=theme,
+            server_name=host, server_port=port or None, share=False, quiet=True, theme=theme, css=_CSS,
             prevent_thread_lock=True, footer_links=[], enable_monitoring=False, ssr_mode=False, mcp_server=False,
             app_kwargs={"middleware": [Middleware(ContentPolicy)]},
         )  # fmt: skip
