@@ -1,4 +1,4 @@
-"""`precis evaluate`: all measures of outputs, with intervals, signatures and correlations with human judgements."""
+"""`precis evaluate`: all measures of outputs, with intervals and signatures."""
 
 import json
 import os
@@ -18,7 +18,6 @@ from datamodules.text.hashing import file_digest
 from datamodules.text.lines import counted, json_line
 from lightning_modules.metrics.lead import lead_scores
 from precis.evaluation.evaluate_tables import show
-from precis.evaluation.human_agreement import correlations
 from precis.evaluation.prediction_fields import FieldNames, SentenceCutter, Splitter
 from precis.evaluation.predictions import (
     Prediction,
@@ -69,7 +68,6 @@ def evaluate(arguments: list[str]) -> None:
         "resamples": options.resamples,
         "seed": options.seed,
         "scores": evaluated.means,
-        "human": correlations(predictions, values, options.seed),
         "left_out": evaluated.left_out,
         "lead1": _lead(predictions, targets, score_options),
         "notes": [uneven] if uneven else [],
@@ -192,7 +190,6 @@ def _parser() -> ArgumentParser:
     parser.add_argument("--documents", type=str | None, default=None, help="file with source documents")
     parser.add_argument("--run", type=str | None, default=None, help="run folder whose corpus has the source documents")
     parser.add_argument("--split", type=str, default="test", help="split of that corpus")
-    parser.add_argument("--human", type=str, default="", help="comma-separated fields with human judgements")
     parser.add_argument("--fields", type=FieldNames, default=FieldNames())
     parser.add_argument(
         "--splitter", type=Splitter, default="auto",
@@ -220,7 +217,6 @@ def _read(options: Namespace, path: Path) -> list[Prediction]:
         documents=Path(options.documents) if options.documents else None,
         names=FieldNames(**{name: options.fields[name] for name in FieldNames.__dataclass_fields__}),
         splitter=SentenceCutter(options.splitter, options.separator, options.language),
-        human=_names(options.human),
     )
     return with_run_documents(predictions, options.run, options.split) if options.run else predictions
 
@@ -280,14 +276,14 @@ def corpus_interval(corpus: CorpusScore, documents: Sequence[int], resamples: in
 
 
 def document_rows(predictions: Sequence[Prediction], values: Mapping[str, Array]) -> list[dict[str, Any]]:
-    """Return the records of the file of scores: `id`, `scores` by measure, and `system` and `human` if available."""
+    """Return the records of the file of scores: `id`, `scores` by measure, and `system` if available."""
     rows = []
     for index, prediction in enumerate(predictions):
         row: dict[str, Any] = {"id": prediction.id}
         if prediction.system is not None:
             row["system"] = prediction.system
         row["scores"] = {measure: number_or_none(column[index]) for measure, column in values.items()}
-        rows.append(row | ({"human": prediction.human} if prediction.human else {}))
+        rows.append(row)
     return rows
 
 

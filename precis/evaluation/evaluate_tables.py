@@ -11,7 +11,6 @@ from rich.text import Text
 
 from datamodules.text.lines import counted, one_line
 from lightning_modules.metrics.lead import describe_lead
-from precis.statistics.correlations import COEFFICIENTS
 
 _MOST_SYSTEMS = 3  # with a table of all measures each; more systems are rows of one table
 _MOST_MEASURES = 8  # columns of that table
@@ -31,7 +30,6 @@ def show(result: Mapping[str, Any], console: Console) -> None:
     console.print(f"{counts}; {empty or 'no'} empty prediction{'' if empty == 1 else 's'}", highlight=False)
     intervals = f"{100 * result['level']:.0f} % intervals: percentile bootstrap over documents"
     console.print(f"{intervals}, {result['resamples']:,} resamples, seed {result['seed']}", highlight=False)
-    _show_agreement(result, console)
     # Printed without rich, which would wrap signatures; users copy them.
     print("signatures", *_short_signatures(result["scores"]), sep="\n  ")
     for metric, reason in result["left_out"].items():
@@ -82,29 +80,6 @@ def _show_ranking(rows: list[dict[str, Any]], title: str, console: Console) -> N
         console.print(f"{len(measures) - _MOST_MEASURES} more measures: see --json", highlight=False)
 
 
-def _show_agreement(result: Mapping[str, Any], console: Console) -> None:
-    """Print a table of correlations for each judgement and level."""
-    rows = result["human"]
-    for judgement, level in dict.fromkeys((row["judgement"], row["level"]) for row in rows):
-        of_table = [row for row in rows if (row["judgement"], row["level"]) == (judgement, level)]
-        title = f"{judgement}, {level} level: {of_table[0]['definition']}"
-        table = _table(title, "measure", *COEFFICIENTS, "used")
-        for row in of_table:
-            values = [_coefficient(row, name) for name in COEFFICIENTS]
-            table.add_row(row["measure"], *values, f"{row['used']:,} of {row['of']:,}")
-        console.print(table)
-    if rows and rows[0]["intervals"]:
-        console.print("intervals of correlations: bootstrap over systems and documents", highlight=False)
-    elif rows:
-        console.print("no system level: it needs at least three systems, named in the field `system`", highlight=False)
-
-
-def _coefficient(row: Mapping[str, Any], name: str) -> str:
-    """Return a coefficient with its interval."""
-    low, high = (row["intervals"] or {}).get(name, (None, None))
-    return _number(row[name], 3) + ("" if low is None else f" ({low:.2f} to {high:.2f})")
-
-
 def _short_signatures(rows: list[dict[str, Any]]) -> list[str]:
     """Return the signatures, with a common one for measures that only differ in the name."""
     measures: dict[str, dict[str, None]] = {}
@@ -113,5 +88,5 @@ def _short_signatures(rows: list[dict[str, Any]]) -> list[str]:
     return [f"{','.join(names)}|{settings}" for settings, names in measures.items()]
 
 
-def _number(value: float | None, digits: int = 2) -> str:
-    return "none" if value is None else f"{value:.{digits}f}"
+def _number(value: float | None) -> str:
+    return "none" if value is None else f"{value:.2f}"

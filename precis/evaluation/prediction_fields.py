@@ -1,6 +1,5 @@
 """Fields of the records of prediction files: parsing and error messages."""
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -122,32 +121,6 @@ def read_system(row: Row, where: str, names: FieldNames) -> str | None:
         remedy = "write the name of the system, a string or a number"
         raise bad_record(where, f"field {names.system!r} is not a valid name", remedy)
     return None if name is None else str(name)
-
-
-def read_judgement(row: Row, where: str, name: str) -> float:
-    """Return a human judgement; `a.b` is field `b` of field `a`, averaged if `a` is a list of objects."""
-    value: Any = row
-    for key in [name] if name in row else name.split("."):
-        value = _field(value, key)
-    try:
-        number = math.nan if isinstance(value, bool) else float(value)
-    except (TypeError, ValueError):
-        number = math.nan
-    if not math.isfinite(number):
-        problem = f"is missing (there are: {_fields(row)})" if value is None else f"is {value!r}, not a number"
-        raise bad_record(where, f"the judgement {name!r} {problem}", "fix it, or leave the record out")
-    return number
-
-
-def _field(value: Any, key: str) -> Any:
-    """Return a field of an object, or the mean of a field of several objects; None if one lacks it."""
-    if isinstance(value, dict):
-        return value.get(key)
-    if not isinstance(value, list) or not value:
-        return None
-    numbers = [item.get(key) if isinstance(item, dict) else None for item in value]
-    are_numbers = all(isinstance(number, int | float) and not isinstance(number, bool) for number in numbers)
-    return math.fsum(numbers) / len(numbers) if are_numbers else None
 
 
 def _value(row: Row, where: str, name: str, flag: str, kind: str, fits: Callable[[Any], bool]) -> Any:

@@ -1,7 +1,7 @@
 """Files of summaries, the suite's or foreign ones: read with every record checked."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -16,7 +16,6 @@ from precis.evaluation.prediction_fields import (
     bad_record,
     read_document,
     read_id,
-    read_judgement,
     read_references,
     read_summary,
     read_system,
@@ -27,7 +26,7 @@ from precis.files.texts import is_records
 
 @dataclass(frozen=True)
 class Prediction:
-    """An output with references, source and judgements."""
+    """An output with references and source."""
 
     id: str  # id of the document, unique among the outputs of a system
     where: str  # file and line
@@ -35,7 +34,6 @@ class Prediction:
     references: list[list[str]]  # references, each a list of sentences, possibly none
     document: list[str] | None = None  # sentences of the source, or None
     system: str | None = None  # name of the system; None if the file has only one
-    human: dict[str, float] = field(default_factory=dict)  # human judgements by name
     split: str = "given"  # sentence splitter of output and references; "given" if they were lists
 
 
@@ -45,9 +43,8 @@ def read_predictions(
     documents: Path | None = None,
     names: FieldNames | None = None,
     splitter: SentenceCutter | None = None,
-    human: Sequence[str] = (),
 ) -> list[Prediction]:
-    """Read the outputs of a file with references, sources and judgements.
+    """Read the outputs of a file with references and sources.
 
     Files with suffixes of records (`.jsonl`, `.csv`, ..., see `readers.read_rows`) have records; all others are plain
     text with one output per line, whose ids are line numbers.
@@ -58,20 +55,19 @@ def read_predictions(
         documents: file with sources, matched in the same way.
         names: names of fields.
         splitter: splits strings into sentences.
-        human: names of fields with judgements.
 
     Raises:
         UserError: with file and line, for an unreadable record, a missing or duplicate id, an empty reference or
-            document, an invalid judgement, or files of different lengths.
+            document, or files of different lengths.
     """
     names, splitter = names or FieldNames(), splitter or SentenceCutter()
     if not path.is_file():
         kind = "a folder" if path.is_dir() else "no such file"
         raise UserError(f"{path}: {kind}; give a file with summaries, such as RUN/predictions.jsonl")
     if is_records(path):
-        predictions = [_read_record(row, where, names, splitter, human) for where, row in _records(path, names, human)]
-    elif human or not references:
-        missing = "judgements; put them into records" if human else "references; add --references FILE, one per line"
+        predictions = [_read_record(row, where, names, splitter) for where, row in _records(path, names)]
+    elif not references:
+        missing = "references; add --references FILE, one per line"
         raise UserError(f"{path}: plain text has no {missing} (records are in files named .jsonl, .csv or .parquet)")
     else:
         predictions = [
@@ -153,7 +149,7 @@ def _read_lines(path: Path) -> list[str]:
     return [line.removesuffix("\r") for line in (lines if lines[-1] else lines[:-1])]
 
 
-def _read_record(row: Row, where: str, names: FieldNames, splitter: SentenceCutter, human: Sequence[str]) -> Prediction:
+def _read_record(row: Row, where: str, names: FieldNames, splitter: SentenceCutter) -> Prediction:
     name = read_id(row, where, names)
     where = f"{where} (id {name!r})"
     summary = read_summary(row, where, names)
@@ -166,15 +162,14 @@ def _read_record(row: Row, where: str, names: FieldNames, splitter: SentenceCutt
         references=[splitter(text) for text in references],
         document=read_document(row, where, names, splitter.language),
         system=read_system(row, where, names),
-        human={judgement: read_judgement(row, where, judgement) for judgement in human},
         split=splitter.name if any(isinstance(text, str) for text in (summary, *references)) else "given",
     )
 
 
-def _records(path: Path, names: FieldNames, human: Sequence[str] = ()) -> Iterator[tuple[str, Row]]:
+def _records(path: Path, names: FieldNames) -> Iterator[tuple[str, Row]]:
     """Yield the records of a file with file and line."""
     fields = [names.id, names.summary, names.references, names.document, "documents", names.system]
-    for number, row in read_rows(path, [*fields, *human, *(name.split(".")[0] for name in human)]):
+    for number, row in read_rows(path, fields):
         if isinstance(row, BadRecord):
             raise bad_record(row.where, row.problem, "fix the file: it must be UTF-8 with one record per line")
         yield f"{path}:{number}", row

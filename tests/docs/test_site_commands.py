@@ -101,14 +101,11 @@ def write_sweeps(runs: Path) -> None:
 
 
 def write_systems(folder: Path) -> None:
-    """Write a file for each of three systems, and all of their outputs with human judgements."""
-    annotated = []
+    """Write a file for each of three systems."""
     outputs = {"first": "a storm", "second": "the harbour", "third": "the harbour was closed"}
-    for system, (name, summary) in enumerate(outputs.items()):
+    for name, summary in outputs.items():
         rows = [{"id": n, "summary": summary, "references": "the harbour was closed"} for n in range(3)]
         write_lines(folder / f"{name}.jsonl", rows)
-        annotated += [row | {"system": name, "coherence": system + row["id"], "fluency": system} for row in rows]
-    write_lines(folder / "annotations.jsonl", annotated)
 
 
 def write_parser(folder: Path) -> None:

@@ -8,7 +8,6 @@ import pytest
 import torch
 import yaml
 from rouge_score.rouge_scorer import RougeScorer
-from scipy import stats
 
 from precis.evaluation import scorers
 from precis.evaluation.predictions import run_sources
@@ -165,54 +164,6 @@ def test_sentences_of_strings(tmp_path, evaluated):
     assert expected == 1.0
 
 
-def judged() -> list[dict]:
-    """Four systems on six documents; system 3 left some out, and on document 5 all judgements are equal."""
-    rng, rows = np.random.default_rng(2), []
-    for document in range(6):
-        for system in range(4 if document < 4 else 3):
-            words = rng.permutation(TARGETS[0].split())[: 3 + system + document]
-            quality = 3.0 if document == 5 else float(rng.integers(1, 6) + system)
-            row = {"id": document, "system": f"s{system}", "summary": " ".join(words), "references": TARGETS[0]}
-            rows.append(row | {"quality": quality, "people": {"style": system + document / 10}})
-    return rows
-
-
-def test_agreement_with_people_is_a_plain_loop_over_scipy(tmp_path, evaluated, precis):
-    rows = judged()
-    result = evaluated(write(tmp_path / "out.jsonl", rows), "--human", "quality,people.style", "--metrics", "rouge")
-    scores = [json.loads(line)["scores"]["rouge1"] for line in (tmp_path / "out.scores.jsonl").open()]
-    found = {(row["judgement"], row["level"]): row for row in result["human"] if row["measure"] == "rouge1"}
-    people = {"quality": [row["quality"] for row in rows], "people.style": [row["people"]["style"] for row in rows]}
-    for judgement, human in people.items():
-        for name, theirs in (("pearson", stats.pearsonr), ("spearman", stats.spearmanr), ("kendall", stats.kendalltau)):
-            documents, used = [], range(5 if judgement == "quality" else 6)
-            for document in used:
-                its = [i for i, row in enumerate(rows) if row["id"] == document]
-                documents.append(theirs([scores[i] for i in its], [human[i] for i in its]).statistic)
-            assert math.isclose(found[judgement, "summary"][name], np.mean(documents), abs_tol=1e-12)
-            systems = [[i for i, row in enumerate(rows) if row["system"] == f"s{n}"] for n in range(4)]
-            means = [[np.mean([values[i] for i in its]) for its in systems] for values in (scores, human)]
-            assert math.isclose(found[judgement, "system"][name], theirs(*means).statistic, abs_tol=1e-12)
-        assert (found[judgement, "summary"]["used"], found[judgement, "summary"]["of"]) == (len(used), 6)
-    assert "averaged over documents" in found["quality", "summary"]["definition"]
-    done = precis("evaluate", tmp_path / "out.jsonl", "--human", "quality", "--metrics", "rouge", "--resamples", 50)
-    assert "5 of 6" in done.out and "averaged over documents" in " ".join(done.out.split())
-    assert by_measure(result, "s3")["rouge1"]["documents"] == 4
-
-
-def test_one_system_is_compared_over_its_summaries(tmp_path, evaluated, precis):
-    path = write(tmp_path / "out.jsonl", records(grade=[3, 4, 1, 2, 5], document=SOURCES))
-    result = evaluated(path, "--human", "grade")
-    scores = [json.loads(line)["scores"] for line in (tmp_path / "out.scores.jsonl").open()]
-    found = {row["measure"]: row for row in result["human"]}
-    assert {row["level"] for row in result["human"]} == {"summary"}
-    expected = stats.kendalltau([row["rouge1"] for row in scores], [3, 4, 1, 2, 5]).statistic
-    assert math.isclose(found["rouge1"]["kendall"], expected) and found["rouge1"]["used"] == 5
-    assert found["novel_1"]["used"] == 4  # the empty summary has none
-    done = precis("evaluate", path, "--human", "grade", "--resamples", 50)
-    assert "over all summaries" in done.out and "no system level" in done.out
-
-
 def test_omitted_metrics_have_reasons(tmp_path, precis, monkeypatch):
     path = write(tmp_path / "out.jsonl", records())
     out = precis("evaluate", path, "--resamples", 50).out
@@ -293,13 +244,6 @@ def test_bad_records(tmp_path, precis, kind):
     rows, parts = BAD[kind]
     done = precis("evaluate", write(tmp_path / "out.jsonl", rows))
     refused(done, tmp_path, {"out.jsonl"}, *parts)
-
-
-@pytest.mark.parametrize("value", [True, math.nan, "absent"])
-def test_judgements_that_are_no_numbers(tmp_path, precis, value):
-    second = GOOD | {"id": "b"} | ({} if value == "absent" else {"grade": value})
-    done = precis("evaluate", write(tmp_path / "out.jsonl", [GOOD | {"grade": 1}, second]), "--human", "grade")
-    refused(done, tmp_path, {"out.jsonl"}, "out.jsonl:2 (id 'b')", "'grade'")
 
 
 def test_bad_files(tmp_path, precis):

@@ -76,35 +76,10 @@ def test_systems_with_different_documents_are_noted(tmp_path, evaluated):
     assert note == "means are over different documents: of 5 documents, M1 4"
 
 
-def test_annotations_are_averaged_and_correlated(tmp_path, evaluated):
-    table = outputs()
-    together = write_lines(tmp_path / "all.jsonl", [r for s, rows in table.items() for r in summeval_rows(s, rows)])
-    human = ",".join(f"expert_annotations.{name}" for name in DIMENSIONS)
-    options = ("--metrics", "rouge,length", "--human")
-    result = evaluated(together, *SUMMEVAL, *options, human)
-    plain = [
-        {"id": name, "system": system, "summary": text, "references": [" ".join(WORDS), "a heron"],
-         "grade": float(np.mean(grades))}
-        for system, rows in table.items() for name, (text, grades) in rows.items()
-    ]  # fmt: skip
-    expected = evaluated(write_lines(tmp_path / "plain.jsonl", plain), *options, "grade")
-    assert means(result) == means(expected)
-    rows = [row for row in result["human"] if row["judgement"] == "expert_annotations.coherence"]
-    assert [row | {"judgement": "grade"} for row in rows] == expected["human"]
-    assert {row["judgement"] for row in result["human"]} == set(human.split(","))
-    row = next(row for row in rows if row["level"] == "system" and row["measure"] == "rouge2")
-    low, high = row["intervals"]["kendall"]
-    assert -1 <= low <= row["kendall"] <= high <= 1
-
-
 GOOD = {"id": "a", "summary": "x", "references": "y"}
 BAD = {
     "same system twice": (
         {"A.jsonl": GOOD | {"system": "A"}, "B.jsonl": GOOD | {"system": "A"}}, [], ["B.jsonl:1", "A.jsonl:1"],
-    ),
-    "an annotator lacks a grade": (
-        {"A.jsonl": {**GOOD, "expert": [{"fluency": 1}, {}]}}, ["--human=expert.fluency"],
-        ["A.jsonl:1", "'expert.fluency' is missing"],
     ),
     "documents in one file": ({"A.jsonl": GOOD | {"document": "z"}, "B.jsonl": GOOD}, [], ["B.jsonl:1", "no document"]),
     "scores of several files": ({"A.jsonl": GOOD, "B.jsonl": GOOD}, ["--out=scores.jsonl"], ["--out names one file"]),
