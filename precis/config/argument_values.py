@@ -7,7 +7,6 @@ import yaml
 from jsonargparse import _typehints, set_loader, set_parsing_settings
 from jsonargparse._loaders_dumpers import yaml_load
 
-from precis.config.earlier_configs import upgrade
 from precis.files.yaml_files import load_yaml
 
 _as_namespace = _typehints.subclass_spec_as_namespace
@@ -17,7 +16,7 @@ def _load(text: str) -> Any:
     """Return the value that a text has in YAML; a text such as `###`, which YAML ignores as a comment, is itself."""
     if "&" in text or "!" in text:
         load_yaml(text)  # checks how far aliases unfold, and that tags fit
-    value = upgrade(yaml_load(text))
+    value = yaml_load(text)
     return text if value is None and "\n" not in text and text.lstrip().startswith("#") else value
 
 

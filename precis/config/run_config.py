@@ -5,7 +5,6 @@ from typing import Any
 
 from datamodules.documents import UserError
 from lightning_modules.exported import EXPORTED
-from precis.config.earlier_configs import upgrade
 from precis.files.nested_values import map_strings
 from precis.files.yaml_files import read_yaml
 
@@ -17,7 +16,7 @@ def read_config(run: Path) -> dict[str, Any]:
     path = Path(run) / "config.yaml"
     if not path.is_file():
         raise UserError(f"{path}: not found; give the folder of a run that `precis fit` made")
-    config = upgrade(read_yaml(path))
+    config = read_yaml(path)
     if not (Path(run) / EXPORTED).is_file():
         return config
 

@@ -18,7 +18,7 @@ from precis.config.parsers import load_parser
 from precis.files.texts import collect_texts, documents_of
 from precis.runs.prediction_files import MissingPredictions, find_predictions, read_rows
 from precis.runs.run_folder import load_run
-from precis.summarizing.draw_graph import GraphPicture, figure, page, strongest_links
+from precis.summarizing.draw_graph import GraphPicture, page, strongest_links
 
 
 def draw_graphs(options: Namespace) -> None:
@@ -33,11 +33,6 @@ def draw_graphs(options: Namespace) -> None:
         console.print(_table(drawn, console.width))
     if options.html:
         options.html.write_text(page(documents), encoding="utf-8")
-    if options.png:
-        from callbacks.figure_fonts import fonts_of_all_scripts  # imports torch
-
-        with fonts_of_all_scripts():
-            figure(documents[0]).savefig(options.png, format="png", dpi=110)
 
 
 def _of_texts(options: Namespace) -> list[GraphPicture]:

@@ -36,7 +36,7 @@ def graph(arguments: list[str]) -> None:
     """`precis graph [FILE ...] --graph NAME` (or standard input): the graph over the paragraphs of texts.
     `precis graph --run RUN`: that of the documents of a GraphSum run, with the attention of its summaries.
 
-    Prints each paragraph with its strongest links. --html draws all documents, --png one.
+    Prints each paragraph with its strongest links; --html draws all documents.
     """
     parser = ArgumentParser(prog="precis graph", description=graph.__doc__, exit_on_error=False)
     add = parser.add_argument
@@ -49,8 +49,7 @@ def graph(arguments: list[str]) -> None:
     parser.add_class_arguments(ParagraphRule, "paragraphs")
     add("--parser", type=str, default="default", help=f"for rst: {', '.join(PARSERS)}, or a run folder")
     add("--parses", type=Path | None, default=None, help="for rst: folder of parses; by default in the cache")
-    add("--html", type=Path | None, default=None, help="page of all documents")
-    add("--png", type=Path | None, default=None, help="network and heat maps of the first document")
+    add("--html", type=Path | None, default=None, help="page with a drawing (SVG) of each document")
     options = parser.parse_args(arguments)
     built = parser.instantiate_classes(options)
     if options.run is not None and options.inputs:

@@ -213,18 +213,6 @@ def test_a_run_folder_has_a_table_and_a_test_adds_its_split(run_folder, precis):
     assert all(after[key] == row for key, row in before.items())
 
 
-@pytest.mark.integration
-def test_the_command_prints_what_a_config_cuts(tiny_config, precis):
-    done = precis("truncation", "--config", tiny_config, "--data.max_source", "9")
-    assert done.status == 0
-    shares = [line for line in done.out.splitlines() if "source tokens" in line]
-    assert [line.split("|")[1].strip() for line in shares] == ["train", "val", "test"]
-    assert " 26 of 26 |" in shares[0] and "data.max_source 9" in shares[0]
-    parser = precis("truncation", "--config", "experiments/configs/discourse_parser/small.yaml", "--data.train", "x",
-                    "--data.val", "x")  # fmt: skip
-    assert parser.status == 1 and "reads no documents to summarize" in parser.err
-
-
 def test_commands_that_write_the_table_at_once_keep_the_rows_of_all(files, tmp_path):
     data = made("pegasus", files, tmp_path)
 

@@ -128,7 +128,7 @@ def test_commands_run_as_they_are_printed(folder, precis):
         if done.status:
             failed[line] = done.err
     assert not failed
-    written = "page.html rows.html graphs.html graph.png article.html article.png tree.svg ldd.png lead.jsonl"
+    written = "page.html rows.html graphs.html article.html article.png tree.svg ldd.png lead.jsonl"
     folders = ["demo-model/README.md", "led/config.json", "pictures/page.html", "scores/scores.md"]
     for name in [*written.split(), *folders, "systems.html"]:
         assert (folder / name).stat().st_size, name

@@ -19,7 +19,7 @@ from datamodules.discourse.distributions import Rows, tree_ldd
 from datamodules.discourse.parses import DiscourseParse, nodes_of
 from datamodules.discourse.records import TreebankDocument
 from datamodules.documents import UserError
-from lightning_modules.metrics.calibration import BINS, FLOOR, KINDS, LDDCalibration
+from experiments.studies.parser_training.ldd_calibration import BINS, FLOOR, KINDS, LDDCalibration
 from precis.config.parsers import load_parser
 from precis.discourse.parser_scores import intervals, shown, table
 from precis.discourse.score_parser import (

@@ -31,10 +31,10 @@ from datamodules.discourse.parses import nodes_of
 from datamodules.documents import UserError
 from datamodules.text.lines import counted
 from experiments.studies.parser_training.folds import FoldData, Recipe, add_fold_options, note, read_recipe, train_fold
+from experiments.studies.parser_training.ldd_calibration import LDDCalibration
 from lightning_modules.discourse_parser.chart import log_partition
 from lightning_modules.discourse_parser.parser import DiscourseParser, layout_of
 from lightning_modules.discourse_parser.span_scorer import Units, node_scores
-from lightning_modules.metrics.calibration import LDDCalibration
 from lightning_modules.metrics.parseval import LEVELS, parseval_counts, parseval_scores
 from precis.discourse.parser_scores import intervals
 from precis.discourse.score_parser import parsed, request_of, to_json_values

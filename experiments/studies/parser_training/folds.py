@@ -15,7 +15,6 @@ from datamodules.discourse.records import TreebankDocument
 from datamodules.documents import UserError
 from datamodules.treebank import TreebankData
 from lightning_modules.discourse_parser.parser import DiscourseParser
-from precis.config.earlier_configs import upgrade
 from precis.files.yaml_files import read_yaml
 
 Recipe = dict[str, dict[str, Any]]  # arguments of `model`, `data` and `trainer`
@@ -71,7 +70,7 @@ def read_recipe(path: Path) -> Recipe:
             applied to folds.
     """
     try:
-        config = upgrade(read_yaml(path))
+        config = read_yaml(path)
         model, data = config["model"], config["data"]
         classes = model["class_path"].rsplit(".", 1)[-1], data["class_path"].rsplit(".", 1)[-1]
         recipe = {"model": _parsed(model["init_args"]), "data": dict(data["init_args"]), "trainer": config["trainer"]}

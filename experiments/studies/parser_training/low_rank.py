@@ -9,9 +9,12 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
+import torch
+from torch import nn
+from torch.nn.utils import parametrize
+
 from datamodules.documents import UserError
 from lightning_modules.discourse_parser.parser import DiscourseParser
-from lightning_modules.networks.low_rank import copy_to_low_rank
 from precis.config.parsers import load_parser
 
 
@@ -32,6 +35,36 @@ def low_rank_parser(parser: DiscourseParser, rank: int, **options: float) -> tup
     target = DiscourseParser.of_settings(**settings | {"lora_rank": rank} | options)
     retained = copy_to_low_rank(parser, target)
     return target.eval(), retained
+
+
+@torch.no_grad()
+def copy_to_low_rank(source: nn.Module, target: nn.Module) -> float:
+    """Copy the weights of a model to one with low-rank changes, the nearest of that rank (truncated SVD).
+
+    Args:
+        source: the model, without low-rank changes.
+        target: the same model after `add_low_rank_changes`, with pretrained weights W_0.
+
+    Returns:
+        Fraction of the squared change that is retained, sum ||A B||^2 / sum ||W - W_0||^2.
+    """
+    modules = dict(target.named_modules())
+    weights = dict(source.named_parameters())
+    retained = total = 0.0
+    for name, value in weights.items():
+        module = modules[name.rpartition(".")[0]]
+        if not (name.endswith(".weight") and parametrize.is_parametrized(module, "weight")):
+            target.get_parameter(name).copy_(value)
+            continue
+        change = module.parametrizations.weight[0]
+        rank = change.left.shape[1]
+        left, sizes, right = torch.linalg.svd(value - module.parametrizations.weight.original, full_matrices=False)
+        root = sizes[:rank].sqrt()
+        change.left.copy_(left[:, :rank] * root)
+        change.right.copy_(root.unsqueeze(1) * right[:rank])
+        retained += float((sizes[:rank] ** 2).sum())
+        total += float((sizes**2).sum())
+    return retained / total if total else 1.0
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

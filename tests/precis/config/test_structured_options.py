@@ -9,7 +9,7 @@ FIT = ["fit", "--config", "base.yaml", "--run_dir", "run"]
 COMMANDS = [
     [*FIT, "--trainer", "trainer.yaml", "--data.corpus=corpus.yaml", "--model.decoding=decoding.yaml"],
     [*FIT, "--optimizer", "optimizer.yaml", "--lr_scheduler", "schedule.yaml", "--trainer.callbacks+=callback.yaml"],
-    ["truncation", "--config=base.yaml", "--data=data.yaml"],
+    ["fit", "--config=base.yaml", "--data=data.yaml", "--dry-run"],
     ["baseline", "lead", "--corpus=corpus.yaml", "--out=lead.jsonl"],
     ["graph", "text.txt", "--paragraphs=paragraphs.yaml", "--html=graph.html"],
     ["evaluate", "outputs.jsonl", "--fields", "fields.yaml", "--metrics=rouge", "--resamples=9"],

@@ -6,7 +6,6 @@ import shutil
 import numpy as np
 
 from callbacks.previews import draw_attention
-from precis.summarizing.draw_graph import GraphPicture, figure
 
 PNG = b"\x89PNG\r\n\x1a\n"
 MARKUP, FORMULA = "a[/red][bold]b\\", "price $\\frac{1$ of $x_"
@@ -28,14 +27,12 @@ def test_markup_in_ids_is_reported_literally(run_folder, precis, tmp_path, monke
     assert precis("compare", run_folder, "--metric=rouge1").status == 0
 
 
-def test_formulas_in_a_parse_a_graph_and_words(precis, tmp_path):
+def test_formulas_in_a_parse_and_words(precis, tmp_path):
     path = tmp_path / f"{FORMULA}.txt"
     path.write_text(TEXT, encoding="utf-8")
     done = precis("parse", "--show", path, "--parser=right_branching", "--heat_map", tmp_path / "map.png")
     assert done.status == 0, done.err
     assert (tmp_path / "map.png").read_bytes().startswith(PNG)
-    drawn = GraphPicture(FORMULA, "none", np.eye(2), [[FORMULA], ["b"]], [FORMULA], np.ones((1, 2)) / 2)
-    figure(drawn).savefig(tmp_path / "graph.png", format="png")
     draw_attention(tmp_path / "words.png", [FORMULA, "b"], [FORMULA], np.ones((1, 2)) / 2, np.ones(2))
     assert (tmp_path / "words.png").read_bytes().startswith(PNG)
 

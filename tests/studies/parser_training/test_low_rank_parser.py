@@ -1,16 +1,19 @@
 """A parser with a fine-tuned encoder, stored with changes of the encoder at a low rank."""
 
+import copy
+
+import numpy as np
 import pytest
 import torch
 from made_up_treebank import made_up_treebank, write_encoder
+from torch import nn
 
 from datamodules.discourse.features import ParserBatch, parser_features
 from datamodules.treebank import TreebankData
-from experiments.studies.parser_training.low_rank import main
+from experiments.studies.parser_training.low_rank import copy_to_low_rank, main
 from lightning_modules.discourse_parser.parser import DiscourseParser
+from lightning_modules.networks.low_rank import add_low_rank_changes
 from precis.discourse.score_parser import request_of
-
-pytestmark = pytest.mark.integration
 
 
 @pytest.fixture
@@ -24,6 +27,7 @@ def encoder(tmp_path, document) -> str:
     return write_encoder(tmp_path / "encoder", [document.text])
 
 
+@pytest.mark.integration
 def test_the_stored_parser_parses_like_the_original(tmp_path, encoder, document, capsys):
     options = {"layers": (0, 2), "window": 16, "frozen": False, "frozen_layers": 1, "hidden_size": 24, "fit_size": 0}
     torch.manual_seed(1)
@@ -51,3 +55,33 @@ def test_the_stored_parser_parses_like_the_original(tmp_path, encoder, document,
         main([str(tmp_path / "small"), "--out", str(tmp_path / "again")])
     with pytest.raises(SystemExit, match="not a chart parser"):
         main(["right_branching", "--out", str(tmp_path / "again")])
+
+
+def network() -> nn.Module:
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(6, 5), nn.LayerNorm(5), nn.Linear(5, 4, bias=False)).double()
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("rank", [1, 3, 6])
+def test_copies_are_the_nearest_of_their_rank(rank):
+    original, tuned = network(), network()
+    for parameter in tuned.parameters():
+        parameter += torch.randn_like(parameter)
+    target = copy.deepcopy(original)
+    add_low_rank_changes(target, rank, alone=False)
+    target.double()
+    fraction = copy_to_low_rank(tuned, target)
+    retained = total = 0.0
+    for layer in (0, 2):
+        before, after = (model[layer].weight.numpy() for model in (original, tuned))
+        left, sizes, right = np.linalg.svd(after - before, full_matrices=False)
+        nearest = before + left[:, :rank] @ np.diag(sizes[:rank]) @ right[:rank]
+        np.testing.assert_allclose(target[layer].weight.numpy(), nearest)
+        retained, total = retained + (sizes[:rank] ** 2).sum(), total + (sizes**2).sum()
+    assert fraction == pytest.approx(retained / total)
+    torch.testing.assert_close(target[1].weight, tuned[1].weight)
+    torch.testing.assert_close(target[0].bias, tuned[0].bias)
+    if rank == 6:  # at full rank, the copy is exact
+        x = torch.randn(3, 6, dtype=torch.float64)
+        torch.testing.assert_close(target(x), tuned(x))

@@ -8,8 +8,8 @@ from made_up_treebank import made_up_treebank
 
 from datamodules.discourse.parses import nodes_of
 from experiments.studies.parser_training.calibration import Forecasts, main
+from experiments.studies.parser_training.ldd_calibration import LDDCalibration
 from lightning_modules.discourse_parser.parser import DiscourseParser
-from lightning_modules.metrics.calibration import LDDCalibration
 from precis.discourse.score_parser import gold_documents, parsed, request_of
 
 

@@ -8,7 +8,7 @@ import torch
 from made_up_parses import random_tree, to_band
 
 from datamodules.discourse.distributions import decode, encode, tree_ldd
-from lightning_modules.metrics.calibration import KINDS, LDDCalibration
+from experiments.studies.parser_training.ldd_calibration import KINDS, LDDCalibration
 
 
 def made_up(size: int, relations: int, seed: int) -> tuple[torch.Tensor, torch.Tensor]:
