@@ -33,14 +33,3 @@ def test_the_summary_is_the_colour_of_the_first_paragraphs_partner(articles):
         assert all(len(part) == 2 for part in record.parts)
     partners = [[article_of(part) for part in record.parts].index(article_of(record.parts[0]), 1) for record in records]
     assert set(partners) == {1, 2, 3, 4, 5}  # no position tells
-
-
-def test_draws_belong_to_split_number_and_seed(articles):
-    few, many = (list(MixedArticles(articles, max_train=n).records("train")) for n in (5, 9))
-    assert many[:5] == few
-    other = MixedArticles(articles, max_train=5, seed=1)
-    assert list(other.records("train")) != few
-    assert len(list(MixedArticles(articles, max_eval=7).records("val"))) == 7
-    prints = {MixedArticles(articles, **change).fingerprint("train") for change in
-              ({}, {"seed": 1}, {"articles": 2}, {"sentences": 1}, {"max_train": 3}, {"colours": 3})}  # fmt: skip
-    assert len(prints) == 6

@@ -38,12 +38,3 @@ def test_a_cluster_has_whole_articles_in_random_order_and_asks_for_that_of_the_f
         openings.add(read[0][0][0])
         leads.add(record.parts.index(lead))
     assert openings == {2, 4} and len(leads) > 4, "no position tells where the beginning of the article is"
-
-
-def test_draws_belong_to_split_article_and_seed(articles):
-    records = list(MixedClusters(articles, paragraphs=2).records("train"))
-    assert records == list(MixedClusters(articles, paragraphs=2).records("train"))
-    assert records != list(MixedClusters(articles, paragraphs=2, seed=1).records("train"))
-    assert [r.parts for r in records] != [r.parts for r in MixedClusters(articles, paragraphs=2).records("val")]
-    changes = ({}, {"seed": 1}, {"articles": 2}, {"sentences": 1}, {"paragraphs": 3}, {"target": "lead"})
-    assert len({MixedClusters(articles, **change).fingerprint("train") for change in changes}) == len(changes)

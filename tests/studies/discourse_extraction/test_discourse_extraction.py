@@ -28,7 +28,6 @@ from experiments.studies.discourse_extraction.documents import (
 )
 from experiments.studies.discourse_extraction.linear import ridge_scores
 from experiments.studies.discourse_extraction.ranker import relation_sums
-from experiments.studies.discourse_extraction.report import table
 from experiments.studies.discourse_extraction.training import (
     ARMS,
     ARMS_BY_NAME,
@@ -36,7 +35,6 @@ from experiments.studies.discourse_extraction.training import (
     bands_of,
     batches_of,
     clip_each,
-    cross_validate,
     in_folds,
     measure,
     train_fold,
@@ -167,21 +165,6 @@ def test_sums_of_relations_are_those_of_the_pairs():
                 assert sums[number, s, [relation, relation + len(RELATIONS)]].tolist() == pytest.approx(expected)
 
 
-def test_a_linear_ranker_by_relation_reads_what_sums_over_relations_hide():
-    corpus = corpus_of(2 * FOLDS)
-    batches = batches_of(ARMS_BY_NAME["gold"], corpus)
-    for batch in batches:  # the first half of each document has one relation, the second half the other
-        half = torch.arange(batch.mask.shape[1]) < batch.mask.shape[1] // 2
-        batch.band[:] = torch.where(half[:, None, None], torch.tensor([0.2, 0.0]), torch.tensor([0.0, 0.2]))
-        batch.target[:] = half.float()
-    targets = [batch.target[row, mask] for batch in batches for row, mask in enumerate(batch.mask)]
-    gaps = {}
-    for by_relation in (False, True):
-        scores = ridge_scores("discourse alone", batches, corpus, by_relation)
-        gaps[by_relation] = min(float(r[t == 1].mean() - r[t == 0].mean()) for r, t in zip(scores, targets))
-    assert abs(gaps[False]) < 1e-6 and gaps[True] > 0.3
-
-
 def test_folds_are_even_and_long_documents_are_left_out():
     rows = [features_of(number, 4 + number % 3) for number in range(3 * FOLDS)]
     corpus = in_folds(*zip(*rows), max_sentences=5)
@@ -190,48 +173,12 @@ def test_folds_are_even_and_long_documents_are_left_out():
     assert [len(row.target) for row in corpus.features] == [len(row.document.sentences) for row in corpus.documents]
 
 
-def test_every_document_is_ranked_once_by_the_fold_that_leaves_it_out(monkeypatch):
-    corpus = corpus_of(FOLDS + 3)
-    seen = []
-
-    def ranker(arm, inputs, batches, held_out, seeds, epochs):
-        fold = int(torch.tensor(corpus.folds)[held_out][0])
-        seen.append(fold)
-        return lambda batch: torch.tensor(seeds)[:, None, None] * 100.0 + torch.full(batch.mask.shape, float(fold))
-
-    monkeypatch.setattr("experiments.studies.discourse_extraction.training.train_fold", ranker)
-    arm = ARMS_BY_NAME["none"]
-    scores = cross_validate(arm, "vectors", batches_of(arm, corpus), corpus, [1, 2], 1)
-    assert seen == list(range(FOLDS))
-    for seed, of_seed in zip((1, 2), scores):
-        for row, fold, features in zip(of_seed, corpus.folds, corpus.features):
-            assert row.tolist() == [100 * seed + fold] * len(features.target)
-
-
 def test_a_stack_is_clipped_model_by_model():
     parameters = [torch.zeros(2, 3, requires_grad=True), torch.zeros(2, requires_grad=True)]
     parameters[0].grad, parameters[1].grad = torch.tensor([[3.0, 0, 0], [0.3, 0, 0]]), torch.tensor([4.0, 0.4])
     clip_each(parameters, 1.0)
     assert torch.allclose(parameters[0].grad, torch.tensor([[0.6, 0, 0], [0.3, 0, 0]]))
     assert torch.allclose(parameters[1].grad, torch.tensor([0.8, 0.4]))
-
-
-def test_differences_have_intervals_and_stars_after_holms_correction():
-    rng = np.random.default_rng(0)
-    noise = rng.normal(size=(5, 60, 3))
-    better, worse = noise + np.array([1.0, 1.0, 0.0]), noise + rng.normal(size=(5, 1, 3)) / 10
-    worse += rng.normal(size=(60, 3)) / 20
-    scores = {("vectors", "gold"): better, ("vectors", "none"): worse}
-    rows = [row for row in table(scores).splitlines() if row.startswith("| vectors | gold - none | ")]
-    cells = [[cell.strip() for cell in row.split("|")[3:-1]] for row in rows]
-    assert [row[0] for row in cells] == ["rank correlation", "ROUGE-1", "ROUGE-2"]
-    difference = better - worse
-    for column, (digits, (_, mean, interval, _, p)) in enumerate(zip((3, 2, 2), cells)):
-        assert mean == f"{difference[..., column].mean():+.{digits}f}"
-        low, high = map(float, interval.strip("[]").split(","))
-        assert low < float(mean) < high and (low > 0) == (column < 2) == p.endswith(" *")
-    one_seed = table({key: values[:1] for key, values in scores.items()})
-    assert "| vectors | gold - none | ROUGE-1 | " in one_seed and "*" not in one_seed
 
 
 @pytest.fixture(scope="module")

@@ -7,7 +7,7 @@ import pytest
 import torch
 from made_up_parses import random_tree, to_band
 
-from datamodules.discourse.distributions import decode, encode, tree_ldd
+from datamodules.discourse.distributions import tree_ldd
 from experiments.studies.parser_training.ldd_calibration import KINDS, LDDCalibration
 
 
@@ -112,42 +112,9 @@ def test_a_band_is_the_dense_one_and_the_order_of_documents_is_no_matter():
     assert (squares[:, 0].sum() / 82).item() == pytest.approx(dense.compute()["labelled/brier"].item())
 
 
-def test_rounded_bytes_may_sum_to_more_than_one():
-    p = torch.full((2, 2, 15), 1 / 15)
-    stored = decode(encode(p)) * 1.02
-    assert stored[0, 1].sum() > 1
-    metric = LDDCalibration()
-    metric.update(stored, torch.zeros(2, 2, 15), banded=False)
-    assert metric.compute()["summed/ece"] == 1
-
-
 def test_one_edu_or_none_is_no_error():
     metric = LDDCalibration()
     assert all(math.isnan(value) for value in metric.compute().values())
     metric.update(torch.zeros(1, 1, 3), torch.zeros(1, 1, 3))
     assert math.isnan(metric.compute()["summed/brier"]) and metric.per_document().tolist() == [[0, 0, 0]]
     assert LDDCalibration().per_document().shape == (0, 3)
-
-
-@pytest.mark.parametrize(
-    "p, target, banded, problem",
-    [
-        (torch.zeros(3, 4, 2), torch.zeros(3, 4, 2), True, r"\[E, 2b \+ 1, R\], got \[3, 4, 2\]"),
-        (torch.zeros(3, 4, 2), torch.zeros(3, 4, 2), False, r"\[E, E, R\]"),
-        (torch.zeros(3, 3), torch.zeros(3, 3), False, r"got \[3, 3\]"),
-        (torch.zeros(3, 3, 2), torch.zeros(3, 3, 1), False, "that of the gold tree"),
-        (torch.full((3, 3, 2), 1.1), torch.zeros(3, 3, 2), False, "probabilities"),
-        (torch.full((3, 3, 2), float("nan")), torch.zeros(3, 3, 2), False, "probabilities"),
-    ],
-)
-def test_wrong_input(p, target, banded, problem):
-    with pytest.raises(ValueError, match=problem):
-        LDDCalibration().update(p, target, banded)
-
-
-@pytest.mark.parametrize("bins, floor", [(0, 0.01), (15, 1.0), (15, -0.1)])
-def test_wrong_settings(bins, floor):
-    with pytest.raises(ValueError, match="bins"):
-        LDDCalibration(bins, floor)
-    with pytest.raises(ValueError, match="labelled, summed"):
-        LDDCalibration().reliability("both")
