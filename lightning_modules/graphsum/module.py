@@ -77,7 +77,7 @@ class GraphSum(SequenceToSequence):
         self.set_label_smoothing(label_smoothing)
         if optimizer.encoder_warmup_steps < 1:
             raise ValueError(f"encoder_warmup_steps is at least 1, got {optimizer.encoder_warmup_steps}")
-        self.optimizer, self.encoder_window = optimizer, encoder.window
+        self.optimizer = optimizer
         self.network = GraphSumNetwork(
             vocab_size=vocab_size,
             encoder=encoder,
@@ -136,21 +136,6 @@ class GraphSum(SequenceToSequence):
         fused = self.device.type == "cpu" and "mixed" not in str(self.trainer.precision)
         optimizer = torch.optim.Adam(groups, lr=self.optimizer.lr, betas=(0.9, 0.998), eps=1e-9, fused=fused)
         return scheduled(optimizer, factors)
-
-    def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        super().on_save_checkpoint(checkpoint)
-        if self.network.pretrained is not None:
-            checkpoint["encoder_window"] = self.network.pretrained.window
-
-    def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Restore as `SequenceToSequence` does.
-
-        Runs of versions without `encoder_window` keep their window of 256 tokens.
-        """
-        super().on_load_checkpoint(checkpoint)
-        pretrained = self.network.pretrained
-        if pretrained is not None and self.encoder_window is None:
-            pretrained.window = checkpoint.get("encoder_window", min(256, pretrained.window))
 
     def export(self, folder: Path) -> dict[str, str]:
         """Save a pretrained encoder in `folder`/encoder in Hugging Face's format, and return the keys that name it."""

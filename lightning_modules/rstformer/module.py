@@ -158,14 +158,7 @@ class RSTformer(SequenceToSequence):
         if discourse and checkpoint.get("start") and not any(name.startswith(_DISCOURSE) for name in weights):
             weights |= discourse
             rank_zero_info("the checkpoint has no parameters of discourse; they are initialized")
-        elif not checkpoint.get("start") and "own_edu_neutral" not in checkpoint:
-            for injection in self.network.injections:  # saved by a version without this option
-                injection.own_edu_neutral = False
         super().on_load_checkpoint(checkpoint)
-
-    def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        super().on_save_checkpoint(checkpoint)
-        checkpoint["own_edu_neutral"] = all(injection.own_edu_neutral for injection in self.network.injections)
 
     def setup(self, stage: str) -> None:
         """Set the tokenizer, and check that data and model match before training.

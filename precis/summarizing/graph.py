@@ -18,7 +18,7 @@ from precis.config.parsers import load_parser
 from precis.files.texts import collect_texts, documents_of
 from precis.runs.prediction_files import MissingPredictions, find_predictions, read_rows
 from precis.runs.run_folder import load_run
-from precis.summarizing.draw_graph import GraphPicture, page, strongest_links
+from precis.summarizing.graph_drawing import GraphPicture, page, strongest_links
 
 
 def draw_graphs(options: Namespace) -> None:

@@ -122,12 +122,6 @@ def test_a_target_of_one_token_is_refused():
         BertSumAbsData(Texts([]), max_target=1)
 
 
-def test_features_hold_no_oracle(text):
-    data = BertSumAbsData(Texts([]), 300, None)
-    data.tokenizer = text
-    assert not {"labels", "gains", "shared"} & data.encode(DOCUMENTS[1]).keys()
-
-
 def test_label_smoothing_is_that_of_torch(text):
     epsilon = 0.1
     smoothed, batch = model(text, label_smoothing=epsilon), batch_of(text, DOCUMENTS[:2])
@@ -145,20 +139,6 @@ def test_label_smoothing_is_that_of_torch(text):
     plain.load_state_dict(smoothed.state_dict())
     torch.testing.assert_close(plain.loss_terms(batch)["nll"], terms["nll"])
     assert set(plain.loss_terms(batch)) == {"nll"}
-
-
-def test_a_checkpoint_does_not_change_the_label_smoothing(text):
-    smoothed, plain, checkpoint = model(text, label_smoothing=0.1), model(text), {"state_dict": {}}
-    checkpoint["state_dict"] = smoothed.state_dict()
-    smoothed.on_save_checkpoint(checkpoint)
-    plain.on_load_checkpoint(checkpoint)
-    assert plain.loss_weights["nll"] == 1 and plain.loss_weights["smoothing"] == 0
-
-
-@pytest.mark.parametrize("epsilon", [-0.1, 1.0])
-def test_label_smoothing_is_a_share(text, epsilon):
-    with pytest.raises(ValueError, match="label_smoothing"):
-        model(text, label_smoothing=epsilon)
 
 
 def test_the_activation_is_that_of_the_decoder(text):

@@ -12,7 +12,6 @@ from datamodules.corpora.corpus import as_document, build_documents, read_manife
 from datamodules.corpora.docstrings import PACKAGES, Docstrings, split_by_cluster
 from datamodules.corpora.harvest import Docstring, harvest, source_files
 from datamodules.corpora.modules import Modules
-from datamodules.documents import UserError
 
 WORDS = [
     first + second for first in "bcdfghlmnprst" for second in ("ando", "emi", "ilo", "ora", "umba", "esto", "arin")
@@ -135,16 +134,6 @@ def test_the_same_packages_give_the_same_documents(corpus, packages, tmp_path):
     assert len(document.references) == 1 and len(document.text.split()) >= 40
 
 
-def test_fingerprint_follows_the_sources_not_their_age(packages, tmp_path):
-    (tmp_path / "a.py").write_text("x = 1\n")
-    first = Docstrings([str(tmp_path)]).fingerprint("val")
-    (tmp_path / "a.py").touch()
-    assert Docstrings([str(tmp_path)]).fingerprint("val") == first
-    assert Docstrings([str(tmp_path)]).fingerprint("test") != first
-    (tmp_path / "a.py").write_text("x = 2\n")
-    assert Docstrings([str(tmp_path)]).fingerprint("val") != first
-
-
 def test_by_default_only_listed_packages_and_the_standard_library_are_read(tmp_path, monkeypatch):
     body = " ".join(["word"] * 40) + "."
     for place in ("library/mailbox.py", "site-packages/torch/nn.py", "site-packages/extra/code.py",
@@ -194,13 +183,6 @@ def test_lengths_overloads_and_copies(tmp_path):
     (tmp_path / "package" / "__init__.py").write_text(source)
     found = harvest(source_files([tmp_path]))
     assert [docstring.name for docstring in found] == ["package.kept", "package.C.m"]
-
-
-def test_an_absent_folder_and_one_without_docstrings(tmp_path):
-    with pytest.raises(UserError, match="nowhere: no such folder"):
-        Docstrings([str(tmp_path / "nowhere")]).fingerprint("train")
-    with pytest.raises(UserError, match="no usable document"):
-        build_documents(Docstrings([str(tmp_path)], num_proc=1), "train", tmp_path / "cache")
 
 
 MODULE = '''

@@ -1,6 +1,5 @@
 """Cross-validation: every training document is held out once and trained on otherwise."""
 
-import pytest
 
 from datamodules.corpora import Folds, Texts
 from datamodules.documents import BadRecord, Record
@@ -44,9 +43,3 @@ def test_fingerprints_tell_folds_apart():
     made = [Folds(Numbers([]), 0), Folds(Numbers([]), 1), Folds(Numbers([]), 0, folds=4)]
     prints = {corpus.fingerprint(split) for corpus in made for split in ("train", "val")}
     assert len(prints) == 6
-
-
-@pytest.mark.parametrize(("fold", "folds"), [(-1, 5), (5, 5), (0, 1)])
-def test_there_is_such_a_fold(fold, folds):
-    with pytest.raises(ValueError, match=rf"got {folds} and {fold}"):
-        Folds(Numbers([]), fold, folds)

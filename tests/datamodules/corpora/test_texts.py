@@ -17,9 +17,3 @@ def test_texts_become_documents_without_references(tmp_path):
 def test_an_empty_text_is_named(tmp_path):
     with pytest.raises(UserError, match=r"text 'stdin': the document is empty"):
         build_documents(Texts([("stdin", " \n")]), "test", tmp_path)
-
-
-def test_fingerprint_follows_the_texts():
-    prints = {Texts(texts).fingerprint("test") for texts in ([("a", "x")], [("a", "y")], [("b", "x")], [("a", "x")])}
-    assert len(prints) == 3
-    assert Texts([("a", "x")], paragraphs="line").fingerprint("test") not in prints

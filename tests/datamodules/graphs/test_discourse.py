@@ -97,9 +97,3 @@ def test_source_documents_do_not_go_on_in_each_other():
     # a noun of a verb may stand in an earlier one, as sources have no order
     resigned = paragraphs("Nobody expected the resignation.", "The mayor resigned.", rule=SOURCES)
     assert Discourse(["deverbal"])(resigned)[0, 1] == 1
-
-
-def test_settings_that_cannot_be_are_refused():
-    for use in (["plot"], []):
-        with pytest.raises(ValueError, match="choose from marker, entity, event, deverbal, coreference"):
-            Discourse(use)

@@ -62,12 +62,6 @@ def test_graphs_by_name():
         make_graph("rst")
 
 
-def test_what_identifies_a_graph():
-    graphs = [Similarity(), NoGraph(), Discourse(), Discourse(["entity"]), Topic(), Topic(5)]
-    assert len({graph.digest() for graph in graphs}) == len(graphs)
-    assert Discourse(["event", "entity"]).digest() == Discourse(["entity", "event"]).digest()
-
-
 # From a file -----------------------------------------------------------------------------------------------------
 
 
@@ -100,9 +94,3 @@ def test_a_file_that_has_no_such_graph_says_where(tmp_path, lines, message):
     path = write_lines(tmp_path / "graphs.jsonl", lines)
     with pytest.raises(UserError, match=message):
         FromFile(path)(THREE)
-
-
-def test_a_file_that_is_not_there(tmp_path):
-    for use in (FromFile.digest, lambda graph: graph(THREE)):
-        with pytest.raises(UserError, match="no such file; check the path"):
-            use(FromFile(tmp_path / "absent.jsonl"))

@@ -86,10 +86,3 @@ def test_scorers_rank_as_their_cosines_do_and_learn(kind):
         assert logits.argsort(dim=1).tolist() == raw.argsort(dim=1).tolist()
     logits.square().sum().backward()
     assert all(parameter.grad.abs().sum() > 0 for parameter in scorer.parameters())
-
-
-def test_unknown_kinds_are_named():
-    with pytest.raises(ValueError, match=r"'first'.*cls, mean, max, self_attention"):
-        Pooler("first", 3)
-    with pytest.raises(ValueError, match=r"'lead'.*classifier, document_cosine, centrality"):
-        SentenceScorer("lead", 3)

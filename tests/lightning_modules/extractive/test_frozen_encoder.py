@@ -125,9 +125,3 @@ def test_two_runs_that_write_at_once_keep_the_vectors_of_both(tmp_path):
         cache.save()
     for name in "ab":
         VectorCache({}, folder=tmp_path).vectors([[name]], [[0]], lambda: 1 / 0)
-
-
-@pytest.mark.parametrize("arguments", [{"pooling": "self_attention"}, {"checkpoint": None}])
-def test_an_encoder_or_pooling_with_weights_to_train_is_refused(folder, arguments):
-    with pytest.raises(ValueError, match=r"encoder\.frozen: encoder"):
-        model(folder, True, **arguments)

@@ -59,9 +59,3 @@ def test_vectors_equal_a_plain_pass_of_the_encoder():
         alone = [model(**tokenizer(s, return_tensors="pt")).last_hidden_state[0].mean(0) for s in document.sentences]
         _, vectors, _, _ = next(made._vectors([document]))
     torch.testing.assert_close(vectors[0], torch.stack(alone), rtol=1e-3, atol=1e-4)
-
-
-def test_an_untrained_classifier_is_refused():
-    with pytest.raises(ValueError, match="'classifier': take document_cosine or centrality"):
-        ZeroShot("tfidf", scoring="classifier")
-    assert ZeroShot("tfidf").fingerprint != ZeroShot("tfidf", scoring="centrality").fingerprint

@@ -152,13 +152,3 @@ def test_hierarchical_layer_equals_the_formula(norm):
     more = torch.cat([token_mask, torch.ones(1, 2, n, dtype=torch.bool)], 1)
     with_padding = layer(padded, more, torch.tensor([[True] * 3 + [False] * 2]))
     torch.testing.assert_close(with_padding[:, :3][token_mask], expected)
-
-
-def test_errors_say_what_does_not_fit():
-    with pytest.raises(ValueError, match="5 heads do not divide a size of 12"):
-        MultiHeadPooling(D, 5)
-    for sigma in (0.0, -1.0, math.nan):
-        with pytest.raises(ValueError, match="sigma must be positive"):
-            GraphBias(sigma)
-    with pytest.raises(ValueError, match="norm must be pre or post"):
-        HierarchicalLayer(D, N, 16, 0.1, "both")

@@ -169,10 +169,3 @@ def test_a_pretrained_encoder_reads_the_concatenated_paragraphs(encoder):
     torch.testing.assert_close(wide, net.decode(inputs, net.encode(source(SIZES))))
     wide.square().sum().backward()
     assert net.pretrained.table.weight.grad.any()
-
-
-def test_errors_say_what_does_not_fit():
-    with pytest.raises(ValueError, match="graph, hierarchical, flat, got 'tree'"):
-        network("tree")
-    with pytest.raises(ValueError, match="a multiple of four with paragraph positions; got 18"):
-        network(hidden_size=18)

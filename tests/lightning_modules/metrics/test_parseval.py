@@ -15,7 +15,6 @@ GUM = Path(__file__).resolve().parents[3].parent / "shared" / "data" / "gum"
 # over EDUs 0 1 2 3: ((0 1) (2 3)) and (0 ((1 2) 3)), and one that differs from the first in labels alone
 TARGET = [(0, 1, 3, "NN", "list"), (0, 0, 1, "NS", "cause"), (2, 2, 3, "SN", "elab")]
 OTHER = [(0, 0, 3, "NN", "list"), (1, 2, 3, "NS", "cause"), (1, 1, 2, "SN", "elab")]
-LABELS = [(0, 1, 3, "NS", "list"), (0, 0, 1, "NS", "elab"), (2, 2, 3, "NN", "elab")]
 
 
 def test_other_segmentation_by_hand():
@@ -117,11 +116,6 @@ def test_metric_is_micro_averaged_and_keeps_documents():
 def test_what_cannot_be_compared(arguments, said):
     with pytest.raises(ValueError, match=said):
         parseval_counts(*arguments)
-
-
-def test_unknown_variant_of_the_metric():
-    with pytest.raises(ValueError, match="unknown Parseval"):
-        Parseval(["original", "new"])
 
 
 @pytest.mark.skipif(not GUM.is_dir(), reason="needs the GUM data in ../shared/data")

@@ -70,16 +70,6 @@ def test_meteor_by_hand():
     assert scores.signature.startswith("meteor|match:exact+stem|refs:best|nltk:")
 
 
-def test_meteor_says_how_to_get_its_synonyms(monkeypatch):
-    class Absent:
-        def ensure_loaded(self):
-            raise LookupError("a page of text")
-
-    monkeypatch.setattr("nltk.corpus.wordnet", Absent())
-    with pytest.raises(LookupError, match=r"nltk\.downloader wordnet"):
-        meteor(PREDICTIONS, REFERENCES)
-
-
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     torch.manual_seed(0)

@@ -52,20 +52,3 @@ def test_evaluation_and_probabilities_0_and_1():
     inputs = torch.randn(9)
     assert Dropout(0.5).eval()(inputs).equal(inputs) and Dropout(0.0)(inputs).equal(inputs)
     assert Dropout(1.0)(inputs).eq(0).all()
-
-
-@pytest.mark.parametrize(
-    "inputs",
-    [torch.ones(()), torch.ones(0, 3), torch.ones(3, 2).T, torch.ones(1, 3).expand(2, 3)],
-    ids=["scalar", "empty", "transposed", "expanded"],
-)
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_shape_and_dtype_are_those_of_the_input(inputs, dtype):
-    output = Dropout(0.3)(inputs.to(dtype))
-    assert output.shape == inputs.shape and output.dtype == dtype
-
-
-def test_the_default_device_does_not_matter():
-    with torch.device("meta"):
-        output = Dropout(0.5)(torch.ones(8, device="cpu"))
-    assert output.device.type == "cpu"

@@ -164,13 +164,3 @@ def test_our_search_over_a_pretrained_model_finds_what_generate_finds(kind, docu
         no_repeat_ngram_size=0, **whole,
     )[:, read:]  # fmt: skip
     assert torch.equal(found[:, : expected.shape[1]], expected) and not found[:, expected.shape[1] :].any()
-
-
-def test_what_does_not_fit_is_refused(documents):
-    source, mask = torch.full((1, 13), 5), torch.ones(1, 13, dtype=torch.bool)
-    with pytest.raises(ValueError, match="13 tokens, 12 positions in the model: lower max_source"):
-        small("pegasus").encode(source, mask)
-    model = small("bart").model
-    model.config.decoder_start_token_id = None
-    with pytest.raises(ValueError, match="bart is not an encoder-decoder with a decoder_start_token_id"):
-        PretrainedEncoderDecoder(model)

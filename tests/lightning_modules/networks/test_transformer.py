@@ -122,12 +122,3 @@ def test_sinusoidal_positions_equal_the_formula(start, default_dtype):
             angle = (start + row) / 10_000 ** (2 * i / 6)
             assert got[row, 2 * i].item() == pytest.approx(math.sin(angle), abs=1e-7 * start)
             assert got[row, 2 * i + 1].item() == pytest.approx(math.cos(angle), abs=1e-7 * start)
-
-
-def test_errors_say_what_does_not_fit():
-    with pytest.raises(ValueError, match="3 heads do not divide a size of 16"):
-        MultiHeadAttention(16, 3)
-    with pytest.raises(ValueError, match="even size, got 5"):
-        sinusoidal(3, 5)
-    with pytest.raises(ValueError, match="norm must be pre or post, got 'middle'"):
-        EncoderLayer(16, 4, 8, norm="middle")

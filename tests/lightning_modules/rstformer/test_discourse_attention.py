@@ -289,18 +289,6 @@ def test_a_band_that_the_window_leaves_is_refused():
         check_band(edu, 4, band[:, :, :4])
 
 
-def test_what_is_no_choice_is_refused():
-    weights = head_relations(HEADS, RELATIONS)
-    with pytest.raises(ValueError, match="no injection 'sum'; there are product"):
-        DiscourseInjection(weights, "sum")
-    with pytest.raises(ValueError, match="no ablation 'all'"):
-        DiscourseInjection(weights, ablation="all")
-    with pytest.raises(ValueError, match="the parse has 5 relations, but the model has 2"):
-        DiscourseInjection(weights)(torch.zeros(1, 3, 3, 5))
-    with pytest.raises(ValueError, match="masks and EDUs are of the same tokens"):
-        View.of(torch.ones(2, 5), None, torch.zeros(2, 4))
-
-
 @pytest.mark.parametrize("ablation", ABLATIONS)
 def test_only_biases_learn_unless_asked(ablation):
     for injection in INJECTIONS:

@@ -150,17 +150,6 @@ def test_a_parse_that_does_not_fit_is_refused():
     assert model.encode(**full.source, discourse=full.discourse).last_hidden_state.shape[1] == 95
 
 
-def test_what_cannot_be_is_refused():
-    with pytest.raises(ValueError, match="no attention path 'sparse'; there are auto, chunked, dense, fused"):
-        DiscourseLED(plain(), path="sparse")
-    dropping = DiscourseLED(plain(attention_dropout=0.1), path="fused").train()
-    batch = Batch()
-    with pytest.raises(ValueError, match="fused attention has no dropout"):
-        dropping.encode(**batch.source)
-    with pytest.raises(ValueError, match="leave output_attentions out"):
-        DiscourseLED(plain()).led(**batch.source, labels=batch.labels, output_attentions=True)
-
-
 def test_the_path_of_attention_is_chosen_and_reported_with_its_reason(monkeypatch):
     messages = []
     monkeypatch.setattr(led_module, "rank_zero_info", messages.append)

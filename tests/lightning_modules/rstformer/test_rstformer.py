@@ -184,22 +184,6 @@ def test_several_samples_are_rescored_one_by_one_and_written_up_to_their_lengths
     assert sources[0][0].split()[1:4] == ["is", "a", sources[0][0].split()[3]]
 
 
-def test_a_checkpoint_without_the_choice_pushes_tokens_away_from_their_own_edu(tmp_path, corpus_files, folder):
-    data, model = data_of(corpus_files, folder), model_of(formula="log_bias")
-    fitting = trainer(max_steps=1, limit_val_batches=0)
-    fitting.fit(model, data)
-    fitting.save_checkpoint(tmp_path / "new.ckpt")
-    old = torch.load(tmp_path / "new.ckpt", weights_only=True)
-    assert old.pop("own_edu_neutral") is True
-    torch.save(old, tmp_path / "old.ckpt")
-    neutral = []
-    for name in ("new", "old"):
-        again = model_of(formula="log_bias")
-        again.on_load_checkpoint(torch.load(tmp_path / f"{name}.ckpt", weights_only=True))
-        neutral.append({injection.own_edu_neutral for injection in again.network.injections})
-    assert neutral == [{True}, {False}]
-
-
 def test_an_export_is_a_led_of_transformers_and_a_checkpoint_of_ours(tmp_path, corpus_files, folder, batch_and_text):
     batch, text = batch_and_text
     model = randomized(model_of(formula="log_bias"), text)

@@ -48,13 +48,6 @@ def test_linked_arguments_are_refused_for_the_data_and_accepted_for_the_model(co
         check_linked([f"--config={path}"], parser.parse_args([f"--config={path}"]))
 
 
-def test_a_sweep_names_the_point(precis, tiny_config, tmp_path):
-    sweep = tmp_path / "sweep.yaml"
-    sweep.write_text(f"base: {tiny_config}\ngrid:\n  data.vocab_size: [30, 40]\n", encoding="utf-8")
-    done = precis("sweep", sweep, "--dry-run")
-    assert done.status == 1 and "sweep.yaml: point 'vocab_size=30': --data.vocab_size: the data takes it" in done.err
-
-
 def test_the_help_of_the_data_says_what_is_given_for_the_model(precis):
     done = precis("fit", "--data.help", "RSTformerData")
     assert "given for the model alone (--model.NAME): vocab_size, inventory, injection.ablation" in done.out

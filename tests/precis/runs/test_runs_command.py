@@ -75,9 +75,3 @@ def test_a_broken_config_is_named_and_the_others_are_listed(runs, precis):
     rows = [json.loads(line) for line in precis("runs", runs, "--json").out.splitlines()]
     assert [bool(row["problem"]) for row in rows] == [False, True]
     assert precis("runs", runs).status == 0
-
-
-@pytest.mark.parametrize("name", ["notes", "missing"])
-def test_a_folder_without_runs_is_an_error_in_one_line(runs, name, precis):
-    done = precis("runs", runs / name)
-    assert done.status == 1 and done.err.count("\n") == 1 and str(runs / name) in done.err

@@ -7,7 +7,7 @@ import pytest
 from datamodules.corpora.corpus import as_document
 from datamodules.documents import UserError
 from precis.summarizing import graph as command
-from precis.summarizing.draw_graph import GraphPicture, page
+from precis.summarizing.graph_drawing import GraphPicture, page
 from precis.summarizing.picture_commands import graph
 from tests.datamodules.graphs.made_up import cluster
 
