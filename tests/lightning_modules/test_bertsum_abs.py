@@ -50,16 +50,6 @@ def test_log_probs_of_hypotheses_are_their_scores(text):
     assert (hypotheses.tokens < len(text)).all()  # rows of the output layer without a token are never written
 
 
-def test_the_loss_is_the_mean_over_summaries_and_documents(text):
-    made, batch = model(text), batch_of(text, DOCUMENTS)
-    samples = Samples(batch.target.unsqueeze(1), batch.target_lengths.unsqueeze(1))
-    each = -made.log_probs(batch, samples).squeeze(1).sum(1) / batch.target_lengths
-    torch.testing.assert_close(made.loss_terms(batch)["nll"], each.mean())
-    alone = [made.loss_terms(batch_of(text, [document]))["nll"] for document in DOCUMENTS]
-    torch.testing.assert_close(torch.stack(alone).mean(), each.mean(), rtol=1e-4, atol=1e-4)
-    assert [len(summary.id) > 0 for summary in made.summarize(batch)] == [True] * 3
-
-
 def test_a_document_without_a_sentence_has_a_finite_loss_in_training_too(text):
     made, batch = model(text, dropout=0.3).train(), batch_of(text, DOCUMENTS)
     loss = made.loss_terms(batch)["nll"]

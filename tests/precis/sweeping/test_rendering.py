@@ -21,7 +21,7 @@ second line # - {{ sweep }}"""
 
 def hostile_jobs(folder: Path) -> list[Job]:
     config = {"seed_everything": 1, "note": HOSTILE}
-    after = ("test", "report {run}")
+    after = ("test", "predict")
     return [Job(f"{HOSTILE} {number}", folder / f"point{number}", config, after) for number in (0, 1)]
 
 
