@@ -1,4 +1,4 @@
-"""Workspaces and reports of `wandb-workspaces` from the descriptions in `contents.py`."""
+"""Workspaces and a report of `wandb-workspaces` from the descriptions in `contents.py`."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -44,14 +44,6 @@ def workspace(dashboard: Dashboard, entity: str, project: str) -> workspaces.Wor
             pinned_columns=[*(f"summary:{key}" for key in dashboard.tested), *(f"config:{key}" for key in SETTINGS)],
         ),
     )
-
-
-def report(dashboard: Dashboard, entity: str, project: str) -> reports.Report:
-    """Return the report of a paper: notes on the scores, then the panels of its workspace."""
-    blocks: list[Any] = [reports.P(HOW), reports.TableOfContents()]
-    for name, panels in sections(dashboard):
-        blocks += [reports.H2(name), _grid(dashboard.paper, entity, project, "JobType", panels)]
-    return reports.Report(project=project, entity=entity, title=dashboard.title, blocks=blocks)
 
 
 def ablation_report(ablation: AblationReport, entity: str, project: str) -> reports.Report:

@@ -8,7 +8,7 @@ from precis.runs.wandb_login import logged_in
 
 
 def workspaces(arguments: list[str]) -> None:
-    """`precis workspaces --entity NAME`: create workspaces and reports at W&B for each paper and RSTformer's ablations.
+    """`precis workspaces --entity NAME`: create a workspace at W&B for each paper, and a report of the ablations.
 
     Runs are uploaded by `wandb sync`, or during training if you are logged in. Without an account, `precis compare
     FOLDER --html page.html` compares the runs."""
@@ -33,10 +33,10 @@ def workspaces(arguments: list[str]) -> None:
     if not logged_in():
         raise UserError("not logged in to W&B; run `wandb login`, or set WANDB_API_KEY")
     try:
-        from precis.dashboards.build import ablation_report, report, workspace  # an optional package
+        from precis.dashboards.build import ablation_report, workspace  # an optional package
     except ImportError:
         raise UserError("workspaces need wandb-workspaces; pip install 'precis-suite[workspaces]'") from None
     project = (options.entity, options.project)
-    pages = [*(workspace(dashboard, *project) for dashboard in papers), *(report(d, *project) for d in papers)]
-    for page in [*pages, *(ablation_report(ablation, *project) for ablation in ablations)]:
+    pages = [*(workspace(paper, *project) for paper in papers), *(ablation_report(one, *project) for one in ablations)]
+    for page in pages:
         print(page.save().url)

@@ -125,15 +125,11 @@ def test_workspaces_ask_for_every_key():
         assert dashboard.paper in spec and '"jobType"' in spec
 
 
-def test_reports_have_the_panels_and_the_rows_of_the_ablation():
+def test_the_report_has_the_rows_of_the_ablation():
     pytest.importorskip("wandb_workspaces", reason="needs the optional package wandb-workspaces")
     from lightning_modules.rstformer.injection import ABLATIONS as ROWS
-    from precis.dashboards.build import ablation_report, report
+    from precis.dashboards.build import ablation_report
 
-    dashboard = DASHBOARDS["RSTformer"]
-    panels = [panel for block in report(dashboard, "a", "b").blocks for panel in getattr(block, "panels", [])]
-    specs = "".join(panel._to_model().model_dump_json(by_alias=True) for panel in panels)
-    assert [key for key in dashboard.history() if f'"{key}"' not in specs] == []
     (ablation,) = ABLATIONS
     assert set(ablation.rows) == set(ROWS)
     made = ablation_report(ablation, "a", "b")
