@@ -12,7 +12,6 @@ import torch
 from benchmarks.gpu import __main__ as command
 from benchmarks.gpu.cells import LOST_GPU, RUNNING, Cell, read_record, record_interrupted, run_cells
 from benchmarks.gpu.made_up import entries
-from benchmarks.gpu.wheels import download_command, missing, names_in
 
 ROOT = Path(__file__).parents[2]
 WITHOUT = ("datasets", "wandb", "jsonargparse", "rouge_score", "datasketch", "peft")
@@ -95,19 +94,6 @@ def test_a_worker_and_its_children_end_with_the_time_of_the_part(tmp_path):
     assert command.run_worker([sys.executable, "-c", "raise SystemExit(3)"], 60) == 3
 
 
-def test_ctrl_c_leaves_a_summary_and_what_was_measured(tmp_path, monkeypatch, capsys):
-    def run_part(part, arguments, started, until):
-        run_cells([Cell("limits", 1, lambda: {"tflops": 1.0, "tbytes": 2.0})], tmp_path / part, started, until)
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(command, "run_part", run_part)
-    arguments = ["gpu", "--tiny", "--part", "attention", "--out", str(tmp_path), "--device", "cpu"]
-    monkeypatch.setattr(sys, "argv", arguments)
-    assert command.main() == 130
-    assert "the same command continues" in capsys.readouterr().err
-    assert "1 TFLOP/s, 2 TB/s" in (tmp_path / "summary.md").read_text(encoding="utf-8")
-
-
 @pytest.mark.integration
 def test_models_of_the_benchmark_have_the_sizes_of_the_papers():
     large = entries(tiny=False)
@@ -115,14 +101,3 @@ def test_models_of_the_benchmark_have_the_sizes_of_the_papers():
         models = {name: large[name].build() for name in ("bertsum", "led", "pegasus")}
     sizes = {name: sum(p.numel() for p in model.parameters()) for name, model in models.items()}
     assert 100e6 < sizes["bertsum"] < 130e6 and 400e6 < sizes["led"] < 520e6 and 500e6 < sizes["pegasus"] < 620e6
-
-
-def test_wheels_are_those_of_missing_packages():
-    have = names_in(["Package    Version", "torch      2.11.0", "PyYAML==6.0", "pytorch_lightning 2.6", "", "# x"])
-    assert {"torch", "pyyaml", "pytorch-lightning"} <= have
-    packages = missing("precis-suite", have)
-    assert {"datasets", "jsonargparse", "dill", "multiprocess", "typeshed-client"} <= set(packages)
-    assert not have & set(packages) and "hypothesis" not in packages
-    assert "hypothesis" in missing("precis-suite", have, ["test"])
-    line = " ".join(download_command(["dill"], Path("w"), "3.12", ["manylinux_2_28_x86_64"]))
-    assert "--python-version 3.12" in line and "--platform manylinux_2_28_x86_64" in line and line.endswith("dill")

@@ -23,7 +23,6 @@ from datamodules.matchsum import MatchSumData
 from datamodules.pointer_generator import PointerGeneratorData
 from datamodules.pretrained_summarizer import PegasusData
 from datamodules.rstformer import RSTformerData
-from datamodules.truncation import TruncationRow, from_csv, to_csv, truncation_line
 from precis.runs.run_folder import TruncationTable
 
 SENTENCES = ["The otter guards the mill.", "It rains.", "The heron paints the old harbour before noon.", "Nobody came."]
@@ -186,14 +185,6 @@ def test_one_line_for_each_split_from_cached_counts(files, tmp_path, caplog, mon
     monkeypatch.setattr(rank_zero_only, "rank", 1)
     made("pegasus", files, tmp_path)
     assert lines(caplog) == []
-
-
-def test_rows_survive_csv():
-    rows = [TruncationRow("val", "source tokens", "data.max_source 4, first", 9, 2, 1000, 250, "a b")]
-    assert from_csv(to_csv(rows)) == rows and rows[0].share == 0.25
-    assert to_csv(rows).splitlines()[1].endswith(",0.2500")
-    nothing = [TruncationRow("val", "source tokens", "no limit", 0, 0, 0, 0, "")]
-    assert from_csv(to_csv(nothing)) == nothing and nothing[0].share == 0 and truncation_line(nothing) is None
 
 
 def read_rows(folder: Path) -> dict[tuple[str, str], dict[str, str]]:

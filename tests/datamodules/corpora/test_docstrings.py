@@ -2,14 +2,11 @@ import hashlib
 import random
 import subprocess
 import sys
-from importlib import metadata
 
 import pytest
-from packaging.requirements import Requirement
-from packaging.utils import canonicalize_name
 
 from datamodules.corpora.corpus import as_document, build_documents, read_manifest
-from datamodules.corpora.docstrings import PACKAGES, Docstrings, split_by_cluster
+from datamodules.corpora.docstrings import Docstrings, split_by_cluster
 from datamodules.corpora.harvest import Docstring, harvest, source_files
 from datamodules.corpora.modules import Modules
 
@@ -146,25 +143,6 @@ def test_by_default_only_listed_packages_and_the_standard_library_are_read(tmp_p
     corpus = Docstrings(num_proc=1)
     names = {record.id for split in corpus.splits() for record in corpus.records(split)}
     assert names == {"mailbox.f", "torch.nn.f", "torch.extra.code.f"}
-
-
-def add_requirements(distribution, names):
-    """Add the name of a distribution and of all that it requires without extras to `names`."""
-    name = canonicalize_name(distribution)
-    if name in names:
-        return
-    names.add(name)
-    for requirement in map(Requirement, metadata.requires(name) or []):
-        if requirement.marker is None or requirement.marker.evaluate({"extra": ""}):
-            add_requirements(requirement.name, names)
-
-
-def test_every_installation_has_the_listed_packages():
-    always_installed = set()
-    add_requirements("precis-suite", always_installed)
-    distributions = metadata.packages_distributions()
-    for package in PACKAGES:
-        assert set(map(canonicalize_name, distributions[package])) & always_installed, package
 
 
 def test_lengths_overloads_and_copies(tmp_path):

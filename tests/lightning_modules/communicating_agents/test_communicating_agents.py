@@ -135,6 +135,16 @@ def test_words_of_any_agent_are_copied_and_marked():
     assert torch.equal(model.source_ids(batch), samples.tokens.squeeze(1))
 
 
+def test_the_heat_map_shows_the_words_of_all_agents():
+    model, batch = of("m7")
+    model.decoding = DecodingOptions(beam_size=2, min_length=2, max_length=6)
+    source, target, attention, total = model.attention_map(batch, 1)
+    words = batch.source_extended[1].flatten().tolist()
+    assert source == ["gnu", *(f"w{i - 4}" for i in words[1:5]), "eland", *(f"w{i - 4}" for i in words[6:9])]
+    assert attention.shape == (len(target), 9) and total.shape == (9,)
+    assert attention.sum(1) == pytest.approx([1] * len(target), abs=1e-5)
+
+
 def test_a_model_with_contextual_agent_attention_continues_from_one_without():
     plain, contextual = build(agents=3, cohesion=0.1), build(1, agents=3, contextual_agent_attention=True)
     checkpoint = {"state_dict": plain.state_dict(), "loss_weights": dict(plain.loss_weights)}

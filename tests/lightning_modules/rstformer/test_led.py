@@ -85,14 +85,6 @@ def test_without_discourse_equals_hugging_face_forward_and_backward(which, path)
         assert_close(one.grad, torch.zeros_like(one) if other.grad is None else other.grad, atol=1e-5, rtol=1e-4)
 
 
-def test_called_by_hugging_faces_encoder_it_is_a_led():
-    batch, theirs = Batch(), plain().eval()
-    ours = DiscourseLED(copy.deepcopy(theirs), injection()).eval()
-    with torch.no_grad():
-        out, want = (led(**batch.source, labels=batch.labels).logits for led in (ours.led, theirs))
-    assert_close(out, want, atol=1e-5, rtol=1e-5)
-
-
 @pytest.mark.parametrize("name", ["bias", "log_bias"])
 def test_untrained_biases_are_the_led_and_learn(name):
     batch, theirs = Batch(), plain()

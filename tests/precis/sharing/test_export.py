@@ -257,12 +257,3 @@ def test_what_cannot_be_pushed_or_fetched_is_refused(hub, run_folder, tmp_path, 
         api.load("me/otter")
     (tmp_path / "runs").mkdir()
     assert find_run("runs/absent") == Path("runs/absent"), "a folder that is there is no user of the hub"
-
-
-def test_another_model_of_the_hub_is_no_run(hub, monkeypatch, tmp_path):
-    monkeypatch.chdir(tmp_path)
-    hub.mkdir()
-    (hub / "config.json").write_text("{}", encoding="utf-8")
-    assert find_run("me/heron") is None
-    with pytest.raises(UserError, match="heron: no such folder, and no such model on the hub"):
-        find_run("heron")

@@ -117,25 +117,6 @@ def test_a_run_s_documents_with_what_its_summaries_looked_at(run, tmp_path, caps
     assert "cluster-1" in html.read_text() and 'class="look"' not in html.read_text()
 
 
-def test_markup_in_ids_is_printed_literally(run, monkeypatch, capsys):
-    monkeypatch.setenv("COLUMNS", "120")
-    made = [cluster(seed) for seed in range(4)]
-    rows = [{"id": f"[/red]{n}", "parts": one.parts, "references": []} for n, one in enumerate(made)]
-    monkeypatch.setattr(MadeUpData, "documents", lambda self, split: Table(rows))
-    graph([f"--run={run}", '--id=["[/red]1"]'])
-    assert "[/red]1: graph similarity" in capsys.readouterr().out
-
-
-def test_missing_parts_of_a_run_are_reported(run, monkeypatch):
-    with pytest.raises(UserError, match="no document 'cluster-9' in its test split; pass --split"):
-        graph([f"--run={run}", "--id=[cluster-9]"])
-    with pytest.raises(UserError, match="leave --run or the files out"):
-        graph([f"--run={run}", "article.txt"])
-    monkeypatch.setattr(command, "load_run", lambda folder: type("Run", (), {"data": object()}))
-    with pytest.raises(UserError, match="its model has no paragraph graph; give a run of GraphSum"):
-        graph([f"--run={run}"])
-
-
 @pytest.mark.parametrize("size, sentences", [(1, 0), (1, 1), (3, 2), (40, 12)])
 def test_any_size_is_drawn(size, sentences):
     rng = np.random.default_rng(0)

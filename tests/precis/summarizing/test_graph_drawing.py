@@ -4,7 +4,6 @@ import xml.etree.ElementTree as ET
 import numpy as np
 import pytest
 
-from datamodules.documents import UserError
 from datamodules.graphs import Similarity
 from precis.summarizing.graph_drawing import ARCS, draw_svg, strongest
 from tests.datamodules.graphs.made_up import cluster, paragraphs
@@ -53,21 +52,3 @@ def test_any_text_makes_a_sound_image_that_holds_it(size):
         assert float(start[0]) - depth > 0 and depth <= ARCS and float(start[1]) < height
     others = 5  # two lines of the legend, two heads and a sentence
     assert sum(len(text.text or "") > 0 for text in root.iter(f"{SVG}text")) == size + others
-
-
-@pytest.mark.parametrize("summary", [[], ["One sentence."]])
-def test_the_legend_is_within_the_image(summary):
-    attention = np.ones((len(summary), 2)) / 2 if summary else None
-    root = ET.fromstring(draw_svg(np.full((2, 2), 0.5), [["a"], ["b"]], summary, attention, letters=5))
-    legend = [text for text in root.iter(f"{SVG}text") if text.get("class") == "small"]
-    assert len(legend) == 1 + len(summary)
-    for text in legend:  # 0.56 of the letters' height is a sans serif's average width
-        assert float(text.get("x")) + 0.56 * 11 * len(text.text) <= float(root.get("width"))
-    assert len({text.get("y") for text in legend}) == len(legend)
-
-
-def test_sizes_that_do_not_fit_are_refused():
-    with pytest.raises(UserError, match=r"weights \(2, 2\) of 3 paragraphs"):
-        draw_svg(np.ones((2, 2)), [["a"]] * 3)
-    with pytest.raises(UserError, match=r"attention \(1, 2\) of 1 summary sentences to 3 paragraphs"):
-        draw_svg(np.ones((3, 3)), [["a"]] * 3, ["One."], np.ones((1, 2)))

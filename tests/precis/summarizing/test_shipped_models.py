@@ -101,14 +101,6 @@ def test_the_whole_model_has_the_same_summaries(name, article, tmp_path, precis)
     assert done.status == 0 and (tmp_path / "map.png").is_file() and "<mark" in (tmp_path / "page.html").read_text()
 
 
-@pytest.mark.integration
-def test_docstring_says_how_much_it_reads(tmp_path, precis):
-    body = "Return the number of characters of a string, spaces included. " * 20
-    done = precis("summarize", "--model", "docstring", "--words", "8", body)
-    assert done.status == 0 and re.search(r"text: first 90 of \d+ tokens were read", done.err), done.err
-    assert 0 < len(done.out.split()) <= 8
-
-
 def test_wrong_models_are_named(article, precis):
     done = precis("summarize", "--model", "extractiv", article)
     assert done.status == 1 and "extractive, small, docstring" in done.err

@@ -1,7 +1,6 @@
 """What a run says of itself without a terminal, and in state.json."""
 
 
-
 from precis.runs.run_state import read_state
 from precis.training import run_progress
 

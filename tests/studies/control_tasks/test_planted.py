@@ -88,15 +88,3 @@ def test_key_and_value_are_in_different_paragraphs(source, paragraphs, key_first
     possible = {(key, value) for key in range(paragraphs) for value in range(paragraphs) if key != value}
     assert places == {pair for pair in possible if (pair[0] == 0) == key_first}
     assert all(keys.count(key) > 8 for key in ("red", "green", "blue"))
-
-
-def test_what_decides_the_documents_is_in_the_fingerprint(source):
-    made = [
-        PlantedNames(source), PlantedNames(source, "everyone"), PlantedNames(source, rare=1.0),
-        PlantedNames(source, flawed=0.5), PlantedNames(source, sizes=SIZES),
-        PlantedEnumerations(source), PlantedEnumerations(source, (2, 3)), PlantedEnumerations(source, sizes=SIZES),
-        PlantedEnumerations(source, eval_colours=(20, 21)),
-        PlantedKeys(source), PlantedKeys(source, 2), PlantedKeys(source, keys=2), PlantedKeys(source, key_first=True),
-        PlantedKeys(source, sizes=SIZES),
-    ]  # fmt: skip
-    assert len({corpus.fingerprint("train") for corpus in made}) == len(made)

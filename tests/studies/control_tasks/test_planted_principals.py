@@ -61,12 +61,3 @@ def test_rouge_selects_the_principal_sentence_and_chance_one_of_five():
         for selection in chosen:
             chosen[selection] += sentences[select(sentences, 1, selection)[0]] == summary
     assert chosen["ind-orig"] > 0.9 * 80 and chosen["random"] < 0.5 * 80 and chosen["lead"] == 0
-
-
-def test_splits_and_seeds_differ_and_come_again():
-    assert documents() == documents()
-    made = [documents(), documents("val"), documents(seed=1)]
-    assert len({str(rows[:3]) for rows in made}) == 3
-    settings = [{}, {"seed": 1}, {"principal": True}, {"pool": 8}]
-    prints = {PlantedPrincipals(ShortSentences(), **options).fingerprint("train") for options in settings}
-    assert len(prints) == 4

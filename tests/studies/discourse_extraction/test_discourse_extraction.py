@@ -34,7 +34,6 @@ from experiments.studies.discourse_extraction.training import (
     FOLDS,
     bands_of,
     batches_of,
-    clip_each,
     in_folds,
     measure,
     train_fold,
@@ -173,14 +172,6 @@ def test_folds_are_even_and_long_documents_are_left_out():
     assert [len(row.target) for row in corpus.features] == [len(row.document.sentences) for row in corpus.documents]
 
 
-def test_a_stack_is_clipped_model_by_model():
-    parameters = [torch.zeros(2, 3, requires_grad=True), torch.zeros(2, requires_grad=True)]
-    parameters[0].grad, parameters[1].grad = torch.tensor([[3.0, 0, 0], [0.3, 0, 0]]), torch.tensor([4.0, 0.4])
-    clip_each(parameters, 1.0)
-    assert torch.allclose(parameters[0].grad, torch.tensor([[0.6, 0, 0], [0.3, 0, 0]]))
-    assert torch.allclose(parameters[1].grad, torch.tensor([0.8, 0.4]))
-
-
 @pytest.fixture(scope="module")
 def arguments(tmp_path_factory):
     """Arguments of the command for two files of documents with summaries, tiny parsers and a tiny encoder."""
@@ -280,24 +271,3 @@ def test_scores_of_another_extractor_are_an_input(corpus_arguments, tmp_path, ca
     texts = write_lines(tmp_path / "texts.jsonl", [json.dumps({"id": "doc-0", "summary": "Otters swim."})])
     with pytest.raises(SystemExit, match=r"texts\.jsonl:1: no prediction of an extractive model"):
         run.main([*corpus_arguments, f"--scores=[{texts}]"])
-
-
-def test_folds_divide_the_documents_of_the_cross_validation(arguments, monkeypatch):
-    paths = dict(argument.removeprefix("--").split("=", 1) for argument in arguments)
-    folder, treebanks = Path(paths["parsers"]), [paths["train"], paths["val"]]
-    settings = {"data": {"checkpoint": "small", "licences": None}, "treebanks": treebanks, "folds": 2}
-    (folder / "settings.json").write_text(json.dumps(settings))
-    held_out = {}
-
-    def record_folds(folders, ids_of_folds, ids):
-        held_out.update(zip(folders, ids_of_folds))
-        return out_of_fold(folders, ids_of_folds, ids)
-
-    monkeypatch.setattr(run, "out_of_fold", record_folds)
-    run.main([*arguments, "--ranker=linear", "--inputs=[vectors]", f"--out={folder.parent / 'both'}"])
-    ids = document_ids(Path(paths["train"])) + document_ids(Path(paths["val"]))
-    assert held_out == {folder / "fold-0": ids[::2], folder / "fold-1": ids[1::2]}
-
-
-def document_ids(path: Path) -> list[str]:
-    return [json.loads(line)["id"] for line in path.read_text().splitlines()]

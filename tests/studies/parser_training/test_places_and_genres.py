@@ -9,10 +9,9 @@ from conftest import write_lines
 
 from datamodules.discourse.relations import GUM
 from datamodules.discourse.trees import Span, Tree
-from experiments.studies.parser_training.places_and_genres import PLACES, by_genre, by_place, edu_units, main, matches
+from experiments.studies.parser_training.places_and_genres import PLACES, by_place, edu_units, main
 from lightning_modules.discourse_parser.parser import DiscourseParser
-from lightning_modules.metrics.parseval import parseval_counts
-from precis.discourse.score_parser import gold_documents, parsed, request_of
+from precis.discourse.score_parser import gold_documents
 
 LINES = ["The otter slept", "because it rained.", "A heron left", "when it was late.", "It sang.", "Nobody heard it."]
 
@@ -57,19 +56,6 @@ def treebank(tmp_path_factory) -> str:
 def parser() -> DiscourseParser:
     torch.manual_seed(0)
     return DiscourseParser(members=2, hidden_size=8, fit_size=4, dropout=0.0).eval()
-
-
-def test_places_and_genres_sum_to_all_nodes(treebank, parser):
-    documents = gold_documents(treebank, parser.relations)
-    trees = [found.best_tree() for found in parsed(parser, [request_of(document) for document in documents], "")]
-    for tree, document in zip(trees, documents):
-        spans = tree.spans(), document.tree.spans()
-        assert torch.equal(matches(*spans), parseval_counts(*spans))
-    assert sum(row["nodes"] for row in by_place(trees, documents, 10).values()) == 25
-    itself = by_place([document.tree for document in documents], documents, 10)
-    assert set(itself) <= set(PLACES) and all(row["F"] == (100, 100, 100) for row in itself.values())
-    genres = by_genre(trees, documents)
-    assert {genre: row["documents"] for genre, row in genres.items()} == {"fiction": 3, "news": 3}
 
 
 def test_places_by_hand(treebank):

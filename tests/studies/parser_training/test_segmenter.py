@@ -1,4 +1,3 @@
-import random
 from pathlib import Path
 
 import pytest
@@ -6,7 +5,7 @@ import torch
 from conftest import write_lines
 from safetensors.torch import load_file
 
-from experiments.studies.parser_training.segmenter import interval, main, scores
+from experiments.studies.parser_training.segmenter import main
 
 pytestmark = pytest.mark.integration
 
@@ -27,14 +26,6 @@ def record(number: int) -> dict:
 @pytest.fixture
 def treebank(tmp_path) -> str:
     return str(write_lines(tmp_path / "gum.jsonl", [record(i) for i in range(6)]))
-
-
-def test_the_interval_holds_the_score():
-    rng = random.Random(1)
-    places = [({0, *rng.sample(range(1, 30), 8)}, {0, *rng.sample(range(1, 30), 8)}, {0}) for _ in range(20)]
-    low, high = interval(places, "f1", draws=200)
-    assert low < scores(places)["f1"] < high
-    assert interval(places[:1] * 5, "f1", draws=50) == pytest.approx([scores(places[:1])["f1"]] * 2)
 
 
 @pytest.mark.parametrize("bits", [16, 8])

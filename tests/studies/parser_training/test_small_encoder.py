@@ -11,7 +11,7 @@ from transformers import BertConfig, BertModel, BertTokenizerFast
 
 from datamodules.text.hashing import hashed_words
 from experiments.studies.parser_training import small_encoder
-from experiments.studies.parser_training.small_encoder import Student, Teacher, main, read_passages, train
+from experiments.studies.parser_training.small_encoder import Student, Teacher, main, train
 from lightning_modules.discourse_parser.encoders import TokenEncoderOptions
 from lightning_modules.discourse_parser.parser import DiscourseParser
 from lightning_modules.discourse_parser.segmenter import EduSegmenter
@@ -91,11 +91,3 @@ def test_parsers_and_segmenters_start_from_the_weights(teacher_folder, narrow, t
     for name, value in segmenter.encoder.state_dict().items():
         assert torch.equal(value, parser.encoder.state_dict()[name])
         assert not torch.equal(value, random_weights[name])
-
-
-def test_passages_are_whole_words_of_every_document(tmp_path):
-    texts = [passage(1, 400), passage(2, 10), passage(3, 185)]
-    path = write_lines(tmp_path / "texts.jsonl", [json.dumps({"document": text}) for text in texts])
-    passages = read_passages([path])
-    assert [len(text.split()) for text in passages] == [180, 180, 40, 180]  # rests of 10 and 5 words are left out
-    assert " ".join(passages[:3]) == texts[0]
