@@ -226,11 +226,6 @@ def test_embeddings_of_the_pretrained_encoder(bert_folder):
 def test_the_window_of_a_pretrained_encoder(bert_folder, window, room):
     model = build_model(GraphSum, SMALL | {"checkpoint": str(bert_folder), "window": window})
     assert model.network.pretrained.max_tokens == room  # beside [CLS] and [SEP]
-    saved = {"state_dict": model.state_dict()}
-    model.on_save_checkpoint(saved)
-    loaded = build_model(GraphSum, SMALL | {"checkpoint": str(bert_folder)})
-    loaded.on_load_checkpoint(saved)
-    assert loaded.network.pretrained.max_tokens == room
     with pytest.raises(ValueError, match="the encoder reads 24 tokens at once; window is 25"):
         build_model(GraphSum, SMALL | {"checkpoint": str(bert_folder), "window": 25})
 
