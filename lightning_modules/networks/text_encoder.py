@@ -176,15 +176,6 @@ class TextEncoder(WindowedEncoder):
             model.requires_grad_(False)
         model.train(not frozen)  # `from_pretrained` returns a model in eval mode, and Lightning does not change modes
 
-    @property
-    def window(self) -> int:
-        """Number of tokens in a window, including special ones."""
-        return self.max_tokens + sum(map(len, self.special))
-
-    @window.setter
-    def window(self, size: int) -> None:
-        self.max_tokens = size - sum(map(len, self.special))
-
     @classmethod
     def pretrained(cls, name: str, special: tuple[Sequence[int], Sequence[int]], **options) -> Self:
         """Load an encoder by its Hugging Face name (downloaded if not cached) or from a folder.

@@ -38,26 +38,6 @@ def strongest(weights: NDArray, max_links: int = LINKS, min_weight: float = MIN_
     return sorted(pairs)
 
 
-def checked_drawing(
-    weights: NDArray, texts: Sequence[Sequence[str]], summary: Sequence[str], attention: NDArray | None
-) -> NDArray | None:
-    """Check that all sizes match, and return the attention as an array [sentences, L].
-
-    Raises:
-        UserError: if they do not.
-    """
-    size = len(texts)
-    if np.shape(weights) != (size, size):
-        raise UserError(f"weights {np.shape(weights)} of {size} paragraphs; they must be L x L")
-    if attention is None:
-        return None
-    attention = np.asarray(attention, dtype=float)
-    if attention.shape != (len(summary), size):
-        problem = f"attention {attention.shape} of {len(summary)} summary sentences to {size} paragraphs"
-        raise UserError(f"{problem}; it was computed with other settings")
-    return attention
-
-
 def draw_svg(
     weights: NDArray,
     texts: Sequence[Sequence[str]],
@@ -77,11 +57,7 @@ def draw_svg(
         summary: sentences of the summary; empty to draw only the graph.
         attention: attention of each summary sentence to each paragraph, [sentences, L].
         letters: maximal number of letters of a displayed text.
-
-    Raises:
-        UserError: if sizes do not match.
     """
-    attention = checked_drawing(weights, texts, summary, attention)
     lines = [one_line(" ".join(text)) or "(no words)" for text in texts]
     left = ARCS + 24
     width_of_texts = LETTER * (letters + 4)
@@ -90,7 +66,7 @@ def draw_svg(
     step = (height - TOP - 10) / max(1, len(summary))  # the sentences share the height
     curves, texts_at = _arcs(np.asarray(weights, dtype=float), left - 8), []
     if attention is not None:
-        curves += _attention_lines(attention, left + width_of_texts, right - 8, step)
+        curves += _attention_lines(np.asarray(attention, dtype=float), left + width_of_texts, right - 8, step)
     for row, line in enumerate(lines):
         texts_at.append((left, TOP + ROW * (row + 0.5), f"{row + 1}  {shorten(line, letters)}", line))
     for row, sentence in enumerate(map(one_line, summary)):
@@ -145,7 +121,7 @@ class GraphPicture:
     """Data of the picture of a document.
 
     Raises:
-        UserError: if sizes do not match.
+        UserError: if the attention is not that of the summary to these paragraphs.
     """
 
     id: str
@@ -158,7 +134,11 @@ class GraphPicture:
     note: str = ""  # line below the title
 
     def __post_init__(self) -> None:
-        self.attention = checked_drawing(self.weights, self.texts, self.summary, self.attention)
+        if self.attention is not None:
+            self.attention, sizes = np.asarray(self.attention, dtype=float), (len(self.summary), len(self.texts))
+            if self.attention.shape != sizes:
+                problem = f"attention {self.attention.shape} of summary sentences to paragraphs, which are {sizes}"
+                raise UserError(f"{self.id}: {problem}; it was computed with other settings")
 
 
 def page(documents: Sequence[GraphPicture]) -> str:

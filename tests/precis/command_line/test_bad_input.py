@@ -4,8 +4,10 @@ import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -181,6 +183,22 @@ def test_a_vocabulary_that_does_not_fit_the_checkpoint_is_named(run_folder, prec
 
 
 # Texts
+
+
+def test_sigterm_while_documents_are_made_leaves_nothing_half_written(tiny_config, fresh_cache, tmp_path):
+    rows, run = tmp_path / "rows.jsonl", tmp_path / "run"
+    rows.write_text("".join(json.dumps(GOOD | {"id": str(i)}) + "\n" for i in range(200_000)))  # some ten seconds
+    arguments = ["fit", "--config", tiny_config, "--run_dir", run, "--data.corpus.train", rows, "--wandb", "off"]
+    command = [sys.executable, "-m", "precis.command_line.cli", *map(str, arguments)]
+    environment = os.environ | {"PRECIS_CACHE": str(fresh_cache)}
+    process = subprocess.Popen(command, env=environment, cwd=Path(__file__).parents[3], stdout=subprocess.DEVNULL)
+    until = time.monotonic() + 200  # a bound for a process that does not begin, not a measure
+    while not list(fresh_cache.glob(".building-*")):
+        assert time.monotonic() < until and process.poll() is None
+        time.sleep(0.05)
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(200) == 143
+    assert not run.exists() and [path.name for path in fresh_cache.rglob("*")] == [LOCK]
 
 
 def test_places_of_caches_and_encodings_that_do_not_work_are_named(precis, corpus_files, tmp_path, monkeypatch):

@@ -4,6 +4,7 @@ import pytest
 import yaml
 from jsonargparse import Namespace
 
+from precis.config.parse_errors import explain
 from precis.config.value_checks import convert_batch_counts
 from precis.runs.run_folder import load_run
 
@@ -115,6 +116,10 @@ def test_a_run_names_what_other_parts_refuse(arguments, said, tiny_config, tmp_p
 )
 def test_what_may_have_been_meant(argument, said, tiny_config, tmp_path, precis):
     refused(precis("fit", "--config", tiny_config, "--run_dir", tmp_path / "run", argument), said)
+
+
+def test_a_name_like_no_other_is_explained_without_a_guess():
+    assert explain("No module named 'zzqx'", "fit").endswith("`precis fit --help` lists what there is")
 
 
 BROKEN = {

@@ -72,9 +72,6 @@ def test_the_row_of_the_step_just_saved_is_not_lost(tiny_config, trained, tmp_pa
     assert_same_run(run, trained)
 
 
-# Killed before the first checkpoint
-
-
 # Started twice
 
 
