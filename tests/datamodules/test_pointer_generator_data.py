@@ -72,6 +72,13 @@ def test_cutting_the_source_later_takes_its_words_out_of_the_vocabulary(data):
     assert cut.target_lengths.tolist() == [3]
 
 
+def test_lengths_stay_on_the_host(data):
+    batch = data.collate([row(data, [["the cat"]], [["cat"]])])
+    moved = batch.to("meta")
+    assert moved.lengths.device.type == "cpu" and moved.source.device.type == "meta"
+    assert moved.ids == batch.ids and batch.source.device.type == "cpu"
+
+
 def test_impossible_lengths_are_named(tmp_path):
     with pytest.raises(ValueError, match="max_source must be at least 1 and max_target 2"):
         PointerGeneratorData(Texts([]), max_target=1, cache_dir=tmp_path)

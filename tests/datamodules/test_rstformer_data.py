@@ -195,3 +195,13 @@ def test_a_name_stands_for_the_parser_that_the_command_parses_with(corpus_files,
     alone = RSTformerData(Files(**corpus_files), cache_dir=tmp_path, vocab_size=300, parser="right_branching")
     with pytest.raises(UserError, match="cannot load parsers by name; pass a parser, or set load_parser"):
         _ = alone.parser
+
+
+def test_settings_that_cannot_be_are_refused(corpus_files):
+    corpus = Files(**corpus_files)
+    with pytest.raises(ValueError, match=r"data\.parser is missing"):
+        RSTformerData(corpus)
+    with pytest.raises(ValueError, match=r"data\.half_width 64: the parser gives 8"):
+        RSTformerData(corpus, parser=MadeUpParser())
+    with pytest.raises(ValueError, match=r"data\.max_source is at least 3"):
+        RSTformerData(corpus, parser=MadeUpParser(), max_source=2, half_width=8)

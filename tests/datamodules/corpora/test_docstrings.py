@@ -2,13 +2,17 @@ import hashlib
 import random
 import subprocess
 import sys
+from importlib import metadata
 
 import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 from datamodules.corpora.corpus import as_document, build_documents, read_manifest
-from datamodules.corpora.docstrings import Docstrings, split_by_cluster
+from datamodules.corpora.docstrings import PACKAGES, Docstrings, split_by_cluster
 from datamodules.corpora.harvest import Docstring, harvest, source_files
 from datamodules.corpora.modules import Modules
+from datamodules.documents import UserError
 
 WORDS = [
     first + second for first in "bcdfghlmnprst" for second in ("ando", "emi", "ilo", "ora", "umba", "esto", "arin")
@@ -131,6 +135,16 @@ def test_the_same_packages_give_the_same_documents(corpus, packages, tmp_path):
     assert len(document.references) == 1 and len(document.text.split()) >= 40
 
 
+def test_fingerprint_follows_the_sources_not_their_age(packages, tmp_path):
+    (tmp_path / "a.py").write_text("x = 1\n")
+    first = Docstrings([str(tmp_path)]).fingerprint("val")
+    (tmp_path / "a.py").touch()
+    assert Docstrings([str(tmp_path)]).fingerprint("val") == first
+    assert Docstrings([str(tmp_path)]).fingerprint("test") != first
+    (tmp_path / "a.py").write_text("x = 2\n")
+    assert Docstrings([str(tmp_path)]).fingerprint("val") != first
+
+
 def test_by_default_only_listed_packages_and_the_standard_library_are_read(tmp_path, monkeypatch):
     body = " ".join(["word"] * 40) + "."
     for place in ("library/mailbox.py", "site-packages/torch/nn.py", "site-packages/extra/code.py",
@@ -143,6 +157,25 @@ def test_by_default_only_listed_packages_and_the_standard_library_are_read(tmp_p
     corpus = Docstrings(num_proc=1)
     names = {record.id for split in corpus.splits() for record in corpus.records(split)}
     assert names == {"mailbox.f", "torch.nn.f", "torch.extra.code.f"}
+
+
+def add_requirements(distribution, names):
+    """Add the name of a distribution and of all that it requires without extras to `names`."""
+    name = canonicalize_name(distribution)
+    if name in names:
+        return
+    names.add(name)
+    for requirement in map(Requirement, metadata.requires(name) or []):
+        if requirement.marker is None or requirement.marker.evaluate({"extra": ""}):
+            add_requirements(requirement.name, names)
+
+
+def test_every_installation_has_the_listed_packages():
+    always_installed = set()
+    add_requirements("precis-suite", always_installed)
+    distributions = metadata.packages_distributions()
+    for package in PACKAGES:
+        assert set(map(canonicalize_name, distributions[package])) & always_installed, package
 
 
 def test_lengths_overloads_and_copies(tmp_path):
@@ -161,6 +194,13 @@ def test_lengths_overloads_and_copies(tmp_path):
     (tmp_path / "package" / "__init__.py").write_text(source)
     found = harvest(source_files([tmp_path]))
     assert [docstring.name for docstring in found] == ["package.kept", "package.C.m"]
+
+
+def test_an_absent_folder_and_one_without_docstrings(tmp_path):
+    with pytest.raises(UserError, match="nowhere: no such folder"):
+        Docstrings([str(tmp_path / "nowhere")]).fingerprint("train")
+    with pytest.raises(UserError, match="no usable document"):
+        build_documents(Docstrings([str(tmp_path)], num_proc=1), "train", tmp_path / "cache")
 
 
 MODULE = '''

@@ -1,6 +1,7 @@
 import random
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -142,6 +143,11 @@ def test_a_blank_text_has_no_edu_every_other_one(text, tiny_bert):
         assert len(edus) <= 1
 
 
+def test_twenty_thousand_tokens():
+    text = "otter, " * 10_000
+    check(text, ANY.segment([Asked(text, [(0, len(text))])])[0])
+
+
 def test_texts_do_not_depend_on_each_other(tiny_bert, monkeypatch):
     rng = random.Random(3)
     requests = [Asked(made_up(i, rng)["text"]) for i in range(3)]
@@ -187,3 +193,11 @@ def test_a_sentence_that_begins_within_an_edu_counts_as_a_beginning():
         expected = -model.crf.log_likelihood(emissions, tags, mask) / len(features.words)
         assert expected.isfinite()
         torch.testing.assert_close(model.loss(batch), expected)
+
+
+def test_fewer_documents_than_processes_are_an_error(treebank):
+    data = SegmentationData(**treebank, checkpoint="small", licences=["CC BY"])
+    data.setup("fit")
+    data.trainer = SimpleNamespace(world_size=5, global_rank=0)
+    with pytest.raises(UserError, match="val: 4 documents for 5 processes"):
+        data.val_dataloader()

@@ -115,3 +115,19 @@ def test_files_of_other_weights_and_damaged_ones_are_not_read(tmp_path):
     cache.path.write_bytes(b"damaged")
     with pytest.raises(ZeroDivisionError):
         VectorCache(state, "joint", folder=tmp_path).vectors([["a", "b"]], [[0, 3]], lambda: 1 / 0)
+
+
+def test_two_runs_that_write_at_once_keep_the_vectors_of_both(tmp_path):
+    caches = [VectorCache({}, folder=tmp_path) for _ in range(2)]
+    for cache, name in zip(caches, "ab"):
+        cache.vectors([[name]], [[0]], lambda: torch.ones(1, 2, 3, 4))
+    for cache in caches:
+        cache.save()
+    for name in "ab":
+        VectorCache({}, folder=tmp_path).vectors([[name]], [[0]], lambda: 1 / 0)
+
+
+@pytest.mark.parametrize("arguments", [{"pooling": "self_attention"}, {"checkpoint": None}])
+def test_an_encoder_or_pooling_with_weights_to_train_is_refused(folder, arguments):
+    with pytest.raises(ValueError, match=r"encoder\.frozen: encoder"):
+        model(folder, True, **arguments)

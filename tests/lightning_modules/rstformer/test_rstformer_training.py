@@ -111,3 +111,20 @@ def test_rst_lora_trains_adapters_and_writes(corpus_files, folder, tmp_path):
     for ablation in ("wac", "no_discourse"):
         with pytest.raises(ValueError, match=f"ablation {ablation} is not available"):
             model_of(lora_rank=2, ablation=ablation)
+
+
+@pytest.mark.cuda
+@pytest.mark.parametrize("strategy", ["auto", "fsdp2"])
+def test_trains_and_writes_on_a_gpu(strategy, corpus_files, folder):
+    model = model_of(formula="log_bias", checkpoint_activations=True, heads=3, hidden_size=48)
+    device = {"accelerator": "gpu", "devices": 1, "strategy": strategy, "precision": "bf16-mixed"}
+    fitting = trainer(max_steps=2, val_check_interval=2, **device)
+    fitting.fit(model, data_of(corpus_files, folder))
+    assert fitting.callback_metrics["val/loss"].isfinite()
+
+
+@pytest.mark.cuda
+def test_compiled_layers_train_on_a_gpu(corpus_files, folder):
+    model = model_of(formula="log_bias", compile_layers=True, heads=3, hidden_size=48)
+    trainer(max_steps=2, accelerator="gpu", devices=1, limit_val_batches=0).fit(model, data_of(corpus_files, folder))
+    assert all(p.isfinite().all() for p in model.parameters())

@@ -58,6 +58,18 @@ def test_predictions_have_ids_references_and_summaries(tmp_path, precis, documen
     assert [row["references"] for row in rows] == [[[row["summary"]]] for row in documents]
 
 
+def test_a_setting_of_the_command_line_replaces_that_of_the_model(tmp_path, precis, documents, source, bart):
+    out = tmp_path / "out.jsonl"
+    flags = ["--generation.num_beams", "1", "--generation.max_length", "6"]
+    assert precis("baseline", "hf", "--checkpoint", bart, *source, "--out", out, *flags).status == 0
+    texts = [row["document"] for row in documents]
+    expected = summaries_one_by_one(bart, texts, num_beams=1, max_length=6)
+    assert [row["summary"] for row in read(out)] == expected
+    record = json.loads((tmp_path / "out.results.json").read_text(encoding="utf-8"))
+    assert record["settings"]["generation"]["num_beams"] == 1 and record["settings"]["generation"]["max_length"] == 6
+    assert record["split"] == "test" and record["documents"] == len(documents)
+
+
 @pytest.mark.parametrize(
     ("kind", "flags", "length"),
     [
@@ -89,6 +101,21 @@ def test_truncation_is_counted_once(tmp_path, precis, documents, source, bart):
     assert done.out.count(line) == 1
     shortened = [" ".join(row["document"].split()[:18]) for row in documents]
     assert [row["summary"] for row in read(out)] == summaries_one_by_one(bart, shortened)
+
+
+def test_windows_are_whole_sentences_and_their_summaries_are_joined(tmp_path, precis, documents, source, bart):
+    out = tmp_path / "out.jsonl"
+    flags = ["--long_documents", "windows", "--max_source", 13]
+    done = precis("baseline", "hf", "--checkpoint", bart, *source, "--out", out, *flags)
+    assert done.status == 0 and "cut off" not in done.out and "in several windows" in done.out
+    for row, document in zip(read(out), documents):
+        windows, words = [], []
+        for sentence in sentences_of(document["document"]):
+            if words and len(words) + len(sentence.split()) > 12:
+                windows, words = [*windows, words], []
+            words = words + sentence.split()
+        joined = summaries_one_by_one(bart, [" ".join(words) for words in [*windows, words]])
+        assert row["summary"] == [sentence for summary in joined for sentence in summary]
 
 
 def test_a_sentence_longer_than_a_window_is_counted(tmp_path, precis, source, bart):

@@ -102,6 +102,12 @@ def test_what_yaml_makes_of_off_is_explained(tiny_config, tmp_path, precis):
     refused(done, tmp_path, "wandb: expected one of", "put it in quotes")
 
 
+def test_the_traceback_can_be_had(tmp_path, precis, monkeypatch):
+    monkeypatch.setenv("PRECIS_DEBUG", "1")
+    with pytest.raises(ValueError, match="no such config file"):
+        precis("fit", "--config", tmp_path / "none.yaml")
+
+
 @pytest.mark.parametrize("written", [True, False])
 def test_a_file_in_place_of_a_corpus_is_told_how_it_is_given(written, tmp_path, precis, monkeypatch):
     monkeypatch.chdir(tmp_path)

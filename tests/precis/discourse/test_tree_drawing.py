@@ -1,5 +1,7 @@
 import xml.etree.ElementTree as ElementTree
+from itertools import pairwise
 
+import pytest
 from hypothesis import given, settings
 
 from datamodules.discourse.trees import Span, Tree
@@ -40,6 +42,23 @@ def test_every_node_and_edu_is_drawn(document):
     assert len(labels) == len(set(labels)) == len(tree.nodes)  # each on a line of its own
 
 
+@given(documents())
+@settings(max_examples=30)
+def test_long_edus_continue_on_further_lines(document):
+    texts = [f"{text} {'and a sentence that goes on ' * 3}" for text in document.edu_texts]
+    root = ElementTree.fromstring(draw_svg(document.tree, texts, letters=30, wrap=True, tree_width=160))
+    edus = [element for element in root.iter(f"{SVG}text") if element.get("class") == "edu"]
+    for number, (element, text) in enumerate(zip(edus, texts, strict=True), start=1):
+        lines = [span.text for span in element.iter(f"{SVG}tspan")]
+        assert " ".join(lines).split() == [str(number), *text.split()]
+        assert len(lines) > 2 and all(len(line) <= 30 for line in lines)
+    heights = [float(span.get("y")) for element in edus for span in element.iter(f"{SVG}tspan")]
+    assert all(lower - upper >= 16 for upper, lower in pairwise(heights))
+    labels = [element.text for element in root.iter(f"{SVG}text") if not element.get("class")][2:]
+    assert float(root.get("width")) <= 12 + 160 + 22 + 6 * max(map(len, labels), default=0) + 20 + 7.2 * 30
+    assert heights[-1] < float(root.get("height"))
+
+
 def test_deep_trees_fit():
     size = 1200
     tree = Tree.from_spans([Span(i, i, size - 1, "SN", "x" * 10) for i in range(size - 1)], size)
@@ -50,3 +69,18 @@ def test_deep_trees_fit():
     root = ElementTree.fromstring(image)
     assert float(root.get("width")) < 2000 and float(root.get("height")) < 27 * size + 100
     assert len(image) < 1000 * size
+
+
+def test_odd_characters():
+    texts = ["null \x00 and escape \x1b[31m", "lone \ud800", "漢字 🙂", " "]
+    root = ElementTree.fromstring(draw_svg(TREE, texts).encode())
+    assert "null and escape [31m" in " ".join("".join(root.itertext()).split())
+    assert "\x1b" not in draw_text(TREE, texts) and "🙂" in draw_text(TREE, texts)
+
+
+def test_what_cannot_be_drawn():
+    for draw in (draw_text, draw_svg):
+        with pytest.raises(ValueError, match="3 texts for a tree of 4 EDUs"):
+            draw(TREE, TEXTS[:3])
+    with pytest.raises(ValueError, match="at least 40"):
+        draw_text(TREE, TEXTS, width=10)

@@ -277,6 +277,36 @@ def test_two_splits_are_not_mixed(runs, precis):
     assert done.status == 1 and "a1/predictions.val.jsonl: not found; run `precis validate --run" in done.err
 
 
+def test_ids_with_line_separators_are_one_record(tmp_path, precis):
+    rows = rows_of(0)
+    for number, row in enumerate(rows):
+        row["id"] = row["summary"][0] = f"a\u2028b\u2029c\x85d{number}"
+    run = make_run(tmp_path / "run", rows)
+    out = tmp_path / "run" / "predictions.jsonl"
+    assert "\u2028" in out.read_text(encoding="utf-8")
+    assert precis("evaluate", out, "--metrics=rouge", "--resamples=50").status == 0
+    assert compared(precis, run, "--metric=rouge1,rougeL")["documents"] == 12
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("predictions.jsonl", b"\xff\xfe"),
+        ("predictions.jsonl", b'{"id": ["a"], "summary": [], "references": []}\n'),
+        ("predictions.signatures.json", b"{"),
+        ("results.json", b"nothing"),
+        ("metrics.csv", b"\x00\xff\xfe\x01"),
+        ("config.yaml", b"a: " + b"[" * 5000),
+    ],
+)
+def test_a_broken_file_of_a_run_is_named(name, content, tmp_path, precis):
+    run = make_run(tmp_path / "run", rows_of(0), curve={"val": [1.0]})
+    (run / name).write_bytes(content)
+    done = precis("compare", run, ROUGE, "--html", tmp_path / "page.html")
+    assert done.status == 1 and f"run/{name}" in done.err and done.err.count("\n") == 1, done.err
+    assert not (tmp_path / "page.html").exists()
+
+
 # What cannot be compared
 
 
@@ -345,6 +375,12 @@ def test_other_versions_and_unknown_ways_are_noted(tmp_path, precis):
     notes = compared(precis, *runs, ROUGE)["notes"]
     assert any("rouge1 was computed by several versions of the suite: 0.1.0, 0.2.0" in note for note in notes)
     assert any(str(runs[2]) in note and "not recorded" in note for note in notes)
+
+
+def test_outputs_that_cannot_be_written_are_an_error_before_the_comparison(runs, precis, monkeypatch, tmp_path):
+    monkeypatch.setattr("precis.evaluation.compare.os.access", lambda path, mode: path != tmp_path)
+    done = precis("compare", *runs, "--csv", tmp_path / "new" / "table.csv")
+    assert done.status == 1 and f"{tmp_path}/new/table.csv: cannot be written there; choose another" in done.err
 
 
 def test_finished_runs_are_scored_again_in_another_language(tmp_path):

@@ -125,3 +125,12 @@ def test_any_size_is_drawn(size, sentences):
     found = Balanced()
     found.feed(page([drawn, drawn]))
     assert found.ids == ["a $ <b>"] * 2 and not found.open
+
+
+def test_markup_in_ids_is_printed_literally(run, monkeypatch, capsys):
+    monkeypatch.setenv("COLUMNS", "120")
+    made = [cluster(seed) for seed in range(4)]
+    rows = [{"id": f"[/red]{n}", "parts": one.parts, "references": []} for n, one in enumerate(made)]
+    monkeypatch.setattr(MadeUpData, "documents", lambda self, split: Table(rows))
+    graph([f"--run={run}", '--id=["[/red]1"]'])
+    assert "[/red]1: graph similarity" in capsys.readouterr().out

@@ -197,6 +197,20 @@ def test_the_storage_of_another_search_is_refused(changes, message, tmp_path, ti
     assert {path.name: path.read_bytes() for path in out.iterdir()} == before
 
 
+def test_a_storage_of_another_study_and_a_damaged_one_are_refused(tmp_path, tiny_config, precis):
+    out = make_search(tmp_path, tiny_config, precis)
+    journal = out / "search.journal"
+    journal.unlink()
+    backend = optuna.storages.journal.JournalFileBackend(str(journal))
+    optuna.create_study(study_name="other", storage=optuna.storages.JournalStorage(backend))
+    done = precis("sweep", "status", out)
+    assert done.status == 1 and f"{journal}: of another study, other; pass another --out" in done.err
+    for text in ("no journal\n", "{}\n", '{"op_code": 0, "worker'):
+        journal.write_text(text)
+        done = precis("sweep", "status", out)
+        assert done.status == 1 and done.err.count("\n") == 1 and f"{journal}: no journal of Optuna, or a" in done.err
+
+
 def test_a_sweep_and_a_search_do_not_share_a_folder(tmp_path, tiny_config, precis):
     out = make_search(tmp_path, tiny_config, precis)
     plain = tmp_path / "plain.yaml"

@@ -196,6 +196,18 @@ def test_without_slurm_the_launcher_says_so(tmp_path, tiny_config, precis, monke
     assert done.status == 1 and "no SLURM here" in done.err and "use --launcher local" in done.err
 
 
+@pytest.mark.parametrize(
+    "profile, said",
+    [("minutes: 0", "minutes"), ("minuts: 5", "minuts")],
+)
+def test_a_wrong_profile_is_named_and_nothing_is_written(profile, said, tmp_path, tiny_config, precis):
+    path, file = tmp_path / "sweep.yaml", tmp_path / "profile.yaml"
+    path.write_text(yaml.safe_dump({"base": str(tiny_config), "seeds": [1, 2]}))
+    file.write_text(profile)
+    done = precis("sweep", path, "--out", tmp_path / "out", "--launcher", "slurm", "--profile", file)
+    assert done.status == 2 and said in done.err and not (tmp_path / "out").exists()
+
+
 # On this machine
 
 
