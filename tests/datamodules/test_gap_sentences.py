@@ -51,11 +51,6 @@ def folder(tmp_path_factory):
     return tmp_path_factory.mktemp("gap-cache")
 
 
-def spelt(data, ids) -> str:
-    """Ids as text, with a _ for each mask."""
-    return "".join("_" if i == data.tokenizer.mask else data.tokenizer.backend.decode([i]) for i in ids)
-
-
 def test_the_gaps_are_masked_once_each_and_are_the_target(files, folder):
     data = ready(files, folder, ratio=0.4)
     documents = {row["id"]: Document(row["id"], row["parts"]) for row in data.documents("train")}
