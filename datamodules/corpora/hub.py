@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from datamodules.corpora.corpus import Corpus
-from datamodules.corpora.fields import Fields
+from datamodules.corpora.fields import DocumentList, Fields, Paragraphs, Sentences, SummaryList
 from datamodules.documents import BadRecord, Record, UserError
 
 if TYPE_CHECKING:  # imported when something is loaded: commands that load nothing answer faster
@@ -85,9 +85,8 @@ class Hub(Corpus):
         stream: read the splits over the network while documents are built, without a copy of the whole dataset, which
             pre-training on the beginning of a huge one needs; slices of splits cannot be streamed.
         max_records: maximal number of records read from the start of each split.
-
-    The other arguments are those of `Fields`, where "outer.inner" names a nested column. Values other than the defaults
-    replace those of the entry of `SOURCES`.
+        document: column that holds the text or a list of texts, "outer.inner" for nested columns. For this and the
+            following arguments see `Fields`.
 
     Raises:
         UserError: if an argument has an invalid value; on reading, if the dataset cannot be loaded.
@@ -104,16 +103,36 @@ class Hub(Corpus):
         test: str | None = None,
         stream: bool = False,
         max_records: int | None = None,
-        **fields: Any,
+        document: str | list[str] | None = None,
+        summary: str | list[str] | None = None,
+        id: str | None = None,
+        paragraphs: Paragraphs | None = None,
+        separator: str | None = None,
+        document_list: DocumentList | None = None,
+        document_sentences: Sentences | None = None,
+        summary_list: SummaryList | None = None,
+        summary_sentences: Sentences | None = None,
+        skip_parts: int | None = None,
     ) -> None:
         if max_records is not None and max_records < 1:
             raise UserError(f"corpus.max_records {max_records}: at least 1")
         self.stream, self.max_records = stream, max_records
-        source, default = SOURCES.get(name, Source(name, Fields())), Fields()
-        chosen = {key: value for key, value in vars(Fields(**fields)).items() if value != getattr(default, key)}
+        source = SOURCES.get(name, Source(name, Fields()))
+        fields = {
+            "document": document,
+            "summary": summary,
+            "id": id,
+            "paragraphs": paragraphs,
+            "separator": separator,
+            "document_list": document_list,
+            "document_sentences": document_sentences,
+            "summary_list": summary_list,
+            "summary_sentences": summary_sentences,
+            "skip_parts": skip_parts,
+        }
         location = {"config": config, "revision": revision, "folder": folder}
         splits = source.splits | _not_none({"train": train, "val": val, "test": test})
-        fields = replace(source.fields, **chosen)
+        fields = replace(source.fields, **_not_none(fields))
         self.source = replace(source, fields=fields, splits=splits, **_not_none(location))
         self._in_sources = name in SOURCES
         self._loaded: dict[str, Dataset | IterableDataset] = {}

@@ -126,3 +126,8 @@ def test_max_records_of_a_whole_dataset(folder):
     assert list(Hub(folder, max_records=1, **NAMES).records("train")) == whole[:1]
     with pytest.raises(UserError, match="max_records"):
         Hub(folder, max_records=0)
+
+
+def test_an_argument_with_the_default_of_other_corpora_replaces_that_of_the_dataset():
+    assert Hub("cnn_dailymail").source.fields.summary_sentences == "line"
+    assert Hub("cnn_dailymail", summary_sentences="split").source.fields.summary_sentences == "split"
