@@ -100,6 +100,12 @@ def test_files_that_do_not_fit_are_one_line(target, message, tmp_path):
     assert not list(tmp_path.glob("cache/*/documents.arrow"))
 
 
+def test_whole_numbers_are_ids_without_a_fraction(tmp_path):
+    path = tmp_path / "of_pandas.jsonl"
+    path.write_text('{"id": 7.0, "document": "A.", "summary": "A."}\n{"id": 8, "document": "B.", "summary": "B."}')
+    assert [record.id for record in Files(train=str(path)).records("train")] == ["7", "8"]
+
+
 def test_a_line_that_is_no_utf8_can_be_skipped(tmp_path):
     (tmp_path / "train.source").write_bytes(b"a\n\xff\nc\n")
     (tmp_path / "train.target").write_bytes(b"a\nb\nc\n")
