@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from datamodules.documents import Document, UserError
+from datamodules.text.language import warn_if_not_english
 from precis.config.run_config import read_config
 from precis.summarizing.length_budget import LengthBudget
 
@@ -41,6 +42,7 @@ def light_summaries(
     except ValueError as error:
         raise UserError(f"selection: {error}; change the option") from None
     for document in documents:
+        warn_if_not_english("the models that come with the suite are trained on English", [document.text])
         summary = model.summarize(document.id, document.sentences, selection)
         summary.references = document.references
         yield summary

@@ -101,6 +101,12 @@ def test_the_whole_model_has_the_same_summaries(name, article, tmp_path, precis)
     assert done.status == 0 and (tmp_path / "map.png").is_file() and "<mark" in (tmp_path / "page.html").read_text()
 
 
+def test_a_text_in_another_script_is_summarized_with_a_warning():
+    with pytest.warns(UserWarning, match="trained on English, and these texts are not"):
+        summary = api.summarize("Поезд опоздал. Пассажиры ждали два часа.", model="small", sentences=1)
+    assert len(summary.sentences) == 1
+
+
 def test_wrong_models_are_named(article, precis):
     done = precis("summarize", "--model", "extractiv", article)
     assert done.status == 1 and "extractive, small, docstring" in done.err
