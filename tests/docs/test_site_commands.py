@@ -31,7 +31,7 @@ NOT_EXECUTED = {
     "precis sweep .*yaml": "trains, or checks tens of points for a minute; tests/precis/sweeping has small ones",
     r"precis sweep (logs|retry)|srun|sbatch": "needs SLURM or a sweep that ran, see tests/cluster",
     r"precis (sweep|compare) .*runs/pointer_generator_search": "needs a search that ran; tests of searches run one",
-    "precis (corpus --corpus Docstrings|parse Docstrings|truncation)": "reads many packages for a minute",
+    "precis (corpus --corpus Docstrings|parse Docstrings)": "reads many packages for a minute",
     "precis baseline zero_shot --run .*--encoder minilm": "needs the pretrained encoder of the extra minilm",
     "precis (baseline hf|summarize) --checkpoint (facebook|Qwen)": "downloads a large model; tiny ones are run above",
     "precis (baseline chat .*--base_url|judge)": "asks a server; tests of baselines and of the judge start their own",
@@ -43,6 +43,7 @@ NOT_EXECUTED = {
     "precis demo": "serves until Ctrl-C; test_playground opens the page in a browser",
     "precis attention runs/NAME|precis graph --run runs/NAME": "as above, of other models than the runs/NAME here",
     "precis score-parser TREEBANK": "as above",
+    r"(precis|python -m experiments).*\bgcdt\b": "trains a parser of Chinese; its test trains a tiny one",
     "precis completion": "writes to the home folder; test_completion sources the script in bash",
     r"(make|pip|source|cd|cat|wandb|python -m (benchmarks|pytest))\b": "sets up or measures; CI runs make",
 }

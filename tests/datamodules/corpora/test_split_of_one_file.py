@@ -38,3 +38,8 @@ def test_a_test_file_beside_a_share_is_read_whole(tmp_path):
 def test_a_share_outside_zero_and_one_is_refused(tmp_path, share):
     with pytest.raises(UserError, match=r"corpus\.split"):
         corpus_of(tmp_path, share)
+
+
+def test_a_share_beside_a_file_is_refused():
+    with pytest.raises(UserError, match="no file for `val`"):
+        Files(train="a.jsonl", val="b.jsonl", split=0.1)

@@ -221,6 +221,15 @@ def test_training_can_start_from_another_parser(trained, treebank, tmp_path):
         trainer_with(max_steps=1, callbacks=[start]).fit(DiscourseParser(hidden_size=8), data_of(treebank))
 
 
+def test_wrong_settings():
+    with pytest.raises(ValueError, match="inventory 'pdtb' is unknown; give gum, rst_dt, or your"):
+        DiscourseParser(inventory="pdtb")
+    with pytest.raises(ValueError, match="members 0"):
+        DiscourseParser(members=0)
+    with pytest.raises(UserError, match=r"name a folder with config\.json"):
+        DiscourseParser.load("nowhere")
+
+
 def test_broken_weights_are_named(tmp_path):
     DiscourseParser(**TINY).save(tmp_path)
     weights, config = tmp_path / "model.safetensors", tmp_path / "config.json"
@@ -306,6 +315,16 @@ def test_parser_and_segmenter_over_one_encoder_equal_two_encoders(encoder, treeb
         assert parse.edus.tolist() == alone.edus.tolist() and parse.tree.equal(alone.tree)
         assert (parse.ldd.int() - alone.ldd.int()).abs().max() <= 1
         assert_close(parse.gamma, alone.gamma)
+
+
+@pytest.mark.parametrize("other", [{"window": 12}, {"layers": (2,)}, {"frozen": False}])
+def test_a_segmenter_over_another_encoder_has_its_own_vectors(encoder, treebank, other):
+    torch.manual_seed(0)
+    model = DiscourseParser.of_settings(encoder=encoder, layers=(0, 2), window=16, **TINY).eval()
+    options = {"layers": (0, 2), "window": 16} | other
+    model.segmenter = EduSegmenter.of_settings(encoder=encoder, projection=8, hidden_size=8, **options).eval()
+    request = replace(requests(data_of(treebank, checkpoint=encoder))[0], edus=None)
+    assert model.parse(request).edus.tolist() == [list(edu) for edu in model.segmenter.segment([request])[0]]
 
 
 @pytest.mark.parametrize("trained", [{}, {"frozen": False}, {"frozen": False, "lora_rank": 2}])

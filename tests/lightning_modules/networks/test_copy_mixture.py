@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from lightning_modules.networks.copy_mixture import PermittedMixture
+from lightning_modules.networks.copy_mixture import PermittedMixture, inverse_cdf
 from lightning_modules.networks.copying import CopyOutputs, first_positions
 
 V, B, S, H = 150, 2, 6, 4
@@ -108,3 +108,13 @@ def test_where_every_token_is_forbidden_no_token_has_a_probability():
     # only words of the document are left
     _, _, mixture = make(50, forbidden=everything[:, :V])
     assert set(mixture.draw().flatten().tolist()) <= {V, V + 1}
+
+
+def test_columns_without_weight_are_not_drawn():
+    weights = torch.tensor([0.0, 1e-30, 0.0, 3e-30, 0.0, 0.0]).expand(20_000, -1)
+    torch.manual_seed(0)
+    columns = inverse_cdf(weights)
+    counts = torch.bincount(columns, minlength=6)
+    assert counts[[0, 2, 4, 5]].eq(0).all()
+    # five standard errors
+    assert counts[3].item() / 20_000 == pytest.approx(0.75, abs=5 * math.sqrt(0.75 * 0.25 / 20_000))

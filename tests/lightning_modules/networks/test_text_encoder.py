@@ -66,6 +66,14 @@ def test_long_texts_in_batches_equal_one_window_at_a_time():
             torch.testing.assert_close(got[token], expected)
 
 
+def test_a_frozen_model_has_no_gradient_and_no_dropout():
+    layer = encoder().train()
+    text = torch.arange(3, 20)
+    assert not layer([text])[0].requires_grad
+    torch.testing.assert_close(layer([text])[0], layer([text])[0])
+    assert not [p for p in layer.parameters() if p.requires_grad]
+
+
 @pytest.mark.parametrize("length", [0, 1, 8, 9, 12, 29, 64])
 @pytest.mark.parametrize("size", [1, 2, 8])
 def test_disjoint_windows_cover_each_token_once(length, size):
@@ -157,6 +165,16 @@ def test_the_small_encoder_equals_a_plain_loop():
         words.append(torch.cat([whole, parts]))
     expected = layer.lstm(torch.stack(words)[None])[0][0]
     torch.testing.assert_close(layer([features])[0], expected)
+
+
+def test_the_small_encoder_reads_texts_of_any_length():
+    layer = small(batch_size=2).eval()
+    documents = [torch.randint(0, 2**32, (length, 3)) for length in (0, 1, 6, 7, 25)]
+    together = layer(documents)
+    for document, got in zip(documents, together):
+        assert got.shape == (len(document), layer.size)
+        torch.testing.assert_close(got, layer([document])[0])
+    assert together[4][12:18].ne(layer([documents[4][12:18]])[0]).any()  # context of a window, not of a part of one
 
 
 def test_every_part_of_the_small_encoder_learns():
