@@ -113,7 +113,7 @@ def compare_runs(
     Raises:
         UserError: if the runs cannot be compared.
     """
-    runs = read_all(paths, split)
+    runs = read_all(paths, split, language or "en")
     if language is not None:
         for run in runs:
             rescore(run, language)

@@ -136,13 +136,14 @@ def rescore(run: RunRecord, language: str) -> None:
     run.signatures |= {variant: signature(variant, language=language) for variant in variants}
 
 
-def read_all(paths: Sequence[Path], split: str | None = None) -> list[RunRecord]:
+def read_all(paths: Sequence[Path], split: str | None = None, language: str = "en") -> list[RunRecord]:
     """Return the runs in run folders, sweep folders and files of predictions, in order and without duplicates.
 
     Args:
         paths: run folders, sweep folders and files of predictions.
         split: split of the predictions to read, `test`, `val` or `predict`; by default the first of these that all runs
             have.
+        language: code of the language in which predictions without scores are scored.
 
     Raises:
         UserError: for a path of another kind, a path without predictions, or predictions of two different splits.
@@ -157,7 +158,7 @@ def read_all(paths: Sequence[Path], split: str | None = None) -> list[RunRecord]
         if lacking := len(entries) - len(with_predictions):
             print(f"{path}: {lacking} of {len(entries)} points have no predictions yet, left out", file=sys.stderr)
         for run, label in with_predictions:
-            runs.setdefault(run.resolve(), _read_run(run, label, split))
+            runs.setdefault(run.resolve(), _read_run(run, label, split, language))
     _refuse_two_splits(list(runs.values()))
     return list(runs.values())
 
@@ -193,7 +194,7 @@ def _refuse_two_splits(runs: Sequence[RunRecord]) -> None:
         )
 
 
-def _read_run(path: Path, label: str = "", split: str = "test") -> RunRecord:
+def _read_run(path: Path, label: str, split: str, language: str) -> RunRecord:
     """Read a run folder, or a file of predictions of a run or of `precis baseline`."""
     if not path.exists():
         raise UserError(f"{path}: no such folder; give a run, a sweep or a file of predictions")
@@ -210,7 +211,7 @@ def _read_run(path: Path, label: str = "", split: str = "test") -> RunRecord:
     rows, recorded = read_rows(predictions), _signatures(predictions, predictions) or {}
     signatures = _add_evaluated(predictions, rows, recorded)
     if not any(row.get("scores") for row in rows):
-        signatures |= _add_rouge(predictions, rows)
+        signatures |= _add_rouge(predictions, rows, language)
     results = recorded_results(predictions)
     return RunRecord(
         path=path,
@@ -259,11 +260,11 @@ def _add_evaluated(path: Path, rows: list[dict[str, Any]], recorded: dict[str, s
     return evaluated | recorded
 
 
-def _add_rouge(path: Path, rows: list[dict[str, Any]]) -> dict[str, str]:
+def _add_rouge(path: Path, rows: list[dict[str, Any]], language: str) -> dict[str, str]:
     """Add ROUGE to predictions that nobody has scored yet, as `precis evaluate` does, and return the signatures."""
     if not all(row["references"] for row in rows):
         return {}
-    scores = score(read_predictions(path), ["rouge"], ScoreOptions())  # in the order of the rows
+    scores = score(read_predictions(path), ["rouge"], ScoreOptions(language=language))  # in the order of the rows
     print(f"{path}: scored with ROUGE, since it had no scores", file=sys.stderr)
     for index, row in enumerate(rows):
         row["scores"] = {name: float(column.values[index]) for name, column in scores.items()}

@@ -6,10 +6,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 import yaml
+from conftest import write_lines
 from run_folders import SIGNATURES, make_run, prediction, write_sweep_folder
 from scipy import stats
 
-from precis.evaluation.compared_systems import RunRecord, rescore
+from precis.evaluation.compared_systems import RunRecord, read_all, rescore
 from precis.statistics.significance import mean_difference, system_interval
 
 SCORES = np.random.default_rng(0).uniform(10, 60, size=(4, 12, 2))  # runs, documents, measures
@@ -389,3 +390,10 @@ def test_finished_runs_are_scored_again_in_another_language(tmp_path):
     rescore(run, "ru")
     assert run.measures["rouge1"].tolist() == pytest.approx([200 / 3])
     assert run.signatures["rouge1"].startswith("rouge1|stem:snowball|tok:ru|")
+
+
+@pytest.mark.filterwarnings("error::UserWarning")
+def test_predictions_without_scores_are_scored_in_the_language(tmp_path):
+    row = {"id": "a", "summary": ["Лодки утонули."], "references": [["Лодки."]]}
+    (run,) = read_all([write_lines(tmp_path / "lead.jsonl", [row])], language="ru")
+    assert run.measures["rouge1"].tolist() == pytest.approx([200 / 3])
