@@ -188,11 +188,13 @@ class EntityCoverage(Reward):
 
     def __call__(self, inputs: RewardInputs) -> list[float]:
         rewards = []
-        found = {text: entities(text) for text in {*(inputs.sources if self.of == "source" else inputs.texts)}}
+        to_cover = inputs.sources if self.of == "source" else inputs.texts
+        entities_of = {text: entities(text) for text in set(to_cover)}
         for text, source in zip(inputs.texts, inputs.sources, strict=True):
-            of, other, without = (source, text, 0.0) if self.of == "source" else (text, source, 1.0)
-            words = {word.casefold() for word in _WORD.findall(other)}
-            rewards.append(len(found[of] & words) / len(found[of]) if found[of] else without)
+            covered, covering, default = (source, text, 0.0) if self.of == "source" else (text, source, 1.0)
+            words = {word.casefold() for word in _WORD.findall(covering)}
+            names = entities_of[covered]
+            rewards.append(len(names & words) / len(names) if names else default)
         return rewards
 
 

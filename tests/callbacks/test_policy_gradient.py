@@ -69,7 +69,7 @@ def test_the_expected_gradient_of_the_penalty_is_that_of_the_reverse_divergence_
     reference = moved(model, seed=2).eval()
     ours, theirs = (writer.log_probs(None, padded(every))[0] for writer in (model, reference))
     chance = ours.sum(-1).exp().detach()
-    found = torch.autograd.grad((chance * divergence(ours, theirs.detach()).sum(-1)).sum(), model.logits)[0]
+    gradient = torch.autograd.grad((chance * divergence(ours, theirs.detach()).sum(-1)).sum(), model.logits)[0]
     total = 0.0
     for n in range(LONGEST):
         for prefix in product((WORD, END), repeat=n):
@@ -78,7 +78,7 @@ def test_the_expected_gradient_of_the_penalty_is_that_of_the_reverse_divergence_
             p, q = (writer.logits[0, last].log_softmax(-1) for writer in (model, reference))
             total = total + weight * (q.exp() * (q - p)).sum()                       # KL(Q || P) of the next token
     expected = torch.autograd.grad(total, model.logits)[0]
-    torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-12)
+    torch.testing.assert_close(gradient, expected, rtol=1e-9, atol=1e-12)
 
 
 # The clipped ratio ------------------------------------------------------------------------------------------------

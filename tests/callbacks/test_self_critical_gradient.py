@@ -37,12 +37,12 @@ def greedy_of(model: ToyWriter, document: int) -> list[int]:
 
 def sentences(ids: list[int]) -> list[list[int]]:
     """Split token sequences after sentence ends; an end symbol after one is a separate sentence."""
-    found: list[list[int]] = [[]]
+    parts: list[list[int]] = [[]]
     for i, token in enumerate(ids):
-        found[-1].append(token)
+        parts[-1].append(token)
         if token == END and i + 1 < len(ids):
-            found.append([])
-    return found
+            parts.append([])
+    return parts
 
 
 def values_by_loop(ids: list[int], credit: str) -> list[float]:
@@ -82,22 +82,22 @@ def group_by_loop(three: list[list[int]], k: int, credit: str, divided: bool) ->
 def test_advantages_equal_a_plain_loop(credit):
     model, every = ToyWriter(1), everything()
     made = padded([greedy_of(model, 0), *every])
-    found = SelfCritical(ByTable(), credit=credit, samples=len(every)).advantages(model, model.batch(), made)
-    assert found.shape == (1, len(every), LONGEST) and not found.requires_grad
-    for row, ids in zip(found[0].tolist(), every):
+    actual = SelfCritical(ByTable(), credit=credit, samples=len(every)).advantages(model, model.batch(), made)
+    assert actual.shape == (1, len(every), LONGEST) and not actual.requires_grad
+    for row, ids in zip(actual[0].tolist(), every):
         assert row[: len(ids)] == pytest.approx(advantages_by_loop(ids, [greedy_of(model, 0)], credit), abs=1e-12)
     left_out = SelfCritical(ByTable(), credit=credit, samples=3, advantage="leave_one_out")
     for three in itertools.islice(itertools.combinations(every, 3), 0, None, 97):
-        found = left_out.advantages(model, model.batch(), padded(list(three)))[0].tolist()
+        actual = left_out.advantages(model, model.batch(), padded(list(three)))[0].tolist()
         for k, ids in enumerate(three):
             expected = advantages_by_loop(ids, [*three[:k], *three[k + 1 :]], credit)
-            assert found[k][: len(ids)] == pytest.approx(expected, abs=1e-12)
+            assert actual[k][: len(ids)] == pytest.approx(expected, abs=1e-12)
         for kind in ("group", "group_mean"):
             callback = SelfCritical(ByTable(), credit=credit, samples=3, advantage=kind)
-            found = callback.advantages(model, model.batch(), padded(list(three)))[0].tolist()
+            actual = callback.advantages(model, model.batch(), padded(list(three)))[0].tolist()
             for k, ids in enumerate(three):
                 expected = group_by_loop(list(three), k, credit, divided=kind == "group")
-                assert found[k][: len(ids)] == pytest.approx(expected, abs=1e-9)
+                assert actual[k][: len(ids)] == pytest.approx(expected, abs=1e-9)
 
 
 @every_unbiased

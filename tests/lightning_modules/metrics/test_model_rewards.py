@@ -91,8 +91,8 @@ def test_bert_score_as_a_reward_loads_the_model_once(tmp_path, monkeypatch):
     loads, scorer = [], library.BERTScorer
     monkeypatch.setattr(library, "BERTScorer", lambda **options: loads.append(1) or scorer(**options))
     reward = BertScoreReward(folder, layer=1, device="cpu")
-    found = [reward(INPUTS), reward(INPUTS)]
+    values = [reward(INPUTS), reward(INPUTS)]
     expected = bert_score([[text] for text in INPUTS.texts[:3]], [[[r] for r in rs] for rs in INPUTS.references[:3]],
                           folder, layer=1)  # fmt: skip
-    assert found[0] == found[1] == pytest.approx([*(value / 100 for value in expected.documents), 0], abs=1e-5)
+    assert values[0] == values[1] == pytest.approx([*(value / 100 for value in expected.documents), 0], abs=1e-5)
     assert len(loads) == 2  # one is that of the metric

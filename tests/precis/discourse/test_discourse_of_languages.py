@@ -66,9 +66,9 @@ def test_a_chinese_treebank_is_read_as_the_language_writes_it(treebank):
 def test_english_parsers_say_so(tmp_path):
     parser = DiscourseParser.load("small", band=2)
     request = ParseRequest.of(RUSSIAN)
-    (warning, *_) = said = warnings_of(parser.parse, request)
+    (warning, *_) = messages = warnings_of(parser.parse, request)
     assert warning.startswith("the discourse parsers and EDU segmenters of the suite are English, and these texts")
-    assert len(set(said)) == 1  # Python shows the same warning once
+    assert len(set(messages)) == 1  # Python shows the same warning once
     assert warnings_of(EduSegmenter.load("small").segment, [request]) == [warning]
     assert not warnings_of(parser.parse, ParseRequest.of(Document("en", [["An otter lives by the mill."]])))
     parser.is_english = parser.segmenter.is_english = False

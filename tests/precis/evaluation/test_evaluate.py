@@ -66,33 +66,33 @@ def evaluated(precis):
 
 
 def test_scores_equal_those_of_rouge_score_and_sacrebleu(tmp_path, evaluated):
-    found = by_measure(evaluated(write(tmp_path / "out.jsonl", records())))
+    measures = by_measure(evaluated(write(tmp_path / "out.jsonl", records())))
     rows = [json.loads(line) for line in (tmp_path / "out.scores.jsonl").read_text().splitlines()]
     scorer = RougeScorer(["rouge1", "rouge2", "rougeL"], use_stemmer=True)
     for variant in scorer.rouge_types:
         expected = [100 * scorer.score(t, o)[variant].fmeasure for o, t in zip(OUTPUTS, TARGETS)]
         np.testing.assert_allclose([row["scores"][variant] for row in rows], expected, atol=1e-9)
-        assert math.isclose(found[variant]["mean"], np.mean(expected))
-        assert found[variant]["low"] <= found[variant]["mean"] <= found[variant]["high"]
+        assert math.isclose(measures[variant]["mean"], np.mean(expected))
+        assert measures[variant]["low"] <= measures[variant]["mean"] <= measures[variant]["high"]
     bleu, chrf = sacrebleu.corpus_bleu(OUTPUTS, [TARGETS]), sacrebleu.corpus_chrf(OUTPUTS, [TARGETS])
-    assert math.isclose(found["bleu"]["mean"], bleu.score)
-    assert math.isclose(found["chrf"]["mean"], chrf.score)
+    assert math.isclose(measures["bleu"]["mean"], bleu.score)
+    assert math.isclose(measures["chrf"]["mean"], chrf.score)
     documents = [sacrebleu.sentence_chrf(o, [t]).score for o, t in zip(OUTPUTS, TARGETS)]
     np.testing.assert_allclose([row["scores"]["chrf"] for row in rows], documents)
     documents = [sacrebleu.sentence_bleu(o, [t]).score for o, t in zip(OUTPUTS, TARGETS)]
     np.testing.assert_allclose([row["scores"]["bleu"] for row in rows], documents)
-    assert found["rouge1"]["signature"].startswith("rouge1|stem:porter|tok:rouge|split:auto|refs:best|precis:")
-    assert "smooth:exp" in found["bleu"]["signature"] and sacrebleu.__version__ in found["bleu"]["signature"]
+    assert measures["rouge1"]["signature"].startswith("rouge1|stem:porter|tok:rouge|split:auto|refs:best|precis:")
+    assert "smooth:exp" in measures["bleu"]["signature"] and sacrebleu.__version__ in measures["bleu"]["signature"]
 
 
 def test_interval_of_bleu_equals_that_of_resampled_corpora(tmp_path, evaluated):
     path = write(tmp_path / "out.jsonl", records())
-    found = by_measure(evaluated(path, "--metrics", "bleu", "--seed", 4))["bleu"]
+    bleu_row = by_measure(evaluated(path, "--metrics", "bleu", "--seed", 4))["bleu"]
     drawn = np.random.default_rng(4).integers(5, size=(200, 5))
     resampled = [
         sacrebleu.corpus_bleu([OUTPUTS[i] for i in row], [[TARGETS[i] for i in row]]).score for row in drawn
     ]
-    np.testing.assert_allclose([found["low"], found["high"]], np.quantile(resampled, [0.025, 0.975]))
+    np.testing.assert_allclose([bleu_row["low"], bleu_row["high"]], np.quantile(resampled, [0.025, 0.975]))
 
 
 def test_empty_predictions_score_0_and_are_counted(tmp_path, evaluated, precis):
@@ -111,8 +111,8 @@ def test_empty_predictions_score_0_and_are_counted(tmp_path, evaluated, precis):
 def test_novelty_and_fragments_by_hand(tmp_path, evaluated):
     # "a red otter swims": three words are the source's, two in one run; one bigram of three is there
     rows = [{"id": 1, "summary": "A red otter swims.", "references": "x", "documents": [["The red otter"], ["swims"]]}]
-    found = by_measure(evaluated(write(tmp_path / "one.jsonl", rows)))
-    means = {name: row["mean"] for name, row in found.items()}
+    measures = by_measure(evaluated(write(tmp_path / "one.jsonl", rows)))
+    means = {name: row["mean"] for name, row in measures.items()}
     assert means["novel_1"] == 25.0 and math.isclose(means["novel_2"], 200 / 3) and means["novel_sentences"] == 100.0
     assert means["coverage"] == 75.0 and means["compression"] == 1.0 and means["words"] == 4
     assert math.isclose(means["density"], 9 / 4)  # the run goes over the end of a sentence, as in the paper
@@ -141,11 +141,12 @@ def test_several_references_lists_of_sentences_and_other_names(tmp_path, evaluat
     ]
     path = write(tmp_path / "out.jsonl", rows)
     names = ("--fields.id", "key", "--fields.summary", "hypothesis", "--fields.references", "gold")
-    found = by_measure(evaluated(path, *names, "--rouge_parts", "prf", "--stem", "false"))
+    measures = by_measure(evaluated(path, *names, "--rouge_parts", "prf", "--stem", "false"))
     # the first: against "a b" P 1/2 R 1, against the other P 1/2 R 1/2; the second is its reference
-    assert math.isclose(found["rouge1"]["mean"], 100 * (2 / 3 + 1) / 2)
-    assert math.isclose(found["rouge1_precision"]["mean"], 75.0)
-    assert "|stem:none|" in found["rouge1_recall"]["signature"] and "split:auto+given" in found["words"]["signature"]
+    assert math.isclose(measures["rouge1"]["mean"], 100 * (2 / 3 + 1) / 2)
+    assert math.isclose(measures["rouge1_precision"]["mean"], 75.0)
+    assert "|stem:none|" in measures["rouge1_recall"]["signature"]
+    assert "split:auto+given" in measures["words"]["signature"]
     mean = by_measure(evaluated(path, *names, "--multi_reference", "mean", "--variants", "rouge1"))
     assert math.isclose(mean["rouge1"]["mean"], 100 * ((2 / 3 + 1 / 2) / 2 + 1 / 2) / 2)
     chrf = by_measure(evaluated(path, *names, "--metrics", "chrf"))["chrf"]
@@ -158,8 +159,8 @@ def test_several_references_lists_of_sentences_and_other_names(tmp_path, evaluat
 def test_sentences_of_strings(tmp_path, evaluated):
     rows = [{"id": "x", "summary": "a b<q>c d", "references": "c d\na b"}]
     path = write(tmp_path / "out.jsonl", rows)
-    found = by_measure(evaluated(path, "--separator", "<q>"))
-    assert found["rougeLsum"]["mean"] == 100.0 and found["rougeL"]["mean"] == 50.0
+    measures = by_measure(evaluated(path, "--separator", "<q>"))
+    assert measures["rougeLsum"]["mean"] == 100.0 and measures["rougeL"]["mean"] == 50.0
     expected = RougeScorer(["rougeLsum"]).score("c d\na b", "a b\nc d")["rougeLsum"].fmeasure
     assert expected == 1.0
 
@@ -189,10 +190,10 @@ def test_summac_and_meteor_by_name(tmp_path, evaluated, monkeypatch):
     monkeypatch.setattr("lightning_modules.metrics.summac.EntailmentModel", Halves)
     path = write(tmp_path / "out.jsonl", records(document=SOURCES))
     options = ("--summac_model", "some/nli", "--device", "cpu", "--meteor_synonyms", "false")
-    found = by_measure(evaluated(path, "--metrics", "summac,meteor", *options))
-    assert found["summac"]["mean"] == 20.0  # 0.5 - 0.25 on four of five, the empty one 0
-    assert "model:some/nli|kind:zs" in found["summac"]["signature"]
-    assert 0 < found["meteor"]["mean"] < 100 and "match:exact+stem|" in found["meteor"]["signature"]
+    measures = by_measure(evaluated(path, "--metrics", "summac,meteor", *options))
+    assert measures["summac"]["mean"] == 20.0  # 0.5 - 0.25 on four of five, the empty one 0
+    assert "model:some/nli|kind:zs" in measures["summac"]["signature"]
+    assert 0 < measures["meteor"]["mean"] < 100 and "match:exact+stem|" in measures["meteor"]["signature"]
 
 
 def test_consistency_by_name(tmp_path, evaluated, monkeypatch):
@@ -211,9 +212,9 @@ def test_consistency_by_name(tmp_path, evaluated, monkeypatch):
     monkeypatch.setattr("lightning_modules.metrics.consistency.ConsistencyModel", Thirds)
     path = write(tmp_path / "out.jsonl", records(document=SOURCES))
     options = ("--consistency_model", "some/minicheck", "--device", "cpu")
-    found = by_measure(evaluated(path, "--metrics", "consistency", *options))["consistency"]
-    assert found["mean"] == pytest.approx(80 / 3)  # four of five, the empty one 0
-    assert "model:some/minicheck|class:supported|chunk:350" in found["signature"]
+    consistency = by_measure(evaluated(path, "--metrics", "consistency", *options))["consistency"]
+    assert consistency["mean"] == pytest.approx(80 / 3)  # four of five, the empty one 0
+    assert "model:some/minicheck|class:supported|chunk:350" in consistency["signature"]
 
 
 GOOD = {"id": "a", "summary": "some text", "references": "a text"}
