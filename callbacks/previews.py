@@ -103,8 +103,8 @@ class Previews(Callback):
             logger.log_table("previews", columns=["id", "reference", "summary", "rouge1"], data=rows)
         folder = self.folder / f"step{trainer.global_step:06d}"
         for callback in trainer.callbacks:
-            if isinstance(callback, SelfCritical) and callback.last_samples:
-                self._write_samples(folder, callback.last_samples, loggers)
+            if isinstance(callback, SelfCritical) and (samples := callback.last_samples):
+                self._write_samples(folder, samples, loggers)
         for number, attention in enumerate(attentions):
             path = folder / f"{number}.png"
             draw_attention(path, *attention)

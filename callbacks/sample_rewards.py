@@ -89,10 +89,10 @@ def reward_values(rewards: SampleRewards, advantage: Advantage) -> dict[str, flo
     return {name: float(value) for name, value in values.items()}
 
 
-def sample_rows(batch: Batch, rewards: SampleRewards, first_sample: int) -> list[dict[str, str | float]]:
+def sample_rows(ids: Sequence[str], rewards: SampleRewards, first_sample: int) -> list[dict[str, str | float]]:
     """Return a row for each sample: `id`, `sample`, `reward`, and each reward of a `Mixture` by name."""
     Q, rows = rewards.total.shape[-1], []
-    for document, name in enumerate(batch.ids):
+    for document, name in enumerate(ids):
         texts = rewards.texts[document][Q - 1 :: Q]
         for k in range(first_sample, len(texts)):
             values = {part: float(value[document, k, -1]) for part, value in rewards.parts.items()}

@@ -16,7 +16,7 @@ from callbacks.advantages import Advantage, Credit, advantages, gains, prefix_le
 from callbacks.drawn_samples import DrawnSamples, Waiting, load_waiting, waiting_state
 from callbacks.policy_gradient import clipped_gain, divergence
 from callbacks.reference_model import ReferenceModel
-from callbacks.sample_rewards import reward_values, sample_rows, score_samples
+from callbacks.sample_rewards import SampleRewards, reward_values, sample_rows, score_samples
 from callbacks.schedules import Scheduled, Switch, ramp
 from datamodules.batch import Batch
 from datamodules.text.language import language_of
@@ -83,7 +83,6 @@ class SelfCritical(Scheduled):
 
     Attributes:
         seconds: time spent on rewards, and on whole training steps.
-        last_samples: samples of the latest batch with their rewards, one row each, for `Previews`.
 
     Raises:
         ValueError: if another advantage than `greedy` has one sample; in training, if the model is not generative,
@@ -128,12 +127,17 @@ class SelfCritical(Scheduled):
         self.sentence_ends = tuple(sentence_ends)
         self.seconds = {"reward": 0.0, "step": 0.0}
         self.reference = ReferenceModel()
-        self.last_samples: list[dict[str, Any]] = []
+        self._last: tuple[list[str], SampleRewards] | None = None  # ids and rewards of the latest batch
         self._values: dict[str, Tensor | float] = {}  # logged values of the samples that were drawn last
         self._waiting: Waiting = {}
         self._no_signal: deque[float] = deque(maxlen=window)
         self._ends: Tensor | None = None
         self._began = 0.0
+
+    @property
+    def last_samples(self) -> list[dict[str, str | float]]:
+        """Samples of the latest batch with their rewards, one row each."""
+        return sample_rows(*self._last, first_sample=int(self.advantage == "greedy")) if self._last else []
 
     def gamma_at(self, step: int) -> float:
         """Return gamma at an optimizer step."""
@@ -313,7 +317,7 @@ class SelfCritical(Scheduled):
         self.seconds["reward"] += time.perf_counter() - started
         self._values = reward_values(rewards, self.advantage)
         self._warn_without_signal(self._values["no_signal"])
-        self.last_samples = sample_rows(batch, rewards, first_sample)
+        self._last = batch.ids, rewards
         # Each token gets the advantage of its sentence.
         return by_sentence.gather(-1, numbers[:, first_sample:].clamp_max(by_sentence.shape[-1] - 1))
 
