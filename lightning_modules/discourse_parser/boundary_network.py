@@ -10,12 +10,9 @@ OTHER, BEGIN = 0, 1
 
 
 def pool_pieces(vectors: Tensor, owners: Tensor, count: int) -> Tensor:
-    """Average the subword vectors of each word: [P, D], [P] -> [N, D]; zero for a word without subwords.
+    """Average the subword vectors of each of N words: [P, D] -> [N, D]; zero for a word without subwords.
 
-    Args:
-        vectors: vectors of subwords, [P, D].
-        owners: index of the word of each subword, -1 for none, [P].
-        count: number of words N.
+    `owners` has the index of the word of each subword, -1 for none, [P]; `count` is N.
     """
     in_word = owners >= 0
     vectors, owners = vectors[in_word], owners[in_word]
@@ -47,16 +44,13 @@ class SegmentationNetwork(nn.Module):
         return torch.cat([self.dropout(self.project(vectors)), layout], -1)
 
     def forward(self, words: Tensor, rows: Tensor, lengths: Tensor, begins: Tensor) -> Tensor:
-        """Return tag scores; the first word of a sentence can only be tagged as a beginning.
+        """Return tag scores [C, T, 2]; the first word of a sentence can only be tagged as a beginning.
 
         Args:
             words: output of `words`, [N, projection + layout].
             rows: indices of the words of each chain, [C, T]; ignored at padding.
             lengths: number of words of each chain, at least 1, on the CPU, [C].
             begins: True at the first words of sentences, [N].
-
-        Returns:
-            [C, T, 2].
         """
         states = bidirectional(self.lstm, words[rows], lengths).states
         scores = self.score(self.dropout(states))                                            # [C, T, 2]

@@ -30,13 +30,9 @@ class Chart(NamedTuple):
 
     @classmethod
     def of(cls, spans: tuple[Tensor, Tensor, Tensor], left: Tensor, right: Tensor, batch: int, size: int) -> "Chart":
-        """Build a chart from the values of spans as left parts and as right parts.
+        """Build a chart from the values [N, ...] of spans (document, start, end, [N] each) as left and as right parts.
 
-        Args:
-            spans: document, start and end, each [N].
-            left, right: values, [N, ...].
-            batch: number of documents B.
-            size: number of EDUs E that documents are padded to.
+        `batch` is the number of documents B, `size` the number of EDUs E that they are padded to.
         """
         document, start, end = spans
         empty = left.new_zeros(batch, size, size, *left.shape[1:])
@@ -58,21 +54,13 @@ class Chart(NamedTuple):
 
 
 class Potentials(NamedTuple):
-    """Scores of nodes; entries beyond the end of a document must be finite and are ignored.
+    """Scores of nodes; entries beyond the end of a document must be finite and are ignored."""
 
-    Attributes:
-        spans: s(i, j), [B, E, E]; only i < j is read.
-        fits: u of spans as left parts and v of spans as right parts, [B, E, E, D]; None if only spans are scored.
-    """
-
-    spans: Tensor
-    fits: Chart | None = None
+    spans: Tensor  # s(i, j), [B, E, E]; only i < j is read
+    fits: Chart | None = None  # u of spans as left parts, v as right parts, [B, E, E, D]; None if only spans are scored
 
     def splits(self, chart: Chart, width: int, starts: int) -> Tensor:
-        """Return I(i, k) + I(k + 1, j) + u(i, k) . v(k + 1, j) for all splits of all spans of `width` + 1 EDUs.
-
-        The shape is [B, starts, width].
-        """
+        """Return I(i, k) + I(k + 1, j) + u(i, k) . v(k + 1, j) of spans of `width` + 1 EDUs, [B, starts, width]."""
         left, right = chart.splits(width, starts)
         if self.fits is None:
             return left + right
@@ -113,10 +101,7 @@ class WidthMarginals(NamedTuple):
 def split_marginals(potentials: Potentials, chart: Chart, sizes: Tensor) -> Iterator[WidthMarginals]:
     """Yield posterior probabilities of nodes and splits (outside algorithm), widest spans first.
 
-    Args:
-        potentials: the scores.
-        chart: their result of `inside`.
-        sizes: number of EDUs of each document, [B].
+    `chart` is the result of `inside` for the potentials, `sizes` the number of EDUs of each document, [B].
     """
     size = chart.left.shape[1]
     below = Chart.zeros(chart.left)  # probability that each span receives from its possible parents
@@ -175,27 +160,17 @@ class _LogPartition(torch.autograd.Function):
 
 
 def log_partition(potentials: Potentials, sizes: Tensor) -> Tensor:
-    """Return log Z of every document; its gradient with respect to span scores is the exact span marginals.
+    """Return log Z of every document, [B]; 0 for one EDU. Its gradient for span scores is the exact span marginals.
 
-    Args:
-        potentials: the scores.
-        sizes: number of EDUs of each document, at least 1, [B].
-
-    Returns:
-        [B]; 0 for a document of one EDU.
+    `sizes` is the number of EDUs of each document, at least 1, [B].
     """
     return _LogPartition.apply(sizes, potentials.spans, *(potentials.fits or ()))
 
 
 def most_probable_splits(potentials: Potentials, marginals: list[WidthMarginals] | None = None) -> Tensor:
-    """Return the most probable split k of every span (i, j), given that it is a node.
+    """Return the most probable split k of every span (i, j), given that it is a node, int64 [B, E, E]; i unless i < j.
 
-    Args:
-        potentials: the scores.
-        marginals: probabilities of all splits, if available.
-
-    Returns:
-        int64 [B, E, E]; k = i unless i < j.
+    `marginals` are the probabilities of all splits, if available.
     """
     charts, size = potentials.spans.shape[:2]
     position = torch.arange(size, device=potentials.spans.device)
@@ -225,11 +200,7 @@ def node_marginals(
 ) -> SplitPosterior:
     """Return all nodes with mu(i, k, j) = P(the tree has a node over i..j that is split after k) above `min_prob`.
 
-    Args:
-        potentials: the scores.
-        sizes: number of EDUs of each document, [B].
-        min_prob: nodes of this probability or less are left out.
-        marginals: probabilities of all splits, if available.
+    `sizes` is the number of EDUs of each document, [B]; `marginals` are the probabilities of all splits, if available.
     """
     by_width = []
     for width, _, splits in all_marginals(potentials, sizes) if marginals is None else marginals:

@@ -38,67 +38,37 @@ Decoding = Literal["mbr", "mbr_spans", "cky"]
 
 
 class MemberChart(NamedTuple):
-    """The distribution of one scorer over the trees of one chart.
+    """The distribution of one scorer over the trees of one chart."""
 
-    Attributes:
-        spans: `span_masses` of all nodes, with the class distributions of their spans, [U, U, 2 R].
-        nodes: the nodes whose own classes were scored, in units.
-        labels: P(class | node) of these nodes, [N, C].
-        change: P(class | node) - P(class | span) of these nodes, [N, C].
-    """
-
-    spans: Tensor
-    nodes: SplitPosterior
-    labels: Tensor
-    change: Tensor
+    spans: Tensor  # `span_masses` of all nodes, with the class distributions of their spans, [U, U, 2 R]
+    nodes: SplitPosterior  # those whose own classes were scored, in units
+    labels: Tensor  # P(class | node) of these nodes, [N, C]
+    change: Tensor  # P(class | node) - P(class | span) of these nodes, [N, C]
 
 
 class ScoredNodes(NamedTuple):
-    """Probabilities of the spans of charts, and the nodes whose own classes were scored.
+    """Probabilities of the spans of charts, and the nodes whose own classes were scored."""
 
-    Attributes:
-        spans: P(span is a node), [G, U, U].
-        nodes: the nodes, in units.
-        labels: P(class | node), [N, C].
-    """
-
-    spans: Tensor
-    nodes: SplitPosterior
-    labels: Tensor
+    spans: Tensor  # P(span is a node), [G, U, U]
+    nodes: SplitPosterior  # in units
+    labels: Tensor  # P(class | node), [N, C]
 
 
 class ParsedChart(NamedTuple):
-    """Best tree and tree distributions of one chart, whose units are EDUs or chunks of EDUs.
+    """Best tree and tree distributions of one chart, whose units are EDUs or chunks of EDUs."""
 
-    Attributes:
-        start: first EDU of each unit, [U].
-        end: last EDU of each unit, [U].
-        tree: nodes (start, split, end) of the best tree, in units, [U - 1, 3].
-        tree_classes: class of each of these nodes, [U - 1].
-        members: distribution of each scorer; empty if only the best tree was requested.
-    """
-
-    start: Tensor
-    end: Tensor
-    tree: Tensor
-    tree_classes: Tensor
-    members: list[MemberChart]
+    start: Tensor  # first EDU of each unit, [U]
+    end: Tensor  # last EDU of each unit, [U]
+    tree: Tensor  # nodes (start, split, end) of the best tree, in units, [U - 1, 3]
+    tree_classes: Tensor  # class of each of these nodes, [U - 1]
+    members: list[MemberChart]  # distribution of each scorer; empty if only the best tree was requested
 
 
 def chunk_bounds(sentence: Tensor, paragraph: Tensor, size: int, max_edus: int) -> list[tuple[int, int]]:
-    """Split a long text into chunks of similar size, at most `max_edus` EDUs each.
+    """Return (start, end), end exclusive, of chunks of similar size of a long text, at most `max_edus` >= 2 EDUs each.
 
     A boundary is the start of a paragraph near the ideal position, else the start of a sentence, else the position
-    itself.
-
-    Args:
-        sentence: index of each EDU's sentence, on the host, at least [E].
-        paragraph: index of each EDU's paragraph.
-        size: number of EDUs E.
-        max_edus: maximal number of EDUs of a chunk, at least 2.
-
-    Returns:
-        (start, end) of each chunk, end exclusive.
+    itself. `sentence` and `paragraph` are the indices of each EDU's, on the host, [E] at least; `size` is E.
     """
     if size <= max_edus:
         return [(0, size)]
@@ -163,7 +133,7 @@ class ChartReader:
         with_nodes: bool = True,
         min_prob: float = 0.0,
     ) -> list[list[ParsedChart]]:
-        """Compute the charts of documents.
+        """Compute the charts of each document: those of its chunks and, if there are several, the chart over them.
 
         Args:
             vectors: vectors of the EDUs, [B, E, D].
@@ -171,9 +141,6 @@ class ChartReader:
             chunks: chunks of each document, see `chunk_bounds`.
             with_nodes: whether to compute distributions, and not only best trees.
             min_prob: probability above which the classes of a node are scored; 0 scores all, exactly but slowly.
-
-        Returns:
-            For each document, the charts of its chunks and, if there are several, the chart over the chunks.
         """
         states = [scorer.context(vectors, layout) for scorer in self.scorers]        # [B, E, H] each
         jobs: list[tuple[int, Tensor, Tensor]] = []
@@ -237,17 +204,11 @@ class ChartReader:
         return marginals.index_put_((chart, first, last), probability.unsqueeze(1) * labels[probable], accumulate=True)
 
     def _best_labelled_trees(self, spans: Tensor, classes: Tensor, sizes: Tensor) -> tuple[list[Tensor], list[Tensor]]:
-        """Return the labelled trees with the highest expected sum of correct spans, nuclearities, relations, classes.
+        """Return nodes (start, split, end) [U - 1, 3] and classes [U - 1] of the best tree of each chart, on the CPU.
 
-        A node over (i, j) of class c adds P(i, j) + P(i, j, nuclearity of c) + P(i, j, relation of c) + P(i, j, c).
-
-        Args:
-            spans: P(span is a node), [G, U, U].
-            classes: P(span is a node of that class), [G, U, U, C].
-            sizes: number of units of each chart, [G].
-
-        Returns:
-            Nodes (start, split, end), [U - 1, 3], and classes, [U - 1], of each chart, on the CPU.
+        It has the highest expected sum of correct spans, nuclearities, relations and classes: a node over (i, j) of
+        class c adds P(i, j) + P(i, j, nuclearity of c) + P(i, j, relation of c) + P(i, j, c), of which `spans` has the
+        first, [G, U, U], and `classes` the last, [G, U, U, C].
         """
         gain, best = (classes @ self.classes.agreement().to(classes)).max(-1)        # [G, U, U] each
         trees, best = best_trees(Potentials(spans + gain), sizes), best.cpu()
@@ -263,12 +224,7 @@ class ChartReader:
         marginals: list[WidthMarginals],
         scored: ScoredNodes,
     ) -> MemberChart:
-        """Return the distribution of one scorer over a batch of charts, as one `MemberChart` with a chart dimension G.
-
-        Args:
-            marginals: probabilities of all splits under the potentials.
-            scored: probabilities of spans, and the nodes whose own classes were scored.
-        """
+        """Return the distribution of one scorer over a batch of charts: a `MemberChart` with a chart dimension G."""
         spans, nodes, labels = scored
         has_nodes = torch.zeros_like(spans, dtype=torch.bool)
         has_nodes[nodes.document, nodes.start, nodes.end] = True                     # [G, U, U]
@@ -344,15 +300,10 @@ def document_tree(charts: list[ParsedChart], classes: LabelClasses) -> Tensor:
 
 
 class DocumentLDD(NamedTuple):
-    """The labelled discourse distribution of a document.
+    """The labelled discourse distribution of a document."""
 
-    Attributes:
-        band: p of the pairs at most b EDUs apart, [E, 2b + 1, R], column b + (other EDU - EDU).
-        gamma: (1 / E) sum over all EDUs and relations of p, within the band and beyond, [E].
-    """
-
-    band: Tensor
-    gamma: Tensor
+    band: Tensor  # p of the pairs at most b EDUs apart, [E, 2b + 1, R], column b + (other EDU - EDU)
+    gamma: Tensor  # (1 / E) sum over all EDUs and relations of p, within the band and beyond, [E]
 
 
 def document_ldd(charts: list[ParsedChart], classes: LabelClasses, half_width: int, rows: str) -> DocumentLDD:

@@ -28,18 +28,11 @@ class EncoderModule(LightningModule):
         optimizer: options of the optimizer.
         settings: further arguments that are stored with the weights.
         metric: class of the metric of validation and test.
-
-    Attributes:
-        main_score: name of the score that the progress bar shows.
-        parts: prefixes of the weights that are kept besides the trained ones of the encoder.
-        settings: arguments that are stored with the weights.
-        subwords: tokenizer of a pretrained encoder.
-        is_english: whether the weights are those of the suite, which are trained on English texts.
     """
 
-    main_score: ClassVar[str]
-    parts: ClassVar[tuple[str, ...]]
-    is_english = False
+    main_score: ClassVar[str]  # name of the score that the progress bar shows
+    parts: ClassVar[tuple[str, ...]]  # prefixes of the weights that are kept besides the trained ones of the encoder
+    is_english = False  # whether the weights are those of the suite, which are trained on English texts
 
     def __init__(
         self,
@@ -68,11 +61,7 @@ class EncoderModule(LightningModule):
         return cls(TokenEncoderOptions(**encoder), **settings)
 
     def setup(self, stage: str) -> None:
-        """Load the weights of the small encoder before training, unless a checkpoint is resumed.
-
-        Raises:
-            UserError: if the encoder is another one, or the folder has no such weights.
-        """
+        """Load the weights of the small encoder before training, unless a checkpoint is resumed."""
         is_resumed = getattr(trainer_of(self), "ckpt_path", None) is not None
         if stage != "fit" or self.start_from is None or is_resumed:
             return
@@ -88,12 +77,7 @@ class EncoderModule(LightningModule):
         return isinstance(self.encoder, TextEncoder) and self.encoder.frozen
 
     def cached_vectors(self, texts: Sequence[str], compute: Callable[[], Iterable[Tensor]]) -> list[Tensor]:
-        """Return vectors of a frozen encoder, computed only once for each text.
-
-        Args:
-            texts: digests of the texts of a batch.
-            compute: function that returns their vectors.
-        """
+        """Return vectors of a frozen encoder, which `compute` returns, only once for each text of these digests."""
         if any(text not in self.vector_cache for text in texts):
             self.vector_cache |= {text: vectors.half().cpu() for text, vectors in zip(texts, compute())}
         # converted one by one: autocast on CPUs cannot concatenate float16

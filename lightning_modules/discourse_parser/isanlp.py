@@ -120,8 +120,7 @@ def _flatten(root: Any) -> tuple[list[Any], list[tuple[int, int, int, Any]]]:
 def locate_edus(texts: list[str], request: ParseRequest) -> list[tuple[int, int]]:
     """Return the character offsets of EDUs in a text, matched by their characters other than whitespace.
 
-    Raises:
-        UserError: if these characters differ from those of the text, as after a tokenizer that changes some.
+    These may differ from those of the text, as after a tokenizer that changes some: a `UserError`.
     """
     positions = [position for position, char in enumerate(request.text) if not char.isspace()]
     edus, index = [], 0

@@ -33,19 +33,12 @@ ROWS = ("side", "nucleus")
 
 
 class LabelClasses(NamedTuple):
-    """Nuclearity and relation of each class of a label scorer.
+    """Nuclearity and relation of each class of a label scorer."""
 
-    Attributes:
-        relation: index of each class's relation, [C].
-        left: whether the left part is a nucleus (NS and NN), [C].
-        right: whether the right part is a nucleus (SN and NN), [C].
-        relations: number of relations R.
-    """
-
-    relation: Tensor
-    left: Tensor
-    right: Tensor
-    relations: int
+    relation: Tensor  # index of each class's relation, [C]
+    left: Tensor  # whether the left part is a nucleus (NS and NN), [C]
+    right: Tensor  # whether the right part is a nucleus (SN and NN), [C]
+    relations: int  # number of relations R
 
     @classmethod
     def of(cls, nuclearities: list[str], relations: list[int], count: int) -> "LabelClasses":
@@ -68,20 +61,16 @@ class LabelClasses(NamedTuple):
 def discourse_distribution(
     nodes: SplitPosterior, labels: Tensor, classes: LabelClasses, size: int, rows: str = "side"
 ) -> Tensor:
-    """Return the labelled discourse distribution of one document; that of one tree if all nodes have probability 1.
+    """Return the LDD p of one document of E = `size` EDUs, [E, E, R]; of one tree if all nodes have probability 1.
+
+    It is in double precision, and zero on the diagonal.
 
     Args:
         nodes: the probable nodes of one document; their `document` field is ignored.
         labels: P(class | node), [N, C].
         classes: nuclearity and relation of each class.
         size: number of EDUs E.
-        rows: `side` or `nucleus`.
-
-    Returns:
-        p in double precision, zero on the diagonal, [E, E, R].
-
-    Raises:
-        ValueError: if `rows` is neither `side` nor `nucleus`.
+        rows: `side` or `nucleus`; a `ValueError` for another value.
     """
     if rows not in ROWS:
         raise ValueError(f"rows={rows!r} is none of {', '.join(ROWS)}")
@@ -152,7 +141,7 @@ def span_masses(
 
 
 def side_distribution(spans: Tensor, nodes: SplitPosterior, change: Tensor, classes: LabelClasses) -> Tensor:
-    """Return the distribution of one document with `rows: side`.
+    """Return the distribution of one document with `rows: side`, [E, E, R], in double precision.
 
     All nodes are included with the class distribution of their span; for the nodes whose own classes were scored,
     the difference is added.
@@ -163,9 +152,6 @@ def side_distribution(spans: Tensor, nodes: SplitPosterior, change: Tensor, clas
         nodes: the nodes whose own classes were scored.
         change: P(class | node) - P(class | span), [N, C].
         classes: nuclearity and relation of each class.
-
-    Returns:
-        [E, E, R], in double precision.
     """
     triangles = []
     for table, side in zip(spans.chunk(2, -1), (classes.left, classes.right)):
@@ -175,16 +161,9 @@ def side_distribution(spans: Tensor, nodes: SplitPosterior, change: Tensor, clas
 
 
 def nucleus_leaves(nodes: SplitPosterior, labels: Tensor, classes: LabelClasses, size: int) -> Tensor:
-    """Return nu(i, j, a) = P(leaf a is a nucleus of its own parent | span i..j is in the tree).
+    """Return nu(i, j, a) = P(leaf a is a nucleus of its own parent | span i..j is in the tree), [E, E, E].
 
-    Args:
-        nodes: the probable nodes of one document.
-        labels: P(class | node), [N, C].
-        classes: nuclearity and relation of each class.
-        size: number of EDUs E.
-
-    Returns:
-        [E, E, E], one where i = j = a, zero where a is outside i..j.
+    It is one where i = j = a, zero where a is outside i..j. Arguments as in `discourse_distribution`.
     """
     nodes, labels = nodes._replace(probability=nodes.probability.double()), labels.double()
     leaves = torch.eye(size, dtype=labels.dtype, device=labels.device)
@@ -222,9 +201,9 @@ def _nucleus_triangle(nodes: SplitPosterior, mass: Tensor, share: Tensor, side: 
 
 
 def extract_band(dense: Tensor, half_width: int) -> Tensor:
-    """Return the band of pairs at most `half_width` EDUs apart, zero outside the document.
+    """Return the band of pairs at most `half_width` EDUs apart: [E, E, R] -> [E, 2 half_width + 1, R].
 
-    [E, E, R] -> [E, 2 half_width + 1, R]; column half_width + b - a holds p(a, b).
+    Column half_width + b - a holds p(a, b), zero outside the document.
     """
     size = len(dense)
     rows = torch.arange(size, device=dense.device).unsqueeze(1)
@@ -234,13 +213,9 @@ def extract_band(dense: Tensor, half_width: int) -> Tensor:
 
 
 def chunked_gamma(blocks: list[Tensor], top: Tensor, nucleus: list[Tensor] | None) -> Tensor:
-    """Return gamma(a) = (1 / E) sum over all EDUs b and relations l of p(a, b, l), however far apart a and b are.
+    """Return gamma(a) = (1 / E) sum over all EDUs b and relations l of p(a, b, l), however far apart a and b are, [E].
 
-    Args:
-        blocks, top, nucleus: as in `chunked_band`.
-
-    Returns:
-        [E].
+    Arguments as in `chunked_band`.
     """
     sizes = top.new_tensor([len(block) for block in blocks])                         # [chunks]
     across = top.sum(-1) @ sizes                                                     # [chunks], to EDUs of other chunks
@@ -264,7 +239,7 @@ def chunked_band(blocks: list[Tensor], top: Tensor, nucleus: list[Tensor] | None
         half_width: number of EDUs to each side.
 
     Returns:
-        [E, 2 half_width + 1, R]; column half_width + b - a holds p(a, b).
+        [E, 2 half_width + 1, R], see `extract_band`.
     """
     sizes = torch.tensor([len(block) for block in blocks])
     chunk = torch.repeat_interleave(torch.arange(len(blocks)), sizes).to(top.device)  # [E]

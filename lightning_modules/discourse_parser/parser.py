@@ -142,12 +142,7 @@ class DiscourseParser(EncoderModule):
     # Scores ------------------------------------------------------------------------------------------------------
 
     def vectors(self, batch: ParserBatch, texts: Sequence[Tensor] | None = None) -> Tensor:
-        """Return the encoder vectors of the EDUs of each text, [B, E, D].
-
-        Args:
-            batch: tokens and EDUs of the texts.
-            texts: token vectors of each text, [T, H]; computed by default.
-        """
+        """Return the encoder vectors of the EDUs of each text, [B, E, D]; `texts`: token vectors [T, H], if known."""
         if texts is None:
             texts = self.encoder(batch.tokens.split(batch.token_counts))
         edus = batch.token_edus.split(batch.token_counts)                            # of each text [T]
@@ -196,11 +191,7 @@ class DiscourseParser(EncoderModule):
 
     @torch.no_grad()
     def predict_step(self, batch: Sequence[ParseRequest], batch_idx: int = 0) -> list[DiscourseParse]:
-        """Parse texts, after segmenting those without EDUs.
-
-        Raises:
-            ValueError: if a text is empty.
-        """
+        """Parse texts, after segmenting those without EDUs; a `ValueError` if a text is empty."""
         if empty := [request.id for request in batch if request.empty]:
             raise ValueError(f"document {empty[0]!r} is empty; leave empty documents out")
         if self.is_english:

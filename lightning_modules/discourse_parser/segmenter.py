@@ -133,9 +133,9 @@ class EduSegmenter(EncoderModule):
         return self._edus(request.text, features, self._tags(batch, vectors))
 
     def columns_of(self, settings: Mapping[str, Any]) -> list[int] | None:
-        """Return which columns of the encoder equal the token vectors of a module with these settings.
+        """Return which columns of the encoder equal the token vectors of a module with these settings, None for none.
 
-        None if there are none: both need the same frozen encoder, and this one must read every layer of the other.
+        Both need the same frozen encoder, and this one must read every layer of the other.
         """
         same = all(settings[name] == self.settings[name] for name in ("encoder", "window"))
         own, others = self.settings["layers"], settings["layers"]
@@ -212,11 +212,7 @@ def _batches_of_similar_length(lengths: Tensor) -> Iterator[Tensor]:
 
 
 def load_default(encoder: str | None = None) -> EduSegmenter:
-    """Load the segmenter of the suite for a parser: `minilm` if its package is installed, else `small`.
-
-    Args:
-        encoder: the parser's encoder; if it is MPNet, the segmenter over MPNet is loaded.
-    """
+    """Load the segmenter for a parser's encoder: `mpnet` for MPNet, else `minilm` if it is installed, else `small`."""
     if encoder == MPNET:
         return EduSegmenter.load("mpnet")
     with suppress(UserError):

@@ -15,19 +15,12 @@ EDU_LAYOUT, SPAN_LAYOUT = 8, 18  # numbers of features
 
 
 class Layout(NamedTuple):
-    """Sentence, paragraph and length of each EDU; entries after the last EDU of a document are ignored.
+    """Sentence, paragraph and length of each EDU; entries after the last EDU of a document are ignored."""
 
-    Attributes:
-        sentence: index of each EDU's sentence, non-decreasing, [B, E].
-        paragraph: index of each EDU's paragraph, non-decreasing, [B, E].
-        tokens: number of tokens of each EDU, [B, E].
-        lengths: number of EDUs of each document, at least 1, on the CPU, [B].
-    """
-
-    sentence: Tensor
-    paragraph: Tensor
-    tokens: Tensor
-    lengths: Tensor
+    sentence: Tensor  # index of each EDU's sentence, non-decreasing, [B, E]
+    paragraph: Tensor  # index of each EDU's paragraph, non-decreasing, [B, E]
+    tokens: Tensor  # number of tokens of each EDU, [B, E]
+    lengths: Tensor  # number of EDUs of each document, at least 1, on the CPU, [B]
 
     @property
     def sizes(self) -> Tensor:
@@ -73,19 +66,12 @@ class Layout(NamedTuple):
 
 
 class Units(NamedTuple):
-    """Leaves of charts: the EDUs of a document, or chunks of EDUs.
+    """Leaves of charts: the EDUs of a document, or chunks of EDUs."""
 
-    Attributes:
-        document: index of the document of each chart in `Layout`, [G].
-        start: first EDU of each unit, [G, U].
-        end: last EDU of each unit, [G, U].
-        sizes: number of units of each chart, [G].
-    """
-
-    document: Tensor
-    start: Tensor
-    end: Tensor
-    sizes: Tensor
+    document: Tensor  # index of the document of each chart in `Layout`, [G]
+    start: Tensor  # first EDU of each unit, [G, U]
+    end: Tensor  # last EDU of each unit, [G, U]
+    sizes: Tensor  # number of units of each chart, [G]
 
     @classmethod
     def edus(cls, layout: Layout) -> "Units":
@@ -191,13 +177,9 @@ class DiscourseScorer(nn.Module):
     def class_logits_of_chart(
         self, states: Tensor, layout: Layout, nodes: tuple[Tensor, Tensor, Tensor, Tensor], batch_size: int
     ) -> Iterator[Tensor]:
-        """Yield the `class_logits` of many nodes of few spans, in batches.
+        """Yield the `class_logits` [n, C] of many nodes (document, start, split, end, [N] each) of few spans.
 
         The nodes of a chart share their spans and parts: the vector of each is computed once.
-
-        Args:
-            nodes: document, start, split and end, each [N].
-            batch_size: number of nodes of a batch, [n, C].
         """
         document, start, split, end = nodes
         size, tables, rows, count = states.shape[1], [], [], 0
@@ -223,15 +205,9 @@ def node_scores(potentials: Potentials, chart: Tensor, start: Tensor, split: Ten
 
 
 def pool_edus(tokens: Tensor, edus: Tensor, count: int) -> Tensor:
-    """Concatenate the first, last and mean token vector of each EDU; zeros for an EDU without tokens.
+    """Concatenate the first, last and mean token vector of each of E EDUs: [T, D] -> [E, 3 D]; zeros without tokens.
 
-    Args:
-        tokens: vectors of a document's tokens, [T, D].
-        edus: EDU of each token, -1 for none, otherwise non-decreasing, [T].
-        count: number of EDUs E.
-
-    Returns:
-        [E, 3 D].
+    `edus` has the EDU of each token, -1 for none, otherwise non-decreasing, [T]; `count` is E.
     """
     tokens, edus = tokens[edus >= 0], edus[edus >= 0]
     counts = torch.zeros(count, dtype=torch.long, device=edus.device).index_add_(0, edus, torch.ones_like(edus))
