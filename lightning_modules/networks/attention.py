@@ -18,18 +18,11 @@ class _AdditiveEnergy(torch.autograd.Function):
     def hidden(
         projected: Tensor, query: Tensor, coverage: Tensor | None, w_c: Tensor, out: Tensor | None = None
     ) -> Tensor:
-        """Return tanh(projected + query + coverage w_c), [b, k, S, A].
+        """Return tanh(projected + query + coverage w_c) in `out`: [b, S, A], [b, k, A], [b, k, S], [A] -> [b, k, S, A].
 
         On a CPU it is computed as 2 sigmoid(2x) - 1, which is at least three times as fast, with an error of 1e-7:
         PyTorch vectorizes sigmoid, but calls a library for tanh that is slow on some processors. Half precision uses
         tanh itself, because it is more precise near 0 than near 1.
-
-        Args:
-            projected: [b, S, A].
-            query: [b, k, A].
-            coverage: [b, k, S].
-            w_c: [A].
-            out: buffer for the result.
         """
         by_sigmoid = query.device.type == "cpu" and query.dtype not in (torch.float16, torch.bfloat16)
         scale = 2 if by_sigmoid else 1
@@ -130,12 +123,11 @@ class CoverageAttention(nn.Module):
             query: decoder state d, [B, K, query_size].
             projected: W_h h, [B, S, hidden_size].
             mask: True at tokens, [B, S]; every row has at least one.
-            coverage: sum of the attention weights of all previous steps, [B, K, S]; may be None for a layer without
-                coverage.
+            coverage: sum of the weights of all previous steps, [B, K, S]; None for a layer without coverage.
             gate: 1 to use coverage, 0 to ignore it (w_c then gets a zero gradient).
 
         Returns:
-            Attention weights, [B, K, S], in float32 or float64; they sum to one over the tokens.
+            Weights that sum to one over the tokens, in float32 or float64, [B, K, S].
         """
         query = self.query(query)                                                    # [B, K, A]
         if self.coverage is None or gate == 0:

@@ -26,8 +26,7 @@ _NAMES = {
 class BertReader(Reader):
     """`Reader` of a BERT in a folder, with the states of `Reader.pretrained` in eval mode; it is not trained.
 
-    Args:
-        folder: folder with config.json and model.safetensors of a BERT with absolute positions and GELU.
+    The folder has config.json and model.safetensors of a BERT with absolute positions and GELU.
     """
 
     def __init__(self, folder: str | Path) -> None:

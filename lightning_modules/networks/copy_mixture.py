@@ -38,7 +38,7 @@ class PermittedMixture(NamedTuple):
             words: number of rows of it that have a word; the others have no probability.
             outputs: outputs of the step, each [B, K, ...].
             source: extended ids of the documents, [B, S].
-            forbidden: ids that are not permitted, negative ones are ignored, [B, K, F]; None if all are permitted.
+            forbidden: ids that are not permitted, negative ones are ignored, [B, K, F]; None if all are.
         """
         logits = vocabulary_logits(outputs.features, output.weight[:words], output.bias[:words])
         total, share, copied = logits.logsumexp(-1), torch.zeros_like(logits[..., 0]), outputs.attention
@@ -54,17 +54,11 @@ class PermittedMixture(NamedTuple):
         return cls(logits, total, share, copied, outputs.gate, source)
 
     def candidates(self, count: int, first: Tensor) -> tuple[Tensor, Tensor]:
-        """Return candidates that include the `count` most probable tokens.
+        """Return ids and log-probabilities [B, K, C + S] that include the `count` = C most probable tokens.
 
         Words that are not in the document keep the order of their logits. The best C words of the vocabulary, together
-        with all words of the document, therefore include the best C tokens.
-
-        Args:
-            count: C.
-            first: for each source position, the first position with the same word, see `first_positions`, [B, S].
-
-        Returns:
-            ids and log-probabilities, [B, K, C + S]; further occurrences of a word have log-probability -inf.
+        with all words of the document, therefore include the best C tokens. `first` is `first_positions` of the source,
+        [B, S]; further occurrences of a word have log-probability -inf.
         """
         count = min(count, self.logits.shape[-1])
         if self.gate is None:

@@ -29,19 +29,13 @@ class CopyOutputs(NamedTuple):
 def copied_mass(attention: Tensor, source: Tensor, targets: Tensor) -> Tensor:
     """Return the attention on the source positions that hold the target, sum_{i: w_i = y_t} a_ti.
 
-    Args:
-        attention: [..., T, S].
-        source: extended ids, broadcastable to [..., S]; padding has attention zero.
-        targets: extended ids, [..., T].
-
-    Returns:
-        [..., T].
+    [..., T, S], extended ids broadcastable to [..., S] and [..., T] -> [..., T]; padding has attention zero.
     """
     return attention.masked_fill(source.unsqueeze(-2) != targets.unsqueeze(-1), 0).sum(-1)
 
 
 def mix_log_probs(vocabulary: Tensor, copied: Tensor, gate: Tensor) -> Tensor:
-    """Return log(p_gen P_vocab + (1 - p_gen) copied).
+    """Return log(p_gen P_vocab + (1 - p_gen) copied), of the broadcast shape of the arguments.
 
     It is computed in log space, so that a saturated p_gen does not give log 0.
 
@@ -49,9 +43,6 @@ def mix_log_probs(vocabulary: Tensor, copied: Tensor, gate: Tensor) -> Tensor:
         vocabulary: log P_vocab of the words; -inf for words outside the vocabulary.
         copied: attention mass of the words; clamped to at least the smallest normal number.
         gate: logit of p_gen.
-
-    Returns:
-        Log-probabilities, of the broadcast shape of the arguments.
     """
     floor = torch.finfo(copied.dtype).tiny
     return torch.logaddexp(logsigmoid(gate) + vocabulary, logsigmoid(-gate) + copied.clamp_min(floor).log())
@@ -132,12 +123,8 @@ def copied_words(output: nn.Linear, outputs: CopyOutputs, source: Tensor, target
 def all_log_probs(output: nn.Linear, words: int, outputs: CopyOutputs, source: Tensor, size: int) -> Tensor:
     """Return log P of every word, [..., size], or [..., V] for a model that does not copy.
 
-    Args:
-        output: output layer, V rows.
-        words: number of rows that have a word; the rows after them get -inf.
-        outputs: outputs of the decoder, each [..., ...].
-        source: extended ids, broadcastable to the shape of the attention, [..., S].
-        size: V plus the largest number of out-of-vocabulary words in a document of the batch.
+    Only the first `words` of the V rows of the output layer have a word; the others get -inf. `source` has extended
+    ids, broadcastable to the shape of the attention, [..., S]; `size` is that of `extended_size`.
     """
     logits = vocabulary_logits(outputs.features, output.weight, output.bias)                     # [..., V]
     logits[..., words:] = float("-inf")

@@ -30,12 +30,8 @@ class Dropout(nn.Dropout):
 class Mask:
     """Masks of dropout for tensors on the CPU: 1 where an element stays, 0 where it is dropped.
 
-    Args:
-        probability: probability of dropping an element, rounded to a multiple of 1/65,536.
-        seed: seed of the sequence of masks; by default they are drawn from PyTorch's generator.
-
-    Attributes:
-        scale: factor of the elements that stay.
+    The probability is rounded to a multiple of 1/65,536; `scale` is the factor of the elements that stay. With a seed
+    the sequence of masks is reproducible; by default they are drawn from PyTorch's generator.
     """
 
     def __init__(self, probability: float, seed: int | None = None) -> None:

@@ -19,7 +19,7 @@ def attention(
     causal: bool = False,
     scale: float | None = None,
 ) -> Tensor:
-    """Return dropout(softmax(Q K^T scale + mask)) V, like PyTorch's `scaled_dot_product_attention`.
+    """Return dropout(softmax(Q K^T scale + mask)) V, like PyTorch's `scaled_dot_product_attention`, [B, N, T, d].
 
     Without dropout, and on a GPU, it is that function. With dropout on a CPU, that function keeps four tensors of the
     size of the weights for the backward pass, and draws its mask from a slow generator. Here the weights are computed
@@ -30,16 +30,12 @@ def attention(
 
     Args:
         query: [B, N, T, d].
-        key: [B, N, S, d].
-        value: [B, N, S, d].
+        key, value: [B, N, S, d].
         mask: True where attention is allowed (bool), or a bias added to the scores (float); broadcastable to
             [B, N, T, S]. Each query must be allowed at least one key.
         dropout: probability of dropping a weight.
         causal: position t attends to positions up to t; not together with a mask.
         scale: factor of the scores; d^-0.5 by default.
-
-    Returns:
-        [B, N, T, d].
     """
     learned = mask is not None and mask.requires_grad
     if not 0 < dropout < 1 or query.device.type != "cpu" or learned or torch.compiler.is_compiling():

@@ -10,11 +10,9 @@ from torch.nn.utils import parametrize
 
 
 class LowRankChange(nn.Module):
-    """Parametrization W_0 -> W_0 + A B; A is zero at first.
+    """Parametrization W_0 -> W_0 + A B of a weight [outputs, inputs]; A is zero at first.
 
-    Args:
-        outputs, inputs: shape of the weight.
-        rank: rank r of the change; at most the smaller side of the weight is used.
+    The rank is at most the smaller side of the weight.
     """
 
     def __init__(self, outputs: int, inputs: int, rank: int) -> None:
@@ -29,15 +27,9 @@ class LowRankChange(nn.Module):
 
 
 def add_low_rank_changes(model: nn.Module, rank: int, alone: bool = True) -> None:
-    """Train low-rank changes instead of the weights of all linear layers that are trained.
+    """Train low-rank changes of some rank instead of the weights of all linear layers that are trained.
 
-    Args:
-        model: model to change.
-        rank: rank of the changes.
-        alone: train nothing else; otherwise biases and all other trained parameters remain trained.
-
-    Raises:
-        ValueError: if the rank is not positive.
+    With `alone` nothing else is trained; otherwise biases and all other trained parameters remain trained.
     """
     if rank < 1:
         raise ValueError(f"the rank of a change must be at least 1, got {rank}")

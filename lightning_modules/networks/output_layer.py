@@ -30,7 +30,7 @@ def best_words(features: Tensor, weight: Tensor, bias: Tensor, count: int) -> tu
 
 
 def linear_log_prob(features: Tensor, weight: Tensor, bias: Tensor, targets: Tensor) -> Tensor:
-    """Return the log-probability of one target per row under softmax(features W^T + b).
+    """Return log P of one target per row under softmax(features W^T + b), [N], in float32 or float64.
 
     No tensor of more than `KEPT_ELEMENTS` logits is in memory at once.
 
@@ -39,20 +39,14 @@ def linear_log_prob(features: Tensor, weight: Tensor, bias: Tensor, targets: Ten
         weight: [V, H].
         bias: [V].
         targets: ids below V, [N].
-
-    Returns:
-        [N], in float32 or float64.
     """
     return smoothed_log_probs(features, weight, bias, targets)[0]
 
 
 def smoothed_log_probs(features: Tensor, weight: Tensor, bias: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
-    """Return log P of one target per row, as `linear_log_prob`, and the mean of log P over the vocabulary.
+    """Return log P of one target per row, as `linear_log_prob`, and the mean of log P over the vocabulary, [N] each.
 
     The loss with label smoothing epsilon is -(1 - epsilon) times the first minus epsilon times the second.
-
-    Returns:
-        [N] each, in float32 or float64.
     """
     device = features.device.type
     if torch.is_autocast_enabled(device):  # the dtype that autocast uses for matrix products

@@ -72,13 +72,10 @@ class Reader(nn.Module):
     def pretrained(
         cls, name: str, dropout: float | None = None, attention_dropout: float | None = None, extend: int = 0
     ) -> "Reader":
-        """Load a pretrained encoder.
+        """Load a pretrained encoder by its Hugging Face name (downloaded if not cached) or folder.
 
-        Args:
-            name: Hugging Face name (downloaded if not cached) or folder.
-            dropout: dropout of hidden states; by default that of the checkpoint.
-            attention_dropout: dropout of attention weights; by default that of the checkpoint.
-            extend: number of positions to extend the model to; new ones copy the last one (Liu and Lapata 2019).
+        Dropout of hidden states and of attention weights is that of the checkpoint by default. `extend` is the number
+        of positions to extend the model to; new ones copy the last one (Liu and Lapata 2019).
         """
         from transformers import AutoConfig, AutoModel  # takes seconds to load
         from transformers.utils.logging import disable_progress_bar
@@ -132,12 +129,9 @@ class Reader(nn.Module):
         return {"encoder.checkpoint": "encoder"}
 
     def forward(self, ids: Tensor, mask: Tensor, segments: Tensor | None = None) -> Tensor:
-        """Encode ids [B, T] -> [B, T, H].
+        """Encode ids [B, T] -> [B, T, H]; the mask is True at tokens, segments are 0 or 1, [B, T] each.
 
-        Args:
-            ids: token ids, [B, T].
-            mask: True at tokens, [B, T].
-            segments: segment of each token, 0 or 1, [B, T]; ignored by models without segment embeddings.
+        Models without segment embeddings ignore segments.
         """
         if isinstance(self.model, ScratchEncoder):
             return self.model(ids, mask, segments)
@@ -150,16 +144,10 @@ class Reader(nn.Module):
     def encode_passages(
         self, ids: Tensor, passages: Sequence[Passage], segments: Tensor | None = None, chunk: int = _CHUNK
     ) -> Tensor:
-        """Encode documents passage by passage.
+        """Encode documents passage by passage: ids [B, T] -> [B, T, H], zeros at tokens of no passage.
 
-        Args:
-            ids: token ids, [B, T].
-            passages: the state of each token is used in at most one of them.
-            segments: as in `forward`.
-            chunk: largest number of tokens encoded together, including padding (at least one passage).
-
-        Returns:
-            States, [B, T, H]; zeros at tokens of no passage.
+        The state of each token is used in at most one passage. At most `chunk` tokens are encoded together, including
+        padding (at least one passage).
         """
         B, T = ids.shape
         flat_ids = ids.flatten()                                                             # [B T]
@@ -198,11 +186,7 @@ def _chunks(passages: Sequence[Passage], max_tokens: int) -> list[list[Passage]]
 
 
 def extend_positions(model: nn.Module, additional: int) -> None:
-    """Add learned positions to a Hugging Face model, each a copy of the last one.
-
-    Raises:
-        ValueError: if the model has no absolute position embeddings.
-    """
+    """Add learned positions to a Hugging Face model, each a copy of the last one; a `ValueError` if it has none."""
     for module in model.modules():
         table = getattr(module, "position_embeddings", None)
         if isinstance(table, nn.Embedding):
@@ -262,16 +246,9 @@ def attention_mask(mask: Tensor) -> Tensor:
 
 
 def encode_documents(reader: Reader, tokens: Tensor, lengths: Tensor, segments: Tensor | None) -> Tensor:
-    """Encode documents in one pass, or in windows if they exceed the encoder's input limit.
+    """Encode documents in one pass, or in windows if they exceed the encoder's input limit: ids [B, T] -> [B, T, H].
 
-    Args:
-        reader: the encoder.
-        tokens: ids, [B, T].
-        lengths: tokens of each document, [B], on the CPU.
-        segments: segment of each token, 0 or 1, [B, T].
-
-    Returns:
-        [B, T, H].
+    `lengths` are the tokens of each document, [B], on the CPU; segments of tokens are 0 or 1, [B, T].
     """
     if reader.max_tokens is not None and tokens.shape[1] > reader.max_tokens:
         return reader.encode_passages(tokens, windows(lengths.tolist(), reader.max_tokens), segments)

@@ -24,11 +24,8 @@ class PretrainedEncoderDecoder(nn.Module):
     The parameters keep their names in `model`, so that released checkpoints load unchanged and `model.save_pretrained`
     writes a standard checkpoint.
 
-    Args:
-        model: model with an encoder, a decoder and an output layer.
-
     Raises:
-        ValueError: if it has no encoder, or its config has no `decoder_start_token_id`.
+        ValueError: if the model has no encoder, or its config has no `decoder_start_token_id`.
     """
 
     def __init__(self, model: PreTrainedModel) -> None:
@@ -55,11 +52,7 @@ class PretrainedEncoderDecoder(nn.Module):
         return next(filter(None, stated), None)
 
     def encode(self, source: Tensor, mask: Tensor) -> Tensor:
-        """Return the states of documents: ids [B, S] and mask [B, S] -> [B, S, D].
-
-        Raises:
-            ValueError: if a document is longer than the model's positions.
-        """
+        """Return states [B, S, D] of ids [B, S] with a mask [B, S]; a `ValueError` if they exceed the positions."""
         if self.max_positions is not None and source.shape[1] > self.max_positions:
             raise ValueError(
                 f"a document of {source.shape[1]} tokens, {self.max_positions} positions in the model: lower max_source"
@@ -160,19 +153,12 @@ class PretrainedEncoderDecoder(nn.Module):
 
 
 class RepeatedMemory(NamedTuple):
-    """Memory of documents, with keys and values repeated for each of K hypotheses.
+    """Memory of documents, with keys and values repeated for each of K hypotheses."""
 
-    Attributes:
-        memory: the memory that was repeated, each tensor [B, ...].
-        count: K.
-        cross_attention: keys and values of each layer, [B K, heads, S, D / heads].
-        mask: True at tokens, [B K, S].
-    """
-
-    memory: State
-    count: int
-    cross_attention: DynamicCache
-    mask: Tensor
+    memory: State  # the memory that was repeated, each tensor [B, ...]
+    count: int  # K
+    cross_attention: DynamicCache  # keys and values of each layer, [B K, heads, S, D / heads]
+    mask: Tensor  # True at tokens, [B K, S]
 
     @classmethod
     def of(cls, memory: State, count: int) -> Self:
@@ -185,12 +171,9 @@ class RepeatedMemory(NamedTuple):
 
 
 def save_pretrained(folder: Path, model: PreTrainedModel, tokenizer: Any) -> None:
-    """Save a model and its tokenizer in the format of Hugging Face.
+    """Save a model and its tokenizer in the format of Hugging Face, in a folder that is created if needed.
 
-    Args:
-        folder: output folder, created if needed.
-        model: the network.
-        tokenizer: tokenizer with a `backend` of the library `tokenizers` and the ids `start`, `pad` and `stop`.
+    The tokenizer has a `backend` of the library `tokenizers` and the ids `start`, `pad` and `stop`.
     """
     model.save_pretrained(folder)
     ids = {"bos_token": tokenizer.start, "pad_token": tokenizer.pad, "eos_token": tokenizer.stop}

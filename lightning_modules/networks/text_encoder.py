@@ -28,17 +28,10 @@ class Windows(NamedTuple):
 
 
 def plan_windows(length: int, size: int) -> Windows:
-    """Plan windows that overlap by half; the last one ends at the end of the sequence.
+    """Plan windows of at most `size` >= 1 tokens that overlap by half; the last one ends at the end of the sequence.
 
     A token takes its vector from the window with the nearest centre, so that it has context of at least a quarter of a
     window on either side (less at the ends of the sequence, and in windows of two or three tokens).
-
-    Args:
-        length: T, the length of the sequence in tokens.
-        size: largest number of tokens in a window.
-
-    Raises:
-        ValueError: if the size is less than 1.
     """
     if size < 1:
         raise ValueError(f"a window must hold at least one token, got {size}")
@@ -55,10 +48,6 @@ def plan_disjoint_windows(length: int, size: int) -> Windows:
 
     They take about half the computation of `plan_windows`. Tokens near a boundary have context on one side alone;
     since the boundaries move, these are other tokens in every epoch.
-
-    Args:
-        length: T, the length of the sequence in tokens.
-        size: largest number of tokens in a window.
     """
     if length <= size:
         return plan_windows(length, size)
@@ -72,11 +61,8 @@ class WindowedEncoder(nn.Module):
 
     Args:
         size: D, the width of token vectors.
-        max_tokens: number of document tokens in a window.
-        batch_size: number of windows encoded together.
-
-    Raises:
-        ValueError: if `max_tokens` or `batch_size` is less than 1.
+        max_tokens: number of document tokens in a window, at least 1.
+        batch_size: number of windows encoded together, at least 1.
     """
 
     def __init__(self, size: int, max_tokens: int, batch_size: int) -> None:
@@ -96,14 +82,7 @@ class WindowedEncoder(nn.Module):
         return plan_windows(length, self.max_tokens)
 
     def forward(self, documents: Sequence[Tensor]) -> list[Tensor]:
-        """Encode whole documents.
-
-        Args:
-            documents: token ids [T] or features [T, F] of each document; T may be 0 and has no upper limit.
-
-        Returns:
-            Token vectors [T, D] of each document.
-        """
+        """Encode whole documents of any length: token ids [T] or features [T, F] of each -> token vectors [T, D]."""
         plans = [self.plan(len(document)) for document in documents]
         windows = []
         for document, plan in zip(documents, plans):
@@ -193,11 +172,7 @@ class TextEncoder(WindowedEncoder):
         return cls(model.get_encoder() if model.config.is_encoder_decoder else model, special, **options)
 
     def freeze_lowest(self, count: int) -> None:
-        """Do not train the embeddings, the lowest layers and what is not in a layer.
-
-        Raises:
-            ValueError: if there are not that many layers.
-        """
+        """Do not train the embeddings, the lowest layers and what is not in a layer; a `ValueError` if they are too few."""
         number = self.model.config.num_hidden_layers
         if not 0 < count <= number:
             raise ValueError(f"the encoder has {number} layers; {count} cannot be frozen")

@@ -25,21 +25,11 @@ class KeyValues(NamedTuple):
 
 
 def sinusoidal(length: int, size: int, device: torch.device | None = None, start: int = 0) -> Tensor:
-    """Return sinusoidal position embeddings (section 3.5).
+    """Return sinusoidal position embeddings (section 3.5) of T = `length` positions from `start` on, [T, D].
 
         PE[p, 2i] = sin(p / 10000^(2i/D)),   PE[p, 2i + 1] = cos(p / 10000^(2i/D))
 
-    Args:
-        length: T, the number of positions.
-        size: D, even.
-        device: device of the result.
-        start: the first position.
-
-    Returns:
-        [T, D].
-
-    Raises:
-        ValueError: if D is odd.
+    A `ValueError` if D = `size` is odd.
     """
     if size % 2:
         raise ValueError(f"sinusoidal positions need an even size, got {size}")
@@ -52,14 +42,7 @@ def sinusoidal(length: int, size: int, device: torch.device | None = None, start
 
 
 def ensure_nonempty(mask: Tensor) -> Tensor:
-    """Set the first position of all-False rows to True, so that a softmax over each row is defined.
-
-    Args:
-        mask: [..., T].
-
-    Returns:
-        A copy, [..., T].
-    """
+    """Return a copy whose all-False rows have True at the first position, so that every softmax is defined, [..., T]."""
     nonempty = mask.clone()
     nonempty[..., :1] |= ~mask.any(-1, keepdim=True)
     return nonempty
@@ -69,12 +52,9 @@ class MultiHeadAttention(nn.Module):
     """Multi-head attention, softmax(Q K^T / sqrt(D / N) + bias) V for each of N heads (section 3.2).
 
     Args:
-        size: D, the width of queries and output.
+        size: D, the width of queries and output, a multiple of N.
         heads: N.
         dropout: dropout on the attention weights.
-
-    Raises:
-        ValueError: if D is not a multiple of N.
     """
 
     def __init__(self, size: int, heads: int, dropout: float = 0.0) -> None:
@@ -102,7 +82,7 @@ class MultiHeadAttention(nn.Module):
     def forward(
         self, x: Tensor, memory: Tensor | KeyValues, mask: Tensor | None = None, causal: bool = False
     ) -> Tensor:
-        """Attend from x to memory.
+        """Attend from x to memory, [B, T, D] -> [B, T, D].
 
         Args:
             x: [B, T, D].
@@ -110,9 +90,6 @@ class MultiHeadAttention(nn.Module):
             mask: True where attention is allowed (bool), or a bias added to the scores (float);
                 [B, N or 1, T or 1, S]. Each query must be allowed at least one position.
             causal: position t attends to positions up to t; not together with a mask.
-
-        Returns:
-            [B, T, D].
         """
         key_values = memory if isinstance(memory, KeyValues) else self.project(memory)
         dropout = self.dropout if self.training else 0.0
@@ -133,14 +110,7 @@ class MultiHeadAttention(nn.Module):
 
 
 class FeedForward(nn.Module):
-    """Position-wise feed-forward network, W_2 dropout(act(W_1 x)) (section 3.3).
-
-    Args:
-        size: D.
-        hidden_size: width of the hidden layer.
-        dropout: dropout on the hidden layer.
-        activation: act.
-    """
+    """Position-wise feed-forward network, W_2 dropout(act(W_1 x)) (section 3.3), of width `hidden_size` inside."""
 
     def __init__(self, size: int, hidden_size: int, dropout: float = 0.0, activation: Activation = "relu") -> None:
         super().__init__()
@@ -158,10 +128,7 @@ class FeedForward(nn.Module):
 class Residual(nn.Module):
     """Residual connection: x + f(LayerNorm(x)) (`pre`), or LayerNorm(x + f(x)) (`post`, as in the paper).
 
-    Args:
-        size: D.
-        dropout: dropout on the output of f.
-        norm: position of the layer normalization. A stack of `pre` layers needs a final one.
+    Dropout is on the output of f. A stack of `pre` layers needs a final normalization.
     """
 
     def __init__(self, size: int, dropout: float, norm: Norm) -> None:
@@ -212,14 +179,8 @@ class EncoderLayer(nn.Module):
 class DecoderLayer(nn.Module):
     """Causal self-attention, cross-attention to the encoder output, and feed-forward network.
 
-    Args:
-        size: D.
-        heads: N.
-        feed_forward: hidden width of the feed-forward network.
-        dropout: as in `EncoderLayer`.
-        norm: `pre` or `post`.
-        activation: activation of the feed-forward network.
-        cross_attention: replacement for multi-head cross-attention, called with x [B, T, D], memory and its mask.
+    `cross_attention` replaces multi-head cross-attention; it is called with x [B, T, D], memory and its mask. Other
+    arguments are those of `EncoderLayer`.
     """
 
     def __init__(
@@ -245,15 +206,12 @@ class DecoderLayer(nn.Module):
         return self.around_feed_forward(x, self.feed_forward)
 
     def forward(self, x: Tensor, memory: Tensor | KeyValues, memory_mask: Tensor | None = None) -> Tensor:
-        """Run all target positions in parallel.
+        """Run all target positions in parallel; the result has the shape of x.
 
         Args:
             x: [B, T, D]; or [B, K, T, D] for K targets of each document, for which memory is not repeated.
             memory: [B, S, D], or its keys and values.
             memory_mask: as in `MultiHeadAttention`, the same for all queries, [B, N or 1, 1, S].
-
-        Returns:
-            A tensor of the shape of x.
         """
         targets = x.flatten(0, -3)                                                           # [B K, T, D]
         targets = self.around_attention(targets, lambda y: self.attention(y, y, causal=True))
