@@ -172,7 +172,11 @@ class TextEncoder(WindowedEncoder):
         return cls(model.get_encoder() if model.config.is_encoder_decoder else model, special, **options)
 
     def freeze_lowest(self, count: int) -> None:
-        """Do not train the embeddings, the lowest layers and what is not in a layer; a `ValueError` if they are too few."""
+        """Do not train the embeddings, the lowest `count` layers and what is not in a layer.
+
+        Raises:
+            ValueError: if there are not that many layers.
+        """
         number = self.model.config.num_hidden_layers
         if not 0 < count <= number:
             raise ValueError(f"the encoder has {number} layers; {count} cannot be frozen")

@@ -42,7 +42,7 @@ def sinusoidal(length: int, size: int, device: torch.device | None = None, start
 
 
 def ensure_nonempty(mask: Tensor) -> Tensor:
-    """Return a copy whose all-False rows have True at the first position, so that every softmax is defined, [..., T]."""
+    """Return a copy with True at the first position of all-False rows, so that every softmax is defined, [..., T]."""
     nonempty = mask.clone()
     nonempty[..., :1] |= ~mask.any(-1, keepdim=True)
     return nonempty

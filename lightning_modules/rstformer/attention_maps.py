@@ -27,15 +27,9 @@ class EduAttention(NamedTuple):
 
 @torch.no_grad()
 def edu_attention(network: DiscourseLED, edus: int, **encoding) -> EduAttention:
-    """Return the attention between EDUs of one document.
+    """Return the attention between the E = `edus` EDUs of one document, in eval mode.
 
-    Args:
-        network: the model, in eval mode.
-        edus: number of EDUs E.
-        encoding: arguments of `DiscourseLED.encode` for one document.
-
-    Raises:
-        ValueError: if there are several documents, or no discourse.
+    `encoding` has the arguments of `DiscourseLED.encode`; a `ValueError` for several documents, or without discourse.
     """
     if encoding["input_ids"].shape[0] != 1 or encoding.get("discourse") is None:
         raise ValueError(
@@ -65,15 +59,9 @@ def edu_attention(network: DiscourseLED, edus: int, **encoding) -> EduAttention:
 def between_edus(
     module: LEDWindowAttention, hidden: Tensor, view: View, table: HeadTable | None, token_edu: Tensor, edus: int
 ) -> Tensor:
-    """Return the attention of one layer, summed over the tokens of key EDUs and averaged over those of query EDUs.
+    """Return the attention of one layer, summed over tokens of key EDUs, averaged over those of query EDUs, [H, E, E].
 
-    Args:
-        hidden: input of the layer, [1, T, D].
-        token_edu: EDU of each token, -1 for none, [T].
-        edus: number of EDUs E.
-
-    Returns:
-        [H, E, E].
+    `hidden` is the input of the layer, [1, T, D]; `token_edu` has the EDU of each token, -1 for none, [T].
     """
     of_edu = torch.nn.functional.one_hot(token_edu + 1, edus + 1)[:, 1:].to(hidden.dtype)  # [T, E]
     total = hidden.new_zeros(module.heads, edus, edus)
@@ -85,12 +73,7 @@ def between_edus(
 
 
 def weights_of(module: LEDWindowAttention, hidden: Tensor, view: View, table: HeadTable | None, rows: Tensor) -> Tensor:
-    """Return the local attention weights of some tokens of one document, [H, Q, T]; 0 at padding.
-
-    Args:
-        hidden: input of the layer, [1, T, D].
-        rows: indices of the query tokens, [Q].
-    """
+    """Return the local attention weights of the tokens `rows`, [Q], of one document, [H, Q, T]; 0 at padding."""
     q = module.split(module.query, hidden)[0, :, rows] / math.sqrt(hidden.shape[-1] // module.heads)
     scores = (q @ module.split(module.key, hidden)[0].transpose(1, 2)).float()  # [H, Q, T]
     if table is not None:

@@ -24,11 +24,7 @@ def batched_attention(
     dropout: float = 0.0,
     chunk: int = CHUNK,
 ) -> Tensor:
-    """Return the result of `chunked_attention`, with the same arguments.
-
-    Args:
-        chunk: number of queries at a time.
-    """
+    """Return the result of `chunked_attention`, with the same arguments, by `chunk` queries at a time."""
     length, parts = q.shape[2], []
     columns, are_global = _global_columns(view)                                       # [B, G]
     rows = torch.arange(len(q), device=q.device)[:, None]                             # [B, 1]

@@ -14,21 +14,13 @@ CHUNK = 64  # queries at a time, so that a chunk's scores stay in the processor'
 
 
 class _Options(NamedTuple):
-    """Options of all chunks.
+    """Options of all chunks."""
 
-    Attributes:
-        window: number of tokens to each side.
-        operation: operation of the table, or None.
-        dropout: probability of dropping a weight.
-        seed: seed of dropout, so that the backward pass drops the same weights.
-        chunk: number of queries in a chunk.
-    """
-
-    window: int
-    operation: Operation | None
-    dropout: float
-    seed: int
-    chunk: int
+    window: int  # number of tokens to each side
+    operation: Operation | None  # of the table, if there is one
+    dropout: float  # probability of dropping a weight
+    seed: int  # of dropout, so that the backward pass drops the same weights
+    chunk: int  # number of queries in a chunk
 
 
 class _Document:
@@ -53,12 +45,7 @@ class _Document:
     def products(self, rows: Tensor, columns: Tensor, keys: slice) -> Tensor:
         """Return the dot products of rows with global tokens and with tokens of the window, concatenated.
 
-        Args:
-            rows: [H, Q, D].
-            columns: [H, T, D].
-
-        Returns:
-            [H, Q, G + K], at least in float32.
+        [H, Q, D], [H, T, D] -> [H, Q, G + K], at least in float32.
         """
         first, count = len(self.global_tokens), keys.stop - keys.start
         out = rows.new_empty(*rows.shape[:2], first + count)
@@ -84,13 +71,10 @@ class _Document:
             total[:, self.global_tokens] += (transposed[:, :first] @ rows).to(total.dtype)
 
     def mask_(self, scores: Tensor, queries: slice, keys: slice) -> None:
-        """Mask keys outside the window, padding, and global tokens, which have separate columns.
+        """Mask in scores [H, Q, K] keys outside the window, padding, and global tokens, which have separate columns.
 
         The mask is the lowest finite number instead of -inf, so that rows without keys (padding, a single global token)
         stay finite. Only the first and last keys of a chunk can be outside a window.
-
-        Args:
-            scores: [H, Q, K], changed in place.
         """
         window, lowest, device = self.options.window, torch.finfo(scores.dtype).min, scores.device
         i = torch.arange(queries.start, queries.stop, device=device)[:, None]
@@ -246,24 +230,20 @@ class _WindowAttention(torch.autograd.Function):
 def chunked_attention(
     q: Tensor, k: Tensor, v: Tensor, view: View, table: HeadTable | None, window: int, dropout: float = 0.0
 ) -> Tensor:
-    """Return the Longformer attention of tokens that are not global, with discourse.
+    """Return the Longformer attention of tokens that are not global, with discourse, [B, H, T, D]; 0 at padding.
 
     Token i attends to token j if |i - j| <= window or j is global, and j is not padding. Time and memory are linear in
     T: scores, and the values of the table for pairs of tokens, are computed for one chunk of queries at a time, in the
     backward pass as well. A CPU computes one document at a time, without its padding; other devices all of them at once
-    (`batched_attention`).
+    (`batched_attention`). Global tokens are treated like all others.
 
     Args:
         q: queries, divided by sqrt(D), [B, H, T, D].
-        k: keys, [B, H, T, D].
-        v: values, [B, H, T, D].
+        k, v: keys and values, [B, H, T, D].
         view: masks and EDUs of the batch.
         table: table of discourse; None for plain attention.
         window: number of tokens to each side.
         dropout: dropout probability of attention weights.
-
-    Returns:
-        [B, H, T, D]; 0 at padding. Global tokens are treated like all others.
     """
     if q.device.type != "cpu":
         return batched_attention(q, k, v, view, table, window, dropout)
@@ -276,15 +256,12 @@ def chunked_attention(
 
 
 def global_attention(q: Tensor, k: Tensor, v: Tensor, token_mask: Tensor, dropout: float = 0.0) -> Tensor:
-    """Return the plain attention of global tokens to all tokens.
+    """Return the plain attention of global tokens to all tokens, [B, H, G, D].
 
     Args:
         q: queries of the global tokens, divided by sqrt(D), [B, H, G, D].
         k, v: keys and values of all tokens, [B, H, T, D].
         token_mask: False at padding, bool [B, T].
-
-    Returns:
-        [B, H, G, D].
     """
     scores = (q @ k.transpose(-1, -2)).to(torch.promote_types(q.dtype, torch.float32))  # [B, H, G, T]
     hidden = ~token_mask[:, None, None]

@@ -32,19 +32,17 @@ def attend(
     key_edu: Tensor,
     dropout: float,
 ) -> Tensor:
-    """Return the attention of queries to keys through all of their scores.
+    """Return the attention of queries to keys through all of their scores, [B, H, Q, D].
+
+    A query that sees nothing gets the mean of all values.
 
     Args:
         q: queries, divided by sqrt(D), [B, H, Q, D].
         k, v: keys and values, [B, H, K, D].
         visible: False where a query does not see a key, [B, Q, K].
         table: table of discourse; None for plain attention.
-        query_edu: EDU of each query, -1 for none, [B, Q].
-        key_edu: EDU of each key, -1 for none, [B, K].
+        query_edu, key_edu: EDU of each query [B, Q] and of each key [B, K], -1 for none.
         dropout: dropout probability of attention weights.
-
-    Returns:
-        [B, H, Q, D]. A query that sees nothing gets the mean of all values.
     """
     with torch.autocast(q.device.type, enabled=False):
         scores = q @ k.transpose(-1, -2)                                              # [B, H, Q, K]
@@ -57,13 +55,9 @@ def attend(
 
 
 def with_discourse(scores: Tensor, table: HeadTable, query_edu: Tensor, key_edu: Tensor) -> Tensor:
-    """Apply a table to the scores of pairs whose tokens are both in an EDU of its band.
+    """Apply a table to the scores [B, H, Q, K] of pairs whose tokens are both in an EDU of its band.
 
-    Args:
-        scores: [B, H, Q, K].
-        table: table of discourse.
-        query_edu: EDU of each query, -1 for none, [B, Q].
-        key_edu: EDU of each key, -1 for none, [B, K].
+    `query_edu` and `key_edu` are the EDUs of queries [B, Q] and keys [B, K], -1 for none.
     """
     width = table.values.shape[-1]
     query, key = query_edu[:, :, None], key_edu[:, None, :]

@@ -42,17 +42,10 @@ def _listed(blocks: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def block_mask(view: View, window: int) -> BlockMask:
-    """Return the block mask of the kernel.
+    """Return the block mask of the kernel for the `padded_size` of a batch and a window of tokens to each side.
 
     The blocks of the window are cached by length and window; padding and global tokens are added by blocks, so that no
     tensor of size [T, T] is needed.
-
-    Args:
-        view: masks and EDUs of the batch.
-        window: number of tokens to each side.
-
-    Returns:
-        The mask for the `padded_size` of the batch.
     """
     length = padded_size(view.token_mask.shape[1], BLOCK)
     token_mask, is_global = _pad_end(view.token_mask, length, False), _pad_end(view.is_global, length, False)
@@ -176,8 +169,7 @@ def fused_attention(
     """Return the result of `chunked_attention.chunked_attention`, without dropout, by a fused kernel.
 
     Args:
-        q, k, v: queries, keys and values, [B, H, T, D].
-        view, table, window: as in `chunked_attention`.
+        q, k, v, view, table, window: as in `chunked_attention`.
         mask: `block_mask` of the view and window; computed if None. Layers can share it.
         compiled: False for the slow implementation of PyTorch with T^2 scores, for tests.
 

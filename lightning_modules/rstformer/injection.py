@@ -37,50 +37,31 @@ class LearnedFactor(NamedTuple):
     """The learned factor beta_h of a table of shifts, beta_h s, with fixed slopes s = sign (w - neutral).
 
     The fused kernel needs non-negative weights w for the gradient of beta, see `fused_attention.FactorGradient`.
-
-    Attributes:
-        beta: [H].
-        weights: w, [B, H, E, 2b' + 1].
-        neutral: w of pairs that keep their score, where s = 0.
-        sign: 1 or -1.
     """
 
-    beta: Tensor
-    weights: Tensor
-    neutral: float
-    sign: int
+    beta: Tensor  # [H]
+    weights: Tensor  # w, [B, H, E, 2b' + 1]
+    neutral: float  # w of pairs that keep their score, where s = 0
+    sign: int  # 1 or -1
 
 
 class HeadTable(NamedTuple):
-    """Table by which discourse changes the scores of each head.
+    """Table by which discourse changes the scores of each head."""
 
-    Attributes:
-        values: entry [n, h, a, b' + d] is for a query in EDU a and a key in EDU a + d of document n,
-            [B, H, E, 2b' + 1].
-        operation: `scale`, `shift` or `replace`.
-        factor: set if only a factor of the values is learned.
-    """
-
+    # entry [n, h, a, b' + d] is for a query in EDU a and a key in EDU a + d of document n, [B, H, E, 2b' + 1]
     values: Tensor
     operation: Operation
-    factor: LearnedFactor | None = None
+    factor: LearnedFactor | None = None  # set if only a factor of the values is learned
 
 
 @dataclass
 class View:
-    """Masks and EDUs of a batch, shared by all layers.
+    """Masks and EDUs of a batch, shared by all layers."""
 
-    Attributes:
-        token_mask: True at tokens, False at padding, bool [B, T].
-        is_global: True at global tokens, which attend to all tokens and all tokens attend to, bool [B, T].
-        token_edu: EDU of each token; -1 for none, for global tokens and padding; int64 [B, T].
-        global_groups: documents and positions of their global tokens, see `global_groups`.
-    """
-
-    token_mask: Tensor
-    is_global: Tensor
-    token_edu: Tensor
-    global_groups: list[tuple[Tensor, Tensor]]
+    token_mask: Tensor  # True at tokens, False at padding, bool [B, T]
+    is_global: Tensor  # True at global tokens, which attend to all tokens and all tokens attend to, bool [B, T]
+    token_edu: Tensor  # EDU of each token; -1 for none, for global tokens and padding; int64 [B, T]
+    global_groups: list[tuple[Tensor, Tensor]]  # documents and positions of their global tokens, see `global_groups`
 
     @classmethod
     def of(
@@ -93,9 +74,6 @@ class View:
             global_attention_mask: non-zero at global tokens, [B, T]; None for no global tokens. On the CPU nothing
                 waits for a GPU; on a GPU the number of global tokens is read.
             token_edu: EDU of each token, -1 for none, [B, T], on any device; None for no discourse.
-
-        Raises:
-            ValueError: if the shapes differ.
         """
         token_mask = attention_mask != 0
         is_global = torch.zeros_like(token_mask) if global_attention_mask is None else global_attention_mask != 0
@@ -113,13 +91,9 @@ class View:
 
 
 def global_groups(is_global: Tensor) -> list[tuple[Tensor, Tensor]]:
-    """Group documents by their number of global tokens; most batches are one group.
+    """Group documents by their number G > 0 of global tokens, [B, T]; most batches are one group.
 
-    Args:
-        is_global: [B, T].
-
-    Returns:
-        For each number G > 0 of global tokens, the documents [N] and the positions of their global tokens [N, G].
+    Each group has the documents [N] and the positions of their global tokens [N, G].
     """
     counts = is_global.sum(1)                                                         # [B]
     groups = []
@@ -131,8 +105,7 @@ def global_groups(is_global: Tensor) -> list[tuple[Tensor, Tensor]]:
 
 
 def reach_by_document(token_edu: Tensor, window: int) -> Tensor:
-    """Return the reach of the attention window in each document: the largest distance between the EDUs of a query and
-    of a key in its window, [B].
+    """Return the largest distance between the EDUs of a query and of a key in its attention window, [B].
 
     The maximum over a window is computed from maxima over windows of half the size, in O(T log w).
 
@@ -158,13 +131,9 @@ def reach(token_edu: Tensor, window: int) -> int:
 
 
 def check_band(token_edu: Tensor, window: int, band: Tensor, ids: Sequence[str] = ()) -> None:
-    """Check that a band includes every pair inside a window, once per batch.
+    """Check that a band [B, E, 2b + 1, R] includes every pair inside a window, once per batch.
 
-    Args:
-        token_edu: EDU of each token, -1 for none, [B, T]; on the CPU, or else the check waits for the GPU.
-        window: number of tokens to each side.
-        band: band of the LDD, [B, E, 2b + 1, R].
-        ids: ids of the documents, for the message.
+    `token_edu` is the EDU of each token, -1 for none, [B, T]; on the CPU, or else the check waits for the GPU.
 
     Raises:
         ValueError: if the band has the wrong shape, is too narrow, or lacks the EDU of a token.
@@ -187,11 +156,6 @@ def head_relations(heads: int, relations: int, frequency: Sequence[float] | None
     """Return the weights of relations for each head, [H, R].
 
     Head h uses relation h. Surplus heads use the sum over all relations. Fewer heads use the most frequent relations.
-
-    Args:
-        heads: number of heads H.
-        relations: number of relations R.
-        frequency: frequency of each relation; needed with fewer heads than relations.
 
     Raises:
         ValueError: if frequencies are needed but missing, or not one for each relation.
@@ -258,11 +222,7 @@ class DiscourseInjection(nn.Module):
         return self.beta is not None or self.weights is not None
 
     def probabilities(self, band: Tensor) -> Tensor:
-        """Return p_h of each head: [B, E, 2b + 1, R] -> [B, H, E, 2b + 1].
-
-        Raises:
-            ValueError: if the band and the model have different numbers of relations.
-        """
+        """Return p_h of each head: [B, E, 2b + 1, R] -> [B, H, E, 2b + 1]."""
         weights = self.fixed_weights if self.weights is None else self.weights
         if band.shape[-1] != weights.shape[1]:
             raise ValueError(f"the parse has {band.shape[-1]} relations, but the model has {weights.shape[1]}")
@@ -272,13 +232,10 @@ class DiscourseInjection(nn.Module):
         return torch.einsum("nabl,hl->nhab", band.to(weights.dtype), weights)
 
     def forward(self, band: Tensor) -> HeadTable | None:
-        """Return the table for the LDD of a batch.
+        """Return the table for the LDD of a batch, with values [B, H, E, 2b + 1]; None with `no_discourse`.
 
         Args:
             band: entry [n, a, b + d, l] is p(a, a + d, l) of document n, zero at d = 0, [B, E, 2b + 1, R].
-
-        Returns:
-            Values [B, H, E, 2b + 1] and the operation; None with `no_discourse`.
         """
         if self.ablation == "no_discourse":
             return None

@@ -30,19 +30,12 @@ _LINEAR = ("query", "key", "value", "query_global", "key_global", "value_global"
 
 @dataclass
 class Discourse:
-    """The discourse of a batch, on the model's device.
+    """The discourse of a batch, on the model's device."""
 
-    Attributes:
-        band: entry [n, a, b + d, l] is p(a, a + d, l) of document n, [B, E, 2b + 1, R].
-        token_edu: EDU of each token, -1 for none, [B, T]; on the CPU, so that checking it does not wait for a GPU.
-        ids: ids of the documents, for messages.
-        gamma: importance of each EDU as a nucleus, for adapters, [B, E].
-    """
-
-    band: Tensor
-    token_edu: Tensor
-    ids: Sequence[str] = ()
-    gamma: Tensor | None = None
+    band: Tensor  # entry [n, a, b + d, l] is p(a, a + d, l) of document n, [B, E, 2b + 1, R]
+    token_edu: Tensor  # EDU of each token, -1 for none, [B, T]; on the CPU, so that checking it needs no GPU
+    ids: Sequence[str] = ()  # ids of the documents, for messages
+    gamma: Tensor | None = None  # importance of each EDU as a nucleus, for adapters, [B, E]
 
 
 class BatchView:
@@ -85,12 +78,7 @@ class LayerView(NamedTuple):
 class LEDWindowAttention(nn.Module):
     """Self-attention of an encoder layer, which replaces the module of Hugging Face and uses its parameters.
 
-    Args:
-        original: module to replace; its parameters are shared.
-        path: `fused`, `dense` or `chunked`; for `auto` see `choose`.
-
-    Raises:
-        ValueError: if the path does not exist.
+    `path` is `fused`, `dense` or `chunked`; for `auto` see `choose`.
     """
 
     def __init__(self, original: nn.Module, path: AttentionPath = "auto") -> None:
@@ -103,14 +91,10 @@ class LEDWindowAttention(nn.Module):
         self.dropout, self.path = original.dropout, path
 
     def choose(self, device: torch.device, length: int) -> tuple[AttentionPath, str]:
-        """Return the path of attention, and the reason for it.
+        """Return the path of attention for T = `length` tokens on a device, and the reason for it.
 
         `auto` is fused on CUDA unless there is attention dropout in training or a head has less than the 16 dimensions
         that the kernel needs; else dense for short texts, else chunked.
-
-        Args:
-            device: device of the hidden states.
-            length: number of tokens T.
 
         Raises:
             ValueError: if the fused path was requested, but there is attention dropout.
@@ -137,16 +121,13 @@ class LEDWindowAttention(nn.Module):
         return layer(hidden).unflatten(-1, (self.heads, -1)).transpose(-3, -2)
 
     def forward(self, hidden_states: Tensor, attention_mask: Tensor | LayerView, **ignored) -> tuple[Tensor]:
-        """Compute the attention of one layer.
+        """Compute the attention of one layer, [B, T, D] -> ([B, T, D],).
 
         Args:
             hidden_states: [B, T, D].
             attention_mask: `LayerView` passed by `DiscourseLED.encode`; or, if called by the encoder of Hugging Face,
                 its mask: 0 at tokens, negative at padding, positive at global tokens, [B, T].
             ignored: other arguments of Hugging Face's encoder, which follow from the mask.
-
-        Returns:
-            A tuple with the output [B, T, D].
 
         Raises:
             ValueError: if attention weights are requested, which are not stored.
@@ -241,7 +222,7 @@ class DiscourseLED(nn.Module):
         global_attention_mask: Tensor | None = None,
         discourse: Discourse | None = None,
     ) -> LEDEncoderBaseModelOutput:
-        """Return the states of the encoder.
+        """Return the output of the Hugging Face encoder, with `last_hidden_state` [B, T, D].
 
         Args:
             input_ids: [B, T].
@@ -249,9 +230,6 @@ class DiscourseLED(nn.Module):
             global_attention_mask: 1 at global tokens, [B, T]; None for no global token. LEDs are trained with one, the
                 first token. On the CPU, so that finding them does not wait for a GPU.
             discourse: discourse of the batch; ignored without injection or with `no_discourse`.
-
-        Returns:
-            Output of the Hugging Face encoder, with `last_hidden_state` [B, T, D].
 
         Raises:
             ValueError: if there are more tokens than positions, discourse is missing, its band is too narrow for the
@@ -300,10 +278,6 @@ class DiscourseLED(nn.Module):
         discourse: Discourse | None = None,
         **decoder,
     ):
-        """Run `encode` and the decoder of Hugging Face, with the arguments and errors of `encode`.
-
-        Args:
-            decoder: other arguments of `LEDForConditionalGeneration`, such as `labels` or `decoder_input_ids`.
-        """
+        """Run `encode` and, with other arguments such as `labels`, the decoder of Hugging Face."""
         states = self.encode(input_ids, attention_mask, global_attention_mask, discourse)
         return self.led(attention_mask=attention_mask, encoder_outputs=states, **decoder)

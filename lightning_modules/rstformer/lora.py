@@ -16,14 +16,9 @@ DECODER = r".*decoder\.layers\.\d+\.(self_attn|encoder_attn)\.(q_proj|v_proj)"
 
 
 def token_weights(gamma: Tensor, token_edu: Tensor) -> Tensor:
-    """Return gamma of the EDU of each token, 0 for tokens in no EDU.
+    """Return gamma of the EDU of each token, 0 for tokens in no EDU (-1): [B, E], [B, T] -> [B, T].
 
-    Args:
-        gamma: (1 / E) sum_b sum_l p(a, b, l) of each EDU a, [B, E].
-        token_edu: EDU of each token, -1 for none, [B, T].
-
-    Returns:
-        [B, T].
+    gamma is (1 / E) sum_b sum_l p(a, b, l) of each EDU a.
     """
     return gamma.gather(1, token_edu.clamp(min=0)).masked_fill(token_edu < 0, 0)
 
@@ -35,12 +30,9 @@ class DiscourseAdapters:
 
     Args:
         led: model to insert adapters into.
-        rank: rank of the update.
+        rank: rank of the update, positive.
         alpha: factor of the update is alpha / rank.
         no_labels: whether gamma uses the mean over relations instead of the sum.
-
-    Raises:
-        ValueError: if the rank is not positive or `peft` is not installed.
     """
 
     def __init__(self, led: nn.Module, rank: int, alpha: float, no_labels: bool = False) -> None:
@@ -52,15 +44,7 @@ class DiscourseAdapters:
                 module.register_forward_pre_hook(self._weigh)
 
     def set_discourse(self, gamma: Tensor | None, token_edu: Tensor, relations: int) -> None:
-        """Set the discourse of a batch, which is kept for recomputed activations until the next batch.
-
-        Args:
-            gamma, token_edu: see `token_weights`.
-            relations: number of relations R.
-
-        Raises:
-            ValueError: if gamma is missing.
-        """
+        """Set the discourse of a batch, see `token_weights`; it is kept for recomputed activations until the next."""
         if gamma is None:
             raise ValueError("the adapters are weighted by gamma, which the discourse of the batch lacks")
         weights = token_weights(gamma, token_edu)

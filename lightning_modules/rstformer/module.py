@@ -176,11 +176,7 @@ class RSTformer(SequenceToSequence):
             self._check_reach(data)
 
     def _check_arguments(self, data: Any) -> None:
-        """Check that data and model have the same values of shared arguments.
-
-        Raises:
-            UserError: if they differ; the message has both values.
-        """
+        """Check that data and model have the same values of shared arguments; a message has both values."""
         groups = {"ablation": "injection"} | ({"checkpoint": "encoder"} if data.tokenizer_dir is None else {})
         for name, group in groups.items():
             model_value, data_value = getattr(self, name), getattr(data, name)
@@ -198,11 +194,7 @@ class RSTformer(SequenceToSequence):
             rank_zero_info(f"{heads} use the most frequent of {self.relations} relations: {names}")
 
     def _check_reach(self, data: Any) -> None:
-        """Check that the half-width of the LDDs covers the attention window.
-
-        Raises:
-            UserError: if it does not; the message has the document with the largest distance.
-        """
+        """Check that the half-width of the LDDs covers the window; a message names the document that reaches most."""
         window = self.network.reach
         for split in data.loaded_splits():
             widest, name = data.widest_reach(split, window)
@@ -214,11 +206,7 @@ class RSTformer(SequenceToSequence):
                 )
 
     def on_fit_start(self) -> None:
-        """Check that no document is too long, after the checks of `Summarizer`.
-
-        Raises:
-            UserError: if a document is too long.
-        """
+        """Check that no document is too long, after the checks of `Summarizer`."""
         super().on_fit_start()
         data, max_positions = getattr(self.trainer, "datamodule", None), self.network.encoder.max_source_positions
         for split in ("train", "val") if data is not None else ():
@@ -245,11 +233,7 @@ class RSTformer(SequenceToSequence):
     # Training ----------------------------------------------------------------------------------------------------
 
     def discourse(self, batch: RSTformerBatch) -> Discourse | None:
-        """Return the discourse of a batch, None if the model does not use it.
-
-        Raises:
-            UserError: if the model needs it, but the batch has none.
-        """
+        """Return the discourse of a batch, None if the model does not use it; a `UserError` if the batch lacks it."""
         if self.ablation == "no_discourse":
             return None
         if batch.ldd is None:
@@ -257,11 +241,7 @@ class RSTformer(SequenceToSequence):
         return Discourse((batch.ldd.float() / 255).square(), batch.token_edu, batch.ids, batch.gamma)
 
     def encode(self, batch: RSTformerBatch) -> LEDEncoderBaseModelOutput:
-        """Return the encoder output of a batch.
-
-        Raises:
-            UserError: if a document has more tokens than the model has positions.
-        """
+        """Return the encoder output of a batch; a `UserError` if a document has more tokens than positions."""
         max_positions = self.network.encoder.max_source_positions
         if batch.source.shape[1] > max_positions:
             lengths = batch.source_mask.sum(1).tolist()
