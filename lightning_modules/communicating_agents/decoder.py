@@ -84,12 +84,7 @@ class AgentsDecoder(nn.Module):
         return AgentMemory(states, self.words.project(states), parts.tokens, parts.agents)
 
     def run_lstm(self, embedded: Tensor, hidden: Tensor, cell: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Run the LSTM over embedded words.
-
-        Args:
-            embedded: [N, T, E].
-            hidden: hidden state before the first word, [N, H].
-            cell: cell state before the first word, [N, H].
+        """Run the LSTM over embedded words [N, T, E], from a hidden and a cell state [N, H].
 
         Returns:
             States s_t [N, T, H], and the hidden and cell state after the last word.
@@ -99,12 +94,9 @@ class AgentsDecoder(nn.Module):
         return states, hidden.squeeze(0), cell.squeeze(0)
 
     def attend(self, states: Tensor, embedded: Tensor, memory: AgentMemory) -> Attended:
-        """Attend to the words of each agent, then to the agents.
+        """Attend to the words of each agent, then to the agents, from states s_t [B, N, H].
 
-        Args:
-            states: s_t, [B, N, H].
-            embedded: the input words y_t of those steps, [B, N, E].
-            memory: the encoder outputs.
+        `embedded` are the input words y_t of those steps, [B, N, E].
         """
         M = memory.agents.shape[1]
         query = states.unsqueeze(1).expand(-1, M, -1, -1).flatten(0, 1)                          # [B M, N, H]
@@ -143,12 +135,9 @@ class AgentsDecoder(nn.Module):
         return generating - total, (copying - total.unsqueeze(1)).exp()
 
     def features(self, states: Tensor, context: Tensor, previous_context: Tensor) -> Tensor:
-        """Return the input of the output layer, tanh(W [s_t; c*_t; c*_{t-1}] + b), [..., H].
+        """Return the input of the output layer, tanh(W [s_t; c*_t; c*_{t-1}] + b), [..., H] each.
 
-        Args:
-            states: s_t, [..., H].
-            context: c*_t, [..., H].
-            previous_context: c*_{t-1}, 0 in the first step, [..., H]; read by contextual agent attention only.
+        c*_{t-1} is 0 in the first step, and read by contextual agent attention only.
         """
         inner = self.combine(torch.cat([states, context.to(states.dtype)], -1))
         if self.combine_before is not None:

@@ -20,13 +20,7 @@ class Parts(NamedTuple):
 
     @classmethod
     def of(cls, lengths: Tensor, width: int, device: torch.device) -> "Parts":
-        """Build the masks.
-
-        Args:
-            lengths: tokens of each agent, 0 for padding agents, [B, M], on the CPU.
-            width: I, the padded length of a part.
-            device: device of the masks.
-        """
+        """Build the masks of parts of padded length I = `width`; lengths [B, M] are on the CPU, 0 for padding agents."""
         nonzero = lengths.clamp_min(1)  # an LSTM and a softmax need at least one position
         # one transfer for both
         nonzero_on_device, lengths_on_device = torch.stack([nonzero, lengths]).to(device, non_blocking=True)
@@ -63,10 +57,6 @@ class PartEncoder(nn.Module):
     The outputs of an LSTM are smaller than its inputs. W is initialized with a gain of 2, so that the states of all
     layers have similar magnitude: with PyTorch's default they shrink to 0.002 in three layers, and attention stays
     uniform for many steps.
-
-    Args:
-        input_size: width of the inputs.
-        hidden_size: H, of each direction and of the output.
     """
 
     def __init__(self, input_size: int, hidden_size: int) -> None:

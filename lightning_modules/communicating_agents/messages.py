@@ -26,15 +26,7 @@ class MeanMessages(nn.Module):
     """
 
     def forward(self, last: Tensor, agent_mask: Tensor) -> Tensor:
-        """Compute the message to each agent.
-
-        Args:
-            last: last states of the agents, [B, M, H].
-            agent_mask: False at padding agents, [B, M].
-
-        Returns:
-            [B, M, H].
-        """
+        """Return the message to each agent from all last states, [B, M, H] -> [B, M, H]; the mask is False at padding."""
         return uniform_weights(agent_mask, last.dtype) @ last
 
 
@@ -42,9 +34,6 @@ class FeedForwardMessages(nn.Module):
     """Messages from a feed-forward network of sender and receiver.
 
         z_a = U_o mean over m != a of tanh(U_r h_{a,I} + U_s h_{m,I} + b)
-
-    Args:
-        hidden_size: H.
     """
 
     def __init__(self, hidden_size: int) -> None:
@@ -66,9 +55,6 @@ class AttentionMessages(nn.Module):
         z_a = sum over m != a of w_am h_{m,I},   w_a = softmax over m != a of (Q h_{a,I}) . (K h_{m,I}) / sqrt(H)
 
     With two agents there is only one sender, so that the message equals that of `MeanMessages`.
-
-    Args:
-        hidden_size: H.
     """
 
     def __init__(self, hidden_size: int) -> None:

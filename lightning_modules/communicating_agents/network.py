@@ -31,19 +31,9 @@ class AgentsDecoded(NamedTuple):
 
 
 class CommunicatingAgentsNetwork(nn.Module):
-    """Network of deep communicating agents (Celikyilmaz et al. 2018, section 2).
+    """Network of deep communicating agents (Celikyilmaz et al. 2018, section 2); arguments as of `CommunicatingAgents`.
 
-    Args:
-        vocab_size: V, including special symbols.
-        embedding_size: E.
-        hidden_size: H of the decoder and of each encoder direction.
-        agents: M, the largest number of agents of a document.
-        messages: kind of messages; None for no communication. One agent (M = 1) never communicates.
-        contextual_layers: K, the number of contextual encoder layers.
-        multi_agent_pointer: compute p_a for each agent, instead of one p for all.
-        contextual_agent_attention: condition P_voc on c* of the previous step.
-        dropout: dropout on embeddings, encoder states and the features before the output layer.
-        embedding_std: standard deviation of the normal that initializes the embeddings.
+    `messages` is None for no communication. One agent (M = 1) never communicates.
     """
 
     def __init__(
@@ -81,11 +71,9 @@ class CommunicatingAgentsNetwork(nn.Module):
         self.dropout = Dropout(dropout)
 
     def encode(self, source: Tensor, lengths: Tensor) -> tuple[AgentMemory, AgentsState]:
-        """Encode documents; the returned decoder state has K = 1.
+        """Encode vocabulary ids [B, M, I]; the returned decoder state has K = 1.
 
-        Args:
-            source: vocabulary ids, [B, M, I].
-            lengths: tokens of each agent, 0 for padding agents, which come last, [B, M], on the CPU.
+        `lengths` are the tokens of each agent, 0 for padding agents, which come last, [B, M], on the CPU.
         """
         parts = Parts.of(lengths, source.shape[2], source.device)
         states = self.encoder(self.dropout(self.embedding(source)), parts)                       # [B, M, I, H]
@@ -95,12 +83,7 @@ class CommunicatingAgentsNetwork(nn.Module):
         return self.decoder.make_memory(states, parts), start
 
     def step(self, words: Tensor, state: AgentsState, memory: AgentMemory) -> tuple[Tensor, Attended, AgentsState]:
-        """Run one decoder step for K summaries of each of B documents.
-
-        Args:
-            words: the previous words, [B, K].
-            state: the decoder state.
-            memory: the encoder outputs.
+        """Run one decoder step for K summaries of each of B documents, after the previous words [B, K].
 
         Returns:
             The input of the output layer [B, K, H], the results of attention, the next state.
@@ -119,11 +102,7 @@ class CommunicatingAgentsNetwork(nn.Module):
         """Run a teacher-forced pass over K summaries of each document, which is encoded once.
 
         Without input feeding no step depends on another step's attention, so all steps are computed at once.
-
-        Args:
-            source: vocabulary ids, [B, M, I].
-            lengths: tokens of each agent, [B, M], on the CPU.
-            target_input: the start symbol, then the summary's words, [B, K, T].
+        `target_input` is the start symbol, then the summary's words, [B, K, T]; other arguments as in `encode`.
         """
         (B, K, T), (memory, start) = target_input.shape, self.encode(source, lengths)
         embedded = self.dropout(self.embedding(target_input))                                    # [B, K, T, E]

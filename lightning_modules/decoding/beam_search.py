@@ -64,12 +64,9 @@ class _Search:
         self.results = self.finished
 
     def advance(self, ids: Tensor | None, log_probs: Tensor, stop: int) -> tuple[Tensor, Tensor]:
-        """Keep the best continuations and finish the complete ones.
+        """Keep the best continuations and finish the complete ones, which end with `stop`.
 
-        Args:
-            ids: token of each column, see `Step`, [B, K, C].
-            log_probs: log-probabilities of the continuations, [B, K, C].
-            stop: the end symbol.
+        `ids` and `log_probs` are those of `Step`, [B, K, C].
 
         Returns:
             The parent hypothesis of each continuation kept, and its new token, both [B, K].
@@ -98,13 +95,10 @@ class _Search:
         return parent.gather(-1, keep), chosen.gather(-1, keep)
 
     def _accepts_truncated(self, ended: Tensor) -> Tensor:
-        """Return whether hypotheses without an end symbol count as finished at `max_length`.
+        """Return whether hypotheses without an end symbol count as finished at `max_length`, [B].
 
-        Args:
-            ended: True for hypotheses that reach the end symbol in this last step, [B, K].
-
-        Returns:
-            [B]; with `prefer_finished`, True only if no hypothesis of the document has ended in any step.
+        With `prefer_finished`, only if no hypothesis of the document has ended in any step, nor in this last one
+        (`ended`, [B, K]).
         """
         if not self.options.prefer_finished:
             return torch.ones_like(ended[:, 0])
@@ -123,11 +117,7 @@ class _Search:
         self.finished = Hypotheses(tokens, torch.cat([old.lengths, lengths], 1).gather(-1, order), scores)
 
     def close_final(self) -> Tensor:
-        """End the search of documents whose result is final.
-
-        Returns:
-            True for these documents, [B].
-        """
+        """End the search of documents whose result is final: True for these, [B]."""
         options, worst, best = self.options, self.finished.scores[:, -1], self.sums[:, 0]
         if options.early_stopping:
             final = ~worst.isneginf() | best.isneginf()

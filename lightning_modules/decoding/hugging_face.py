@@ -7,11 +7,7 @@ from lightning_modules.decoding.options import DecodingOptions
 
 
 class ForbidTokens(LogitsProcessor):
-    """Logits processor that forbids tokens in any precision (Hugging Face's `bad_words_ids` needs float32).
-
-    Args:
-        forbidden: True at forbidden tokens, [V].
-    """
+    """Logits processor that forbids tokens [V] in any precision (Hugging Face's `bad_words_ids` needs float32)."""
 
     def __init__(self, forbidden: Tensor) -> None:
         self.forbidden = forbidden
@@ -24,8 +20,7 @@ def generation_options(options: DecodingOptions) -> dict[str, object]:
     """Return decoding options as keyword arguments of `generate`.
 
     Raises:
-        ValueError: if the length penalty is `gnmt`, or `prefer_finished` is set for a beam search, which Hugging Face
-            does not support.
+        ValueError: for `gnmt`, or `prefer_finished` in a beam search, which Hugging Face does not support.
     """
     if options.length_penalty == "gnmt":
         raise ValueError("decoding.length_penalty gnmt is not available for pretrained decoders; set it to mean")
@@ -49,9 +44,7 @@ def generation_options(options: DecodingOptions) -> dict[str, object]:
 def length_limits(config: GenerationConfig, first_symbols: int = 1) -> tuple[int, int | None]:
     """Return the smallest and the largest number of generated tokens; None without a maximum.
 
-    Args:
-        config: generation settings.
-        first_symbols: number of symbols before the first word, which `min_length` and `max_length` count.
+    `first_symbols` is the number of symbols before the first word, which `min_length` and `max_length` count.
     """
     minimum = config.min_new_tokens or max(0, (config.min_length or 0) - first_symbols)
     return minimum, config.max_new_tokens or (config.max_length and config.max_length - first_symbols)

@@ -78,14 +78,9 @@ class DecodingOptions:
 
 
 def repeated_continuations(tokens: Tensor, size: int) -> Tensor:
-    """Return the tokens that would repeat an n-gram.
+    """Return the tokens that would repeat an n-gram of the tokens so far: [..., t] -> [..., max(0, t - n + 1)].
 
-    Args:
-        tokens: the tokens generated so far, [..., t].
-        size: n of the n-gram.
-
-    Returns:
-        [..., max(0, t - n + 1)] token ids; -1 where no n-gram would be repeated.
+    -1 stands where no n-gram would be repeated.
     """
     length = tokens.shape[-1]
     if size < 1 or length < size:
@@ -98,12 +93,9 @@ def repeated_continuations(tokens: Tensor, size: int) -> Tensor:
 
 
 def forbid(log_probs: Tensor, ids: Tensor | None, tokens: Tensor) -> Tensor:
-    """Set the log-probabilities of tokens to -inf.
+    """Set the log-probabilities [B, K, C] of tokens [B, K, n] to -inf; negative tokens are ignored.
 
-    Args:
-        log_probs: [B, K, C].
-        ids: token of each column, [B, K, C]; None if column i is token i.
-        tokens: tokens to forbid, [B, K, n]; negative entries are ignored.
+    `ids` are the tokens of the columns, [B, K, C]; None if column i is token i.
     """
     if tokens.shape[-1] == 0:
         return log_probs

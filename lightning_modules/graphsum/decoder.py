@@ -26,16 +26,9 @@ class GraphMemory(NamedTuple):
 
 
 def rows_at(graph: Tensor, position: Tensor) -> Tensor:
-    """Interpolate the rows of a graph linearly at real-valued positions.
+    """Interpolate the rows of a graph linearly at positions s in [0, L - 1]: [B, L, L], [B, N, T] -> [B, N, T, L].
 
     G[s] = (ceil(s) - s) G[floor(s)] + (s - floor(s)) G[ceil(s)], written as the sum over i of max(0, 1 - |s - i|) G[i].
-
-    Args:
-        graph: [B, L, L].
-        position: s in [0, L - 1], [B, N, T].
-
-    Returns:
-        [B, N, T, L].
     """
     paragraphs = torch.arange(graph.shape[1], device=graph.device)
     nearness = F.relu(1 - (position.unsqueeze(-1) - paragraphs).abs())                       # [B, N, T, L]

@@ -86,12 +86,7 @@ class Memory(NamedTuple):
 
 
 class TokenEncoder(nn.Module):
-    """Transformer layers over sequences of vectors, with a final normalisation if the layers are `pre`.
-
-    Args:
-        layers: number of layers.
-        size, heads, feed_forward, dropout, norm: see `EncoderLayer`.
-    """
+    """Transformer layers over sequences of vectors, see `EncoderLayer`; with a final normalization if they are `pre`."""
 
     def __init__(self, layers: int, size: int, heads: int, feed_forward: int, dropout: float, norm: Norm) -> None:
         super().__init__()
@@ -236,15 +231,12 @@ class GraphSumNetwork(nn.Module):
         return [KeyValues(empty, empty) for _ in self.decoder]
 
     def step(self, tokens: Tensor, past: list[KeyValues], memory: Memory) -> tuple[Tensor, list[KeyValues]]:
-        """Decode one more position of K hypotheses for each document.
+        """Decode one more position of K hypotheses for each document: features [B, K, D] and the next `past`.
 
         Args:
             tokens: last tokens, [B, K].
             past: keys and values of the t previous positions for each layer, [B, K, N, t, D / N].
             memory: memory of the documents.
-
-        Returns:
-            Features [B, K, D], and the keys and values of t + 1 positions.
         """
         x = self.embed(tokens, sinusoidal(1, self.size, tokens.device, start=past[0].keys.shape[-2]))
         new_past = []
@@ -255,16 +247,9 @@ class GraphSumNetwork(nn.Module):
 
     @torch.no_grad()
     def paragraph_attention(self, inputs: Tensor, source: Source) -> Tensor:
-        """Return the attention of each target token to each paragraph, averaged over layers and heads.
+        """Return the attention of target tokens [B, K, T] to paragraphs, averaged over layers and heads, [B, K, T, L].
 
         This is beta for `graph`, and the sum over the tokens of a paragraph for the others.
-
-        Args:
-            source: encoder input.
-            inputs: decoder input, [B, K, T].
-
-        Returns:
-            [B, K, T, L].
         """
         maps: list[Tensor] = []
 

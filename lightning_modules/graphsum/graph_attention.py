@@ -15,14 +15,8 @@ from lightning_modules.networks.transformer import FeedForward, MultiHeadAttenti
 class GraphBias(nn.Module):
     """Bias of attention scores by a graph: R = -(1 - G)^2 / (2 sigma^2).
 
-    With sigma = 1, R is in [-0.5, 0]: a bias, not a mask.
-
-    Args:
-        sigma: width, or its initial value.
-        learned: whether to learn its logarithm, which keeps sigma positive.
-
-    Raises:
-        ValueError: if sigma is not positive.
+    With sigma = 1, R is in [-0.5, 0]: a bias, not a mask. Sigma is positive; `learned` learns its logarithm, which
+    keeps it so.
     """
 
     def __init__(self, sigma: float = 1.0, learned: bool = False) -> None:
@@ -43,12 +37,7 @@ class GraphBias(nn.Module):
 class MultiHeadPooling(nn.Module):
     """Tokens to one vector: per head a scalar key, a softmax over the tokens, the weighted values; then a linear layer.
 
-    Args:
-        size: D.
-        heads: N.
-
-    Raises:
-        ValueError: if the heads do not divide D.
+    The heads N divide the size D.
     """
 
     def __init__(self, size: int, heads: int) -> None:
@@ -62,14 +51,9 @@ class MultiHeadPooling(nn.Module):
             nn.init.xavier_uniform_(linear.weight)
 
     def by_head(self, x: Tensor, mask: Tensor) -> Tensor:
-        """Pool the tokens for each head, without the final linear layer.
+        """Pool the tokens for each head, without the final linear layer: [..., n, D] -> [..., N, D / N].
 
-        Args:
-            x: [..., n, D].
-            mask: True at tokens, at least one in each row, [..., n].
-
-        Returns:
-            [..., N, D / N].
+        The mask is True at tokens, at least one in each row, [..., n].
         """
         scores = self.key(x).masked_fill(~mask.unsqueeze(-1), float("-inf"))                 # [..., n, N]
         values = self.value(x).unflatten(-1, (self.heads, -1)).transpose(-3, -2)             # [..., N, n, D / N]
@@ -91,19 +75,10 @@ class MeanPooling(nn.Module):
 
 
 class AroundFeedForward(nn.Module):
-    """Residual connections and normalisation around attention u and a feed-forward network f.
+    """Residual connections and normalization around attention u and a feed-forward network f.
 
     `post`, as in both papers: LayerNorm(f(u(x) + x) + x). `pre`, as in their released code: y = x + u(LayerNorm(x)),
-    y + f(LayerNorm(y)).
-
-    Args:
-        size: D.
-        feed_forward: width inside the feed-forward network.
-        dropout: inside the feed-forward network, and on u and f.
-        norm: `pre` or `post`; a stack of `pre` layers needs a final normalisation.
-
-    Raises:
-        ValueError: if `norm` is neither.
+    y + f(LayerNorm(y)); a stack of such layers needs a final normalization. Dropout is inside f, and on u and f.
     """
 
     def __init__(self, size: int, feed_forward: int, dropout: float, norm: Norm) -> None:
@@ -128,9 +103,8 @@ class GraphEncoderLayer(nn.Module):
     Args:
         size: D.
         heads: N.
-        feed_forward: width inside the feed-forward network.
+        feed_forward, norm: see `AroundFeedForward`.
         dropout: dropout on attention weights and as in `AroundFeedForward`.
-        norm: `pre` or `post`.
         bias: makes R of the graph; None attends without it.
     """
 
@@ -142,15 +116,9 @@ class GraphEncoderLayer(nn.Module):
         self.around = AroundFeedForward(size, feed_forward, dropout, norm)
 
     def forward(self, x: Tensor, mask: Tensor, graph: Tensor) -> Tensor:
-        """Apply the layer to paragraphs.
+        """Apply the layer to paragraphs, [B, L, D] -> [B, L, D].
 
-        Args:
-            x: [B, L, D].
-            mask: True at paragraphs, at least one in each document, [B, L].
-            graph: G in [0, 1], [B, L, L].
-
-        Returns:
-            [B, L, D].
+        The mask is True at paragraphs, at least one in each document, [B, L]; the graph G is in [0, 1], [B, L, L].
         """
         score_mask = mask[:, None, None]                                                     # [B, 1, 1, L]
         if self.bias is not None:
@@ -162,14 +130,8 @@ class HierarchicalLayer(nn.Module):
     """Global layer of the Hierarchical Transformer, which exchanges information between paragraphs.
 
     Each head pools the tokens of a paragraph to a vector of size D / N and attends between these vectors. A linear
-    layer joins the heads, and the result is added to every token of the paragraph.
-
-    Args:
-        size: D.
-        heads: N.
-        feed_forward: width inside the feed-forward network.
-        dropout: dropout on attention weights and as in `AroundFeedForward`.
-        norm: `pre` or `post`.
+    layer joins the heads, and the result is added to every token of the paragraph. Arguments as in
+    `GraphEncoderLayer`.
     """
 
     def __init__(self, size: int, heads: int, feed_forward: int, dropout: float, norm: Norm) -> None:
@@ -189,15 +151,9 @@ class HierarchicalLayer(nn.Module):
         return self.pooling.output(context.transpose(1, 2).flatten(2)).unsqueeze(2)
 
     def forward(self, x: Tensor, token_mask: Tensor, mask: Tensor) -> Tensor:
-        """Apply the layer to the tokens of paragraphs.
+        """Apply the layer to the tokens of paragraphs, [B, L, n, D] -> [B, L, n, D].
 
-        Args:
-            x: [B, L, n, D].
-            token_mask: True at tokens, at least one in each paragraph, [B, L, n].
-            mask: True at paragraphs, [B, L].
-
-        Returns:
-            [B, L, n, D].
+        Masks are True at tokens, at least one in each paragraph, [B, L, n], and at paragraphs, [B, L].
         """
         # attention between paragraphs, then the feed-forward network, each with normalization and a residual connection
         return self.around(x, lambda y: self.between(y, token_mask, mask))

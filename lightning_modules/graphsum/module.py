@@ -90,11 +90,7 @@ class GraphSum(SequenceToSequence):
             self._copy_embeddings()
 
     def _copy_embeddings(self) -> None:
-        """Initialize the first rows of the embedding with the word embeddings of the pretrained encoder.
-
-        Raises:
-            ValueError: if there is no pretrained encoder, or its word embeddings do not fit.
-        """
+        """Initialize the first rows of the embedding with the word embeddings of the pretrained encoder."""
         if self.network.pretrained is None:
             raise ValueError("pretrained_embeddings needs a checkpoint, the name or folder of a pretrained encoder")
         words = self.network.pretrained.model.get_input_embeddings().weight
@@ -147,11 +143,7 @@ class GraphSum(SequenceToSequence):
     # Training ----------------------------------------------------------------------------------------------------
 
     def source(self, batch: GraphSumBatch) -> Source:
-        """Return the encoder input of a batch.
-
-        Raises:
-            ValueError: if the graph does not have the size of the paragraphs; the message has the ids of the documents.
-        """
+        """Return the encoder input of a batch; a `ValueError` names documents whose graph has another size."""
         size = [*batch.source.shape[:2], batch.source.shape[1]]
         if list(batch.graph.shape) != size:
             raise ValueError(f"documents {', '.join(batch.ids)}: the graph is {list(batch.graph.shape)}, not {size}")

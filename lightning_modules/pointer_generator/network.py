@@ -40,16 +40,8 @@ class PointerGeneratorNetwork(nn.Module):
     """Attentional sequence-to-sequence network, optionally with a pointer and coverage (See et al. 2017, section 2).
 
     Each LSTM gate has one bias: PyTorch's second bias stays at zero and is not trained. With V = 50,000, E = 128 and
-    H = 256 there are 21,499,600 trained parameters; the pointer adds 1,153 and coverage 512.
-
-    Args:
-        vocab_size: V, including special symbols.
-        embedding_size: E.
-        hidden_size: H of the decoder and of each encoder direction.
-        pointer: compute p_gen.
-        coverage: add the coverage term to attention.
-        dropout: dropout on embeddings, encoder states and the features before the output layer; 0 in the paper.
-        embedding_std: standard deviation of the truncated normal that initializes the embeddings and the output layer.
+    H = 256 there are 21,499,600 trained parameters; the pointer adds 1,153 and coverage 512. Arguments as of
+    `PointerGenerator`; dropout also is on encoder states.
     """
 
     def __init__(
@@ -96,11 +88,9 @@ class PointerGeneratorNetwork(nn.Module):
             nn.init.trunc_normal_(layer.weight, std=1e-4 if std <= 1e-4 else std)
 
     def encode(self, source: Tensor, lengths: Tensor) -> tuple[Memory, DecoderState]:
-        """Encode documents; the returned decoder state has K = 1.
+        """Encode vocabulary ids [B, S]; the returned decoder state has K = 1.
 
-        Args:
-            source: vocabulary ids, [B, S].
-            lengths: tokens of each document, at least 1, [B], on the CPU.
+        `lengths` are the tokens of each document, at least 1, [B], on the CPU.
         """
         states, hidden, cell = bidirectional(self.encoder, self.dropout(self.embedding(source)), lengths)
         states = self.dropout(states.contiguous())
@@ -119,11 +109,8 @@ class PointerGeneratorNetwork(nn.Module):
     ) -> tuple[Tensor, Tensor, Tensor, DecoderState]:
         """Run one decoder step for K summaries of each of B documents.
 
-        Args:
-            word_input: `feed_word(embedding(word))` of the previous word, [B, K, E].
-            state: the decoder state.
-            memory: the encoder outputs.
-            coverage_gate: 1 to use coverage in the attention, 0 to ignore it.
+        `word_input` is `feed_word(embedding(word))` of the previous word, [B, K, E]; the gate is 1 to use coverage in
+        the attention, 0 to ignore it.
 
         Returns:
             The LSTM's input x_t [B, K, E], the attention [B, K, S], covloss_t [B, K], the next state.
@@ -149,11 +136,7 @@ class PointerGeneratorNetwork(nn.Module):
     def forward(self, source: Tensor, lengths: Tensor, target_input: Tensor, coverage_gate: float = 1.0) -> Decoded:
         """Run a teacher-forced pass over K summaries of each document, which is encoded once.
 
-        Args:
-            source: vocabulary ids, [B, S].
-            lengths: tokens of each document, [B], on the CPU.
-            target_input: the start symbol, then the summary's words, [B, K, T].
-            coverage_gate: 1 to use coverage in the attention, 0 to ignore it.
+        `target_input` is the start symbol, then the summary's words, [B, K, T]; other arguments as in `encode`, `step`.
         """
         memory, state = self.encode(source, lengths)
         state = DecoderState(*(tensor.expand(-1, target_input.shape[1], -1) for tensor in state))
