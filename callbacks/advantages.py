@@ -22,9 +22,7 @@ def sentence_numbers(tokens: Tensor, ends: Tensor) -> Tensor:
 def prefix_lengths(numbers: Tensor, lengths: Tensor) -> Tensor:
     """Return the number of tokens up to the end of each sentence, [..., Q]; the whole length for missing sentences.
 
-    Args:
-        numbers: index of the sentence of each token, [..., T].
-        lengths: number of tokens, [...].
+    `numbers` has the index of the sentence of each token, [..., T]; `lengths` the number of tokens, [...].
     """
     real = torch.arange(numbers.shape[-1], device=numbers.device) < lengths.unsqueeze(-1)      # [..., T]
     count = int(numbers.masked_fill(~real, 0).max()) + 1

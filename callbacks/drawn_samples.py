@@ -11,26 +11,16 @@ from lightning_modules.summarizer import Samples
 
 @dataclass
 class DrawnSamples:
-    """Samples of a batch, with what is computed once for all updates.
+    """Samples of a batch, with what is computed once for all updates."""
 
-    Attributes:
-        tokens, lengths: the samples, see `Samples`.
-        advantage: of each token, 0 in masked samples, [B, K, T].
-        log_probs: log P of the tokens under the model that drew them, [B, K, T].
-        unmasked: whether a sample carries a gradient, [B, K, 1].
-        reference: log P of the tokens under the reference model, [B, K, T]; None without `kl`.
-        values: logged values of the samples, by name.
-        uses: number of updates so far.
-    """
-
-    tokens: Tensor
+    tokens: Tensor  # the samples, see `Samples`
     lengths: Tensor
-    advantage: Tensor
-    log_probs: Tensor
-    unmasked: Tensor
-    reference: Tensor | None
-    values: dict[str, Tensor | float]
-    uses: int = 0
+    advantage: Tensor  # of each token, 0 in masked samples, [B, K, T]
+    log_probs: Tensor  # log P of the tokens under the model that drew them, [B, K, T]
+    unmasked: Tensor  # whether a sample carries a gradient, [B, K, 1]
+    reference: Tensor | None  # log P of the tokens under the reference model, [B, K, T]; None without `kl`
+    values: dict[str, Tensor | float]  # logged values of the samples, by name
+    uses: int = 0  # number of updates so far
 
     @property
     def samples(self) -> Samples:

@@ -19,11 +19,7 @@ ENDED_EARLY = "early_stopping"  # key in a checkpoint: why training was ended ea
 
 
 def early_stopping_reason(trainer: Trainer) -> str | None:
-    """Return why `EarlyStopping`, or the pruner of a search, ends training.
-
-    Returns:
-        The reason; None if training goes on, or has to wait for `min_epochs`.
-    """
+    """Return why `EarlyStopping`, or the pruner of a search, ends training; None if it goes on, or has to wait."""
     if not (trainer.should_stop and may_stop_early(trainer)):
         return None
     reasons = [getattr(callback, "stopping_reason_message", None) for callback in trainer.callbacks]

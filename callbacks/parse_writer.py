@@ -14,11 +14,7 @@ class ParseWriter(Callback):
     """Writes predicted parses to shards of a cache, one sequence of shards for each rank.
 
     A run that is interrupted or fails writes its buffer; a killed run loses at most the parses since its last shard.
-    Progress is counted in tokens, because long documents come first.
-
-    Args:
-        cache: cache to write to.
-        limits: limits of a shard, see `ShardWriter`.
+    Progress is counted in tokens, because long documents come first. The limits are those of `ShardWriter`.
     """
 
     def __init__(self, cache: ParseCache, **limits: float) -> None:

@@ -7,13 +7,7 @@ def clipped_gain(log_probs: Tensor, old_log_probs: Tensor, advantage: Tensor, cl
     """Return min(rho A, clamp(rho, 1 - lower, 1 + upper) A) of each token, with rho = P(token) / P_old(token).
 
     See PPO, Schulman et al. 2017 (arXiv 1707.06347, equation 7); separate limits as in DAPO (arXiv 2503.14476). At
-    rho = 1 its gradient is that of A log P(token).
-
-    Args:
-        log_probs: log P of the tokens, with gradient, [B, K, T].
-        old_log_probs: the same of the model that drew them, [B, K, T].
-        advantage: [B, K, T].
-        clip: lower and upper.
+    rho = 1 its gradient is that of A log P(token). All tensors are [B, K, T].
     """
     ratio = (log_probs - old_log_probs).exp()
     lower, upper = clip

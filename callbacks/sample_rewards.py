@@ -14,21 +14,15 @@ from lightning_modules.summarizer import Generative, Samples
 
 
 class SampleRewards(NamedTuple):
-    """Rewards of prefixes of texts, on the host, double precision.
+    """Rewards of prefixes of texts, on the host, double precision."""
 
-    Attributes:
-        total: reward of each prefix, [B, K, Q].
-        parts: the rewards that a `Mixture` adds, by name, [B, K, Q] each; empty for another reward.
-        texts: the prefixes, K Q for each document.
-    """
-
-    total: Tensor
-    parts: dict[str, Tensor]
-    texts: list[list[str]]
+    total: Tensor  # reward of each prefix, [B, K, Q]
+    parts: dict[str, Tensor]  # the rewards that a `Mixture` adds, by name, [B, K, Q] each; empty for another reward
+    texts: list[list[str]]  # the prefixes, K Q for each document
 
 
 def score_samples(reward: Reward, module: Generative, batch: Batch, tokens: Tensor, ends: Tensor) -> SampleRewards:
-    """Return the rewards of prefixes of samples.
+    """Return the rewards of prefixes of samples; a `ValueError` if one is not finite.
 
     Args:
         reward: reward of a text.
@@ -36,9 +30,6 @@ def score_samples(reward: Reward, module: Generative, batch: Batch, tokens: Tens
         batch: the documents.
         tokens: samples on the host, [B, K, T].
         ends: lengths of the prefixes, [B, K, Q].
-
-    Raises:
-        ValueError: if a reward is not finite.
     """
     B, K, Q = ends.shape
     repeated = tokens.unsqueeze(2).expand(-1, -1, Q, -1).flatten(1, 2)               # [B, K Q, T]

@@ -208,11 +208,7 @@ class SelfCritical(Scheduled):
     # The term ----------------------------------------------------------------------------------------------------
 
     def options(self, module: Generative) -> DecodingOptions:
-        """Return the options of sampling and rescoring, with the constraints of the model's decoding.
-
-        Raises:
-            ValueError: if `max_length` is not above the `min_length` of that decoding.
-        """
+        """Return the options of sampling and rescoring, with the constraints of the model's decoding."""
         greedy, decoding = self.advantage == "greedy", module.decoding
         if self.max_length is not None and self.max_length <= decoding.min_length:
             raise ValueError(
@@ -295,12 +291,9 @@ class SelfCritical(Scheduled):
         ), log_probs
 
     def advantages(self, module: Generative, batch: Batch, samples: Samples) -> Tensor:
-        """Return the advantage of every token of the samples, [B, K, T], on the host and without gradient.
+        """Return the advantage of every token of samples on the host, [B, K, T], on the host and without gradient.
 
-        Args:
-            module: the model.
-            batch: the batch.
-            samples: samples on the host; with the advantage `greedy`, the first is the greedy text.
+        With the advantage `greedy`, the first sample is the greedy text.
         """
         started = time.perf_counter()
         tokens, lengths = samples

@@ -55,13 +55,9 @@ def _warn_of_last(best: Path, last: Path) -> None:
 
 
 def find_damage(path: Path, verify: bool = True) -> str:
-    """Return what is wrong with a checkpoint file, empty if it is intact.
+    """Return what is wrong with a checkpoint file, empty if it is intact; `verify` reads all bytes for their checksums.
 
     Members are stored without compression, as torch writes them: compressed or overlapping ones could fill the memory.
-
-    Args:
-        path: path of the file.
-        verify: whether to verify all bytes by their checksums.
     """
     try:
         if not zipfile.is_zipfile(path):
@@ -123,9 +119,7 @@ def _check_calls(stream: BinaryIO, pickles: int) -> None:
 def read_checkpoint(path: Path, verify: bool = True) -> dict[str, Any]:
     """Return the content of a checkpoint, without executing code; weights are read lazily.
 
-    Args:
-        path: path of the file.
-        verify: whether to verify checksums first, which takes about a second per gigabyte, and that weights are finite.
+    To verify checksums first, and that weights are finite, takes about a second per gigabyte.
 
     Raises:
         UserError: if it is not a checkpoint, is damaged, has a value of another type than `precis fit` writes, or has

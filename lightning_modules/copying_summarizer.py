@@ -61,21 +61,17 @@ class CopyingSummarizer(Summarizer):
     def decode(self, batch: Batch, target_input: Tensor) -> Any:
         """Run the decoder over target inputs [B, K, T] in one teacher-forced pass.
 
-        Returns:
-            A named tuple with at least the fields of `CopyOutputs`, each [B, K, T, ...].
+        Returns a named tuple with at least the fields of `CopyOutputs`, each [B, K, T, ...].
         """
 
     @abstractmethod
     def decoder_step(self, words: Tensor, state: State, memory: State) -> tuple[CopyOutputs, State]:
-        """Run one decoder step for K hypotheses of each document.
+        """Run one decoder step for K hypotheses of each document: the outputs, each [B, K, ...], and the next state.
 
         Args:
             words: the previous words, ids below V, [B, K].
             state: fields of the decoder state, each [B, K, ...].
             memory: fields of the memory, each [B, ...].
-
-        Returns:
-            The outputs, each [B, K, ...], and the next state.
         """
 
     # Scoring -----------------------------------------------------------------------------------------------------
@@ -86,17 +82,7 @@ class CopyingSummarizer(Summarizer):
         return inputs.masked_fill(inputs >= self.vocab_size, UNK)
 
     def target_log_probs(self, batch: Batch, outputs: CopyOutputs, target: Tensor, rows: Tensor) -> Tensor:
-        """Return log P(y_t) of extended ids, 0 at padding.
-
-        Args:
-            batch: the documents.
-            outputs: outputs of `decode`.
-            target: extended ids, [B, K, T].
-            rows: indices of the tokens that are not padding in the flattened [B * K * T], [N].
-
-        Returns:
-            [B, K, T].
-        """
+        """Return log P(y_t) of extended ids [B, K, T], 0 at padding; `rows`: flat positions of the others, [N]."""
         return target_log_probs(self.network.output, outputs, self.source_ids(batch), target, rows, UNK)
 
     def log_probs(self, batch: Batch, samples: Samples, options: DecodingOptions | None = None) -> Tensor:
@@ -247,9 +233,8 @@ class CopyingSummarizer(Summarizer):
     def explain(self, batch: Batch, samples: Samples) -> tuple[Any, Tensor]:
         """Run a teacher-forced pass over samples [B, K, T].
 
-        Returns:
-            The outputs of `decode`, and for each token whether copying contributes more probability than generation
-            does, [B, K, T].
+        Returns the outputs of `decode`, and for each token whether copying contributes more probability than generation
+        does, [B, K, T].
         """
         with evaluating(self):
             outputs = self.decode(batch, self.decoder_inputs(samples.tokens))
@@ -257,14 +242,10 @@ class CopyingSummarizer(Summarizer):
             return outputs, copied
 
     def attention_map(self, batch: Batch, index: int) -> tuple[list[str], list[str], np.ndarray, np.ndarray]:
-        """Return the data of a heat map: the copy attention of one document's summary.
+        """Return the data of a heat map: the copy attention of the summary of one document of a batch.
 
-        Args:
-            batch: the documents.
-            index: index of the document in the batch.
-
-        Returns:
-            The document's words [S], the summary's words [T], the attention [T, S], and its sum over the summary [S].
+        They are the document's words [S], the summary's words [T], the attention [T, S], and its sum over the summary
+        [S].
         """
         best = self._best(batch)
         length = int(best.lengths[index, 0])

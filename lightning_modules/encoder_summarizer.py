@@ -24,11 +24,7 @@ class EncoderSummarizer(Summarizer):
     long_input: LongInput = "windows"
 
     def setup(self, stage: str) -> None:
-        """Set the tokenizer, and check with `long_input: truncate` that no document exceeds the encoder's limit.
-
-        Raises:
-            UserError: if the tokenizer does not fit, or `data.max_source` is too large.
-        """
+        """Set the tokenizer, and check with `long_input: truncate` that no document exceeds the encoder's limit."""
         super().setup(stage)
         if self.long_input == "truncate":
             check_truncation(getattr(self.trainer, "datamodule", None), self.reader.max_tokens, with_choice=True)
@@ -36,14 +32,7 @@ class EncoderSummarizer(Summarizer):
     def make_reader(
         self, encoder: EncoderOptions, dropout: float, optimizer: EncoderAdamWOptions, segments: int = 2
     ) -> Reader:
-        """Return an encoder, and set the optimizer; an encoder from scratch has the learning rate of the rest.
-
-        Args:
-            encoder: options of the encoder.
-            dropout: dropout of hidden states.
-            optimizer: options of the optimizer.
-            segments: number of segment types of an encoder from scratch.
-        """
+        """Return an encoder, and set the optimizer; an encoder from scratch has the learning rate of the rest."""
         positions = 0  # those of the pretrained encoder
         if isinstance(encoder, DocumentEncoderOptions):
             self.long_input = encoder.long_input

@@ -21,8 +21,8 @@ def log_training(
 
     Args:
         module: the model in training.
-        values: means over the documents in the batch of this rank, by name; the same names on all ranks.
-        batch: the batch; all ranks must call this in the same steps.
+        values: means over the documents of this rank's batch, by name; the same names, in the same steps, on all ranks.
+        batch: the batch.
         prog_bar: names of the values that the progress bar shows.
     """
     trainer = module.trainer

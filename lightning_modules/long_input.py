@@ -12,12 +12,9 @@ LongInput = Literal["windows", "extend", "truncate"]
 
 
 def check_truncation(data: Any, limit: int | None, with_choice: bool = False) -> None:
-    """Check that a DataModule truncates documents to what an encoder reads at once.
+    """Check that a DataModule with `max_source` truncates documents to what an encoder reads at once.
 
-    Args:
-        data: the DataModule with `max_source`; None or one without a limit on tokens is not checked.
-        limit: largest number of tokens of an input; None for no limit.
-        with_choice: whether the model has the argument `long_input`.
+    A limit of None is no limit; `with_choice` tells that the model has the argument `long_input`.
 
     Raises:
         UserError: if it does not.

@@ -42,22 +42,14 @@ def steps_needed(trainer: Trainer, options: AdamWOptions) -> int:
 def scheduled(optimizer: torch.optim.Optimizer, factors: Sequence[Callable[[int], float]]) -> dict[str, Any]:
     """Return the result of `configure_optimizers` for an optimizer whose learning rates change at every step.
 
-    Args:
-        optimizer: optimizer with a base learning rate for each parameter group.
-        factors: for each group, the factor of its base rate as a function of the step (0, 1, ...).
+    `factors` has, for each parameter group, the factor of its base rate as a function of the step (0, 1, ...).
     """
     schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, list(factors))
     return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
 
 
 def warmed_up(optimizer: torch.optim.Optimizer, steps: int, warm_up: float = 0.1) -> dict[str, Any]:
-    """Return the result of `configure_optimizers` for linear warm-up and linear decay to 0.
-
-    Args:
-        optimizer: optimizer with the peak learning rates.
-        steps: number of training steps.
-        warm_up: fraction of the steps that are warm-up.
-    """
+    """Return the result of `configure_optimizers` for linear warm-up and linear decay to 0 within `steps`."""
     factor = partial(rate_factor, schedule="linear", steps=steps, warm_up=warm_up)
     return scheduled(optimizer, [factor] * len(optimizer.param_groups))
 
@@ -65,12 +57,7 @@ def warmed_up(optimizer: torch.optim.Optimizer, steps: int, warm_up: float = 0.1
 def noam_factor(size: int, warm_up: int) -> Callable[[int], float]:
     """Return the schedule of Vaswani et al. 2017 (equation 3): D^-0.5 min(t^-0.5, t warm_up^-1.5) at step t = 1, 2, ...
 
-    Args:
-        size: D.
-        warm_up: number of warm-up steps.
-
-    Raises:
-        ValueError: if the warm-up has no step.
+    A `ValueError` if the warm-up has no step.
     """
     if warm_up < 1:
         raise ValueError(f"a warm-up needs at least one step, got {warm_up}")
@@ -111,12 +98,7 @@ def two_rates(
 ) -> dict[str, Any]:
     """Return the result of `configure_optimizers`: AdamW with separate rates for encoder and other parameters.
 
-    Args:
-        module: module to train.
-        encoder: pretrained part with its own learning rate; None if all parameters have the same.
-        options: learning rates, schedule and weight decay.
-        steps: number of training steps, see `steps_needed`.
-        decay_vectors: whether vectors such as biases decay as matrices do.
+    `steps` is `steps_needed`. With `decay_vectors` vectors such as biases decay as matrices do.
     """
     of_encoder, others = split_parameters(module, encoder)
     parts = [(others, options.lr, options.warmup_steps)]

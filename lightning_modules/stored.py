@@ -20,13 +20,9 @@ SCALES = ":scales"  # after the name of a matrix in 8 bits
 
 
 def save_weights(folder: Path, settings: Mapping[str, Any], state: Mapping[str, Tensor], bits: int = 16) -> None:
-    """Write config.json and model.safetensors.
+    """Write weights and settings as model.safetensors and config.json.
 
-    Args:
-        folder: folder to write.
-        settings: content of config.json.
-        state: weights by name.
-        bits: 16 for half precision; 8 for `quantized` matrices, and half precision of all else.
+    `bits` is 16 for half precision; 8 for `quantized` matrices, and half precision of all else.
     """
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
@@ -58,11 +54,7 @@ def dequantized(stored: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 
 def read_settings(folder: Path) -> dict[str, Any]:
-    """Return the content of config.json.
-
-    Raises:
-        UserError: if the file does not exist, or is not a JSON object.
-    """
+    """Return the content of config.json; a `UserError` if it does not exist, or is not a JSON object."""
     try:
         settings = load_json((folder / "config.json").read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
@@ -75,13 +67,8 @@ def read_settings(folder: Path) -> dict[str, Any]:
 def load_weights(folder: Path, model: nn.Module, expected: Mapping[str, Tensor]) -> None:
     """Load the weights of a folder into a model.
 
-    Args:
-        folder: folder with model.safetensors.
-        model: model to load the weights into.
-        expected: names and shapes of the weights that the folder must have.
-
-    Raises:
-        UserError: if the file does not exist, is damaged, or has other weights.
+    `expected` has the names and shapes of the weights that the folder must have; a `UserError` if it has others, or the
+    file does not exist or is damaged.
     """
     file = folder / "model.safetensors"
     try:
@@ -99,11 +86,11 @@ def load_weights(folder: Path, model: nn.Module, expected: Mapping[str, Tensor])
 
 
 def load_model(kind: Callable[..., Model], folder: Path, noun: str, options: Mapping[str, Any]) -> Model:
-    """Return the model of a folder, in eval mode.
+    """Return the model of a folder that `save_weights` wrote, in eval mode.
 
     Args:
         kind: function from stored settings and options to the model, which has `state_to_keep`.
-        folder: folder that `save_weights` wrote.
+        folder: the folder.
         noun: name for the class in messages.
         options: arguments that replace the stored ones.
 

@@ -75,11 +75,7 @@ Term = Callable[[Any, Batch], Tensor]
 
 
 def weighted_sum(terms: Mapping[str, Tensor], weights: Mapping[str, float]) -> Tensor:
-    """Return sum_k weights[k] terms[k]; the default weight is 1.
-
-    Raises:
-        ValueError: if there are no terms.
-    """
+    """Return sum_k weights[k] terms[k] of at least one term; the default weight is 1."""
     if not terms:
         raise ValueError("a loss needs at least one term")
     return sum(weights.get(name, 1.0) * term for name, term in terms.items())
@@ -150,13 +146,7 @@ class Summarizer(LightningModule, ABC):
             shard(self, self.layers_to_shard(), self.device_mesh["data_parallel"])
 
     def check_data(self, data: Any) -> None:
-        """Check that a DataModule produces the batches of this model.
-
-        A DataModule without `batch_type` is not checked.
-
-        Raises:
-            UserError: if the types differ.
-        """
+        """Raise a `UserError` if a DataModule with `batch_type` does not produce the batches of this model."""
         data_type = getattr(data, "batch_type", Batch)
         if data_type is not Batch and not issubclass(data_type, self.batch_type):
             raise UserError(
@@ -253,9 +243,8 @@ class Summarizer(LightningModule, ABC):
         """Return the weighted sum of the named terms, times the batch's weight among ranks and accumulated batches.
 
         Each term, and each of `step_values`, which terms may add to, is logged as train/<name>, the mean over the
-        documents of all ranks. The sum of the model's terms is
-        multiplied by `model_loss_weight`. Terms of weight 0 are not computed: none of the model's terms if
-        `model_loss_weight` is 0, and no extra term whose loss weight is 0.
+        documents of all ranks. The sum of the model's terms is multiplied by `model_loss_weight`. Terms of weight 0 are
+        not computed: none of the model's terms if `model_loss_weight` is 0, and no extra term whose loss weight is 0.
         """
         self.step_values = {}
         terms = self.loss_terms(batch) if self.model_loss_weight else {}
@@ -328,11 +317,7 @@ class Summarizer(LightningModule, ABC):
         self._log_rouge("val")
 
     def on_test_start(self) -> None:
-        """Check for references before anything is decoded.
-
-        Raises:
-            UserError: if no document has a reference.
-        """
+        """Check for references before anything is decoded; a `UserError` if no document has one."""
         data = getattr(self.trainer, "datamodule", None)
         if data is None or any(data.features("test")["references"]):
             return

@@ -8,25 +8,15 @@ from datamodules.text.language import join_sentences
 
 @dataclass
 class Summary:
-    """Summary of one document, with its references and scores.
+    """Summary of one document, with its references and scores."""
 
-    Attributes:
-        id: id of the document.
-        sentences: sentences of the summary.
-        references: reference summaries of the document, each a list of sentences.
-        words: words of the summary that `copied` refers to.
-        copied: for each word, whether it was copied; None for models that do not copy.
-        scores: scores of this summary, F1 x 100 for ROUGE; empty without references.
-        extra: further values by name that the model adds to the record.
-    """
-
-    id: str
+    id: str  # of the document
     sentences: list[str]
-    references: list[list[str]]
-    words: list[str] | None = None
-    copied: list[bool] | None = None
-    scores: dict[str, float] = field(default_factory=dict)
-    extra: dict[str, Any] = field(default_factory=dict)
+    references: list[list[str]]  # reference summaries of the document, each a list of sentences
+    words: list[str] | None = None  # words of the summary that `copied` refers to
+    copied: list[bool] | None = None  # for each word, whether it was copied; None for models that do not copy
+    scores: dict[str, float] = field(default_factory=dict)  # F1 x 100 for ROUGE; empty without references
+    extra: dict[str, Any] = field(default_factory=dict)  # further values by name that the model adds to the record
 
     @property
     def text(self) -> str:

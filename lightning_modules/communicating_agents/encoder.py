@@ -20,7 +20,7 @@ class Parts(NamedTuple):
 
     @classmethod
     def of(cls, lengths: Tensor, width: int, device: torch.device) -> "Parts":
-        """Build the masks of parts of padded length I = `width`; lengths [B, M] are on the CPU, 0 for padding agents."""
+        """Build the masks of parts of padded length I = `width`; lengths [B, M] are on the CPU, 0 for padding."""
         nonzero = lengths.clamp_min(1)  # an LSTM and a softmax need at least one position
         # one transfer for both
         nonzero_on_device, lengths_on_device = torch.stack([nonzero, lengths]).to(device, non_blocking=True)

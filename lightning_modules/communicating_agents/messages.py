@@ -26,7 +26,7 @@ class MeanMessages(nn.Module):
     """
 
     def forward(self, last: Tensor, agent_mask: Tensor) -> Tensor:
-        """Return the message to each agent from all last states, [B, M, H] -> [B, M, H]; the mask is False at padding."""
+        """Return the message to each agent: last states [B, M, H], mask [B, M], False at padding -> [B, M, H]."""
         return uniform_weights(agent_mask, last.dtype) @ last
 
 

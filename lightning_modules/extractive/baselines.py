@@ -35,12 +35,8 @@ def oracle(
 ) -> list[int]:
     """Return the greedy extractive oracle, which adds the sentence that raises ROUGE-1 F + ROUGE-2 F most.
 
-    It stops when no sentence raises the score, see `greedy_oracle`.
-
-    Args:
-        document: document with references.
-        k: maximal number of sentences; None for no limit.
-        stem, language: as in `rouge_scores`.
+    It stops when no sentence raises the score, see `greedy_oracle`; k is the maximum number of sentences, None for no
+    limit.
 
     Raises:
         ValueError: if the document has no reference.
@@ -73,11 +69,8 @@ def lexrank(
     Inverse document frequencies are computed from the sentences of the document, not from a corpus as in the paper.
 
     Args:
-        document: the document.
-        k: number of sentences.
         threshold: cosine above which two sentences are linked; None weights links by the cosine (continuous LexRank).
         damping: probability of following a link; the paper's d is 1 - damping = 0.15.
-        language: code of the language.
     """
     similarity = cosines(tf_idf(document, language))
     return _highest(_pagerank(similarity if threshold is None else (similarity > threshold) * 1.0, damping), k)
@@ -87,9 +80,7 @@ def mmr(document: Document, k: int = 3, trade_off: float = 0.7, language: str = 
     """Select by maximal marginal relevance (Carbonell and Goldstein 1998) over tf-idf, with the document as the query.
 
     Each step selects the sentence s with the highest l cos(s, D) - (1 - l) max_t cos(s, t), over selected sentences t.
-
-    Args:
-        trade_off: l, in [0, 1]; 1 for relevance only.
+    The `trade_off` l is in [0, 1]; 1 for relevance only.
     """
     vectors = tf_idf(document, language)
     size = min(_checked(k), len(vectors))
@@ -149,13 +140,7 @@ def predictions(
 ) -> Iterator[dict[str, Any]]:
     """Yield predictions in the format of models: `{"id", "summary": sentences, "references": lists of sentences}`.
 
-    Args:
-        documents: documents of any corpus.
-        baseline: name of a baseline in `BASELINES`, or a function with the same signature.
-        options: options of the baseline, such as k.
-
-    Raises:
-        ValueError: if there is no baseline of that name.
+    `baseline` is a name in `BASELINES`, or a function with the same signature; options are its own, such as k.
     """
     if isinstance(baseline, str) and baseline not in BASELINES:
         raise ValueError(f"unknown baseline {baseline!r}; choose one of {', '.join(BASELINES)}")

@@ -14,9 +14,6 @@ class Layout(nn.Module):
 
     The network sees the features of `layout_features` and the centrality of each sentence: its cosine with the mean of
     the sentences of prose, and its mean cosine with all sentences, both as they are and standardized in the document.
-
-    Args:
-        size: width of the embedding.
     """
 
     def __init__(self, size: int) -> None:
@@ -24,15 +21,12 @@ class Layout(nn.Module):
         self.inner, self.outer = nn.Linear(NUM_FEATURES + 4, _HIDDEN), nn.Linear(_HIDDEN, size)
 
     def forward(self, features: Tensor, vectors: Tensor, mask: Tensor) -> Tensor:
-        """Return the embeddings of sentences.
+        """Return the embeddings of sentences, [B, L, D].
 
         Args:
             features: `layout_features` of the documents, [B, L, 11].
             vectors: vectors of sentences, [B, L, H].
             mask: True at sentences, [B, L].
-
-        Returns:
-            [B, L, D].
         """
         central = centralities(vectors, features[..., PROSE], mask)                 # [B, L, 4]
         x = torch.cat([features.to(central), central], -1)

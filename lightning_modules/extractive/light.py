@@ -33,9 +33,6 @@ class LightExtractor:
         model: arguments of the model, from its config.
         data: arguments of its data.
         folder: folder with the weights of `precis export`, and in `text` the tokenizer if it is not the encoder's.
-
-    Raises:
-        UserError: if the encoder is not installed, or the weights cannot be read.
     """
 
     def __init__(self, model: Mapping[str, Any], data: Mapping[str, Any], folder: Path) -> None:

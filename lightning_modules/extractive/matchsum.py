@@ -79,11 +79,7 @@ class MatchSum(EncoderSummarizer):
         self.pooler = Pooler(pooling, self.reader.size)
 
     def check_data(self, data: Any) -> None:
-        """Check that a DataModule produces batches of this model, in pieces that the encoder can read.
-
-        Raises:
-            UserError: if it does not.
-        """
+        """Check that a DataModule produces batches of this model, in pieces that the encoder can read."""
         super().check_data(data)
         limit = self.reader.max_tokens
         if limit is not None and (piece := getattr(data, "piece", 0)) + 2 > limit:
@@ -171,18 +167,15 @@ class MatchSum(EncoderSummarizer):
 
 
 def margin_loss(scores: Tensor, gains: Tensor, mask: Tensor, margin: float) -> Tensor:
-    """Return the sum over rank gaps i >= 1 of the mean over j of max(0, s_{j+i} - s_j + i margin).
+    """Return the sum over rank gaps i >= 1 of the mean over j of max(0, s_{j+i} - s_j + i margin), [B].
 
-    Candidates are ranked by descending gain; ties keep their order.
+    Candidates are ranked by descending gain; ties keep their order. It is 0 for fewer than two candidates.
 
     Args:
         scores: s, [B, C].
         gains: gain of each candidate, [B, C].
         mask: True at candidates, [B, C].
         margin: margin between candidates of consecutive ranks.
-
-    Returns:
-        [B]; 0 for a document with fewer than two candidates.
     """
     order = gains.masked_fill(~mask, float("-inf")).argsort(dim=1, descending=True, stable=True)
     ranked, is_candidate = scores.gather(1, order), mask.gather(1, order)                    # [B, C]

@@ -13,13 +13,6 @@ class Pooler(nn.Module):
     `cls`: the mean of the head tokens ([CLS]) of a group, one unless a sentence is split into pieces; `mean` and `max`
     of all states; `self_attention`: sum_t a_t h_t with a = softmax_t(q h_t / sqrt(H)) and a learned q, which is
     initialized with zero (equal to `mean`).
-
-    Args:
-        kind: `cls`, `mean`, `max` or `self_attention`.
-        size: H.
-
-    Raises:
-        ValueError: if `kind` is not one of these.
     """
 
     def __init__(self, kind: Pooling, size: int) -> None:
@@ -30,16 +23,13 @@ class Pooler(nn.Module):
         self.query = nn.Parameter(torch.zeros(size)) if kind == "self_attention" else None
 
     def forward(self, states: Tensor, group: Tensor, heads: Tensor, groups: int) -> Tensor:
-        """Return the vectors of all groups of all documents.
+        """Return the vectors of all groups of all documents, [B, L, H]; zeros for empty groups.
 
         Args:
             states: h, [B, T, H].
             group: index of the group of each token, -1 for none, [B, T].
             heads: True at head tokens, [B, T].
             groups: maximal number of groups L.
-
-        Returns:
-            [B, L, H]; zeros for empty groups.
         """
         B, _, H = states.shape
         if self.kind == "cls":
@@ -75,12 +65,7 @@ def document_cosine(sentences: Tensor, document: Tensor) -> Tensor:
 
 
 def centrality(sentences: Tensor, mask: Tensor) -> Tensor:
-    """Return the mean cosine of each sentence with the other sentences, [B, L]; 0 for a single sentence.
-
-    Args:
-        sentences: vectors of sentences, [B, L, H].
-        mask: True at sentences, [B, L].
-    """
+    """Return the mean cosine of each sentence with the others: [B, L, H], mask [B, L] -> [B, L]; 0 for a single one."""
     pairs = mask.unsqueeze(1) & mask.unsqueeze(2)                                    # [B, L, L]
     pairs = (pairs & ~torch.eye(mask.shape[1], dtype=torch.bool, device=mask.device)).to(sentences.dtype)
     return (cosines(sentences, sentences) * pairs).sum(-1) / pairs.sum(-1).clamp_min(1)
@@ -91,13 +76,6 @@ class SentenceScorer(nn.Module):
 
     `classifier`: w e_i + b. The others are a c_i + b with a learned slope and offset, which keep the ranking while a is
     positive: `document_cosine` with c_i = cos(e_i, D); `centrality` with the mean cosine with other sentences.
-
-    Args:
-        kind: `classifier`, `document_cosine` or `centrality`.
-        size: H.
-
-    Raises:
-        ValueError: if `kind` is not one of these.
     """
 
     def __init__(self, kind: Scoring, size: int) -> None:
@@ -111,16 +89,7 @@ class SentenceScorer(nn.Module):
             self.slope, self.offset = nn.Parameter(torch.tensor(5.0)), nn.Parameter(torch.tensor(0.0))
 
     def forward(self, sentences: Tensor, document: Tensor, mask: Tensor) -> Tensor:
-        """Return the logits of sentences.
-
-        Args:
-            sentences: e, [B, L, H].
-            document: D, [B, H].
-            mask: True at sentences, [B, L].
-
-        Returns:
-            [B, L]; undefined at padding.
-        """
+        """Return the logits of sentences e [B, L, H] of documents D [B, H], [B, L]; undefined at padding."""
         if self.kind == "classifier":
             return self.linear(sentences).squeeze(-1)
         cosine = document_cosine(sentences, document) if self.kind == "document_cosine" else centrality(sentences, mask)

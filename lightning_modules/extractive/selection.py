@@ -69,11 +69,11 @@ def angular_distance(cosine: Tensor) -> Tensor:
 
 
 def shared_path(similarity: Tensor, to_document: Tensor) -> Tensor:
-    """Return the fraction of the path from the document to one sentence that also leads to the other, in [0, 1].
+    """Return the fraction of the path from the document to one sentence that also leads to the other, [B, L, L].
 
     With d the angular distance, r_i = d(i, document) and the Gromov product (i|j) = (r_i + r_j - d(i, j)) / 2,
 
-        g_ij = (i|j) / min(r_i, r_j).
+        g_ij = (i|j) / min(r_i, r_j), in [0, 1].
 
     The triangle inequality bounds it: d(i, j) <= r_i + r_j gives g >= 0 (equality: the sentences are on opposite sides
     of the document), and d(i, j) >= |r_i - r_j| gives (i|j) <= min(r_i, r_j), so g <= 1 (equality: one is on the path
@@ -82,9 +82,6 @@ def shared_path(similarity: Tensor, to_document: Tensor) -> Tensor:
     Args:
         similarity: cosines between sentences, [B, L, L].
         to_document: cosines of sentences and document, [B, L].
-
-    Returns:
-        g, [B, L, L].
     """
     radius = angular_distance(to_document)                                           # [B, L]
     radius_i, radius_j = radius.unsqueeze(2), radius.unsqueeze(1)

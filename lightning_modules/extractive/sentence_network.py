@@ -104,9 +104,7 @@ class SentenceNetwork(nn.Module):
         """Return the states of all tokens, [B, T, H].
 
         Args:
-            tokens: token ids, [B, T].
-            lengths: lengths of the documents, in host memory.
-            owner: index of the sentence of each token, -1 for none, [B, T].
+            tokens, lengths, owner: as in `ExtractiveBatch`.
             starts: first tokens of passages that are encoded separately; None encodes whole documents, long ones in
                 windows.
 
@@ -133,15 +131,12 @@ class SentenceNetwork(nn.Module):
         with_document: bool = False,
         features: Tensor | None = None,
     ) -> ScoredSentences:
-        """Return the scores of sentences.
+        """Return the scores of sentences, with vectors of documents that are zeros if they are not needed.
 
         Args:
             tokens, lengths, owner, heads, starts, mask: as in `ExtractiveBatch`.
             with_document: whether vectors of documents are needed, which take another pass with `separate`.
             features: `layout_features` of the documents, for a network with a layout, [B, L, 11].
-
-        Returns:
-            Logits, pooled vectors of sentences, and vectors of documents (zeros if not needed).
         """
         states, whole = self.encoded(tokens, lengths, owner, starts, with_document)
         vectors = self.pooler(states, owner, heads, mask.shape[1])                           # [B, L, H]
@@ -188,10 +183,7 @@ class SentenceNetwork(nn.Module):
         return x + sinusoidal(x.shape[1], x.shape[2], x.device).to(x.dtype)
 
     def attention(self, vectors: Tensor, mask: Tensor, features: Tensor | None = None) -> Tensor | None:
-        """Return the attention between sentences in the last inter-sentence layer, averaged over heads, [B, L, L].
-
-        None without such layers.
-        """
+        """Return the attention between sentences in the last inter-sentence layer, averaged over heads, [B, L, L]."""
         if self.norm is None:
             return None
         x, key_mask = self.placed(vectors, mask, features), attention_mask(mask)

@@ -12,19 +12,12 @@ from lightning_modules.summary import Summary
 
 @dataclass
 class ExtractiveSummary(Summary):
-    """A summary of sentences of the document.
+    """A summary of sentences of the document."""
 
-    Attributes:
-        positions: indices of the sentences in the document, in the order of the summary.
-        sentence_scores: scores of all sentences of the document.
-        document: sentences of the document; not part of the record.
-        attention: attention between its sentences, [L, L], if requested; not part of the record.
-    """
-
-    positions: list[int] = field(default_factory=list)
-    sentence_scores: list[float] = field(default_factory=list)
-    document: list[str] = field(default_factory=list)
-    attention: np.ndarray | None = None
+    positions: list[int] = field(default_factory=list)  # of its sentences in the document, in order
+    sentence_scores: list[float] = field(default_factory=list)  # of all sentences of the document
+    document: list[str] = field(default_factory=list)  # its sentences; not part of the record
+    attention: np.ndarray | None = None  # between its sentences, [L, L], if requested; not part of the record
 
     @property
     def selected(self) -> list[tuple[int, str, float]]:
@@ -48,15 +41,9 @@ def extract(
     relations: Relations | None,
     options: SelectionOptions,
 ) -> list[ExtractiveSummary]:
-    """Select sentences of the documents of a batch, and return the summaries.
+    """Select sentences of the documents of a batch by their scores [B, L], and return the summaries.
 
-    Args:
-        ids: ids of the documents.
-        references: references of the documents.
-        documents: sentences of the documents.
-        scores: scores of the sentences, [B, L].
-        candidates: True at sentences that may be selected, [B, L].
-        relations, options: as in `select`.
+    `candidates` is True at sentences that may be selected, [B, L]; relations and options are those of `select`.
     """
     words = count_words(documents, scores.device)
     selected = select(scores, candidates, relations, options, words).tolist()

@@ -21,18 +21,10 @@ FROZEN_POOLINGS: tuple[Pooling, ...] = ("cls", "mean", "max")  # those without w
 
 
 def pool_all(states: Tensor, whole: Tensor | None, owner: Tensor, heads: Tensor, width: int) -> Tensor:
-    """Pool a document (zeros without `whole`) and its sentences by each pooling without weights.
+    """Pool a document (zeros without `whole`) and its L = `width` sentences: [B, T, H] -> [B, 1 + L, P, H].
 
-    The encoder takes almost all of the time, so that the vectors of all P poolings are computed and kept together.
-
-    Args:
-        states: states of tokens for sentences, [B, T, H].
-        whole: states of tokens for documents, [B, T, H].
-        owner, heads: as in `SentenceBatch`.
-        width: number of sentences L of the longest document.
-
-    Returns:
-        [B, 1 + L, P, H].
+    The encoder takes almost all of the time, so that the vectors of all P poolings without weights are computed and
+    kept together. States are those of tokens for sentences and for documents.
     """
     pooled = []
     for kind in FROZEN_POOLINGS:
@@ -70,15 +62,12 @@ class VectorCache:
     def vectors(
         self, texts: Sequence[Sequence[str]], starts: Sequence[Sequence[int]], compute: Callable[[], Tensor]
     ) -> Tensor:
-        """Return the vectors of a batch; they are computed if the cache lacks a document.
+        """Return the vectors of a batch, [B, 1 + L, P, H], on the CPU; they are computed if the cache lacks a document.
 
         Args:
             texts: sentences of each document.
             starts: first tokens of their pieces, which depend on how sentences are split.
-            compute: returns the vectors of the batch, see `pool_all`, [B, 1 + L, P, H].
-
-        Returns:
-            [B, 1 + L, P, H], on the CPU.
+            compute: returns the vectors of the batch, see `pool_all`.
         """
         keys = [text_digest(json.dumps([list(text), list(first)])) for text, first in zip(texts, starts)]
         if any(key not in self._vectors for key in keys):

@@ -86,7 +86,7 @@ class Memory(NamedTuple):
 
 
 class TokenEncoder(nn.Module):
-    """Transformer layers over sequences of vectors, see `EncoderLayer`; with a final normalization if they are `pre`."""
+    """Transformer layers over sequences of vectors, see `EncoderLayer`; `pre` layers have a final normalization."""
 
     def __init__(self, layers: int, size: int, heads: int, feed_forward: int, dropout: float, norm: Norm) -> None:
         super().__init__()

@@ -24,12 +24,9 @@ class BoundaryF1(Metric):
     def update(
         self, predicted: Collection[Hashable], gold: Collection[Hashable], trivial: Collection[Hashable] = ()
     ) -> None:
-        """Add a text.
+        """Add a text by the beginnings of its segments, indices of words or characters.
 
-        Args:
-            predicted: predicted beginnings of segments, as indices of words or characters.
-            gold: gold beginnings.
-            trivial: beginnings that are known in advance, such as those of sentences; left out of the inner scores.
+        `trivial` beginnings are known in advance, such as those of sentences; the inner scores leave them out.
         """
         predicted, gold, trivial = set(predicted), set(gold), set(trivial)
         for prefix, f, g in (("", predicted, gold), ("inner_", predicted - trivial, gold - trivial)):

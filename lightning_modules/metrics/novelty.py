@@ -12,17 +12,11 @@ Encoded = list[list[int]]
 
 
 class Extraction(NamedTuple):
-    """Extractiveness of a summary (Grusky et al. 2018, equations 1 to 3).
+    """Extractiveness of a summary (Grusky et al. 2018, equations 1 to 3)."""
 
-    Attributes:
-        coverage: fraction of the words of the summary in a fragment of the source, in [0, 1].
-        density: mean length of the fragment of each word of the summary, sum_f |f|^2 / |S|, in words.
-        compression: words of the source for each word of the summary.
-    """
-
-    coverage: float
-    density: float
-    compression: float
+    coverage: float  # fraction of the words of the summary in a fragment of the source, in [0, 1]
+    density: float  # mean length of the fragment of each word of the summary, sum_f |f|^2 / |S|, in words
+    compression: float  # words of the source for each word of the summary
 
 
 def novelty(
@@ -31,16 +25,12 @@ def novelty(
     """Return the fractions of n-grams and sentences of a summary that its source lacks (See et al. 2017, section 6.2).
 
     Every occurrence in the summary counts. N-grams do not cross sentences, because they would be novel as soon as a
-    sentence is left out. A sentence is novel if no sentence of the source has exactly the same words.
-
-    Args:
-        summary: its sentences.
-        source: its sentences.
-        orders: the n of the n-grams.
-        language: code of the language; words are lower-cased and not stemmed, punctuation is dropped.
+    sentence is left out. A sentence is novel if no sentence of the source has exactly the same words. Words are
+    lower-cased and not stemmed, punctuation is dropped.
 
     Returns:
-        "novel_1" (and so on, by order) and "novel_sentences", in [0, 1]; None where the summary has none such.
+        "novel_1" (and so on, for each n in `orders`) and "novel_sentences", in [0, 1]; None where the summary has none
+        such.
     """
     encode = word_vocabulary(language).encode
     return novelty_of_ids([encode(sentence) for sentence in summary], [encode(sentence) for sentence in source], orders)
@@ -72,16 +62,10 @@ def extraction(summary: Sentences, source: Sentences, language: str = "en") -> E
 
 
 def fragments(summary: Sequence[Any], source: Sequence[Any]) -> list[tuple[int, int, int]]:
-    """Return the extractive fragments of a summary, greedily from its start (Grusky et al. 2018, figure 2).
+    """Return start in the summary, start in the source, and length of each extractive fragment, greedily in order.
 
-    At each word, the longest matching sequence of the source is taken, the first of several. As in the paper, the
-    search continues after it, so that a longer one that begins inside a shorter one is missed.
-
-    Args:
-        summary, source: tokens.
-
-    Returns:
-        Start in the summary, start in the source, and length of each fragment.
+    At each word, the longest matching sequence of the source is taken, the first of several. As in the paper (Grusky et
+    al. 2018, figure 2), the search continues after it, so that a longer one that begins inside a shorter one is missed.
     """
     positions: dict[Any, list[int]] = {}
     for position, token in enumerate(source):

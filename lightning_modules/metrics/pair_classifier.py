@@ -15,9 +15,6 @@ class PairClassifier:
         name: folder, or name on the hub, which is downloaded.
         batch_size: number of pairs in a batch; pairs are batched by length.
         device: device of the model, "auto" for a GPU if available.
-
-    Attributes:
-        class_names: what its config calls the classes.
     """
 
     truncation = "longest_first"  # of a pair that is too long, the longer text is truncated
@@ -31,6 +28,7 @@ class PairClassifier:
         self.model = AutoModelForSequenceClassification.from_pretrained(name).eval().to(device)
         self.name, self.batch_size, self.device = name, batch_size, torch.device(device)
         self.max_length = min(512, self.tokenizer.model_max_length)
+        # what its config calls the classes
         self.class_names = [self.model.config.id2label[index] for index in range(self.model.config.num_labels)]
 
     @torch.no_grad()

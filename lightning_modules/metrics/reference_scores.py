@@ -22,31 +22,19 @@ Sentences = Sequence[str]
 
 
 class CorpusScore(NamedTuple):
-    """A corpus-level score that is not a mean over documents, such as BLEU.
+    """A corpus-level score that is not a mean over documents, such as BLEU."""
 
-    Attributes:
-        statistics: statistics of each document, which are summed, [N, K].
-        score: function from the sum to the score.
-    """
-
-    statistics: NDArray[np.float64]
-    score: Callable[[Sequence[float]], float]
+    statistics: NDArray[np.float64]  # statistics of each document, which are summed, [N, K]
+    score: Callable[[Sequence[float]], float]  # function from the sum to the score
 
 
 class ScoreList(NamedTuple):
-    """Scores x 100 of a set of predictions.
+    """Scores x 100 of a set of predictions."""
 
-    Attributes:
-        corpus: score of the whole set: the corpus score of BLEU and chrF, the mean over documents of others.
-        documents: score of each prediction; 0 for empty ones.
-        signature: description of how the scores were computed.
-        resampled: how to score resamples of the documents if the corpus score is not a mean.
-    """
-
-    corpus: float
-    documents: list[float]
-    signature: str
-    resampled: CorpusScore | None = None
+    corpus: float  # score of the whole set: the corpus score of BLEU and chrF, the mean over documents of others
+    documents: list[float]  # score of each prediction; 0 for empty ones
+    signature: str  # description of how the scores were computed
+    resampled: CorpusScore | None = None  # how to score resamples if the corpus score is not a mean
 
 
 def bleu(
@@ -159,11 +147,7 @@ def bert_score(
 
 
 def bert_scorer(model: str, layer: int | None, batch_size: int, device: str) -> Any:
-    """Return the scorer of `bert-score` with a loaded model; arguments as for `bert_score`, `auto` takes a GPU if any.
-
-    Raises:
-        ModuleNotFoundError: without `bert-score`; the message says what to install.
-    """
+    """Return the scorer of `bert-score` with a loaded model; arguments as for `bert_score`, `auto` takes any GPU."""
     library = _library("bert_score", "BERTScore", "bertscore")
     if layer is None:
         from transformers import AutoConfig

@@ -16,11 +16,6 @@ def rouge_l_texts(
 
     It is faster if the hypotheses of one reference are consecutive, so that the reference is encoded once.
 
-    Args:
-        hypotheses: N texts.
-        references: N texts.
-        stem, language: as in `rouge_scores`.
-
     Raises:
         ValueError: if the lengths differ, or a reference has no word (with its index).
     """
@@ -34,12 +29,9 @@ def rouge_l_ids(
     reference_ids: Sequence[Sequence[int]] | Tensor,
     ignore: Collection[int] = (),
 ) -> list[Score]:
-    """Return ROUGE-L of pairs of token id sequences; faster if the hypotheses of one reference are consecutive.
+    """Return ROUGE-L of pairs of token ids, N lists or [N, T]; faster if hypotheses of one reference are consecutive.
 
-    Args:
-        hypothesis_ids: N lists of ids, or a tensor [N, T].
-        reference_ids: N lists of ids, or a tensor [N, T'].
-        ignore: ids that are not text (padding, start, end), removed from both.
+    Ids that are not text (padding, start, end) are to be ignored.
 
     Raises:
         ValueError: if the lengths differ, or a reference has no token left (with its index).

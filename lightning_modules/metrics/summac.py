@@ -25,11 +25,7 @@ PERCENTILE_EDGES = (
 
 
 class EntailmentModel(PairClassifier):
-    """Hugging Face classifier of sentence pairs into entailment, contradiction and neutral; see `PairClassifier`.
-
-    Raises:
-        ValueError: if the config does not name the classes.
-    """
+    """Hugging Face classifier of sentence pairs into entailment, contradiction and neutral, named in its config."""
 
     def __init__(self, name: str, batch_size: int = 64, device: str | torch.device = "cpu") -> None:
         super().__init__(name, batch_size, device)
@@ -83,10 +79,8 @@ class SummaCConv(nn.Module):
 
     The column X_1n .. X_Mn of a summary sentence is counted in bins, a linear layer (the convolution with a stride of
     one column) maps the counts to a number, the numbers are averaged over the summary, and a last layer computes the
-    logits of inconsistent and consistent.
-
-    Args:
-        edges: edges of the bins, ascending from 0 to 1; a bin includes its lower edge, the last one both.
+    logits of inconsistent and consistent. The edges of the bins ascend from 0 to 1; a bin includes its lower edge, the
+    last one both.
     """
 
     edges: Tensor
