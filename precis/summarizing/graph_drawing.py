@@ -13,6 +13,7 @@ from precis.files.templates import template
 
 ROW, TOP = 26, 64  # height of a row, and space above the first, in pixels
 ARCS, LETTER, GAP = 150, 6.3, 170  # width of the arcs, of a letter of 12 pixels, and of the gap between the columns
+LETTERS_ALONE, LETTERS_BESIDE_SUMMARY = 155, 66
 LEGEND_LETTER = 6.2  # width of a letter of 11 pixels
 LINK_COLOR = "#1b4f8a"
 LINKS, ATTENTION_LINES = 3, 5  # maximal number of links of a paragraph, and of attention lines of a summary sentence
@@ -43,7 +44,7 @@ def draw_svg(
     texts: Sequence[Sequence[str]],
     summary: Sequence[str] = (),
     attention: NDArray | None = None,
-    letters: int = 60,
+    letters: int | None = None,
 ) -> str:
     """Draw a graph as a standalone SVG image: one row per paragraph, links as arcs on the left, summary on the right.
 
@@ -56,8 +57,9 @@ def draw_svg(
         texts: sentences of each of the L paragraphs.
         summary: sentences of the summary; empty to draw only the graph.
         attention: attention of each summary sentence to each paragraph, [sentences, L].
-        letters: maximal number of letters of a displayed text.
+        letters: maximal number of letters of a displayed text; by default as many as fit a page 1,200 pixels wide.
     """
+    letters = letters or (LETTERS_BESIDE_SUMMARY if summary else LETTERS_ALONE)
     lines = [one_line(" ".join(text)) or "(no words)" for text in texts]
     left = ARCS + 24
     width_of_texts = LETTER * (letters + 4)
@@ -65,6 +67,9 @@ def draw_svg(
     height = TOP + ROW * max(len(texts), len(summary)) + 10
     step = (height - TOP - 10) / max(1, len(summary))  # the sentences share the height
     curves, texts_at = _arcs(np.asarray(weights, dtype=float), left - 8), []
+    legend = [f"arcs: the {LINKS} strongest links of each paragraph"]
+    if not curves:
+        legend = [f"no links: the graph gives no two paragraphs a weight of at least {MIN_LINK:g}"]
     if attention is not None:
         curves += _attention_lines(np.asarray(attention, dtype=float), left + width_of_texts, right - 8, step)
     for row, line in enumerate(lines):
@@ -73,7 +78,6 @@ def draw_svg(
         texts_at.append((right, TOP + step * (row + 0.5), shorten(sentence, letters), sentence))
     heads = [(left, "paragraphs"), (right, "summary")][: 2 if summary else 1]
     width = right + LETTER * letters + 20 if summary else left + width_of_texts
-    legend = [f"arcs: the {LINKS} strongest links of each paragraph"]
     if attention is not None:
         shown = f"the {ATTENTION_LINES} strongest attention weights of a summary sentence"
         legend.append(f"lines: {shown}, at least {MIN_ATTENTION:g}")
