@@ -72,7 +72,11 @@ def pretrained_encoder(options: TokenEncoderOptions, subwords: Subwords) -> Text
     return encoder
 
 
-def multiplies_bfloat16() -> bool:
-    """Return whether the processor has instructions for matrix products in bfloat16 (AVX-512)."""
+def multiplies_bfloat16(device: str = "cpu") -> bool:
+    """Return whether a type of device has instructions for matrix products in bfloat16 (AVX-512, GPUs since Ampere)."""
+    if device == "cuda":
+        return torch.cuda.is_bf16_supported(including_emulation=False)
+    if device != "cpu":
+        return False
     capabilities = getattr(torch.cpu, "get_capabilities", dict)()  # older versions of PyTorch have no such function
     return bool(capabilities.get("avx512_bf16"))

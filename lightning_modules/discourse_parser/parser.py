@@ -77,9 +77,9 @@ class DiscourseParser(EncoderModule):
         band: half-width of the LDD: number of EDUs to each side that are kept.
         min_prob: probability above which a node's own classes are scored for the LDD, at most 1e-6 with `nucleus`;
             see `ChartReader`.
-        encoder_precision: data type of a pretrained encoder's matrix products when a text is parsed on a CPU.
-            `auto` is `bfloat16` where the processor has instructions for it, and `float32` elsewhere; stored values of
-            the LDD differ by 0.0003 between the two (root mean square; 0.013 at most).
+        encoder_precision: data type of a pretrained encoder's matrix products when a text is parsed. `auto` is `bfloat16`
+            where the processor or GPU has instructions for it, and `float32` elsewhere; on CPUs, stored values of the
+            LDD differ by 0.0003 between the two (root mean square; 0.013 at most).
         optimizer: options of AdamW.
 
     Raises:
@@ -220,10 +220,10 @@ class DiscourseParser(EncoderModule):
         """Return the token vectors of texts, [T, H] each, with the precision of parsing."""
         precision = self.encoder_precision
         if precision == "auto":
-            precision = "bfloat16" if multiplies_bfloat16() else "float32"
-        enabled = precision == "bfloat16" and isinstance(encoder, TextEncoder) and self.device.type == "cpu"
+            precision = "bfloat16" if multiplies_bfloat16(self.device.type) else "float32"
+        enabled = precision == "bfloat16" and isinstance(encoder, TextEncoder)
         # low-rank changes are added to the weights once, and not for each batch of windows
-        with torch.autocast("cpu", torch.bfloat16, enabled=enabled), parametrize.cached():
+        with torch.autocast(self.device.type, torch.bfloat16, enabled=enabled), parametrize.cached():
             return [vectors.float() for vectors in encoder(texts)]
 
     def _segment(self, batch: Sequence[ParseRequest]) -> tuple[list[list[tuple[int, int]]], list[Tensor] | None]:
@@ -252,7 +252,7 @@ class DiscourseParser(EncoderModule):
     def fingerprint(self) -> str:
         """Digest of the weights, the weights of the segmenter, and all settings that change a parse.
 
-        `encoder_precision: auto` counts as one setting: processors with and without bfloat16 share cached parses.
+        `encoder_precision: auto` counts as one setting: devices with and without bfloat16 share cached parses.
         """
         if self._fingerprint is None:
             segmenter = self.segmenter or load_default(self.settings["encoder"])

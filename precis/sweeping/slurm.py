@@ -95,7 +95,10 @@ def checked_profile(options: Any) -> Profile:
 
 
 def submit(jobs: Sequence[Job], profile: Profile, folder: Path, name: str) -> dict[str, str]:
-    """Submit jobs as one array, with batch scripts and output of SLURM in a folder.
+    """Submit jobs as an array, with batch scripts and output of SLURM in a folder.
+
+    More jobs than SLURM's MaxArraySize are several arrays, each of which waits for the one before, so that
+    `concurrency` holds for all. If SLURM refuses one of them, the others are canceled.
 
     Returns:
         SLURM job id of each run folder, by the name of the folder.
@@ -113,23 +116,40 @@ def submit(jobs: Sequence[Job], profile: Profile, folder: Path, name: str) -> di
     for job in jobs:
         job.check_links()
         job.prepare()  # before any task reads it
+    ids: list[str] = []
+    size = _max_array_size()
     try:
-        executor = submitit.SlurmExecutor(folder=folder)
-        executor.update_parameters(**_parameters(profile, name))
-        submitted = executor.map_array(work, list(jobs))
+        for first in range(0, len(jobs), size):
+            executor = submitit.SlurmExecutor(folder=folder)
+            executor.update_parameters(**_parameters(profile, name, after=ids[-1] if ids else None))
+            ids += [str(job.job_id) for job in executor.map_array(work, list(jobs[first : first + size]))]
     except FailedJobError as error:
+        if ids:
+            cancel(ids)
         raise UserError(f"SLURM refuses the job: {_short(str(error))}; change the profile") from None
     except RuntimeError as error:
         raise UserError(f"no SLURM here ({error}); log in to a node that has it, or use --launcher local") from None
-    return {job.folder.name: str(entry.job_id) for job, entry in zip(jobs, submitted)}
+    return {job.folder.name: job_id for job, job_id in zip(jobs, ids)}
 
 
-def _parameters(profile: Profile, name: str) -> dict[str, Any]:
-    """Return the parameters with the names of submitit."""
+def _max_array_size() -> int:
+    """Return the largest number of tasks of an array, SLURM's default if it does not say."""
+    setting = None
+    if shutil.which("scontrol"):
+        process = subprocess.run(["scontrol", "show", "config"], capture_output=True, text=True)
+        setting = re.search(r"^MaxArraySize\s*=\s*(\d+)", process.stdout, re.MULTILINE)
+    return int(setting[1]) if setting else 1001
+
+
+def _parameters(profile: Profile, name: str, after: str | None) -> dict[str, Any]:
+    """Return the parameters with the names of submitit; the job waits for the array of the job `after`."""
     root = Path(__file__).parents[2]
     path = f"export PYTHONSAFEPATH=1 PYTHONPATH={shlex.quote(str(root))}${{PYTHONPATH:+:$PYTHONPATH}}"
     # `signal` sends SIGUSR1 to all tasks; `requeue` permits requeueing of the job.
     more = {"signal": f"USR1@{profile.save_seconds}", "requeue": True} | profile.directives
+    if after is not None:
+        before = f"{more['dependency']}," if "dependency" in more else ""
+        more["dependency"] = f"{before}afterany:{after.partition('_')[0]}"
     return {
         "job_name": name,
         "partition": profile.partition,

@@ -33,7 +33,7 @@ def sweep(arguments: list[str]) -> None:
     """`precis sweep FILE`: check every point of a grid, then run those that are not finished, some at a time.
 
     The local launcher lets its runs save on Ctrl-C or SIGTERM; the same command continues them. With --launcher slurm,
-    the command submits one job array and returns. `precis sweep status FOLDER` shows the state of the points; `logs`,
+    the command submits a job array and returns. `precis sweep status FOLDER` shows the state of the points; `logs`,
     `cancel` and `retry` FOLDER also exist, `work` for searches, and `render FILE` writes a sweep for other
     schedulers."""
     name = arguments[0] if arguments else ""

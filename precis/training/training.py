@@ -9,6 +9,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+import torch
 import wandb
 from jsonargparse import Namespace
 from pytorch_lightning import Callback, LightningDataModule, LightningModule, Trainer
@@ -125,6 +126,8 @@ class PrecisCLI(LightningCLI):
             added = [] if logger in (None, True) else logger if isinstance(logger, list) else [logger]
             config["logger"] = [*loggers, *added] or False
         config["plugins"] = trainer_plugins(config["plugins"])
+        if torch.cuda.is_available():
+            torch.set_float32_matmul_precision("high")  # TF32: products of fp32 matrices run on tensor cores
         try:
             trainer = super()._instantiate_trainer(config, [*callbacks, progress, *records])
         except REFUSALS as error:

@@ -1,4 +1,4 @@
-"""A local SLURM for tests: one node, no accounting; the system's configuration is not touched.
+"""A local SLURM for tests: one node, arrays of five, no accounting; the system's configuration is not touched.
 
 It needs root, slurm-wlm and munge of Debian. All its files are in a folder; its commands find it
 by SLURM_CONF. The node has as many CPUs as it is told, whether the machine has them or not.
@@ -42,6 +42,7 @@ SlurmdParameters=config_overrides
 SchedulerParameters=sched_interval=2,batch_sched_delay=0
 ReturnToService=2
 KillWait=60
+MaxArraySize=5
 SlurmdTimeout=600
 MessageTimeout=60
 NodeName={host} NodeAddr={address} CPUs={cpus} State=UNKNOWN

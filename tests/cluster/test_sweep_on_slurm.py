@@ -1,4 +1,4 @@
-"""Sweeps on a real SLURM: one array, a crash and its retry, preemption, SIGKILL, cancellation, two tasks."""
+"""Sweeps on a real SLURM: arrays, a crash and its retry, preemption, SIGKILL, cancellation, two tasks."""
 
 import json
 import os
@@ -49,8 +49,9 @@ def test_six_points_two_at_a_time_one_crash_and_its_retry(slurm, tiny_config, tr
 
     done = precis("sweep", path, "--out", out, *asked)
     assert done.status == 0 and "submitted 6 points as job" in done.out, done.err
-    (script,) = (out / "slurm").glob("[0-9]*_submission.sh")
-    assert "--array=0-5%2" in script.read_text() and "--signal=USR1@120" in script.read_text()
+    first, second = sorted((out / "slurm").glob("[0-9]*_submission.sh"))  # arrays have five tasks at most
+    assert "--array=0-4%2" in first.read_text() and "--signal=USR1@120" in first.read_text()
+    assert f"--dependency=afterany:{first.name.partition('_')[0]}\n" in second.read_text()
     assert precis("sweep", path, "--out", out, *asked).out.startswith("6 points, 0 submitted")  # all are in the queue
     slurm.wait_until_empty()
     found = points_of(precis, out)

@@ -327,15 +327,16 @@ def test_a_segmenter_over_another_encoder_has_its_own_vectors(encoder, treebank,
     assert model.parse(request).edus.tolist() == [list(edu) for edu in model.segmenter.segment([request])[0]]
 
 
+@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.cuda)])
 @pytest.mark.parametrize("trained", [{}, {"frozen": False}, {"frozen": False, "lora_rank": 2}])
-def test_bfloat16_gives_nearly_the_parse_of_float32(trained, encoder, treebank):
+def test_bfloat16_gives_nearly_the_parse_of_float32(trained, device, encoder, treebank):
     torch.manual_seed(0)
     options = {"encoder": encoder, "layers": (0, 2), "window": 16, **TINY, **trained}
     names = ("float32", "bfloat16")
     models = {name: DiscourseParser.of_settings(encoder_precision=name, **options) for name in names}
     models["bfloat16"].load_state_dict(models["float32"].state_dict())
-    tokens = [torch.tensor(models["float32"].subwords(r.text).ids) for r in requests(data_of(treebank))]
-    exact, rounded = (torch.cat(model.eval()._encode(model.encoder, tokens)) for model in models.values())
+    texts = [torch.tensor(models["float32"].subwords(r.text).ids, device=device) for r in requests(data_of(treebank))]
+    exact, rounded = (torch.cat(m.eval().to(device)._encode(m.encoder, texts)) for m in models.values())
     assert rounded.dtype == torch.float32 and not rounded.equal(exact)
     assert_close(rounded, exact, atol=0.05, rtol=0.02)
     for request in requests(data_of(treebank, checkpoint=encoder)):
