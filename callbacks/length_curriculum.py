@@ -43,6 +43,7 @@ class LengthCurriculum(Scheduled):
             raise ValueError(f"LengthCurriculum: {type(data).__name__} does not truncate documents by `lengths_now`")
         if stage == "fit" and data.num_workers:
             raise ValueError("LengthCurriculum needs --data.num_workers 0: loader processes do not see lengths change")
+        data.num_workers = 0
 
     def switches(self, trainer: Trainer, step: int) -> dict[str, Switch]:
         """Return the lengths that documents and summaries are truncated to."""

@@ -129,6 +129,26 @@ class BatchSampler(Sampler[list[int]]):
         return weights
 
 
+MAX_WORKERS = 4
+
+
+def default_workers(device: str, processes: int = 1) -> int:
+    """Return the number of loader processes of a training process.
+
+    On a CPU there are none: they would take cores from the training, and a batch of encoded documents is made in a
+    few milliseconds. With a GPU, whose host queues the next step meanwhile, there are up to 4, of the cores that the
+    training processes of this machine leave.
+
+    Args:
+        device: type of the device that trains, `cpu` or `cuda`.
+        processes: number of training processes on this machine.
+    """
+    if device == "cpu":
+        return 0
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return max(0, min(MAX_WORKERS, cores // processes - 1))
+
+
 def loader_of(
     dataset: Dataset,
     lengths: Sequence[int],
@@ -136,10 +156,12 @@ def loader_of(
     collate: Callable,
     split: str,
     trainer: Any = None,
-    num_workers: int = 0,
+    num_workers: int | None = None,
     **order: Any,
 ) -> "ResumableLoader":
     """Return the loader of this rank for the documents of a split; `order` are arguments of `BatchSampler`.
+
+    The number of loader processes is `default_workers` by default, and 0 without a trainer.
 
     Raises:
         UserError: if there are fewer documents than ranks.
@@ -148,6 +170,8 @@ def loader_of(
     if len(lengths) < world:
         documents = counted(len(lengths), "document")
         raise UserError(f"{split}: {documents} for {world} processes; lower --trainer.devices")
+    if num_workers is None:
+        num_workers = 0 if trainer is None else default_workers(trainer.strategy.root_device.type, trainer.num_devices)
     sampler = BatchSampler(lengths, batch_size, num_replicas=world, rank=rank, **order)
     return ResumableLoader(dataset, sampler, collate, num_workers, trainer)
 

@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, Self
 
+from jsonargparse.typing import NonNegativeInt
 from pytorch_lightning import LightningDataModule
 from pytorch_lightning.utilities import rank_zero_info, rank_zero_only
 
@@ -59,7 +60,8 @@ class SummarizationData(LightningDataModule, ABC):
         train_subset: documents that `max_train` keeps: the `first`, or a `random` sample, the same for all seeds. In
             corpora that are sorted by source or date, the first documents are unlike those of other splits.
         max_eval: maximal number of documents of validation, test and prediction, from the beginning; all by default.
-        num_workers: number of loader processes per rank.
+        num_workers: number of loader processes per rank; by default none on a CPU, up to 4 with a GPU
+            (`default_workers`).
         num_proc: number of processes that split sentences and encode documents.
         pool: number of global batches that are sorted by length together, see `BatchSampler`.
         seed: seed of the training order; by default that of the run (`seed_everything`).
@@ -83,7 +85,7 @@ class SummarizationData(LightningDataModule, ABC):
         max_train: int | None = None,
         train_subset: Literal["first", "random"] = "first",
         max_eval: int | None = None,
-        num_workers: int = 0,
+        num_workers: NonNegativeInt | None = None,
         num_proc: int = 1,
         pool: int = 50,
         seed: int | None = None,

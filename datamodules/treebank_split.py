@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from jsonargparse.typing import NonNegativeInt
 from pytorch_lightning import LightningDataModule
 from pytorch_lightning.utilities import rank_zero_info
 
@@ -31,7 +32,8 @@ class TreebankSplits(LightningDataModule, ABC):
         batch_size: number of documents per rank in a training batch.
         eval_batch_size: the same in validation and test.
         pool: number of training batches that are sorted by length together; 0 for no sorting.
-        num_workers: number of loader processes per rank.
+        num_workers: number of loader processes per rank; by default none on a CPU, up to 4 with a GPU
+            (`default_workers`).
         seed: seed of the training order; by default that of the run (`seed_everything`).
         language: ISO code of the language, which divides documents without sentences into sentences.
 
@@ -51,7 +53,7 @@ class TreebankSplits(LightningDataModule, ABC):
         batch_size: int = 2,
         eval_batch_size: int = 1,
         pool: int = 0,
-        num_workers: int = 0,
+        num_workers: NonNegativeInt | None = None,
         seed: int | None = None,
         language: str = "en",
     ) -> None:

@@ -77,9 +77,9 @@ class DiscourseParser(EncoderModule):
         band: half-width of the LDD: number of EDUs to each side that are kept.
         min_prob: probability above which a node's own classes are scored for the LDD, at most 1e-6 with `nucleus`;
             see `ChartReader`.
-        encoder_precision: data type of a pretrained encoder's matrix products when a text is parsed. `auto` is `bfloat16`
-            where the processor or GPU has instructions for it, and `float32` elsewhere; on CPUs, stored values of the
-            LDD differ by 0.0003 between the two (root mean square; 0.013 at most).
+        encoder_precision: data type of a pretrained encoder's matrix products when a text is parsed. `auto` is
+            `bfloat16` where the processor or GPU has instructions for it, and `float32` elsewhere; on CPUs, stored
+            values of the LDD differ by 0.0003 between the two (root mean square; 0.013 at most).
         optimizer: options of AdamW.
 
     Raises:

@@ -95,6 +95,8 @@ def _describe_devices() -> list[str]:
     lines = [f"{cores} CPU cores" + (f", OMP_NUM_THREADS={threads}" if threads else "")]
     try:
         import torch
+
+        from datamodules.loading import default_workers
     except ImportError as error:
         return [*lines, f"torch cannot be imported: {error}"]
     for index in range(torch.cuda.device_count()):
@@ -106,6 +108,8 @@ def _describe_devices() -> list[str]:
     if len(lines) == 1:
         build = f"built for CUDA {torch.version.cuda}" if torch.version.cuda else "built without CUDA"
         lines.append(f"no GPU that torch {torch.__version__} can use ({build}); see docs/hardware.md")
+    workers = default_workers("cuda" if torch.cuda.is_available() else "cpu")
+    lines.append(f"data.num_workers: {workers} by default, for a training on one device")
     return lines
 
 

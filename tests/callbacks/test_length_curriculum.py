@@ -66,7 +66,7 @@ def test_a_test_after_a_short_training_reads_whole_documents(corpus_files):
 @pytest.mark.parametrize(
     "data, said",
     [
-        (SimpleNamespace(num_workers=0), "SimpleNamespace does not truncate documents"),
+        (SimpleNamespace(num_workers=None), "SimpleNamespace does not truncate documents"),
         (SimpleNamespace(num_workers=2, lengths_now=(1, 1)), "needs --data.num_workers 0"),
     ],
 )

@@ -1,3 +1,4 @@
+import os
 import random
 from itertools import islice
 from types import SimpleNamespace
@@ -6,7 +7,7 @@ import pytest
 import torch
 
 from datamodules.documents import UserError
-from datamodules.loading import BatchSampler, ResumableLoader
+from datamodules.loading import BatchSampler, ResumableLoader, loader_of
 
 
 def lengths(number, seed=0):
@@ -165,3 +166,16 @@ def test_a_position_that_was_loaded_is_kept_until_the_first_batch():
     rest = [batch.tolist() for batch in resumed]
     assert rest == [batch.tolist() for batch in loader_of_epoch(2)][3:]
     assert resumed.state_dict()["batches"] == 0
+
+
+@pytest.mark.parametrize("device, processes, cores, expected", [
+    ("cpu", 1, 64, 0), ("cuda", 1, 64, 4), ("cuda", 8, 16, 1), ("cuda", 8, 8, 0), ("cuda", 4, 16, 3), ("cuda", 1, 1, 0),
+])  # fmt: skip
+def test_loader_processes_leave_a_core_to_each_training_process(device, processes, cores, expected, monkeypatch):
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(cores)))
+    trainer = SimpleNamespace(
+        strategy=SimpleNamespace(root_device=torch.device(device)), num_devices=processes, global_rank=0, world_size=1
+    )
+    for requested, number in ((None, expected), (2, 2), (0, 0)):
+        loader = loader_of([], [1], 1, list, "train", trainer, requested, shuffle=True)
+        assert loader.loader.num_workers == number
