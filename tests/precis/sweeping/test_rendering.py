@@ -72,6 +72,28 @@ def test_the_shell_reads_no_value(tmp_path):
     assert not list(tmp_path.rglob("stolen"))
 
 
+def test_jobs_of_ray_get_their_folder_as_it_is(tmp_path):
+    """The requests to Ray, whose entry point a shell reads."""
+    folder = Path("runs") / HOSTILE.replace("/", "")
+    script, calls = tmp_path / "ray.sh", tmp_path / "calls"
+    script.write_text(fill_template(find_template("ray"), HOSTILE, folder, hostile_jobs(folder), {"gpus": 2}))
+    for name in ("curl", "precis"):
+        write = f"open({str(calls)!r}, 'a').write(json.dumps(sys.argv[1:]) + chr(10))"
+        (tmp_path / name).write_text(f"#!{sys.executable}\nimport json, sys\n{write}\n")
+        (tmp_path / name).chmod(stat.S_IRWXU)
+    environment = os.environ | {"PATH": f"{tmp_path}:{os.environ['PATH']}", "RAY_ADDRESS": "http://head:8265"}
+    assert subprocess.run(["sh", script], cwd=tmp_path, env=environment).returncode == 0
+    requests = [json.loads(line) for line in calls.read_text().splitlines()]
+    assert all("http://head:8265/api/jobs/" in request for request in requests) and len(requests) == 2
+    for index, request in enumerate(requests):
+        job = json.loads(request[-1])
+        assert (job["entrypoint_num_gpus"], job["entrypoint_num_cpus"]) == (2, 4)
+        assert subprocess.run(["sh", "-c", job["entrypoint"]], cwd=tmp_path, env=environment).returncode == 0
+        called = json.loads(calls.read_text().splitlines()[-1])
+        assert called == ["sweep", "point", str(folder), "--index", str(index)]
+    assert not list(tmp_path.rglob("stolen"))
+
+
 @pytest.mark.integration
 def test_a_pod_of_kubernetes_trains_its_point_once(tmp_path, tiny_config, precis, monkeypatch):
     sweep, out = tmp_path / "tiny.yaml", tmp_path / "out"
@@ -97,7 +119,7 @@ def test_bad_input_is_one_line_and_starts_nothing(tmp_path, tiny_config, precis,
     (tmp_path / "unsafe.sh").write_text("{{ points.__class__.__mro__ }}\n")
     out = tmp_path / "out"
     cases = [
-        (["--template", "pbs"], ["no such file", "kubernetes, skypilot"]),
+        (["--template", "pbs"], ["no such file", "kubernetes, ray, skypilot"]),
         (["--template", tmp_path / "undefined.sh"], ["undefined.sh", "'partition' is undefined", "--values"]),
         (["--template", tmp_path / "broken.sh"], ["broken.sh:2", "correct the template"]),
         (["--template", tmp_path / "unsafe.sh"], ["unsafe.sh", "unsafe"]),
