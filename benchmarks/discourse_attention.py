@@ -34,7 +34,7 @@ from transformers.models.led.modeling_led import LEDEncoderLayer, LEDEncoderSelf
 
 from benchmarks.measuring import in_new_process, machine, options, print_table
 from lightning_modules.rstformer.injection import DiscourseInjection, View, head_relations, reach
-from lightning_modules.rstformer.led import AttentionPath, BatchView, LayerView, LEDWindowAttention
+from lightning_modules.rstformer.led import AttentionPath, LayerView, LEDWindowAttention
 
 HEADS = 16 if torch.cuda.is_available() else 12  # numbers of heads of LED-large and LED-base
 WIDTH, INNER, RELATIONS, EDU = 64 * HEADS, 256 * HEADS, 15, 8.4
@@ -84,8 +84,8 @@ def make_run(
     hidden = torch.randn(1, length, WIDTH, device=device, dtype=dtype)
     edu = (torch.arange(length, device=device) / EDU).long()
     is_global = torch.arange(length, device=device)[None] == 0
-    view = BatchView(View.of(torch.ones_like(is_global), is_global, edu[None]))
-    half = reach(view.view.token_edu, window // 2)
+    view = View.of(torch.ones_like(is_global), is_global, edu[None])
+    half = reach(view.token_edu, window // 2)
     band = torch.rand(1, int(edu[-1]) + 1, 2 * half + 1, RELATIONS, device=device) / RELATIONS
     if way in ("transformers", "recipe"):
         if way == "recipe":

@@ -78,7 +78,7 @@ class SequenceToSequence(Summarizer):
     def token_log_probs(self, batch: Batch, tokens: Tensor, rows: Tensor) -> Tensor:
         """Return log P(y_t) of tokens [B, K, T] at the flat positions `rows`, [N]."""
         states, mask, inputs = self._teacher_forced(batch, tokens)
-        return self.decoder.log_prob(states, mask, inputs, tokens, rows, len(self.tokenizer))
+        return self.decoder.log_probs(states, mask, inputs, tokens, rows, len(self.tokenizer))[0]
 
     def distribution(self, batch: Batch, tokens: Tensor) -> Callable[[Tensor], Tensor]:
         """Return a function from flat positions [n] in tokens [B, K, T] to log P of every token there, [n, V]."""
@@ -94,7 +94,7 @@ class SequenceToSequence(Summarizer):
         if self.label_smoothing:
             states, mask, inputs = self._teacher_forced(batch, batch.target.unsqueeze(1))
             rows, words = batch.target_rows, len(self.tokenizer)
-            values = self.decoder.smoothed_log_prob(states, mask, inputs, batch.target, rows, words)
+            values = self.decoder.log_probs(states, mask, inputs, batch.target, rows, words)
             return {name: -self._target_mean(value, batch) for name, value in zip(("nll", "smoothing"), values)}
         log_probs = self.token_log_probs(batch, batch.target.unsqueeze(1), batch.target_rows)
         return {"nll": -self._target_mean(log_probs, batch)}

@@ -6,19 +6,8 @@ import torch
 from torch import Tensor, nn
 
 from lightning_modules.networks.dropout import Dropout
-from lightning_modules.networks.output_layer import (
-    best_words,
-    linear_log_prob,
-    smoothed_log_probs,
-    vocabulary_logits,
-)
-from lightning_modules.networks.transformer import (
-    Activation,
-    DecoderLayer,
-    EncoderLayer,
-    KeyValues,
-    sinusoidal,
-)
+from lightning_modules.networks.output_layer import best_words, smoothed_log_probs, vocabulary_logits
+from lightning_modules.networks.transformer import Activation, DecoderLayer, EncoderLayer, KeyValues, sinusoidal
 
 State = dict[str, Tensor]
 
@@ -101,10 +90,16 @@ class EncoderDecoder(nn.Module):
             x = layer(x, states, attention_mask)
         return self.decoder_norm(x)
 
-    def log_prob(
+    def output_layer(self, words: int) -> tuple[Tensor, Tensor]:
+        """Return the weight and the bias of the first `words` tokens, [words, D] and [words]."""
+        return self.embedding.weight[:words], self.output_bias[:words]
+
+    def log_probs(
         self, states: Tensor, mask: Tensor, inputs: Tensor, target: Tensor, rows: Tensor, words: int
-    ) -> Tensor:
-        """Return log P of targets, teacher-forced; the output layer is evaluated at real tokens only.
+    ) -> tuple[Tensor, Tensor]:
+        """Return log P of targets, teacher-forced, and the mean of log P over the vocabulary, [N] each.
+
+        The output layer is evaluated at real tokens only, in float32 or float64.
 
         Args:
             states: states of the documents, [B, S, D].
@@ -113,30 +108,15 @@ class EncoderDecoder(nn.Module):
             target: ids, [B, K, T].
             rows: flat positions of the real tokens in [B K T], [N].
             words: number of rows of the output layer that have a token.
-
-        Returns:
-            [N], in float32 or float64.
         """
         features = self.decode(inputs, states, mask).flatten(0, -2)[rows]  # [N, D]
-        weight, bias = self.embedding.weight[:words], self.output_bias[:words]
-        return linear_log_prob(features, weight, bias, target.flatten()[rows])
-
-    def smoothed_log_prob(
-        self, states: Tensor, mask: Tensor, inputs: Tensor, target: Tensor, rows: Tensor, words: int
-    ) -> tuple[Tensor, Tensor]:
-        """Return log P of targets, and the mean of log P over the vocabulary, [N] each; arguments as in `log_prob`."""
-        features = self.decode(inputs, states, mask).flatten(0, -2)[rows]  # [N, D]
-        weight, bias = self.embedding.weight[:words], self.output_bias[:words]
-        return smoothed_log_probs(features, weight, bias, target.flatten()[rows])
+        return smoothed_log_probs(features, *self.output_layer(words), target.flatten()[rows])
 
     def distribution(self, states: Tensor, mask: Tensor, inputs: Tensor, words: int) -> Callable[[Tensor], Tensor]:
-        """Return a function from flat positions [n] in [B K T] to log P of every token [n, words].
-
-        Arguments as in `log_prob`.
-        """
+        """Return a function from flat positions [n] in [B K T] to log P of all tokens [n, words], see `log_probs`."""
         features = self.decode(inputs, states, mask).flatten(0, -2)  # [B K T, D]
-        weight, bias = self.embedding.weight[:words], self.output_bias[:words]
-        return lambda rows: vocabulary_logits(features[rows], weight, bias).log_softmax(-1)
+        layer = self.output_layer(words)
+        return lambda rows: vocabulary_logits(features[rows], *layer).log_softmax(-1)
 
     # Incremental decoding ----------------------------------------------------------------------------------------
 
@@ -156,13 +136,13 @@ class EncoderDecoder(nn.Module):
 
     def stepper(self, words: int):
         """Return the step function of decoding, see `decoding.beam_search.Step`, over the first `words` tokens."""
-        weight, bias = self.embedding.weight[:words], self.output_bias[:words]
+        layer = self.output_layer(words)
 
         def step(tokens: Tensor, state: State, memory: State, count: int | None):
             x, state = self.step(tokens, state, memory)  # [B, K, D]
             if count is None:
-                return None, vocabulary_logits(x, weight, bias).log_softmax(-1), state
-            return *best_words(x, weight, bias, count), state
+                return None, vocabulary_logits(x, *layer).log_softmax(-1), state
+            return *best_words(x, *layer, count), state
 
         return step
 

@@ -81,16 +81,10 @@ class PretrainedEncoderDecoder(nn.Module):
         inputs = F.pad(inputs, (self.prefix_length, 0), value=self.model.config.decoder_start_token_id)
         return self._run(states, mask, inputs, None, False).logits[:, self.prefix_length :].flatten(0, 1)
 
-    def log_prob(
-        self, states: Tensor, mask: Tensor, inputs: Tensor, target: Tensor, rows: Tensor, words: int
-    ) -> Tensor:
-        """Return log P of targets, see `EncoderDecoder.log_prob`."""
-        return self.smoothed_log_prob(states, mask, inputs, target, rows, words)[0]
-
-    def smoothed_log_prob(
+    def log_probs(
         self, states: Tensor, mask: Tensor, inputs: Tensor, target: Tensor, rows: Tensor, words: int
     ) -> tuple[Tensor, Tensor]:
-        """Return log P of targets, and its mean over the vocabulary, see `EncoderDecoder.smoothed_log_prob`."""
+        """Return log P of targets, and its mean over the vocabulary, see `EncoderDecoder.log_probs`."""
         logits = self._logits(states, mask, inputs)[rows, :words]
         log_probs = logits.float().log_softmax(-1)                                       # [N, V]
         return log_probs.gather(1, target.flatten()[rows].unsqueeze(1)).squeeze(1), log_probs.mean(1)

@@ -6,6 +6,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from lightning_modules.rstformer.dense_attention import with_discourse
 from lightning_modules.rstformer.injection import HeadTable, View
 from lightning_modules.rstformer.led import DiscourseLED, LayerView, LEDWindowAttention
 
@@ -15,14 +16,11 @@ _ROWS = 256  # queries at a time
 class EduAttention(NamedTuple):
     """Attention between EDUs of one document; the rest of each row is attention to global tokens and those in no EDU.
 
-    Attributes:
-        with_discourse: entry [l, h, a, b] is the attention of head h of layer l to all tokens of EDU b, averaged over
-            the tokens of EDU a, [L, H, E, E].
-        without: the same for the same inputs of each layer, with unchanged scores, [L, H, E, E].
+    Entry [l, h, a, b] is the attention of head h of layer l to all tokens of EDU b, averaged over the tokens of EDU a.
     """
 
-    with_discourse: Tensor
-    without: Tensor
+    with_discourse: Tensor  # [L, H, E, E]
+    without: Tensor  # for the same inputs of each layer, with unchanged scores, [L, H, E, E]
 
 
 @torch.no_grad()
@@ -41,9 +39,9 @@ def edu_attention(network: DiscourseLED, edus: int, **encoding) -> EduAttention:
     def record(module: LEDWindowAttention, arguments: tuple, keywords: dict, output: tuple) -> None:
         hidden = arguments[0] if arguments else keywords["hidden_states"]
         layer: LayerView = keywords["attention_mask"]
-        token_edu = encoding["discourse"].token_edu[0].masked_fill(layer.batch.view.is_global[0], -1)
+        token_edu = encoding["discourse"].token_edu[0].masked_fill(layer.view.is_global[0], -1)
         table = None if layer.table is None else layer.table()
-        pair = (between_edus(module, hidden, layer.batch.view, t, token_edu, edus) for t in (table, None))
+        pair = (between_edus(module, hidden, layer.view, t, token_edu, edus) for t in (table, None))
         layers.append(tuple(pair))
 
     modules = [layer.self_attn.longformer_self_attn for layer in network.encoder.layers]
@@ -77,25 +75,9 @@ def weights_of(module: LEDWindowAttention, hidden: Tensor, view: View, table: He
     q = module.split(module.query, hidden)[0, :, rows] / math.sqrt(hidden.shape[-1] // module.heads)
     scores = (q @ module.split(module.key, hidden)[0].transpose(1, 2)).float()  # [H, Q, T]
     if table is not None:
-        scores = _with_table(scores, table, view.token_edu[0], rows)
+        scores = with_discourse(scores.unsqueeze(0), table, view.token_edu[:, rows], view.token_edu).squeeze(0)
     positions = torch.arange(hidden.shape[1], device=hidden.device)
     near = (positions - rows.unsqueeze(1)).abs() <= module.window
     visible = (near | view.is_global[0]) & view.token_mask[0]  # [Q, T]
     weights = scores.masked_fill(~visible, float("-inf")).softmax(-1)
     return weights.masked_fill(~view.token_mask[0, rows, None], 0).to(hidden.dtype)
-
-
-def _with_table(scores: Tensor, table: HeadTable, token_edu: Tensor, rows: Tensor) -> Tensor:
-    """Apply the table of discourse to scores [H, Q, T]."""
-    values = table.values[0]  # [H, E, 2b + 1]
-    query_edu, key_edu, half = token_edu[rows].unsqueeze(1), token_edu, values.shape[2] // 2
-    column = key_edu - query_edu + half
-    in_band = (query_edu >= 0) & (key_edu >= 0) & (column >= 0) & (column < values.shape[2])  # [Q, T]
-    table_values = values[:, query_edu.clamp(min=0).expand_as(column), column.clamp(0, values.shape[2] - 1)]
-    if table.operation == "scale":
-        changed = scores * table_values
-    elif table.operation == "shift":
-        changed = scores + table_values
-    else:
-        changed = table_values.expand_as(scores)
-    return torch.where(in_band, changed, scores)

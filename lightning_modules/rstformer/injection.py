@@ -18,11 +18,12 @@ within an EDU; `own_edu_neutral=False` adds it, as in the formula.
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal, NamedTuple, Self
 
 import torch
 from torch import Tensor, nn
+from torch.nn.attention.flex_attention import BlockMask
 
 Injection = Literal["product", "one_plus", "log_bias", "bias"]
 Ablation = Literal["none", "wac", "ria", "permuted", "other", "no_labels", "one_best", "no_discourse"]
@@ -62,6 +63,7 @@ class View:
     is_global: Tensor  # True at global tokens, which attend to all tokens and all tokens attend to, bool [B, T]
     token_edu: Tensor  # EDU of each token; -1 for none, for global tokens and padding; int64 [B, T]
     global_groups: list[tuple[Tensor, Tensor]]  # documents and positions of their global tokens, see `global_groups`
+    block_masks: dict[int, BlockMask] = field(default_factory=dict)  # of the fused path, by window
 
     @classmethod
     def of(

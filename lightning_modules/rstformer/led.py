@@ -14,7 +14,6 @@ from typing import Literal, NamedTuple, get_args
 import torch
 from pytorch_lightning.utilities import rank_zero_info
 from torch import Tensor, nn
-from torch.nn.attention.flex_attention import BlockMask
 from transformers import LEDForConditionalGeneration
 from transformers.models.led.modeling_led import LEDEncoderBaseModelOutput
 
@@ -38,24 +37,6 @@ class Discourse:
     gamma: Tensor | None = None  # importance of each EDU as a nucleus, for adapters, [B, E]
 
 
-class BatchView:
-    """A view and the masks derived from it, computed once and shared by all layers.
-
-    Args:
-        view: masks and EDUs of the batch.
-    """
-
-    def __init__(self, view: View) -> None:
-        self.view = view
-        self.masks: dict[int, BlockMask] = {}
-
-    def blocks(self, window: int) -> BlockMask:
-        """Return the block mask of a window, for the fused path."""
-        if window not in self.masks:
-            self.masks[window] = block_mask(self.view, window)
-        return self.masks[window]
-
-
 @cache
 def _report(path: AttentionPath, reason: str) -> None:
     """Log the path of attention, once for each path and reason."""
@@ -63,15 +44,10 @@ def _report(path: AttentionPath, reason: str) -> None:
 
 
 class LayerView(NamedTuple):
-    """Argument of the attention of a layer, in place of the mask of Hugging Face.
+    """Argument of the attention of a layer, in place of the mask of Hugging Face."""
 
-    Attributes:
-        batch: view shared with other layers.
-        table: function that returns the table of this layer, so that activation checkpointing also recomputes the
-            table; None for plain attention.
-    """
-
-    batch: BatchView
+    view: View  # shared with other layers
+    # returns the table of this layer, so that activation checkpointing also recomputes it; None for plain attention
     table: Callable[[], HeadTable] | None = None
 
 
@@ -136,31 +112,33 @@ class LEDWindowAttention(nn.Module):
             raise ValueError("attention weights are never stored: leave output_attentions out")
         layer_view = attention_mask
         if isinstance(layer_view, Tensor):
-            layer_view = LayerView(BatchView(View.of(layer_view >= 0, layer_view > 0)))
-        view, scale = layer_view.batch.view, 1 / math.sqrt(hidden_states.shape[-1] // self.heads)
+            layer_view = LayerView(View.of(layer_view >= 0, layer_view > 0))
+        view, scale = layer_view.view, 1 / math.sqrt(hidden_states.shape[-1] // self.heads)
         q, k, v = (self.split(layer, hidden_states) for layer in (self.query, self.key, self.value))
         table = None if layer_view.table is None else layer_view.table()
         path, _ = self.choose(hidden_states.device, hidden_states.shape[1])
         if path == "fused":
-            out = fused_attention(q * scale, k, v, view, table, self.window, layer_view.batch.blocks(self.window))
+            if self.window not in view.block_masks:  # once for all layers
+                view.block_masks[self.window] = block_mask(view, self.window)
+            out = fused_attention(q * scale, k, v, view, table, self.window, view.block_masks[self.window])
         else:
             attend = dense_attention if path == "dense" else chunked_attention
             out = attend(q * scale, k, v, view, table, self.window, self.dropout * self.training)
-        return (self.with_global_rows(out.transpose(1, 2).flatten(2), hidden_states, layer_view.batch, scale),)
+        return (self.with_global_rows(out.transpose(1, 2).flatten(2), hidden_states, view, scale),)
 
-    def with_global_rows(self, out: Tensor, hidden: Tensor, batch: BatchView, scale: float) -> Tensor:
+    def with_global_rows(self, out: Tensor, hidden: Tensor, view: View, scale: float) -> Tensor:
         """Replace the rows of global tokens by attention to all tokens, with separate projections, [B, T, D]."""
-        if not batch.view.global_groups:
+        if not view.global_groups:
             # DDP wants a gradient for each parameter, whether or not a batch has global tokens
             return out + 0 * sum(p.sum() for p in self.global_parameters()) if torch.is_grad_enabled() else out
-        for documents, tokens in batch.view.global_groups:
+        for documents, tokens in view.global_groups:
             rows = documents.unsqueeze(1)                                             # [N, 1]
             states = hidden if len(documents) == len(hidden) else hidden[documents]   # [N, T, D]
             q = self.split(self.query_global, hidden[rows, tokens]) * scale           # [N, H, G, D / H]
             k, v = (self.split(layer, states) for layer in (self.key_global, self.value_global))
-            rows_out = global_attention(q, k, v, batch.view.token_mask[documents], self.dropout * self.training)
+            rows_out = global_attention(q, k, v, view.token_mask[documents], self.dropout * self.training)
             rows_out = rows_out.transpose(1, 2).flatten(2).to(out.dtype)              # [N, G, D]
-            out = out.index_put((rows, tokens), rows_out.masked_fill(~batch.view.token_mask[rows, tokens, None], 0))
+            out = out.index_put((rows, tokens), rows_out.masked_fill(~view.token_mask[rows, tokens, None], 0))
         return out
 
     def global_parameters(self) -> list[nn.Parameter]:
@@ -241,16 +219,16 @@ class DiscourseLED(nn.Module):
             raise ValueError(f"the longest document of the batch has {input_ids.shape[1]} tokens, {limit}")
         hidden = encoder.embed_tokens(input_ids) + encoder.embed_positions(input_ids.shape)
         hidden = nn.functional.dropout(encoder.layernorm_embedding(hidden), encoder.dropout, encoder.training)
-        batch, tables = self.views(input_ids, attention_mask, global_attention_mask, discourse)
+        view, tables = self.views(input_ids, attention_mask, global_attention_mask, discourse)
         _report(*encoder.layers[0].self_attn.longformer_self_attn.choose(hidden.device, hidden.shape[1]))
         for layer, table in zip(encoder.layers, tables):
             if not (encoder.training and encoder.layerdrop and torch.rand(()) < encoder.layerdrop):
-                hidden = layer(hidden, attention_mask=LayerView(batch, table))[0]
+                hidden = layer(hidden, attention_mask=LayerView(view, table))[0]
         return LEDEncoderBaseModelOutput(last_hidden_state=hidden)
 
     def views(
         self, input_ids: Tensor, attention_mask: Tensor | None, is_global: Tensor | None, discourse: Discourse | None
-    ) -> tuple[BatchView, list[Callable[[], HeadTable] | None]]:
+    ) -> tuple[View, list[Callable[[], HeadTable] | None]]:
         """Return the view of the batch and the tables of layers; arguments and errors as in `encode`."""
         count = len(self.encoder.layers)
         attention_mask = torch.ones_like(input_ids) if attention_mask is None else attention_mask
@@ -260,15 +238,15 @@ class DiscourseLED(nn.Module):
             view = View.of(attention_mask, is_global, discourse.token_edu)
             self.adapters.set_discourse(discourse.gamma, view.token_edu, discourse.band.shape[-1])
         if not len(self.injections):
-            return BatchView(View.of(attention_mask, is_global)), [None] * count
+            return View.of(attention_mask, is_global), [None] * count
         view = View.of(attention_mask, is_global, discourse.token_edu)
         on_host = view.token_edu.device != discourse.token_edu.device  # there, nothing waits for the GPU
         token_edu = discourse.token_edu if on_host else view.token_edu
         check_band(token_edu, self.reach, discourse.band, discourse.ids)
         if self.injections[0].learned:
-            return BatchView(view), [partial(injection, discourse.band) for injection in self.injections]
+            return view, [partial(injection, discourse.band) for injection in self.injections]
         table = self.injections[0](discourse.band)
-        return BatchView(view), [lambda: table] * count
+        return view, [lambda: table] * count
 
     def forward(
         self,

@@ -53,7 +53,7 @@ def test_the_weights_are_those_that_the_layer_mixes_its_values_with(injection, a
     rows = torch.arange(1, 290)  # the first is global and has projections of its own
     for table in (tables[0], None):
         (out,) = module(hidden, attention_mask=LayerView(batch, table))
-        weights = weights_of(module, hidden, batch.view, table and table(), rows)
+        weights = weights_of(module, hidden, batch, table and table(), rows)
         values = module.split(module.value, hidden)[0]
         torch.testing.assert_close((weights @ values).transpose(0, 1).flatten(1), out[0, rows], atol=1e-5, rtol=1e-5)
 
