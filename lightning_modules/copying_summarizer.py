@@ -242,10 +242,9 @@ class CopyingSummarizer(Summarizer):
             return outputs, copied
 
     def attention_map(self, batch: Batch, index: int) -> tuple[list[str], list[str], np.ndarray, np.ndarray]:
-        """Return the data of a heat map: the copy attention of the summary of one document of a batch.
+        """Return the copy attention of the summary of one document of a batch, for a heat map.
 
-        They are the document's words [S], the summary's words [T], the attention [T, S], and its sum over the summary
-        [S].
+        It is the document's words [S], the summary's words [T], the attention [T, S], and its sum over the summary [S].
         """
         best = self._best(batch)
         length = int(best.lengths[index, 0])

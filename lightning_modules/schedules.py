@@ -48,12 +48,6 @@ def scheduled(optimizer: torch.optim.Optimizer, factors: Sequence[Callable[[int]
     return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
 
 
-def warmed_up(optimizer: torch.optim.Optimizer, steps: int, warm_up: float = 0.1) -> dict[str, Any]:
-    """Return the result of `configure_optimizers` for linear warm-up and linear decay to 0 within `steps`."""
-    factor = partial(rate_factor, schedule="linear", steps=steps, warm_up=warm_up)
-    return scheduled(optimizer, [factor] * len(optimizer.param_groups))
-
-
 def noam_factor(size: int, warm_up: int) -> Callable[[int], float]:
     """Return the schedule of Vaswani et al. 2017 (equation 3): D^-0.5 min(t^-0.5, t warm_up^-1.5) at step t = 1, 2, ...
 

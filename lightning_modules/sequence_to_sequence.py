@@ -1,7 +1,7 @@
 """Base class of encoder-decoders over one fixed vocabulary."""
 
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -16,20 +16,11 @@ from lightning_modules.networks.pretrained import PretrainedEncoderDecoder
 from lightning_modules.summarizer import Samples, Summarizer, Summary, evaluating
 
 
-class Targets(Protocol):
-    """Fields of a batch that `SequenceToSequence` reads besides the documents."""
-
-    ids: list[str]
-    references: list[list[str]]
-    target: Tensor  # ids, end symbol included, [B, T]
-    target_lengths: Tensor  # [B]
-    target_rows: Tensor  # flat positions of the tokens in `target`, padding left out, [N]
-
-
 class SequenceToSequence(Summarizer):
     """Likelihood, generation and rescoring of models that define `encode` and a `decoder`.
 
-    A model with another decoder defines `token_log_probs`, `distribution` and `begin` instead.
+    A model with another decoder defines `token_log_probs`, `distribution` and `begin` instead. Batches have the fields
+    of `datamodules.batch.target_fields` besides those of the documents.
 
     Loss terms: `nll`, the mean over each summary of -log P(y_t), then over the documents; with label smoothing also
     `smoothing`, the same of the mean of -log P over the vocabulary. With epsilon they weigh 1 - epsilon and epsilon.
@@ -84,12 +75,7 @@ class SequenceToSequence(Summarizer):
         """Return a function from flat positions [n] in tokens [B, K, T] to log P of every token there, [n, V]."""
         return self.decoder.distribution(*self._teacher_forced(batch, tokens), len(self.tokenizer))
 
-    def _log_likelihood(self, batch: Batch, tokens: Tensor, rows: Tensor) -> Tensor:
-        """Return log P(y_t) of tokens [B, K, T], 0 at positions that are not in `rows`."""
-        log_probs = self.token_log_probs(batch, tokens, rows)
-        return log_probs.new_zeros(tokens.numel()).index_copy(0, rows, log_probs).view(tokens.shape)
-
-    def loss_terms(self, batch: Targets) -> dict[str, Tensor]:
+    def loss_terms(self, batch: Batch) -> dict[str, Tensor]:
         """Return `nll`, and `smoothing` where it counts: means over each target, then over documents."""
         if self.label_smoothing:
             states, mask, inputs = self._teacher_forced(batch, batch.target.unsqueeze(1))
@@ -100,7 +86,7 @@ class SequenceToSequence(Summarizer):
         return {"nll": -self._target_mean(log_probs, batch)}
 
     @staticmethod
-    def _target_mean(values: Tensor, batch: Targets) -> Tensor:
+    def _target_mean(values: Tensor, batch: Batch) -> Tensor:
         """Return the mean over each target, then over documents, of values [N] at `target_rows`."""
         table = values.new_zeros(batch.target.numel()).index_copy(0, batch.target_rows, values).view_as(batch.target)
         return (table.sum(1) / batch.target_lengths).mean()
@@ -115,7 +101,9 @@ class SequenceToSequence(Summarizer):
             distribution = self.distribution(batch, tokens)
             return rescore(distribution, tokens, lengths, self.tokenizer.stop, options, self.forbidden(options))
         real = torch.arange(tokens.shape[-1], device=tokens.device) < lengths.unsqueeze(-1)  # [B, K, T]
-        return self._log_likelihood(batch, tokens, real.flatten().nonzero().squeeze(1))
+        rows = real.flatten().nonzero().squeeze(1)
+        log_probs = self.token_log_probs(batch, tokens, rows)
+        return log_probs.new_zeros(tokens.numel()).index_copy(0, rows, log_probs).view(tokens.shape)
 
     # Generation --------------------------------------------------------------------------------------------------
 
@@ -164,7 +152,7 @@ class SequenceToSequence(Summarizer):
             texts.append([self.tokenizer.decode(ids[:length]) for ids, length in zip(tokens, lengths)])
         return texts
 
-    def summarize(self, batch: Targets) -> list[Summary]:
+    def summarize(self, batch: Batch) -> list[Summary]:
         """Return the best hypothesis of each document as sentences."""
         hypotheses = self.generate(batch, self.decoding)
         texts = self._decode(Samples(hypotheses.tokens[:, :1], hypotheses.lengths[:, :1]))

@@ -124,11 +124,7 @@ class Summarizer(LightningModule, ABC):
     # Vocabulary and checkpoints ----------------------------------------------------------------------------------
 
     def setup(self, stage: str) -> None:
-        """Take the language and the vocabulary or tokenizer from the DataModule.
-
-        Raises:
-            UserError: if it does not fit `vocab_size`, or the DataModule belongs to another paper.
-        """
+        """Take the language and the vocabulary or tokenizer from the DataModule, which must fit the model."""
         data = getattr(self.trainer, "datamodule", None)
         self.check_data(data)
         if language := getattr(data, "language", None):
@@ -163,11 +159,7 @@ class Summarizer(LightningModule, ABC):
         self.rouge = nn.ModuleDict(metrics)
 
     def set_tokenizer(self, tokenizer: Any) -> None:
-        """Set the vocabulary or tokenizer.
-
-        Raises:
-            UserError: if it is larger than `vocab_size`.
-        """
+        """Set the vocabulary or tokenizer; a `UserError` if it is larger than `vocab_size`."""
         if len(tokenizer) > self.vocab_size:
             raise UserError(
                 f"the tokenizer has {len(tokenizer)} tokens but model.vocab_size is {self.vocab_size}; "
@@ -185,9 +177,6 @@ class Summarizer(LightningModule, ABC):
 
         A run that only starts from the weights of another run (`StartFrom`, which sets `checkpoint["start"]`) keeps its
         own loss weights, because callbacks of the other run may have set them to 0.
-
-        Raises:
-            UserError: if the checkpoint does not fit.
         """
         saved = checkpoint.get("text")
         if saved is not None and self.tokenizer is not None and saved != self.tokenizer.state():
@@ -209,10 +198,7 @@ class Summarizer(LightningModule, ABC):
             self.loss_weights.update(checkpoint.get("loss_weights", {}))
 
     def export(self, folder: Path) -> dict[str, str]:
-        """Write the parts that `transformers` loads, with a tokenizer.
-
-        Args:
-            folder: folder of the exported model.
+        """Write the parts that `transformers` loads, with a tokenizer, to the folder of an exported model.
 
         Returns:
             For each argument that named a pretrained model (`encoder.checkpoint`; the data's has the name after the

@@ -43,8 +43,7 @@ class AgentsDecoder(nn.Module):
     over the vocabulary for each agent. The plain pointer computes one p from c*, with g_a as those weights.
 
     Args:
-        embedding_size: E.
-        hidden_size: H.
+        embedding_size, hidden_size: E and H.
         agent_attention: attend to agents; not needed for M = 1, where g = 1 and W_7, W_8, v_3 do not exist.
         multi_agent_pointer: compute p_a for each agent, instead of one p for all.
         contextual: contextual agent attention, P_voc from [s_t; c*_t; c*_{t-1}]. The matrix of c*_{t-1} is initialized
@@ -84,10 +83,9 @@ class AgentsDecoder(nn.Module):
         return AgentMemory(states, self.words.project(states), parts.tokens, parts.agents)
 
     def run_lstm(self, embedded: Tensor, hidden: Tensor, cell: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Run the LSTM over embedded words [N, T, E], from a hidden and a cell state [N, H].
+        """Return states s_t [N, T, H] for embedded words [N, T, E], and the hidden and cell state after the last.
 
-        Returns:
-            States s_t [N, T, H], and the hidden and cell state after the last word.
+        `hidden` and `cell` are the states before the first word, [N, H].
         """
         initial = tuple(state.unsqueeze(0).to(embedded.dtype).contiguous() for state in (hidden, cell))
         states, hidden, cell = one_layer_lstm(self.lstm, embedded, initial)

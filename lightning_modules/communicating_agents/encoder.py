@@ -74,14 +74,10 @@ class PartEncoder(nn.Module):
 
 
 class ContextualLayer(nn.Module):
-    """Contextual encoder layer, h^{k+1} = W_2 biLSTM(tanh(W_3 h^k + W_4 z^k)) with messages z^k.
+    """Contextual encoder layer, h^{k+1} = W_2 biLSTM(tanh(W_3 h^k + W_4 z^k)) with messages z^k; 0 without messages.
 
     The paper prints f(h, z) = v_1^T tanh(W_3 h + W_4 z), which is a scalar and cannot be the input of an LSTM, so v_1
     is omitted. All agents share W_3 and W_4; each layer has its own.
-
-    Args:
-        hidden_size: H.
-        messages: kind of messages; None for no communication, z = 0.
     """
 
     def __init__(self, hidden_size: int, messages: Messages | None) -> None:
@@ -104,15 +100,7 @@ class ContextualLayer(nn.Module):
 
 
 class AgentsEncoder(nn.Module):
-    """Local encoder and contextual layers of all agents.
-
-    Args:
-        input_size: E.
-        hidden_size: H.
-        layers: K, the number of contextual layers; 2 in the paper.
-        messages: kind of messages; None for no communication.
-        dropout: dropout on the states of each layer.
-    """
+    """Local encoder and K = `layers` contextual layers of all agents, with dropout on the states of each layer."""
 
     def __init__(
         self,

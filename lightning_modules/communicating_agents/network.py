@@ -85,8 +85,7 @@ class CommunicatingAgentsNetwork(nn.Module):
     def step(self, words: Tensor, state: AgentsState, memory: AgentMemory) -> tuple[Tensor, Attended, AgentsState]:
         """Run one decoder step for K summaries of each of B documents, after the previous words [B, K].
 
-        Returns:
-            The input of the output layer [B, K, H], the results of attention, the next state.
+        Returns the input of the output layer [B, K, H], the results of attention, and the next state.
         """
         shape, embedded = words.shape, self.embedding(words)                                     # [B, K, E]
         states, hidden, cell = self.decoder.run_lstm(

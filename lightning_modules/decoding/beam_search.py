@@ -64,12 +64,9 @@ class _Search:
         self.results = self.finished
 
     def advance(self, ids: Tensor | None, log_probs: Tensor, stop: int) -> tuple[Tensor, Tensor]:
-        """Keep the best continuations and finish the complete ones, which end with `stop`.
+        """Keep the best continuations, of ids and log-probabilities as in `Step`, and finish those that end.
 
-        `ids` and `log_probs` are those of `Step`, [B, K, C].
-
-        Returns:
-            The parent hypothesis of each continuation kept, and its new token, both [B, K].
+        Returns the parent hypothesis of each continuation kept, and its new token, both [B, K].
         """
         B, K, C = log_probs.shape
         length = self.tokens.shape[-1] + 1

@@ -17,11 +17,7 @@ class ForbidTokens(LogitsProcessor):
 
 
 def generation_options(options: DecodingOptions) -> dict[str, object]:
-    """Return decoding options as keyword arguments of `generate`.
-
-    Raises:
-        ValueError: for `gnmt`, or `prefer_finished` in a beam search, which Hugging Face does not support.
-    """
+    """Return decoding options as keyword arguments of `generate`; a `ValueError` for those that it does not have."""
     if options.length_penalty == "gnmt":
         raise ValueError("decoding.length_penalty gnmt is not available for pretrained decoders; set it to mean")
     if options.prefer_finished and options.beam_size > 1 and not options.sample:

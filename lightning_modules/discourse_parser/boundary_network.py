@@ -24,12 +24,7 @@ def pool_pieces(vectors: Tensor, owners: Tensor, count: int) -> Tensor:
 class SegmentationNetwork(nn.Module):
     """Bidirectional LSTM over the words of a sentence, with a linear layer for tag scores.
 
-    Args:
-        size: width D of word vectors.
-        layout: number of layout features of a word.
-        projection: width that word vectors are projected to.
-        hidden_size: width of each direction of the LSTM.
-        dropout: probability, applied to vectors, projections and states.
+    Word vectors have width D = `size` and a number of `layout` features; other arguments as of `EduSegmenter`.
     """
 
     def __init__(self, size: int, layout: int, projection: int = 160, hidden_size: int = 128, dropout: float = 0.3):

@@ -122,10 +122,10 @@ def all_marginals(potentials: Potentials, sizes: Tensor) -> list[WidthMarginals]
     return list(split_marginals(potentials, inside(potentials), sizes))
 
 
-def span_marginals(potentials: Potentials, sizes: Tensor, marginals: list[WidthMarginals] | None = None) -> Tensor:
-    """Return P(span (i, j) is a node), [B, E, E], zero unless i < j; `marginals`: those of all splits, if available."""
+def span_marginals(potentials: Potentials, marginals: list[WidthMarginals]) -> Tensor:
+    """Return P(span (i, j) is a node), [B, E, E], zero unless i < j."""
     result = torch.zeros_like(potentials.spans)
-    for width, nodes, _ in all_marginals(potentials, sizes) if marginals is None else marginals:
+    for width, nodes, _ in marginals:
         result.diagonal(width, 1, 2).copy_(nodes)
     return result
 
@@ -167,15 +167,10 @@ def log_partition(potentials: Potentials, sizes: Tensor) -> Tensor:
     return _LogPartition.apply(sizes, potentials.spans, *(potentials.fits or ()))
 
 
-def most_probable_splits(potentials: Potentials, marginals: list[WidthMarginals] | None = None) -> Tensor:
-    """Return the most probable split k of every span (i, j), given that it is a node, int64 [B, E, E]; i unless i < j.
-
-    `marginals` are the probabilities of all splits, if available.
-    """
+def most_probable_splits(potentials: Potentials, marginals: list[WidthMarginals]) -> Tensor:
+    """Return the most probable split k of every span (i, j) that is a node, int64 [B, E, E]; i unless i < j."""
     charts, size = potentials.spans.shape[:2]
     position = torch.arange(size, device=potentials.spans.device)
-    if marginals is None:
-        marginals = all_marginals(potentials, position.new_full((charts,), size))
     best = position.view(1, -1, 1).repeat(charts, 1, size)
     for width, _, splits in marginals:
         best.diagonal(width, 1, 2).add_(splits.argmax(-1))
@@ -193,21 +188,15 @@ class SplitPosterior(NamedTuple):
 
 
 def node_marginals(
-    potentials: Potentials,
-    sizes: Tensor,
-    min_prob: float = 0.0,
-    marginals: list[WidthMarginals] | None = None,
+    potentials: Potentials, marginals: list[WidthMarginals], min_prob: float = 0.0
 ) -> SplitPosterior:
-    """Return all nodes with mu(i, k, j) = P(the tree has a node over i..j that is split after k) above `min_prob`.
-
-    `sizes` is the number of EDUs of each document, [B]; `marginals` are the probabilities of all splits, if available.
-    """
+    """Return all nodes with mu(i, k, j) = P(the tree has a node over i..j that is split after k) above `min_prob`."""
     by_width = []
-    for width, _, splits in all_marginals(potentials, sizes) if marginals is None else marginals:
+    for width, _, splits in marginals:
         document, start, part = (splits > min_prob).nonzero(as_tuple=True)
         by_width.append((document, start, start + part, start + width, splits[document, start, part]))
     if not by_width:  # documents of one EDU have no node
-        none = sizes.new_empty(0)
+        none = potentials.spans.new_empty(0, dtype=torch.long)
         no_probability = potentials.spans.new_empty(0)
         return SplitPosterior(document=none, start=none, split=none, end=none, probability=no_probability)
     return SplitPosterior(*(torch.cat(column) for column in zip(*by_width)))
@@ -217,15 +206,8 @@ def best_trees(potentials: Potentials, sizes: Tensor) -> list[Tensor]:
     """Return the tree with the highest sum of node scores of every document (CKY); ties go to the earliest split.
 
     With the scores themselves this is the most probable tree; with span marginals as scores it is the tree with the
-    highest expected number of correct spans (minimum Bayes risk).
-
-    Args:
-        potentials: the scores.
-        sizes: number of EDUs of each document, [B].
-
-    Returns:
-        Nodes (start, split, end) of each document, parents before children and left before right,
-        int64 [E - 1, 3] on the CPU.
+    highest expected number of correct spans (minimum Bayes risk). `sizes` is the number of EDUs of each document, [B];
+    nodes (start, split, end) are in order, parents before children and left before right, int64 [E - 1, 3] on the CPU.
     """
     spans = potentials.spans
     chart, choice = Chart.zeros(spans), torch.zeros(spans.shape, dtype=torch.int32, device=spans.device)

@@ -152,7 +152,7 @@ class ChartReader:
                 bounds = torch.tensor(bounds)
                 jobs.append((document, bounds[:, 0], bounds[:, 1] - 1))
         charts: dict[int, ParsedChart] = {}
-        for batch in _batches_of_similar_size([len(start) for _, start, _ in jobs]):
+        for batch in batches_of_similar_size([len(start) ** 2 for _, start, _ in jobs], _CELLS):
             computed = self._charts(states, layout, [jobs[i] for i in batch], with_nodes, min_prob)
             charts.update(zip(batch, computed))
         documents: list[list[ParsedChart]] = [[] for _ in chunks]
@@ -176,10 +176,10 @@ class ChartReader:
         for scorer, state in zip(self.scorers, states):
             potentials = scorer.potentials(state, layout, units)
             marginals = all_marginals(potentials, units.sizes)
-            of_spans = span_marginals(potentials, units.sizes, marginals)
+            of_spans = span_marginals(potentials, marginals)
             spans = spans + weight * of_spans
             if with_nodes or self.decoding == "mbr":
-                nodes = node_marginals(potentials, units.sizes, min_prob if with_nodes else _MIN_NODE_PROB, marginals)
+                nodes = node_marginals(potentials, marginals, min_prob if with_nodes else _MIN_NODE_PROB)
                 labels = self._labels(scorer, state, layout, units, nodes)
             if self.decoding == "mbr":
                 classes = classes + weight * self._class_marginals(nodes, labels, units)
@@ -247,7 +247,7 @@ class ChartReader:
         restricted = classes.new_zeros(*spans.shape, 2 * self.classes.relations)
         restricted[chart, first, last] = torch.cat(sides, 1)
         change = labels - table[nodes.document, nodes.start, nodes.end]
-        return MemberChart(span_masses(potentials, units.sizes, restricted, marginals), nodes, labels, change)
+        return MemberChart(span_masses(potentials, marginals, restricted), nodes, labels, change)
 
     def _labels(self, scorer, state: Tensor, layout: Layout, units: Units, nodes: SplitPosterior) -> Tensor:
         """Return P(class | node), [N, C]."""
@@ -275,12 +275,15 @@ def _select_chart(member: MemberChart, chart: int, size: int) -> MemberChart:
     return MemberChart(member.spans[chart, :size, :size], nodes, member.labels[chosen], member.change[chosen])
 
 
-def _batches_of_similar_size(sizes: list[int]) -> Iterator[list[int]]:
-    """Group charts of similar size; a group has at most `_CELLS` spans, padding included, or is a single chart."""
-    order = sorted(range(len(sizes)), key=lambda i: -sizes[i])
+def batches_of_similar_size(cells: Sequence[int], max_cells: int) -> Iterator[list[int]]:
+    """Group indices of charts, or of sentences, of similar size; a group has at most `max_cells`, or is a single one.
+
+    `cells` are those of each chart; a group is padded to the size of its first, which is the largest.
+    """
+    order = sorted(range(len(cells)), key=lambda i: -cells[i])
     start = 0
     while start < len(order):
-        count = max(1, _CELLS // sizes[order[start]] ** 2)  # the first chart is the largest
+        count = max(1, max_cells // cells[order[start]])
         yield order[start : start + count]
         start += count
 

@@ -49,11 +49,7 @@ STORED = {
 
 
 def pretrained_encoder(options: TokenEncoderOptions, subwords: Subwords) -> TextEncoder:
-    """Build a pretrained encoder; where it is trained, its windows do not overlap in training.
-
-    Raises:
-        ValueError: if there are not that many layers.
-    """
+    """Build a pretrained encoder; where it is trained, its windows do not overlap in training."""
     encoder = TextEncoder.pretrained(
         encoder_path(options.checkpoint),
         subwords.special,

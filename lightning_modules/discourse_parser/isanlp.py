@@ -63,11 +63,7 @@ class IsaNLPParser(LightningModule):
         return [self.parse(request) for request in batch]
 
     def parse(self, request: ParseRequest) -> DiscourseParse:
-        """Parse one document.
-
-        Raises:
-            UserError: if the package changes the EDUs of the request, or its EDUs do not fit the text.
-        """
+        """Parse one document; a `UserError` if the package changes its EDUs, or they do not fit the text."""
         if self._parser is None:
             device = (self.device.index or 0) if self.device.type == "cuda" else -1  # -1: the CPU
             self._parser = self._package.Parser(

@@ -20,14 +20,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from lightning_modules.discourse_parser.chart import (
-    Chart,
-    Potentials,
-    SplitPosterior,
-    WidthMarginals,
-    all_marginals,
-    span_marginals,
-)
+from lightning_modules.discourse_parser.chart import Chart, Potentials, SplitPosterior, WidthMarginals, span_marginals
 
 ROWS = ("side", "nucleus")
 
@@ -110,25 +103,14 @@ def _sum_over_enclosing(spans: Tensor) -> Tensor:
     return upper + upper.transpose(0, 1)
 
 
-def span_masses(
-    potentials: Potentials, sizes: Tensor, labels: Tensor, marginals: list[WidthMarginals] | None = None
-) -> Tensor:
+def span_masses(potentials: Potentials, marginals: list[WidthMarginals], labels: Tensor) -> Tensor:
     """Return labelled probabilities of spans as nodes minus those as children, for labels that depend only on spans.
 
-    All nodes are included, however improbable, without listing them.
-
-    Args:
-        potentials: the scores.
-        sizes: EDUs of each document, [B].
-        labels: P(label | span), [B, E, E, L].
-        marginals: probabilities of all splits, if available.
-
-    Returns:
-        The `spans` argument of `side_distribution`, [B, E, E, L].
+    All nodes are included, however improbable, without listing them. `labels` are P(label | span), [B, E, E, L], as is
+    the result, the `spans` argument of `side_distribution`.
     """
     size, position = labels.shape[1], torch.arange(labels.shape[1], device=labels.device)
-    marginals = all_marginals(potentials, sizes) if marginals is None else marginals
-    masses = span_marginals(potentials, sizes, marginals).unsqueeze(-1) * labels
+    masses = span_marginals(potentials, marginals).unsqueeze(-1) * labels
     parts = Chart.zeros(masses)
     for width, nodes, splits in marginals:
         starts = nodes.shape[1]

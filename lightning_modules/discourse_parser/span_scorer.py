@@ -83,10 +83,7 @@ class Units(NamedTuple):
 class EduContext(nn.Module):
     """Bidirectional LSTM over the EDUs of a document, with layout features and a residual connection.
 
-    Args:
-        input_size: width of the EDU vectors.
-        hidden_size: width H of the output.
-        dropout: probability, applied to input, projection and output.
+    Dropout is applied to input, projection and output; the output has width H = `hidden_size`.
     """
 
     def __init__(self, input_size: int, hidden_size: int, dropout: float) -> None:

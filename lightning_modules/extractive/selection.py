@@ -96,6 +96,19 @@ def count_words(documents: Sequence[Sequence[str]], device: torch.device) -> Ten
     return pad([[len(length_words(text)) for text in sentences] for sentences in documents]).to(device)
 
 
+def chosen_sentences(
+    documents: Sequence[Sequence[str]],
+    scores: Tensor,
+    mask: Tensor,
+    relations: Relations | None,
+    options: SelectionOptions,
+) -> list[list[int]]:
+    """Return the indices of the selected sentences of each document, in their order in the summary, see `select`."""
+    rows = select(scores, mask, relations, options, count_words(documents, scores.device)).tolist()
+    chosen = [[index for index in row if index >= 0] for row in rows]
+    return list(map(sorted, chosen)) if options.order == "document" else chosen
+
+
 def select(
     scores: Tensor,
     mask: Tensor,

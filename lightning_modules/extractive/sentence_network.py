@@ -62,9 +62,7 @@ class SentenceNetwork(nn.Module):
 
     Args:
         reader: the encoder.
-        encoding: `joint` or `separate`.
-        pooling: see `Pooler`.
-        scoring: see `SentenceScorer`.
+        encoding, pooling, scoring: see `BertSum`.
         between: inter-sentence Transformer layers; none with `document_cosine`.
         dropout: dropout in these layers.
         interval_segments: whether segment embeddings alternate between sentences (E_A, E_B, E_A, ..).

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
-from lightning_modules.extractive.selection import Relations, SelectionOptions, count_words, select
+from lightning_modules.extractive.selection import Relations, SelectionOptions, chosen_sentences
 from lightning_modules.summary import Summary
 
 
@@ -45,12 +45,9 @@ def extract(
 
     `candidates` is True at sentences that may be selected, [B, L]; relations and options are those of `select`.
     """
-    words = count_words(documents, scores.device)
-    selected = select(scores, candidates, relations, options, words).tolist()
+    selected = chosen_sentences(documents, scores, candidates, relations, options)
     summaries = []
-    for number, (row, values) in enumerate(zip(selected, scores.tolist())):
-        positions = [index for index in row if index >= 0]
-        positions = sorted(positions) if options.order == "document" else positions
+    for number, (positions, values) in enumerate(zip(selected, scores.tolist())):
         sentences = documents[number]
         summaries.append(
             ExtractiveSummary(

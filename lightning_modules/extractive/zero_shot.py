@@ -7,7 +7,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from datamodules.batch import groups_by_length, pair_mask, pools
+from datamodules.batch import groups_by_length, pad, pair_mask, pools
 from datamodules.documents import Document
 from datamodules.text.encoder_tokenizer import EncoderTokenizer, by_token
 from datamodules.text.language import language_of
@@ -15,7 +15,7 @@ from datamodules.text.subwords import encoder_path, is_local
 from datamodules.text.trigrams import pairs_with_common_ngram
 from lightning_modules.extractive.names import Pooling
 from lightning_modules.extractive.scoring import centrality, cosines, document_cosine
-from lightning_modules.extractive.selection import Relations, SelectionOptions, count_words, select
+from lightning_modules.extractive.selection import Relations, SelectionOptions, chosen_sentences
 from lightning_modules.extractive.sentence_network import Encoding, InterSentenceOptions, SentenceNetwork
 from lightning_modules.extractive.term_vectors import tf_idf
 from lightning_modules.networks.passages import Reader
@@ -94,11 +94,10 @@ class ZeroShot:
             if options.selector == "trigram_blocking":
                 words = [[*map(language.tokenize, documents[index].sentences)] for index in group]
                 shared = pair_mask([*map(pairs_with_common_ngram, words)], similarity.shape[1]).to(similarity.device)
-            num_words = count_words([documents[index].sentences for index in group], scores.device)
-            rows = select(scores, mask, Relations(similarity, is_redundant, shared), options, num_words)
-            for index, row in zip(group, rows.tolist()):
-                chosen = [sentence for sentence in row if sentence >= 0]
-                selected[index] = sorted(chosen) if options.order == "document" else chosen
+            sentences = [documents[index].sentences for index in group]
+            relations = Relations(similarity, is_redundant, shared)
+            for index, chosen in zip(group, chosen_sentences(sentences, scores, mask, relations, options)):
+                selected[index] = chosen
         return selected
 
     @torch.no_grad()
@@ -123,14 +122,11 @@ class ZeroShot:
         for group in groups_by_length([len(pieces.tokens) for pieces in encoded], self.batch_tokens):
             chosen = [encoded[index] for index in group]
             lengths = torch.tensor([len(pieces.tokens) for pieces in chosen])
-            width, count = max(1, int(lengths.max())), max(pieces.sentences for pieces in chosen)
-            tokens, owner = torch.full((len(group), width), self.tokenizer.pad), torch.full((len(group), width), -1)
-            heads = torch.zeros(len(group), width, dtype=torch.bool)
-            for row, (length, pieces) in enumerate(zip(lengths.tolist(), chosen)):
-                owners, firsts = by_token(length, pieces.starts, pieces.owners)
-                tokens[row, :length], owner[row, :length] = torch.tensor(pieces.tokens), torch.tensor(owners)
-                heads[row, :length] = torch.tensor(firsts, dtype=torch.bool)
-            mask = torch.arange(max(1, count)) < torch.tensor([pieces.sentences for pieces in chosen])[:, None]
+            tokens = pad([pieces.tokens for pieces in chosen], self.tokenizer.pad)
+            owners, firsts = zip(*(by_token(len(pieces.tokens), pieces.starts, pieces.owners) for pieces in chosen))
+            owner, heads = pad(owners, -1), pad(firsts).bool()
+            counts = torch.tensor([pieces.sentences for pieces in chosen])
+            mask = torch.arange(max(1, int(counts.max()))) < counts[:, None]
             inputs = (tokens.to(device), lengths, owner.to(device), heads.to(device))
             scored = self.network(*inputs, [pieces.starts for pieces in chosen], mask.to(device), with_document=True)
             yield group, scored.vectors.cpu(), scored.document.cpu(), mask

@@ -108,15 +108,8 @@ class GraphSumNetwork(nn.Module):
     `graph`: token layers within each paragraph, pooling to a vector, graph layers over the vectors; the decoder attends
     to paragraphs and to their tokens (`GraphAttention`). `hierarchical`: token layers, then layers that exchange
     information between paragraphs; `flat`: token layers over the concatenation. The decoder of these two attends to the
-    concatenated tokens.
-
-    Args:
-        vocab_size: V.
-        encoder: kind and sizes of the encoder; sizes also are those of the decoder.
-        graph_bias: bias of attention by the graph.
-        decoder_layers: number of layers of the decoder.
-        dropout: dropout of embeddings, attention weights, feed-forward networks and residual branches.
-        pretrained: pretrained encoder of the concatenated paragraphs, which replaces the token layers.
+    concatenated tokens. Arguments are those of `GraphSum`; a `pretrained` encoder of the concatenated paragraphs
+    replaces the token layers.
     """
 
     def __init__(
@@ -231,12 +224,10 @@ class GraphSumNetwork(nn.Module):
         return [KeyValues(empty, empty) for _ in self.decoder]
 
     def step(self, tokens: Tensor, past: list[KeyValues], memory: Memory) -> tuple[Tensor, list[KeyValues]]:
-        """Decode one more position of K hypotheses for each document: features [B, K, D] and the next `past`.
+        """Decode one more position of K hypotheses for each document, after tokens [B, K]: features [B, K, D].
 
-        Args:
-            tokens: last tokens, [B, K].
-            past: keys and values of the t previous positions for each layer, [B, K, N, t, D / N].
-            memory: memory of the documents.
+        `past` and what is returned beside the features are the keys and values of the previous positions for each
+        layer, [B, K, N, t, D / N].
         """
         x = self.embed(tokens, sinusoidal(1, self.size, tokens.device, start=past[0].keys.shape[-2]))
         new_past = []

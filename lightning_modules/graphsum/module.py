@@ -228,7 +228,6 @@ class GraphSum(SequenceToSequence):
     def texts(self, batch: GraphSumBatch, samples: Samples) -> list[list[str]]:
         """Return the text of each sample, [B][K]."""
 
-
         def text(ids: list[int]) -> str:
             return " ".join(sentence for sentence, _ in self.sentences(ids))
 

@@ -39,16 +39,8 @@ class ConsistencyModel(PairClassifier):
         """
         claims = [[sentence for sentence in summary if sentence.strip()] for summary in summaries]
         chunks = [source_chunks(source) for source in sources]
-        pairs = [
-            (chunk, claim)
-            for of_summary, of_source in zip(claims, chunks, strict=True)
-            for claim in of_summary
-            for chunk in of_source
-        ]
-        supported = self.class_probabilities(pairs)[:, self.supported]
-        sizes = [len(of_summary) * len(of_source) for of_summary, of_source in zip(claims, chunks)]
-        parts = zip(supported.split(sizes), claims)
-        return [float(part.view(len(rows), -1).amax(1).mean()) if len(part) else 0.0 for part, rows in parts]
+        supported = [matrix[..., self.supported] for matrix in self.pair_matrices(chunks, claims)]
+        return [float(matrix.amax(0).mean()) if matrix.numel() else 0.0 for matrix in supported]
 
 
 def source_chunks(sentences: Sentences, most: int = CHUNK_WORDS) -> list[str]:

@@ -46,18 +46,9 @@ class BertScoreReward(ModelReward):
         return bert_scorer(self.model, self.layer, self.batch_size, self.device)
 
     def __call__(self, inputs: RewardInputs) -> list[float]:
-        rewards = [0.0] * len(inputs.texts)
-        rows = [
-            (row, text, reference)
-            for row, (text, references) in enumerate(zip(inputs.texts, inputs.references))
-            for reference in references
-            if text.strip() and reference.strip()
-        ]
-        if rows:
-            scores = self.loaded.score([text for _, text, _ in rows], [reference for *_, reference in rows])[2]
-            for (row, *_), value in zip(rows, scores.tolist()):
-                rewards[row] = max(rewards[row], value)
-        return rewards
+        from lightning_modules.metrics.reference_scores import best_bert_scores
+
+        return best_bert_scores(self.loaded, inputs.texts, inputs.references)
 
 
 class SummaCReward(ModelReward):

@@ -1,6 +1,7 @@
 """Novelty of summaries: novel n-grams and sentences, extractive fragments, repetition."""
 
 from collections.abc import Sequence
+from itertools import chain
 from typing import Any, NamedTuple
 
 from datamodules.text.rouge_words import word_vocabulary
@@ -8,7 +9,6 @@ from datamodules.text.rouge_words import word_vocabulary
 ORDERS = (1, 2, 3, 4)
 
 Sentences = Sequence[str]
-Encoded = list[list[int]]
 
 
 class Extraction(NamedTuple):
@@ -32,8 +32,18 @@ def novelty(
         "novel_1" (and so on, for each n in `orders`) and "novel_sentences", in [0, 1]; None where the summary has none
         such.
     """
-    encode = word_vocabulary(language).encode
-    return novelty_of_ids([encode(sentence) for sentence in summary], [encode(sentence) for sentence in source], orders)
+    words, source_words = _encoded(summary, language), _encoded(source, language)
+    shares = {}
+    for n in orders:
+        in_source = set(_ngrams(source_words, n))
+        grams = _ngrams(words, n)
+        shares[f"novel_{n}"] = sum(gram not in in_source for gram in grams) / len(grams) if grams else None
+    in_source = set(map(tuple, source_words))
+    sentences = [tuple(sentence) for sentence in words if sentence]
+    shares["novel_sentences"] = (
+        sum(sentence not in in_source for sentence in sentences) / len(sentences) if sentences else None
+    )
+    return shares
 
 
 def repetition(
@@ -45,8 +55,10 @@ def repetition(
         "repeated_1" (and so on, by order) and "repeated_sentences", 1 - distinct / all, in [0, 1); None where the
         summary has none such. N-grams are taken within sentences, and compared over the whole summary.
     """
-    encode = word_vocabulary(language).encode
-    return repetition_of_ids([encode(sentence) for sentence in summary], orders)
+    words = _encoded(summary, language)
+    units = {str(n): _ngrams(words, n) for n in orders}
+    units["sentences"] = [tuple(sentence) for sentence in words if sentence]
+    return {f"repeated_{kind}": 1 - len(set(ids)) / len(ids) if ids else None for kind, ids in units.items()}
 
 
 def repeated_ngrams(words: list[str], size: int = 3) -> float:
@@ -57,8 +69,12 @@ def repeated_ngrams(words: list[str], size: int = 3) -> float:
 
 def extraction(summary: Sentences, source: Sentences, language: str = "en") -> Extraction | None:
     """Return coverage, density and compression of a summary; None if it has no words."""
-    encode = word_vocabulary(language).encode
-    return extraction_of_ids([encode(sentence) for sentence in summary], [encode(sentence) for sentence in source])
+    words, source_words = (list(chain(*_encoded(text, language))) for text in (summary, source))
+    if not words:
+        return None
+    lengths = [length for _, _, length in fragments(words, source_words)]
+    squares = sum(length * length for length in lengths)
+    return Extraction(sum(lengths) / len(words), squares / len(words), len(source_words) / len(words))
 
 
 def fragments(summary: Sequence[Any], source: Sequence[Any]) -> list[tuple[int, int, int]]:
@@ -94,34 +110,11 @@ def _run(summary: Sequence[Any], source: Sequence[Any], start: int, position: in
     return length
 
 
-def _ngrams(sentences: Encoded, n: int) -> list[tuple[int, ...]]:
+def _encoded(sentences: Sentences, language: str) -> list[list[int]]:
+    """Return the words of each sentence as integers."""
+    encode = word_vocabulary(language).encode
+    return [encode(sentence) for sentence in sentences]
+
+
+def _ngrams(sentences: list[list[int]], n: int) -> list[tuple[int, ...]]:
     return [gram for sentence in sentences for gram in zip(*(sentence[start:] for start in range(n)))]
-
-
-def novelty_of_ids(summary: Encoded, source: Encoded, orders: Sequence[int]) -> dict[str, float | None]:
-    shares = {}
-    for n in orders:
-        in_source = set(_ngrams(source, n))
-        grams = _ngrams(summary, n)
-        shares[f"novel_{n}"] = sum(gram not in in_source for gram in grams) / len(grams) if grams else None
-    in_source = set(map(tuple, source))
-    sentences = [tuple(sentence) for sentence in summary if sentence]
-    shares["novel_sentences"] = (
-        sum(sentence not in in_source for sentence in sentences) / len(sentences) if sentences else None
-    )
-    return shares
-
-
-def repetition_of_ids(summary: Encoded, orders: Sequence[int]) -> dict[str, float | None]:
-    units = {str(n): _ngrams(summary, n) for n in orders}
-    units["sentences"] = [tuple(sentence) for sentence in summary if sentence]
-    return {f"repeated_{kind}": 1 - len(set(ids)) / len(ids) if ids else None for kind, ids in units.items()}
-
-
-def extraction_of_ids(summary: Encoded, source: Encoded) -> Extraction | None:
-    words, source_words = ([token for sentence in text for token in sentence] for text in (summary, source))
-    if not words:
-        return None
-    lengths = [length for _, _, length in fragments(words, source_words)]
-    squares = sum(length * length for length in lengths)
-    return Extraction(sum(lengths) / len(words), squares / len(words), len(source_words) / len(words))

@@ -32,7 +32,7 @@ class PairClassifier:
         self.class_names = [self.model.config.id2label[index] for index in range(self.model.config.num_labels)]
 
     @torch.no_grad()
-    def class_probabilities(self, pairs: Sequence[tuple[str, str]]) -> Tensor:
+    def probabilities(self, pairs: Sequence[tuple[str, str]]) -> Tensor:
         """Return P of each class for (first, second) pairs, [N, classes], on the CPU.
 
         A model with one output is a classifier of two classes, whose second probability is the output's sigmoid.
@@ -54,3 +54,15 @@ class PairClassifier:
                 logits = torch.cat([torch.zeros_like(logits), logits], 1)
             result[batch] = logits.softmax(-1).cpu()
         return result
+
+    def pair_matrices(self, firsts: Sequence[Sequence[str]], seconds: Sequence[Sequence[str]]) -> list[Tensor]:
+        """Return `probabilities` of all pairs of M first and N second sentences of each document, [M, N, classes]."""
+        pairs = [
+            (first, second)
+            for of_first, of_second in zip(firsts, seconds, strict=True)
+            for first in of_first
+            for second in of_second
+        ]
+        shapes = [(len(of_first), len(of_second)) for of_first, of_second in zip(firsts, seconds)]
+        parts = self.probabilities(pairs).split([m * n for m, n in shapes])
+        return [part.unflatten(0, shape) for part, shape in zip(parts, shapes)]

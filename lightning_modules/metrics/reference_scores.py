@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable, Sequence
 from importlib import metadata
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -87,7 +87,8 @@ def meteor(
 
     words = language_of(language).words
     _check(predictions, references)
-    wordnet = _nltk_wordnet() if synonyms else _NoSynonyms()
+    # without synonyms only exact words and stems match
+    wordnet = _nltk_wordnet() if synonyms else SimpleNamespace(synsets=lambda word: [])
     scores = []
     for prediction, targets in zip(predictions, references):
         texts = [words(_text(target)) for target in targets]
@@ -136,12 +137,8 @@ def bert_score(
     _check(predictions, references)
     scorer = bert_scorer(model, layer, batch_size, device)
     texts = [_text(prediction) for prediction in predictions]
-    pairs = [(index, text, _text(target)) for index, text in enumerate(texts) if text for target in references[index]]
-    scores = [0.0] * len(texts)
-    if pairs:
-        _, _, f1 = scorer.score([text for _, text, _ in pairs], [target for _, _, target in pairs])
-        for (index, _, _), value in zip(pairs, f1.tolist()):
-            scores[index] = max(scores[index], 100 * value)
+    targets = [[_text(target) for target in targets] for targets in references]
+    scores = [100 * score for score in best_bert_scores(scorer, texts, targets)]
     how = f"bertscore|model:{model}|layer:{scorer.num_layers}|idf:no|rescaled:no|refs:best"
     return ScoreList(_mean(scores), scores, f"{how}|bert-score:{metadata.version('bert-score')}")
 
@@ -155,6 +152,22 @@ def bert_scorer(model: str, layer: int | None, batch_size: int, device: str) -> 
         layer = library.utils.model2layers.get(model) or AutoConfig.from_pretrained(model).num_hidden_layers
     device = None if device == "auto" else device  # bert-score looks for a GPU itself
     return library.BERTScorer(model_type=model, num_layers=layer, batch_size=batch_size, device=device)
+
+
+def best_bert_scores(scorer: Any, texts: Sequence[str], references: Sequence[Sequence[str]]) -> list[float]:
+    """Return the F1 of each text with its best reference, in [0, 1]; 0 without a reference or text."""
+    pairs = [
+        (row, text, reference)
+        for row, (text, targets) in enumerate(zip(texts, references))
+        for reference in targets
+        if text.strip() and reference.strip()
+    ]
+    best = [0.0] * len(texts)
+    if pairs:
+        scores = scorer.score([text for _, text, _ in pairs], [reference for *_, reference in pairs])[2]
+        for (row, *_), value in zip(pairs, scores.tolist()):
+            best[row] = max(best[row], value)
+    return best
 
 
 def _library(module: str, score: str, extra: str) -> ModuleType:
@@ -199,13 +212,6 @@ def _streams(targets: Sequence[list[str]]) -> list[list[str | None]]:
     """Return references in the order of sacrebleu: the first of all documents, then the second; None if missing."""
     numbers = range(max(map(len, targets)))
     return [[target[number] if number < len(target) else None for target in targets] for number in numbers]
-
-
-class _NoSynonyms:
-    """Stands in for WordNet where only exact words and stems are to match."""
-
-    def synsets(self, word: str) -> list:
-        return []
 
 
 def _nltk_wordnet():

@@ -33,7 +33,7 @@ class EntailmentModel(PairClassifier):
 
     def probabilities(self, pairs: Sequence[tuple[str, str]]) -> Tensor:
         """Return P(entailment), P(contradiction), P(neutral) of (premise, hypothesis) pairs, [N, 3], on the CPU."""
-        return self.class_probabilities(pairs)[:, self.order]
+        return super().probabilities(pairs)[:, self.order]
 
     def matrices(self, summaries: Sequence[Sentences], sources: Sequence[Sentences]) -> list[Tensor]:
         """Return the NLI pair matrix of each document, [3, M, N] for M source and N summary sentences.
@@ -50,15 +50,7 @@ class EntailmentModel(PairClassifier):
         for index, source in enumerate(sources):
             if not source:
                 raise ValueError(f"source {index} is empty")
-        pairs = [
-            (premise, hypothesis)
-            for summary, source in zip(summaries, sources)
-            for premise in source
-            for hypothesis in summary
-        ]
-        shapes = [(len(source), len(summary)) for summary, source in zip(summaries, sources)]
-        parts = self.probabilities(pairs).split([m * n for m, n in shapes])
-        return [part.T.reshape(3, m, n) for part, (m, n) in zip(parts, shapes)]
+        return [matrix.movedim(-1, 0) for matrix in self.pair_matrices(sources, summaries)]
 
 
 def _without_blank(sentences: Sentences) -> list[str]:
@@ -111,12 +103,9 @@ class SummaCConv(nn.Module):
 
     @classmethod
     def load(cls, path: str | Path) -> "SummaCConv":
-        """Load weights written by `torch.save(conv.state_dict(), path)`, or those of the authors.
+        """Load weights that `torch.save(conv.state_dict(), path)` wrote, or those of the authors; else a `ValueError`.
 
         The latter (`summac_conv_vitc_sent_perc_e.bin`) repeat the mean three times before the last layer.
-
-        Raises:
-            ValueError: if the file has neither.
         """
         weights = torch.load(path, map_location="cpu", weights_only=True)
         if "mlp.weight" in weights:

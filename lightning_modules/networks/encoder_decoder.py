@@ -24,13 +24,10 @@ class EncoderDecoder(nn.Module):
 
     Args:
         vocab_size: V.
-        size: D, the model width.
-        heads: number of attention heads.
+        size, heads, feed_forward, activation: as of `EncoderLayer`.
         encoder_layers: number of encoder layers.
         decoder_layers: number of decoder layers.
-        feed_forward: hidden width of the feed-forward networks.
         dropout: on embeddings, attention weights, inside the feed-forward networks, and on each residual branch.
-        activation: activation of the feed-forward networks.
         output_bias: whether the output layer has a bias.
     """
 

@@ -30,15 +30,9 @@ def best_words(features: Tensor, weight: Tensor, bias: Tensor, count: int) -> tu
 
 
 def linear_log_prob(features: Tensor, weight: Tensor, bias: Tensor, targets: Tensor) -> Tensor:
-    """Return log P of one target per row under softmax(features W^T + b), [N], in float32 or float64.
+    """Return log P of targets [N] below V under softmax(features W^T + b): [N, H], [V, H], [V] -> [N].
 
-    No tensor of more than `KEPT_ELEMENTS` logits is in memory at once.
-
-    Args:
-        features: [N, H].
-        weight: [V, H].
-        bias: [V].
-        targets: ids below V, [N].
+    It is in float32 or float64. No tensor of more than `KEPT_ELEMENTS` logits is in memory at once.
     """
     return smoothed_log_probs(features, weight, bias, targets)[0]
 

@@ -117,9 +117,8 @@ class Reader(nn.Module):
     def export(self, folder: Path, tokenizer: Any) -> dict[str, str]:
         """Write a pretrained encoder and its tokenizer to `folder`/encoder, in the format of Hugging Face.
 
-        Returns:
-            The path below `folder` that replaces `encoder.checkpoint`; empty for an encoder from scratch, and for the
-            encoder of an encoder-decoder, which Hugging Face cannot save alone.
+        Returns the path below `folder` that replaces `encoder.checkpoint`; none for an encoder from scratch, and for
+        the encoder of an encoder-decoder, which Hugging Face cannot save alone.
         """
         if isinstance(self.model, ScratchEncoder) or self.model.config.is_encoder_decoder:
             return {}
@@ -210,10 +209,8 @@ class ScratchEncoder(nn.Module):
 
     Args:
         vocab_size: V.
-        size: H.
-        heads: number of attention heads.
+        size, heads, feed_forward: see `EncoderLayer`.
         layers: number of layers.
-        feed_forward: hidden width of the feed-forward networks.
         dropout: dropout on embeddings and in all layers.
         kinds: number of segment types.
     """

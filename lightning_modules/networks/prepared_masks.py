@@ -12,19 +12,11 @@ _IMPLEMENTATIONS = {"sdpa", "eager", NAME}
 
 
 def prepared_mask(config: PretrainedConfig, mask: Tensor, queries: int, dtype: torch.dtype) -> Tensor:
-    """Return the mask to pass to a model of Hugging Face, which then does not wait for a GPU.
+    """Return the mask to pass to a model of Hugging Face for Q = `queries`, which then does not wait for a GPU.
 
-    Given a mask [B, T], transformers asks in each forward pass whether there is any padding.
-
-    Args:
-        config: configuration of the model.
-        mask: non-zero at tokens, [B, T].
-        queries: number of queries Q.
-        dtype: dtype of the states.
-
-    Returns:
-        [B, 1, Q, T], True at tokens (attention of PyTorch) or 0 at tokens and the lowest number at padding (eager
-        attention); [B, T] for other implementations of attention and other families of models.
+    Given a mask [B, T], non-zero at tokens, transformers asks in each forward pass whether there is any padding. The
+    result is [B, 1, Q, T], True at tokens (attention of PyTorch) or 0 at tokens and the lowest number at padding (eager
+    attention); [B, T] for other implementations of attention and other families of models.
     """
     if not _takes_prepared_masks(config):
         return mask.long()

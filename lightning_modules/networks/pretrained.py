@@ -22,10 +22,7 @@ class PretrainedEncoderDecoder(nn.Module):
     """PEGASUS, BART, T5 or another sequence-to-sequence model, decoded by the suite's beam search.
 
     The parameters keep their names in `model`, so that released checkpoints load unchanged and `model.save_pretrained`
-    writes a standard checkpoint.
-
-    Raises:
-        ValueError: if the model has no encoder, or its config has no `decoder_start_token_id`.
+    writes a standard checkpoint. Its config needs a `decoder_start_token_id`.
     """
 
     def __init__(self, model: PreTrainedModel) -> None:

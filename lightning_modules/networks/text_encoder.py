@@ -172,11 +172,7 @@ class TextEncoder(WindowedEncoder):
         return cls(model.get_encoder() if model.config.is_encoder_decoder else model, special, **options)
 
     def freeze_lowest(self, count: int) -> None:
-        """Do not train the embeddings, the lowest `count` layers and what is not in a layer.
-
-        Raises:
-            ValueError: if there are not that many layers.
-        """
+        """Do not train the embeddings, the lowest `count` layers and what is not in a layer."""
         number = self.model.config.num_hidden_layers
         if not 0 < count <= number:
             raise ValueError(f"the encoder has {number} layers; {count} cannot be frozen")

@@ -110,10 +110,8 @@ class PointerGeneratorNetwork(nn.Module):
         """Run one decoder step for K summaries of each of B documents.
 
         `word_input` is `feed_word(embedding(word))` of the previous word, [B, K, E]; the gate is 1 to use coverage in
-        the attention, 0 to ignore it.
-
-        Returns:
-            The LSTM's input x_t [B, K, E], the attention [B, K, S], covloss_t [B, K], the next state.
+        the attention, 0 to ignore it. Returns the LSTM's input x_t [B, K, E], the attention [B, K, S], covloss_t
+        [B, K], and the next state.
         """
         inputs = word_input + self.feed_context(state.context)                                       # [B, K, E]
         previous = (state.hidden.flatten(0, 1).to(inputs.dtype), state.cell.flatten(0, 1).to(inputs.dtype))

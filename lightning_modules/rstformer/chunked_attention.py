@@ -88,11 +88,9 @@ class _Document:
     def table_indices(self, queries: slice, keys: slice) -> tuple[int, Tensor, Tensor, Tensor] | None:
         """Return where the table has the values of a chunk, whose queries are in A EDUs; None if they are in none.
 
-        Row i of the table belongs to EDU i of the query, and column c to the key's EDU i + c - width // 2.
-
-        Returns:
-            The first EDU of the queries; the row of each query relative to it (A for queries in no EDU), [Q]; the
-            column of each key in each of these rows, and whether it is inside the table, [A, K].
+        Row i of the table belongs to EDU i of the query, and column c to the key's EDU i + c - width // 2. They are the
+        first EDU of the queries; the row of each query relative to it (A for queries in no EDU), [Q]; the column of
+        each key in each of these rows, and whether it is inside the table, [A, K].
         """
         query_edus, key_edus = self.edu[queries], self.edu[keys]
         in_edus = query_edus[query_edus >= 0]

@@ -188,9 +188,6 @@ class DiscourseInjection(nn.Module):
             `none` here.
         learn_weights: whether to learn the weights of relations, initialized with `weights`.
         own_edu_neutral: whether `log_bias` keeps the scores of two tokens of one EDU.
-
-    Raises:
-        ValueError: if the injection or ablation does not exist.
     """
 
     def __init__(

@@ -69,11 +69,8 @@ class LEDWindowAttention(nn.Module):
     def choose(self, device: torch.device, length: int) -> tuple[AttentionPath, str]:
         """Return the path of attention for T = `length` tokens on a device, and the reason for it.
 
-        `auto` is fused on CUDA unless there is attention dropout in training or a head has less than the 16 dimensions
-        that the kernel needs; else dense for short texts, else chunked.
-
-        Raises:
-            ValueError: if the fused path was requested, but there is attention dropout.
+        `auto` is fused on CUDA unless there is attention dropout in training, for which `fused` is an error, or a head
+        has less than the 16 dimensions that the kernel needs; else dense for short texts, else chunked.
         """
         has_dropout = self.training and self.dropout > 0
         if self.path == "fused" and has_dropout:
@@ -156,7 +153,6 @@ class DiscourseLED(nn.Module):
     Args:
         led: LED of any size; the attention of its encoder is replaced, its parameters are kept.
         injection: module that computes the table of a layer; copied for each layer if it has parameters, else shared.
-            None for no discourse.
         path: path of attention, see `LEDWindowAttention`.
         adapters: adapters of this LED, if discourse enters them instead of attention.
     """

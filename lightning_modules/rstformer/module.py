@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
@@ -26,7 +27,7 @@ from lightning_modules.rstformer.injection import DiscourseInjection, head_relat
 from lightning_modules.rstformer.led import Discourse, DiscourseLED
 from lightning_modules.rstformer.lora import DiscourseAdapters
 from lightning_modules.rstformer.options import InjectionOptions, LEDOptions, RSTformerOptimizer
-from lightning_modules.schedules import training_steps, warmed_up
+from lightning_modules.schedules import rate_factor, scheduled, steps_needed
 from lightning_modules.sequence_to_sequence import SequenceToSequence
 from lightning_modules.summarizer import Samples, evaluating
 
@@ -128,7 +129,9 @@ class RSTformer(SequenceToSequence):
         optimizer = torch.optim.AdamW([group for group in groups if group["params"]], lr=options.lr)
         if options.schedule == "constant":
             return {"optimizer": optimizer}
-        return warmed_up(optimizer, training_steps(self.trainer), options.warmup_steps)
+        steps = steps_needed(self.trainer, options)
+        factor = partial(rate_factor, schedule=options.schedule, steps=steps, warm_up=options.warmup_steps)
+        return scheduled(optimizer, [factor] * len(optimizer.param_groups))
 
     def export(self, folder: Path) -> dict[str, str]:
         """Save the LED and its tokenizer in the format of Hugging Face, for `checkpoint` and `transformers`.
@@ -161,12 +164,7 @@ class RSTformer(SequenceToSequence):
         super().on_load_checkpoint(checkpoint)
 
     def setup(self, stage: str) -> None:
-        """Set the tokenizer, and check that data and model match before training.
-
-        Raises:
-            UserError: if the tokenizer does not fit, data and model have different arguments or relations, or a
-                window reaches beyond the band of the LDD.
-        """
+        """Set the tokenizer, and check that arguments of data and model match and the LDD covers windows."""
         data = getattr(self.trainer, "datamodule", None)
         with_discourse = hasattr(data, "widest_reach")  # `RSTformerData`, or a DataModule with the same methods
         if with_discourse:
@@ -217,11 +215,7 @@ class RSTformer(SequenceToSequence):
                 raise UserError(self._too_long(features[row]["id"], lengths[row]))
 
     def set_tokenizer(self, tokenizer: SubwordTokenizer) -> None:
-        """Set the tokenizer.
-
-        Raises:
-            UserError: if it does not fit `vocab_size` or the model's embedding, or its special symbols differ.
-        """
+        """Set the tokenizer; a `UserError` if it or its special symbols do not fit `vocab_size` or the embedding."""
         super().set_tokenizer(tokenizer)
         config = self.network.led.config
         if len(tokenizer) > config.vocab_size:

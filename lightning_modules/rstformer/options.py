@@ -1,8 +1,8 @@
 """Groups of arguments of RSTformer."""
 
 from dataclasses import dataclass
-from typing import Literal
 
+from lightning_modules.optimizer_options import AdamWOptions
 from lightning_modules.rstformer.injection import Ablation, Injection
 from lightning_modules.rstformer.led import AttentionPath
 
@@ -66,17 +66,11 @@ class InjectionOptions:
 
 
 @dataclass(frozen=True)
-class RSTformerOptimizer:
-    """Options of AdamW; not used if the config names an optimizer."""
+class RSTformerOptimizer(AdamWOptions):
+    """Options of AdamW; not used if the config names an optimizer. `constant` has no warm-up, discourse no decay."""
 
     lr: float = 3e-4
     """Peak learning rate."""
-    schedule: Literal["linear", "constant"] = "linear"
-    """`linear` increases over `warmup_steps`, then decreases to 0."""
-    warmup_steps: float = 0.1
-    """Number of warm-up steps of `linear`, or a fraction of all steps if below 1."""
-    weight_decay: float = 0.01
-    """Weight decay of the LED; parameters of discourse have none."""
     discourse_rate: float = 10.0
     """Factor of the learning rate for parameters of discourse (beta, weights of relations). Beta is initialized with 0
     and moves by about the learning rate per step, too little in a short fine-tuning."""

@@ -5,14 +5,14 @@ from pytorch_lightning.demos.boring_classes import BoringModel
 
 from datamodules.documents import UserError
 from lightning_modules.optimizer_options import AdamWOptions, EncoderAdamWOptions
-from lightning_modules.schedules import steps_needed, training_steps, warmed_up
+from lightning_modules.schedules import scheduled, steps_needed, training_steps
 
 
 class Scheduled(BoringModel):
     def configure_optimizers(self):
         optimizer = torch.optim.SGD(self.parameters(), 0.1)
         self.steps = training_steps(self.trainer)
-        return warmed_up(optimizer, self.steps)
+        return scheduled(optimizer, [lambda step: 1 - step / self.steps])
 
 
 def fitted(folder, **limits):

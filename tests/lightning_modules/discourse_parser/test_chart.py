@@ -7,6 +7,7 @@ from torch.testing import assert_close
 from lightning_modules.discourse_parser.chart import (
     Chart,
     Potentials,
+    all_marginals,
     best_trees,
     log_partition,
     most_probable_splits,
@@ -47,8 +48,8 @@ def weights(potentials, b, size):
 @pytest.mark.parametrize("seed", range(2))
 def test_partition_and_marginals_equal_enumeration_in_a_padded_batch(seed, fitted):
     potentials, sizes = random_potentials(6, 6, seed, fitted), torch.arange(1, 7)
-    spans = span_marginals(potentials, sizes)
-    nodes = node_marginals(potentials, sizes)
+    marginals = all_marginals(potentials, sizes)
+    spans, nodes = span_marginals(potentials, marginals), node_marginals(potentials, marginals)
     table = torch.zeros(6, 6, 6, 6, dtype=torch.double)
     table[nodes.document, nodes.start, nodes.split, nodes.end] = nodes.probability
     for b, size in enumerate(sizes.tolist()):
@@ -80,17 +81,18 @@ def test_best_tree_is_the_best_of_all(seed, fitted):
 
 def test_marginals_of_a_long_document_in_single_precision():
     potentials, sizes = Potentials(random_potentials(1, 300).spans.float()), torch.tensor([300])
-    spans = span_marginals(potentials, sizes)
+    marginals = all_marginals(potentials, sizes)
+    spans = span_marginals(potentials, marginals)
     assert_close(spans.sum().item(), 299.0, atol=1e-2, rtol=0)  # a tree has E - 1 nodes
     assert spans.min() >= 0 and spans.max() <= 1 + 1e-4
-    kept = node_marginals(potentials, sizes, min_prob=1e-6)
+    kept = node_marginals(potentials, marginals, min_prob=1e-6)
     assert kept.probability.min() > 1e-6 and len(kept.probability) < 300**3 / 6
 
 
 def test_most_probable_splits_equal_those_of_the_best_marginals():
     potentials, sizes = random_potentials(2, 8), torch.tensor([8, 6])
-    nodes = node_marginals(potentials, sizes)
-    best = most_probable_splits(potentials)
+    marginals = all_marginals(potentials, sizes)
+    nodes, best = node_marginals(potentials, marginals), most_probable_splits(potentials, marginals)
     table = torch.zeros(2, 8, 8, 8, dtype=torch.double)
     table[nodes.document, nodes.start, nodes.end, nodes.split] = nodes.probability
     for b, size in enumerate(sizes.tolist()):

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from lightning_modules.discourse_parser.chart import Potentials, SplitPosterior, node_marginals
+from lightning_modules.discourse_parser.chart import Potentials, SplitPosterior, all_marginals, node_marginals
 from lightning_modules.discourse_parser.ldd import (
     LabelClasses,
     discourse_distribution,
@@ -22,7 +22,8 @@ RELATION = [0, 1, 0]
 def posterior(size, seed):
     generator = torch.Generator().manual_seed(seed)
     scores = 2 * torch.randn(1, size, size, generator=generator, dtype=torch.double)
-    nodes = node_marginals(Potentials(scores), torch.tensor([size]))
+    potentials = Potentials(scores)
+    nodes = node_marginals(potentials, all_marginals(potentials, torch.tensor([size])))
     labels = torch.randn(len(nodes.start), 3, generator=generator, dtype=torch.double).mul(2).softmax(-1)
     return scores[0], nodes, labels
 
@@ -86,7 +87,9 @@ def test_labels_of_spans_need_no_list_of_nodes(size):
     scores, nodes, own = posterior(size, seed=size)
     labels = span_labels(size, size)
     table = torch.cat([CLASSES.restricted(labels.flatten(0, 1), side) for side in (CLASSES.left, CLASSES.right)], 1)
-    masses = span_masses(Potentials(scores[None]), torch.tensor([size]), table.view(1, size, size, 4))[0]
+    potentials = Potentials(scores[None])
+    marginals = all_marginals(potentials, torch.tensor([size]))
+    masses = span_masses(potentials, marginals, table.view(1, size, size, 4))[0]
     of_spans = labels[nodes.start, nodes.end]
     none = SplitPosterior(*(column[:0] for column in nodes))
     assert_close(
