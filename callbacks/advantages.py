@@ -48,11 +48,7 @@ def advantages(gained: Tensor, credit: Credit, advantage: Advantage) -> Tensor:
       (K - 1) / K of `leave_one_out`.
     - `group`: the same, divided by the standard deviation over the samples (GRPO, arXiv 2402.03300).
 
-    Args:
-        gained: gains of sentences. With `greedy`, the first row is the greedy text, [B, 1 + K, Q]; else all rows are
-            samples, [B, K, Q].
-        credit: `myopic` or `reward_to_go`.
-        advantage: how values are compared.
+    `gained` are gains of sentences of samples, [B, K, Q]; with `greedy`, [B, 1 + K, Q], the greedy text first.
     """
     values = gained if credit == "myopic" else gained.flip(-1).cumsum(-1).flip(-1)
     if advantage == "greedy":

@@ -83,10 +83,10 @@ def check_monitor(argument: str, name: str, logged: Sequence[str]) -> None:
 
 
 def check_at_validations(trainer: Trainer) -> None:
-    """Let `EarlyStopping` check its monitor after each validation, unless it is configured otherwise.
+    """Let `EarlyStopping` check its monitor after each validation, unless it is configured otherwise, before training.
 
     By default, Lightning may check at the end of an epoch, where there is no new validation if `max_steps` or a resumed
-    run ended the epoch. Must be called before training.
+    run ended the epoch.
     """
     for callback in trainer.early_stopping_callbacks:
         if not callback.monitor.startswith(LATER):

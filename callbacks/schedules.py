@@ -28,14 +28,10 @@ class Scheduled(Callback):
     """
 
     def switches(self, trainer: Trainer, step: int) -> dict[str, Switch]:
-        """Return the states of this callback's mechanisms at an optimizer step, by name.
+        """Return the states of this callback's mechanisms by name, after `step` completed optimizer steps of `fit`.
 
         They are pure functions of the step, so that a resumed run continues exactly where it was. A mechanism that the
         model was built without is left out.
-
-        Args:
-            trainer: during `fit`.
-            step: number of completed optimizer steps.
         """
         raise NotImplementedError
 

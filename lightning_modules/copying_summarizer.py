@@ -68,10 +68,8 @@ class CopyingSummarizer(Summarizer):
     def decoder_step(self, words: Tensor, state: State, memory: State) -> tuple[CopyOutputs, State]:
         """Run one decoder step for K hypotheses of each document: the outputs, each [B, K, ...], and the next state.
 
-        Args:
-            words: the previous words, ids below V, [B, K].
-            state: fields of the decoder state, each [B, K, ...].
-            memory: fields of the memory, each [B, ...].
+        `words` are the previous ones, ids below V, [B, K]; state and memory have the fields of those of the network,
+        each [B, K, ...] and [B, ...].
         """
 
     # Scoring -----------------------------------------------------------------------------------------------------
@@ -197,7 +195,7 @@ class CopyingSummarizer(Summarizer):
             words = self._words(tokens[:length], batch.oov_words[i])
             summary = Summary(
                 id=batch.ids[i],
-                sentences=self._sentences(words),
+                sentences=self.tokenizer.sentences(words),
                 references=batch.references[i],
                 words=words,
                 copied=copied[i][: len(words)] if copied is not None else None,
@@ -216,17 +214,13 @@ class CopyingSummarizer(Summarizer):
         texts = []
         for rows, lengths, oov_words in zip(samples.tokens.tolist(), samples.lengths.tolist(), batch.oov_words):
             words = [self._words(ids[:length], oov_words) for ids, length in zip(rows, lengths)]
-            texts.append([" ".join(self._sentences(sample_words)) for sample_words in words])
+            texts.append([" ".join(self.tokenizer.sentences(sample_words)) for sample_words in words])
         return texts
 
     def _words(self, ids: Iterable[int], oov_words: Sequence[str]) -> list[str]:
         """Return the words of extended ids; special symbols except UNK are left out."""
         ids = [token for token in ids if token not in (PAD, START, STOP)]
         return self.tokenizer.decode(ids, oov_words, self.vocab_size)
-
-    def _sentences(self, words: list[str]) -> list[str]:
-        """Return words as readable sentences."""
-        return self.tokenizer.sentences(words)
 
     # Explanation -------------------------------------------------------------------------------------------------
 

@@ -1,8 +1,11 @@
 """Options of encoders, with the same names in all models."""
 
 from dataclasses import dataclass
+from typing import Any, Literal
 
-from lightning_modules.long_input import LongInput
+from datamodules.documents import UserError
+
+LongInput = Literal["windows", "extend", "truncate"]
 
 
 @dataclass(frozen=True)
@@ -43,3 +46,21 @@ class SentenceEncoderOptions(DocumentEncoderOptions):
     """Do not train a pretrained encoder. The vectors of sentences are then computed once and kept in the cache folder
     of the data, so that further training runs on the same documents take a minute; `pooling` is `cls`, `mean` or
     `max`."""
+
+
+def check_truncation(data: Any, limit: int | None, with_choice: bool = False) -> None:
+    """Check that a DataModule with `max_source` truncates documents to what an encoder reads at once.
+
+    A limit of None is no limit; `with_choice` tells that the model has the argument `long_input`.
+
+    Raises:
+        UserError: if it does not.
+    """
+    if limit is None or not hasattr(data, "max_source"):
+        return
+    if data.max_source is None or data.max_source > limit:
+        value = "null" if data.max_source is None else data.max_source
+        raise UserError(
+            f"the encoder reads {limit} tokens, and data.max_source is {value}: set data.max_source to {limit} or less"
+            f"{', or choose another model.encoder.long_input' if with_choice else ''}"
+        )

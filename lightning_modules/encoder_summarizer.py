@@ -5,8 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from datamodules.text.subwords import encoder_path
-from lightning_modules.encoder_options import DocumentEncoderOptions, EncoderOptions
-from lightning_modules.long_input import LongInput, check_truncation
+from lightning_modules.encoder_options import DocumentEncoderOptions, EncoderOptions, LongInput, check_truncation
 from lightning_modules.networks.passages import Reader
 from lightning_modules.optimizer_options import EncoderAdamWOptions
 from lightning_modules.schedules import steps_needed, two_rates

@@ -13,7 +13,7 @@ from datamodules.documents import UserError
 from datamodules.text.masking_tokenizer import MaskingTokenizer
 from lightning_modules.decoding.hugging_face import decoding_options
 from lightning_modules.decoding.options import DecodingOptions
-from lightning_modules.long_input import check_truncation
+from lightning_modules.encoder_options import check_truncation
 from lightning_modules.networks.adapters import insert_adapters, merged
 from lightning_modules.networks.encoder_decoder import EncoderDecoder
 from lightning_modules.networks.pretrained import PretrainedEncoderDecoder, save_pretrained

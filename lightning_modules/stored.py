@@ -86,16 +86,10 @@ def load_weights(folder: Path, model: nn.Module, expected: Mapping[str, Tensor])
 
 
 def load_model(kind: Callable[..., Model], folder: Path, noun: str, options: Mapping[str, Any]) -> Model:
-    """Return the model of a folder that `save_weights` wrote, in eval mode.
+    """Return the model of a folder that `save_weights` wrote, in eval mode; a `UserError` without one that fits.
 
-    Args:
-        kind: function from stored settings and options to the model, which has `state_to_keep`.
-        folder: the folder.
-        noun: name for the class in messages.
-        options: arguments that replace the stored ones.
-
-    Raises:
-        UserError: if the folder has no such model, or its weights do not fit.
+    `kind` makes the model, which has `state_to_keep`, of stored settings and the options that replace them; `noun` is
+    what messages call it.
     """
     settings = read_settings(folder)
     try:

@@ -8,13 +8,10 @@ from lightning_modules.networks.output_layer import upcast_half
 
 
 def cohesion(states: Tensor, ends: Tensor) -> Tensor:
-    """Return sum_{q > 1} cos(s'_q, s'_{q-1}), with s'_q the state at the end of sentence q, [...].
+    """Return sum_{q > 1} cos(s'_q, s'_{q-1}), with s'_q the state at the end of sentence q: [..., T, H] -> [...].
 
-    This is the term that Celikyilmaz et al. 2018 add to the loss; 0 for fewer than two sentences.
-
-    Args:
-        states: decoder states, [..., T, H].
-        ends: True in steps that end a sentence, [..., T].
+    This is the term that Celikyilmaz et al. 2018 add to the loss; 0 for fewer than two sentences. `ends` is True in
+    steps that end a sentence, [..., T].
     """
     positions = torch.arange(ends.shape[-1], device=ends.device)
     last_end = positions.expand(ends.shape).masked_fill(~ends, -1).cummax(-1).values             # [..., T]

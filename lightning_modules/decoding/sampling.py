@@ -129,19 +129,14 @@ def rescore(
     options: DecodingOptions,
     forbidden: tuple[int, ...] = (),
 ) -> Tensor:
-    """Return the log-probabilities of tokens under the distribution that `sample` uses, [B, K, T].
+    """Return the log-probabilities of tokens [B, K, T] under the distribution that `sample` uses, [B, K, T].
 
     Constraints, temperature, top-k and top-p are applied as in `sample`. The distributions are computed for a chunk of
     positions at a time, and again in the backward pass, so that no [B, K, T, C] tensor is kept. The result is 0 after
-    `lengths`, and -inf for a token that the options forbid.
+    `lengths` [B, K], end symbol included, and -inf for a token that the options forbid.
 
-    Args:
-        distribution: maps flat positions [n] in [B K T] to log P of all C words, [n, C], with gradient.
-        tokens: sampled ids, [B, K, T].
-        lengths: tokens of each sample, the end symbol included, [B, K].
-        stop: the end symbol.
-        options: those of sampling.
-        forbidden: tokens that are never generated.
+    `distribution` maps flat positions [n] in [B K T] to log P of all C words, [n, C], with gradient; the other
+    arguments are those of `sample`.
     """
     T = tokens.shape[-1]
     blocked = _blocked_tokens(tokens, stop, options, forbidden).flatten(0, 2)        # [B K T, F]

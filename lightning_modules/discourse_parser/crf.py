@@ -10,10 +10,7 @@ class LinearChainCRF(nn.Module):
         s(x, y) = start[y_1] + sum_t emissions[t, y_t] + sum_t transitions[y_t, y_t+1] + end[y_T]
 
     Parameters have the names and meaning of AllenNLP's `ConditionalRandomField`. An impossible tag has an emission of
-    -inf; at every position at least one tag must be possible.
-
-    Args:
-        num_tags: number of tags K.
+    -inf; at every position at least one tag of the K must be possible.
     """
 
     def __init__(self, num_tags: int) -> None:
@@ -23,12 +20,9 @@ class LinearChainCRF(nn.Module):
         self.end_transitions = nn.Parameter(torch.zeros(num_tags))
 
     def log_likelihood(self, emissions: Tensor, tags: Tensor, mask: Tensor) -> Tensor:
-        """Return the sum of log p(y | x) over chains, a scalar.
+        """Return the sum of log p(y | x) over chains, a scalar, from scores of tags [C, T, K] and gold tags [C, T].
 
-        Args:
-            emissions: scores of the tags, [C, T, K].
-            tags: gold tags, [C, T]; ignored at padding.
-            mask: True at positions of the chain, which precede padding, [C, T]; no chain is empty.
+        The mask is True at positions of the chain, which precede padding, [C, T]; no chain is empty.
         """
         return (self._score(emissions, tags, mask) - self._normalizer(emissions, mask)).sum()
 

@@ -2,36 +2,39 @@
 
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Literal, Self
 
 from pytorch_lightning import LightningModule
 from torch import Tensor, nn
 from torchmetrics import Metric
 
+from datamodules.batch import Batch
 from datamodules.documents import UserError
 from datamodules.text.subwords import Subwords
 from lightning_modules.discourse_parser.encoders import STORED, TokenEncoderOptions, pretrained_encoder
-from lightning_modules.discourse_parser.shipped import SMALL
+from lightning_modules.discourse_parser.shipped import SHIPPED, SMALL, weights_folder
 from lightning_modules.lightning_internals import trainer_of
+from lightning_modules.logged_values import log_mean, log_training
 from lightning_modules.networks.text_encoder import SmallEncoder, TextEncoder
 from lightning_modules.optimizer_options import EncoderAdamWOptions
 from lightning_modules.schedules import steps_needed, two_rates
-from lightning_modules.stored import load_weights, save_weights
+from lightning_modules.stored import load_model, load_weights, save_weights
 
 
 class EncoderModule(LightningModule):
     """Base class of models over a token encoder, `small` or pretrained.
 
     Args:
-        encoder: encoder.
+        encoder, optimizer: options of the encoder and of the optimizer.
         dropout: dropout of the small encoder.
-        optimizer: options of the optimizer.
         settings: further arguments that are stored with the weights.
         metric: class of the metric of validation and test.
     """
 
     main_score: ClassVar[str]  # name of the score that the progress bar shows
     parts: ClassVar[tuple[str, ...]]  # prefixes of the weights that are kept besides the trained ones of the encoder
+    kind: ClassVar[Literal["discourse_parser", "edu_segmenter"]]  # folder of the weights that come with the suite
+    noun: ClassVar[str]  # what messages call the class
     is_english = False  # whether the weights are those of the suite, which are trained on English texts
 
     def __init__(
@@ -83,6 +86,31 @@ class EncoderModule(LightningModule):
         # converted one by one: autocast on CPUs cannot concatenate float16
         return [self.vector_cache[text].to(self.device).float() for text in texts]
 
+    def loss_terms(self, batch: Batch) -> dict[str, Tensor]:
+        """Return the terms of the loss, which is their sum."""
+        raise NotImplementedError
+
+    def _score(self, batch: Batch, stage: str) -> None:
+        """Update the metric of a stage."""
+        raise NotImplementedError
+
+    def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
+        """Return the sum of the loss terms."""
+        terms = self.loss_terms(batch)
+        loss = sum(terms.values())
+        values = {name: value.detach() for name, value in {**terms, "loss": loss}.items()}
+        log_training(self, values, batch, prog_bar=terms)
+        return loss * batch.loss_weight
+
+    def validation_step(self, batch: Batch, batch_idx: int) -> None:
+        """Log the loss and the scores."""
+        log_mean(self, "val/loss", sum(self.loss_terms(batch).values()), batch.batch_size)
+        self._score(batch, "val")
+
+    def test_step(self, batch: Batch, batch_idx: int) -> None:
+        """Compute the scores."""
+        self._score(batch, "test")
+
     def _log_scores(self, stage: str) -> None:
         for name, value in self.metrics[stage].compute().items():
             self.log(f"{stage}/{name}", value, prog_bar=name == self.main_score)
@@ -109,6 +137,19 @@ class EncoderModule(LightningModule):
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         checkpoint["state_dict"] = {**self.state_dict(), **checkpoint["state_dict"]}
+
+    @classmethod
+    def load(cls, folder: Path | str, **options: Any) -> Self:
+        """Load a model in eval mode, from a folder that `save` wrote or of the suite: `mpnet`, `minilm` or `small`.
+
+        Options replace stored arguments or are not stored, such as `rows` and `band`.
+
+        Raises:
+            UserError: if the folder holds no such model, its weights do not fit, or its encoder is not installed.
+        """
+        model = load_model(cls.of_settings, weights_folder(cls.kind, folder), cls.noun, options)
+        model.is_english = str(folder) in SHIPPED
+        return model
 
     def save(self, folder: Path, bits: int = 16) -> None:
         """Write config.json and model.safetensors, matrices in 16 or 8 bits; see `save_weights`."""

@@ -213,15 +213,13 @@ def chunked_band(blocks: list[Tensor], top: Tensor, nucleus: list[Tensor] | None
 
     Pairs within a chunk have the p of that chunk. The lowest common ancestor of two EDUs of different chunks is a node
     over chunks, so their p is that of the two chunks, times P(a is a nucleus leaf | a's chunk) with `rows: nucleus`.
+    The shape is that of `extract_band`.
 
     Args:
         blocks: p of every chunk, [E_c, E_c, R].
         top: p over the chunks, [chunks, chunks, R].
         nucleus: nu(chunk, a) of every chunk, [E_c]; None with `rows: side`.
         half_width: number of EDUs to each side.
-
-    Returns:
-        [E, 2 half_width + 1, R], see `extract_band`.
     """
     sizes = torch.tensor([len(block) for block in blocks])
     chunk = torch.repeat_interleave(torch.arange(len(blocks)), sizes).to(top.device)  # [E]

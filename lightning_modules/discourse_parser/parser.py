@@ -31,13 +31,12 @@ from lightning_modules.discourse_parser.encoder_module import EncoderModule
 from lightning_modules.discourse_parser.encoders import TokenEncoderOptions, multiplies_bfloat16
 from lightning_modules.discourse_parser.ldd import LabelClasses
 from lightning_modules.discourse_parser.segmenter import EduSegmenter, load_default
-from lightning_modules.discourse_parser.shipped import SHIPPED, shipped_name, weights_folder
+from lightning_modules.discourse_parser.shipped import shipped_name
 from lightning_modules.discourse_parser.span_scorer import DiscourseScorer, Layout, Units, node_scores, pool_edus
-from lightning_modules.logged_values import log_mean, log_training
 from lightning_modules.metrics.parseval import Parseval
 from lightning_modules.networks.text_encoder import TextEncoder
 from lightning_modules.optimizer_options import EncoderAdamWOptions
-from lightning_modules.stored import digest, load_model
+from lightning_modules.stored import digest
 
 Precision = Literal["auto", "float32", "bfloat16"]
 
@@ -87,7 +86,10 @@ class DiscourseParser(EncoderModule):
         ValueError: if an argument is out of range.
     """
 
-    main_score, parts = "original_parseval/F", ("scorers.",)
+    main_score = "original_parseval/F"
+    parts = ("scorers.",)
+    kind = "discourse_parser"
+    noun = "a discourse parser"
 
     def __init__(
         self,
@@ -264,27 +266,8 @@ class DiscourseParser(EncoderModule):
             self._fingerprint = digest(weights, options, digest(segmenter.state_to_keep()))
         return self._fingerprint
 
-    # Training ----------------------------------------------------------------------------------------------------
-
-    def training_step(self, batch: ParserBatch, batch_idx: int) -> Tensor:
-        """Return the sum of the loss terms."""
-        terms = self.loss_terms(batch)
-        loss = sum(terms.values())
-        values = {name: value.detach() for name, value in {**terms, "loss": loss}.items()}
-        log_training(self, values, batch, prog_bar=terms)
-        return loss * batch.loss_weight
-
-    def validation_step(self, batch: ParserBatch, batch_idx: int) -> None:
-        """Log the loss and Parseval scores, with gold EDUs."""
-        terms = self.loss_terms(batch)
-        log_mean(self, "val/loss", sum(terms.values()), batch.batch_size)
-        self._score(batch, "val")
-
-    def test_step(self, batch: ParserBatch, batch_idx: int) -> None:
-        """Compute Parseval scores, with gold EDUs."""
-        self._score(batch, "test")
-
     def _score(self, batch: ParserBatch, stage: str) -> None:
+        """Compute Parseval scores, with gold EDUs."""
         charts = self.charts(batch, self._training_vectors(batch), with_nodes=False)
         for number in range(batch.batch_size):
             gold_nodes = batch.nodes[batch.nodes[:, 0] == number, 1:].tolist()
@@ -302,22 +285,6 @@ class DiscourseParser(EncoderModule):
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         super().on_load_checkpoint(checkpoint)
         self._fingerprint = None
-
-    @classmethod
-    def load(cls, folder: Path | str, **options: Any) -> Self:
-        """Load a parser from a folder, in eval mode.
-
-        Args:
-            folder: folder that `save` wrote, or the name of a parser of the suite: `mpnet`, `minilm` or `small`.
-            options: arguments that replace the stored ones or are not stored, such as `rows` and `band`.
-
-        Raises:
-            UserError: if the folder holds no parser, its weights do not fit, or its encoder is not installed.
-        """
-        path = weights_folder("discourse_parser", folder)
-        parser = load_model(cls.of_settings, path, "a discourse parser", options)
-        parser.is_english = str(folder) in SHIPPED
-        return parser
 
     @classmethod
     def from_checkpoint(cls, path: Path, **options: Any) -> Self:

@@ -80,12 +80,8 @@ def right_branching(
     """Return the binary tree that branches to the right within sentences, within paragraphs, and over paragraphs.
 
     An EDU belongs to the sentence and the paragraph that it begins in. A level without offsets is skipped; without
-    sentences and paragraphs, all nodes have the label `between`.
-
-    Args:
-        document: document with EDUs, sentences and paragraphs.
-        within: nuclearity and relation of nodes within sentences, by default the most frequent label there in GUM.
-        between: nuclearity and relation of all other nodes, by default the most frequent coarse label in GUM.
+    sentences and paragraphs, all nodes have the label `between`. By default, the labels (nuclearity and relation) of
+    nodes within sentences and of all others are the most frequent ones of GUM there.
     """
     # Units of each level are represented by their first EDUs; a group has the units within a unit of the next level.
     edus = list(range(len(document.edus)))

@@ -1,27 +1,23 @@
 """EDU segmenter: sequence tagging of words by a conditional random field over an encoder."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
-from pathlib import Path
-from typing import Any, Self
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from datamodules.documents import UserError
 from datamodules.text.edu_features import LAYOUT, EduFeatures, Request, SegmentationBatch, edu_features
 from datamodules.text.language import ENGLISH_PARSER, warn_if_not_english
 from datamodules.text.offsets import Span
-from datamodules.text.subwords import MPNET, encoder_path
+from datamodules.text.subwords import MPNET
 from lightning_modules.discourse_parser.boundary_network import BEGIN, SegmentationNetwork, pool_pieces
 from lightning_modules.discourse_parser.crf import LinearChainCRF
+from lightning_modules.discourse_parser.discourse_charts import batches_of_similar_size
 from lightning_modules.discourse_parser.encoder_module import EncoderModule
 from lightning_modules.discourse_parser.encoders import TokenEncoderOptions
-from lightning_modules.discourse_parser.shipped import SHIPPED, SMALL, weights_folder
-from lightning_modules.logged_values import log_mean, log_training
+from lightning_modules.discourse_parser.shipped import shipped_name
 from lightning_modules.metrics.boundaries import BoundaryF1
 from lightning_modules.optimizer_options import EncoderAdamWOptions
-from lightning_modules.stored import load_model
 
 _CELLS = 32768  # words, padding included, that are tagged in one pass
 
@@ -44,7 +40,10 @@ class EduSegmenter(EncoderModule):
         UserError: if an encoder's package is not installed.
     """
 
-    main_score, parts = "f1", ("network.", "crf.")
+    main_score = "f1"
+    parts = ("network.", "crf.")
+    kind = "edu_segmenter"
+    noun = "a segmenter"
 
     def __init__(
         self,
@@ -70,8 +69,10 @@ class EduSegmenter(EncoderModule):
         pieces = torch.cat(self.encoder(batch.pieces.split(batch.piece_counts)))             # [P, D]
         return pool_pieces(pieces, batch.piece_words, len(batch.words))
 
-    def _cached_vectors(self, batch: SegmentationBatch) -> Tensor:
-        """Return the same as `vectors`, computed only once for each text."""
+    def _training_vectors(self, batch: SegmentationBatch) -> Tensor:
+        """Return the same as `vectors`, computed only once for each text if the encoder is frozen."""
+        if not self.has_fixed_encoder:
+            return self.vectors(batch)
         texts = [text.digest for text in batch.texts]
         cached = self.cached_vectors(texts, lambda: self.vectors(batch).split(batch.word_counts))
         return torch.cat(cached)                                                             # [N, D]
@@ -84,10 +85,13 @@ class EduSegmenter(EncoderModule):
 
     def loss(self, batch: SegmentationBatch) -> Tensor:
         """Return -log p(tags), averaged over the words of the batch; sentences begin EDUs, also within a gold EDU."""
-        vectors = self._cached_vectors(batch) if self.has_fixed_encoder else self.vectors(batch)
-        emissions, mask = self.emissions(batch, vectors)
+        emissions, mask = self.emissions(batch, self._training_vectors(batch))
         tags = batch.tags.masked_fill(batch.begins, 1)  # 0 is impossible there
         return -self.crf.log_likelihood(emissions, tags[batch.rows], mask) / len(batch.words)
+
+    def loss_terms(self, batch: SegmentationBatch) -> dict[str, Tensor]:
+        """Return the loss, the only term."""
+        return {"loss": self.loss(batch)}
 
     # Segmentation ------------------------------------------------------------------------------------------------
 
@@ -95,20 +99,12 @@ class EduSegmenter(EncoderModule):
     def segment(
         self, requests: Sequence[Request], piece_vectors: Sequence[Tensor] | None = None
     ) -> list[list[Span]]:
-        """Segment texts into EDUs.
+        """Return character offsets (start, end) of the EDUs of each text, end exclusive.
 
         EDUs are in order, do not overlap, cover all visible characters and have no white space at their ends. A text
-        without sentences is split by `split_sentences`. A blank text has no EDU, any other text at least one.
-
-        Args:
-            requests: texts with their sentences and paragraphs.
-            piece_vectors: vectors of the subwords of each text from an equal encoder, [P, D]; computed by default.
-
-        Returns:
-            Character offsets (start, end) of the EDUs of each text, end exclusive.
-
-        Raises:
-            UserError: if a sentence or a paragraph lies outside its text.
+        without sentences is split by `split_sentences`; a `UserError` if one lies outside its text. A blank text has no
+        EDU, any other text at least one. `piece_vectors` are those of the subwords of each text from an equal encoder,
+        [P, D], computed by default.
         """
         if self.is_english:
             warn_if_not_english(ENGLISH_PARSER, (request.text for request in requests))
@@ -148,9 +144,9 @@ class EduSegmenter(EncoderModule):
         """Return the tag of every word, [N]; sentences are batched by length, so that long texts need little memory."""
         words = self.network.words(vectors, batch.layout)
         tags = torch.zeros(len(words), dtype=torch.long, device=words.device)
-        for group in _batches_of_similar_length(batch.lengths):
+        for group in batches_of_similar_size(batch.lengths.tolist(), _CELLS):
             lengths = batch.lengths[group]
-            rows = batch.rows[group.to(words.device), : int(lengths.max())]
+            rows = batch.rows[group, : int(lengths.max())]
             mask = (torch.arange(rows.shape[1]) < lengths[:, None]).to(words.device)
             scores = self.network(words, rows, lengths, batch.begins)
             tags[rows[mask]] = self.crf.decode(scores, mask)[mask]
@@ -164,58 +160,15 @@ class EduSegmenter(EncoderModule):
         spans = zip(starts, [*starts[1:], len(text)])
         return [(start, start + len(text[start:end].rstrip())) for start, end in spans]
 
-    # Training ----------------------------------------------------------------------------------------------------
-
-    def training_step(self, batch: SegmentationBatch, batch_idx: int) -> Tensor:
-        """Return the loss of a batch."""
-        loss = self.loss(batch)
-        log_training(self, {"loss": loss.detach()}, batch)
-        return loss * batch.loss_weight
-
-    def validation_step(self, batch: SegmentationBatch, batch_idx: int) -> None:
-        """Log the loss and the boundary F1."""
-        log_mean(self, "val/loss", self.loss(batch), batch.batch_size)
-        self._score(batch, "val")
-
-    def test_step(self, batch: SegmentationBatch, batch_idx: int) -> None:
-        """Compute the boundary F1."""
-        self._score(batch, "test")
-
     def _score(self, batch: SegmentationBatch, stage: str) -> None:
-        vectors = self._cached_vectors(batch) if self.has_fixed_encoder else self.vectors(batch)
-        tags = self._tags(batch, vectors)
+        """Compute the boundary F1."""
+        tags = self._tags(batch, self._training_vectors(batch))
         parts = zip(*(values.split(batch.word_counts) for values in (tags, batch.tags, batch.begins)))
         for predicted, gold, sentence_begins in parts:
             words = [set(values.nonzero().squeeze(1).tolist()) for values in (predicted, gold, sentence_begins)]
             self.metrics[stage].update(*words)
 
-    @classmethod
-    def load(cls, folder: Path | str) -> Self:
-        """Load a segmenter in eval mode, from a folder that `save` wrote or of the suite: `mpnet`, `minilm`, `small`.
-
-        Raises:
-            UserError: if the folder holds no segmenter, its weights do not fit, or its encoder is not installed.
-        """
-        segmenter = load_model(cls.of_settings, weights_folder("edu_segmenter", folder), "a segmenter", {})
-        segmenter.is_english = str(folder) in SHIPPED
-        return segmenter
-
-
-def _batches_of_similar_length(lengths: Tensor) -> Iterator[Tensor]:
-    """Group sentences of similar length; a group has at most `_CELLS` words with padding, or is a single sentence."""
-    order = lengths.argsort(descending=True)
-    start = 0
-    while start < len(order):
-        count = max(1, _CELLS // int(lengths[order[start]]))  # the first sentence is the longest
-        yield order[start : start + count]
-        start += count
-
 
 def load_default(encoder: str | None = None) -> EduSegmenter:
     """Load the segmenter for a parser's encoder: `mpnet` for MPNet, else `minilm` if it is installed, else `small`."""
-    if encoder == MPNET:
-        return EduSegmenter.load("mpnet")
-    with suppress(UserError):
-        encoder_path("minilm")
-        return EduSegmenter.load("minilm")
-    return EduSegmenter.load(SMALL)
+    return EduSegmenter.load("mpnet" if encoder == MPNET else shipped_name())

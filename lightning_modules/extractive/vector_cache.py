@@ -38,12 +38,8 @@ def pool_all(states: Tensor, whole: Tensor | None, owner: Tensor, heads: Tensor,
 class VectorCache:
     """Vectors of documents by the digest of their sentences and pieces, float32, in memory and in a file.
 
-    A sentence takes 12 H bytes, 4.6 kB with MiniLM. A damaged file counts as empty and is written anew.
-
-    Args:
-        state: weights of the encoder, on which the vectors depend.
-        settings: everything else that they depend on.
-        folder: folder of caches; None keeps vectors in memory alone.
+    A sentence takes 12 H bytes, 4.6 kB with MiniLM. A damaged file counts as empty and is written anew. The vectors
+    depend on the weights of the encoder, `state`, and other `settings`; without a folder they are kept in memory alone.
     """
 
     def __init__(self, state: dict[str, Tensor], *settings: object, folder: Path | None = None) -> None:
@@ -64,10 +60,8 @@ class VectorCache:
     ) -> Tensor:
         """Return the vectors of a batch, [B, 1 + L, P, H], on the CPU; they are computed if the cache lacks a document.
 
-        Args:
-            texts: sentences of each document.
-            starts: first tokens of their pieces, which depend on how sentences are split.
-            compute: returns the vectors of the batch, see `pool_all`.
+        `starts` are the first tokens of the pieces of texts, which depend on how sentences are split; `compute` returns
+        the vectors of the batch, see `pool_all`.
         """
         keys = [text_digest(json.dumps([list(text), list(first)])) for text, first in zip(texts, starts)]
         if any(key not in self._vectors for key in keys):

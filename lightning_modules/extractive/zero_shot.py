@@ -76,8 +76,7 @@ class ZeroShot:
         self.fingerprint = hashlib.sha256(repr(settings).encode()).hexdigest()
 
     def sentence_scores(self, documents: Iterable[Document]) -> Iterator[list[float]]:
-        """Yield a score for each sentence of each document, higher for better ones; `POOL` documents are held at a
-        time."""
+        """Yield a score for each sentence of each document, higher for better ones, `POOL` documents at a time."""
         for pool in pools(documents, POOL):
             scores_of: list[list[float]] = [[]] * len(pool)
             for group, scores, _, _ in self._scored(pool):

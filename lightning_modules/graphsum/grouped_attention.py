@@ -56,19 +56,15 @@ def _parts(query: Tensor, keys: Tensor) -> list[slice]:
 
 
 def grouped_attention(query: Tensor, keys: Tensor, values: Tensor, mask: Tensor, shares: Tensor) -> Tensor:
-    """Return sum_j share_tj sum_i gamma_tji v_ji, where gamma is a softmax over the n keys of each of L groups.
+    """Return sum_j share_tj sum_i gamma_tji v_ji, gamma a softmax over the n keys of each of L groups, [B, N, T, d].
 
     No tensor of the size of gamma, [B, N, T, L n], is kept for the backward pass.
 
     Args:
         query: [B, N, T, d].
-        keys: [B, N, L n, d].
-        values: [B, N, L n, d].
+        keys, values: [B, N, L n, d].
         mask: True at valid keys, at least one in each group, [B, L, n].
         shares: weights of the groups, [B, N, T, L].
-
-    Returns:
-        [B, N, T, d].
     """
     bias = query.new_zeros(mask.shape).masked_fill_(~mask, float("-inf")).flatten(1)             # [B, L n]
     bias = bias[:, None, None].expand(-1, query.shape[1], -1, -1)                                # [B, N, 1, L n]

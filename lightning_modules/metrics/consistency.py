@@ -15,12 +15,7 @@ _NEGATED = re.compile(r"\b(not|non|no)\b|inconsisten|unsupport|unfaithful|unfact
 
 
 class ConsistencyModel(PairClassifier):
-    """Hugging Face classifier of whether a source supports a claim.
-
-    Args:
-        name: folder, or name on the hub, which is downloaded, such as lytang/MiniCheck-RoBERTa-Large.
-        batch_size: number of pairs of chunk and sentence in a batch.
-        device: device of the model, "auto" for a GPU if available.
+    """Hugging Face classifier of whether a source supports a claim, such as lytang/MiniCheck-RoBERTa-Large.
 
     Raises:
         ValueError: if it is not clear which class means that the source supports the claim.

@@ -7,14 +7,9 @@ from torch import Tensor
 
 
 class PairClassifier:
-    """Classifier of text pairs by its name.
+    """Classifier of text pairs by its name, or a folder; batched by length, "auto" takes a GPU if available.
 
     Not an `nn.Module`, so that its weights are neither trained nor part of checkpoints of a metric.
-
-    Args:
-        name: folder, or name on the hub, which is downloaded.
-        batch_size: number of pairs in a batch; pairs are batched by length.
-        device: device of the model, "auto" for a GPU if available.
     """
 
     truncation = "longest_first"  # of a pair that is too long, the longer text is truncated

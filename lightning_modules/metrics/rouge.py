@@ -85,8 +85,7 @@ def signature(
 ) -> str:
     """Return the signature of a score: how it was computed, in one word.
 
-    Args:
-        splitter: sentence splitter of the texts; "given" if they were lists of sentences.
+    The `splitter` of sentences is "given" if the texts were lists of sentences.
 
     Example:
         "rougeLsum|stem:porter|tok:rouge|split:given|refs:best|precis:0.1.0"

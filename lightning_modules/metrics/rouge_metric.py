@@ -13,17 +13,9 @@ from lightning_modules.metrics.rouge import VARIANTS, score_many, signature
 class Rouge(Metric):
     """Mean ROUGE F1 x 100 over documents, see `rouge_scores`.
 
-    The state is one sum per variant, as an integer in units of 2^-40, so that the result does not depend on the order
-    of documents or their distribution over processes and batches. Empty predictions score 0 and are included.
-
-    Args:
-        variants, language: as in `rouge_scores`, whose other defaults are used.
-
-    Attributes:
-        documents: number of documents, an int64 tensor.
-
-    Raises:
-        ValueError: for an unknown variant or option; in `update`, as `score_many`.
+    The state is one sum per variant, as an integer in units of 2^-40, and the number of documents, so that the result
+    does not depend on the order of documents or their distribution over processes and batches. Empty predictions score
+    0 and are included. The variants and the language are those of `rouge_scores`, whose other defaults are used.
     """
 
     is_differentiable = False

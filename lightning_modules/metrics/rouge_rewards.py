@@ -1,9 +1,7 @@
 """Fast ROUGE-L of whole batches, on words or token ids: the reward of self-critical training."""
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
-
-from torch import Tensor
 
 from datamodules.text.rouge_counts import Score, lcs_length, position_masks, score_of
 from datamodules.text.rouge_words import vocabulary
@@ -24,24 +22,9 @@ def rouge_l_texts(
     return _rouge_l(hypotheses, references, words.split, words.__getitem__)
 
 
-def rouge_l_ids(
-    hypothesis_ids: Sequence[Sequence[int]] | Tensor,
-    reference_ids: Sequence[Sequence[int]] | Tensor,
-    ignore: Collection[int] = (),
-) -> list[Score]:
-    """Return ROUGE-L of pairs of token ids, N lists or [N, T]; faster if hypotheses of one reference are consecutive.
-
-    Ids that are not text (padding, start, end) are to be ignored.
-
-    Raises:
-        ValueError: if the lengths differ, or a reference has no token left (with its index).
-    """
-    hypotheses, references = (
-        ids.tolist() if isinstance(ids, Tensor) else ids for ids in (hypothesis_ids, reference_ids)
-    )
-    skipped = frozenset(ignore)
-    units = (lambda row: [token for token in row if token not in skipped]) if skipped else list
-    return _rouge_l(hypotheses, references, units)
+def rouge_l_ids(hypotheses: Sequence[Sequence[int]], references: Sequence[Sequence[int]]) -> list[Score]:
+    """Return ROUGE-L of pairs of token ids, otherwise as `rouge_l_texts`."""
+    return _rouge_l(hypotheses, references, list)
 
 
 def _rouge_l(

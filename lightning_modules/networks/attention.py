@@ -117,7 +117,9 @@ class CoverageAttention(nn.Module):
     def forward(
         self, query: Tensor, projected: Tensor, mask: Tensor, coverage: Tensor | None, gate: float = 1.0
     ) -> Tensor:
-        """Compute the attention weights of one decoder step, for K summaries of each of B documents.
+        """Compute the weights [B, K, S] of one decoder step, for K summaries of each of B documents.
+
+        They are in float32 or float64, and sum to one over the tokens.
 
         Args:
             query: decoder state d, [B, K, query_size].
@@ -125,9 +127,6 @@ class CoverageAttention(nn.Module):
             mask: True at tokens, [B, S]; every row has at least one.
             coverage: sum of the weights of all previous steps, [B, K, S]; None for a layer without coverage.
             gate: 1 to use coverage, 0 to ignore it (w_c then gets a zero gradient).
-
-        Returns:
-            Weights that sum to one over the tokens, in float32 or float64, [B, K, S].
         """
         query = self.query(query)                                                    # [B, K, A]
         if self.coverage is None or gate == 0:

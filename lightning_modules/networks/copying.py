@@ -37,12 +37,9 @@ def copied_mass(attention: Tensor, source: Tensor, targets: Tensor) -> Tensor:
 def mix_log_probs(vocabulary: Tensor, copied: Tensor, gate: Tensor) -> Tensor:
     """Return log(p_gen P_vocab + (1 - p_gen) copied), of the broadcast shape of the arguments.
 
-    It is computed in log space, so that a saturated p_gen does not give log 0.
-
-    Args:
-        vocabulary: log P_vocab of the words; -inf for words outside the vocabulary.
-        copied: attention mass of the words; clamped to at least the smallest normal number.
-        gate: logit of p_gen.
+    It is computed in log space, so that a saturated p_gen does not give log 0. `vocabulary` is log P_vocab of the
+    words, -inf outside the vocabulary, `copied` their attention mass, which is clamped to at least the smallest normal
+    number, and `gate` the logit of p_gen.
     """
     floor = torch.finfo(copied.dtype).tiny
     return torch.logaddexp(logsigmoid(gate) + vocabulary, logsigmoid(-gate) + copied.clamp_min(floor).log())
@@ -58,12 +55,12 @@ def target_log_probs(
     words: int | None = None,
     forbidden: tuple[int, ...] = (),
 ) -> Tensor:
-    """Return log P(y_t) of target words, renormalized over the words that are not forbidden.
+    """Return log P(y_t) of target words, renormalized over the words that are not forbidden, [B, K, T].
 
     P(y) / sum_{w permitted} P(w), where the sum is p_gen times the permitted words' share of P_vocab plus 1 - p_gen
     times the attention on permitted words. The distribution over all words is not built, and the output layer is
     evaluated at real tokens only: rescoring takes half as long as over the distributions of all words (V = 50,000, one
-    CPU core), which saves a quarter of a self-critical step.
+    CPU core), which saves a quarter of a self-critical step. The result is 0 outside `rows`, -inf for forbidden words.
 
     Args:
         output: output layer, V rows.
@@ -74,9 +71,6 @@ def target_log_probs(
         unknown: id that a model without copying generates for out-of-vocabulary words.
         words: number of rows of the output layer that have a word, the others have no probability; all by default.
         forbidden: ids below `words` without the last one.
-
-    Returns:
-        [B, K, T]; 0 outside `rows`, -inf for forbidden words.
     """
     weight, bias = output.weight[:words], output.bias[:words]
     # without forbidden words, as in training, nothing is copied from the host

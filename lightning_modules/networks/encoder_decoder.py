@@ -46,14 +46,8 @@ class EncoderDecoder(nn.Module):
         super().__init__()
         self.embedding = nn.Embedding(vocab_size, size)
         nn.init.normal_(self.embedding.weight, std=size**-0.5)
-        options = {
-            "size": size,
-            "heads": heads,
-            "feed_forward": feed_forward,
-            "dropout": dropout,
-            "norm": "pre",
-            "activation": activation,
-        }
+        options = {"size": size, "heads": heads, "feed_forward": feed_forward, "dropout": dropout, "norm": "pre"}
+        options["activation"] = activation
         self.encoder = nn.ModuleList(EncoderLayer(**options) for _ in range(encoder_layers))
         self.decoder = nn.ModuleList(DecoderLayer(**options) for _ in range(decoder_layers))
         self.encoder_norm, self.decoder_norm = nn.LayerNorm(size), nn.LayerNorm(size)

@@ -35,12 +35,8 @@ def windows(lengths: Sequence[int], max_tokens: int) -> list[Passage]:
     passages = []
     for document, length in enumerate(lengths):
         plan = plan_windows(length, max_tokens)
-        # Consecutive tokens take their states from the same window, so counts give the range of each window.
-        counts = torch.bincount(plan.window, minlength=len(plan.starts)).tolist()
-        first = 0
-        for start, count in zip(plan.starts.tolist(), counts):
-            passages.append(Passage(document=document, start=start, size=plan.size, first=first, last=first + count))
-            first += count
+        for start, first, last in plan.ranges():
+            passages.append(Passage(document=document, start=start, size=plan.size, first=first, last=last))
     return passages
 
 
@@ -205,14 +201,9 @@ def extend_positions(model: nn.Module, additional: int) -> None:
 
 
 class ScratchEncoder(nn.Module):
-    """Transformer encoder with sinusoidal positions, for input of any length.
+    """Transformer encoder with sinusoidal positions, for input of any length, with `kinds` segment types.
 
-    Args:
-        vocab_size: V.
-        size, heads, feed_forward: see `EncoderLayer`.
-        layers: number of layers.
-        dropout: dropout on embeddings and in all layers.
-        kinds: number of segment types.
+    Dropout is on embeddings and in all layers, whose other arguments are those of `EncoderLayer`.
     """
 
     def __init__(

@@ -19,17 +19,14 @@ class Recurrence(NamedTuple):
 
 
 def bidirectional(lstm: nn.LSTM, inputs: Tensor, lengths: Tensor) -> Recurrence:
-    """Run a one-layer bidirectional LSTM; the result equals that for a packed sequence.
+    """Run a one-layer bidirectional LSTM, `batch_first`; the result equals that for a packed sequence.
 
     On a CPU, the backward pass over a packed sequence of rows of different lengths fills a buffer of the size of all
     gates at each step, so that its time is quadratic in the length. There each direction runs over padded rows instead,
     the backward one over rows reversed within their lengths. Padding comes last in both directions. At padding the
     forget gate is held open and the input gate closed, so that the cell keeps its value.
 
-    Args:
-        lstm: one layer, `batch_first`, bidirectional, without projection.
-        inputs: [B, T, D].
-        lengths: tokens of each row, 1 to T, [B], on the CPU.
+    The inputs are [B, T, D]; the lengths of rows are 1 to T, [B], on the CPU.
     """
     if inputs.device.type != "cpu":
         return packed(lstm, inputs, lengths)
@@ -78,19 +75,13 @@ def _one_direction(lstm: nn.LSTM, inputs: Tensor, weights: list[Tensor]) -> tupl
 def one_layer_lstm(
     lstm: nn.LSTM, inputs: Tensor, initial: tuple[Tensor, Tensor], weights: list[Tensor] | None = None
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Run one direction of a one-layer LSTM, on any processor and in any precision.
+    """Run one direction of a one-layer LSTM without projection, `batch_first`, on any processor in any precision.
 
     On CPUs, oneDNN computes LSTMs; it has none in float16, and none in bfloat16 for processors without AVX-512, for
     which PyTorch raises an error. There the LSTM is computed in float32, and its results are rounded.
 
-    Args:
-        lstm: one layer, `batch_first`, without projection.
-        inputs: [B, T, D].
-        initial: hidden and cell state before the first step, [1, B, H] each.
-        weights: weights of the direction; those of `lstm` by default.
-
-    Returns:
-        States [B, T, H], and the hidden and cell state after the last step, [1, B, H] each.
+    The inputs are [B, T, D], hidden and cell state before the first step and after the last [1, B, H] each, the states
+    [B, T, H]. By default the weights are those of the LSTM.
     """
     weights = _weights(lstm) if weights is None else weights
     dtype = inputs.dtype

@@ -26,6 +26,12 @@ class Windows(NamedTuple):
     size: int  # tokens of every window
     window: Tensor  # index of the window that gives the vector of each token, [T]
 
+    def ranges(self) -> list[tuple[int, int, int]]:
+        """Return the first token of each window, and the tokens (end exclusive) that take their vectors from it."""
+        counts = torch.bincount(self.window, minlength=len(self.starts))  # consecutive tokens share a window
+        ends = counts.cumsum(0)
+        return list(zip(self.starts.tolist(), (ends - counts).tolist(), ends.tolist()))
+
 
 def plan_windows(length: int, size: int) -> Windows:
     """Plan windows of at most `size` >= 1 tokens that overlap by half; the last one ends at the end of the sequence.
@@ -59,10 +65,7 @@ def plan_disjoint_windows(length: int, size: int) -> Windows:
 class WindowedEncoder(nn.Module):
     """Base class of encoders over windows: splits documents, encodes windows in batches, and joins the vectors.
 
-    Args:
-        size: D, the width of token vectors.
-        max_tokens: number of document tokens in a window, at least 1.
-        batch_size: number of windows encoded together, at least 1.
+    A window has at most `max_tokens` tokens of a document; `batch_size` windows are encoded together.
     """
 
     def __init__(self, size: int, max_tokens: int, batch_size: int) -> None:
@@ -96,19 +99,11 @@ class WindowedEncoder(nn.Module):
                 encoded[i] = vectors
         results, first = [], 0
         for document, plan in zip(documents, plans):
-            parts = encoded[first : first + len(plan.starts)]
+            of_document = zip(encoded[first : first + len(plan.starts)], plan.ranges())
+            parts = [vectors[begin - start : end - start] for vectors, (start, begin, end) in of_document]
             first += len(parts)
-            results.append(self._join(parts, plan) if parts else torch.zeros(0, self.size, device=document.device))
+            results.append(torch.cat(parts) if parts else torch.zeros(0, self.size, device=document.device))
         return results
-
-    def _join(self, vectors: list[Tensor], plan: Windows) -> Tensor:
-        """Return the vector of each token from its window in the plan."""
-        counts = torch.bincount(plan.window, minlength=len(vectors)).tolist()
-        parts, begin = [], 0
-        for window, start, count in zip(vectors, plan.starts.tolist(), counts):
-            parts.append(window[begin - start : begin - start + count])
-            begin += count
-        return torch.cat(parts)                                                              # [T, D]
 
 
 class TextEncoder(WindowedEncoder):
@@ -124,9 +119,6 @@ class TextEncoder(WindowedEncoder):
         batch_size: number of windows encoded together.
         pad_id: id that pads shorter windows.
         disjoint: windows do not overlap in training, see `plan_disjoint_windows`.
-
-    Raises:
-        ValueError: if a layer does not exist, or a window is longer than the number of positions.
     """
 
     def __init__(
@@ -230,8 +222,7 @@ class SmallEncoder(WindowedEncoder):
         groups: number of features, number of buckets and vector width of each group; the features of
             `datamodules.text.hashing` by default.
         hidden_size: hidden size of each direction of the LSTM; output vectors are twice as wide.
-        window: words in a window of the LSTM.
-        batch_size: number of windows encoded together.
+        window, batch_size: words in a window of the LSTM, and number of windows encoded together.
         dropout: dropout on the word vectors and on the output.
         word_dropout: probability to drop all features of a word in training, so that the encoder learns from context.
     """

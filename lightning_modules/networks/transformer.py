@@ -51,10 +51,7 @@ def ensure_nonempty(mask: Tensor) -> Tensor:
 class MultiHeadAttention(nn.Module):
     """Multi-head attention, softmax(Q K^T / sqrt(D / N) + bias) V for each of N heads (section 3.2).
 
-    Args:
-        size: D, the width of queries and output, a multiple of N.
-        heads: N.
-        dropout: dropout on the attention weights.
+    The heads N divide D, the width of queries and output. Dropout is on the attention weights.
     """
 
     def __init__(self, size: int, heads: int, dropout: float = 0.0) -> None:
@@ -222,14 +219,13 @@ class DecoderLayer(nn.Module):
     ) -> tuple[Tensor, KeyValues]:
         """Run one position of K hypotheses of each document; the document's keys and values are not repeated.
 
+        Returns the output [B, K, D], and the keys and values of t + 1 positions.
+
         Args:
             x: [B, K, D].
             past: keys and values of previous positions, each [B, K, N, t, D / N]; t = 0 in the first step.
             memory: keys and values of the documents, each [B, N, S, D / N].
             memory_mask: [B, N or 1, 1, S].
-
-        Returns:
-            The output [B, K, D], and the keys and values of t + 1 positions.
         """
         extended: list[KeyValues] = []
 

@@ -32,9 +32,7 @@ def attend(
     key_edu: Tensor,
     dropout: float,
 ) -> Tensor:
-    """Return the attention of queries to keys through all of their scores, [B, H, Q, D].
-
-    A query that sees nothing gets the mean of all values.
+    """Return the attention of queries to keys through all of their scores, [B, H, Q, D]; the mean if all are hidden.
 
     Args:
         q: queries, divided by sqrt(D), [B, H, Q, D].

@@ -109,11 +109,8 @@ def global_groups(is_global: Tensor) -> list[tuple[Tensor, Tensor]]:
 def reach_by_document(token_edu: Tensor, window: int) -> Tensor:
     """Return the largest distance between the EDUs of a query and of a key in its attention window, [B].
 
-    The maximum over a window is computed from maxima over windows of half the size, in O(T log w).
-
-    Args:
-        token_edu: EDU of each token, -1 for none, [B, T].
-        window: number of tokens to each side.
+    The maximum over a window, of tokens to each side, is computed from maxima over windows of half the size, in
+    O(T log w). `token_edu` is the EDU of each token, -1 for none, [B, T].
     """
     if not token_edu.shape[1]:
         return token_edu.new_zeros(len(token_edu))

@@ -206,8 +206,7 @@ class DiscourseLED(nn.Module):
             discourse: discourse of the batch; ignored without injection or with `no_discourse`.
 
         Raises:
-            ValueError: if there are more tokens than positions, discourse is missing, its band is too narrow for the
-                window, or it lacks the EDU of a token.
+            ValueError: if there are more tokens than positions, or discourse is missing or does not cover the tokens.
         """
         encoder = self.encoder
         if input_ids.shape[1] > encoder.max_source_positions:

@@ -26,13 +26,8 @@ def token_weights(gamma: Tensor, token_edu: Tensor) -> Tensor:
 class DiscourseAdapters:
     """Inserts low-rank adapters into a LED and weights their updates; all other parameters are frozen.
 
-    Not an `nn.Module`, because the parameters of the adapters belong to the LED.
-
-    Args:
-        led: model to insert adapters into.
-        rank: rank of the update, positive.
-        alpha: factor of the update is alpha / rank.
-        no_labels: whether gamma uses the mean over relations instead of the sum.
+    Not an `nn.Module`, because the parameters of the adapters belong to the LED. The factor of an update is
+    alpha / rank; with `no_labels`, gamma uses the mean over relations instead of the sum.
     """
 
     def __init__(self, led: nn.Module, rank: int, alpha: float, no_labels: bool = False) -> None:
