@@ -1,6 +1,5 @@
 """Every model of the suite with its DataModule, small enough for a test."""
 
-import json
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field, is_dataclass
@@ -8,6 +7,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from conftest import read_lines, write_lines
 from model_options import build_model, dotted
 from pytorch_lightning import Callback
 
@@ -92,12 +92,11 @@ def own_sentences(files: dict[str, str]) -> dict[str, str]:
     for split, path in files.items():
         target = Path(path).with_name(f"sentences-{split}.jsonl")
         if not target.exists():
-            rows = [json.loads(line) for line in Path(path).read_text(encoding="utf-8").splitlines()]
+            rows = read_lines(path)
             for row in rows:
                 sentences = row["document"].split(". ")[:2]
                 row["summary"] = sentences[int(row["id"].split("-")[1]) % 2].rstrip(".") + "."
-            building = target.with_name(f"{target.name}.{os.getpid()}")
-            building.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+            building = write_lines(target.with_name(f"{target.name}.{os.getpid()}"), rows)
             building.replace(target)  # two processes may be at it
         paths[split] = str(target)
     return paths

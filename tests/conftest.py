@@ -1,5 +1,6 @@
 """What the tests share: a tiny corpus, a tiny run, and new processes that start quickly."""
 
+import csv
 import json
 import multiprocessing
 import os
@@ -8,6 +9,8 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
@@ -54,6 +57,44 @@ def write_lines(path: Path, rows: list) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("".join(line + "\n" for line in lines), encoding="utf-8")
     return path
+
+
+def read_lines(path: Path | str) -> list[dict]:
+    """The records of a JSON Lines file."""
+    return [json.loads(line) for line in Path(path).read_text(encoding="utf-8").split("\n")[:-1]]
+
+
+def read_metrics(run: Path) -> list[dict[str, str]]:
+    """The rows of a run's metrics.csv."""
+    with (run / "metrics.csv").open(newline="", encoding="utf-8") as file:
+        return list(csv.DictReader(file))
+
+
+def assert_same_checkpoints(one: Path, other: Path, *names: str) -> None:
+    """Check that checkpoints of two runs have the same steps and weights."""
+    for name in names or ("last",):
+        ours, theirs = (torch.load(run / "checkpoints" / f"{name}.ckpt", weights_only=True) for run in (one, other))
+        assert ours["global_step"] == theirs["global_step"], name
+        assert all(torch.equal(tensor, theirs["state_dict"][key]) for key, tensor in ours["state_dict"].items()), name
+
+
+def change_config(path: Path, changes: dict[str, object], out: Path | None = None) -> Path:
+    """Write a config with other values at dotted keys, to its own file or to another one; return that file."""
+    from precis.files.nested_values import set_value
+
+    config, out = yaml.safe_load(path.read_text(encoding="utf-8")), out or path
+    for key, value in changes.items():
+        set_value(config, key, value)
+    out.write_text(yaml.safe_dump(config), encoding="utf-8")
+    return out
+
+
+def wait_until(ready: Callable[[], bool], process: subprocess.Popen | None = None) -> None:
+    """Wait until something is true, while a process is running; the limit is for what never comes, not a measure."""
+    limit = time.monotonic() + 600
+    while not ready():
+        assert time.monotonic() < limit and (process is None or process.poll() is None), "it never came"
+        time.sleep(0.05)
 
 
 def write_corpus(folder: Path, sizes: dict[str, int] = SIZES) -> dict[str, str]:
@@ -112,8 +153,7 @@ def corpus_files(tmp_path_factory) -> dict[str, str]:
 @pytest.fixture(scope="session")
 def documents(corpus_files) -> list[dict]:
     """The records of the test split."""
-    lines = Path(corpus_files["test"]).read_text(encoding="utf-8").splitlines()
-    return [json.loads(line) for line in lines]
+    return read_lines(corpus_files["test"])
 
 
 @pytest.fixture(scope="session")
@@ -228,6 +268,14 @@ def trained(tmp_path_factory, tiny_config) -> Path:
     assert main(["fit", "--config", str(tiny_config), "--run_dir", str(folder), "--previews", "2"]) == 0
     sys.argv = before
     return folder
+
+
+@pytest.fixture(scope="session")
+def extractive(tmp_path_factory, corpus_files) -> Path:
+    """The run folder of a BertSum with random weights. Read it, do not write to it."""
+    from run_folders import write_run
+
+    return write_run(tmp_path_factory.mktemp("extractive") / "bertsum", "bertsum", corpus_files)
 
 
 @pytest.fixture

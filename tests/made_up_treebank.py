@@ -4,9 +4,8 @@ import json
 import random
 from pathlib import Path
 
-import torch
 from conftest import write_lines
-from transformers import BertConfig, BertModel, BertTokenizerFast
+from tiny_models import write_bert
 
 CLAUSES = {
     "because it rained": "causal-cause",
@@ -47,14 +46,5 @@ def made_up_treebank(path: Path, documents: int = 6, sentences: int = 3) -> Path
 
 def write_encoder(folder: Path, texts: list[str]) -> str:
     """Write a tiny BERT whose vocabulary has the words of texts; return its folder."""
-    folder.mkdir(parents=True, exist_ok=True)
     words = sorted({word for text in texts for word in text.split()})
-    (folder / "vocab.txt").write_text("\n".join(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *words]))
-    BertTokenizerFast(str(folder / "vocab.txt")).save_pretrained(folder)
-    torch.manual_seed(0)
-    config = BertConfig(
-        vocab_size=5 + len(words), hidden_size=16, num_hidden_layers=2, num_attention_heads=2, intermediate_size=16,
-        max_position_embeddings=32,
-    )  # fmt: skip
-    BertModel(config).save_pretrained(folder)
-    return str(folder)
+    return write_bert(folder, words, num_hidden_layers=2, max_position_embeddings=32)

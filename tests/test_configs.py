@@ -124,6 +124,7 @@ def keys_of(path: Path) -> set[str]:
     return set(re.findall(r"^ +(\w+): *\S", path.read_text(encoding="utf-8"), re.MULTILINE)) - {"class_path"}
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize("folder", sorted({path.parent.name for path in CONFIGS}))
 def test_a_misspelt_key_is_refused(folder, parser, tmp_path):
     """In the config of each model that has most keys."""

@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 import torch
 from cases import CASES
-from pytorch_lightning import Callback, Trainer, seed_everything
+from pytorch_lightning import Callback, seed_everything
+from quiet_trainer import quiet_trainer
 from torch.distributed.tensor import DTensor
 
 from callbacks import PredictionWriter, Previews
@@ -88,22 +89,11 @@ def run_all(files: dict[str, str], folder: Path, rank: int, world: int) -> None:
         recorder, decoded = Recorder(), note_decoding(model)
         previews = [Previews(folder / f"previews-{world}-{rank}", documents=3, heat_maps=1)] if accumulate == 2 else []
         predictions = folder / f"{world}-{case.name}-{accumulate}.jsonl"
-        trainer = Trainer(
-            accelerator="cpu",
-            strategy=STRATEGY if world > 1 else "auto",
-            devices=world,
-            precision=PRECISION,
-            max_epochs=2,
-            accumulate_grad_batches=accumulate,
-            log_every_n_steps=LOG_EVERY,
-            gradient_clip_val=2.0,
-            callbacks=[*case.callbacks(), *previews, recorder, PredictionWriter(predictions)],
-            use_distributed_sampler=False,
-            enable_checkpointing=False,
-            enable_progress_bar=False,
-            enable_model_summary=False,
-            logger=False,
-        )
+        trainer = quiet_trainer(
+            *case.callbacks(), *previews, recorder, PredictionWriter(predictions),
+            strategy=STRATEGY if world > 1 else "auto", devices=world, precision=PRECISION, max_epochs=2,
+            accumulate_grad_batches=accumulate, log_every_n_steps=LOG_EVERY, gradient_clip_val=2.0,
+        )  # fmt: skip
         trainer.fit(model, data)
         results[case.name, accumulate] = {
             "losses": recorder.losses,

@@ -8,6 +8,7 @@ import torch
 from cases import CASES, Case
 from pytorch_lightning import Callback, Trainer, seed_everything
 from pytorch_lightning.callbacks import Checkpoint
+from quiet_trainer import quiet_trainer
 from torch import Tensor
 
 from callbacks import GracefulStop
@@ -46,15 +47,9 @@ class Recorder(Callback):
 
 
 def trainer_with(*callbacks: Callback, **arguments) -> Trainer:
-    return Trainer(
-        **{"accelerator": "cpu", "max_epochs": 2, "gradient_clip_val": 2.0, "num_sanity_val_steps": 1} | arguments,
-        callbacks=list(callbacks),
-        use_distributed_sampler=False,
-        enable_checkpointing=any(isinstance(callback, Checkpoint) for callback in callbacks),
-        enable_progress_bar=False,
-        enable_model_summary=False,
-        logger=False,
-    )
+    options = {"max_epochs": 2, "gradient_clip_val": 2.0, "num_sanity_val_steps": 1}
+    options["enable_checkpointing"] = any(isinstance(callback, Checkpoint) for callback in callbacks)
+    return quiet_trainer(*callbacks, **options | arguments)
 
 
 def adam_with_schedule(module):

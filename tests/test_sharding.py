@@ -7,7 +7,7 @@ import pytest
 import test_ddp
 import torch
 from cases import CASES
-from pytorch_lightning import Trainer
+from quiet_trainer import quiet_trainer
 from test_ddp import ANNEALED, close, prepare, run_on_one_and_two
 
 from datamodules.documents import UserError
@@ -57,7 +57,6 @@ def no_trace():
 @pytest.mark.parametrize("name, words", [("graphsum", "log_sigma cannot be sharded"), ("pegasus", "choose AdamW")])
 def test_what_cannot_be_sharded_is_named(name, words, corpus_files, no_trace):
     case = next(case for case in CASES if case.name == name)
-    options = {"accelerator": "cpu", "devices": 1, "logger": False, "enable_checkpointing": False}
-    trainer = Trainer(strategy="fsdp2", max_steps=1, use_distributed_sampler=False, **options)
+    trainer = quiet_trainer(strategy="fsdp2", devices=1, max_steps=1)
     with pytest.raises(UserError, match=f"fsdp2: .*{words}.*--trainer.strategy ddp"):
         trainer.fit(case.build_model(), case.build_data(corpus_files))

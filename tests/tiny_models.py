@@ -1,6 +1,6 @@
 """Tiny random models of Hugging Face with a tokenizer that is trained on a few words."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import torch
@@ -8,6 +8,9 @@ from tokenizers import Tokenizer, models, pre_tokenizers, processors, trainers
 from transformers import (
     BartConfig,
     BartForConditionalGeneration,
+    BertConfig,
+    BertModel,
+    BertTokenizerFast,
     LEDConfig,
     LEDForConditionalGeneration,
     LlamaConfig,
@@ -30,6 +33,25 @@ CHAT_TEMPLATE = (
     "{% for message in messages %}{{ message['role'] }} : {{ message['content'] }} </s> {% endfor %}"
     "{% if add_generation_prompt %}assistant : {% endif %}"
 )
+
+
+def write_bert(
+    folder: Path, words: Iterable[str], kind: type = BertModel, model_max_length: int | None = None, **changes
+) -> str:
+    """Write a random BERT of one layer, unless its config is changed, and a tokenizer that has some words to a folder.
+
+    Returns:
+        The folder.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    vocabulary = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *words]
+    (folder / "vocab.txt").write_text("\n".join(vocabulary), encoding="utf-8")
+    limit = {"model_max_length": model_max_length} if model_max_length else {}
+    BertTokenizerFast(str(folder / "vocab.txt"), **limit).save_pretrained(folder)
+    sizes = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16}
+    torch.manual_seed(0)
+    kind(BertConfig(**{"vocab_size": len(vocabulary)} | sizes | changes)).save_pretrained(folder)
+    return str(folder)
 
 
 def make_tokenizer(texts: list[str], max_length: int) -> PreTrainedTokenizerFast:

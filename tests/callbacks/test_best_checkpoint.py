@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 import torch
-import yaml
 from cases import CASES, Case
+from conftest import change_config
 from pytorch_lightning import seed_everything
 from test_harness import trainer_with
 
@@ -70,14 +70,13 @@ def test_a_run_that_is_too_short_says_so_twice_and_selects_nothing(corpus_files,
 @pytest.fixture(scope="module")
 def annealed(tiny_config, tmp_path_factory) -> list[str]:
     """Arguments of a run of 14 steps with coverage from step 8, and a validation after each second step."""
-    config = yaml.safe_load(tiny_config.read_text(encoding="utf-8"))
-    config["model"]["init_args"]["val_summaries"] = 0
-    config["trainer"] |= {"val_check_interval": 2, "callbacks": [
-        {"class_path": "callbacks.CoverageAnnealing", "init_args": {"start_step": 8}}
-    ]}  # fmt: skip
-    config["checkpoint"] = {"monitor": "train/coverage_weight", "mode": "min"}
-    path = tmp_path_factory.mktemp("annealed") / "config.yaml"
-    path.write_text(yaml.safe_dump(config), encoding="utf-8")
+    changes = {
+        "model.init_args.val_summaries": 0,
+        "trainer.val_check_interval": 2,
+        "trainer.callbacks": [{"class_path": "callbacks.CoverageAnnealing", "init_args": {"start_step": 8}}],
+        "checkpoint": {"monitor": "train/coverage_weight", "mode": "min"},
+    }
+    path = change_config(tiny_config, changes, tmp_path_factory.mktemp("annealed") / "config.yaml")
     return ["--config", str(path)]
 
 

@@ -3,7 +3,8 @@ from types import SimpleNamespace
 import pytest
 import torch
 from cases import CASES
-from pytorch_lightning import Callback, Trainer, seed_everything
+from pytorch_lightning import Callback, seed_everything
+from quiet_trainer import quiet_trainer
 
 from callbacks import CoverageAnnealing
 
@@ -22,10 +23,7 @@ class Seen(Callback):
 
 def trained_with(callbacks: list[Callback], files, accumulate: int = 1, **model):
     seed_everything(3, verbose=False)
-    trainer = Trainer(
-        max_epochs=2, limit_val_batches=0, accumulate_grad_batches=accumulate, callbacks=callbacks, logger=False,
-        enable_checkpointing=False, enable_progress_bar=False, enable_model_summary=False, accelerator="cpu",
-    )  # fmt: skip
+    trainer = quiet_trainer(*callbacks, max_epochs=2, limit_val_batches=0, accumulate_grad_batches=accumulate)
     trained = CASE.build_model(**model)
     trainer.fit(trained, CASE.build_data(files))
     return trained.state_dict()

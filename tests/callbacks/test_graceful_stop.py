@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from conftest import assert_same_checkpoints
 
 from callbacks import GracefulStop
 
@@ -29,10 +30,7 @@ def goes_on(said: str, run: Path, whole: Path, precis, *others: str) -> None:
     done = precis(*command, *others)
     assert done.status == 0, done.err
     assert (run / "metrics.csv").read_text() == (whole / "metrics.csv").read_text()
-    for name in ("last.ckpt", "best.ckpt"):
-        ours, theirs = (torch.load(folder / "checkpoints" / name, weights_only=True) for folder in (run, whole))
-        assert ours["global_step"] == theirs["global_step"], name
-        assert all(torch.equal(tensor, theirs["state_dict"][key]) for key, tensor in ours["state_dict"].items()), name
+    assert_same_checkpoints(run, whole, "last", "best")
 
 
 def step_of(run: Path) -> int:

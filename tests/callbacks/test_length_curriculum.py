@@ -3,6 +3,7 @@ from types import SimpleNamespace
 import pytest
 from cases import CASES
 from pytorch_lightning import Callback, Trainer
+from quiet_trainer import quiet_trainer
 
 from callbacks import LengthCurriculum
 
@@ -26,9 +27,7 @@ class Seen(Callback):
 
 def make_trainer(seen: Seen, **options) -> Trainer:
     """Return a trainer with a curriculum of 6, 18 and 30 source tokens, four steps each."""
-    quiet = dict.fromkeys(("logger", "enable_checkpointing", "enable_progress_bar", "enable_model_summary"), False)
-    callbacks = [LengthCurriculum(source=6, target=2, steps=4, stages=3), seen]
-    return Trainer(accelerator="cpu", callbacks=callbacks, **quiet, **options)
+    return quiet_trainer(LengthCurriculum(source=6, target=2, steps=4, stages=3), seen, **options)
 
 
 def test_lengths_grow_in_equal_stages():

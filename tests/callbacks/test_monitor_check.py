@@ -2,8 +2,9 @@ import warnings
 
 import pytest
 import torch
-from pytorch_lightning import LightningModule, Trainer
+from pytorch_lightning import LightningModule
 from pytorch_lightning.callbacks import ModelCheckpoint
+from quiet_trainer import quiet_trainer
 
 from callbacks import MonitorCheck
 
@@ -32,10 +33,7 @@ class Scored(LightningModule):
 def warned(folder, losses: list[float], scores: list[float]) -> list[str]:
     """Return the warnings about scores in training with these values."""
     saving = ModelCheckpoint(folder, monitor="val/rouge1", mode="max")
-    trainer = Trainer(
-        max_epochs=len(losses), accelerator="cpu", logger=False, callbacks=[MonitorCheck(), saving],
-        enable_progress_bar=False, enable_model_summary=False,
-    )  # fmt: skip
+    trainer = quiet_trainer(MonitorCheck(), saving, max_epochs=len(losses), enable_checkpointing=True)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         trainer.fit(Scored(losses, scores), [0], [0])

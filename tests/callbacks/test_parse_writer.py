@@ -4,8 +4,9 @@ import os
 import signal
 
 from made_up_parses import made_up_document, made_up_parse
-from pytorch_lightning import LightningModule, Trainer
+from pytorch_lightning import LightningModule
 from pytorch_lightning.strategies import SingleDeviceStrategy
+from quiet_trainer import quiet_trainer
 
 from callbacks.parse_writer import ParseWriter
 from datamodules.corpora import parallel
@@ -33,14 +34,10 @@ class MadeUpParser(LightningModule):
 def run(folder, parser: LightningModule, **options) -> ParseWriter:
     cache = ParseCache(folder)
     writer = ParseWriter(cache, **options)
-    trainer = Trainer(
-        accelerator="cpu", devices=1, callbacks=[writer], logger=False, enable_checkpointing=False,
-        enable_progress_bar=False, enable_model_summary=False, use_distributed_sampler=False,
-    )  # fmt: skip
     data = ParsingData(DOCUMENTS, cache, parser, batch_size=2)
     before = signal.getsignal(signal.SIGINT)
     try:
-        trainer.predict(parser, datamodule=data, return_predictions=False)
+        quiet_trainer(writer, devices=1).predict(parser, datamodule=data, return_predictions=False)
     except SystemExit as error:
         writer.error = error
     finally:

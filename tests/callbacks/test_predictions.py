@@ -5,7 +5,6 @@ import pytest
 import torch
 
 from callbacks import PredictionWriter
-from callbacks.results_path import results_path
 from lightning_modules.metrics.rouge_metric import Rouge
 from lightning_modules.summarizer import Summary
 
@@ -108,27 +107,3 @@ def test_line_separators_in_texts_end_no_record(ranks, tmp_path):
     text = path.read_text(encoding="utf-8")
     assert [json.loads(line) for line in text.split("\n")[:-1]] == [one.record() for one in written]
     assert len(text.splitlines()) == 4, "nor for readers that end a line there"
-
-
-def test_a_full_disk_is_named_with_the_file(tmp_path):
-    path = tmp_path / "predictions.jsonl"
-    (tmp_path / ".predictions.jsonl.rank0").symlink_to("/dev/full")
-    writer, told = PredictionWriter(path), trainer(0, 1)
-    writer.on_test_start(told, None)
-    with pytest.raises(OSError, match=r"No space left on device.*predictions\.jsonl") as caught:
-        writer.on_test_batch_end(told, None, [summary(0)] * 1000, None, 0)
-    writer.on_exception(told, None, caught.value)
-    assert not list(tmp_path.iterdir())
-
-
-@pytest.mark.parametrize(
-    ("predictions", "results"),
-    [
-        ("predictions.jsonl", "results.json"),
-        ("predictions.val.jsonl", "results.val.json"),
-        ("predictions.val.files-0a.jsonl", "results.val.files-0a.json"),
-        ("beam.1.jsonl", "beam.1.results.json"),
-    ],
-)
-def test_names_of_results(predictions, results, tmp_path):
-    assert results_path(tmp_path / predictions) == tmp_path / results

@@ -5,8 +5,8 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from cases import CASES
-from pytorch_lightning import Trainer
 from pytorch_lightning.loggers import WandbLogger
+from quiet_trainer import quiet_trainer
 
 from callbacks import Previews, SelfCritical
 from callbacks.previews import marked, whole_documents
@@ -79,12 +79,8 @@ def shown(corpus_files, tmp_path_factory):
     """Run a short training with two validations, whose previews the logger keeps."""
     case = next(case for case in CASES if case.name == "pointer-coverage")
     folder, logger, data = tmp_path_factory.mktemp("previews"), FakeWandb(), case.build_data(corpus_files)
-    trainer = Trainer(
-        max_epochs=2, logger=logger, enable_checkpointing=False, enable_progress_bar=False, accelerator="cpu",
-        enable_model_summary=False, callbacks=[Previews(folder, documents=3, heat_maps=2)],
-    )  # fmt: skip
     model = case.build_model()
-    trainer.fit(model, data)
+    quiet_trainer(Previews(folder, documents=3, heat_maps=2), max_epochs=2, logger=logger).fit(model, data)
     return SimpleNamespace(folder=folder, logger=logger, data=data, model=model)
 
 
@@ -118,10 +114,8 @@ def test_heat_maps_lie_in_the_run_folder_and_are_logged(shown):
 def test_samples_with_their_rewards_are_shown_in_training_by_rewards(corpus_files, tmp_path):
     case, logger = next(case for case in CASES if case.name == "pointer"), FakeWandb()
     reward = SelfCritical(samples=3, advantage="group")
-    trainer = Trainer(
-        max_steps=2, val_check_interval=2, logger=logger, enable_checkpointing=False, enable_progress_bar=False,
-        accelerator="cpu", enable_model_summary=False, callbacks=[reward, Previews(tmp_path, documents=2, heat_maps=0)],
-    )  # fmt: skip
+    previews = Previews(tmp_path, documents=2, heat_maps=0)
+    trainer = quiet_trainer(reward, previews, max_steps=2, val_check_interval=2, logger=logger)
     trainer.fit(case.build_model(), case.build_data(corpus_files))
     assert [key for key, *_ in logger.tables] == ["previews", "samples"]
     _, columns, rows = logger.tables[-1]

@@ -170,13 +170,12 @@ def test_logged_values(corpus_files):
     assert 1 <= logged["sample_length"] <= 12 and 0 <= logged["advantage_positive"] <= 1
 
 
-@pytest.mark.parametrize("accumulate", [2])
-def test_a_resumed_run_makes_the_same_steps(accumulate, corpus_files, tmp_path):
+def test_a_resumed_run_makes_the_same_steps(corpus_files, tmp_path):
     def callbacks():
         return [SelfCritical(samples=2, gamma=0.7, start_step=2, ramp_steps=4), CoverageAnnealing(start_step=1)]
 
     whole, rest = Recorder(tmp_path, batches=(3,)), Recorder()
-    settings = {"max_epochs": 1, "accumulate_grad_batches": accumulate}
+    settings = {"max_epochs": 1, "accumulate_grad_batches": 2}
     model = fitted(CASE, corpus_files, *callbacks(), whole, **settings)
     resumed = fitted(CASE, corpus_files, *callbacks(), rest, **settings, ckpt_path=tmp_path / "batch3.ckpt")
     assert rest.losses == whole.losses[4:] and same_weights(resumed, model)

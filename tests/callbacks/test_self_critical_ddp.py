@@ -8,7 +8,8 @@ import pytest
 import test_ddp
 import torch
 from cases import CASES
-from pytorch_lightning import Trainer, seed_everything
+from pytorch_lightning import seed_everything
+from quiet_trainer import quiet_trainer
 from test_ddp import Recorder, close, run_on_one_and_two
 from torch.nn.functional import pad
 
@@ -66,23 +67,12 @@ def train(files: dict[str, str], folder: Path, rank: int, world: int) -> None:
         case = case_of(name)
         recorder, data = Recorder(), case.build_data(files, batch_size=BATCH // world)
         model = by_document(case.build_model(**case.repeatable))
-        Trainer(
-            accelerator="cpu",
-            strategy="ddp" if world > 1 else "auto",
-            devices=world,
-            precision=test_ddp.PRECISION,
-            max_steps=4,
-            limit_val_batches=0,
-            accumulate_grad_batches=accumulate,
-            gradient_clip_val=2.0,
-            callbacks=[SelfCritical(samples=3, advantage=advantage, credit=credit, gamma=0.9, **reuse), recorder],
+        reward = SelfCritical(samples=3, advantage=advantage, credit=credit, gamma=0.9, **reuse)
+        quiet_trainer(
+            reward, recorder, strategy="ddp" if world > 1 else "auto", devices=world, precision=test_ddp.PRECISION,
+            max_steps=4, limit_val_batches=0, accumulate_grad_batches=accumulate, gradient_clip_val=2.0,
             default_root_dir=folder / f"{world}",
-            use_distributed_sampler=False,
-            enable_checkpointing=False,
-            enable_progress_bar=False,
-            enable_model_summary=False,
-            logger=False,
-        ).fit(model, data)
+        ).fit(model, data)  # fmt: skip
         results.append((recorder.losses, recorder.gradients, model.state_dict()))
     torch.save(results, folder / f"{world}-{rank}.pt")
 

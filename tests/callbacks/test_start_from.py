@@ -48,9 +48,6 @@ def test_the_seed_names_the_run_and_its_text_comes_along(trained, tiny_config, p
     done = precis("fit", "--config", tiny_config, *flags, "--seed_everything=8", "--run_dir", tmp_path / "other")
     assert done.status == 1 and "run_8: no such checkpoint" in done.err
     assert not (tmp_path / "other").exists()
-    for wrong in ("nowhere/last.ckpt", "last.ckpt"):
-        done = precis("fit", "--config", tiny_config, f"--start_from={wrong}", "--run_dir", tmp_path / "other")
-        assert done.status == 1 and f"{wrong}: no such checkpoint" in done.err
 
 
 def test_what_does_not_fit_is_refused(corpus_files, trained, tmp_path):

@@ -4,8 +4,7 @@ import pytest
 import torch
 import yaml
 from cases import CASES
-from tiny_models import make_summarizer
-from transformers import BertConfig, BertModel, BertTokenizerFast, DistilBertConfig, DistilBertModel
+from tiny_models import make_summarizer, write_bert
 
 CASE_OF = {case.model.rsplit(".", 1)[-1]: case for case in reversed(CASES)}
 WORDS = ["the", "old", "mill", "harbour", "library", "orchard", "is", "a", "from", "every", "morning", "rain", "."]
@@ -15,21 +14,15 @@ LIMIT = 24  # positions of the encoder
 @pytest.fixture(scope="module")
 def encoder(tmp_path_factory):
     """A BERT with 24 positions and random weights, with its tokenizer."""
-    folder = tmp_path_factory.mktemp("bert")
-    vocabulary = {word: number for number, word in enumerate(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *WORDS])}
-    config = BertConfig(vocab_size=len(vocabulary), hidden_size=8, num_hidden_layers=1, num_attention_heads=2,
-                        intermediate_size=8, max_position_embeddings=LIMIT)  # fmt: skip
-    torch.manual_seed(0)
-    BertModel(config).save_pretrained(folder)
-    BertTokenizerFast(vocab=vocabulary).save_pretrained(folder)
-    return folder
+    sizes = {"hidden_size": 8, "intermediate_size": 8, "max_position_embeddings": LIMIT}
+    return write_bert(tmp_path_factory.mktemp("bert"), WORDS, **sizes)
 
 
 def test_names_and_outputs_within_the_limit_are_the_same(encoder):
     models = {}
     for choice in ("windows", "extend", "truncate"):
         torch.manual_seed(0)
-        models[choice] = CASE_OF["BertSum"].build_model(checkpoint=str(encoder), long_input=choice, positions=60).eval()
+        models[choice] = CASE_OF["BertSum"].build_model(checkpoint=encoder, long_input=choice, positions=60).eval()
     states = {choice: model.state_dict() for choice, model in models.items()}
     assert list(states["windows"]) == list(states["extend"]) == list(states["truncate"])
     for choice, positions in {"windows": LIMIT, "extend": 60, "truncate": LIMIT}.items():
@@ -45,6 +38,7 @@ def arguments(case, corpus_files, run, *more):
     return ["fit", *case.arguments(corpus_files), *trainer, "--previews=0", f"--run_dir={run}", *more]
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize("name", ["BertSum", "BertSumAbs"])
 def test_truncation_needs_a_limit_of_the_data(name, encoder, corpus_files, tmp_path, precis):
     options = arguments(CASE_OF[name], corpus_files, tmp_path / "run", f"--model.encoder.checkpoint={encoder}")
@@ -65,16 +59,3 @@ def test_a_pretrained_encoder_decoder_is_checked_before_training(corpus_files, t
     options = arguments(CASE_OF["Pegasus"], corpus_files, tmp_path / "run", f"--model.encoder.checkpoint={checkpoint}")
     done = precis(*options, "--data.max_source=41")
     assert done.status == 1 and "the encoder reads 40 tokens, and data.max_source is 41" in done.err
-
-
-def test_an_encoder_without_a_table_of_positions_cannot_be_extended(tmp_path):
-    from transformers import T5Config, T5EncoderModel
-
-    from lightning_modules.networks.passages import extend_positions
-
-    model = T5EncoderModel(T5Config(vocab_size=9, d_model=8, d_kv=4, d_ff=8, num_layers=1, num_heads=2))
-    with pytest.raises(ValueError, match=r"T5EncoderModel has no table of positions.*long_input to windows"):
-        extend_positions(model, 4)
-    other = DistilBertModel(DistilBertConfig(vocab_size=9, dim=8, hidden_dim=8, n_layers=1, n_heads=2))
-    extend_positions(other, 4)
-    assert other.embeddings.position_embeddings.num_embeddings == 516

@@ -1,7 +1,7 @@
 import pytest
 import torch
-from pytorch_lightning import Trainer
 from pytorch_lightning.demos.boring_classes import BoringModel
+from quiet_trainer import quiet_trainer
 
 from datamodules.documents import UserError
 from lightning_modules.optimizer_options import AdamWOptions, EncoderAdamWOptions
@@ -17,11 +17,7 @@ class Scheduled(BoringModel):
 
 def fitted(folder, **limits):
     model = Scheduled()
-    trainer = Trainer(
-        accelerator="cpu", logger=False, enable_progress_bar=False, enable_model_summary=False,
-        enable_checkpointing=False, default_root_dir=folder, limit_val_batches=0, limit_train_batches=3, **limits,
-    )  # fmt: skip
-    trainer.fit(model)
+    quiet_trainer(default_root_dir=folder, limit_val_batches=0, limit_train_batches=3, **limits).fit(model)
     return model
 
 

@@ -1,9 +1,9 @@
 """Models state what a validation logs, so that sweeps can check monitored values before a run."""
 
-import csv
 
 import pytest
 from cases import CASES
+from conftest import read_metrics
 
 from lightning_modules import PointerGenerator
 from lightning_modules.summarizer import SCORES
@@ -20,6 +20,5 @@ def test_terms_of_the_loss_are_stated(case, corpus_files):
 
 
 def test_a_run_logs_the_names_and_no_others(trained):
-    with (trained / "metrics.csv").open(encoding="utf-8") as file:
-        logged = {name.removeprefix("val/") for name in next(csv.reader(file)) if name.startswith("val/")}
+    logged = {name.removeprefix("val/") for name in read_metrics(trained)[0] if name.startswith("val/")}
     assert logged == {*SCORES, *PointerGenerator.validation_names}

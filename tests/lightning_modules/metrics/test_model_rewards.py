@@ -4,7 +4,8 @@ import copy
 
 import pytest
 import torch
-from transformers import BertConfig, BertForSequenceClassification, BertTokenizerFast
+from tiny_models import write_bert
+from transformers import BertForSequenceClassification, BertTokenizerFast
 
 from lightning_modules.metrics.consistency import ConsistencyModel, source_chunks
 from lightning_modules.metrics.model_rewards import BertScoreReward, ConsistencyReward, SummaCReward
@@ -25,17 +26,9 @@ INPUTS = RewardInputs(
 
 def write_classifier(folder, labels) -> str:
     """Write a random classifier of text pairs with its tokenizer, and return its folder."""
-    torch.manual_seed(0)
-    folder.mkdir()
-    (folder / "vocab.txt").write_text("\n".join(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *WORDS]))
-    BertTokenizerFast(str(folder / "vocab.txt"), model_max_length=32).save_pretrained(folder)
-    sizes = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16}
-    config = BertConfig(
-        vocab_size=5 + len(WORDS), max_position_embeddings=32, initializer_range=1.0, id2label=dict(enumerate(labels)),
-        label2id={label: index for index, label in enumerate(labels)}, **sizes,
-    )  # fmt: skip
-    BertForSequenceClassification(config).save_pretrained(folder)
-    return str(folder)
+    classes = {"id2label": dict(enumerate(labels)), "label2id": {label: index for index, label in enumerate(labels)}}
+    sizes = {"max_position_embeddings": 32, "initializer_range": 1.0}
+    return write_bert(folder, WORDS, BertForSequenceClassification, 32, **classes, **sizes)
 
 
 @pytest.mark.parametrize(

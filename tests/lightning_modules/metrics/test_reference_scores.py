@@ -5,8 +5,9 @@ from collections import Counter
 
 import pytest
 import torch
+from tiny_models import write_bert
 from torchmetrics.functional.text import sacre_bleu_score
-from transformers import BertConfig, BertModel, BertTokenizerFast
+from transformers import BertModel, BertTokenizerFast
 
 from lightning_modules.metrics.reference_scores import bert_score, bleu, chrf, meteor
 
@@ -72,14 +73,8 @@ def test_meteor_by_hand():
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    torch.manual_seed(0)
-    folder = tmp_path_factory.mktemp("bert")
-    (folder / "vocab.txt").write_text("\n".join(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *WORDS]))
-    BertTokenizerFast(str(folder / "vocab.txt"), model_max_length=32).save_pretrained(folder)
-    sizes = {"hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2}
-    config = BertConfig(vocab_size=5 + len(WORDS), max_position_embeddings=32, initializer_range=1.0, **sizes)
-    BertModel(config).save_pretrained(folder)
-    return str(folder)
+    sizes = {"num_hidden_layers": 2, "max_position_embeddings": 32, "initializer_range": 1.0}
+    return write_bert(tmp_path_factory.mktemp("bert"), WORDS, model_max_length=32, **sizes)
 
 
 def f1_by_hand(folder: str, layer: int, prediction: str, reference: str) -> float:
@@ -143,6 +138,7 @@ def test_empty_predictions_count_and_bad_references_are_refused(score):
         score([["a"]], [[["a"]], [["b"]]])
 
 
+@pytest.mark.integration
 def test_a_search_for_wordnet_agrees_with_nltk(tmp_path, monkeypatch):
     """In processes of their own, as NLTK reads the names of its folders when it is imported."""
     script = (

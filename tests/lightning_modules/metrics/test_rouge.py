@@ -57,7 +57,10 @@ def assert_same(ours: dict[str, Score], theirs: dict) -> None:
         assert score == pytest.approx(tuple(theirs[variant]), abs=1e-9), variant
 
 
-@pytest.mark.parametrize("name", ["realsumm_bart_100", "squality_human_loo_100", "xsum_ptgen_500"])
+LONG = pytest.param("squality_human_loo_100", marks=pytest.mark.integration)  # `rouge_score` takes half a minute
+
+
+@pytest.mark.parametrize("name", ["realsumm_bart_100", LONG, "xsum_ptgen_500"])
 def test_equals_rouge_score_on_system_outputs(name):
     usual = RougeScorer(VARIANTS, use_stemmer=True)  # every pair; all variants, and no stems, for every tenth
     for number, row in enumerate(golden(name)):

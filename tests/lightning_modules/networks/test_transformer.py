@@ -81,18 +81,6 @@ def test_decoder_layer_equals_pytorchs(norm, padded):
     torch.testing.assert_close(ours(x, memory, padded[:, None, None]), expected)
 
 
-def test_steps_equal_all_positions_at_once(padded):
-    layer = scattered(DecoderLayer(D, N, 32))
-    x, memory, mask = torch.randn(B, K, T, D), torch.randn(B, S, D), padded[:, None, None]
-    expected = torch.stack([layer(x[:, k], memory, mask) for k in range(K)], 1)
-    past = KeyValues(*(torch.zeros(B, K, N, 0, D // N) for _ in range(2)))
-    known, steps = layer.cross_attention.project(memory), []
-    for t in range(T):
-        step, past = layer.step(x[:, :, t], past, known, mask)
-        steps.append(step)
-    torch.testing.assert_close(torch.stack(steps, 2), expected)
-
-
 def test_what_steps_keep_has_half_precision_under_autocast(padded):
     layer, memory, mask = scattered(DecoderLayer(D, N, 32)), torch.randn(B, S, D), padded[:, None, None]
     past = KeyValues(*(torch.zeros(B, K, N, 0, D // N) for _ in range(2)))

@@ -1,8 +1,7 @@
-"""Small RSTformers, their data, and a quiet trainer."""
+"""Small RSTformers and their data."""
 
 import torch
 from model_options import build_model
-from pytorch_lightning import Trainer
 
 from datamodules.corpora import Files
 from datamodules.rstformer import RSTformerBatch, RSTformerData
@@ -26,12 +25,6 @@ def model_of(**changes) -> RSTformer:
 def data_of(files, folder, **changes) -> RSTformerData:
     settings = {"vocab_size": 320, "max_source": 60, "max_target": 40, "half_width": 8, "batch_size": 4}
     return RSTformerData(Files(**files), cache_dir=folder, **settings | {"parser": MadeUpParser()} | changes)
-
-
-def trainer(**arguments) -> Trainer:
-    quiet = {"logger": False, "enable_checkpointing": False, "enable_progress_bar": False}
-    quiet |= {"enable_model_summary": False, "use_distributed_sampler": False, "accelerator": "cpu"}
-    return Trainer(**quiet | arguments)
 
 
 def ready(files, folder, **changes) -> RSTformerData:

@@ -4,13 +4,13 @@ import pytest
 import torch
 from model_options import build_model
 from pytorch_lightning import seed_everything
+from quiet_trainer import quiet_trainer
 from small_rstformer import (
     SMALL,
     data_of,
     model_of,
     randomized,
     ready,
-    trainer,
 )
 from transformers import AutoTokenizer, LEDForConditionalGeneration
 
@@ -18,8 +18,7 @@ from datamodules.discourse.parses import DiscourseParse
 from datamodules.documents import UserError
 from lightning_modules.decoding.hugging_face import generation_options
 from lightning_modules.decoding.options import DecodingOptions
-from lightning_modules.discourse_parser.right_branching import RightBranchingParser
-from lightning_modules.rstformer.injection import ABLATIONS, INJECTIONS
+from lightning_modules.rstformer.injection import ABLATIONS
 from lightning_modules.rstformer.module import RSTformer
 from lightning_modules.summarizer import Samples
 from tests.datamodules.test_rstformer_data import MadeUpParser
@@ -54,7 +53,7 @@ def test_the_loss_is_the_mean_over_each_summary(batch_and_text):
         torch.testing.assert_close(model.loss_terms(batch)["nll"], sum(means) / len(means))
 
 
-def test_the_ablations_differ_and_no_discourse_is_the_led(corpus_files, folder, batch_and_text):
+def test_the_ablations_differ(corpus_files, folder, batch_and_text):
     _, text = batch_and_text
     losses = {}
     for ablation in ABLATIONS:
@@ -64,14 +63,6 @@ def test_the_ablations_differ_and_no_discourse_is_the_led(corpus_files, folder, 
         with torch.no_grad():
             losses[ablation] = model.loss_terms(batch)["nll"].item()
     assert len({round(loss, 5) for loss in losses.values()}) == len(losses), losses
-    with torch.no_grad():
-        led = model.network.led
-        plain = led(
-            batch.source, attention_mask=batch.source_mask, global_attention_mask=batch.global_mask,
-            decoder_input_ids=batch.target_input,
-        ).logits  # fmt: skip
-        nll = -plain.log_softmax(-1).gather(2, batch.target.unsqueeze(-1)).squeeze(-1) * batch.target_mask
-    assert (nll.sum(1) / batch.target_mask.sum(1)).mean().item() == pytest.approx(losses["no_discourse"], abs=1e-5)
 
 
 class LateParser(MadeUpParser):
@@ -108,35 +99,14 @@ def test_documents_whose_edus_are_all_cut_off_have_plain_attention(changes, corp
 
 
 @pytest.mark.parametrize("ablation", ["ria", "permuted", "other"])
-def test_controls_train_validate_and_write_with_every_injection(ablation, corpus_files, folder):
-    for injection in INJECTIONS:
-        seed_everything(5, verbose=False)
-        data, model = data_of(corpus_files, folder, ablation=ablation), model_of(formula=injection, ablation=ablation)
-        running = trainer(max_epochs=1, limit_train_batches=2, limit_val_batches=1)
-        running.fit(model, data)
-        assert running.callback_metrics["val/loss"].isfinite()
-        (scores,) = running.test(model, data, verbose=False)
-        assert 0 <= scores["test/rouge1"] <= 100
-
-
-@pytest.mark.parametrize("injection", ["log_bias", "product"])
-def test_a_gradient_in_every_parameter_and_it_learns_by_heart(injection, corpus_files, folder):
+def test_controls_train_validate_and_write(ablation, corpus_files, folder):
     seed_everything(5, verbose=False)
-    data = data_of(corpus_files, folder, parser=RightBranchingParser(band=8), max_train=4)
-    model = model_of(hidden_size=48, heads=3, inner_size=96, relations=15, formula=injection,
-                     relation_frequency=[1.0] * 15, lr=5e-3, checkpoint_activations=True)  # fmt: skip
-    missing = []
-
-    def look(optimizer):
-        missing.append([name for name, p in model.named_parameters() if p.grad is None or not p.grad.any()])
-
-    model.on_before_optimizer_step = look
-    trainer(max_epochs=60, limit_val_batches=0, gradient_clip_val=2.0).fit(model, data)
-    assert missing[-1] == []
-    summaries = model.eval().summarize(next(iter(data.train_dataloader())))
-    assert len(summaries) == 4
-    for summary in model.scored(summaries):
-        assert summary.scores["rouge2"] == 100 and summary.scores["rougeLsum"] == 100, summary
+    data, model = data_of(corpus_files, folder, ablation=ablation), model_of(formula="product", ablation=ablation)
+    running = quiet_trainer(max_epochs=1, limit_train_batches=2, limit_val_batches=1)
+    running.fit(model, data)
+    assert running.callback_metrics["val/loss"].isfinite()
+    (scores,) = running.test(model, data, verbose=False)
+    assert 0 <= scores["test/rouge1"] <= 100
 
 
 def test_samples_are_drawn_from_the_distribution_that_is_rescored(batch_and_text):

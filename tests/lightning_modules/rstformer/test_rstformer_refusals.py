@@ -4,7 +4,8 @@ import re
 
 import pytest
 from model_options import build_model
-from small_rstformer import SMALL, data_of, model_of, no_discourse_data, randomized, ready, ready_batch, trainer
+from quiet_trainer import quiet_trainer
+from small_rstformer import SMALL, data_of, model_of, no_discourse_data, randomized, ready, ready_batch
 
 from datamodules.documents import UserError
 from datamodules.text.subword_tokenizer import SMALLEST, SubwordTokenizer
@@ -51,7 +52,7 @@ def test_what_is_too_long_is_named_with_its_remedy(corpus_files, folder, batch_a
         short.loss_terms(batch)
     data = data_of(corpus_files, folder)
     with pytest.raises(UserError, match=r"document 'doc-\d+' has \d+ tokens, .* 20 positions"):
-        trainer(max_steps=1, limit_train_batches=0).fit(short, data)  # before the first batch
+        quiet_trainer(max_steps=1, limit_train_batches=0).fit(short, data)  # before the first batch
     short = model_of(target_positions=5, decoding=DecodingOptions(min_length=1, max_length=5))
     short.set_tokenizer(text)
     with pytest.raises(UserError, match=r"a summary has \d+ tokens, .* 5 positions: lower data\.max_target"):
@@ -71,13 +72,13 @@ def test_what_is_too_long_is_named_with_its_remedy(corpus_files, folder, batch_a
 def test_the_relations_of_another_parser_are_refused_at_the_start(corpus_files, folder):
     data = data_of(corpus_files, folder, parser=RightBranchingParser())
     with pytest.raises(UserError, match=r"parser has 15 relations, the model 3: give model\.injection\.relations"):
-        trainer(max_epochs=1).fit(model_of(), data)
+        quiet_trainer(max_epochs=1).fit(model_of(), data)
 
 
 def test_heads_name_their_relations_where_there_are_fewer(corpus_files, folder, caplog):
     with caplog.at_level("INFO"):
         model = model_of(heads=2, relation_frequency=[1.0, 3.0, 2.0])
-        trainer(max_steps=1, limit_val_batches=0).fit(model, data_of(corpus_files, folder))
+        quiet_trainer(max_steps=1, limit_val_batches=0).fit(model, data_of(corpus_files, folder))
     assert "2 attention heads use the most frequent of 3 relations: contrast, cause" in caplog.text
 
 
@@ -85,7 +86,7 @@ def test_heads_name_their_relations_where_there_are_fewer(corpus_files, folder, 
 def test_model_and_data_of_different_ablations_are_refused_at_the_start(ours, theirs, corpus_files, folder):
     data, model = data_of(corpus_files, folder, ablation=theirs), model_of(ablation=ours)
     message = rf"model\.injection\.ablation is '{ours}', data\.ablation '{theirs}': give both the same ablation"
-    for start in (trainer(max_steps=1).fit, trainer().test, trainer().predict):
+    for start in (quiet_trainer(max_steps=1).fit, quiet_trainer().test, quiet_trainer().predict):
         with pytest.raises(UserError, match=message):
             start(model, data)
 
@@ -94,12 +95,12 @@ def test_a_pretrained_led_needs_its_own_tokenizer(tmp_path, corpus_files, folder
     randomized(model_of(ablation="no_discourse"), batch_and_text[1]).export(tmp_path / "led")
     model = build_model(RSTformer, SMALL | {"checkpoint": str(tmp_path / "led")})
     with pytest.raises(UserError, match=r"encoder\.checkpoint is '.*led', data\.checkpoint None: give both the same"):
-        trainer(max_steps=1).fit(model, data_of(corpus_files, folder))
+        quiet_trainer(max_steps=1).fit(model, data_of(corpus_files, folder))
 
 
 def test_a_window_that_leaves_the_band_is_found_before_training(corpus_files, folder):
     data = data_of(corpus_files, folder, half_width=1)
-    steps = trainer(max_steps=1)
+    steps = quiet_trainer(max_steps=1)
     with pytest.raises(UserError) as caught:
         steps.fit(model_of(), data)
     message = str(caught.value)
@@ -119,8 +120,8 @@ def test_a_window_that_leaves_the_band_is_found_before_training(corpus_files, fo
             assert reach == int(reported[2])
     assert widest == int(reported[2]) > 1
     data = data_of(corpus_files, folder, half_width=widest)
-    trainer(max_steps=1, limit_val_batches=0).fit(model_of(), data)
+    quiet_trainer(max_steps=1, limit_val_batches=0).fit(model_of(), data)
     # what reads no window does not mind
-    trainer(max_steps=1, limit_val_batches=0).fit(
+    quiet_trainer(max_steps=1, limit_val_batches=0).fit(
         model_of(ablation="no_discourse"), no_discourse_data(corpus_files, folder)
     )

@@ -2,18 +2,14 @@
 
 import json
 import math
-import subprocess
-import sys
-from importlib.metadata import entry_points
-from pathlib import Path
 
 import pytest
-from run_folders import make_run, prediction, write_run
+from conftest import read_lines
+from run_folders import make_run, prediction
 
 import precis as api
 from datamodules.corpora.corpus import as_document
 from lightning_modules.discourse_parser.right_branching import RightBranchingParser
-from lightning_modules.exported import EXPORTED
 from precis.runs.run_folder import run_documents
 
 TEXTS = ["Boru is a heron from the old mill. Every morning it watches the river.", "Nobody else does it. It rains."]
@@ -24,31 +20,10 @@ def run(trained):
     return api.load(trained)
 
 
-@pytest.fixture(scope="module")
-def extractive(tmp_path_factory, corpus_files):
-    """Run folder of a BertSum with random weights."""
-    return write_run(tmp_path_factory.mktemp("extractive") / "bertsum", "bertsum", corpus_files)
-
-
-def test_importing_the_package_imports_no_library():
-    script = (
-        "import sys, precis; precis.__version__; dir(precis); "
-        "sys.exit(str([n for n in ('torch', 'pandas', 'numpy', 'datasets') if n in sys.modules] or ''))"
-    )
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=120)
-    assert done.stderr.strip() == ""
+def test_every_public_name_is_there_and_no_other():
+    assert all(getattr(api, name) is not None for name in api.__all__)
     with pytest.raises(AttributeError, match="no attribute 'summarise'"):
         api.summarise  # noqa: B018
-
-
-def test_command_and_package_share_a_name_that_nothing_else_has():
-    (script,) = entry_points(group="console_scripts", name="precis")
-    assert script.value == "precis.command_line.cli:main"
-    root = Path(api.__file__).parents[1]
-    homes = ("callbacks", "datamodules", "experiments", "lightning_modules")
-    weights = [path for home in homes for path in (root / home).rglob("precis*")]
-    assert all(path.name == EXPORTED for path in weights), "weights that ship are exported models"
-    assert all(getattr(api, name) is not None for name in api.__all__)
 
 
 def test_summaries_equal_those_of_the_command(run, trained, precis, tmp_path):
@@ -149,12 +124,11 @@ def test_scores_equal_those_of_the_commands(run_folder, precis):
         scored = evaluation.scores.loc[row["measure"]]
         assert [scored["mean"], scored["low"], scored["high"]] == pytest.approx([row["mean"], row["low"], row["high"]])
         assert scored["documents"] == row["documents"] and scored["signature"] == row["signature"]
-    lines = predictions.read_text(encoding="utf-8").splitlines()
-    assert [one.id for one in evaluation.summaries] == [json.loads(line)["id"] for line in lines]
+    assert [one.id for one in evaluation.summaries] == [row["id"] for row in read_lines(predictions)]
 
 
 def test_documents_to_evaluate_may_be_records_a_file_or_documents(run, trained, corpus_files):
-    rows = [json.loads(line) for line in Path(corpus_files["test"]).read_text(encoding="utf-8").splitlines()]
+    rows = read_lines(corpus_files["test"])
     documents = [as_document(row) for row in run_documents(trained, "test")]
     means = [
         run.evaluate(given, metrics="rouge", resamples=10).scores["mean"].tolist()

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from chat_servers import chat_server, free_port, transformers_serve
+from conftest import read_lines, write_lines
 from tiny_models import make_chat_model
 
 from precis.baselines import endpoint
@@ -16,8 +17,8 @@ from precis.summarizing.prompts import read_prompt, shipped_prompts
 KEY = "sk-0123456789abcdefghijklmnopqrstuv"
 
 
-def read(path: Path) -> list[dict]:
-    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+def summaries(path: Path) -> list[list[str]]:
+    return [row["summary"] for row in read_lines(path)]
 
 
 def first_words(prompt: str) -> str:
@@ -68,8 +69,8 @@ def test_the_server_of_transformers_gives_the_answers_of_the_local_model(tmp_pat
         assert done.status == 0, done.err
         wrong = [*flags, "--base_url", url, "--out", tmp_path / "wrong.jsonl", "--retries", 0]
         unknown = precis("baseline", "chat", "--model", "no-such-model", *wrong)
-    assert [row["summary"] for row in read(served)] == [row["summary"] for row in read(local)]
-    tokens = [row["answer_tokens"] for row in read(tmp_path / "served.answers.jsonl")[1:]]
+    assert [row["summary"] for row in read_lines(served)] == [row["summary"] for row in read_lines(local)]
+    tokens = [row["answer_tokens"] for row in read_lines(tmp_path / "served.answers.jsonl")[1:]]
     assert len(tokens) == 7 and all(0 < count <= 12 for count in tokens)
     assert unknown.status == 1 and unknown.err.count("\n") == 1 and "status" in unknown.err
 
@@ -93,14 +94,14 @@ def test_the_request_has_the_prompt_and_no_randomness(ask, server, documents, tm
     record = json.loads((tmp_path / "out.results.json").read_text(encoding="utf-8"))
     assert record["settings"]["prompt"] == read_prompt(flags[1])
     assert record["counts"]["prompt_tokens"] == 11 * 7 and record["counts"]["answer_tokens"] == 3 * 7
-    assert [row["summary"] for row in read(tmp_path / "out.jsonl")] == [[first_words(r["document"])] for r in documents]
+    assert summaries(tmp_path / "out.jsonl") == [[first_words(row["document"])] for row in documents]
 
 
 def test_a_prompt_file_queries_and_fields_of_the_request(ask, server, documents, tmp_path):
     (tmp_path / "mine.txt").write_text("{braces} about {query}:\n\n{document}", encoding="utf-8")
-    lines = [json.dumps({"id": row["id"], "topic": f"topic of {row['id']}"}) for row in documents]
-    (tmp_path / "queries.jsonl").write_text("\n".join(lines), encoding="utf-8")
-    flags = ["--prompt", tmp_path / "mine.txt", "--queries", tmp_path / "queries.jsonl", "--query_field", "topic"]
+    rows = [{"id": row["id"], "topic": f"topic of {row['id']}"} for row in documents]
+    queries = write_lines(tmp_path / "queries.jsonl", rows)
+    flags = ["--prompt", tmp_path / "mine.txt", "--queries", queries, "--query_field", "topic"]
     done = ask(*flags, "--request.max_tokens", "null", "--request.max_completion_tokens", "50", "--max_words", "6")
     assert done.status == 0, done.err
     sent = {request["messages"][0]["content"] for request in server.requests}
@@ -115,8 +116,8 @@ def test_a_request_that_fails_is_repeated(ask, server, documents, tmp_path, faul
     server.faults = [None, fault, fault]
     done = ask("--timeout", "0.5" if fault in ("slow", "trickle") else "60", "--concurrency", "1")
     assert done.status == 0, done.err
-    assert [row["summary"] for row in read(tmp_path / "out.jsonl")] == [[first_words(r["document"])] for r in documents]
-    attempts = [row["attempts"] for row in read(tmp_path / "out.answers.jsonl")[1:]]
+    assert summaries(tmp_path / "out.jsonl") == [[first_words(row["document"])] for row in documents]
+    attempts = [row["attempts"] for row in read_lines(tmp_path / "out.answers.jsonl")[1:]]
     assert attempts == [1, 3, 1, 1, 1, 1, 1] and len(server.requests) == 9
 
 
@@ -130,7 +131,7 @@ def test_half_of_a_surrogate_pair_and_wrong_counts_cost_no_answer(ask, server, t
     server.faults = [body(), *(body(usage=usage) for usage in counts)]
     done = ask("--concurrency", "1")
     assert done.status == 0, done.err
-    assert [row["summary"] for row in read(tmp_path / "out.jsonl")] == [["An ?otter."]] * 7
+    assert summaries(tmp_path / "out.jsonl") == [["An ?otter."]] * 7
     record = json.loads((tmp_path / "out.results.json").read_text(encoding="utf-8"))
     assert record["counts"]["prompt_tokens"] == 11 and record["counts"]["answer_tokens"] == 3
 
@@ -151,7 +152,7 @@ def test_a_response_that_is_too_large_or_nested_is_a_failed_request(
     server.faults = [content]
     done = ask("--concurrency", "1", "--retries", "0")
     assert done.status == 1 and done.err.count("\n") == 1 and problem in done.err, done.err
-    assert len(read(tmp_path / "out.answers.jsonl")) == 1 + 6  # the other answers are kept
+    assert len(read_lines(tmp_path / "out.answers.jsonl")) == 1 + 6  # the other answers are kept
 
 
 def test_as_many_requests_at_a_time_as_allowed(precis, source, tmp_path):
@@ -189,14 +190,14 @@ def test_a_killed_command_asks_only_for_what_is_missing(precis, source, document
         gc.collect()  # asyncio reports an exception of a task when the task is deleted
         assert "never retrieved" not in caplog.text
         assert not (tmp_path / "out.jsonl").exists()
-        assert len(read(tmp_path / "out.answers.jsonl")) == 1 + 3
+        assert len(read_lines(tmp_path / "out.answers.jsonl")) == 1 + 3
     with chat_server(first_words) as other:  # at another address
         command[command.index(server.url)] = other.url
         assert precis(*command, "--out", tmp_path / "out.jsonl").status == 0
         assert len(other.requests) == len(documents) - 3
         changed = precis(*command, "--out", tmp_path / "out.jsonl", "--max_tokens", "9")
         assert changed.status == 1 and "other settings (request" in changed.err
-    assert [row["summary"] for row in read(tmp_path / "out.jsonl")] == [[first_words(r["document"])] for r in documents]
+    assert summaries(tmp_path / "out.jsonl") == [[first_words(row["document"])] for row in documents]
 
 
 def test_refusals_and_empty_answers_are_named_and_kept(precis, source, documents, tmp_path):
@@ -219,7 +220,7 @@ def test_refusals_and_empty_answers_are_named_and_kept(precis, source, documents
         server.faults = [None] * 6 + [{"status": 400, "code": "content_filter", "message": "filtered"}]
         done = precis(*command, "--out", tmp_path / "out.jsonl")
     assert done.status == 0, done.err
-    summaries = {row["id"]: row["summary"] for row in read(tmp_path / "out.jsonl")}
+    summaries = {row["id"]: row["summary"] for row in read_lines(tmp_path / "out.jsonl")}
     assert list(summaries) == ids
     expected = [[], [], ["I'm sorry, but I can't do that."], [], ["An otter.", "It paints."], ["half of an"], []]
     assert list(summaries.values()) == expected
@@ -237,9 +238,9 @@ def test_a_document_without_an_answer_is_named_or_written_empty(ask, server, doc
     server.faults = [400]
     done = ask("--concurrency", "1", "--on_failure", "empty")
     assert done.status == 0 and f"documents without an answer (1): {documents[1]['id']}" in done.out
-    assert [len(row["summary"]) for row in read(tmp_path / "out.jsonl")] == [1, 0, 1, 1, 1, 1, 1]
+    assert [len(row["summary"]) for row in read_lines(tmp_path / "out.jsonl")] == [1, 0, 1, 1, 1, 1, 1]
     assert ask().status == 0  # asked for again
-    assert len(read(tmp_path / "out.jsonl")[1]["summary"]) == 1
+    assert len(read_lines(tmp_path / "out.jsonl")[1]["summary"]) == 1
 
 
 def test_many_failures_end_the_command(ask, server, tmp_path):

@@ -1,10 +1,10 @@
-import json
 import os
 import signal
 from pathlib import Path
 
 import pytest
 import torch
+from conftest import read_lines
 from tiny_models import make_summarizer
 from transformers import AutoModelForSeq2SeqLM, AutoTokenizer, BertConfig
 
@@ -12,10 +12,6 @@ from precis.summarizing.generation import Generator
 from precis.summarizing.prompts import sentences_of
 
 GENERATION = {"num_beams": 3, "max_length": 14, "min_length": 3, "length_penalty": 2.0, "no_repeat_ngram_size": 2}
-
-
-def read(path: Path) -> list[dict]:
-    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
 
 
 @pytest.fixture(scope="module")
@@ -51,23 +47,11 @@ def test_predictions_have_ids_references_and_summaries(tmp_path, precis, documen
     out = tmp_path / "out.jsonl"
     done = precis("baseline", "hf", "--checkpoint", folder, *source, "--out", out, "--batch_tokens", 100)
     assert done.status == 0, done.err
-    rows = read(out)
+    rows = read_lines(out)
     # the settings of T5 and its prefix stand in its config, under the task "summarization"
     assert [row["summary"] for row in rows] == summaries_one_by_one(folder, texts, num_beams=3, max_length=12)
     assert [row["id"] for row in rows] == [row["id"] for row in documents]
     assert [row["references"] for row in rows] == [[[row["summary"]]] for row in documents]
-
-
-def test_a_setting_of_the_command_line_replaces_that_of_the_model(tmp_path, precis, documents, source, bart):
-    out = tmp_path / "out.jsonl"
-    flags = ["--generation.num_beams", "1", "--generation.max_length", "6"]
-    assert precis("baseline", "hf", "--checkpoint", bart, *source, "--out", out, *flags).status == 0
-    texts = [row["document"] for row in documents]
-    expected = summaries_one_by_one(bart, texts, num_beams=1, max_length=6)
-    assert [row["summary"] for row in read(out)] == expected
-    record = json.loads((tmp_path / "out.results.json").read_text(encoding="utf-8"))
-    assert record["settings"]["generation"]["num_beams"] == 1 and record["settings"]["generation"]["max_length"] == 6
-    assert record["split"] == "test" and record["documents"] == len(documents)
 
 
 @pytest.mark.parametrize(
@@ -86,7 +70,7 @@ def test_a_model_that_states_no_length_writes_up_to_its_positions(
     out = tmp_path / "out.jsonl"
     done = precis("baseline", "hf", "--checkpoint", folder, *source, "--out", out, *flags)
     assert done.status == 0, done.err
-    assert {row["summary_tokens"] for row in read(tmp_path / "out.answers.jsonl")[1:]} == {length}
+    assert {row["summary_tokens"] for row in read_lines(tmp_path / "out.answers.jsonl")[1:]} == {length}
 
 
 def test_truncation_is_counted_once(tmp_path, precis, documents, source, bart):
@@ -100,22 +84,7 @@ def test_truncation_is_counted_once(tmp_path, precis, documents, source, bart):
     line = f"{100 * left_out / sum(lengths):.1f} % of source tokens in {longer} documents (max_source 19)"
     assert done.out.count(line) == 1
     shortened = [" ".join(row["document"].split()[:18]) for row in documents]
-    assert [row["summary"] for row in read(out)] == summaries_one_by_one(bart, shortened)
-
-
-def test_windows_are_whole_sentences_and_their_summaries_are_joined(tmp_path, precis, documents, source, bart):
-    out = tmp_path / "out.jsonl"
-    flags = ["--long_documents", "windows", "--max_source", 13]
-    done = precis("baseline", "hf", "--checkpoint", bart, *source, "--out", out, *flags)
-    assert done.status == 0 and "cut off" not in done.out and "in several windows" in done.out
-    for row, document in zip(read(out), documents):
-        windows, words = [], []
-        for sentence in sentences_of(document["document"]):
-            if words and len(words) + len(sentence.split()) > 12:
-                windows, words = [*windows, words], []
-            words = words + sentence.split()
-        joined = summaries_one_by_one(bart, [" ".join(words) for words in [*windows, words]])
-        assert row["summary"] == [sentence for summary in joined for sentence in summary]
+    assert [row["summary"] for row in read_lines(out)] == summaries_one_by_one(bart, shortened)
 
 
 def test_a_sentence_longer_than_a_window_is_counted(tmp_path, precis, source, bart):
@@ -142,14 +111,14 @@ def test_a_killed_command_continues_where_it_was(tmp_path, precis, source, bart,
     assert precis(*command, out).status == 143
     assert not out.exists()
     answers = tmp_path / "out.answers.jsonl"
-    before_kill = read(answers)
+    before_kill = read_lines(answers)
     assert len(before_kill) == 1 + sum(calls[:2])
     with answers.open("a", encoding="utf-8") as file:
         file.write('{"id": "doc-3", "te')  # what a kill leaves of a line
     monkeypatch.setattr(Generator, "generate", lambda self, prompts: calls.append(0) or generate(self, prompts))
     assert precis(*command, out).status == 0
     assert out.read_text(encoding="utf-8") == (tmp_path / "whole.jsonl").read_text(encoding="utf-8")
-    assert read(answers)[: len(before_kill)] == before_kill
+    assert read_lines(answers)[: len(before_kill)] == before_kill
     after = len(calls)
     assert precis(*command, out).status == 0 and len(calls) == after  # all answers are there
     other = precis(*command, out, "--generation.num_beams", "2")

@@ -4,6 +4,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from chat_servers import chat_server
+from conftest import read_lines, write_lines
 
 from precis.baselines.judge import read_verdict
 from precis.statistics.statistics import bootstrap_interval
@@ -44,8 +45,7 @@ def files(tmp_path) -> list[Path]:
             {"id": name, "summary": [texts[number]], "references": [["r"]], "document": [f"source of {name} ."]}
             for name, texts in SUMMARIES.items()
         ]
-        lines = [json.dumps(row) for row in (reversed(rows) if number else rows)]
-        path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+        write_lines(path, rows[::-1] if number else rows)
     return paths
 
 
@@ -132,12 +132,10 @@ def test_verdicts(text, verdict):
 )
 def test_wrong_input_is_one_line_and_nothing_is_asked(judge, files, change, flags, parts):
     if change == "shorter":
-        lines = files[1].read_text(encoding="utf-8").splitlines()[:-1]
-        files[1].write_text("\n".join(lines) + "\n", encoding="utf-8")
+        write_lines(files[1], read_lines(files[1])[:-1])
     if change == "no source":
-        rows = [json.loads(line) for line in files[0].read_text(encoding="utf-8").splitlines()]
-        texts = [json.dumps({name: row[name] for name in row if name != "document"}) for row in rows]
-        files[0].write_text("\n".join(texts) + "\n", encoding="utf-8")
+        rows = read_lines(files[0])
+        write_lines(files[0], [{name: row[name] for name in row if name != "document"} for row in rows])
     done, server = judge(prefers_short, *flags)
     assert done.status in (1, 2) and done.err.count("\n") == 1
     assert [part for part in parts if part not in done.err] == [] and not server.requests

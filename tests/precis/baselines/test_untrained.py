@@ -1,13 +1,9 @@
 import json
-from pathlib import Path
 
 import pytest
+from conftest import read_lines, write_lines
 
 from lightning_modules.extractive.baselines import BASELINES
-
-
-def read(path: Path) -> list[dict]:
-    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
 
 
 def source(corpus_files: dict[str, str]) -> list[str]:
@@ -19,8 +15,8 @@ def test_every_baseline_over_a_corpus(tmp_path, precis, corpus_files, name):
     out = tmp_path / "out.jsonl"
     done = precis("baseline", name, *source(corpus_files), "--out", out, "--k", 1)
     assert done.status == 0, done.err
-    documents = read(Path(corpus_files["test"]))
-    rows = read(out)
+    documents = read_lines(corpus_files["test"])
+    rows = read_lines(out)
     assert [row["id"] for row in rows] == [document["id"] for document in documents]
     for row, document in zip(rows, documents):
         assert len(row["summary"]) == 1 and row["summary"][0] in document["document"]
@@ -33,7 +29,7 @@ def test_every_baseline_over_a_corpus(tmp_path, precis, corpus_files, name):
 def test_over_a_runs_documents_and_evaluated_with_them(tmp_path, precis, corpus_files, trained):
     out = tmp_path / "lead.jsonl"
     assert precis("baseline", "lead", "--run", trained, "--split", "val", "--k", 2, "--out", out).status == 0
-    assert [row["id"] for row in read(out)] == [row["id"] for row in read(Path(corpus_files["val"]))]
+    assert [row["id"] for row in read_lines(out)] == [row["id"] for row in read_lines(corpus_files["val"])]
     done = precis("evaluate", out, "--run", trained, "--split", "val", "--json", "--resamples", 50)
     means = {row["measure"]: row["mean"] for row in json.loads(done.out)["scores"]}
     # what is copied is not new, and all of it lies in a fragment of the source
@@ -46,7 +42,7 @@ def test_options_reach_the_baseline(tmp_path, precis, corpus_files):
     def run(*options: object) -> list[list[str]]:
         done = precis("baseline", *options, *source(corpus_files), "--out", tmp_path / "out.jsonl")
         assert done.status == 0, done.err
-        return [row["summary"] for row in read(tmp_path / "out.jsonl")]
+        return [row["summary"] for row in read_lines(tmp_path / "out.jsonl")]
 
     assert run("random", "--k", 1, "--seed", 1) == run("random", "--k", 1, "--seed", 1)
     assert run("random", "--k", 1, "--seed", 1) != run("random", "--k", 1, "--seed", 2)
@@ -83,7 +79,7 @@ def test_zero_shot_extraction_takes_its_parts_by_flags(tmp_path, precis, corpus_
     for options in ([], ["--scoring", "centrality"], ["--selector", "mmr", "--trade_off", "0.1"]):
         done = precis(*given, *options)
         assert done.status == 0, done.err
-        found.append([row["summary"] for row in read(tmp_path / "out.jsonl")])
+        found.append([row["summary"] for row in read_lines(tmp_path / "out.jsonl")])
     assert all(len(summary) == 2 for rows in found for summary in rows) and found[0] != found[1]
     wrong = precis(*given, "--pooling", "first")
     assert wrong.status == 2 and "pooling" in wrong.err
@@ -91,12 +87,11 @@ def test_zero_shot_extraction_takes_its_parts_by_flags(tmp_path, precis, corpus_
 
 def test_a_file_stands_for_a_corpus(tmp_path, precis, corpus_files):
     names = {"document": "article", "summary": "highlights", "id": "id"}
-    rows = [{new: row[old] for old, new in names.items()} for row in read(Path(corpus_files["test"]))]
-    file = tmp_path / "mine.jsonl"
-    file.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    rows = [{new: row[old] for old, new in names.items()} for row in read_lines(corpus_files["test"])]
+    file = write_lines(tmp_path / "mine.jsonl", rows)
     out = tmp_path / "out.jsonl"
     for form in (["--corpus", file], [f"--corpus={file}"], ["--corpus", file, "--corpus.document", "article"]):
         done = precis("baseline", "lead", *form, "--out", out, "--k", 1)
         assert done.status == 0, done.err
-        assert [row["id"] for row in read(out)] == [row["id"] for row in rows]
-    assert all(row["references"] == [] for row in read(out))  # the last form names the document alone
+        assert [row["id"] for row in read_lines(out)] == [row["id"] for row in rows]
+    assert all(row["references"] == [] for row in read_lines(out))  # the last form names the document alone

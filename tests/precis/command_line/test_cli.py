@@ -1,6 +1,5 @@
 """A run from `precis fit` to `precis report`, and the files that it writes."""
 
-import csv
 import io
 import json
 import re
@@ -12,20 +11,12 @@ import numpy as np
 import pytest
 import torch
 import yaml
+from conftest import assert_same_checkpoints, read_lines, read_metrics
 
 from lightning_modules.metrics.rouge import rouge_scores
 from precis.runs import run_folder as run_folder_module
 
 pytestmark = pytest.mark.integration
-
-
-def rows_of(path: Path) -> list[dict[str, str]]:
-    with path.open(newline="", encoding="utf-8") as file:
-        return list(csv.DictReader(file))
-
-
-def lines_of(path: Path) -> list[dict]:
-    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
 
 
 def without_run_dir(path: Path) -> dict:
@@ -56,7 +47,7 @@ def test_the_run_folder_has_its_documented_content(trained):
 
 
 def test_metrics_have_a_row_a_step_and_one_a_validation(trained):
-    rows = rows_of(trained / "metrics.csv")
+    rows = read_metrics(trained)
     training, validation = ([row for row in rows if row[name]] for name in ("train/loss", "val/loss"))
     assert [int(row["step"]) for row in training] == list(range(14))
     assert [int(row["step"]) for row in validation] == [6, 13]
@@ -80,7 +71,7 @@ def test_without_summaries_the_best_model_has_the_lowest_loss(tiny_config, tmp_p
     run = tmp_path / "run"
     done = precis("fit", "--config", tiny_config, "--run_dir", run, "--model.val_summaries", 0)
     assert done.status == 0, done.err
-    losses = {int(row["step"]) + 1: float(row["val/loss"]) for row in rows_of(run / "metrics.csv") if row["val/loss"]}
+    losses = {int(row["step"]) + 1: float(row["val/loss"]) for row in read_metrics(run) if row["val/loss"]}
     best = torch.load(run / "checkpoints" / "best.ckpt", weights_only=True)
     assert best["global_step"] == min(losses, key=losses.get)
 
@@ -92,7 +83,7 @@ def test_test_scores_every_document(run_folder, precis, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     done = precis("test", "--run", run_folder)
     assert done.status == 0, done.err
-    rows = lines_of(run_folder / "predictions.jsonl")
+    rows = read_lines(run_folder / "predictions.jsonl")
     assert [row["id"] for row in rows] == [f"doc-{number}" for number in range(33, 40)]
     for row in rows:
         score = rouge_scores(row["summary"], row["references"], ("rouge2",))["rouge2"].fmeasure
@@ -117,7 +108,7 @@ def test_each_split_and_source_has_a_file_and_results_of_its_own(run_folder, pre
     assert re.fullmatch(r"predictions\.files-[0-9a-f]{8}\.jsonl", source)
 
     results = json.loads((run_folder / "results.json").read_text(encoding="utf-8"))
-    rows = lines_of(run_folder / "predictions.jsonl")
+    rows = read_lines(run_folder / "predictions.jsonl")
     assert (results["split"], results["documents"], results["predictions"]) == ("test", 7, "predictions.jsonl")
     assert results["scores"]["test/rouge1"] == pytest.approx(np.mean([row["scores"]["rouge1"] for row in rows]))
     assert json.loads((run_folder / "results.val.json").read_text(encoding="utf-8"))["split"] == "val"
@@ -128,7 +119,7 @@ def test_each_split_and_source_has_a_file_and_results_of_its_own(run_folder, pre
 def test_out_names_another_file(run_folder, precis, tmp_path, tiny_config):
     out = tmp_path / "more" / "beam1.jsonl"
     assert precis("test", "--run", run_folder, "--model.decoding.beam_size=1", "--out", out).status == 0
-    assert len(lines_of(out)) == 7 and (out.parent / "beam1.results.json").is_file()
+    assert len(read_lines(out)) == 7 and (out.parent / "beam1.results.json").is_file()
     assert not list(run_folder.glob("predictions*"))
     done = precis("test", "--run", run_folder, "--out", tmp_path / "x.json")
     assert done.status == 1 and "x.json: predictions are JSON Lines; give a name that ends in .jsonl" in done.err
@@ -142,12 +133,12 @@ def test_documents_without_references_are_summarized_and_test_reports_what_is_mi
     done = precis("predict", "--run", run_folder, "--data.corpus.test", plain)
     assert done.status == 0, done.err
     (predictions,) = run_folder.glob("predictions.predict.files-*.jsonl")
-    (row,) = lines_of(predictions)
+    (row,) = read_lines(predictions)
     assert (row["id"], row["references"], row["scores"]) == ("a", [], {}) and row["summary"]
     done = precis("test", "--run", run_folder, "--data.corpus.test", plain)
     assert done.status == 1 and len(done.err.splitlines()) == 1 and "precis predict" in done.err
     assert f"Files test ({plain}): none of its 1 document ('a' is the first) has a reference" in done.err
-    assert lines_of(predictions) == [row]
+    assert read_lines(predictions) == [row]
 
 
 def test_report_compares_with_lead_and_shows_documents(run_folder, precis):
@@ -155,7 +146,7 @@ def test_report_compares_with_lead_and_shows_documents(run_folder, precis):
     done = precis("report", run_folder, "--examples", 2)
     assert done.status == 0, done.err
     assert "lead-1" in done.out and "model" in done.out and "7 documents" in done.out
-    shown = [row["id"] for row in lines_of(run_folder / "predictions.jsonl") if row["id"] in done.out]
+    shown = [row["id"] for row in read_lines(run_folder / "predictions.jsonl") if row["id"] in done.out]
     assert len(shown) == 2
 
 
@@ -166,8 +157,8 @@ def test_report_compares_with_lead_and_shows_documents(run_folder, precis):
 def predicted(run_folder, precis, corpus_files):
     """The test documents' texts, each with its summary."""
     assert precis("predict", "--run", run_folder).status == 0
-    texts = [row["document"] for row in lines_of(Path(corpus_files["test"]))]
-    summaries = [" ".join(row["summary"]) for row in lines_of(run_folder / "predictions.predict.jsonl")]
+    texts = [row["document"] for row in read_lines(corpus_files["test"])]
+    summaries = [" ".join(row["summary"]) for row in read_lines(run_folder / "predictions.predict.jsonl")]
     return list(zip(texts, summaries))
 
 
@@ -205,15 +196,13 @@ def test_a_resumed_run_equals_one_that_had_not_stopped(how, tiny_config, trained
     run = tmp_path / "run"
     assert precis("fit", "--config", tiny_config, "--run_dir", run, "--trainer.max_epochs", 1).status == 0
     with (run / "metrics.csv").open("a", encoding="utf-8") as file:  # logged after the checkpoint, then interrupted
-        file.write("1,7" + "," * (len(rows_of(run / "metrics.csv")[0]) - 2) + "\n")
+        file.write("1,7" + "," * (len(read_metrics(run)[0]) - 2) + "\n")
     again = {"--config": ["--config", run / "config.yaml", "--resume", "true"], "--run": ["--run", run]}
     done = precis("fit", *again[how], "--trainer.max_epochs", 2)
     assert done.status == 0, done.err
-    assert rows_of(run / "metrics.csv") == rows_of(trained / "metrics.csv")
-    ours, theirs = (torch.load(path / "checkpoints" / "last.ckpt", weights_only=True) for path in (run, trained))
-    assert ours["global_step"] == theirs["global_step"] == 14
-    assert all(torch.equal(tensor, theirs["state_dict"][name]) for name, tensor in ours["state_dict"].items())
+    assert read_metrics(run) == read_metrics(trained)
+    assert_same_checkpoints(run, trained)
     assert without_run_dir(run / "config.yaml") == without_run_dir(trained / "config.yaml")
     # and once more, now that there is nothing left to do
     assert precis("fit", "--run", run).status == 0
-    assert rows_of(run / "metrics.csv") == rows_of(trained / "metrics.csv")
+    assert read_metrics(run) == read_metrics(trained)

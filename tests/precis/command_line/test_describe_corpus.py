@@ -29,8 +29,7 @@ def printed(description):
 
 @pytest.mark.filterwarnings("ignore:Files val. left out 1")
 def test_figures_equal_those_counted_by_hand_and_the_table_takes_text_literally(tmp_path):
-    path = tmp_path / "x.jsonl"
-    path.write_text("".join(json.dumps(row) + "\n" for row in ROWS))
+    path = write_lines(tmp_path / "x.jsonl", ROWS)
     table = build_documents(Files(val=str(path)), "val", tmp_path / "cache", on_bad_record="skip")
     description = describe("val", table, examples=1)
     by_hand = {

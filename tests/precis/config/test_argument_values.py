@@ -2,6 +2,7 @@
 
 import pytest
 import yaml
+from conftest import change_config
 from jsonargparse import ArgumentParser
 
 import precis.config.load_classes  # noqa: F401 (sets how values are read)
@@ -56,12 +57,12 @@ def test_values_mean_the_same_at_any_depth(classes, name, value, expected):
         assert parser.parse_args([*flags, *flag])[key] == expected
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize("part", ["grid", "set"])
 def test_null_and_number_signs_in_a_sweep(part, tmp_path, tiny_config):
-    config = yaml.safe_load(tiny_config.read_text(encoding="utf-8"))
-    config["data"]["init_args"]["corpus"]["init_args"] |= {"separator": "||", "id": "id", "skip_parts": 0}
-    base = tmp_path / "base.yaml"
-    base.write_text(yaml.safe_dump(config), encoding="utf-8")
+    changes = {"separator": "||", "id": "id", "skip_parts": 0}
+    changes = {f"data.init_args.corpus.init_args.{name}": value for name, value in changes.items()}
+    base = change_config(tiny_config, changes, tmp_path / "base.yaml")
     path = tmp_path / "sweep.yaml"
     for values in ([None], ["###"]) if part == "set" else ([None, "###", "||"],):
         varied = {part: {"data.corpus.separator": values[0] if part == "set" else values}}

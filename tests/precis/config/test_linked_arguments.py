@@ -26,8 +26,6 @@ def parser():
     "config, name, value",
     [
         ("rstformer/docstrings", "ablation", "ria"),
-        ("graphsum/docstrings", "checkpoint", "minilm"),
-        ("pointer_generator/docstrings", "vocab_size", "77"),
         ("bertsum/scitldr", "checkpoint", "elsewhere"),
     ],
 )

@@ -31,6 +31,7 @@ def test_a_parser_of_a_run(tmp_path, run_folder):
         load_parser(str(run_folder))
 
 
+@pytest.mark.integration
 def test_a_named_parser_loses_no_probability_whatever_the_rule(tmp_path, corpus_files):
     """Against all nodes one by one: in a long text, nodes of which each is improbable are many."""
     torch.manual_seed(0)

@@ -6,6 +6,7 @@ import json
 import pytest
 import torch
 import yaml
+from conftest import change_config
 
 from precis.config.trust import check_commands, names_on_command_line
 from precis.runs.run_folder import load_run
@@ -41,16 +42,7 @@ def callback(name, **init_args):
 
 def with_changes(path, tmp_path, changes):
     """A copy of a config with other values at dotted keys."""
-    config = yaml.safe_load(path.read_text(encoding="utf-8"))
-    for key, value in changes.items():
-        *parents, last = key.split(".")
-        place = config
-        for parent in parents:
-            place = place.setdefault(parent, {})
-        place[last] = value
-    changed = tmp_path / "hostile.yaml"
-    changed.write_text(yaml.safe_dump(config), encoding="utf-8")
-    return changed
+    return change_config(path, changes, tmp_path / "hostile.yaml")
 
 
 def call(trap, name="os.system"):

@@ -2,6 +2,7 @@
 
 import pytest
 import yaml
+from conftest import change_config
 from jsonargparse import Namespace
 
 from precis.config.parse_errors import explain
@@ -31,15 +32,10 @@ def refused(done, *words):
 
 
 @pytest.mark.parametrize("key", REFUSED)
-def test_a_run_names_key_and_cause(key, tiny_config, tmp_path, precis):
+def test_a_run_names_key_and_cause_and_a_sweep_finds_it_before_anything_starts(key, tiny_config, tmp_path, precis):
     value, said = REFUSED[key]
     refused(precis("fit", "--config", tiny_config, "--run_dir", tmp_path / "run", f"--{key}={value}"), said)
     assert not (tmp_path / "run").exists()
-
-
-@pytest.mark.parametrize("key", REFUSED)
-def test_a_sweep_finds_it_before_anything_starts(key, tiny_config, tmp_path, precis):
-    value, said = REFUSED[key]
     path = tmp_path / "sweep.yaml"
     points = [{"name": "good"}, {"name": "bad", key: value}]
     path.write_text(yaml.safe_dump({"base": str(tiny_config), "points": points, "after": []}), encoding="utf-8")
@@ -97,25 +93,16 @@ def test_a_missing_gpu_is_reported(tiny_config, tmp_path, precis):
         (["--trainer.callbacks+=EarlyStopping", "--trainer.callbacks.monitor=x", "--trainer.callbacks.patience=-1"],
          "trainer.callbacks.patience must be at least 0, got -1"),
         (["--start_from=/no/run"], "/no/run: no such checkpoint; --start_from takes one, or the folder of a run"),
+        (["--trainer.callbacks+=EarlyStoping"], "did you mean pytorch_lightning.callbacks.EarlyStopping?"),
+        (["--trainer.callbacks+=callbacks.CoverageAnealing"], "did you mean callbacks.CoverageAnnealing?"),
+        (["--optimizer=torch.optim.Adamm"], "did you mean torch.optim.Adam"),
+        (["--data.tokenizer=wrds"], "got 'wrds'; did you mean words?"),
     ],
     ids=lambda value: value[-1] if isinstance(value, list) else "",
 )  # fmt: skip
 def test_a_run_names_what_other_parts_refuse(arguments, said, tiny_config, tmp_path, precis):
     refused(precis("fit", "--config", tiny_config, "--run_dir", tmp_path / "run", *arguments), said)
     assert not (tmp_path / "run").exists()
-
-
-@pytest.mark.parametrize(
-    "argument, said",
-    [
-        ("--trainer.callbacks+=EarlyStoping", "did you mean pytorch_lightning.callbacks.EarlyStopping?"),
-        ("--trainer.callbacks+=callbacks.CoverageAnealing", "did you mean callbacks.CoverageAnnealing?"),
-        ("--optimizer=torch.optim.Adamm", "did you mean torch.optim.Adam"),
-        ("--data.tokenizer=wrds", "got 'wrds'; did you mean words?"),
-    ],
-)
-def test_what_may_have_been_meant(argument, said, tiny_config, tmp_path, precis):
-    refused(precis("fit", "--config", tiny_config, "--run_dir", tmp_path / "run", argument), said)
 
 
 def test_a_name_like_no_other_is_explained_without_a_guess():
@@ -162,10 +149,7 @@ def test_weights_of_another_model_are_refused(run_folder, corpus_files, tmp_path
 )
 def test_a_key_in_a_config_is_refused_before_it_is_written(logger, key, tiny_config, tmp_path, precis):
     logger["class_path"] = f"pytorch_lightning.loggers.{logger['class_path']}"
-    config = yaml.safe_load(tiny_config.read_text(encoding="utf-8"))
-    config["trainer"]["logger"] = logger
-    path = tmp_path / "config.yaml"
-    path.write_text(yaml.safe_dump(config), encoding="utf-8")
+    path = change_config(tiny_config, {"trainer.logger": logger}, tmp_path / "config.yaml")
     done = precis("fit", "--config", path, "--run_dir", tmp_path / "run")
     refused(done, f"trainer.logger.{key}: a key or password would be kept")
     assert "abc" not in done.err and not (tmp_path / "run").exists()

@@ -13,8 +13,6 @@ from cases import CASES
 from wandb_file import OfflineRun, inspect
 
 from precis.dashboards.contents import ABLATIONS, PAPERS, SETTINGS, Dashboard
-from precis.runs.tracking import grouping
-from precis.sweeping.grid import SEED, points_of, read_sweep
 from tests.made_up_treebank import made_up_treebank
 from tests.test_configs import CONFIGS, PARSING
 
@@ -88,24 +86,6 @@ def test_every_chart_of_the_workspace_is_in_the_records(recorded):
     viewed = inspect(run / "wandb")  # W&B's viewer for the terminal
     assert viewed["state"] == "finished" and dashboard.paper in viewed["tags"]
     assert set(dashboard.tested) <= set(viewed["summary"])
-
-
-def test_runs_of_a_sweep_are_grouped_by_their_ablation(tmp_path):
-    """One job type for each ablation, whatever the seed, in the group of the sweep."""
-    for path in sorted((Path(__file__).parents[3] / "experiments" / "sweeps").rglob("*.yaml")):
-        points = points_of(read_sweep(path))
-        rows = [{"run": f"run{number}", "label": point.label, "config": {}} for number, point in enumerate(points)]
-        (tmp_path / "points.json").write_text(json.dumps({"sweep": path.stem, "after": [], "points": rows}))
-        ablations: dict[str, set[str]] = {}
-        for row, point in zip(rows, points):
-            config = {"model": {"class_path": "lightning_modules.RSTformer"}} | point.overrides
-            labels = grouping(tmp_path / row["run"], config)
-            assert labels["group"] == path.stem and f"seed={point.overrides.get(SEED)}" in labels["tags"]
-            settings = {key: value for key, value in point.overrides.items() if key != SEED}
-            ablations.setdefault(labels["job_type"], set()).add(json.dumps(settings, sort_keys=True))
-        assert [len(settings) for settings in ablations.values()] == [1] * len(ablations), path
-        different = {json.dumps({key: v for key, v in point.overrides.items() if key != SEED}) for point in points}
-        assert len(ablations) == len(different), path
 
 
 def test_every_model_has_a_dashboard():

@@ -118,8 +118,7 @@ def test_fewer_than_three_seeds_are_warned_of(tmp_path, precis):
 def test_files_of_outputs_have_no_seeds(tmp_path, precis):
     gains = {"lead": 0.0, "other": 2.0}
     for name, gain in gains.items():
-        lines = (json.dumps(row) + "\n" for row in shifted(rows_of(0), gain))
-        (tmp_path / f"{name}.jsonl").write_text("".join(lines), encoding="utf-8")
+        write_lines(tmp_path / f"{name}.jsonl", shifted(rows_of(0), gain))
     seeds = seeds_of(tmp_path, "model", [2.9, 3.0, 3.2])
     found = compared(precis, tmp_path / "lead.jsonl", tmp_path / "other.jsonl", *seeds, "--metric=rouge1")
     _, other, model = (system["scores"]["rouge1"] for system in found["systems"])
@@ -132,8 +131,7 @@ def test_files_of_outputs_have_no_seeds(tmp_path, precis):
 def test_without_seeds_it_takes_twenty_documents(documents, tmp_path, precis):
     for name, gain in {"lead": 0.0, "other": 2.0}.items():
         scores = [{"rouge1": score + gain} for score in np.resize(SCORES[0, :, 0], documents).tolist()]
-        lines = (json.dumps(prediction(number, "text", row)) + "\n" for number, row in enumerate(scores))
-        (tmp_path / f"{name}.jsonl").write_text("".join(lines), encoding="utf-8")
+        write_lines(tmp_path / f"{name}.jsonl", [prediction(n, "text", row) for n, row in enumerate(scores)])
     result = compared(precis, tmp_path / "lead.jsonl", tmp_path / "other.jsonl", "--metric=rouge1")
     assert result["systems"][1]["scores"]["rouge1"]["significant"] == (documents == 24)
     assert any("too few documents (12)" in note for note in result["notes"]) == (documents == 12)
@@ -198,13 +196,11 @@ def test_runs_of_the_same_config_and_seed_are_no_seeds_of_one_system(tmp_path, p
 
 
 def test_a_file_of_predictions_is_a_system_with_the_scores_that_evaluate_wrote(tmp_path, precis):
-    run, lead = make_run(tmp_path / "run", rows_of(0)), tmp_path / "lead.jsonl"
-    rows = rows_of(1)
-    lead.write_text("".join(json.dumps({**row, "scores": {}}) + "\n" for row in rows), encoding="utf-8")
+    run, rows = make_run(tmp_path / "run", rows_of(0)), rows_of(1)
+    lead = write_lines(tmp_path / "lead.jsonl", [row | {"scores": {}} for row in rows])
     lacking = precis("compare", run, lead, "--metric=bertscore")
     assert lacking.status == 1 and "no scores for 'bertscore'" in lacking.err
-    scores = [{"id": row["id"], "scores": row["scores"]} for row in rows]
-    (tmp_path / "lead.scores.jsonl").write_text("".join(json.dumps(row) + "\n" for row in scores), encoding="utf-8")
+    write_lines(tmp_path / "lead.scores.jsonl", [{"id": row["id"], "scores": row["scores"]} for row in rows])
     digest = {"sha256": hashlib.sha256(lead.read_bytes()).hexdigest()}
     (tmp_path / "lead.scores.signatures.json").write_text(json.dumps(digest), encoding="utf-8")
     found = compared(precis, run, lead, ROUGE)
@@ -216,8 +212,7 @@ def test_a_file_of_predictions_is_a_system_with_the_scores_that_evaluate_wrote(t
 def test_scores_of_evaluate_are_those_of_the_predictions_beside_them(tmp_path, precis):
     files = {name: tmp_path / f"{name}.jsonl" for name in ("worse", "better", "lead")}
     for name, text in (("worse", "nothing of it"), ("better", "reference"), ("lead", "reference")):
-        rows = [prediction(number, text, {}) for number in range(24)]
-        files[name].write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+        write_lines(files[name], [prediction(number, text, {}) for number in range(24)])
     for name in ("better", "lead"):
         assert precis("evaluate", files[name], "--metrics=rouge", "--resamples=50").status == 0
     before = compared(precis, files["lead"], files["better"], "--metric=rouge1")["systems"]
@@ -242,7 +237,7 @@ def split_of(run: Path, split: str, rows: list[dict] | None = None) -> Path:
     """Return a run folder with additional predictions of a split."""
     path = run / ("predictions.jsonl" if split == "test" else f"predictions.{split}.jsonl")
     if rows is not None:
-        path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+        write_lines(path, rows)
         path.with_suffix(".signatures.json").write_text(json.dumps(SIGNATURES), encoding="utf-8")
     results = {"split": split, "scores": {}}
     name = "results.json" if split == "test" else f"results.{split}.json"

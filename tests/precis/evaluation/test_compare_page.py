@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from conftest import read_lines, write_lines
 from run_folders import make_run
 from test_compare import ROUGE, SCORES, rows_of
 
@@ -108,8 +109,7 @@ def test_a_real_browser_shows_table_curves_and_documents(page, tmp_path, browse)
 
 def test_outputs_without_a_config_have_dashes_in_the_table_of_configs(tmp_path, precis):
     runs = [make_run(tmp_path / name, rows_of(0), coverage=name == "with") for name in ("with", "without")]
-    lead, path = tmp_path / "lead.jsonl", tmp_path / "page.html"
-    lead.write_text("".join(json.dumps(row) + "\n" for row in rows_of(1)), encoding="utf-8")
+    lead, path = write_lines(tmp_path / "lead.jsonl", rows_of(1)), tmp_path / "page.html"
     assert precis("compare", *runs, lead, ROUGE, "--html", path).status == 0
     assert '"differences":{"model.init_args.coverage":["true","false","–"]}' in path.read_text(encoding="utf-8")
 
@@ -121,8 +121,7 @@ def test_the_page_has_the_documents_of_the_run(run_folder, tmp_path, precis, cor
     done = precis("compare", run_folder, ROUGE, "--html", shown)
     assert done.status == 0, done.err
     data = json.loads(re.search(r'id="data">(.*?)</script>', shown.read_text(encoding="utf-8"), re.S)[1])
-    lines = Path(corpus_files["test"]).read_text(encoding="utf-8").split("\n")[:-1]
-    texts = {row["id"]: row["document"] for row in map(json.loads, lines)}
+    texts = {row["id"]: row["document"] for row in read_lines(corpus_files["test"])}
     assert {row["id"]: row["source"] for row in data["documents"]} == texts
     Path(corpus_files["test"]).rename(tmp_path / "gone")
     try:

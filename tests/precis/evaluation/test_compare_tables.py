@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from conftest import write_lines
 from run_folders import make_run, prediction
 
 from precis.evaluation.compare_tables import escape_latex
@@ -71,8 +72,7 @@ def test_latex_marks_the_best_mean_repeats_no_value_and_separates_groups(grid, t
 def test_files_of_outputs_are_named_in_one_column(tmp_path, precis):
     for name in ("lead", "ora|cle"):
         rows = [prediction(number, "a", {"rouge1": float(number)}) for number in range(3)]
-        path = tmp_path / f"{name}.jsonl"
-        path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+        write_lines(tmp_path / f"{name}.jsonl", rows)
     files = sorted(tmp_path.glob("*.jsonl"))
     done = precis("compare", *files, ROUGE, "--latex", tmp_path / "new" / "table.tex")
     assert done.status == 0, done.err

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-import yaml
+from conftest import change_config, read_lines, write_lines
 from rouge_score.rouge_scorer import RougeScorer
 
 from precis.evaluation import scorers
@@ -38,12 +38,6 @@ SOURCES = [
 ]
 
 
-def write(path: Path, rows: list) -> Path:
-    lines = (row if isinstance(row, str) else json.dumps(row) for row in rows)
-    path.write_text("".join(line + "\n" for line in lines), encoding="utf-8")
-    return path
-
-
 def records(**fields: list) -> list[dict]:
     columns = {"id": [f"doc-{n}" for n in range(5)], "summary": OUTPUTS, "references": TARGETS} | fields
     return [dict(zip(columns, values)) for values in zip(*columns.values())]
@@ -66,8 +60,8 @@ def evaluated(precis):
 
 
 def test_scores_equal_those_of_rouge_score_and_sacrebleu(tmp_path, evaluated):
-    measures = by_measure(evaluated(write(tmp_path / "out.jsonl", records())))
-    rows = [json.loads(line) for line in (tmp_path / "out.scores.jsonl").read_text().splitlines()]
+    measures = by_measure(evaluated(write_lines(tmp_path / "out.jsonl", records())))
+    rows = read_lines(tmp_path / "out.scores.jsonl")
     scorer = RougeScorer(["rouge1", "rouge2", "rougeL"], use_stemmer=True)
     for variant in scorer.rouge_types:
         expected = [100 * scorer.score(t, o)[variant].fmeasure for o, t in zip(OUTPUTS, TARGETS)]
@@ -86,7 +80,7 @@ def test_scores_equal_those_of_rouge_score_and_sacrebleu(tmp_path, evaluated):
 
 
 def test_interval_of_bleu_equals_that_of_resampled_corpora(tmp_path, evaluated):
-    path = write(tmp_path / "out.jsonl", records())
+    path = write_lines(tmp_path / "out.jsonl", records())
     bleu_row = by_measure(evaluated(path, "--metrics", "bleu", "--seed", 4))["bleu"]
     drawn = np.random.default_rng(4).integers(5, size=(200, 5))
     resampled = [
@@ -96,10 +90,10 @@ def test_interval_of_bleu_equals_that_of_resampled_corpora(tmp_path, evaluated):
 
 
 def test_empty_predictions_score_0_and_are_counted(tmp_path, evaluated, precis):
-    path = write(tmp_path / "out.jsonl", records(document=SOURCES))
+    path = write_lines(tmp_path / "out.jsonl", records(document=SOURCES))
     result = evaluated(path)
     assert (result["summaries"], result["documents"], result["empty_predictions"]) == (5, 5, 1)
-    scores = json.loads((tmp_path / "out.scores.jsonl").read_text().splitlines()[2])["scores"]
+    scores = read_lines(tmp_path / "out.scores.jsonl")[2]["scores"]
     assert scores["rouge1"] == scores["bleu"] == scores["chrf"] == scores["words"] == 0
     assert scores["novel_1"] is None and scores["coverage"] is None
     assert by_measure(result)["rouge1"]["documents"] == 5
@@ -111,7 +105,7 @@ def test_empty_predictions_score_0_and_are_counted(tmp_path, evaluated, precis):
 def test_novelty_and_fragments_by_hand(tmp_path, evaluated):
     # "a red otter swims": three words are the source's, two in one run; one bigram of three is there
     rows = [{"id": 1, "summary": "A red otter swims.", "references": "x", "documents": [["The red otter"], ["swims"]]}]
-    measures = by_measure(evaluated(write(tmp_path / "one.jsonl", rows)))
+    measures = by_measure(evaluated(write_lines(tmp_path / "one.jsonl", rows)))
     means = {name: row["mean"] for name, row in measures.items()}
     assert means["novel_1"] == 25.0 and math.isclose(means["novel_2"], 200 / 3) and means["novel_sentences"] == 100.0
     assert means["coverage"] == 75.0 and means["compression"] == 1.0 and means["words"] == 4
@@ -119,18 +113,19 @@ def test_novelty_and_fragments_by_hand(tmp_path, evaluated):
 
 
 def test_plain_text_is_records_line_by_line(tmp_path, evaluated):
-    plain = [write(tmp_path / name, lines) for name, lines in (("o.txt", OUTPUTS), ("t", TARGETS), ("s", SOURCES))]
+    texts = {"o.txt": OUTPUTS, "t": TARGETS, "s": SOURCES}
+    plain = [write_lines(tmp_path / name, lines) for name, lines in texts.items()]
     result = evaluated(plain[0], "--references", plain[1], "--documents", plain[2])
-    expected = evaluated(write(tmp_path / "out.jsonl", records(document=SOURCES)))
+    expected = evaluated(write_lines(tmp_path / "out.jsonl", records(document=SOURCES)))
     assert result["scores"] == expected["scores"]
-    assert [json.loads(line)["id"] for line in (tmp_path / "o.txt.scores.jsonl").open()] == list("12345")
-    write(tmp_path / "out.csv", ["id,summary,references", "b,some text,a text"])  # has scores of its own
+    assert [row["id"] for row in read_lines(tmp_path / "o.txt.scores.jsonl")] == list("12345")
+    write_lines(tmp_path / "out.csv", ["id,summary,references", "b,some text,a text"])  # has scores of its own
     evaluated(tmp_path / "out.csv", "--metrics", "length")
     assert json.loads((tmp_path / "out.csv.scores.jsonl").read_text())["id"] == "b"
     # files beside records: by id in records, by line in plain text
-    beside = write(tmp_path / "s.jsonl", [{"id": f"doc-{n}", "document": SOURCES[n]} for n in (4, 2, 0, 1, 3)])
+    beside = write_lines(tmp_path / "s.jsonl", [{"id": f"doc-{n}", "document": SOURCES[n]} for n in (4, 2, 0, 1, 3)])
     assert evaluated(tmp_path / "out.jsonl", "--documents", beside)["scores"] == expected["scores"]
-    bare = write(tmp_path / "bare.jsonl", [{"id": n, "summary": text} for n, text in enumerate(OUTPUTS)])
+    bare = write_lines(tmp_path / "bare.jsonl", [{"id": n, "summary": text} for n, text in enumerate(OUTPUTS)])
     assert evaluated(bare, "--references", plain[1], "--documents", plain[2])["scores"] == expected["scores"]
 
 
@@ -139,7 +134,7 @@ def test_several_references_lists_of_sentences_and_other_names(tmp_path, evaluat
         {"key": 1, "hypothesis": ["a b", "c d"], "gold": [["a b"], ["c d", "e f"]]},
         {"key": 2, "hypothesis": ["a b c d"], "gold": ["a b c d", "x"]},
     ]
-    path = write(tmp_path / "out.jsonl", rows)
+    path = write_lines(tmp_path / "out.jsonl", rows)
     names = ("--fields.id", "key", "--fields.summary", "hypothesis", "--fields.references", "gold")
     measures = by_measure(evaluated(path, *names, "--rouge_parts", "prf", "--stem", "false"))
     # the first: against "a b" P 1/2 R 1, against the other P 1/2 R 1/2; the second is its reference
@@ -152,13 +147,13 @@ def test_several_references_lists_of_sentences_and_other_names(tmp_path, evaluat
     chrf = by_measure(evaluated(path, *names, "--metrics", "chrf"))["chrf"]
     expected = sacrebleu.CHRF().corpus_score(["a b c d"] * 2, [["a b", "a b c d"], ["c d e f", "x"]]).score
     assert math.isclose(chrf["mean"], expected) and chrf["signature"].startswith("chrf|nrefs:2|")
-    both = [write(tmp_path / f"ref{n}", [" ".join(row["gold"][n]) for row in rows]) for n in (0, 1)]
+    both = [write_lines(tmp_path / f"ref{n}", [" ".join(row["gold"][n]) for row in rows]) for n in (0, 1)]
     assert by_measure(evaluated(path, *names, "--references", *both, "--metrics", "chrf"))["chrf"]["documents"] == 2
 
 
 def test_sentences_of_strings(tmp_path, evaluated):
     rows = [{"id": "x", "summary": "a b<q>c d", "references": "c d\na b"}]
-    path = write(tmp_path / "out.jsonl", rows)
+    path = write_lines(tmp_path / "out.jsonl", rows)
     measures = by_measure(evaluated(path, "--separator", "<q>"))
     assert measures["rougeLsum"]["mean"] == 100.0 and measures["rougeL"]["mean"] == 50.0
     expected = RougeScorer(["rougeLsum"]).score("c d\na b", "a b\nc d")["rougeLsum"].fmeasure
@@ -166,7 +161,7 @@ def test_sentences_of_strings(tmp_path, evaluated):
 
 
 def test_omitted_metrics_have_reasons(tmp_path, precis, monkeypatch):
-    path = write(tmp_path / "out.jsonl", records())
+    path = write_lines(tmp_path / "out.jsonl", records())
     out = precis("evaluate", path, "--resamples", 50).out
     for line in ("novelty: there are no documents: add --documents FILE or --run RUN", "summac: ", "bertscore: "):
         assert f"left out: {line}" in out
@@ -188,7 +183,7 @@ def test_summac_and_meteor_by_name(tmp_path, evaluated, monkeypatch):
             return [torch.tensor([0.5, 0.25, 0.25])[:, None, None].expand(3, 1, len(text)) for text in summaries]
 
     monkeypatch.setattr("lightning_modules.metrics.summac.EntailmentModel", Halves)
-    path = write(tmp_path / "out.jsonl", records(document=SOURCES))
+    path = write_lines(tmp_path / "out.jsonl", records(document=SOURCES))
     options = ("--summac_model", "some/nli", "--device", "cpu", "--meteor_synonyms", "false")
     measures = by_measure(evaluated(path, "--metrics", "summac,meteor", *options))
     assert measures["summac"]["mean"] == 20.0  # 0.5 - 0.25 on four of five, the empty one 0
@@ -210,7 +205,7 @@ def test_consistency_by_name(tmp_path, evaluated, monkeypatch):
             return [1 / 3 if summary else 0.0 for summary in summaries]
 
     monkeypatch.setattr("lightning_modules.metrics.consistency.ConsistencyModel", Thirds)
-    path = write(tmp_path / "out.jsonl", records(document=SOURCES))
+    path = write_lines(tmp_path / "out.jsonl", records(document=SOURCES))
     options = ("--consistency_model", "some/minicheck", "--device", "cpu")
     consistency = by_measure(evaluated(path, "--metrics", "consistency", *options))["consistency"]
     assert consistency["mean"] == pytest.approx(80 / 3)  # four of five, the empty one 0
@@ -243,16 +238,16 @@ def refused(done, folder: Path, before: set[str], *parts: str) -> None:
 @pytest.mark.parametrize("kind", BAD)
 def test_bad_records(tmp_path, precis, kind):
     rows, parts = BAD[kind]
-    done = precis("evaluate", write(tmp_path / "out.jsonl", rows))
+    done = precis("evaluate", write_lines(tmp_path / "out.jsonl", rows))
     refused(done, tmp_path, {"out.jsonl"}, *parts)
 
 
 def test_bad_files(tmp_path, precis):
-    write(tmp_path / "o.txt", ["a", "b"])
-    write(tmp_path / "short", ["a"])
-    write(tmp_path / "gap", ["a", " "])
-    write(tmp_path / "out.jsonl", [GOOD])
-    write(tmp_path / "other.jsonl", [{"id": "b", "document": "x"}])
+    write_lines(tmp_path / "o.txt", ["a", "b"])
+    write_lines(tmp_path / "short", ["a"])
+    write_lines(tmp_path / "gap", ["a", " "])
+    write_lines(tmp_path / "out.jsonl", [GOOD])
+    write_lines(tmp_path / "other.jsonl", [{"id": "b", "document": "x"}])
     (tmp_path / "latin").write_bytes("a\nfa\xe7ade\n".encode("latin-1"))
     before = {path.name for path in tmp_path.iterdir()}
     cases = [
@@ -293,8 +288,5 @@ def test_means_are_perls(tmp_path, evaluated, name, mode):
 @pytest.mark.integration
 def test_documents_beyond_the_limit_of_the_run_are_found(run_folder):
     every = run_sources(str(run_folder), "test")
-    path = run_folder / "config.yaml"
-    config = yaml.safe_load(path.read_text())
-    config["data"]["init_args"]["max_eval"] = 1
-    path.write_text(yaml.safe_dump(config))
+    change_config(run_folder / "config.yaml", {"data.init_args.max_eval": 1})
     assert len(every) > 1 and run_sources(str(run_folder), "test") == every

@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from conftest import write_lines
+from conftest import read_lines, write_lines
 
 MODULE = '''
 import math
@@ -48,7 +48,7 @@ def test_a_class_of_the_working_folder_is_a_metric(folder, precis):
     rows = {row["measure"]: row for row in json.loads(done.out)["scores"]}
     assert rows["shared"]["mean"] == pytest.approx((3 / 5 + 1) / 2) and "words" in rows
     assert rows["shared"]["signature"].startswith("shared|metrics_of_mine.Shared|exact words|")
-    (first, second) = map(json.loads, (folder / "predictions.scores.jsonl").read_text(encoding="utf-8").splitlines())
+    first, second = read_lines(folder / "predictions.scores.jsonl")
     assert first["scores"]["shared"] == 0.6 and second["scores"]["shared"] == 1.0
 
 

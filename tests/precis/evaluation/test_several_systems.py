@@ -1,4 +1,4 @@
-"""`precis evaluate` on a file for each system, and on files with human judgements."""
+"""`precis evaluate` on a file for each system."""
 
 import json
 
@@ -7,29 +7,15 @@ import pytest
 from conftest import write_lines
 
 WORDS = ["the", "heron", "visits", "an", "old", "mill", "before", "rain", "and", "guards", "it", "at", "night"]
-DIMENSIONS = ("coherence", "fluency")
-SUMMEVAL = ("--fields.summary=decoded", "--fields.system=model_id", "--fields.document=text")
 
 
 def outputs(systems=4, documents=5):
-    """Summaries of increasing length, with a judgement by three people each: {system: {document: (text, grades)}}."""
-    rng, table = np.random.default_rng(3), {}
-    for system in range(systems):
-        rows = {}
-        for document in range(documents):
-            text = " ".join(rng.permutation(WORDS)[: 3 + 2 * system])
-            rows[f"doc-{document}"] = text, [int(grade) for grade in system + rng.integers(1, 3, size=3)]
-        table[f"M{system}"] = rows
-    return table
-
-
-def summeval_rows(system, rows):
-    return [
-        {"id": name, "decoded": text, "references": [" ".join(WORDS), "a heron"], "model_id": system, "filepath": "x",
-         "text": "The heron visits the mill.", "turker_annotations": [],
-         "expert_annotations": [{key: grade for key in DIMENSIONS} for grade in grades]}
-        for name, (text, grades) in rows.items()
-    ]  # fmt: skip
+    """Summaries of increasing length: {system: {document: text}}."""
+    rng = np.random.default_rng(3)
+    return {
+        f"M{system}": {f"doc-{n}": " ".join(rng.permutation(WORDS)[: 3 + 2 * system]) for n in range(documents)}
+        for system in range(systems)
+    }
 
 
 @pytest.fixture
@@ -51,7 +37,7 @@ def means(result):
 def test_each_file_has_the_outputs_of_a_system(tmp_path, evaluated, precis):
     table, files = outputs(), []
     for system, rows in table.items():
-        records = [{"id": name, "summary": text, "references": [WORDS]} for name, (text, _) in rows.items()]
+        records = [{"id": name, "summary": text, "references": [WORDS]} for name, text in rows.items()]
         files.append(write_lines(tmp_path / f"{system}.jsonl", records))
     result = evaluated(*files, "--metrics", "rouge,length")
     assert result["systems"] == ["M0", "M1", "M2", "M3"] and result["documents"] == 5
@@ -69,10 +55,13 @@ def test_each_file_has_the_outputs_of_a_system(tmp_path, evaluated, precis):
 
 
 def test_systems_with_different_documents_are_noted(tmp_path, evaluated):
-    table = outputs(2)
+    table, files = outputs(2), []
     del table["M1"]["doc-4"]
-    files = [write_lines(tmp_path / f"{system}.jsonl", summeval_rows(system, rows)) for system, rows in table.items()]
-    (note,) = evaluated(*files, *SUMMEVAL, "--metrics", "length")["notes"]
+    for system, rows in table.items():
+        records = [{"id": name, "decoded": text, "references": ["a"], "model": system} for name, text in rows.items()]
+        files.append(write_lines(tmp_path / f"{system}.jsonl", records))
+    fields = ("--fields.summary=decoded", "--fields.system=model")
+    (note,) = evaluated(*files, *fields, "--metrics", "length")["notes"]
     assert note == "means are over different documents: of 5 documents, M1 4"
 
 

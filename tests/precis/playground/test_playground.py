@@ -8,8 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import yaml
-from conftest import SIZES
+from conftest import SIZES, change_config
 from run_folders import write_run
 
 import precis as api
@@ -18,14 +17,16 @@ from precis.playground import demo_command as command
 from precis.playground.cards import MACROS, copied_summary, picture
 from precis.playground.playground import Playground
 
+pytestmark = pytest.mark.integration
+
 TEXT = "Boru is a heron from the old mill. Every morning it watches the river.\n\nNobody else does it."
-NAMES = ("agents-m7", "bertsum", "graphsum", "rstformer")
+NAMES = ("agents-m7", "graphsum", "rstformer")
 
 
 @pytest.fixture(scope="module")
-def folders(tmp_path_factory, corpus_files, trained):
+def folders(tmp_path_factory, corpus_files, trained, extractive):
     root = tmp_path_factory.mktemp("models")
-    return [str(trained), *(str(write_run(root / name, name, corpus_files)) for name in NAMES)]
+    return [str(trained), str(extractive), *(str(write_run(root / name, name, corpus_files)) for name in NAMES)]
 
 
 @pytest.fixture(scope="module")
@@ -35,9 +36,7 @@ def playground(folders):
 
 def test_documents_are_those_for_validation_where_there_are_no_others(folders, corpus_files, tmp_path, capsys):
     run = Path(shutil.copytree(folders[0], tmp_path / "run"))
-    config = yaml.safe_load((run / "config.yaml").read_text(encoding="utf-8"))
-    config["data"]["init_args"]["corpus"]["init_args"]["test"] = None
-    (run / "config.yaml").write_text(yaml.safe_dump(config), encoding="utf-8")
+    change_config(run / "config.yaml", {"data.init_args.corpus.init_args.test": None})
     assert len(Playground([str(run)]).documents) == SIZES["val"]
     assert "its val split" in capsys.readouterr().err
     assert Playground([str(run)], split="test").documents == {}
@@ -112,8 +111,7 @@ def test_documents_of_the_corpus_can_be_picked(playground):
 def test_two_runs_of_one_name_are_told_apart_and_a_lost_corpus_is_no_error(folders, tmp_path, capfd):
     copy = tmp_path / Path(folders[0]).name
     shutil.copytree(folders[0], copy)
-    config = copy / "config.yaml"
-    config.write_text(re.sub(r"test: .*", "test: /nowhere.jsonl", config.read_text(encoding="utf-8")), encoding="utf-8")
+    change_config(copy / "config.yaml", {"data.init_args.corpus.init_args.test": "/nowhere.jsonl"})
     playground = Playground([str(copy), folders[0]])
     assert list(playground.runs) == [str(copy), folders[0]] and playground.documents == {}
     assert "no documents of its corpus can be picked" in capfd.readouterr().err
@@ -154,7 +152,6 @@ def browser():
         started.close()
 
 
-@pytest.mark.integration
 @pytest.mark.timeout(600)
 def test_the_page_works_in_a_browser_and_fetches_nothing_from_elsewhere(address, browser, playground):
     page = browser.new_page(viewport={"width": 1400, "height": 1000})

@@ -1,19 +1,14 @@
-import csv
 import json
 import subprocess
 
 import pytest
 import torch
+from conftest import read_metrics
 
 from datamodules.documents import UserError
 from precis.runs import run_folder as module
 from precis.runs.metrics_file import RunCSVLogger
 from precis.runs.run_folder import best_checkpoint, environment, load_run, read_checkpoint
-
-
-def rows_of(folder) -> list[dict[str, str]]:
-    with (folder / "metrics.csv").open(newline="", encoding="utf-8") as file:
-        return list(csv.DictReader(file))
 
 
 def log(folder, *rows: tuple[int, dict[str, float]]) -> RunCSVLogger:
@@ -27,16 +22,16 @@ def log(folder, *rows: tuple[int, dict[str, float]]) -> RunCSVLogger:
 def test_a_second_logger_continues_and_may_add_columns(tmp_path):
     log(tmp_path, (0, {"a": 1.0}), (1, {"a": 2.0}))
     log(tmp_path, (2, {"a": 3.0, "b": 4.0}))
-    rows = [(row["step"], row["a"], row["b"]) for row in rows_of(tmp_path)]
+    rows = [(row["step"], row["a"], row["b"]) for row in read_metrics(tmp_path)]
     assert rows == [("0", "1.0", ""), ("1", "2.0", ""), ("2", "3.0", "4.0")]
 
 
 def test_what_was_logged_after_a_checkpoint_is_forgotten(tmp_path):
     logger = log(tmp_path, *((step, {"a": float(step)}) for step in range(6)))
     logger.keep_rows_of({"metrics": {"rows": 4}})
-    assert [row["step"] for row in rows_of(tmp_path)] == ["0", "1", "2", "3"]
+    assert [row["step"] for row in read_metrics(tmp_path)] == ["0", "1", "2", "3"]
     log(tmp_path, (4, {"a": 40.0}))
-    assert [row["a"] for row in rows_of(tmp_path)] == ["0.0", "1.0", "2.0", "3.0", "40.0"]
+    assert [row["a"] for row in read_metrics(tmp_path)] == ["0.0", "1.0", "2.0", "3.0", "40.0"]
     assert [path.name for path in tmp_path.iterdir()] == ["metrics.csv"]
     RunCSVLogger(tmp_path / "none").keep_rows_of({"metrics": {"rows": 3}})
     assert not (tmp_path / "none").exists()

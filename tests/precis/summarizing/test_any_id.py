@@ -4,6 +4,8 @@ import json
 import shutil
 
 import numpy as np
+import pytest
+from conftest import read_lines, write_lines
 
 from callbacks.previews import draw_attention
 
@@ -12,11 +14,11 @@ MARKUP, FORMULA = "a[/red][bold]b\\", "price $\\frac{1$ of $x_"
 TEXT = "A storm hit the coast. Boats sank.\n\nNobody had slept. They left."
 
 
+@pytest.mark.integration
 def test_markup_in_ids_is_reported_literally(run_folder, precis, tmp_path, monkeypatch):
     monkeypatch.setenv("COLUMNS", "200")
-    records = tmp_path / "records.jsonl"
     row = {"id": MARKUP, "document": f"The otter {MARKUP} paints.", "summary": f"{MARKUP} paints"}
-    records.write_text(json.dumps(row) + "\n", encoding="utf-8")
+    records = write_lines(tmp_path / "records.jsonl", [row])
     config = run_folder / "config.yaml"
     text = config.read_text(encoding="utf-8")
     before = next(line.split("test: ")[1] for line in text.split("\n") if line.strip().startswith("test: "))
@@ -39,9 +41,9 @@ def test_formulas_in_a_parse_and_words(precis, tmp_path):
 
 def test_records_are_summarized_one_by_one(run_folder, precis, corpus_files, tmp_path):
     assert precis("predict", "--run", run_folder).status == 0
-    lines = (run_folder / "predictions.predict.jsonl").read_text(encoding="utf-8").split("\n")[:-1]
     done = precis("summarize", "--checkpoint", run_folder, corpus_files["test"], "--json", "true")
-    summarized, predicted = ([json.loads(line) for line in those] for those in (done.out.split("\n")[:-1], lines))
+    summarized = [json.loads(line) for line in done.out.split("\n")[:-1]]
+    predicted = read_lines(run_folder / "predictions.predict.jsonl")
     assert [(row["id"], row["summary"]) for row in summarized] == [(row["id"], row["summary"]) for row in predicted]
     shutil.copy(corpus_files["test"], tmp_path / "other.jsonl")
     done = precis("summarize", "--checkpoint", run_folder, corpus_files["test"], tmp_path / "other.jsonl")

@@ -1,8 +1,8 @@
-import json
 from html.parser import HTMLParser
 
 import numpy as np
 import pytest
+from conftest import write_lines
 
 from datamodules.corpora.corpus import as_document
 from datamodules.documents import UserError
@@ -79,7 +79,7 @@ def run(tmp_path, monkeypatch):
         attention = np.eye(2, size).tolist()
         row = {"id": f"cluster-{number}", "summary": ["One.", "Two."], "references": []}
         rows.append(row | {"paragraph_attention": attention})
-    (tmp_path / "predictions.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    write_lines(tmp_path / "predictions.jsonl", rows)
     return tmp_path
 
 

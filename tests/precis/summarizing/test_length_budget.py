@@ -4,19 +4,12 @@ import json
 
 import pytest
 from conftest import write_lines
-from run_folders import write_run
 
 from datamodules.text.words import detokenize, sentences_of
 from lightning_modules.summarizer import Summary
 from precis.summarizing.length_budget import LengthBudget
 
 TEXT = " ".join(f"The {who} slept in the old mill for {days} days." for who in ("otter", "lynx") for days in range(4))
-
-
-@pytest.fixture(scope="module")
-def extractive(tmp_path_factory, corpus_files):
-    """The run of a BertSum with random weights."""
-    return write_run(tmp_path_factory.mktemp("budget") / "bertsum", "bertsum", corpus_files)
 
 
 @pytest.fixture

@@ -110,10 +110,9 @@ def test_a_text_in_another_script_is_summarized_with_a_warning():
 def test_wrong_models_are_named(article, precis):
     done = precis("summarize", "--model", "extractiv", article)
     assert done.status == 1 and "extractive, small, docstring" in done.err
-    done = precis("summarize", "--model", "small", "--run", "runs/mine", article)
-    assert done.status == 1 and "give one of them" in done.err
 
 
+@pytest.mark.integration
 def test_neither_lightning_nor_transformers_are_imported(article):
     heavy = ("pytorch_lightning", "transformers", "datasets", "torchmetrics", "matplotlib", "pandas", "sklearn")
     code = f"""import sys

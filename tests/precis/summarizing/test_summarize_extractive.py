@@ -20,13 +20,11 @@ SUMMARY = ExtractiveSummary(
 
 
 @pytest.fixture(scope="module")
-def runs(tmp_path_factory, corpus_files):
+def runs(tmp_path_factory, corpus_files, extractive):
     """Run folders of BertSum, and of MatchSum over its proposals, with random weights."""
-    folder = tmp_path_factory.mktemp("extractive")
-    bertsum = write_run(folder / "bertsum", "bertsum", corpus_files)
-    scorer = {"class_path": "precis.training.run_scorer.RunScorer", "init_args": {"run": str(bertsum)}}
-    matchsum = write_run(folder / "matchsum", "matchsum", corpus_files, data_scorer=scorer)
-    return {"bertsum": bertsum, "matchsum": matchsum}
+    scorer = {"class_path": "precis.training.run_scorer.RunScorer", "init_args": {"run": str(extractive)}}
+    matchsum = write_run(tmp_path_factory.mktemp("run") / "matchsum", "matchsum", corpus_files, data_scorer=scorer)
+    return {"bertsum": extractive, "matchsum": matchsum}
 
 
 @pytest.mark.parametrize("name", ["bertsum", "matchsum"])

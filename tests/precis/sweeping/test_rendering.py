@@ -111,6 +111,7 @@ def test_a_pod_of_kubernetes_trains_its_point_once(tmp_path, tiny_config, precis
     assert done.status == 0 and "finished before" in done.out and "1 point: 1 finished" in done.out
 
 
+@pytest.mark.integration
 def test_bad_input_is_one_line_and_starts_nothing(tmp_path, tiny_config, precis, monkeypatch):
     sweep = tmp_path / "tiny.yaml"
     sweep.write_text(yaml.safe_dump({"base": str(tiny_config), "seeds": [1]}))

@@ -5,17 +5,19 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 import yaml
+from conftest import wait_until
 from test_search_space import write_search
 
 optuna = pytest.importorskip("optuna")
 
 from precis.sweeping import search as searching  # noqa: E402
 from precis.training.training import fit_parser  # noqa: E402
+
+pytestmark = pytest.mark.integration
 
 ROOT = Path(__file__).parents[3]
 KEYS = {"model.dropout": {"uniform": [0.0, 0.5]}, "model.coverage": [True, False]}
@@ -66,7 +68,6 @@ def status(out: Path, precis) -> dict:
     return json.loads(precis("sweep", "status", out, "--json").out)
 
 
-@pytest.mark.integration
 def test_trials_are_run_recorded_and_the_best_is_a_config(tmp_path, tiny_config, precis, stub):
     out = make_search(tmp_path, tiny_config, precis, trials=4)
     done = precis("sweep", "work", out, "--worker", 1)
@@ -82,7 +83,6 @@ def test_trials_are_run_recorded_and_the_best_is_a_config(tmp_path, tiny_config,
     assert f"in {out / 'best.yaml'}" in precis("sweep", "status", out).out
 
 
-@pytest.mark.integration
 def test_a_killed_worker_takes_up_its_trial_and_no_trial_is_counted_twice(tmp_path, tiny_config, precis, stub):
     out = make_search(tmp_path, tiny_config, precis, trials=4)
     (out / "wait-1").touch()
@@ -92,10 +92,7 @@ def test_a_killed_worker_takes_up_its_trial_and_no_trial_is_counted_twice(tmp_pa
         f"search.work([{str(out)!r}, '--worker=1'])"
     )
     worker = subprocess.Popen([sys.executable, "-c", script], cwd=ROOT, start_new_session=True, env=os.environ)
-    deadline = time.monotonic() + 120  # a bound for a broken worker, not a measure
-    while not (out / "trial-001" / "waits").exists():
-        assert time.monotonic() < deadline and worker.poll() is None
-        time.sleep(0.05)
+    wait_until((out / "trial-001" / "waits").exists, worker)
     values = json.loads((out / "points.json").read_text())["points"][1]["overrides"]
     assert status(out, precis)["counts"] == {"complete": 1, "running": 1}
     taken = precis("sweep", "work", out, "--worker", 1)
@@ -114,7 +111,6 @@ def test_a_killed_worker_takes_up_its_trial_and_no_trial_is_counted_twice(tmp_pa
     assert precis("sweep", "work", out, "--worker", 1).status == 0 and len(status(out, precis)["trials"]) == 4
 
 
-@pytest.mark.integration
 def test_failures_are_recorded_and_a_worker_gives_up_after_three(tmp_path, tiny_config, precis, stub):
     out = make_search(tmp_path, tiny_config, precis, trials=6)
     for number in (0, 2, 3, 4):
@@ -128,7 +124,6 @@ def test_failures_are_recorded_and_a_worker_gives_up_after_three(tmp_path, tiny_
     assert status(out, precis)["counts"] == {"failed": 4, "complete": 2}
 
 
-@pytest.mark.integration
 def test_a_second_worker_and_a_greater_number_of_trials_continue_a_search(tmp_path, tiny_config, precis, stub):
     out = make_search(tmp_path, tiny_config, precis, trials=2)
     for worker in (1, 2):
@@ -139,7 +134,6 @@ def test_a_second_worker_and_a_greater_number_of_trials_continue_a_search(tmp_pa
     assert [row["worker"] for row in status(out, precis)["trials"]] == [1, 1, 2]
 
 
-@pytest.mark.integration
 def test_the_median_pruner_ends_trials_below_the_median(tmp_path, tiny_config, precis, stub):
     out = make_search(tmp_path, tiny_config, precis, trials=8, sampler="random", pruner="median", startup=3, warmup=0)
     assert precis("sweep", "work", out, "--worker", 1).status == 0
@@ -252,7 +246,6 @@ def test_workers_are_launched_and_a_search_that_is_done_starts_nothing(tmp_path,
 # A real run
 
 
-@pytest.mark.integration
 def test_a_real_run_reports_and_ends_where_it_is_pruned(tmp_path, tiny_config, precis, caplog):
     """The first trial is complete; the second one is worse than any median that it could have to beat."""
     fixed = {"trainer.val_check_interval": 2, "trainer.max_epochs": 1}

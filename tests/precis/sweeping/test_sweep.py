@@ -5,12 +5,12 @@ import shlex
 import signal
 import subprocess
 import sys
-import time
 from itertools import product
 from pathlib import Path
 
 import pytest
 import yaml
+from conftest import read_lines, wait_until
 from stub_command import write_stub
 
 from datamodules.documents import UserError
@@ -85,6 +85,7 @@ def test_composed_configs_are_what_the_command_line_makes(tmp_path, tiny_config,
     assert composed["trainer"]["callbacks"] is None
 
 
+@pytest.mark.integration
 def test_a_point_keeps_its_folder_whatever_other_points_there_are(tmp_path, tiny_config):
     def names(**parts) -> list[str]:
         return [point.name for point in compose(read_sweep(write_sweep(tmp_path, tiny_config, **parts)))]
@@ -122,6 +123,7 @@ def test_a_wrong_file_is_named_with_its_point_and_nothing_is_written(parts, mess
     assert not out.exists()
 
 
+@pytest.mark.integration
 def test_weights_to_start_from_are_there_and_of_the_same_model(tmp_path, tiny_config, run_folder, precis):
     other = tmp_path / "other_model"
     other.mkdir()
@@ -209,13 +211,6 @@ def test_runs_at_a_time_share_cores_and_gpus(monkeypatch):
     assert run_environment(1, 2)["CUDA_VISIBLE_DEVICES"] == "7"
 
 
-def wait_for(path: Path) -> None:
-    deadline = time.monotonic() + 120  # a bound for a broken launcher, not a measure
-    while not path.exists():
-        assert time.monotonic() < deadline, f"{path} never came"
-        time.sleep(0.05)
-
-
 @pytest.mark.integration
 def test_ctrl_c_lets_runs_save_and_the_next_launch_continues(tmp_path, stub):
     jobs = jobs_of(tmp_path / "out", "wait", "later")
@@ -227,7 +222,7 @@ def test_ctrl_c_lets_runs_save_and_the_next_launch_continues(tmp_path, stub):
     launcher = subprocess.Popen(
         [sys.executable, "-c", script], cwd=ROOT, start_new_session=True, stdout=subprocess.PIPE, text=True
     )
-    wait_for(jobs[0].folder / "waits")
+    wait_until((jobs[0].folder / "waits").exists)
     os.killpg(launcher.pid, signal.SIGINT)  # as a terminal sends it: to the whole group
     out, _ = launcher.communicate(timeout=120)
     assert launcher.returncode == 130 and "1 stopped, 1 waiting" in out and "the same command continues" in out
@@ -266,7 +261,7 @@ def test_a_real_run_is_trained_tested_and_not_repeated(tmp_path, tiny_config, pr
     (point,) = described["points"]
     run = out / point["run"]
     assert yaml.safe_load((run / "config.yaml").read_text())["model"]["init_args"]["coverage"] is False
-    rows = [json.loads(line) for line in (run / "predictions.jsonl").read_text().splitlines()]
+    rows = read_lines(run / "predictions.jsonl")
     assert len(rows) == 3 and all("rouge1" in row["scores"] for row in rows)
     assert json.loads((run / "predictions.signatures.json").read_text())["rouge1"].startswith("rouge1|stem:porter|")
     assert not (Path.cwd() / "config.yaml").exists()
@@ -292,6 +287,7 @@ def test_a_sweep_runs_on_a_file_system_without_locks(tmp_path, tiny_config):
         assert output.count("without locks") == 1 and f"{lock}: cannot be locked (No locks available)" in output
 
 
+@pytest.mark.integration
 def test_points_that_share_their_parse_are_what_a_parse_of_their_own_makes(tmp_path, tiny_config):
     together = compose(read_sweep(write_sweep(tmp_path, tiny_config, grid={"model.coverage": [True]}, seeds=[4, 5])))
     for point in together:

@@ -7,11 +7,11 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 import yaml
+from conftest import wait_until
 
 from datamodules.atomic_write import atomic_write
 from datamodules.documents import UserError
@@ -256,7 +256,7 @@ def test_a_sweep_in_the_background_is_cancelled_and_retried(tmp_path, tiny_confi
     root = Path(__file__).parents[3]
     environment = os.environ | {"PYTHONPATH": f"{tests}{os.pathsep}{root}"}
     launcher = subprocess.Popen(["nohup", *command], env=environment, start_new_session=True, stdout=subprocess.DEVNULL)
-    wait_for((hold / "holding").exists)
+    wait_until((hold / "holding").exists)
     assert list(by_name(out).values()) == ["running"]
     launcher.send_signal(signal.SIGHUP)  # as when the user logs out
     with pytest.raises(UserError, match="another launcher is running"):
@@ -265,7 +265,7 @@ def test_a_sweep_in_the_background_is_cancelled_and_retried(tmp_path, tiny_confi
         _run_here(out, [], 1)
     assert "told process" in precis("sweep", "cancel", out).out
     (point,) = states(out)
-    wait_for(lambda: "SIGTERM: finishing" in point.job.log.read_text())
+    wait_until(lambda: "SIGTERM: finishing" in point.job.log.read_text())
     (hold / "go").touch()
     assert launcher.wait(600) == 130
     assert list(by_name(out).values()) == ["interrupted"]
@@ -275,10 +275,3 @@ def test_a_sweep_in_the_background_is_cancelled_and_retried(tmp_path, tiny_confi
     finally:
         del os.environ["PYTHONPATH"]
     assert done.status == 0 and "1 point, 1 to run" in done.out and list(by_name(out).values()) == ["finished"]
-
-
-def wait_for(ready) -> None:
-    until = time.monotonic() + 600  # a bound for a broken launcher, not a measure
-    while not ready():
-        assert time.monotonic() < until, "it never came"
-        time.sleep(0.05)

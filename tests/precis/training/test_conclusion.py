@@ -1,9 +1,9 @@
 """Last lines of the commands: the score beside lead-1, and the next command."""
 
 import json
-from pathlib import Path
 
 import pytest
+from conftest import read_lines
 
 from datamodules.documents import Document
 from lightning_modules.metrics.lead import lead_scores
@@ -61,8 +61,7 @@ def test_compare_scores_what_nobody_scored(corpus_files, source, tmp_path, preci
     compared = json.loads(done.out)["systems"]
     for path, system in zip(files, compared):
         assert precis("evaluate", path, "--metrics", "rouge").status == 0
-        lines = Path(path.with_name(f"{path.stem}.scores.jsonl")).read_text(encoding="utf-8").splitlines()
-        values = [json.loads(line)["scores"]["rougeLsum"] for line in lines]
+        values = [row["scores"]["rougeLsum"] for row in read_lines(path.with_name(f"{path.stem}.scores.jsonl"))]
         assert system["scores"]["rougeLsum"]["mean"] == pytest.approx(sum(values) / len(values))
     again = precis("compare", *files, "--json")
     assert again.err == "" and json.loads(again.out)["systems"] == compared

@@ -3,10 +3,10 @@
 import os
 import signal
 import threading
-import time
 from pathlib import Path
 
 import pytest
+from conftest import wait_until
 from stub_command import write_stub
 
 from precis.sweeping import slurm_task
@@ -99,9 +99,7 @@ def send(number: int, when: Path) -> threading.Thread:
     """Sends this process a signal once a log says that the command has started."""
 
     def wait_and_send() -> None:
-        until = time.monotonic() + 60
-        while time.monotonic() < until and not (when.is_file() and "started" in when.read_text()):
-            time.sleep(0.02)
+        wait_until(lambda: when.is_file() and "started" in when.read_text())
         os.kill(os.getpid(), number)
 
     thread = threading.Thread(target=wait_and_send)

@@ -1,16 +1,15 @@
 """A run that was killed, moved or started twice ends as if nothing had happened."""
 
-import csv
 import os
 import shutil
 import signal
 import socket
-import time
 from pathlib import Path
 
 import interrupting
 import pytest
 import torch
+from conftest import assert_same_checkpoints, read_metrics, wait_until
 
 KILL = int(signal.SIGKILL)
 pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("trusted")]
@@ -26,18 +25,10 @@ def one_epoch(tmp_path_factory, tiny_config) -> Path:
     return folder
 
 
-def rows_of(run: Path) -> list[dict[str, str]]:
-    with (run / "metrics.csv").open(newline="", encoding="utf-8") as file:
-        return list(csv.DictReader(file))
-
-
 def assert_same_run(run: Path, whole: Path) -> None:
     """Check that the weights of last and best checkpoint and all logged rows equal those of the uninterrupted run."""
-    assert rows_of(run) == rows_of(whole)
-    for name in ("last.ckpt", "best.ckpt"):
-        ours, theirs = (torch.load(folder / "checkpoints" / name, weights_only=True) for folder in (run, whole))
-        assert ours["global_step"] == theirs["global_step"], name
-        assert all(torch.equal(tensor, theirs["state_dict"][key]) for key, tensor in ours["state_dict"].items()), name
+    assert read_metrics(run) == read_metrics(whole)
+    assert_same_checkpoints(run, whole, "last", "best")
 
 
 # Killed in a validation
@@ -66,20 +57,13 @@ def test_the_row_of_the_step_just_saved_is_not_lost(tiny_config, trained, tmp_pa
     kill = ["--trainer.callbacks+=interrupting.KillAfterSave", "--trainer.callbacks.step=4"]
     status, output = in_a_process("fit", f"--config={tiny_config}", f"--run_dir={run}", *kill, "--save_every=4")
     assert status == -KILL, output
-    assert [row["step"] for row in rows_of(run)] == ["0", "1", "2"]
+    assert [row["step"] for row in read_metrics(run)] == ["0", "1", "2"]
     done = precis("fit", "--run", run, "--trainer.callbacks=[]")
     assert done.status == 0, done.err
     assert_same_run(run, trained)
 
 
 # Started twice
-
-
-def wait_for(path: Path) -> None:
-    until = time.monotonic() + 240
-    while not path.exists():
-        assert time.monotonic() < until, f"{path} has not appeared"
-        time.sleep(0.05)
 
 
 def test_one_process_trains_a_run_and_its_death_frees_the_run(tiny_config, trained, tmp_path, precis, server):
@@ -90,7 +74,7 @@ def test_one_process_trains_a_run_and_its_death_frees_the_run(tiny_config, train
     arguments += ["--trainer.callbacks.batch=3"]
     first = server.Process(target=interrupting.run_command, args=(arguments, tmp_path / "output.txt"))
     first.start()
-    wait_for(hold / "holding")
+    wait_until((hold / "holding").exists)
     rows = (run / "metrics.csv").read_text()
     for second in (["--run", run], ["--config", tiny_config, "--run_dir", run, "--resume", "auto"]):
         refused = precis("fit", *second)

@@ -24,13 +24,6 @@ def runs(tmp_path_factory, corpus_files):
     return folder
 
 
-def test_an_unknown_parser_is_one_line(runs, precis, corpus_files, tmp_path):
-    arguments = [argument.replace("right_branching", "nobody") for argument in RSTFORMER[0].arguments(corpus_files)]
-    done = precis("fit", *arguments, "--trainer.accelerator=cpu", "--wandb=off", f"--run_dir={tmp_path / 'run'}")
-    assert done.status == 1 and "no parser 'nobody': there are default, mpnet, small" in done.err
-    assert done.err.strip().count("\n") < 4 and not (tmp_path / "run").exists()
-
-
 def test_attention_is_drawn_beside_tree_and_summary(runs, precis, tmp_path):
     done = precis("attention", runs / "rstformer", runs / "text.txt", "--out", tmp_path / "pictures")
     assert done.status == 0, done.err

@@ -1,8 +1,11 @@
 """What a run says of itself without a terminal, and in state.json."""
 
+import pytest
 
 from precis.runs.run_state import read_state
 from precis.training import run_progress
+
+pytestmark = pytest.mark.integration
 
 
 def test_a_refused_resume_changes_nothing(run_folder, precis):

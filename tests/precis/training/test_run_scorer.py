@@ -4,8 +4,7 @@ import shutil
 import weakref
 
 import pytest
-import yaml
-from run_folders import write_run
+from conftest import change_config
 
 from datamodules.corpora import Texts
 from datamodules.corpora.corpus import as_document
@@ -15,40 +14,32 @@ from precis.runs.run_folder import load_run
 from precis.training.run_scorer import RunScorer
 
 
-@pytest.fixture(scope="module")
-def bertsum(tmp_path_factory, corpus_files):
-    """The run of a BertSum with random weights."""
-    return write_run(tmp_path_factory.mktemp("scorer") / "bertsum", "bertsum", corpus_files)
-
-
-def test_a_run_proposes_what_its_model_scores(bertsum):
-    run = load_run(bertsum)
+def test_a_run_proposes_what_its_model_scores(extractive):
+    run = load_run(extractive)
     batch = next(iter(run.data.val_dataloader()))
     expected = dict(zip(batch.ids, run.model.sentence_scores(batch)))
     documents = [as_document(row) for row in run.data.documents("val")]
     for size, pool in ((1, 512), (10_000, 512), (10_000, 2)):
-        found = RunScorer(bertsum, size, pool).sentence_scores(documents)
+        found = RunScorer(extractive, size, pool).sentence_scores(documents)
         for document, scores in zip(documents, found, strict=True):
             if document.id in expected:
                 assert scores == pytest.approx(expected[document.id], abs=1e-5)
 
 
-def test_sentences_that_a_run_could_not_score_are_proposed_last(bertsum, tmp_path):
-    run = shutil.copytree(bertsum, tmp_path / "run")
-    config = yaml.safe_load((run / "config.yaml").read_text(encoding="utf-8"))
-    config["data"]["init_args"] |= {"min_words": 3, "max_words": 6}
-    (run / "config.yaml").write_text(yaml.safe_dump(config), encoding="utf-8")
+def test_sentences_that_a_run_could_not_score_are_proposed_last(extractive, tmp_path):
+    run = shutil.copytree(extractive, tmp_path / "run")
+    change_config(run / "config.yaml", {"data.init_args.min_words": 3, "data.init_args.max_words": 6})
     sentences = ["Boats.", "A storm hit.", "It was the longest storm that anybody could remember.", "Rain fell on."]
     documents = [Document("mixed", [sentences]), Document("short", [["Boats.", "Rain."]])]
     mixed, short = RunScorer(run).sentence_scores(documents)
     assert mixed[0] == mixed[2] == 0 < min(mixed[1], mixed[3])
     assert min(short) > 0, "where no sentence is of a good length, all are candidates"
-    assert RunScorer(run).fingerprint == RunScorer(bertsum).fingerprint
+    assert RunScorer(run).fingerprint == RunScorer(extractive).fingerprint
     whole = MatchSumData(Texts([]), RunScorer(run), keep=2, sizes=[2], checkpoint=None)
     assert whole.choices(mixed) == [[1, 3]]
 
 
-def test_few_documents_are_in_memory_while_a_corpus_is_scored(bertsum):
+def test_few_documents_are_in_memory_while_a_corpus_is_scored(extractive):
     class Watched(Document):
         """A document that can be counted while it is in memory."""
 
@@ -64,7 +55,7 @@ def test_few_documents_are_in_memory_while_a_corpus_is_scored(bertsum):
             most = max(most, len(live))
             yield document
 
-    scores = list(RunScorer(bertsum, pool=5).sentence_scores(corpus()))
+    scores = list(RunScorer(extractive, pool=5).sentence_scores(corpus()))
     assert [len(row) for row in scores] == [2] * 60 and most <= 2 * 5
 
 

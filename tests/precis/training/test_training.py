@@ -1,6 +1,5 @@
 """`precis fit` checks values before training, and reports what it does."""
 
-import csv
 import os
 import subprocess
 import sys
@@ -10,6 +9,7 @@ import pytest
 import wandb
 import yaml
 from cases import CASES
+from conftest import read_metrics
 from wandb_file import OfflineRun
 
 from precis.sweeping.sweep_folder import last_metrics
@@ -17,11 +17,6 @@ from precis.sweeping.sweep_folder import last_metrics
 pytestmark = pytest.mark.integration
 
 EARLY = ["--trainer.callbacks+=EarlyStopping", "--trainer.callbacks.mode=min"]
-
-
-def rows_of(run: Path) -> list[dict[str, str]]:
-    with (run / "metrics.csv").open(newline="") as file:
-        return list(csv.DictReader(file))
 
 
 # Monitors --------------------------------------------------------------------------------------------------------
@@ -93,7 +88,7 @@ def test_early_stopping_that_waits_for_min_epochs_has_not_ended_a_run(tiny_confi
     limits = ["--trainer.min_epochs=2", "--trainer.max_steps=7"]
     assert precis("fit", "--config", tiny_config, "--run_dir", run, *flags, *limits).status == 0
     assert precis("fit", "--run", run, "--trainer.max_steps=-1").status == 0
-    assert rows_of(run) == rows_of(trained)
+    assert read_metrics(run) == read_metrics(trained)
 
 
 # Loggers, and the user's own classes -----------------------------------------------------------------------------
@@ -106,8 +101,7 @@ def test_a_logger_of_the_command_line_is_added(tiny_config, tmp_path, precis):
     assert done.status == 0, done.err
     assert len(list((run / "wandb").glob("offline-run-*/*.wandb"))) == 1
     (theirs,) = other.rglob("metrics.csv")
-    with theirs.open(newline="") as file:
-        assert list(csv.DictReader(file)) == rows_of(run) != []
+    assert read_metrics(theirs.parent) == read_metrics(run) != []
 
 
 def test_classes_in_the_working_folder_are_found(tiny_config, tmp_path):
@@ -138,7 +132,7 @@ def test_the_summary_at_wandb_equals_that_of_the_best_checkpoint(tiny_config, tm
     assert precis("fit", "--config", tiny_config, "--run_dir", run, *flags).status == 0
     assert precis("fit", "--run", run, "--trainer.max_epochs=3").status == 0  # it is kept where a run goes on
     wandb.teardown()  # its service writes a little later
-    first, *later = (row for row in rows_of(run) if row["val/loss"])
+    first, *later = (row for row in read_metrics(run) if row["val/loss"])
     assert len(later) == 2 and all(float(first["val/loss"]) > float(row["val/loss"]) for row in later)
     for place in sorted((run / "wandb").glob("offline-run-*")):  # what each start would leave on the server
         summary = OfflineRun(run, place.name).summary

@@ -1,13 +1,11 @@
 """The run that the page "Coming from trl" shows, through the command: what it writes, and a resumed run."""
 
-import csv
-import json
 import re
 from pathlib import Path
 
 import pytest
-import torch
 import yaml
+from conftest import assert_same_checkpoints, read_lines, read_metrics
 
 pytestmark = pytest.mark.integration
 
@@ -35,22 +33,18 @@ def test_a_run_that_is_resumed_between_two_updates_equals_one_that_is_not(config
     assert precis("fit", "--config", config, "--run_dir", whole, "--trainer.max_steps", 8).status == 0
     assert precis("fit", "--config", config, "--run_dir", parts, "--trainer.max_steps", 5).status == 0
     assert precis("fit", "--run", parts, "--trainer.max_steps", 8).status == 0
-    weights = [
-        torch.load(run / "checkpoints" / "last.ckpt", weights_only=True)["state_dict"] for run in (whole, parts)
-    ]
-    assert all(torch.equal(tensor, weights[1][name]) for name, tensor in weights[0].items())
+    assert_same_checkpoints(whole, parts)
     references = [(run / "checkpoints" / "reference.ckpt").read_bytes() for run in (whole, parts)]
     assert references[0] == references[1]
 
-    with (whole / "metrics.csv").open(encoding="utf-8") as file:
-        rows = [row for row in csv.DictReader(file) if row.get("train/reward")]
+    rows = [row for row in read_metrics(whole) if row.get("train/reward")]
     logged = {"kl", "clipped", "truncated", "no_signal", "reward_std", "reward/rougeL", "reward/LengthTarget"}
     assert len(rows) == 8 and all(rows[0][f"train/{name}"] for name in logged)
     assert float(rows[0]["train/kl"]) == 0 < float(rows[-1]["train/kl"])
     assert rows[0]["train/reward"] == rows[1]["train/reward"] != rows[2]["train/reward"]  # two updates
 
     (file,) = whole.glob("previews/step*/samples.jsonl")
-    samples = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
+    samples = read_lines(file)
     assert len(samples) == 8 and len({row["id"] for row in samples}) == 2  # four of each
     for row in samples:
         assert row["reward"] == pytest.approx(row["rougeL"] + 0.2 * row["LengthTarget"])

@@ -1,16 +1,15 @@
 """Extraction on GUM: what an arm is told, what is held out, and the command on a small made-up treebank."""
 
-import json
 import random
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
-from conftest import write_lines
+from conftest import read_lines, write_lines
 from made_up_treebank import made_up_row
 from sklearn.linear_model import Ridge
-from transformers import BertConfig, BertModel, BertTokenizerFast
+from tiny_models import write_bert
 
 from datamodules.discourse.ablations import OtherDiscourse
 from datamodules.discourse.cache import ParseCache
@@ -181,17 +180,13 @@ def arguments(tmp_path_factory):
         for row in rows:
             start, end = rng.choice(row["sentences"])
             row |= {"summaries": [row["text"][start:end], "A machine wrote this."], "summary_sources": ["human", "llm"]}
-        write_lines(folder / f"{split}.jsonl", [json.dumps(row) for row in rows])
+        write_lines(folder / f"{split}.jsonl", rows)
     torch.manual_seed(0)
     for number in range(2):
         DiscourseParser(hidden_size=8, fit_size=2).save(folder / f"parsers/fold-{number}")
     words = sorted({word for number in range(12) for word in made_up_row(number, 6)["text"].split()})
-    (folder / "vocab.txt").write_text("\n".join(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *words]))
-    BertTokenizerFast(str(folder / "vocab.txt"), model_max_length=256).save_pretrained(folder / "encoder")
-    sizes = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 8}
-    BertModel(BertConfig(vocab_size=5 + len(words), max_position_embeddings=256, **sizes)).save_pretrained(
-        folder / "encoder"
-    )
+    sizes = {"hidden_size": 8, "intermediate_size": 8, "max_position_embeddings": 256}
+    write_bert(folder / "encoder", words, model_max_length=256, **sizes)
     paths = {"train": "train.jsonl", "val": "val.jsonl", "parsers": "parsers", "encoder": "encoder", "out": "out"}
     options = [f"--{name}={folder / path}" for name, path in paths.items()]
     return [*options, "--seeds=[1, 2]", "--epochs=1"]
@@ -209,12 +204,6 @@ def test_the_command_ranks_by_all_arms_and_goes_on_where_it_stopped(arguments, c
         run.main([*arguments, "--inputs=[vectors]", "--planted=true"])
 
 
-def test_the_command_has_a_linear_ranker(arguments, capsys):
-    run.main([*arguments, "--ranker=linear", "--inputs=[discourse alone, vectors]"])
-    page = capsys.readouterr().out
-    assert "| discourse alone | gold | 1 | " in page and "sums as inputs" not in page
-
-
 @pytest.fixture
 def corpus_arguments(arguments, tmp_path, monkeypatch):
     """Arguments of the command for a corpus of 12 documents, which `parse_missing` has parsed."""
@@ -226,7 +215,7 @@ def corpus_arguments(arguments, tmp_path, monkeypatch):
         sentences = [made_up["text"][start:end] for start, end in made_up["sentences"]]
         rows.append({"id": f"doc-{number}", "document": "\n\n".join(sentences), "summary": sentences[number % 3]})
     rows.append({"id": "one sentence", "document": "Otters swim.", "summary": "Otters swim."})
-    path = write_lines(tmp_path / "corpus.jsonl", [json.dumps(row) for row in rows])
+    path = write_lines(tmp_path / "corpus.jsonl", rows)
     documents = CorpusDocuments(guess_corpus(path), tmp_path / "cache")
     parse_missing(documents, ParseCache(tmp_path / "parses"), load_parser(str(folder), "side", 128))
     encoder = next(argument for argument in arguments if argument.startswith("--encoder"))
@@ -251,11 +240,10 @@ def test_the_command_ranks_the_sentences_of_a_corpus(corpus_arguments, capsys, m
 def test_scores_of_another_extractor_are_an_input(corpus_arguments, tmp_path, capsys):
     """Scores that are the targets are worth more than all else."""
     paths = dict(argument.removeprefix("--").split("=", 1) for argument in corpus_arguments)
-    rows = [json.loads(line) for line in Path(paths["corpus"][1:-1]).read_text().splitlines()]
     predictions = []
-    for row in rows:
+    for row in read_lines(paths["corpus"][1:-1]):
         values = [content_f1(sentence, [row["summary"]]) for sentence in row["document"].split("\n\n")]
-        predictions.append(json.dumps({"id": row["id"], "sentence_scores": values}))
+        predictions.append({"id": row["id"], "sentence_scores": values})
     files = [write_lines(tmp_path / f"{half}.jsonl", predictions[half::2]) for half in (0, 1)]
     correlations = []
     for scores in ([], [f"--scores=[{files[0]}, {files[1]}]"]):
@@ -268,6 +256,6 @@ def test_scores_of_another_extractor_are_an_input(corpus_arguments, tmp_path, ca
         run.main([*corpus_arguments, f"--scores=[{files[0]}]"])
     with pytest.raises(SystemExit, match=r"0\.jsonl:1: another prediction of 'doc-0'"):
         run.main([*corpus_arguments, f"--scores=[{files[0]}, {files[0]}]"])
-    texts = write_lines(tmp_path / "texts.jsonl", [json.dumps({"id": "doc-0", "summary": "Otters swim."})])
+    texts = write_lines(tmp_path / "texts.jsonl", [{"id": "doc-0", "summary": "Otters swim."}])
     with pytest.raises(SystemExit, match=r"texts\.jsonl:1: no prediction of an extractive model"):
         run.main([*corpus_arguments, f"--scores=[{texts}]"])

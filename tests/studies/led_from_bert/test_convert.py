@@ -3,33 +3,29 @@
 import pytest
 import torch
 from model_options import build_model
-from transformers import BertConfig, BertModel, BertTokenizerFast
+from tiny_models import write_bert
+from transformers import BertModel
 
 from experiments.studies.led_from_bert.convert import main
 from lightning_modules.rstformer.led import DiscourseLED
 from lightning_modules.rstformer.module import RSTformer
 
 WORDS = [f"w{number}" for number in range(30)]
-SIZES = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 24}
+SIZES = {"num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 24}
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     """A random BERT of 24 positions; its layer norms have the epsilon of a LED's."""
-    torch.manual_seed(0)
-    folder = tmp_path_factory.mktemp("bert")
-    (folder / "vocab.txt").write_text("\n".join(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *WORDS]))
-    BertTokenizerFast(str(folder / "vocab.txt")).save_pretrained(folder)
-    shape = {"vocab_size": 35, "max_position_embeddings": 24, "layer_norm_eps": 1e-5, "initializer_range": 0.5}
-    BertModel(BertConfig(**SIZES, **shape)).save_pretrained(folder)
-    return folder
+    shape = {"max_position_embeddings": 24, "layer_norm_eps": 1e-5, "initializer_range": 0.5}
+    return write_bert(tmp_path_factory.mktemp("bert"), WORDS, **SIZES, **shape)
 
 
 @pytest.fixture(scope="module")
 def led(folder, tmp_path_factory):
     out = tmp_path_factory.mktemp("led") / "led"
     sizes = {"positions": "130", "window": "48", "decoder_layers": "1", "init_std": "0.25"}
-    main([str(folder), "--out", str(out), *(f"--{name}={value}" for name, value in sizes.items())])
+    main([folder, "--out", str(out), *(f"--{name}={value}" for name, value in sizes.items())])
     return out
 
 

@@ -81,5 +81,3 @@ def test_the_right_branching_parser_is_its_own_baseline(treebank, tmp_path, caps
             assert result["systems"][other][name] == result["systems"]["LDD"][name]
     bins = result["systems"]["LDD"]["summed/reliability"]
     assert sum(count for count, _, _ in bins) == result["pairs"] and result["pairs_too_far_apart"] > 0
-    with pytest.raises(SystemExit, match="no parser 'nobody'"):
-        main([treebank, "--parser", "nobody"])
