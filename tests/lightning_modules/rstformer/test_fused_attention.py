@@ -86,6 +86,7 @@ def test_few_sizes_stand_for_many():
     assert all(size <= full <= max(128, -(-size // 128) * 128, 1.25 * size) for size, full in enumerate(sizes, 1))
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize("length", [200, 150])
 def test_compiled_fused_equals_chunked(length):
     c = case(length, "several", half=length, dtype=torch.float32)

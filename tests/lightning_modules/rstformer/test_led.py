@@ -115,6 +115,7 @@ def test_recomputed_activations_change_nothing(name):
         assert_close(one, other, atol=1e-6, rtol=1e-5)
 
 
+@pytest.mark.integration
 def test_the_fused_path_is_the_same_model():
     batch = Batch()
     ours = DiscourseLED(plain(attention_window=[8, 8]), injection("one_plus")).eval()

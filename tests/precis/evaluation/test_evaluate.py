@@ -102,16 +102,6 @@ def test_empty_predictions_score_0_and_are_counted(tmp_path, evaluated, precis):
     assert "5 summaries of 5 documents; 1 empty prediction\n" in done.out
 
 
-def test_novelty_and_fragments_by_hand(tmp_path, evaluated):
-    # "a red otter swims": three words are the source's, two in one run; one bigram of three is there
-    rows = [{"id": 1, "summary": "A red otter swims.", "references": "x", "documents": [["The red otter"], ["swims"]]}]
-    measures = by_measure(evaluated(write_lines(tmp_path / "one.jsonl", rows)))
-    means = {name: row["mean"] for name, row in measures.items()}
-    assert means["novel_1"] == 25.0 and math.isclose(means["novel_2"], 200 / 3) and means["novel_sentences"] == 100.0
-    assert means["coverage"] == 75.0 and means["compression"] == 1.0 and means["words"] == 4
-    assert math.isclose(means["density"], 9 / 4)  # the run goes over the end of a sentence, as in the paper
-
-
 def test_plain_text_is_records_line_by_line(tmp_path, evaluated):
     texts = {"o.txt": OUTPUTS, "t": TARGETS, "s": SOURCES}
     plain = [write_lines(tmp_path / name, lines) for name, lines in texts.items()]

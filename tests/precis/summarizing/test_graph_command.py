@@ -7,7 +7,6 @@ from conftest import write_lines
 from datamodules.corpora.corpus import as_document
 from datamodules.documents import UserError
 from precis.summarizing import graph as command
-from precis.summarizing.graph_drawing import GraphPicture, page
 from precis.summarizing.picture_commands import graph
 from tests.datamodules.graphs.made_up import cluster
 
@@ -115,16 +114,6 @@ def test_a_run_s_documents_with_what_its_summaries_looked_at(run, tmp_path, caps
     assert found.looks == 4 and "The reference &lt;b&gt;." in text
     graph([f"--run={run}", "--id=[cluster-1]", f"--html={html}"])
     assert "cluster-1" in html.read_text() and 'class="look"' not in html.read_text()
-
-
-@pytest.mark.parametrize("size, sentences", [(1, 0), (1, 1), (3, 2), (40, 12)])
-def test_any_size_is_drawn(size, sentences):
-    rng = np.random.default_rng(0)
-    attention = rng.dirichlet(np.ones(size), sentences) if sentences else None
-    drawn = GraphPicture("a $ <b>", "x", np.eye(size), [["<i> text $"]] * size, ["A $ b."] * sentences, attention)
-    found = Balanced()
-    found.feed(page([drawn, drawn]))
-    assert found.ids == ["a $ <b>"] * 2 and not found.open
 
 
 def test_markup_in_ids_is_printed_literally(run, monkeypatch, capsys):
