@@ -77,22 +77,31 @@ class Batch:
 
 
 @dataclass
-class SourceTargetBatch(Batch):
+class TargetBatch(Batch):
+    """Base class of batches with summaries that a model generates; see `target_fields`.
+
+    Attributes:
+        target: the first reference and the end symbol, [B, T].
+        target_lengths: number of tokens of each target, [B].
+        target_rows: flat positions of target tokens, without padding, in [B T], [N].
+    """
+
+    target: Tensor
+    target_lengths: Tensor
+    target_rows: Tensor
+
+
+@dataclass
+class SourceTargetBatch(TargetBatch):
     """Documents and summaries as ids.
 
     Attributes:
         source: input of the encoder, [B, S].
         source_mask: True at tokens, [B, S].
-        target: the summary and the end symbol, [B, T].
-        target_lengths: number of tokens of each target, [B].
-        target_rows: flat positions of target tokens, without padding, in [B T], [N].
     """
 
     source: Tensor
     source_mask: Tensor
-    target: Tensor
-    target_lengths: Tensor
-    target_rows: Tensor
 
 
 def pad(rows: list[list[int]] | list[list[float]], value: int = 0, dtype: torch.dtype = torch.long) -> Tensor:
@@ -111,7 +120,7 @@ def pair_mask(pairs: Sequence[Sequence[Any]], size: int) -> Tensor:
 
 
 def target_fields(targets: list[list[int]], padding: int) -> dict[str, Tensor]:
-    """Return fields of a batch: `target` [B, T], `target_lengths` [B], and `target_rows`, flat positions of tokens."""
+    """Return the fields of `TargetBatch`."""
     lengths = torch.tensor([len(target) for target in targets])
     target = pad(targets, padding)                                                           # [B, T]
     real = torch.arange(target.shape[1]) < lengths[:, None]

@@ -3,9 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
-from torch import Tensor
-
-from datamodules.batch import target_fields
+from datamodules.batch import TargetBatch, target_fields
 from datamodules.bertsum import SentenceBatch, SentenceData
 from datamodules.corpora.corpus import Corpus
 from datamodules.documents import Document
@@ -13,18 +11,8 @@ from datamodules.truncation import COLUMN, text_limits, truncate_target
 
 
 @dataclass
-class BertSumAbsBatch(SentenceBatch):
-    """Documents as sentences, and their summaries.
-
-    Attributes:
-        target: the first reference and the end symbol, [B, T].
-        target_lengths: tokens of each target, [B].
-        target_rows: flat positions of the targets' real tokens in [B T], [N].
-    """
-
-    target: Tensor
-    target_lengths: Tensor
-    target_rows: Tensor
+class BertSumAbsBatch(SentenceBatch, TargetBatch):
+    """Documents as sentences, and their summaries."""
 
 
 class BertSumAbsData(SentenceData):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
-from datamodules.batch import Batch, on_host, pad, target_fields
+from datamodules.batch import TargetBatch, on_host, pad, target_fields
 from datamodules.corpora.corpus import Corpus
 from datamodules.documents import Document
 from datamodules.summarization import SummarizationData, all_texts
@@ -22,17 +22,16 @@ if TYPE_CHECKING:
 
 
 @dataclass
-class WordsBatch(Batch):
+class WordsBatch(TargetBatch):
     """Base class of batches of documents and summaries as ids; id V + k is a document's k-th out-of-vocabulary word.
+
+    The target has extended ids.
 
     Attributes:
         source: vocabulary ids, [B, S], or [B, M, I] in parts for M agents.
         source_extended: extended ids, of the same shape.
         lengths: words of each document [B] or part [B, M], 0 for padding, in host memory.
         target_input: the start symbol and the summary, UNK where the vocabulary lacks a word, [B, T].
-        target: the summary in extended ids and the end symbol, [B, T].
-        target_lengths: tokens of each target, [B].
-        target_rows: flat positions of the target's real tokens in [B T], [N].
         oov_words: words of each document that extend the vocabulary.
     """
 
@@ -40,9 +39,6 @@ class WordsBatch(Batch):
     source_extended: Tensor
     lengths: Tensor = on_host()
     target_input: Tensor
-    target: Tensor
-    target_lengths: Tensor
-    target_rows: Tensor
     oov_words: list[list[str]]
 
 

@@ -10,16 +10,15 @@ import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
-from datamodules.batch import Batch, on_host, pad, target_fields
+from datamodules.batch import TargetBatch, on_host, pad, target_fields
 from datamodules.corpora.corpus import Corpus, TableDocuments
 from datamodules.documents import Document, UserError
+from datamodules.encoder_data import TokenizerData
 from datamodules.graphs import GraphName, ParagraphGraph, ParagraphRule, make_graph
 from datamodules.graphs.paragraphs import Paragraphs
 from datamodules.parsing import NeedsParser, Parser
-from datamodules.summarization import SummarizationData
 from datamodules.text.lines import load_json
 from datamodules.text.subword_tokenizer import SubwordTokenizer
-from datamodules.text.subwords import encoder_path, is_local
 from datamodules.truncation import COLUMN, Counts, sentences_read, truncate_target
 
 if TYPE_CHECKING:
@@ -27,8 +26,8 @@ if TYPE_CHECKING:
 
 
 @dataclass
-class GraphSumBatch(Batch):
-    """Documents as paragraphs of ids with a graph, summaries as ids.
+class GraphSumBatch(TargetBatch):
+    """Documents as paragraphs of ids with a graph, summaries as ids with a separator between sentences.
 
     Attributes:
         source: tokens of paragraphs, the last of each a separator, [B, L, n].
@@ -37,9 +36,6 @@ class GraphSumBatch(Batch):
         places: index in [L n] of each token of the concatenated document, padded with 0, [B, S].
         lengths: number of tokens of each document, [B], in host memory.
         target_input: the start symbol and the summary, [B, T].
-        target: the summary, a separator between sentences, and the end symbol, [B, T].
-        target_lengths: tokens of each target, [B].
-        target_rows: flat positions of the target's real tokens in [B T], [N].
     """
 
     source: Tensor
@@ -48,9 +44,6 @@ class GraphSumBatch(Batch):
     places: Tensor
     lengths: Tensor = on_host()
     target_input: Tensor
-    target: Tensor
-    target_lengths: Tensor
-    target_rows: Tensor
 
 
 class GraphTokenizer(SubwordTokenizer):
@@ -60,6 +53,7 @@ class GraphTokenizer(SubwordTokenizer):
         graph: plain values, see `ParagraphGraph.state`; empty if nothing is learned.
     """
 
+    separators = True
     graph_file = "graph.json"
     graph: dict[str, Any] = {}  # noqa: RUF012 (never changed in place)
 
@@ -94,7 +88,7 @@ class GraphTokenizer(SubwordTokenizer):
         return tokenizer
 
 
-class GraphSumData(NeedsParser, SummarizationData):
+class GraphSumData(NeedsParser, TokenizerData):
     """Documents as paragraphs of at most `max_tokens` subwords, with the graph between them.
 
     Validation and test score against all references; the loss reads the first one.
@@ -114,7 +108,7 @@ class GraphSumData(NeedsParser, SummarizationData):
     The other arguments are those of `SummarizationData`.
     """
 
-    batch_type = GraphSumBatch
+    batch_type, tokenizer_type, text_kind = GraphSumBatch, GraphTokenizer, "paragraphs"
 
     def __init__(
         self,
@@ -161,19 +155,15 @@ class GraphSumData(NeedsParser, SummarizationData):
 
     def tokenizer_settings(self) -> dict[str, Any]:
         graph = [self.graph.name, self.graph.settings(), asdict(self.paragraphs)]
-        settings = {"kind": "paragraphs", "size": self.vocab_size, "checkpoint": self.checkpoint, "graph": graph}
-        settings |= self.language.setting
-        if is_local(self.checkpoint):  # whose content may change
-            settings["content"] = GraphTokenizer.of_checkpoint(self.checkpoint, separators=True).state()
-        return settings
+        return super().tokenizer_settings() | {"graph": graph} | self.language.setting
 
     def build_tokenizer(self, train: "datasets.Dataset") -> GraphTokenizer:
         if self.checkpoint is not None:
-            text = GraphTokenizer.of_checkpoint(encoder_path(self.checkpoint), separators=True)
+            text = GraphTokenizer.of_checkpoint(self.checkpoint)
         else:
             texts = (text for row in train for text in (*row["parts"], *row["references"]))
             sentences = (f" {sentence}" for text in texts for sentence in text)
-            text = GraphTokenizer.build(sentences, self.vocab_size, separators=True)
+            text = GraphTokenizer.build(sentences, self.vocab_size)
         self.graph.fit(self.paragraphs(document) for document in TableDocuments(train))
         text.graph = self.graph.state()
         return text
@@ -210,13 +200,10 @@ class GraphSumData(NeedsParser, SummarizationData):
         }
 
     def _tokens(self, text: str) -> tuple[list[int], list[tuple[int, int]]]:
-        """Return subwords and character offsets.
-
-        A space is added before the first word, so that a word has the same tokens in all positions.
-        """
+        """Return subwords and character offsets."""
         if not text.strip():
             return [], []
-        ids, offsets = self.tokenizer(f" {text}")
+        ids, offsets = self.tokenizer(f" {text}")  # the space gives a word the same tokens in all positions
         return ids, [(start - 1, end - 1) for start, end in offsets]
 
     def _counts(self, paragraphs: Paragraphs, tokens: list[tuple[list[int], list[tuple[int, int]]]]) -> Counts:

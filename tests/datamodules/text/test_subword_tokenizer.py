@@ -3,6 +3,7 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
 from datamodules.documents import UserError
+from datamodules.graphsum import GraphTokenizer
 from datamodules.text.subword_tokenizer import SMALLEST, SubwordTokenizer
 
 TEXTS = ["The otter guards the mill.", "Every otter guards a mill, and naïve herons watch.", "The 😀 otter."] * 3
@@ -62,7 +63,7 @@ def test_tokens_that_end_a_sentence(text):
 
 
 def test_separators_are_symbols_of_their_own(tmp_path):
-    text = SubwordTokenizer.build(TEXTS, SMALLEST + 42, separators=True)
+    text = GraphTokenizer.build(TEXTS, SMALLEST + 42)
     assert (text.paragraph, text.sentence) == (4, 5) and len(text) <= SMALLEST + 42
     assert 5 in text.end_ids() and 4 not in text.end_ids()
     ids, _ = text("The <p> otter <q>")
@@ -72,7 +73,7 @@ def test_separators_are_symbols_of_their_own(tmp_path):
     without = SubwordTokenizer.build(TEXTS, SMALLEST)
     assert without.paragraph is None and without.sentence is None
     with pytest.raises(ValueError, match="vocabulary of 261: it needs at least 262"):
-        SubwordTokenizer.build(TEXTS, 261, separators=True)
+        GraphTokenizer.build(TEXTS, 261)
 
 
 def test_tokenizers_of_berts_kind_have_other_names_for_the_same(tmp_path):
@@ -81,7 +82,7 @@ def test_tokenizers_of_berts_kind_have_other_names_for_the_same(tmp_path):
     tokenizer.pre_tokenizer, tokenizer.decoder = pre_tokenizers.Whitespace(), decoders.WordPiece()
     tokenizer.add_special_tokens(["[PAD]", "[UNK]", "[CLS]", "[SEP]"])
     PreTrainedTokenizerFast(tokenizer_object=tokenizer).save_pretrained(tmp_path)
-    text = SubwordTokenizer.of_checkpoint(str(tmp_path), separators=True)
+    text = GraphTokenizer.of_checkpoint(str(tmp_path))
     assert (text.start, text.pad, text.stop, text.paragraph, text.sentence) == (2, 0, 3, 7, 8)
     ids, offsets = text("an otters")
     assert text.decode([2, *ids, 8, 3]) == "an otters" and offsets == [(0, 2), (3, 8), (8, 9)]
