@@ -11,6 +11,7 @@ from datamodules.batch import Batch, on_host, pad, pair_mask
 from datamodules.corpora.corpus import Corpus
 from datamodules.documents import Document
 from datamodules.encoder_data import EncoderData
+from datamodules.loading import at_least_one
 from datamodules.text.encoder_tokenizer import by_token
 from datamodules.text.lines import counted
 from datamodules.text.oracle import greedy_oracle, sentence_scores
@@ -63,19 +64,8 @@ class SentenceData(EncoderData):
         **shared: Any,
     ) -> None:
         super().__init__(corpus, vocab_size, checkpoint, **shared)
-        self.at_least_one(max_source=max_source, piece=piece)
+        at_least_one(max_source=max_source, piece=piece)
         self.max_source, self.piece = max_source, piece
-
-    @staticmethod
-    def at_least_one(**values: int | None) -> None:
-        """Check that arguments of the DataModule are at least 1, or None.
-
-        Raises:
-            ValueError: if one is smaller; the message has its name.
-        """
-        for name, value in values.items():
-            if value is not None and value < 1:
-                raise ValueError(f"data.{name} must be at least 1, got {value}")
 
     def feature_settings(self) -> dict[str, Any]:
         return {"version": 1, "max_source": self.max_source, "piece": self.piece}
@@ -169,7 +159,7 @@ class ExtractiveData(SentenceData):
         **shared: Any,
     ) -> None:
         super().__init__(corpus, vocab_size, checkpoint, **shared)
-        self.at_least_one(oracle_sentences=oracle_sentences, max_words=max_words)
+        at_least_one(oracle_sentences=oracle_sentences, max_words=max_words)
         self.oracle_stem, self.oracle_counts = oracle_stem, oracle_counts
         self.oracle_sentences, self.min_words, self.max_words = oracle_sentences, min_words, max_words
 

@@ -10,6 +10,7 @@ from datamodules.batch import pad
 from datamodules.corpora.corpus import Corpus
 from datamodules.documents import Document
 from datamodules.extended_words import WordsBatch, WordsData
+from datamodules.loading import at_least_one
 from datamodules.text.vocabulary import PAD
 
 Split = Literal["even", "sentences", "paragraphs"]
@@ -75,8 +76,7 @@ class CommunicatingAgentsData(WordsData):
         **shared: Any,
     ) -> None:
         super().__init__(corpus, vocab_size, max_source, max_target, **shared)
-        if agents < 1:
-            raise ValueError(f"data.agents must be at least 1, got {agents}")
+        at_least_one(agents=agents)
         self.agents, self.split = agents, split
 
     def encode(self, document: Document) -> dict[str, Any]:

@@ -16,6 +16,17 @@ def order_seed(seed: int | None) -> int:
     return int(os.environ.get("PL_GLOBAL_SEED", 0)) if seed is None else seed
 
 
+def at_least_one(**values: int | None) -> None:
+    """Check that arguments of a DataModule are at least 1, or None.
+
+    Raises:
+        ValueError: if one is smaller; the message has its name.
+    """
+    for name, value in values.items():
+        if value is not None and value < 1:
+            raise ValueError(f"data.{name} must be at least 1, got {value}")
+
+
 class BatchSampler(Sampler[list[int]]):
     """Batches of documents of similar length, in an order that is a pure function of seed and epoch.
 

@@ -19,7 +19,7 @@ from datamodules.cache_folder import default_cache
 from datamodules.corpora.corpus import Corpus, as_document, build_documents, no_split, read_manifest
 from datamodules.corpora.files import Files
 from datamodules.documents import Document, UserError
-from datamodules.loading import ResumableLoader, loader_of, order_seed
+from datamodules.loading import ResumableLoader, at_least_one, loader_of, order_seed
 from datamodules.text.hashing import text_digest
 from datamodules.text.language import ANY, language_of, script_of
 from datamodules.truncation import TruncationRow, truncation_line, truncation_rows
@@ -92,9 +92,7 @@ class SummarizationData(LightningDataModule, ABC):
         language: str = "en",
     ) -> None:
         super().__init__()
-        for name, value in (("batch_size", batch_size), ("eval_batch_size", eval_batch_size), ("num_proc", num_proc)):
-            if value is not None and value < 1:
-                raise ValueError(f"data.{name} must be at least 1, got {value}")
+        at_least_one(batch_size=batch_size, eval_batch_size=eval_batch_size, num_proc=num_proc)
         self.corpus, self.batch_size, self.eval_batch_size = corpus, batch_size, eval_batch_size or batch_size
         self.tokenizer_dir, self.cache_dir = tokenizer_dir, Path(cache_dir) if cache_dir else default_cache()
         self.on_bad_record = on_bad_record

@@ -12,7 +12,7 @@ from pytorch_lightning.utilities import rank_zero_info
 from datamodules.discourse.records import TreebankDocument
 from datamodules.discourse.treebanks import read_treebank
 from datamodules.documents import UserError
-from datamodules.loading import ResumableLoader, loader_of, order_seed
+from datamodules.loading import ResumableLoader, at_least_one, loader_of, order_seed
 from datamodules.text.language import language_of
 from datamodules.text.subwords import Subwords
 
@@ -58,8 +58,7 @@ class TreebankSplits(LightningDataModule, ABC):
         language: str = "en",
     ) -> None:
         super().__init__()
-        if batch_size < 1:
-            raise ValueError(f"data.batch_size must be at least 1, got {batch_size}")
+        at_least_one(batch_size=batch_size)
         self.paths = {"train": train, "val": val, "test": test}
         self.checkpoint, self.licences = checkpoint, licences
         self.batch_size, self.eval_batch_size, self.pool = batch_size, eval_batch_size, pool
