@@ -5,6 +5,8 @@ from collections import defaultdict
 from collections.abc import Hashable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from datamodules.corpora.parallel import mapper
 
 if TYPE_CHECKING:
@@ -12,6 +14,7 @@ if TYPE_CHECKING:
 
 _NGRAM = 5
 _PERMUTATIONS = 128
+_THRESHOLD = 0.5  # smallest similarity of near-duplicates
 _BUCKET = 100  # texts of a bucket that later ones are compared with; thousands of copies of a page would take hours
 
 
@@ -21,35 +24,36 @@ def shingles(text: str) -> set[str]:
     return {" ".join(words[i : i + _NGRAM]) for i in range(max(1, len(words) - _NGRAM + 1))}
 
 
-def clusters(
-    texts: Sequence[str], criteria: Iterable[Sequence[Hashable]] = (), threshold: float = 0.5, num_proc: int = 1
-) -> list[list[int]]:
+def clusters(texts: Sequence[str], criteria: Iterable[Sequence[Hashable]] = (), num_proc: int = 1) -> list[list[int]]:
     """Cluster texts so that near-duplicates are in the same cluster.
 
     Args:
-        texts: texts to compare by the Jaccard similarity of their shingles, as estimated by MinHash.
+        texts: texts to compare by the Jaccard similarity of their shingles, as estimated by MinHash; from 0.5 on, they
+            are near-duplicates.
         criteria: further criteria, each a sequence with a key for each text; texts with equal keys share a cluster.
-        threshold: smallest similarity of near-duplicates.
         num_proc: number of processes that compute signatures.
 
     Returns:
         Clusters as ascending indices, ordered by their first index; a text without near-duplicates is a cluster.
     """
-    parent = list(range(len(texts)))
-    for pair in _similar(texts, threshold, num_proc):
-        _join(parent, *pair)
+    from scipy.sparse import coo_array
+    from scipy.sparse.csgraph import connected_components
+
+    pairs = list(_similar(texts, num_proc))
     for keys in criteria:
         first_index: dict[Hashable, int] = {}
-        for index, key in enumerate(keys):
-            _join(parent, first_index.setdefault(key, index), index)
-    groups = defaultdict(list)
-    for index in range(len(texts)):
-        groups[_root(parent, index)].append(index)
+        pairs += [(first_index.setdefault(key, index), index) for index, key in enumerate(keys)]
+    first, second = zip(*pairs) if pairs else ((), ())
+    shape = (len(texts), len(texts))
+    _, labels = connected_components(coo_array((np.ones(len(pairs)), (first, second)), shape), directed=False)
+    groups: dict[int, list[int]] = defaultdict(list)
+    for index, label in enumerate(labels):
+        groups[label].append(index)
     return list(groups.values())
 
 
-def _similar(texts: Sequence[str], threshold: float, num_proc: int) -> Iterable[tuple[int, int]]:
-    """Yield pairs whose signatures agree in at least a fraction `threshold` of their values.
+def _similar(texts: Sequence[str], num_proc: int) -> Iterable[tuple[int, int]]:
+    """Yield pairs whose signatures agree in at least a fraction `_THRESHOLD` of their values.
 
     Pairs are searched among the texts that share a bucket of locality-sensitive hashing; a text is compared with the
     first 100 of a bucket, so that time is linear in the number of texts.
@@ -58,12 +62,12 @@ def _similar(texts: Sequence[str], threshold: float, num_proc: int) -> Iterable[
 
     with mapper(num_proc, chunksize=256) as mapped:
         signatures = list(mapped(_signature, texts))
-    bands = MinHashLSH(threshold, _PERMUTATIONS).hashranges
+    bands = MinHashLSH(_THRESHOLD, _PERMUTATIONS).hashranges
     buckets: dict[tuple[int, bytes], list[int]] = defaultdict(list)
     for number, signature in enumerate(signatures):
         text_buckets = [buckets[start, signature.hashvalues[start:end].tobytes()] for start, end in bands]
         for candidate in sorted(set().union(*text_buckets)):
-            if signature.jaccard(signatures[candidate]) >= threshold:
+            if signature.jaccard(signatures[candidate]) >= _THRESHOLD:
                 yield candidate, number
         for bucket in text_buckets:
             if len(bucket) < _BUCKET:
@@ -76,15 +80,3 @@ def _signature(text: str) -> "LeanMinHash":
     signature = MinHash(_PERMUTATIONS)
     signature.update_batch([shingle.encode() for shingle in shingles(text)])
     return LeanMinHash(signature)
-
-
-def _root(parent: list[int], index: int) -> int:
-    while parent[index] != index:
-        parent[index] = index = parent[parent[index]]
-    return index
-
-
-def _join(parent: list[int], first: int, second: int) -> None:
-    """Merge two clusters under the smaller root."""
-    low, high = sorted((_root(parent, first), _root(parent, second)))
-    parent[high] = low
