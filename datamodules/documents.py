@@ -49,7 +49,7 @@ class Document:
                 position += len(sentence)
                 ends.append(position)
                 position += 1  # a space
-            position += 1  # parts are separated by two line ends
+            position += 1 if part else 2  # two line ends between parts, less the space counted above
         return ends
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Literal, Self
 
 import torch
@@ -48,15 +49,11 @@ class ParseRequest:
     @classmethod
     def of(cls, document: Document, edus: Sequence[tuple[int, int]] | None = None) -> Self:
         """Build the request for a document, with the separators of `Document.text`: a space, or a blank line."""
-        sentences, paragraphs, position = [], [], 0
-        for part in document.parts:
-            start = position
-            for sentence in part:
-                sentences.append((position, position + len(sentence)))
-                position += len(sentence) + 1
-            position = max(start, position - 1)
-            paragraphs.append((start, position))
-            position += 2
+        ends = document.sentence_ends
+        sentences = [(end - len(sentence), end) for sentence, end in zip(document.sentences, ends)]
+        lengths = [len(" ".join(part)) for part in document.parts]
+        starts = accumulate((length + 2 for length in lengths), initial=0)
+        paragraphs = [(start, start + length) for start, length in zip(starts, lengths)]
         offsets = None if edus is None else tuple((int(start), int(end)) for start, end in edus)
         return cls(document.id, document.text, tuple(sentences), tuple(paragraphs), offsets)
 

@@ -27,7 +27,7 @@ def parse_of(text: str, edus: list[tuple[int, int]], half_width: int = 3) -> Dis
 
 
 def test_a_request_knows_sentences_and_paragraphs():
-    document = Document("d", [["One.", "Two 😀."], ["Three."], ["Four.", "Five."]])
+    document = Document("d", [["One.", "Two 😀."], [], ["Three."], ["Four.", "Five."]])
     request = ParseRequest.of(document)
     assert [request.text[a:b] for a, b in request.sentences] == document.sentences
     assert [request.text[a:b] for a, b in request.paragraphs] == [" ".join(part) for part in document.parts]
