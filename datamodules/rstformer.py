@@ -259,11 +259,7 @@ class RSTformerData(NeedsParser, TokenizerData):
                 writer.add(key, parses[key])
 
     def _announce(self, split: str, missing: list[Document]) -> None:
-        """Report the documents of a split without a parse.
-
-        Raises:
-            UserError: in training, if the given folder lacks parses.
-        """
+        """Report the documents of a split without a parse; in training, a given folder must have them all."""
         ids = ", ".join(document.id for document in missing[:3]) + (", ..." if len(missing) > 3 else "")
         ids = f"{counted(len(missing), 'document')} of {split} ({ids})"
         lacks = f"{self.parses}: no parse of {ids} by this parser with a band of {self.parser.band} EDUs"

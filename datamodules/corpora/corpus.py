@@ -263,11 +263,7 @@ def _all_have_references(folder: Path) -> bool:
 
 
 def _report_skipped(name: str, folder: Path, skipped: list[dict[str, str]], on_bad_record: OnBadRecord) -> None:
-    """Warn about skipped records, or raise an error if none may be skipped.
-
-    Raises:
-        UserError: if `on_bad_record` is "raise", but a cached table was built without some records.
-    """
+    """Warn about skipped records; raise a `UserError` if none may be skipped, but the cached table lacks some."""
     if not skipped:
         return
     first = [f"{bad['where']}: {bad['problem']}" for bad in skipped[:3]]

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from dataclasses import dataclass, fields
+from itertools import groupby
 from typing import Any, Literal, get_args, get_origin
 
 from datamodules.documents import FIX_OR_SKIP, OR_SKIP, BadRecord, Record, UserError
@@ -120,12 +121,7 @@ class Fields:
 
 
 def _texts(value: Any, layout: DocumentList | SummaryList) -> list[str | list[str]] | None:
-    """Return the texts (strings or lists of sentences) of a field's value, or None if it has another type.
-
-    Args:
-        value: value of the field.
-        layout: meaning of a list; `sentences` and `tokens` hold one text.
-    """
+    """Return the texts (strings or lists of sentences) of a field's value, or None if it has another type."""
     if isinstance(value, str):
         return [value]
     if not isinstance(value, list):
@@ -143,13 +139,7 @@ def _paragraphs(text: str, paragraphs: Paragraphs) -> list[str]:
     lines = split_lines(text)
     if paragraphs == "line":
         return lines
-    blocks: list[list[str]] = [[]]
-    for line in lines:
-        if not is_blank(line):
-            blocks[-1].append(line)
-        else:
-            blocks.append([])
-    return ["\n".join(block) for block in blocks if block]
+    return ["\n".join(block) for blank, block in groupby(lines, key=is_blank) if not blank]
 
 
 def _lines(text: str | list[str], sentences: Sentences) -> str | list[str]:

@@ -87,11 +87,7 @@ class Files(Corpus):
         return f"files {digests} {sorted(asdict(self.fields).items())}{part}"
 
     def _files(self, split: str) -> list[Path]:
-        """Return the files of a split with patterns expanded, checked before any is read.
-
-        Raises:
-            UserError: if one is missing or of unknown type.
-        """
+        """Return the files of a split with patterns expanded; all are checked before any is read."""
         files = []
         for pattern in self.paths[split]:
             paths = [Path(path) for path in sorted(glob(pattern))] if "*" in pattern else [Path(pattern)]

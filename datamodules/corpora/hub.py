@@ -154,11 +154,7 @@ class Hub(Corpus):
             yield source.fields.record(row | missing_fields, where, f"{split}-{number}")
 
     def _read(self, rows: "Dataset | IterableDataset") -> Iterator[dict[str, Any]]:
-        """Yield rows.
-
-        Raises:
-            UserError: if reading fails, for which `datasets` raises several types.
-        """
+        """Yield rows; raise a `UserError` if reading fails, for which `datasets` raises several types."""
         from huggingface_hub.errors import HfHubHTTPError
 
         try:
@@ -214,11 +210,7 @@ class Hub(Corpus):
         return self._loaded[split]
 
     def _call(self, function, **kwargs):
-        """Call a function of `datasets` with the location of the source.
-
-        Raises:
-            UserError: if it fails.
-        """
+        """Call a function of `datasets` with the location of the source."""
         source = self.source
         location = _not_none({"revision": source.revision, "data_dir": source.folder})
         client = logging.getLogger("huggingface_hub")

@@ -86,11 +86,7 @@ class ParallelText(Corpus):
         return f"parallel text {Path(self.prefixes[split]).name} {digests} {options}"
 
     def _files(self, split: str) -> list[Path]:
-        """Return the files of a split: documents, and references if there are any.
-
-        Raises:
-            UserError: if one is missing.
-        """
+        """Return the files of a split: documents, and references if there are any."""
         suffixes = [self.source] if self.target is None else [self.source, self.target]
         paths = [Path(f"{self.prefixes[split]}{suffix}") for suffix in suffixes]
         for path in paths:

@@ -90,15 +90,11 @@ def file_type(path: Path) -> tuple[str, str]:
 
 
 def _lines(stream: IO[AnyStr], path: Path) -> Iterator[AnyStr]:
-    """Yield the lines of a file.
-
-    Raises:
-        UserError: if a line exceeds `LONGEST_LINE`; a small compressed file could otherwise fill the memory.
-    """
+    """Yield the lines of a file."""
     number = 0
     while line := stream.readline(LONGEST_LINE + 1):
         number += 1
-        if len(line) > LONGEST_LINE:
+        if len(line) > LONGEST_LINE:  # a small compressed file could otherwise fill the memory
             raise _too_long(f"{path}:{number}", "line")
         yield line
 
@@ -129,12 +125,8 @@ def _begins_array(path: Path, compression: str) -> bool:
 
 
 def _json_array(stream: IO[bytes], path: Path) -> Iterator[tuple[int, Row]]:
-    """Yield the objects of one JSON array, numbered from 1.
-
-    Raises:
-        UserError: if the file is not JSON, or too large to be read at once.
-    """
-    content = stream.read(LONGEST_ARRAY + 1)
+    """Yield the objects of one JSON array, numbered from 1."""
+    content = stream.read(LONGEST_ARRAY + 1)  # an array is read at once
     if len(content) > LONGEST_ARRAY:
         raise UserError(f"{path}: an array of more than {LONGEST_ARRAY >> 20} MiB; write one object per line instead")
     try:

@@ -73,11 +73,7 @@ class TextFolders(Corpus):
         return f"text folders {digest.hexdigest()} {self.fields.paragraphs} {self.fields.summary_sentences}"
 
     def _files(self, split: str) -> dict[Path, list[Path]]:
-        """Return the documents of a split, each with its references.
-
-        Raises:
-            UserError: see the class.
-        """
+        """Return the documents of a split, each with its references."""
         folder = self.folders[split]
         documents = folder / self.documents if (folder / self.documents).is_dir() else folder
         if not documents.is_dir():

@@ -65,28 +65,18 @@ class ParagraphGraph(ABC):
         """Return G [L, L], float32 in [0, 1], 1 on the diagonal.
 
         Raises:
-            UserError: if `weights` returns an invalid array; the message has the id of the document.
+            UserError: if the shape is wrong, a weight is outside [0, 1], or a graph that is declared symmetric is not;
+                the message has the id of the document.
         """
-        return validate_weights(self.weights(paragraphs), paragraphs, self.source(paragraphs), self.symmetric)
+        return _validated(self.weights(paragraphs), paragraphs, self.source(paragraphs), self.symmetric)
 
     def source(self, paragraphs: Paragraphs) -> str:
         """Return where the weights of a document come from, for messages."""
         return type(self).__name__
 
 
-def validate_weights(weights: Any, paragraphs: Paragraphs, source: str, symmetric: bool = False) -> Weights:
-    """Return weights as float32, clipped to [0, 1], with 1 on the diagonal, if they are valid.
-
-    Args:
-        weights: G [L, L].
-        paragraphs: paragraphs of the graph.
-        source: file and line, or class, for messages.
-        symmetric: whether the graph must be symmetric.
-
-    Raises:
-        UserError: if the shape is wrong, a weight is outside [0, 1], or the graph is not symmetric; the message has
-            the id of the document.
-    """
+def _validated(weights: Any, paragraphs: Paragraphs, source: str, symmetric: bool) -> Weights:
+    """Return valid weights as float32, clipped to [0, 1], with 1 on the diagonal; `source` is for messages."""
     where, size = f"{source}: document {paragraphs.id!r}", len(paragraphs)
     try:
         graph = np.array(weights, dtype=np.float64)
