@@ -2,12 +2,15 @@
 
 import json
 import os
+import re
 import shutil
 import signal
 import socket
 import subprocess
 import sys
+from dataclasses import asdict
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import yaml
@@ -18,6 +21,7 @@ from datamodules.documents import UserError
 from datamodules.file_locks import take_lock
 from precis.sweeping.folder_files import read_launch, read_points, read_profile
 from precis.sweeping.job import Job
+from precis.sweeping.slurm import Profile, _parameters, checked_profile
 from precis.sweeping.sweep_folder import LOCK, states, write_launch
 
 SQUEUE = (
@@ -206,6 +210,20 @@ def test_a_wrong_profile_is_named_and_nothing_is_written(profile, said, tmp_path
     file.write_text(profile)
     done = precis("sweep", path, "--out", tmp_path / "out", "--launcher", "slurm", "--profile", file)
     assert done.status == 2 and said in done.err and not (tmp_path / "out").exists()
+
+
+def test_profiles_of_the_page_are_batch_scripts(tmp_path):
+    submitit = pytest.importorskip("submitit.slurm.slurm", reason="needs the optional package submitit")
+    page = (Path(__file__).parents[3] / "docs" / "clusters.md").read_text(encoding="utf-8")
+    values = [yaml.safe_load(block) for block in re.findall(r"```yaml\n(.*?)```", page, re.DOTALL)]
+    profiles = [checked_profile(SimpleNamespace(**asdict(Profile()) | value)) for value in values]
+    assert [(profile.nodes, profile.gpus_per_node) for profile in profiles] == [(1, 4), (2, 8), (1, 1)]
+    scripts = [submitit._make_sbatch_string("work", tmp_path, **_parameters(p, "rows", "7_0")) for p in profiles]
+    for script, profile in zip(scripts, profiles):
+        assert f"#SBATCH --gpus-per-node={profile.gpus_per_node}\n" in script
+        assert f"#SBATCH --nodes={profile.nodes}\n" in script and "#SBATCH --dependency=afterany:7\n" in script
+        assert all(line in script.splitlines() for line in profile.setup)
+    assert "#SBATCH --constraint=a100\n" in scripts[0] and "#SBATCH --exclusive\n" in scripts[1]
 
 
 # On this machine
