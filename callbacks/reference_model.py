@@ -43,7 +43,11 @@ class ReferenceModel:
         self.module: Generative | None = None
 
     def begin(self, trainer: Trainer, module: LightningModule, start_step: int) -> None:
-        """Copy the model at `start_step`; a run that is resumed later restores the copy from its file."""
+        """Copy the model at `start_step`; a run that is resumed later restores the copy from its file.
+
+        Raises:
+            UserError: if there is no such file.
+        """
         checkpoints = getattr(trainer.checkpoint_callback, "dirpath", None)
         path = Path(checkpoints or trainer.default_root_dir) / FILE
         self.module = frozen_copy(module)

@@ -34,7 +34,11 @@ class EncoderDecoderSummarizer(SequenceToSequence):
     network: EncoderDecoder | PretrainedEncoderDecoder
 
     def setup(self, stage: str) -> None:
-        """Set the tokenizer, and check that no document has more tokens than a pretrained model has positions."""
+        """Set the tokenizer, and check that no document has more tokens than a pretrained model has positions.
+
+        Raises:
+            UserError: if the tokenizer does not fit, or `data.max_source` is too large.
+        """
         super().setup(stage)
         if isinstance(self.network, PretrainedEncoderDecoder):
             check_truncation(getattr(self.trainer, "datamodule", None), self.network.max_positions)

@@ -75,7 +75,11 @@ Term = Callable[[Any, Batch], Tensor]
 
 
 def weighted_sum(terms: Mapping[str, Tensor], weights: Mapping[str, float]) -> Tensor:
-    """Return sum_k weights[k] terms[k] of at least one term; the default weight is 1."""
+    """Return sum_k weights[k] terms[k] of at least one term; the default weight is 1.
+
+    Raises:
+        ValueError: if there are no terms.
+    """
     if not terms:
         raise ValueError("a loss needs at least one term")
     return sum(weights.get(name, 1.0) * term for name, term in terms.items())
@@ -124,7 +128,11 @@ class Summarizer(LightningModule, ABC):
     # Vocabulary and checkpoints ----------------------------------------------------------------------------------
 
     def setup(self, stage: str) -> None:
-        """Take the language and the vocabulary or tokenizer from the DataModule, which must fit the model."""
+        """Take the language and the vocabulary or tokenizer from the DataModule, which must fit the model.
+
+        Raises:
+            UserError: if it does not fit `vocab_size`, or the DataModule belongs to another paper.
+        """
         data = getattr(self.trainer, "datamodule", None)
         self.check_data(data)
         if language := getattr(data, "language", None):
@@ -177,6 +185,9 @@ class Summarizer(LightningModule, ABC):
 
         A run that only starts from the weights of another run (`StartFrom`, which sets `checkpoint["start"]`) keeps its
         own loss weights, because callbacks of the other run may have set them to 0.
+
+        Raises:
+            UserError: if the checkpoint does not fit.
         """
         saved = checkpoint.get("text")
         if saved is not None and self.tokenizer is not None and saved != self.tokenizer.state():

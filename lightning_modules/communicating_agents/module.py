@@ -142,7 +142,11 @@ class CommunicatingAgents(CopyingSummarizer):
 
     @torch.no_grad()
     def use_word_vectors(self, path: Path) -> None:
-        """Initialize the embedding from pretrained vectors, see `read_word_vectors`."""
+        """Initialize the embedding from pretrained vectors, see `read_word_vectors`.
+
+        Raises:
+            UserError: as `read_word_vectors`.
+        """
         weight = self.network.embedding.weight
         rows, vectors = read_word_vectors(path, self.tokenizer.words, weight.shape[1])
         weight[rows.to(weight.device)] = vectors.to(weight)

@@ -64,7 +64,11 @@ class EncoderModule(LightningModule):
         return cls(TokenEncoderOptions(**encoder), **settings)
 
     def setup(self, stage: str) -> None:
-        """Load the weights of the small encoder before training, unless a checkpoint is resumed."""
+        """Load the weights of the small encoder before training, unless a checkpoint is resumed.
+
+        Raises:
+            UserError: if the encoder is another one, or the folder has no such weights.
+        """
         is_resumed = getattr(trainer_of(self), "ckpt_path", None) is not None
         if stage != "fit" or self.start_from is None or is_resumed:
             return

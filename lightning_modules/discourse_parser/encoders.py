@@ -49,7 +49,11 @@ STORED = {
 
 
 def pretrained_encoder(options: TokenEncoderOptions, subwords: Subwords) -> TextEncoder:
-    """Build a pretrained encoder; where it is trained, its windows do not overlap in training."""
+    """Build a pretrained encoder; where it is trained, its windows do not overlap in training.
+
+    Raises:
+        ValueError: if there are not that many layers.
+    """
     encoder = TextEncoder.pretrained(
         encoder_path(options.checkpoint),
         subwords.special,

@@ -50,7 +50,11 @@ class RightBranchingParser(LightningModule):
         return [self.parse(request) for request in batch]
 
     def parse(self, request: ParseRequest) -> DiscourseParse:
-        """Parse one document."""
+        """Parse one document.
+
+        Raises:
+            ValueError: if it is empty.
+        """
         edus = list(request.edus) if request.edus is not None else segment(request)
         document = TreebankDocument(request.id, request.text, edus, list(request.sentences), list(request.paragraphs))
         tree = nodes_of(right_branching(document), self.relations) if edus else torch.empty(0, 5)

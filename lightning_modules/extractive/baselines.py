@@ -138,6 +138,9 @@ def predictions(
     """Yield predictions in the format of models: `{"id", "summary": sentences, "references": lists of sentences}`.
 
     `baseline` is a name in `BASELINES`, or a function with the same signature; options are its own, such as k.
+
+    Raises:
+        ValueError: if there is no baseline of that name.
     """
     if isinstance(baseline, str) and baseline not in BASELINES:
         raise ValueError(f"unknown baseline {baseline!r}; choose one of {', '.join(BASELINES)}")

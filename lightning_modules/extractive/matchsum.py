@@ -79,7 +79,11 @@ class MatchSum(EncoderSummarizer):
         self.pooler = Pooler(pooling, self.reader.size)
 
     def check_data(self, data: Any) -> None:
-        """Check that a DataModule produces batches of this model, in pieces that the encoder can read."""
+        """Check that a DataModule produces batches of this model, in pieces that the encoder can read.
+
+        Raises:
+            UserError: if it does not.
+        """
         super().check_data(data)
         limit = self.reader.max_tokens
         if limit is not None and (piece := getattr(data, "piece", 0)) + 2 > limit:

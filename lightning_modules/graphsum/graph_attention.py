@@ -17,6 +17,9 @@ class GraphBias(nn.Module):
 
     With sigma = 1, R is in [-0.5, 0]: a bias, not a mask. Sigma is positive; `learned` learns its logarithm, which
     keeps it so.
+
+    Raises:
+        ValueError: if sigma is not positive.
     """
 
     def __init__(self, sigma: float = 1.0, learned: bool = False) -> None:
@@ -38,6 +41,9 @@ class MultiHeadPooling(nn.Module):
     """Tokens to one vector: per head a scalar key, a softmax over the tokens, the weighted values; then a linear layer.
 
     The heads N divide the size D.
+
+    Raises:
+        ValueError: if the heads do not divide D.
     """
 
     def __init__(self, size: int, heads: int) -> None:
@@ -79,6 +85,9 @@ class AroundFeedForward(nn.Module):
 
     `post`, as in both papers: LayerNorm(f(u(x) + x) + x). `pre`, as in their released code: y = x + u(LayerNorm(x)),
     y + f(LayerNorm(y)); a stack of such layers needs a final normalization. Dropout is inside f, and on u and f.
+
+    Raises:
+        ValueError: if `norm` is neither.
     """
 
     def __init__(self, size: int, feed_forward: int, dropout: float, norm: Norm) -> None:

@@ -31,6 +31,9 @@ class ConsistencyModel(PairClassifier):
         """Return the mean over summary sentences of the highest P(supported) by a chunk of the source, in [0, 1].
 
         A chunk is a run of whole sentences of at most 350 words. Summaries without a sentence score 0.
+
+        Raises:
+            ValueError: if the lengths differ.
         """
         claims = [[sentence for sentence in summary if sentence.strip()] for summary in summaries]
         chunks = [source_chunks(source) for source in sources]

@@ -16,6 +16,9 @@ class Rouge(Metric):
     The state is one sum per variant, as an integer in units of 2^-40, and the number of documents, so that the result
     does not depend on the order of documents or their distribution over processes and batches. Empty predictions score
     0 and are included. The variants and the language are those of `rouge_scores`, whose other defaults are used.
+
+    Raises:
+        ValueError: for an unknown variant or option; in `update`, as `score_many`.
     """
 
     is_differentiable = False

@@ -23,6 +23,9 @@ class PretrainedEncoderDecoder(nn.Module):
 
     The parameters keep their names in `model`, so that released checkpoints load unchanged and `model.save_pretrained`
     writes a standard checkpoint. Its config needs a `decoder_start_token_id`.
+
+    Raises:
+        ValueError: if it has no encoder, or its config has no `decoder_start_token_id`.
     """
 
     def __init__(self, model: PreTrainedModel) -> None:

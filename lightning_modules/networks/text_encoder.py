@@ -38,6 +38,9 @@ def plan_windows(length: int, size: int) -> Windows:
 
     A token takes its vector from the window with the nearest centre, so that it has context of at least a quarter of a
     window on either side (less at the ends of the sequence, and in windows of two or three tokens).
+
+    Raises:
+        ValueError: if the size is less than 1.
     """
     if size < 1:
         raise ValueError(f"a window must hold at least one token, got {size}")
@@ -66,6 +69,9 @@ class WindowedEncoder(nn.Module):
     """Base class of encoders over windows: splits documents, encodes windows in batches, and joins the vectors.
 
     A window has at most `max_tokens` tokens of a document; `batch_size` windows are encoded together.
+
+    Raises:
+        ValueError: if `max_tokens` or `batch_size` is less than 1.
     """
 
     def __init__(self, size: int, max_tokens: int, batch_size: int) -> None:
@@ -119,6 +125,9 @@ class TextEncoder(WindowedEncoder):
         batch_size: number of windows encoded together.
         pad_id: id that pads shorter windows.
         disjoint: windows do not overlap in training, see `plan_disjoint_windows`.
+
+    Raises:
+        ValueError: if a layer does not exist, or a window is longer than the number of positions.
     """
 
     def __init__(
@@ -164,7 +173,11 @@ class TextEncoder(WindowedEncoder):
         return cls(model.get_encoder() if model.config.is_encoder_decoder else model, special, **options)
 
     def freeze_lowest(self, count: int) -> None:
-        """Do not train the embeddings, the lowest `count` layers and what is not in a layer."""
+        """Do not train the embeddings, the lowest `count` layers and what is not in a layer.
+
+        Raises:
+            ValueError: if there are not that many layers.
+        """
         number = self.model.config.num_hidden_layers
         if not 0 < count <= number:
             raise ValueError(f"the encoder has {number} layers; {count} cannot be frozen")

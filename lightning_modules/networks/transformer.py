@@ -52,6 +52,9 @@ class MultiHeadAttention(nn.Module):
     """Multi-head attention, softmax(Q K^T / sqrt(D / N) + bias) V for each of N heads (section 3.2).
 
     The heads N divide D, the width of queries and output. Dropout is on the attention weights.
+
+    Raises:
+        ValueError: if D is not a multiple of N.
     """
 
     def __init__(self, size: int, heads: int, dropout: float = 0.0) -> None:

@@ -76,6 +76,9 @@ class View:
             global_attention_mask: non-zero at global tokens, [B, T]; None for no global tokens. On the CPU nothing
                 waits for a GPU; on a GPU the number of global tokens is read.
             token_edu: EDU of each token, -1 for none, [B, T], on any device; None for no discourse.
+
+        Raises:
+            ValueError: if the shapes differ.
         """
         token_mask = attention_mask != 0
         is_global = torch.zeros_like(token_mask) if global_attention_mask is None else global_attention_mask != 0
@@ -185,6 +188,9 @@ class DiscourseInjection(nn.Module):
             `none` here.
         learn_weights: whether to learn the weights of relations, initialized with `weights`.
         own_edu_neutral: whether `log_bias` keeps the scores of two tokens of one EDU.
+
+    Raises:
+        ValueError: if the injection or ablation does not exist.
     """
 
     def __init__(
@@ -218,7 +224,11 @@ class DiscourseInjection(nn.Module):
         return self.beta is not None or self.weights is not None
 
     def probabilities(self, band: Tensor) -> Tensor:
-        """Return p_h of each head: [B, E, 2b + 1, R] -> [B, H, E, 2b + 1]."""
+        """Return p_h of each head: [B, E, 2b + 1, R] -> [B, H, E, 2b + 1].
+
+        Raises:
+            ValueError: if the band and the model have different numbers of relations.
+        """
         weights = self.fixed_weights if self.weights is None else self.weights
         if band.shape[-1] != weights.shape[1]:
             raise ValueError(f"the parse has {band.shape[-1]} relations, but the model has {weights.shape[1]}")

@@ -55,6 +55,9 @@ class LEDWindowAttention(nn.Module):
     """Self-attention of an encoder layer, which replaces the module of Hugging Face and uses its parameters.
 
     `path` is `fused`, `dense` or `chunked`; for `auto` see `choose`.
+
+    Raises:
+        ValueError: if the path does not exist.
     """
 
     def __init__(self, original: nn.Module, path: AttentionPath = "auto") -> None:
@@ -71,6 +74,9 @@ class LEDWindowAttention(nn.Module):
 
         `auto` is fused on CUDA unless there is attention dropout in training, for which `fused` is an error, or a head
         has less than the 16 dimensions that the kernel needs; else dense for short texts, else chunked.
+
+        Raises:
+            ValueError: if the fused path was requested, but there is attention dropout.
         """
         has_dropout = self.training and self.dropout > 0
         if self.path == "fused" and has_dropout:

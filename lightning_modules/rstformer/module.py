@@ -164,7 +164,12 @@ class RSTformer(SequenceToSequence):
         super().on_load_checkpoint(checkpoint)
 
     def setup(self, stage: str) -> None:
-        """Set the tokenizer, and check that arguments of data and model match and the LDD covers windows."""
+        """Set the tokenizer, and check that arguments of data and model match and the LDD covers windows.
+
+        Raises:
+            UserError: if the tokenizer does not fit, data and model have different arguments or relations, or a
+                window reaches beyond the band of the LDD.
+        """
         data = getattr(self.trainer, "datamodule", None)
         with_discourse = hasattr(data, "widest_reach")  # `RSTformerData`, or a DataModule with the same methods
         if with_discourse:
@@ -204,7 +209,11 @@ class RSTformer(SequenceToSequence):
                 )
 
     def on_fit_start(self) -> None:
-        """Check that no document is too long, after the checks of `Summarizer`."""
+        """Check that no document is too long, after the checks of `Summarizer`.
+
+        Raises:
+            UserError: if a document is too long.
+        """
         super().on_fit_start()
         data, max_positions = getattr(self.trainer, "datamodule", None), self.network.encoder.max_source_positions
         for split in ("train", "val") if data is not None else ():
