@@ -26,7 +26,7 @@ def rouge_l_ids(hypotheses: Sequence[Sequence[int]], references: Sequence[Sequen
     """Return ROUGE-L of pairs of token ids, otherwise as `rouge_l_texts`.
 
     Raises:
-        ValueError: if the lengths differ, or a reference has no token left (with its index).
+        ValueError: if the lengths differ, or a reference is empty (with its index).
     """
     return _rouge_l(hypotheses, references, list)
 
