@@ -11,7 +11,7 @@ from tiny_models import write_bert
 
 from datamodules.text.hashing import hashed_words
 from experiments.studies.parser_training import small_encoder
-from experiments.studies.parser_training.small_encoder import Teacher, main
+from experiments.studies.parser_training.small_encoder import Student, Teacher, main, train
 from lightning_modules.discourse_parser.encoders import TokenEncoderOptions
 from lightning_modules.discourse_parser.parser import DiscourseParser
 from lightning_modules.discourse_parser.segmenter import EduSegmenter
@@ -58,6 +58,18 @@ def test_targets_are_principal_components_of_the_teacher(teacher_folder, narrow)
     assert np.allclose(targets, expected * signs, atol=0.05)  # bfloat16 where the processor has it
     for row, text in zip(passages, texts):
         assert row.words.tolist() == [list(features) for features in hashed_words(text).features]
+
+
+def test_a_student_learns_from_its_teacher(teacher_folder, narrow):
+    torch.manual_seed(0)
+    texts = [passage(number) for number in range(36)]
+    passages = Teacher(teacher_folder, [1, 2], texts)(texts)
+    student = Student(3).eval()
+    with torch.no_grad():
+        before = student.loss(passages[:4]).item()
+    train(student, passages, epochs=12)
+    with torch.no_grad():
+        assert student.loss(passages[:4]).item() < 0.5 * before
 
 
 def test_parsers_and_segmenters_start_from_the_weights(teacher_folder, narrow, tmp_path, capsys):
