@@ -9,7 +9,6 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, Self
 
-from jsonargparse.typing import NonNegativeInt
 from pytorch_lightning import LightningDataModule
 from pytorch_lightning.utilities import rank_zero_info, rank_zero_only
 
@@ -85,7 +84,7 @@ class SummarizationData(LightningDataModule, ABC):
         max_train: int | None = None,
         train_subset: Literal["first", "random"] = "first",
         max_eval: int | None = None,
-        num_workers: NonNegativeInt | None = None,
+        num_workers: int | None = None,
         num_proc: int = 1,
         pool: int = 50,
         seed: int | None = None,

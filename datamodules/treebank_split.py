@@ -5,7 +5,6 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from jsonargparse.typing import NonNegativeInt
 from pytorch_lightning import LightningDataModule
 from pytorch_lightning.utilities import rank_zero_info
 
@@ -53,7 +52,7 @@ class TreebankSplits(LightningDataModule, ABC):
         batch_size: int = 2,
         eval_batch_size: int = 1,
         pool: int = 0,
-        num_workers: NonNegativeInt | None = None,
+        num_workers: int | None = None,
         seed: int | None = None,
         language: str = "en",
     ) -> None:
