@@ -109,7 +109,8 @@ def compare(systems: Sequence[Sequence[dict[str, float]]], names: Sequence[str])
     star marks those that are significant after Holm's correction.
 
     Args:
-        systems: values by id of each run of each system, with the same seeds in the same order.
+        systems: values by id of each run of each system, with the same seeds in the same order; a single run, such as
+            the one that others start from, counts for each seed.
         names: names of the systems.
 
     Raises:
@@ -119,7 +120,9 @@ def compare(systems: Sequence[Sequence[dict[str, float]]], names: Sequence[str])
     for name, runs in zip(names, systems):
         if any(sorted(scores) != ids for scores in runs):
             raise UserError(f"{name}: scored on other documents than {names[0]}; give both the same corpus")
-    scores = np.array([[[run[id] for id in ids] for run in runs] for runs in systems])   # [systems, R, N]
+    seeds = max(map(len, systems))
+    repeated = (runs if len(runs) > 1 else list(runs) * seeds for runs in systems)
+    scores = np.array([[[run[id] for id in ids] for run in runs] for runs in repeated])  # [systems, R, N]
     counts = counted(len(ids), "document") + (f", {scores.shape[1]} seeds" if scores.shape[1] > 1 else "")
     lines = [f"{name}: {values.mean():.4f} nats per token, {counts}" for name, values in zip(names, scores)]
     scores = np.moveaxis(scores, 0, -1)  # [R, N, systems]
@@ -150,10 +153,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
             raise UserError(f"--change has {entries} for {counted(len(options.systems), 'system')}: one for each")
         names = [system if change == "-" else f"{system} {change}" for system, change in zip(options.systems, changes)]
         runs = [runs_of(system) for system in options.systems]
-        for name, of_system in zip(names, runs):
-            if len(runs[0]) > 1 and list(of_system) != list(runs[0]):
-                seeds = " and ".join(", ".join(map(str, seeds)) for seeds in (of_system, runs[0]))
-                raise UserError(f"{name} and {names[0]} have the seeds {seeds}: differences need the same ones")
+        several = {name: list(of_system) for name, of_system in zip(names, runs) if len(of_system) > 1}
+        for name, seeds in several.items():
+            if seeds != (expected := next(iter(several.values()))):
+                listed = " and ".join(", ".join(map(str, each)) for each in (seeds, expected))
+                raise UserError(f"{name} and {next(iter(several))} have the seeds {listed}: differences need the same ones")
         values: list[dict[str, dict[str, float]]] = [{} for _ in names]
         for of_system, change, scores in zip(runs, changes, values):
             for folder in of_system.values():

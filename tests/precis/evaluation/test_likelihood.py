@@ -68,6 +68,12 @@ def test_the_star_is_after_holms_correction_and_takes_two_seeds():
     assert " *" not in compare([runs[:1] for runs in systems[:2]], ["one", "two"])[1]
 
 
+def test_one_run_counts_for_all_seeds():
+    rng = np.random.default_rng(0)
+    one, *several = ({str(n): value for n, value in enumerate(run)} for run in rng.normal(size=(4, 50)))
+    assert compare([[one], several], ["one", "two"]) == compare([[one] * 3, several], ["one", "two"])
+
+
 @pytest.mark.integration
 def test_runs_of_a_pattern_are_its_seeds(trained, tmp_path, capsys):
     for name, seed in (("own_b", 1), ("own_a", 2), ("other_1", 1), ("other_3", 3)):
