@@ -157,7 +157,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for name, seeds in several.items():
             if seeds != (expected := next(iter(several.values()))):
                 listed = " and ".join(", ".join(map(str, each)) for each in (seeds, expected))
-                raise UserError(f"{name} and {next(iter(several))} have the seeds {listed}: differences need the same ones")
+                first = next(iter(several))
+                raise UserError(f"{name} and {first} have the seeds {listed}: differences need the same ones")
         values: list[dict[str, dict[str, float]]] = [{} for _ in names]
         for of_system, change, scores in zip(runs, changes, values):
             for folder in of_system.values():
