@@ -72,7 +72,7 @@ test-cluster: $(TOOLS) ## prove sweeps, preemption and parsing on a SLURM of thi
 
 HARDEN := crash_points files damaged_models random_kills command_kills sweep_kills sweep_folders long_use strategies
 
-harden: $(TOOLS) ## interrupt training and commands, damaged records, hostile configs, long use: counts (35 minutes on two cores)
+harden: $(TOOLS) ## interrupt training and commands, damaged records, hostile configs, long use: counts (half an hour on two cores)
 	$(MAKE) --jobs 2 --keep-going $(HARDEN:%=harden-%)
 
 harden-%: $(TOOLS)

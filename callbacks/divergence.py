@@ -20,7 +20,13 @@ class DivergenceCheck(Callback):
 
     The loss is read in steps that Lightning logs, and the weights before each validation and checkpoint, so that other
     steps do not wait for the device. One loss that is not finite does not end training if the weights are: the gradient
-    scaler of half precision skips such steps. All ranks raise `Diverged`.
+    scaler of half precision skips such steps.
+
+    Args:
+        run: the run folder.
+
+    Raises:
+        Diverged: during training, on all ranks.
     """
 
     def __init__(self, run: Path) -> None:

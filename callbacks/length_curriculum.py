@@ -39,9 +39,11 @@ class LengthCurriculum(Scheduled):
 
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
         data = trainer.datamodule
-        if stage == "fit" and not hasattr(data, "lengths_now"):
+        if stage != "fit":
+            return
+        if not hasattr(data, "lengths_now"):
             raise ValueError(f"LengthCurriculum: {type(data).__name__} does not truncate documents by `lengths_now`")
-        if stage == "fit" and data.num_workers:
+        if data.num_workers:
             raise ValueError("LengthCurriculum needs --data.num_workers 0: loader processes do not see lengths change")
         data.num_workers = 0
 

@@ -83,7 +83,7 @@ def check_monitor(argument: str, name: str, logged: Sequence[str]) -> None:
 
 
 def check_at_validations(trainer: Trainer) -> None:
-    """Let `EarlyStopping` check its monitor after each validation, unless it is configured otherwise, before training.
+    """Before training, let `EarlyStopping` check its monitor after each validation, unless it is configured otherwise.
 
     By default, Lightning may check at the end of an epoch, where there is no new validation if `max_steps` or a resumed
     run ended the epoch.

@@ -18,9 +18,12 @@ FILE = "reference.ckpt"
 
 
 def frozen_copy(module: Generative) -> Generative:
-    """Return a copy of a model in eval mode, without gradient; a `ValueError` if the weights are sharded.
+    """Return a copy of a model in eval mode, without gradient.
 
     Weights that are not trained are shared, so that the copy of a model with adapters costs no more than its adapters.
+
+    Raises:
+        ValueError: if the weights are sharded.
     """
     if isinstance(module, FSDPModule):
         raise ValueError("SelfCritical: kl copies the model, whose weights are sharded here; use the strategy ddp")

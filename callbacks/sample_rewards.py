@@ -22,9 +22,17 @@ class SampleRewards(NamedTuple):
 
 
 def score_samples(reward: Reward, module: Generative, batch: Batch, tokens: Tensor, ends: Tensor) -> SampleRewards:
-    """Return the rewards of prefixes of samples [B, K, T] on the host; a `ValueError` if one is not finite.
+    """Return the rewards of prefixes of samples.
 
-    `ends` are the lengths of the prefixes, [B, K, Q].
+    Args:
+        reward: reward of a text.
+        module: model that decodes the samples.
+        batch: the documents.
+        tokens: samples on the host, [B, K, T].
+        ends: lengths of the prefixes, [B, K, Q].
+
+    Raises:
+        ValueError: if a reward is not finite.
     """
     B, K, Q = ends.shape
     repeated = tokens.unsqueeze(2).expand(-1, -1, Q, -1).flatten(1, 2)               # [B, K Q, T]

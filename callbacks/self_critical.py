@@ -295,9 +295,9 @@ class SelfCritical(Scheduled):
         ), log_probs
 
     def advantages(self, module: Generative, batch: Batch, samples: Samples) -> Tensor:
-        """Return the advantage of every token of samples on the host, [B, K, T], on the host and without gradient.
+        """Return the advantage of every token, [B, K, T], without gradient; it and the samples are on the host.
 
-        With the advantage `greedy`, the first sample is the greedy text.
+        With the advantage `greedy`, the first sample is the greedy text, which has no advantage.
         """
         started = time.perf_counter()
         tokens, lengths = samples

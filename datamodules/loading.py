@@ -140,15 +140,14 @@ class BatchSampler(Sampler[list[int]]):
         return weights
 
 
-MAX_WORKERS = 4
+MAX_WORKERS = 4  # for each training process
 
 
 def default_workers(device: str, processes: int = 1) -> int:
     """Return the number of loader processes of a training process.
 
-    On a CPU there are none: they would take cores from the training, and a batch of encoded documents is made in a
-    few milliseconds. With a GPU, whose host queues the next step meanwhile, there are up to 4, of the cores that the
-    training processes of this machine leave.
+    On a CPU there are none, since they would take cores from the training. With GPUs there are up to `MAX_WORKERS`, of
+    the cores that the training processes of this machine leave.
 
     Args:
         device: type of the device that trains, `cpu` or `cuda`.

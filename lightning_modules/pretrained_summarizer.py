@@ -46,7 +46,11 @@ class EncoderDecoderSummarizer(SequenceToSequence):
     # Tokenizer ---------------------------------------------------------------------------------------------------
 
     def set_tokenizer(self, tokenizer: MaskingTokenizer) -> None:
-        """Set the tokenizer; a `UserError` if it does not fit `vocab_size` or the pretrained model."""
+        """Set the tokenizer.
+
+        Raises:
+            UserError: if it does not fit `vocab_size` or the pretrained model.
+        """
         super().set_tokenizer(tokenizer)
         if isinstance(self.network, PretrainedEncoderDecoder):
             config = self.network.model.config

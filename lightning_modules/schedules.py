@@ -51,7 +51,12 @@ def scheduled(optimizer: torch.optim.Optimizer, factors: Sequence[Callable[[int]
 def noam_factor(size: int, warm_up: int) -> Callable[[int], float]:
     """Return the schedule of Vaswani et al. 2017 (equation 3): D^-0.5 min(t^-0.5, t warm_up^-1.5) at step t = 1, 2, ...
 
-    A `ValueError` if the warm-up has no step.
+    Args:
+        size: D.
+        warm_up: number of warm-up steps.
+
+    Raises:
+        ValueError: if the warm-up has no step.
     """
     if warm_up < 1:
         raise ValueError(f"a warm-up needs at least one step, got {warm_up}")

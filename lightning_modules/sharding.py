@@ -32,10 +32,15 @@ def find_layers(module: nn.Module) -> list[nn.Module]:
 
 
 def shard(module: nn.Module, layers: Iterable[nn.Module], mesh: DeviceMesh) -> None:
-    """Distribute the weights of a model, changed in place, over the processes of a mesh.
+    """Distribute the weights of a model over processes.
 
-    The weights of `layers` are gathered whenever they are called; all others are gathered for a whole step. A
-    `UserError` if a parameter is a scalar, which cannot be sharded.
+    Args:
+        module: a LightningModule, changed in place.
+        layers: modules whose weights are gathered whenever they are called; all others are gathered for a whole step.
+        mesh: the processes.
+
+    Raises:
+        UserError: if a parameter is a scalar, which cannot be sharded.
     """
     for name, parameter in module.named_parameters():
         if parameter.dim() == 0:
@@ -84,7 +89,11 @@ class FullyShardedStrategy(ModelParallelStrategy):
         super().__init__(tensor_parallel_size=1, save_distributed_checkpoint=False)
 
     def setup_environment(self) -> None:
-        """Use all processes for data parallelism; a `UserError` if the model cannot be sharded."""
+        """Use all processes for data parallelism.
+
+        Raises:
+            UserError: if the model cannot be sharded.
+        """
         if not is_overridden("configure_model", self.lightning_module):
             name = type(self.lightning_module).__name__
             raise UserError(f"--trainer.strategy fsdp2: {name} cannot be sharded; {REMEDY}")
@@ -92,7 +101,11 @@ class FullyShardedStrategy(ModelParallelStrategy):
         super().setup_environment()
 
     def setup_optimizers(self, trainer: Trainer) -> None:
-        """Build the optimizers; a `UserError` if one of them cannot work with sharded weights."""
+        """Build the optimizers.
+
+        Raises:
+            UserError: if one of them cannot work with sharded weights.
+        """
         super().setup_optimizers(trainer)
         if any(isinstance(optimizer, torch.optim.Adafactor) for optimizer in self.optimizers):
             raise UserError(f"--trainer.strategy fsdp2: Adafactor needs whole weights; choose AdamW, or {REMEDY}")

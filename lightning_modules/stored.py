@@ -54,7 +54,11 @@ def dequantized(stored: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 
 def read_settings(folder: Path) -> dict[str, Any]:
-    """Return the content of config.json; a `UserError` if it does not exist, or is not a JSON object."""
+    """Return the content of config.json.
+
+    Raises:
+        UserError: if the file does not exist, or is not a JSON object.
+    """
     try:
         settings = load_json((folder / "config.json").read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
@@ -67,8 +71,13 @@ def read_settings(folder: Path) -> dict[str, Any]:
 def load_weights(folder: Path, model: nn.Module, expected: Mapping[str, Tensor]) -> None:
     """Load the weights of a folder into a model.
 
-    `expected` has the names and shapes of the weights that the folder must have; a `UserError` if it has others, or the
-    file does not exist or is damaged.
+    Args:
+        folder: folder with model.safetensors.
+        model: model to load the weights into.
+        expected: names and shapes of the weights that the folder must have.
+
+    Raises:
+        UserError: if the file does not exist, is damaged, or has other weights.
     """
     file = folder / "model.safetensors"
     try:
@@ -86,10 +95,16 @@ def load_weights(folder: Path, model: nn.Module, expected: Mapping[str, Tensor])
 
 
 def load_model(kind: Callable[..., Model], folder: Path, noun: str, options: Mapping[str, Any]) -> Model:
-    """Return the model of a folder that `save_weights` wrote, in eval mode; a `UserError` without one that fits.
+    """Return the model of a folder, in eval mode.
 
-    `kind` makes the model, which has `state_to_keep`, of stored settings and the options that replace them; `noun` is
-    what messages call it.
+    Args:
+        kind: function from stored settings and options to the model, which has `state_to_keep`.
+        folder: folder that `save_weights` wrote.
+        noun: name for the class in messages.
+        options: arguments that replace the stored ones.
+
+    Raises:
+        UserError: if the folder has no such model, or its weights do not fit.
     """
     settings = read_settings(folder)
     try:

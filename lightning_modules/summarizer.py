@@ -150,7 +150,13 @@ class Summarizer(LightningModule, ABC):
             shard(self, self.layers_to_shard(), self.device_mesh["data_parallel"])
 
     def check_data(self, data: Any) -> None:
-        """Raise a `UserError` if a DataModule with `batch_type` does not produce the batches of this model."""
+        """Check that a DataModule produces the batches of this model.
+
+        A DataModule without `batch_type` is not checked.
+
+        Raises:
+            UserError: if the types differ.
+        """
         data_type = getattr(data, "batch_type", Batch)
         if data_type is not Batch and not issubclass(data_type, self.batch_type):
             raise UserError(
@@ -167,7 +173,11 @@ class Summarizer(LightningModule, ABC):
         self.rouge = nn.ModuleDict(metrics)
 
     def set_tokenizer(self, tokenizer: Any) -> None:
-        """Set the vocabulary or tokenizer; a `UserError` if it is larger than `vocab_size`."""
+        """Set the vocabulary or tokenizer.
+
+        Raises:
+            UserError: if it is larger than `vocab_size`.
+        """
         if len(tokenizer) > self.vocab_size:
             raise UserError(
                 f"the tokenizer has {len(tokenizer)} tokens but model.vocab_size is {self.vocab_size}; "
@@ -314,7 +324,11 @@ class Summarizer(LightningModule, ABC):
         self._log_rouge("val")
 
     def on_test_start(self) -> None:
-        """Check for references before anything is decoded; a `UserError` if no document has one."""
+        """Check for references before anything is decoded.
+
+        Raises:
+            UserError: if no document has a reference.
+        """
         data = getattr(self.trainer, "datamodule", None)
         if data is None or any(data.features("test")["references"]):
             return

@@ -61,7 +61,8 @@ def write_lines(path: Path, rows: list) -> Path:
 
 def read_lines(path: Path | str) -> list[dict]:
     """The records of a JSON Lines file."""
-    return [json.loads(line) for line in Path(path).read_text(encoding="utf-8").split("\n")[:-1]]
+    with Path(path).open(encoding="utf-8") as file:
+        return [json.loads(line) for line in file]
 
 
 def read_metrics(run: Path) -> list[dict[str, str]]:
@@ -75,6 +76,7 @@ def assert_same_checkpoints(one: Path, other: Path, *names: str) -> None:
     for name in names or ("last",):
         ours, theirs = (torch.load(run / "checkpoints" / f"{name}.ckpt", weights_only=True) for run in (one, other))
         assert ours["global_step"] == theirs["global_step"], name
+        assert ours["state_dict"].keys() == theirs["state_dict"].keys(), name
         assert all(torch.equal(tensor, theirs["state_dict"][key]) for key, tensor in ours["state_dict"].items()), name
 
 

@@ -74,10 +74,10 @@ class PartEncoder(nn.Module):
 
 
 class ContextualLayer(nn.Module):
-    """Contextual encoder layer, h^{k+1} = W_2 biLSTM(tanh(W_3 h^k + W_4 z^k)) with messages z^k; 0 without messages.
+    """Contextual encoder layer, h^{k+1} = W_2 biLSTM(tanh(W_3 h^k + W_4 z^k)) with messages z^k.
 
     The paper prints f(h, z) = v_1^T tanh(W_3 h + W_4 z), which is a scalar and cannot be the input of an LSTM, so v_1
-    is omitted. All agents share W_3 and W_4; each layer has its own.
+    is omitted. All agents share W_3 and W_4; each layer has its own. Without communication z = 0.
     """
 
     def __init__(self, hidden_size: int, messages: Messages | None) -> None:

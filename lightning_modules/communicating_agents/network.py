@@ -101,7 +101,11 @@ class CommunicatingAgentsNetwork(nn.Module):
         """Run a teacher-forced pass over K summaries of each document, which is encoded once.
 
         Without input feeding no step depends on another step's attention, so all steps are computed at once.
-        `target_input` is the start symbol, then the summary's words, [B, K, T]; other arguments as in `encode`.
+
+        Args:
+            source: vocabulary ids, [B, M, I].
+            lengths: tokens of each agent, [B, M], on the CPU.
+            target_input: the start symbol, then the summary's words, [B, K, T].
         """
         (B, K, T), (memory, start) = target_input.shape, self.encode(source, lengths)
         embedded = self.dropout(self.embedding(target_input))                                    # [B, K, T, E]

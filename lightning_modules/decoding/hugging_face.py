@@ -17,7 +17,12 @@ class ForbidTokens(LogitsProcessor):
 
 
 def generation_options(options: DecodingOptions) -> dict[str, object]:
-    """Return decoding options as keyword arguments of `generate`; a `ValueError` for those that it does not have."""
+    """Return decoding options as keyword arguments of `generate`.
+
+    Raises:
+        ValueError: if the length penalty is `gnmt`, or `prefer_finished` is set for a beam search, which Hugging Face
+            does not support.
+    """
     if options.length_penalty == "gnmt":
         raise ValueError("decoding.length_penalty gnmt is not available for pretrained decoders; set it to mean")
     if options.prefer_finished and options.beam_size > 1 and not options.sample:

@@ -16,6 +16,7 @@ from lightning_modules.discourse_parser.chart import (
     node_marginals,
     span_marginals,
 )
+from lightning_modules.discourse_parser.encoder_module import batches_of_similar_size
 from lightning_modules.discourse_parser.ldd import (
     LabelClasses,
     chunked_band,
@@ -273,19 +274,6 @@ def _select_chart(member: MemberChart, chart: int, size: int) -> MemberChart:
     chosen = (member.nodes.document == chart).nonzero().squeeze(1)
     nodes = SplitPosterior(*(column[chosen] for column in member.nodes))
     return MemberChart(member.spans[chart, :size, :size], nodes, member.labels[chosen], member.change[chosen])
-
-
-def batches_of_similar_size(cells: Sequence[int], max_cells: int) -> Iterator[list[int]]:
-    """Group indices of charts, or of sentences, of similar size; a group has at most `max_cells`, or is a single one.
-
-    `cells` are those of each chart; a group is padded to the size of its first, which is the largest.
-    """
-    order = sorted(range(len(cells)), key=lambda i: -cells[i])
-    start = 0
-    while start < len(order):
-        count = max(1, max_cells // cells[order[start]])
-        yield order[start : start + count]
-        start += count
 
 
 def document_tree(charts: list[ParsedChart], classes: LabelClasses) -> Tensor:

@@ -1,6 +1,6 @@
 """What the discourse parser and the EDU segmenter share: a token encoder, its optimizer, and the weights to keep."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Self
 
@@ -158,3 +158,18 @@ class EncoderModule(LightningModule):
     def save(self, folder: Path, bits: int = 16) -> None:
         """Write config.json and model.safetensors, matrices in 16 or 8 bits; see `save_weights`."""
         save_weights(folder, self.settings, self.state_to_keep(), bits)
+
+
+def batches_of_similar_size(sizes: Sequence[int], most: int) -> Iterator[list[int]]:
+    """Group the indices of charts or sentences, the largest first, for computation with padding.
+
+    Args:
+        sizes: number of elements of each.
+        most: maximum number of elements of a group, each padded to its first; one that has more is a group by itself.
+    """
+    order = sorted(range(len(sizes)), key=lambda i: -sizes[i])
+    start = 0
+    while start < len(order):
+        count = max(1, most // sizes[order[start]])
+        yield order[start : start + count]
+        start += count

@@ -54,16 +54,20 @@ class LabelClasses(NamedTuple):
 def discourse_distribution(
     nodes: SplitPosterior, labels: Tensor, classes: LabelClasses, size: int, rows: str = "side"
 ) -> Tensor:
-    """Return the LDD p of one document of E = `size` EDUs, [E, E, R]; of one tree if all nodes have probability 1.
-
-    It is in double precision, and zero on the diagonal.
+    """Return the labelled discourse distribution of one document; that of one tree if all nodes have probability 1.
 
     Args:
         nodes: the probable nodes of one document; their `document` field is ignored.
         labels: P(class | node), [N, C].
         classes: nuclearity and relation of each class.
         size: number of EDUs E.
-        rows: `side` or `nucleus`; a `ValueError` for another value.
+        rows: `side` or `nucleus`.
+
+    Returns:
+        p in double precision, zero on the diagonal, [E, E, R].
+
+    Raises:
+        ValueError: if `rows` is neither `side` nor `nucleus`.
     """
     if rows not in ROWS:
         raise ValueError(f"rows={rows!r} is none of {', '.join(ROWS)}")
@@ -143,9 +147,9 @@ def side_distribution(spans: Tensor, nodes: SplitPosterior, change: Tensor, clas
 
 
 def nucleus_leaves(nodes: SplitPosterior, labels: Tensor, classes: LabelClasses, size: int) -> Tensor:
-    """Return nu(i, j, a) = P(leaf a is a nucleus of its own parent | span i..j is in the tree), [E, E, E].
+    """Return nu(i, j, a), the probability that EDU a is a nucleus of its parent if i..j is a node, [E, E, E].
 
-    It is one where i = j = a, zero where a is outside i..j. Arguments as in `discourse_distribution`.
+    It is one where i = j = a, and zero where a is outside i..j. The arguments are those of `discourse_distribution`.
     """
     nodes, labels = nodes._replace(probability=nodes.probability.double()), labels.double()
     leaves = torch.eye(size, dtype=labels.dtype, device=labels.device)
@@ -213,13 +217,15 @@ def chunked_band(blocks: list[Tensor], top: Tensor, nucleus: list[Tensor] | None
 
     Pairs within a chunk have the p of that chunk. The lowest common ancestor of two EDUs of different chunks is a node
     over chunks, so their p is that of the two chunks, times P(a is a nucleus leaf | a's chunk) with `rows: nucleus`.
-    The shape is that of `extract_band`.
 
     Args:
         blocks: p of every chunk, [E_c, E_c, R].
         top: p over the chunks, [chunks, chunks, R].
         nucleus: nu(chunk, a) of every chunk, [E_c]; None with `rows: side`.
         half_width: number of EDUs to each side.
+
+    Returns:
+        [E, 2 half_width + 1, R]; column half_width + b - a holds p(a, b).
     """
     sizes = torch.tensor([len(block) for block in blocks])
     chunk = torch.repeat_interleave(torch.arange(len(blocks)), sizes).to(top.device)  # [E]

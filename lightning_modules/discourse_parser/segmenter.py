@@ -12,8 +12,7 @@ from datamodules.text.offsets import Span
 from datamodules.text.subwords import MPNET
 from lightning_modules.discourse_parser.boundary_network import BEGIN, SegmentationNetwork, pool_pieces
 from lightning_modules.discourse_parser.crf import LinearChainCRF
-from lightning_modules.discourse_parser.discourse_charts import batches_of_similar_size
-from lightning_modules.discourse_parser.encoder_module import EncoderModule
+from lightning_modules.discourse_parser.encoder_module import EncoderModule, batches_of_similar_size
 from lightning_modules.discourse_parser.encoders import TokenEncoderOptions
 from lightning_modules.discourse_parser.shipped import shipped_name
 from lightning_modules.metrics.boundaries import BoundaryF1
@@ -99,12 +98,20 @@ class EduSegmenter(EncoderModule):
     def segment(
         self, requests: Sequence[Request], piece_vectors: Sequence[Tensor] | None = None
     ) -> list[list[Span]]:
-        """Return character offsets (start, end) of the EDUs of each text, end exclusive.
+        """Segment texts into EDUs.
 
         EDUs are in order, do not overlap, cover all visible characters and have no white space at their ends. A text
-        without sentences is split by `split_sentences`; a `UserError` if one lies outside its text. A blank text has no
-        EDU, any other text at least one. `piece_vectors` are those of the subwords of each text from an equal encoder,
-        [P, D], computed by default.
+        without sentences is split by `split_sentences`. A blank text has no EDU, any other text at least one.
+
+        Args:
+            requests: texts with their sentences and paragraphs.
+            piece_vectors: vectors of the subwords of each text from an equal encoder, [P, D]; computed by default.
+
+        Returns:
+            Character offsets (start, end) of the EDUs of each text, end exclusive.
+
+        Raises:
+            UserError: if a sentence or a paragraph lies outside its text.
         """
         if self.is_english:
             warn_if_not_english(ENGLISH_PARSER, (request.text for request in requests))

@@ -35,8 +35,15 @@ def oracle(
 ) -> list[int]:
     """Return the greedy extractive oracle, which adds the sentence that raises ROUGE-1 F + ROUGE-2 F most.
 
-    It stops when no sentence raises the score, see `greedy_oracle`; k is the maximum number of sentences, None for no
-    limit. A `ValueError` if the document has no reference.
+    It stops when no sentence raises the score, see `greedy_oracle`.
+
+    Args:
+        document: document with references.
+        k: maximal number of sentences; None for no limit.
+        stem, language: as in `rouge_scores`.
+
+    Raises:
+        ValueError: if the document has no reference.
     """
     if not document.references:
         raise ValueError(f"document {document.id}: the oracle needs a reference")

@@ -102,7 +102,9 @@ class SentenceNetwork(nn.Module):
         """Return the states of all tokens, [B, T, H].
 
         Args:
-            tokens, lengths, owner: as in `ExtractiveBatch`.
+            tokens: token ids, [B, T].
+            lengths: lengths of the documents, in host memory.
+            owner: index of the sentence of each token, -1 for none, [B, T].
             starts: first tokens of passages that are encoded separately; None encodes whole documents, long ones in
                 windows.
 
@@ -181,7 +183,10 @@ class SentenceNetwork(nn.Module):
         return x + sinusoidal(x.shape[1], x.shape[2], x.device).to(x.dtype)
 
     def attention(self, vectors: Tensor, mask: Tensor, features: Tensor | None = None) -> Tensor | None:
-        """Return the attention between sentences in the last inter-sentence layer, averaged over heads, [B, L, L]."""
+        """Return the attention between sentences in the last inter-sentence layer, averaged over heads, [B, L, L].
+
+        None without such layers.
+        """
         if self.norm is None:
             return None
         x, key_mask = self.placed(vectors, mask, features), attention_mask(mask)

@@ -143,7 +143,11 @@ class GraphSum(SequenceToSequence):
     # Training ----------------------------------------------------------------------------------------------------
 
     def source(self, batch: GraphSumBatch) -> Source:
-        """Return the encoder input of a batch; a `ValueError` names documents whose graph has another size."""
+        """Return the encoder input of a batch.
+
+        Raises:
+            ValueError: if the graph does not have the size of the paragraphs; the message has the ids of the documents.
+        """
         size = [*batch.source.shape[:2], batch.source.shape[1]]
         if list(batch.graph.shape) != size:
             raise ValueError(f"documents {', '.join(batch.ids)}: the graph is {list(batch.graph.shape)}, not {size}")

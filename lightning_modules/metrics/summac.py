@@ -107,9 +107,12 @@ class SummaCConv(nn.Module):
 
     @classmethod
     def load(cls, path: str | Path) -> "SummaCConv":
-        """Load weights that `torch.save(conv.state_dict(), path)` wrote, or those of the authors; else a `ValueError`.
+        """Load weights written by `torch.save(conv.state_dict(), path)`, or those of the authors.
 
         The latter (`summac_conv_vitc_sent_perc_e.bin`) repeat the mean three times before the last layer.
+
+        Raises:
+            ValueError: if the file has neither.
         """
         weights = torch.load(path, map_location="cpu", weights_only=True)
         if "mlp.weight" in weights:

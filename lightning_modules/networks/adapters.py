@@ -12,8 +12,14 @@ QUERIES_AND_VALUES = r".*\.(q_proj|v_proj|q|v|query|value)"
 def insert_adapters(model: nn.Module, rank: int, alpha: float, targets: str = QUERIES_AND_VALUES) -> None:
     """Freeze a model and insert adapters in place: h = W x + (alpha / rank) W_up W_down x, W_up initially zero.
 
-    `targets` is a regular expression for the names of linear layers. A `ValueError` if the rank or alpha is not
-    positive, or `peft` is not installed.
+    Args:
+        model: model to insert adapters into.
+        rank: rank of the update.
+        alpha: see the equation.
+        targets: regular expression for the names of linear layers.
+
+    Raises:
+        ValueError: if the rank or alpha is not positive, or `peft` is not installed.
     """
     if rank < 1 or alpha <= 0:
         raise ValueError(f"adapters have a rank and an alpha above 0, got {rank} and {alpha}")

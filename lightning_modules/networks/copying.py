@@ -117,8 +117,12 @@ def copied_words(output: nn.Linear, outputs: CopyOutputs, source: Tensor, target
 def all_log_probs(output: nn.Linear, words: int, outputs: CopyOutputs, source: Tensor, size: int) -> Tensor:
     """Return log P of every word, [..., size], or [..., V] for a model that does not copy.
 
-    Only the first `words` of the V rows of the output layer have a word; the others get -inf. `source` has extended
-    ids, broadcastable to the shape of the attention, [..., S]; `size` is that of `extended_size`.
+    Args:
+        output: output layer, V rows.
+        words: number of rows that have a word; the rows after them get -inf.
+        outputs: outputs of the decoder, each [..., ...].
+        source: extended ids, broadcastable to the shape of the attention, [..., S].
+        size: V plus the largest number of out-of-vocabulary words in a document of the batch.
     """
     logits = vocabulary_logits(outputs.features, output.weight, output.bias)                     # [..., V]
     logits[..., words:] = float("-inf")

@@ -181,7 +181,11 @@ def _chunks(passages: Sequence[Passage], max_tokens: int) -> list[list[Passage]]
 
 
 def extend_positions(model: nn.Module, additional: int) -> None:
-    """Add learned positions to a Hugging Face model, each a copy of the last one; a `ValueError` if it has none."""
+    """Add learned positions to a Hugging Face model, each a copy of the last one.
+
+    Raises:
+        ValueError: if the model has no absolute position embeddings.
+    """
     for module in model.modules():
         table = getattr(module, "position_embeddings", None)
         if isinstance(table, nn.Embedding):

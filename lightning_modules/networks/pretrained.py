@@ -52,7 +52,11 @@ class PretrainedEncoderDecoder(nn.Module):
         return next(filter(None, stated), None)
 
     def encode(self, source: Tensor, mask: Tensor) -> Tensor:
-        """Return states [B, S, D] of ids [B, S] with a mask [B, S]; a `ValueError` if they exceed the positions."""
+        """Return the states of documents: ids [B, S] and mask [B, S] -> [B, S, D].
+
+        Raises:
+            ValueError: if a document is longer than the model's positions.
+        """
         if self.max_positions is not None and source.shape[1] > self.max_positions:
             raise ValueError(
                 f"a document of {source.shape[1]} tokens, {self.max_positions} positions in the model: lower max_source"

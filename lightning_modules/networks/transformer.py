@@ -25,11 +25,21 @@ class KeyValues(NamedTuple):
 
 
 def sinusoidal(length: int, size: int, device: torch.device | None = None, start: int = 0) -> Tensor:
-    """Return sinusoidal position embeddings (section 3.5) of T = `length` positions from `start` on, [T, D].
+    """Return sinusoidal position embeddings (section 3.5).
 
         PE[p, 2i] = sin(p / 10000^(2i/D)),   PE[p, 2i + 1] = cos(p / 10000^(2i/D))
 
-    A `ValueError` if D = `size` is odd.
+    Args:
+        length: T, the number of positions.
+        size: D, even.
+        device: device of the result.
+        start: the first position.
+
+    Returns:
+        [T, D].
+
+    Raises:
+        ValueError: if D is odd.
     """
     if size % 2:
         raise ValueError(f"sinusoidal positions need an even size, got {size}")

@@ -134,7 +134,11 @@ class PointerGeneratorNetwork(nn.Module):
     def forward(self, source: Tensor, lengths: Tensor, target_input: Tensor, coverage_gate: float = 1.0) -> Decoded:
         """Run a teacher-forced pass over K summaries of each document, which is encoded once.
 
-        `target_input` is the start symbol, then the summary's words, [B, K, T]; other arguments as in `encode`, `step`.
+        Args:
+            source: vocabulary ids, [B, S].
+            lengths: tokens of each document, [B], on the CPU.
+            target_input: the start symbol, then the summary's words, [B, K, T].
+            coverage_gate: 1 to use coverage in the attention, 0 to ignore it.
         """
         memory, state = self.encode(source, lengths)
         state = DecoderState(*(tensor.expand(-1, target_input.shape[1], -1) for tensor in state))

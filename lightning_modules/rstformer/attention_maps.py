@@ -25,9 +25,15 @@ class EduAttention(NamedTuple):
 
 @torch.no_grad()
 def edu_attention(network: DiscourseLED, edus: int, **encoding) -> EduAttention:
-    """Return the attention between the E = `edus` EDUs of one document, in eval mode.
+    """Return the attention between EDUs of one document.
 
-    `encoding` has the arguments of `DiscourseLED.encode`; a `ValueError` for several documents, or without discourse.
+    Args:
+        network: the model, in eval mode.
+        edus: number of EDUs E.
+        encoding: arguments of `DiscourseLED.encode` for one document.
+
+    Raises:
+        ValueError: if there are several documents, or no discourse.
     """
     if encoding["input_ids"].shape[0] != 1 or encoding.get("discourse") is None:
         raise ValueError(

@@ -169,7 +169,8 @@ def fused_attention(
     """Return the result of `chunked_attention.chunked_attention`, without dropout, by a fused kernel.
 
     Args:
-        q, k, v, view, table, window: as in `chunked_attention`.
+        q, k, v: queries, keys and values, [B, H, T, D].
+        view, table, window: as in `chunked_attention`.
         mask: `block_mask` of the view and window; computed if None. Layers can share it.
         compiled: False for the slow implementation of PyTorch with T^2 scores, for tests.
 

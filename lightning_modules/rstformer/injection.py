@@ -49,7 +49,7 @@ class LearnedFactor(NamedTuple):
 class HeadTable(NamedTuple):
     """Table by which discourse changes the scores of each head."""
 
-    # entry [n, h, a, b' + d] is for a query in EDU a and a key in EDU a + d of document n, [B, H, E, 2b' + 1]
+    # [B, H, E, 2b' + 1]; column b' + d of row a has the values of queries in EDU a with keys in EDU a + d
     values: Tensor
     operation: Operation
     factor: LearnedFactor | None = None  # set if only a factor of the values is learned

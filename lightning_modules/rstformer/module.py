@@ -224,7 +224,11 @@ class RSTformer(SequenceToSequence):
                 raise UserError(self._too_long(features[row]["id"], lengths[row]))
 
     def set_tokenizer(self, tokenizer: SubwordTokenizer) -> None:
-        """Set the tokenizer; a `UserError` if it or its special symbols do not fit `vocab_size` or the embedding."""
+        """Set the tokenizer.
+
+        Raises:
+            UserError: if it does not fit `vocab_size` or the model's embedding, or its special symbols differ.
+        """
         super().set_tokenizer(tokenizer)
         config = self.network.led.config
         if len(tokenizer) > config.vocab_size:
@@ -236,7 +240,11 @@ class RSTformer(SequenceToSequence):
     # Training ----------------------------------------------------------------------------------------------------
 
     def discourse(self, batch: RSTformerBatch) -> Discourse | None:
-        """Return the discourse of a batch, None if the model does not use it; a `UserError` if the batch lacks it."""
+        """Return the discourse of a batch, None if the model does not use it.
+
+        Raises:
+            UserError: if the model needs it, but the batch has none.
+        """
         if self.ablation == "no_discourse":
             return None
         if batch.ldd is None:
@@ -244,7 +252,11 @@ class RSTformer(SequenceToSequence):
         return Discourse((batch.ldd.float() / 255).square(), batch.token_edu, batch.ids, batch.gamma)
 
     def encode(self, batch: RSTformerBatch) -> LEDEncoderBaseModelOutput:
-        """Return the encoder output of a batch; a `UserError` if a document has more tokens than positions."""
+        """Return the encoder output of a batch.
+
+        Raises:
+            UserError: if a document has more tokens than the model has positions.
+        """
         max_positions = self.network.encoder.max_source_positions
         if batch.source.shape[1] > max_positions:
             lengths = batch.source_mask.sum(1).tolist()

@@ -153,11 +153,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
             raise UserError(f"--change has {entries} for {counted(len(options.systems), 'system')}: one for each")
         names = [system if change == "-" else f"{system} {change}" for system, change in zip(options.systems, changes)]
         runs = [runs_of(system) for system in options.systems]
-        several = {name: list(of_system) for name, of_system in zip(names, runs) if len(of_system) > 1}
-        for name, seeds in several.items():
-            if seeds != (expected := next(iter(several.values()))):
+        several = [(name, list(of_system)) for name, of_system in zip(names, runs) if len(of_system) > 1]
+        for name, seeds in several:
+            first, expected = several[0]
+            if seeds != expected:
                 listed = " and ".join(", ".join(map(str, each)) for each in (seeds, expected))
-                first = next(iter(several))
                 raise UserError(f"{name} and {first} have the seeds {listed}: differences need the same ones")
         values: list[dict[str, dict[str, float]]] = [{} for _ in names]
         for of_system, change, scores in zip(runs, changes, values):

@@ -13,7 +13,7 @@ from precis.files.templates import template
 
 ROW, TOP = 26, 64  # height of a row, and space above the first, in pixels
 ARCS, LETTER, GAP = 150, 6.3, 170  # width of the arcs, of a letter of 12 pixels, and of the gap between the columns
-LETTERS_ALONE, LETTERS_BESIDE_SUMMARY = 155, 66
+LETTERS_ALONE, LETTERS_BESIDE_SUMMARY = 155, 66  # of a displayed text; they fit a page 1,200 pixels wide
 LEGEND_LETTER = 6.2  # width of a letter of 11 pixels
 LINK_COLOR = "#1b4f8a"
 LINKS, ATTENTION_LINES = 3, 5  # maximal number of links of a paragraph, and of attention lines of a summary sentence
@@ -44,7 +44,6 @@ def draw_svg(
     texts: Sequence[Sequence[str]],
     summary: Sequence[str] = (),
     attention: NDArray | None = None,
-    letters: int | None = None,
 ) -> str:
     """Draw a graph as a standalone SVG image: one row per paragraph, links as arcs on the left, summary on the right.
 
@@ -57,9 +56,8 @@ def draw_svg(
         texts: sentences of each of the L paragraphs.
         summary: sentences of the summary; empty to draw only the graph.
         attention: attention of each summary sentence to each paragraph, [sentences, L].
-        letters: maximal number of letters of a displayed text; by default as many as fit a page 1,200 pixels wide.
     """
-    letters = letters or (LETTERS_BESIDE_SUMMARY if summary else LETTERS_ALONE)
+    letters = LETTERS_BESIDE_SUMMARY if summary else LETTERS_ALONE
     lines = [one_line(" ".join(text)) or "(no words)" for text in texts]
     left = ARCS + 24
     width_of_texts = LETTER * (letters + 4)

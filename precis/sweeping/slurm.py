@@ -123,11 +123,11 @@ def submit(jobs: Sequence[Job], profile: Profile, folder: Path, name: str) -> di
             executor = submitit.SlurmExecutor(folder=folder)
             executor.update_parameters(**_parameters(profile, name, after=ids[-1] if ids else None))
             ids += [str(job.job_id) for job in executor.map_array(work, list(jobs[first : first + size]))]
-    except FailedJobError as error:
+    except RuntimeError as error:
         if ids:
             cancel(ids)
-        raise UserError(f"SLURM refuses the job: {_short(str(error))}; change the profile") from None
-    except RuntimeError as error:
+        if isinstance(error, FailedJobError):
+            raise UserError(f"SLURM refuses the job: {_short(str(error))}; change the profile") from None
         raise UserError(f"no SLURM here ({error}); log in to a node that has it, or use --launcher local") from None
     return {job.folder.name: job_id for job, job_id in zip(jobs, ids)}
 
@@ -148,8 +148,8 @@ def _parameters(profile: Profile, name: str, after: str | None) -> dict[str, Any
     # `signal` sends SIGUSR1 to all tasks; `requeue` permits requeueing of the job.
     more = {"signal": f"USR1@{profile.save_seconds}", "requeue": True} | profile.directives
     if after is not None:
-        before = f"{more['dependency']}," if "dependency" in more else ""
-        more["dependency"] = f"{before}afterany:{after.partition('_')[0]}"
+        conditions = [more["dependency"]] if "dependency" in more else []
+        more["dependency"] = ",".join([*conditions, f"afterany:{after.partition('_')[0]}"])
     return {
         "job_name": name,
         "partition": profile.partition,

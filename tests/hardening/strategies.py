@@ -106,7 +106,7 @@ def main() -> int:
                     case, files, folder / f"{case.name}-{strategy}-{precision}", strategy=strategy, precision=precision
                 )
                 cells.append("needs ddp" if "--trainer.strategy ddp" in cell else cell)  # an error with a remedy
-            failed += len({*cells} - {"exact", "needs ddp"})
+            failed += sum(cell not in ("exact", "needs ddp") for cell in cells)
             print(f"| {case.name} |", " | ".join(cells), "|", flush=True)
     return failed
 

@@ -85,8 +85,8 @@ def test_marginals_of_a_long_document_in_single_precision():
     spans = span_marginals(potentials, marginals)
     assert_close(spans.sum().item(), 299.0, atol=1e-2, rtol=0)  # a tree has E - 1 nodes
     assert spans.min() >= 0 and spans.max() <= 1 + 1e-4
-    kept = node_marginals(potentials, marginals, min_prob=1e-6)
-    assert kept.probability.min() > 1e-6 and len(kept.probability) < 300**3 / 6
+    probable = node_marginals(potentials, marginals, min_prob=1e-6)
+    assert probable.probability.min() > 1e-6 and len(probable.probability) < 300**3 / 6
 
 
 def test_most_probable_splits_equal_those_of_the_best_marginals():

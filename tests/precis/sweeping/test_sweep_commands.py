@@ -8,7 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -21,12 +21,19 @@ from datamodules.documents import UserError
 from datamodules.file_locks import take_lock
 from precis.sweeping.folder_files import read_launch, read_points, read_profile
 from precis.sweeping.job import Job
-from precis.sweeping.slurm import Profile, _parameters, checked_profile
+from precis.sweeping.slurm import Profile, checked_profile, submit
 from precis.sweeping.sweep_folder import LOCK, states, write_launch
 
 SQUEUE = (
     "#!/bin/sh\ncat {folder}/queue 2>/dev/null\n[ ! -f {folder}/down ] || {{ echo 'error: no answer' >&2; exit 1; }}\n"
 )
+# numbers its jobs from the one in the file `count`, and refuses that in the file `full`; arrays have two tasks at most
+SBATCH = """#!/bin/sh
+job=$(($(cat {folder}/count) + 1)); echo $job > {folder}/count
+[ "$job" != "$(cat {folder}/full 2>/dev/null)" ] || {{ echo 'sbatch: error: too many jobs' >&2; exit 1; }}
+echo "Submitted batch job $job"
+"""
+SCONTROL = "#!/bin/sh\necho 'MaxArraySize            = 2'\n"
 SCANCEL = '#!/bin/sh\necho "$@" >> {folder}/cancelled\n'
 
 
@@ -52,10 +59,11 @@ def by_name(out: Path) -> dict[str, str]:
 
 @pytest.fixture
 def slurm(tmp_path, monkeypatch):
-    """Stand-ins for squeue and scancel: their folder."""
+    """Stand-ins for the commands of SLURM: their folder."""
     folder = tmp_path / "slurm"
     folder.mkdir()
-    for name, text in (("squeue", SQUEUE), ("scancel", SCANCEL)):
+    programs = {"squeue": SQUEUE, "scancel": SCANCEL, "sbatch": SBATCH, "scontrol": SCONTROL, "srun": "#!/bin/sh\n"}
+    for name, text in programs.items():
         (folder / name).write_text(text.format(folder=folder))
         (folder / name).chmod(0o755)
     monkeypatch.setenv("PATH", f"{folder}{os.pathsep}{os.environ['PATH']}")
@@ -185,7 +193,6 @@ def test_a_submission_does_not_write_through_a_link(sweep, slurm, tmp_path, prec
     shutil.move(sweep / "failed", outside)
     files = sorted(outside.iterdir())
     (sweep / "failed").symlink_to(outside)
-    (slurm / "sbatch").touch(0o755)
     done = precis("sweep", "retry", sweep, "--launcher", "slurm")
     assert done.status == 1 and f"{sweep / 'failed'}: a link that leads out of {sweep}" in done.err
     assert sorted(outside.iterdir()) == files
@@ -212,18 +219,41 @@ def test_a_wrong_profile_is_named_and_nothing_is_written(profile, said, tmp_path
     assert done.status == 2 and said in done.err and not (tmp_path / "out").exists()
 
 
-def test_profiles_of_the_page_are_batch_scripts(tmp_path):
-    submitit = pytest.importorskip("submitit.slurm.slurm", reason="needs the optional package submitit")
+def profiles_of_the_page() -> list[Profile]:
     page = (Path(__file__).parents[3] / "docs" / "clusters.md").read_text(encoding="utf-8")
     values = [yaml.safe_load(block) for block in re.findall(r"```yaml\n(.*?)```", page, re.DOTALL)]
-    profiles = [checked_profile(SimpleNamespace(**asdict(Profile()) | value)) for value in values]
+    return [checked_profile(SimpleNamespace(**asdict(Profile()) | value)) for value in values]
+
+
+def test_profiles_of_the_page_are_batch_scripts_of_arrays_that_wait_for_each_other(slurm, tmp_path):
+    pytest.importorskip("submitit", reason="needs the optional package submitit")
+    jobs = make_sweep(tmp_path / "out", "a", "b", "c", "d")
+    profiles = profiles_of_the_page()
     assert [(profile.nodes, profile.gpus_per_node) for profile in profiles] == [(1, 4), (2, 8), (1, 1)]
-    scripts = [submitit._make_sbatch_string("work", tmp_path, **_parameters(p, "rows", "7_0")) for p in profiles]
-    for script, profile in zip(scripts, profiles):
-        assert f"#SBATCH --gpus-per-node={profile.gpus_per_node}\n" in script
-        assert f"#SBATCH --nodes={profile.nodes}\n" in script and "#SBATCH --dependency=afterany:7\n" in script
-        assert all(line in script.splitlines() for line in profile.setup)
-    assert "#SBATCH --constraint=a100\n" in scripts[0] and "#SBATCH --exclusive\n" in scripts[1]
+    for number, profile in enumerate(profiles):
+        (slurm / "count").write_text("6")
+        folder = tmp_path / f"profile{number}"
+        waiting = replace(profile, directives=profile.directives | {"dependency": "afterok:3"})
+        ids = submit(jobs, waiting, folder, "rows")
+        assert ids == {"a": "7_0", "b": "7_1", "c": "8_0", "d": "8_1"}
+        first, second = ((folder / f"{job}_submission.sh").read_text() for job in (7, 8))
+        assert "#SBATCH --dependency=afterok:3\n" in first and "--dependency=afterok:3,afterany:7\n" in second
+        for script in (first, second):
+            assert "#SBATCH --array=0-1%2\n" in script
+            assert f"#SBATCH --gpus-per-node={profile.gpus_per_node}\n" in script
+            assert f"#SBATCH --nodes={profile.nodes}\n" in script
+            assert all(line in script.splitlines() for line in profile.setup)
+            for name, value in profile.directives.items():
+                assert f"#SBATCH --{name}" + ("" if value is True else f"={value}") + "\n" in script
+
+
+def test_if_slurm_refuses_an_array_those_before_are_canceled(slurm, tmp_path):
+    pytest.importorskip("submitit", reason="needs the optional package submitit")
+    (slurm / "count").write_text("6")
+    (slurm / "full").write_text("8")
+    with pytest.raises(UserError, match=r"SLURM refuses the job: .*too many jobs"):
+        submit(make_sweep(tmp_path / "out", "a", "b", "c"), Profile(), tmp_path / "scripts", "rows")
+    assert (slurm / "cancelled").read_text().split() == ["7_0", "7_1"]
 
 
 # On this machine

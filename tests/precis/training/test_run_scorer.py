@@ -20,8 +20,8 @@ def test_a_run_proposes_what_its_model_scores(extractive):
     expected = dict(zip(batch.ids, run.model.sentence_scores(batch)))
     documents = [as_document(row) for row in run.data.documents("val")]
     for size, pool in ((1, 512), (10_000, 512), (10_000, 2)):
-        found = RunScorer(extractive, size, pool).sentence_scores(documents)
-        for document, scores in zip(documents, found, strict=True):
+        proposed = RunScorer(extractive, size, pool).sentence_scores(documents)
+        for document, scores in zip(documents, proposed, strict=True):
             if document.id in expected:
                 assert scores == pytest.approx(expected[document.id], abs=1e-5)
 

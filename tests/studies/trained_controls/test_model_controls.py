@@ -45,21 +45,21 @@ def test_principal_sentences_are_the_best_to_predict(cache):
 
 
 def test_rare_names_are_copied_only_by_a_pointer(cache):
-    found = scores("pointer", "rouge1", cache, "on", "off")
-    assert found["on"] > 80
-    assert found["off"] < 55, "half of the names are in no vocabulary"
+    rouge = scores("pointer", "rouge1", cache, "on", "off")
+    assert rouge["on"] > 80
+    assert rouge["off"] < 55, "half of the names are in no vocabulary"
 
 
 def test_likelihood_keeps_the_flaw_of_its_references_and_rewards_mend_it(cache):
     """Four of five references lack the last name, which costs a summary 14 points of ROUGE-L."""
-    found = scores("self_critical", "rougeL", cache, "likelihood", "greedy", "leave_one_out")
-    assert found["likelihood"] < 88 and found["greedy"] > 95 and found["leave_one_out"] > 95
+    rouge = scores("self_critical", "rougeL", cache, "likelihood", "greedy", "leave_one_out")
+    assert rouge["likelihood"] < 88 and rouge["greedy"] > 95 and rouge["leave_one_out"] > 95
 
 
 def test_coverage_keeps_attention_from_going_round_in_circles(cache):
     """The three seeds of the sweep differ by 6.6 to 7.9 points of ROUGE-2."""
-    found = scores("coverage", "rouge2", cache, "start", "off")
-    assert found["start"] > found["off"] + 3
+    rouge = scores("coverage", "rouge2", cache, "start", "off")
+    assert rouge["start"] > rouge["off"] + 3
 
 
 def test_only_the_document_s_own_tree_tells_the_summary(cache):
