@@ -97,6 +97,26 @@ def test_the_loss_equals_the_naive_one_gradients_included(row):
         torch.testing.assert_close(one, other, atol=1e-5, rtol=1e-4)
 
 
+@every_row
+def test_log_probs_equal_those_of_the_steps_and_sum_to_one(row):
+    model, batch = of(row)
+    model.set_tokenizer(Vocabulary([f"w{i}" for i in range(V - 4)]))  # a word for every row of the output layer
+    options = DecodingOptions(beam_size=3, min_length=0, max_length=6, sample=True, allow_unknown=True)
+    drawn = model.sample(batch, options)
+    scored = model.log_probs(batch, drawn)
+    assert scored.requires_grad and scored.masked_select(drawn.tokens == PAD).eq(0).all()
+    memory, start = model.network.encode(batch.source, batch.lengths)
+    fixed = memory._asdict() | {"source": batch.source_extended.flatten(1), "oov_counts": torch.tensor([2, 3, 3])}
+    for k in range(3):
+        state, last = start._asdict(), torch.full((3, 1), START)
+        for t in range(drawn.tokens.shape[-1]):
+            _, log_probs, state = model._step(last, state, fixed, None)
+            torch.testing.assert_close(log_probs.exp().sum(-1), torch.ones(3, 1))
+            last = drawn.tokens[:, k, t : t + 1]
+            expected = log_probs.squeeze(1).gather(-1, last).squeeze(1)
+            torch.testing.assert_close(scored[:, k, t], expected.masked_fill(last.squeeze(1) == PAD, 0))
+
+
 def test_words_of_any_agent_are_copied_and_marked():
     model, batch = of("m5")
     model.decoding = DecodingOptions(beam_size=2, min_length=3, max_length=6)
