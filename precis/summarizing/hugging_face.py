@@ -33,6 +33,7 @@ CHAT_PROMPT = "three_sentences"
 CHAT_LENGTH = 512  # tokens of an answer, thoughts included
 # Radford et al. 2019: a language model summarizes what stands before these letters.
 CONTINUED_PROMPT = "{document}\n\nTL;DR:"
+PARAGRAPH_END = "\n\n"  # ends the summary in a continuation
 
 
 class Answer(NamedTuple):
@@ -280,7 +281,7 @@ class HuggingFaceSummarizer:
                         windows=len(windows),
                         source_tokens=(sum(map(len, windows)), total),
                         summary_tokens=sum(output.tokens for output in ordered),
-                        stopped=any(output.stopped for output in ordered),
+                        stopped=any(map(self._is_cut_off, ordered)),
                     )
                 )
             yield finished
@@ -290,7 +291,12 @@ class HuggingFaceSummarizer:
         if not self.generator.is_decoder_only:
             return output.text
         text = answer_text(output.text)
-        return text if self.is_chat else text.split("\n\n")[0]
+        return text if self.is_chat else text.split(PARAGRAPH_END)[0]
+
+    def _is_cut_off(self, output: Generated) -> bool:
+        """Return whether a summary ends because of its maximum length; a continuation may go on after the summary."""
+        is_continuation = self.generator.is_decoder_only and not self.is_chat
+        return output.stopped and not (is_continuation and PARAGRAPH_END in output.text)
 
 
 def how_read(summary: Summary, long_documents: str) -> str | None:

@@ -11,8 +11,9 @@ from transformers import AutoModelForCausalLM, AutoModelForSeq2SeqLM, AutoTokeni
 from transformers.generation.utils import GenerationMixin
 
 import precis as api
-from datamodules.documents import UserError
+from datamodules.documents import Document, UserError
 from precis.playground.playground import Playground
+from precis.summarizing.generation import Generated
 from precis.summarizing.hugging_face import CONTINUED_PROMPT, HuggingFaceSummarizer
 from precis.summarizing.prompts import read_prompt, sentences_of
 
@@ -128,6 +129,14 @@ def test_the_length_of_a_decoder_is_that_of_its_answer(models, texts, prepared):
     assert prepared[-1]["max_length"] == prompt + 20 and prepared[-1]["do_sample"] is False
     run.summarize(texts[0], max_length=4)
     assert prepared[-1]["max_length"] == prompt + 4
+
+
+@pytest.mark.parametrize(("output", "is_cut_off"), [("It rained.\n\nIt", False), ("It rained.\nIt", True)])
+def test_a_continuation_after_the_summary_is_not_counted_as_cut_off(models, monkeypatch, output, is_cut_off):
+    model = HuggingFaceSummarizer(str(models["decoder"]))
+    monkeypatch.setattr(model.generator, "generate", lambda prompts: [Generated(output, 128, True)])
+    answers = [answer for group in model.answers([Document("1", [["It rains."]])]) for answer in group]
+    assert [(answer.text, answer.stopped) for answer in answers] == [(output.split("\n\n")[0], is_cut_off)]
 
 
 @pytest.mark.parametrize(
