@@ -9,6 +9,7 @@ import test_ddp
 import torch
 from cases import CASES
 from pytorch_lightning import seed_everything
+from pytorch_lightning.callbacks import LambdaCallback
 from quiet_trainer import quiet_trainer
 from test_ddp import Recorder, close, run_on_one_and_two
 from torch.nn.functional import pad
@@ -21,6 +22,7 @@ from lightning_modules.summarizer import Samples
 pytestmark = pytest.mark.integration
 
 BATCH = 4
+SAVED, LAST = 3, 6  # optimizer steps; the first lies between two updates with the same samples
 # model, advantage, credit, batches accumulated, updates: every class of generative models
 RUNS = [(name, "greedy", "summary", 1, 1) for name in ("agents-m7", "bertsum-abs", "graphsum", "pegasus", "pointer")]
 RUNS += [("rstformer", "leave_one_out", "summary", 1, 1), ("pointer", "leave_one_out", "reward_to_go", 2, 1)]
@@ -74,7 +76,26 @@ def train(files: dict[str, str], folder: Path, rank: int, world: int) -> None:
             default_root_dir=folder / f"{world}",
         ).fit(model, data)  # fmt: skip
         results.append((recorder.losses, recorder.gradients, model.state_dict()))
+    if world > 1:
+        results.append([weights_after(files, folder, saved) for saved in (None, SAVED)])
     torch.save(results, folder / f"{world}-{rank}.pt")
+
+
+def weights_after(files: dict[str, str], folder: Path, resume_at: int | None) -> dict[str, torch.Tensor]:
+    """Return the weights after LAST steps on two processes, with dropout and draws; saved, or resumed, at a step."""
+    seed_everything(5, verbose=False)
+    case, checkpoint = case_of("pointer"), folder / "saved.ckpt"
+    data = case.build_data(files, batch_size=BATCH // 2)
+    reward = SelfCritical(samples=3, advantage="group", updates=2, kl=0.3)
+    save = LambdaCallback(
+        on_train_batch_end=lambda trainer, *_: trainer.global_step == SAVED and trainer.save_checkpoint(checkpoint)
+    )
+    model = case.build_model()
+    quiet_trainer(
+        reward, *([] if resume_at else [save]), strategy="ddp", devices=2, max_steps=LAST, limit_val_batches=0,
+        default_root_dir=folder / "resumed",
+    ).fit(model, data, ckpt_path=checkpoint if resume_at else None)  # fmt: skip
+    return model.state_dict()
 
 
 def process(files: dict[str, str], folder: Path, rank: int, world: int, port: int) -> None:
@@ -105,3 +126,11 @@ def test_two_processes_equal_one(results, run):
     for name, tensor in alone[2].items():
         close(first[2][name], tensor)
         assert torch.equal(first[2][name], second[2][name])
+
+
+def test_a_training_on_two_processes_resumes_bit_for_bit(results):
+    for whole, resumed in (result[-1] for result in results[:2]):
+        assert all(torch.equal(tensor, resumed[name]) for name, tensor in whole.items())
+        assert any(
+            (whole[name] != start).any() for name, start in case_of("pointer").build_model().state_dict().items()
+        )
