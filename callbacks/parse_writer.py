@@ -25,7 +25,7 @@ class ParseWriter(Callback):
         self._resources = ExitStack()
 
     def on_predict_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        self._writer = self.cache.writer(trainer.global_rank, **self.limits)
+        self._writer = ShardWriter(self.cache, trainer.global_rank, **self.limits)
         self._resources.callback(self._writer.flush)
         self._progress = None
         if trainer.is_global_zero:

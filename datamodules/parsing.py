@@ -10,7 +10,7 @@ from torch import nn
 
 from datamodules.corpora.corpus import Corpus, OnBadRecord, TableDocuments, build_documents, read_manifest
 from datamodules.corpora.parallel import progress_bar
-from datamodules.discourse.cache import ParseCache, parse_key
+from datamodules.discourse.cache import ParseCache, ShardWriter, parse_key
 from datamodules.discourse.distributions import Rows
 from datamodules.discourse.parses import DiscourseParse, ParseRequest
 from datamodules.documents import Document, UserError
@@ -240,7 +240,7 @@ def parse_missing(documents: Sequence[Document], cache: ParseCache, parser: Pars
     if not batches.documents:
         return 0
     moved = isinstance(parser, nn.Module) and torch.cuda.is_available()
-    with cache.writer() as writer, progress_bar() as progress:
+    with ShardWriter(cache) as writer, progress_bar() as progress:
         parser = parser.cuda() if moved else parser
         for number, batch in enumerate(progress.track(batches, total=len(batches), description="parsing")):
             add_answers(writer.add, batch, parser.predict_step(batch, number), parser)

@@ -18,7 +18,7 @@ from datamodules.discourse.ablations import (
     RandomDiscourse,
     evenly_spread,
 )
-from datamodules.discourse.cache import ParseCache
+from datamodules.discourse.cache import ParseCache, ShardWriter
 from datamodules.discourse.distributions import Rows, resize
 from datamodules.discourse.parses import DiscourseParse, ParseRequest
 from datamodules.documents import Document, UserError
@@ -254,7 +254,7 @@ class RSTformerData(NeedsParser, TokenizerData):
         parses = {parse.text_digest: parse for parse in self._ablation.parses}
         cache = ParseCache(Path(folder) / _OTHERS_FOLDER)
         missing = cache.missing(parses)
-        with cache.writer() as writer:
+        with ShardWriter(cache) as writer:
             for key in missing:
                 writer.add(key, parses[key])
 

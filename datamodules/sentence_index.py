@@ -18,19 +18,18 @@ class SentenceIndex:
     Args:
         files: index files by the name (without suffix) of the file that holds the documents, such as
             `{train: bert/train_index.jsonl}` for documents of `train.jsonl`.
-        field: name of the field with the indices.
 
     Raises:
         UserError: on use, if a file is missing or broken, or a document has no line or other sentences.
     """
 
-    def __init__(self, files: dict[str, str], field: str = "sent_id") -> None:
-        self.files, self.field = {stem: Path(path) for stem, path in files.items()}, field
+    def __init__(self, files: dict[str, str]) -> None:
+        self.files = {stem: Path(path) for stem, path in files.items()}
 
     @cached_property
     def fingerprint(self) -> str:
         """Digest of the files and the names of their documents."""
-        digest = hashlib.sha256(self.field.encode())
+        digest = hashlib.sha256()
         for stem, path in sorted(self.files.items()):
             if not path.is_file():
                 raise UserError(f"{path}: no such file; check data.scorer.files")
@@ -42,12 +41,12 @@ class SentenceIndex:
         """The place and the sentences of each document, by its id."""
         by_id: dict[str, tuple[str, list[int]]] = {}
         for stem, path in self.files.items():
-            for number, row in read_rows(path, ["id", self.field]):
+            for number, row in read_rows(path, ["id", "sent_id"]):
                 if isinstance(row, BadRecord):
                     raise UserError(str(row))
-                where, indices = f"{path}:{number}", row.get(self.field)
+                where, indices = f"{path}:{number}", row.get("sent_id")
                 if not isinstance(indices, list) or not all(type(index) is int and index >= 0 for index in indices):
-                    raise UserError(f"{where}: {self.field} is not a list of indices; correct it")
+                    raise UserError(f"{where}: sent_id is not a list of indices; correct it")
                 by_id[str(row.get("id", f"{stem}-{number}"))] = where, indices
         return by_id
 

@@ -147,31 +147,6 @@ class ParseCache:
             raise MissingParse(f"{self.folder}: no parse of {name}; run `precis parse` with this folder as --out")
         return parse if id is None else replace(parse, id=id)
 
-    def verify(self) -> dict[str, str]:
-        """Read and verify all documents.
-
-        Returns:
-            Names of damaged shards, with the reason.
-        """
-        self.refresh()
-        self._verified.clear()
-        for key in list(self._shard_of):
-            for path in list(self._shard_of.get(key, [])):
-                self._read_parse(path, key)
-        return self.broken
-
-    def writer(self, rank: int = 0, **limits: float) -> "ShardWriter":
-        """Return a writer, after renaming damaged shards (suffix `.broken`).
-
-        Args:
-            rank: rank of the process, part of file names.
-            limits: `documents`, `megabytes` and `seconds` of `ShardWriter`.
-
-        Raises:
-            UserError: if the folder cannot be written to.
-        """
-        return ShardWriter(self, rank, **limits)
-
     # Finding and checking ----------------------------------------------------------------------------------------
 
     def _find(self, key: str) -> DiscourseParse | None:
@@ -231,11 +206,7 @@ class ParseCache:
             raise UserError(f"{self.folder}: {found_version}; choose another folder, or remove it to parse again")
 
     def prepare(self) -> None:
-        """Prepare the folder for writers: write the manifest, remove stale files, rename damaged shards.
-
-        Raises:
-            UserError: if it cannot be written to.
-        """
+        """Prepare the folder for a writer: write the manifest, remove stale files, rename damaged shards."""
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
             text = json.dumps({"format": FORMAT, "version": VERSION}, indent=1) + "\n"
@@ -256,7 +227,7 @@ class ShardWriter:
     """Buffered writer of parses, which writes each shard atomically.
 
     If the process is killed, only the parses since the last shard are lost. Use it in a `with` block: the buffer is
-    written at its end, also after an exception.
+    written at its end, also after an exception. Damaged shards of the cache get the suffix `.broken`.
 
     Args:
         cache: cache to write to.
@@ -264,6 +235,9 @@ class ShardWriter:
         documents: maximal number of parses in a shard.
         megabytes: size of the buffer at which a shard is written.
         seconds: age of the oldest buffered parse at which a shard is written.
+
+    Raises:
+        UserError: if the folder cannot be written to.
     """
 
     def __init__(

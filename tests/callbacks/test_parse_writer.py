@@ -49,7 +49,8 @@ def run(folder, parser: LightningModule, **options) -> ParseWriter:
 def test_a_run_writes_all_and_counts_tokens(tmp_path, capfd, monkeypatch):
     monkeypatch.setattr(parallel, "LINE_INTERVAL", 0.0)
     writer = run(tmp_path, MadeUpParser())
-    assert writer.left == 0 and len(ParseCache(tmp_path)) == 9 and ParseCache(tmp_path).verify() == {}
+    cache = ParseCache(tmp_path)
+    assert writer.left == 0 and len(cache) == 9 and cache.missing(cache) == []
     lines = [line for line in capfd.readouterr().err.splitlines() if line.startswith("parsing tokens: ")]
     tokens = sum(len(document.text.split()) for document in DOCUMENTS)
     assert len(lines) == 5 and lines[-1] == f"parsing tokens: {tokens} of {tokens}"

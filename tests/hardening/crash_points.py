@@ -116,14 +116,14 @@ class CacheCrashes(Crashes):
 
         from datamodules import PointerGeneratorData
         from datamodules.corpora import Files
-        from datamodules.discourse.cache import ParseCache
+        from datamodules.discourse.cache import ParseCache, ShardWriter
         from datamodules.discourse.parses import ParseRequest
 
         data = PointerGeneratorData(Files(**self.files), vocab_size=30, cache_dir=self.watched / "corpus")
         data.prepare_data()
         parses = ParseCache(self.watched / "parses")
         missing = parses.missing([str(number) for number in range(6)])
-        with parses.writer(documents=2) as writer:
+        with ShardWriter(parses, documents=2) as writer:
             for key in missing:
                 writer.add(key, made_up_parse(ParseRequest.of(made_up_document(int(key)))))
 

@@ -140,7 +140,9 @@ def parses_in(folder: Path) -> dict[str, Any]:
     from datamodules.discourse.cache import ParseCache
 
     cache = ParseCache(folder)
-    return {"keys": list(cache), "broken": cache.verify(), "leftovers": [path.name for path in folder.glob(".*ing-*")]}
+    keys = list(cache)
+    cache.missing(keys)  # verifies every document
+    return {"keys": keys, "broken": cache.broken, "leftovers": [path.name for path in folder.glob(".*ing-*")]}
 
 
 def changed_names(content: dict[str, Any], whole: dict[str, Any]) -> str:

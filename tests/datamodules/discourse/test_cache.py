@@ -12,7 +12,7 @@ from made_up_parses import made_up_document, made_up_parse, same
 from datamodules.building import LOCK, builders_lock
 from datamodules.discourse import cache as cache_module
 from datamodules.discourse import shards
-from datamodules.discourse.cache import MissingParse, ParseCache, parse_key
+from datamodules.discourse.cache import MissingParse, ParseCache, ShardWriter, parse_key
 from datamodules.discourse.parses import DiscourseParse, ParseRequest
 from datamodules.documents import UserError
 
@@ -28,7 +28,7 @@ KEYS = list(PARSES)
 
 def write(folder: Path, keys: list[str], rank: int = 0, **limits: float) -> ParseCache:
     cache = ParseCache(folder)
-    with cache.writer(rank, **limits) as writer:
+    with ShardWriter(cache, rank, **limits) as writer:
         for key in keys:
             writer.add(key, PARSES[key])
     return ParseCache(folder)
@@ -44,7 +44,7 @@ def test_written_parses_are_read(tmp_path):
     assert len(list((tmp_path / "cache").glob("*.safetensors"))) == 3
     assert cache.missing(KEYS) == KEYS[7:] and len(cache) == 7 and KEYS[0] in cache
     assert all(same(cache.get(key), PARSES[key]) for key in KEYS[:7])
-    assert cache.verify() == {} and cache.nbytes == sum(p.stat().st_size for p in cache.folder.glob("*.safetensors"))
+    assert cache.broken == {} and cache.nbytes == sum(p.stat().st_size for p in cache.folder.glob("*.safetensors"))
     assert cache.get(KEYS[0], id="other").id == "other"
     with pytest.raises(MissingParse, match="no parse of document 'doc-9'; run `precis parse`"):
         cache.get(KEYS[9], id="doc-9")
@@ -52,7 +52,7 @@ def test_written_parses_are_read(tmp_path):
 
 def test_readers_see_the_union_of_what_writers_add(tmp_path):
     reader = ParseCache(tmp_path)
-    writers = [ParseCache(tmp_path).writer(rank) for rank in range(3)]
+    writers = [ShardWriter(ParseCache(tmp_path), rank) for rank in range(3)]
     for rank, writer in enumerate(writers):
         for key in [*KEYS[rank::3], KEYS[0]]:  # one document by all of them
             writer.add(key, PARSES[key])
@@ -113,12 +113,12 @@ def test_a_damaged_shard_is_named_left_out_and_parsed_again(tmp_path, place):
         assert cache.missing(KEYS[:5]) == KEYS[:3]
     with pytest.raises(MissingParse):
         cache.get(KEYS[1])
-    assert list(cache.verify()) == [path.name]
-    with cache.writer() as writer:
+    assert list(cache.broken) == [path.name]
+    with ShardWriter(cache) as writer:
         for key in KEYS[:3]:
             writer.add(key, PARSES[key])
     again = ParseCache(tmp_path)  # nothing to warn of any more
-    assert again.verify() == {} and again.missing(KEYS[:5]) == []
+    assert again.missing(KEYS[:5]) == [] and again.broken == {}
     assert path.with_name(f"{path.name}.broken").exists()
 
 
@@ -150,7 +150,7 @@ def test_a_foreign_file_is_named_and_left_where_it_is(tmp_path):
     foreign.write_bytes(content)
     with pytest.warns(UserWarning, match="model.safetensors: not used: a foreign file"):
         cache = ParseCache(tmp_path)
-    cache.writer()
+    ShardWriter(cache)
     assert foreign.exists() and cache.missing(KEYS[:1]) == []
 
 
@@ -172,15 +172,15 @@ def test_a_folder_of_another_version_or_kind(tmp_path):
 def test_a_folder_that_cannot_be_written_to(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(UserError, match=r"cannot be written .*check the path"):
-        ParseCache(tmp_path / "file" / "cache").writer()
+        ShardWriter(ParseCache(tmp_path / "file" / "cache"))
     if os.geteuid():
         (tmp_path / "closed").mkdir(mode=0o500)
         with pytest.raises(UserError, match=r"cannot be written \(Permission denied\)"):
-            ParseCache(tmp_path / "closed").writer()
+            ShardWriter(ParseCache(tmp_path / "closed"))
 
 
 def test_a_full_disk_leaves_nothing_half_written(tmp_path, monkeypatch):
-    writer = ParseCache(tmp_path).writer()
+    writer = ShardWriter(ParseCache(tmp_path))
     writer.add(KEYS[0], PARSES[KEYS[0]])
 
     def full(handle: int) -> None:
@@ -201,7 +201,7 @@ def test_when_a_shard_is_written(tmp_path, monkeypatch):
 
     def shards_after(keys: list[str], **limits: float) -> int:
         folder = tmp_path / json.dumps(limits)
-        writer = ParseCache(folder).writer(**limits)
+        writer = ShardWriter(ParseCache(folder), **limits)
         for key in keys:
             writer.add(key, PARSES[key])
             now[0] += 10
@@ -211,7 +211,7 @@ def test_when_a_shard_is_written(tmp_path, monkeypatch):
     assert shards_after(KEYS[:5], documents=2) == 2
     assert shards_after(KEYS[:5], megabytes=1e-6) == 5
     assert shards_after(KEYS[:6], seconds=20) == 2
-    with pytest.raises(KeyboardInterrupt), ParseCache(tmp_path / "interrupted").writer() as writer:
+    with pytest.raises(KeyboardInterrupt), ShardWriter(ParseCache(tmp_path / "interrupted")) as writer:
         writer.add(KEYS[0], PARSES[KEYS[0]])
         raise KeyboardInterrupt
     assert ParseCache(tmp_path / "interrupted").missing(KEYS[:2]) == KEYS[1:2]
