@@ -13,7 +13,7 @@ from datamodules.documents import Document, UserError
 from datamodules.text.hashing import text_digest
 from datamodules.text.lines import counted
 from precis.baselines.answers_file import Answers, answers_path, open_answers
-from precis.baselines.endpoint import Endpoint, add_endpoint_arguments, request_answers
+from precis.baselines.endpoint import Endpoint, add_endpoint_arguments
 from precis.baselines.input_documents import add_document_arguments, documents_digest, read_documents, with_file
 from precis.baselines.output_files import name_documents, signature, write_predictions
 from precis.summarizing.prompts import answer_text, check_fields, fill, read_prompt, read_queries, shipped_prompts
@@ -44,7 +44,7 @@ def chat(arguments: list[str]) -> None:
     settings |= prompts.settings | {"split": options.split, "documents": documents_digest(map(as_document, documents))}
     with open_answers(answers_file, settings) as answers:
         pairs = ((document.id, prompts.prompt(document)) for document in map(as_document, documents))
-        failures = request_answers(endpoint.answer_all, pairs, answers, len(documents), options.base_url)
+        failures = endpoint.request_missing(pairs, answers, len(documents))
         if failures and options.on_failure == "raise":
             name, reason = next(iter(failures.items()))
             remedy = "run the command again, or write empty summaries for them with --on_failure empty"

@@ -89,6 +89,26 @@ class Endpoint:
         except ImportError:
             raise UserError("openai is not installed: pip install 'precis-suite[chat]'") from None
 
+    def request_missing(self, prompts: Iterable[tuple[str, str]], answers: Answers, total: int) -> dict[str, str]:
+        """Request the answers that a file lacks, with a progress bar; each one is written at once.
+
+        Args:
+            prompts: (id, prompt) of all answers.
+            answers: the file.
+            total: number of all answers.
+
+        Returns:
+            The reasons for answers that are still missing, by id.
+        """
+        with progress_bar() as progress:
+            task = progress.add_task("answers", total=total, completed=len(answers.rows))
+
+            def done(name: str, reply: Reply) -> None:
+                answers.add([{"id": name, **reply._asdict(), "server": self.base_url}])
+                progress.advance(task)
+
+            return self.answer_all(((name, prompt) for name, prompt in prompts if name not in answers.rows), done)
+
     def answer_all(self, prompts: Iterable[tuple[str, str]], done: Callable[[str, Reply], None]) -> dict[str, str]:
         """Ask for answers, several at a time.
 
@@ -233,32 +253,3 @@ def _read_reply(content: str, attempts: int) -> Reply:
         return Reply(text, reason, refusal, *tokens, attempts)
     except (ValueError, KeyError, IndexError, TypeError, AttributeError):
         raise BadReply(f"the body of the response is not a chat completion: {content[:80]!r}") from None
-
-
-def request_answers(
-    answer_all: Callable[[Iterable[tuple[str, str]], Callable[[str, Reply], None]], dict[str, str]],
-    prompts: Iterable[tuple[str, str]],
-    answers: Answers,
-    total: int,
-    server: str | None,
-) -> dict[str, str]:
-    """Request the answers that a file of answers lacks, with a progress bar.
-
-    Args:
-        answer_all: method of a chat model, see `Endpoint.answer_all`.
-        prompts: (id, prompt) of all answers.
-        answers: the file; new answers are written at once.
-        total: number of all answers.
-        server: address of the endpoint, recorded with the answers.
-
-    Returns:
-        The reasons for answers that are still missing, by id.
-    """
-    with progress_bar() as progress:
-        task = progress.add_task("answers", total=total, completed=len(answers.rows))
-
-        def done(name: str, reply: Reply) -> None:
-            answers.add([{"id": name, **reply._asdict(), "server": server}])
-            progress.advance(task)
-
-        return answer_all(((name, prompt) for name, prompt in prompts if name not in answers.rows), done)

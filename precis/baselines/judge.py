@@ -8,13 +8,12 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from jsonargparse import ArgumentParser, Namespace
-from jsonargparse.typing import NonNegativeInt, PositiveInt
 
 from datamodules.documents import UserError
 from datamodules.text.hashing import text_digest
 from datamodules.text.lines import counted
 from precis.baselines.answers_file import check_settings, open_answers, read_answers
-from precis.baselines.endpoint import Endpoint, add_endpoint_arguments, request_answers
+from precis.baselines.endpoint import Endpoint, add_endpoint_arguments
 from precis.baselines.output_files import name_documents
 from precis.evaluation.predictions import read_predictions, with_run_documents
 from precis.files.templates import template
@@ -71,7 +70,7 @@ def judge(arguments: list[str]) -> None:
         lacking = counted(len(missing), "answer")
         raise UserError(f"{path}: {lacking} missing, the first {missing[0]!r}: {reason}; {remedy}")
     texts = {name: row["text"] for name, row in answers.items()}
-    result = summarize(pairs, texts, options.resamples, options.seed)
+    result = summarize(pairs, texts)
     if options.json:
         print(json.dumps(result, ensure_ascii=False, indent=1))
     else:
@@ -89,8 +88,6 @@ def _parser() -> ArgumentParser:
     parser.add_argument("--run", type=str | None, default=None, help="a run folder whose corpus has the sources")
     parser.add_argument("--split", type=str, default="test", help="the split of the run's corpus")
     parser.add_argument("--prompt", type=str | None, default=None, help="a file with {document}, {first} and {second}")
-    parser.add_argument("--resamples", type=PositiveInt, default=RESAMPLES, help="number of resamples of the bootstrap")
-    parser.add_argument("--seed", type=NonNegativeInt, default=0, help="seed of the bootstrap")
     parser.add_argument("--json", action="store_true", help="one JSON object instead of lines")
     return parser
 
@@ -134,7 +131,7 @@ def _ask(
     prompts = [prompt for pair in pairs for prompt in pair.prompts(template)]
     settings = {"system": "judge", "model": options.model, "request": endpoint.request} | settings
     with open_answers(Path(options.out), settings) as answers:
-        failures = request_answers(endpoint.answer_all, prompts, answers, len(prompts), options.base_url)
+        failures = endpoint.request_missing(prompts, answers, len(prompts))
         return answers.rows, failures
 
 
@@ -145,9 +142,7 @@ def read_verdict(text: str) -> Verdict | None:
     return _VERDICTS[match[1].lower()] if match else None
 
 
-def summarize(
-    pairs: Sequence[_Pair], texts: Mapping[str, str], resamples: int = RESAMPLES, seed: int = 0
-) -> dict[str, Any]:
+def summarize(pairs: Sequence[_Pair], texts: Mapping[str, str]) -> dict[str, Any]:
     """Return how often A is preferred, and how far the judge can be relied on.
 
     The preference for A on a document is the mean over both orders of 1 if A wins, 0 if B wins, and 1/2 for a tie;
@@ -156,8 +151,6 @@ def summarize(
     Args:
         pairs: the pairs.
         texts: answers by order and id, `ab doc-1`.
-        resamples: number of resamples of the bootstrap over documents.
-        seed: seed of the bootstrap.
 
     Raises:
         UserError: if no answer can be read.
@@ -172,11 +165,11 @@ def summarize(
         raise UserError("no answer of the judge can be read; change --prompt so that each ends with 1, 2 or tie")
     table = np.array(list(orders.values()))                                                  # [N, 2]
     preferences = table.mean(axis=1)                                                         # [N]
-    interval = bootstrap_interval(100 * preferences, resamples=resamples, seed=seed)
+    interval = bootstrap_interval(100 * preferences)
     decided = [verdict for verdict in verdicts.values() if verdict in ("first", "second")]
     return {
         "documents": len(pairs),
-        "preference": interval._asdict() | {"level": LEVEL, "resamples": resamples, "seed": seed},
+        "preference": interval._asdict() | {"level": LEVEL, "resamples": RESAMPLES, "seed": 0},
         "a_better": int((preferences > 0.5).sum()),
         "ties": int((preferences == 0.5).sum()),
         "b_better": int((preferences < 0.5).sum()),

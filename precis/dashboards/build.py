@@ -7,7 +7,16 @@ import wandb_workspaces.reports.v2 as reports
 import wandb_workspaces.workspaces as workspaces
 from wandb_workspaces import expr
 
-from precis.dashboards.contents import SETTINGS, TRAINING, AblationReport, Dashboard
+from precis.dashboards.contents import (
+    ABLATED,
+    ABLATION_KEY,
+    ABLATION_TITLE,
+    ABLATIONS,
+    SETTINGS,
+    TESTED,
+    TRAINING,
+    Dashboard,
+)
 
 STEP = "trainer/global_step"
 HOW = (
@@ -46,20 +55,19 @@ def workspace(dashboard: Dashboard, entity: str, project: str) -> workspaces.Wor
     )
 
 
-def ablation_report(ablation: AblationReport, entity: str, project: str) -> reports.Report:
-    """Return the report of an ablation: its rows as groups of runs, averaged over seeds."""
-    runs = (ablation.paper, entity, project, f"config.{ablation.key}")
-    rows = reports.UnorderedList(items=[f"{name}: {description}" for name, description in ablation.rows.items()])
+def ablation_report(entity: str, project: str) -> reports.Report:
+    """Return the report of the ablations of RSTformer: each is a group of runs, averaged over seeds."""
+    rows = reports.UnorderedList(items=[f"{name}: {description}" for name, description in ABLATIONS.items()])
     blocks = [
         reports.P(HOW),
         reports.H2("rows"),
         rows,
         reports.H2("scores on test"),
-        _grid(*runs, _bars(ablation.measures)),
+        _grid(entity, project, _bars(TESTED)),
         reports.H2("while training"),
-        _grid(*runs, _curves(("val/rouge1", "val/loss"))),
+        _grid(entity, project, _curves(("val/rouge1", "val/loss"))),
     ]
-    return reports.Report(project=project, entity=entity, title=ablation.title, blocks=blocks)
+    return reports.Report(project=project, entity=entity, title=ABLATION_TITLE, blocks=blocks)
 
 
 def _bars(keys: Sequence[str]) -> list[Any]:
@@ -70,11 +78,12 @@ def _curves(keys: Sequence[str]) -> list[Any]:
     return [reports.LinePlot(title=key, x=STEP, y=[key]) for key in keys]
 
 
-def _grid(paper: str, entity: str, project: str, groupby: str, panels: list[Any]) -> reports.PanelGrid:
-    """Arrange panels over the runs of a paper in rows of three on the grid of W&B, which has 24 columns."""
+def _grid(entity: str, project: str, panels: list[Any]) -> reports.PanelGrid:
+    """Arrange panels over the ablated runs in rows of three on the grid of W&B, which has 24 columns."""
     for number, panel in enumerate(panels):
         panel.layout = reports.Layout(x=8 * (number % 3), y=6 * (number // 3), w=8, h=6)
     runs = reports.Runset(
-        entity=entity, project=project, name=paper, filters=[expr.Tags().isin([paper])], groupby=[groupby]
-    )
+        entity=entity, project=project, name=ABLATED,
+        filters=[expr.Tags().isin([ABLATED])], groupby=[f"config.{ABLATION_KEY}"],
+    )  # fmt: skip
     return reports.PanelGrid(runsets=[runs], panels=panels)

@@ -63,32 +63,17 @@ PAPERS = (
     ),
 )
 
-
-@dataclass(frozen=True)
-class AblationReport:
-    """Comparison of the rows of an ablation, averaged over seeds: the values of a config key, with descriptions."""
-
-    paper: str
-    title: str
-    key: str
-    rows: dict[str, str]
-    measures: tuple[str, ...] = TESTED
-
-
-ABLATIONS = (
-    AblationReport(
-        "RSTformer",
-        "RSTformer: is it the discourse? WAC and RIA",
-        "model.init_args.injection.ablation",
-        {
-            "none": "the whole model",
-            "wac": "without attention calculation: the discourse distribution in place of the scores",
-            "ria": "random identical attention: random numbers in place of the discourse distribution",
-            "permuted": "the document's own distribution with its values at other pairs of EDUs",
-            "other": "another document's distribution",
-            "no_labels": "without relation labels",
-            "one_best": "the best tree in place of the distribution",
-            "no_discourse": "the model without discourse",
-        },
-    ),
-)
+# The report on RSTformer compares the values of a key of the config, averaged over seeds.
+ABLATED = "RSTformer"
+ABLATION_TITLE = "RSTformer: is it the discourse? WAC and RIA"
+ABLATION_KEY = "model.init_args.injection.ablation"
+ABLATIONS = {
+    "none": "the whole model",
+    "wac": "without attention calculation: the discourse distribution in place of the scores",
+    "ria": "random identical attention: random numbers in place of the discourse distribution",
+    "permuted": "the document's own distribution with its values at other pairs of EDUs",
+    "other": "another document's distribution",
+    "no_labels": "without relation labels",
+    "one_best": "the best tree in place of the distribution",
+    "no_discourse": "the model without discourse",
+}

@@ -3,7 +3,7 @@
 from jsonargparse import ArgumentParser
 
 from datamodules.documents import UserError
-from precis.dashboards.contents import ABLATIONS, PAPERS
+from precis.dashboards.contents import ABLATED, ABLATION_KEY, ABLATION_TITLE, PAPERS, TESTED
 from precis.runs.wandb_login import logged_in
 
 
@@ -19,14 +19,14 @@ def workspaces(arguments: list[str]) -> None:
     parser.add_argument("--dry-run", action="store_true", help="print their contents without creating them")
     options = parser.parse_args(arguments)
     papers = [dashboard for dashboard in PAPERS if options.paper in (None, dashboard.paper)]
-    ablations = [ablation for ablation in ABLATIONS if options.paper in (None, ablation.paper)]
+    has_report = options.paper in (None, ABLATED)
     if not papers:
         raise UserError(f"no dashboard for {options.paper!r}; there are {', '.join(d.paper for d in PAPERS)}")
     if options.dry_run:
         for dashboard in papers:
             print(f"{dashboard.title}: {', '.join(dashboard.history())}")
-        for ablation in ablations:
-            print(f"{ablation.title}: {', '.join(ablation.measures)} by {ablation.key}")
+        if has_report:
+            print(f"{ABLATION_TITLE}: {', '.join(TESTED)} by {ABLATION_KEY}")
         return
     if not options.entity:
         raise UserError("--entity is missing: the user or team at W&B whose project it is")
@@ -37,6 +37,6 @@ def workspaces(arguments: list[str]) -> None:
     except ImportError:
         raise UserError("workspaces need wandb-workspaces; pip install 'precis-suite[workspaces]'") from None
     project = (options.entity, options.project)
-    pages = [*(workspace(paper, *project) for paper in papers), *(ablation_report(one, *project) for one in ablations)]
-    for page in pages:
+    pages = [workspace(paper, *project) for paper in papers]
+    for page in [*pages, ablation_report(*project)] if has_report else pages:
         print(page.save().url)

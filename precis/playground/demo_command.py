@@ -55,7 +55,7 @@ def build(playground: "Playground"):
     import gradio as gr
 
     names, max_length = list(playground.runs), playground.max_characters
-    first = playground.first_document()
+    first = next(iter(playground.documents), None)  # the page opens with it
     first_text, first_reference = playground.pick(first)
     with gr.Blocks(title="Précis", analytics_enabled=False) as page:
         explanations = "copied words, selected sentences, paragraph graphs and RST trees"

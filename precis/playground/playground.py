@@ -65,10 +65,6 @@ class Playground:
         rows = table.select(range(min(_DOCUMENTS, len(table))))
         return {row["id"]: row for row in rows.to_list()}
 
-    def first_document(self) -> str | None:
-        """Return the id of the document that the page opens with; None without documents."""
-        return next(iter(self.documents), None)
-
     def pick(self, name: str | None) -> tuple[str, str]:
         """Return the text and the first reference of a document of the corpus; without one, an example."""
         if not name or name not in self.documents:

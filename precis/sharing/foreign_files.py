@@ -176,11 +176,3 @@ def rename(weights: Mapping[str, Tensor], kind: Kind) -> dict[str, Tensor]:
             raise UserError(f"{name}: not in a {kind} checkpoint; give one as PreSumm or MatchSum released it")
         renamed[new] = value
     return renamed
-
-
-def swap_rows(table: Tensor, pairs: list[tuple[int, int]]) -> Tensor:
-    """Return a table with pairs of rows exchanged."""
-    swapped = table.clone()
-    for one, other in pairs:
-        swapped[[one, other]] = table[[other, one]]
-    return swapped

@@ -15,7 +15,7 @@ from torch import Tensor
 from datamodules.building import appearing_folder
 from datamodules.documents import UserError
 from precis.runs.run_folder import build, environment
-from precis.sharing.foreign_files import Kind, find_kind, read_weights, rename, swap_rows
+from precis.sharing.foreign_files import Kind, find_kind, read_weights, rename
 
 # The tokens of PreSumm's summaries, each with the symbol of the tokenizer that has its place here.
 _SUMMARY_TOKENS = {"[unused0]": "start", "[unused1]": "stop"}
@@ -129,11 +129,13 @@ def _write_run_folder(
 
 def _with_symbols_of(tokenizer: Any, state: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Exchange the decoder's rows of PreSumm's tokens and of the symbols with which it begins and ends here."""
-    pairs = []
+    names = ("decoder.embedding.weight", "decoder.output_bias")
+    swapped = {name: state[name].clone() for name in names if name in state}
     for token, symbol in _SUMMARY_TOKENS.items():
         number = tokenizer.backend.token_to_id(token)
         if number is None:
             raise UserError(f"the tokenizer has no {token}, which ends PreSumm's summaries; give its --encoder")
-        pairs.append((number, getattr(tokenizer, symbol)))
-    names = ("decoder.embedding.weight", "decoder.output_bias")
-    return {name: swap_rows(value, pairs) if name in names else value for name, value in state.items()}
+        pair = [number, getattr(tokenizer, symbol)]
+        for table in swapped.values():
+            table[pair] = table[pair[::-1]]
+    return {**state, **swapped}

@@ -103,7 +103,7 @@ def test_errors_are_shown_in_the_page(playground, text, reference, names, messag
 def test_documents_of_the_corpus_can_be_picked(playground):
     name = next(iter(playground.documents))
     text, reference = playground.pick(name)
-    assert text and reference and name == playground.first_document()
+    assert text and reference
     for example in (playground.pick(None), playground.pick("absent")):
         assert example[0].startswith("Compute the distances") and example[1] == ""
 
@@ -161,7 +161,7 @@ def test_the_page_works_in_a_browser_and_fetches_nothing_from_elsewhere(address,
     page.goto(address)
     # It opens with a document and its summaries
     page.wait_for_selector(".precis-card >> nth=4")
-    assert page.input_value("#text textarea") == playground.pick(playground.first_document())[0]
+    assert page.input_value("#text textarea") == playground.pick(next(iter(playground.documents)))[0]
     page.fill("#text textarea", TEXT)
     page.fill("#reference textarea", "the heron watches the river .")
     page.click("#summarize")
