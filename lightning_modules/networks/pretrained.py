@@ -2,17 +2,18 @@
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import Any
 
 import torch
 from tokenizers import Tokenizer
 from torch import Tensor, nn
 from torch.nn import functional as F
 from transformers import DynamicCache, EncoderDecoderCache, PreTrainedModel, PreTrainedTokenizerFast
+from transformers.cache_utils import DynamicLayer
 from transformers.modeling_outputs import BaseModelOutput
 
 from lightning_modules.networks.prepared_masks import causal_mask, prepared_mask
-from lightning_modules.networks.pretrained_attention import use_dropout_attention
+from lightning_modules.networks.pretrained_attention import share_documents, use_dropout_attention
 
 State = dict[str, Tensor]
 _OPENED = ("bart", "led")  # families whose tokenizers put `<s>` before summaries, too, after the decoder's first symbol
@@ -35,6 +36,7 @@ class PretrainedEncoderDecoder(nn.Module):
             raise ValueError(f"{config.model_type} is not an encoder-decoder with a decoder_start_token_id")
         use_dropout_attention(model)
         self.model = model
+        self.shares_documents = share_documents(model)
         # number of symbols that the decoder reads before `start`
         self.prefix_length = int(config.model_type in _OPENED)
 
@@ -68,7 +70,12 @@ class PretrainedEncoderDecoder(nn.Module):
         mask = prepared_mask(self.model.config, mask, source.shape[1], self.model.dtype)
         return self.model.get_encoder()(input_ids=source, attention_mask=mask).last_hidden_state
 
+    def _of_each_input(self, documents: Tensor, count: int) -> Tensor:
+        """Repeat a tensor [B, ...] for `count` decoder inputs of each document where these cannot share it."""
+        return documents if self.shares_documents else documents.repeat_interleave(count, 0)
+
     def _run(self, states: Tensor, mask: Tensor, inputs: Tensor, past: EncoderDecoderCache | None, use_cache: bool):
+        mask = self._of_each_input(mask, len(inputs) // len(mask))
         mask = prepared_mask(self.model.config, mask, inputs.shape[1], states.dtype)
         whole = past is None and not use_cache  # decoding computes the mask of its cache itself
         causal = causal_mask(self.model.config, inputs, states.dtype) if whole else None
@@ -79,9 +86,8 @@ class PretrainedEncoderDecoder(nn.Module):
 
     def _logits(self, states: Tensor, mask: Tensor, inputs: Tensor) -> Tensor:
         """Return the logits of all decoder inputs [B, K, T] or [B, T], flat: [B K T, V]."""
-        if (count := inputs[..., 0].numel() // len(inputs)) > 1:
-            states, mask = states.repeat_interleave(count, 0), mask.repeat_interleave(count, 0)
-        inputs = inputs.flatten(0, -2)
+        inputs = inputs.flatten(0, -2)                                                       # [B K, T]
+        states = self._of_each_input(states, len(inputs) // len(states))
         inputs = F.pad(inputs, (self.prefix_length, 0), value=self.model.config.decoder_start_token_id)
         return self._run(states, mask, inputs, None, False).logits[:, self.prefix_length :].flatten(0, 1)
 
@@ -116,56 +122,41 @@ class PretrainedEncoderDecoder(nn.Module):
 
     def stepper(self, words: int):
         """Return the step function of decoding, see `decoding.beam_search.Step`."""
-        repeated: RepeatedMemory | None = None
 
         def step(tokens: Tensor, state: State, memory: State, count: int | None):
-            nonlocal repeated
-            # Keys and values of documents are repeated when the documents change, not in every step: copying them was
-            # 0.7 of a step of three layers of BART-large (8 documents of 512 tokens, 4 hypotheses, one thread).
-            if repeated is None or repeated.memory is not memory or repeated.count != tokens.shape[1]:
-                repeated = RepeatedMemory.of(memory, tokens.shape[1])
-            logits, state = self.step(tokens, state, repeated)
+            logits, state = self.step(tokens, state, memory)
             return None, logits[..., :words].float().log_softmax(-1), state
 
         return step
 
-    def step(self, tokens: Tensor, state: State, documents: "RepeatedMemory") -> tuple[Tensor, State]:
+    def step(self, tokens: Tensor, state: State, memory: State) -> tuple[Tensor, State]:
         """Decode one position of K hypotheses of each document: [B, K] -> logits [B, K, V], and the next state."""
         B, K = tokens.shape
-        layers = range(len(state) // 2)
-        self_attention = DynamicCache()
-        for number in layers if state["keys0"].shape[-2] else ():
-            keys, values = state[f"keys{number}"].flatten(0, 1), state[f"values{number}"].flatten(0, 1)
-            self_attention.update(keys, values, number)
+        hypotheses = _cache({name: tensor.flatten(0, 1) for name, tensor in state.items()})
+        mask = memory["mask"]
+        documents = {name: self._of_each_input(tensor, K) for name, tensor in memory.items() if name != "mask"}
         # only the shape of the encoder states matters, because their keys and values are cached
-        width, size = documents.mask.shape[1], self.model.config.hidden_size
-        states = documents.memory["keys0"].new_zeros(1, 1, 1).expand(B * K, width, size)
-        cache = EncoderDecoderCache(self_attention, documents.cross_attention)
-        outputs = self._run(states, documents.mask, tokens.flatten().unsqueeze(1), cache, True)
+        states = documents["keys0"].new_zeros(1, 1, 1)
+        states = states.expand(len(documents["keys0"]), mask.shape[1], self.model.config.hidden_size)
+        cache = EncoderDecoderCache(hypotheses, _cache(documents))
+        outputs = self._run(states, mask, tokens.flatten().unsqueeze(1), cache, True)
         next_state: State = {}
-        for number in layers:
-            layer = outputs.past_key_values.self_attention_cache.layers[number]
+        for number, layer in enumerate(outputs.past_key_values.self_attention_cache.layers):
             next_state[f"keys{number}"] = layer.keys.unflatten(0, (B, K))
             next_state[f"values{number}"] = layer.values.unflatten(0, (B, K))
         return outputs.logits.view(B, K, -1), next_state
 
 
-class RepeatedMemory(NamedTuple):
-    """Memory of documents, with keys and values repeated for each of K hypotheses."""
-
-    memory: State  # the memory that was repeated, each tensor [B, ...]
-    count: int  # K
-    cross_attention: DynamicCache  # keys and values of each layer, [B K, heads, S, D / heads]
-    mask: Tensor  # True at tokens, [B K, S]
-
-    @classmethod
-    def of(cls, memory: State, count: int) -> Self:
-        """Repeat a memory for `count` hypotheses of each document."""
-        cross_attention = DynamicCache()
-        for number in range(len(memory) // 2):
-            keys, values = (memory[f"{name}{number}"].repeat_interleave(count, 0) for name in ("keys", "values"))
-            cross_attention.update(keys, values, number)
-        return cls(memory, count, cross_attention, memory["mask"].repeat_interleave(count, 0))
+def _cache(tensors: State) -> DynamicCache:
+    """Return a cache that holds the keys and values of each layer themselves; its `update` would copy them."""
+    cache = DynamicCache()
+    for number in range(len(tensors) // 2):
+        layer = DynamicLayer()
+        keys, values = tensors[f"keys{number}"], tensors[f"values{number}"]
+        layer.lazy_initialization(keys, values)
+        layer.keys, layer.values = keys, values
+        cache.layers.append(layer)
+    return cache
 
 
 def save_pretrained(folder: Path, model: PreTrainedModel, tokenizer: Any) -> None:

@@ -1,5 +1,7 @@
-"""Attention of Hugging Face's models with the dropout of `dropout_attention`."""
+"""Attention of Hugging Face's models: the dropout of `dropout_attention`, and documents shared by their summaries."""
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from torch import Tensor, nn
@@ -10,6 +12,7 @@ from transformers.masking_utils import sdpa_mask
 from lightning_modules.networks.dropout_attention import attention
 
 NAME = "dropout_attention"
+_CROSS_ATTENTION = ("encoder_attn", "EncDecAttention")  # its names in the families of BART and of T5
 
 
 def attention_of(config: PretrainedConfig) -> str:
@@ -42,3 +45,30 @@ def _forward(
         return sdpa_attention_forward(module, query, key, value, attention_mask, dropout, scaling, **options)
     mixed = attention(query, key, value, attention_mask, dropout, scale=scaling)             # [B, N, T, d]
     return mixed.transpose(1, 2).contiguous(), None
+
+
+def share_documents(model: PreTrainedModel) -> bool:
+    """Let the decoder read K inputs per document, [B K, T], with states [B, S, D] and a mask of the documents alone.
+
+    The positions of the K inputs are one sequence of K T queries in cross-attention, so that keys and values are
+    computed, stored and read once per document. Returns whether the family of the model is supported.
+    """
+    layers = [layer for name, layer in model.named_modules() if name.endswith(_CROSS_ATTENTION)]
+    for layer in layers:
+        layer.forward = partial(_attend_together, layer.forward)
+    return bool(layers)
+
+
+def _attend_together(
+    forward: Callable[..., tuple], hidden_states: Tensor, *, key_value_states: Tensor, **options: Any
+) -> tuple:
+    """Run cross-attention, [B K, T, D], over documents [B, S, D]."""
+    if len(key_value_states) == len(hidden_states):
+        return forward(hidden_states, key_value_states=key_value_states, **options)
+    joined = hidden_states.reshape(len(key_value_states), -1, hidden_states.shape[-1])       # [B, K T, D]
+    for name in {"attention_mask", "mask"} & options.keys():
+        mask = options[name]
+        if mask is not None and mask.dim() == 4:  # [B, 1, T, S], the same for all queries
+            options[name] = mask[:, :, :1].expand(-1, -1, joined.shape[1], -1)
+    mixed, *rest = forward(joined, key_value_states=key_value_states, **options)
+    return mixed.reshape(hidden_states.shape), *rest

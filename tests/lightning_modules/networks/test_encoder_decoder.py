@@ -1,5 +1,6 @@
 """The encoder-decoder, ours and Hugging Face's, step by step against itself at once, and against plain formulas."""
 
+import copy
 import math
 
 import pytest
@@ -145,16 +146,40 @@ def test_against_pytorchs_transformer(documents):
     torch.testing.assert_close(ours.decode(inputs, mine, mask), features, atol=1e-4, rtol=1e-4)
 
 
-@pytest.mark.parametrize("kind", ["pegasus", "bart", "t5", "led"])
+every_pretrained = pytest.mark.parametrize("kind", ["pegasus", "bart", "t5", "led"])
+
+
+def search(network, states, mask, options):
+    state, memory = network.begin(states, mask)
+    first = torch.full((B,), network.start)
+    return beam_search(network.stepper(V), state, memory, first, 1, options, (), padding=0)
+
+
+@every_pretrained
+def test_hypotheses_that_share_a_document_equal_those_with_copies_of_it(kind, documents):
+    network, (source, mask) = small(kind).double(), documents
+    inputs, target = torch.randint(4, WORDS, (2, B, 3, T))
+    results = []
+    for shared in (True, False):
+        assert network.shares_documents
+        copied = copy.deepcopy(network)
+        copied.shares_documents = shared
+        states = copied.encode(source, mask)
+        log_probs = teacher_forced(copied, states, mask, inputs, target)
+        trained = [parameter for parameter in copied.parameters() if parameter.requires_grad]
+        gradients = torch.autograd.grad(log_probs.sum(), trained, allow_unused=True)
+        beams = search(copied, states, mask, DecodingOptions(beam_size=4, min_length=2, max_length=8))
+        results.append([log_probs, *filter(torch.is_tensor, gradients), *beams])
+    for ours, repeated in zip(*results, strict=True):
+        torch.testing.assert_close(ours, repeated, rtol=1e-6, atol=1e-9)
+
+
+@every_pretrained
 @torch.no_grad()
 def test_our_search_over_a_pretrained_model_finds_what_generate_finds(kind, documents):
     network, (source, mask) = small(kind), documents
     model, options = network.model, DecodingOptions(beam_size=1, min_length=0, max_length=6)
-    states = network.encode(source, mask)
-    state, memory = network.begin(states, mask)
-    found = beam_search(
-        network.stepper(V), state, memory, torch.full((B,), network.start), 1, options, (), padding=0
-    ).tokens[:, 0]  # fmt: skip
+    found = search(network, network.encode(source, mask), mask, options).tokens[:, 0]
     # after the decoder's first symbol BART reads `<s>`, and LED attends from the first token to all others
     read = network.prefix_length + 1
     whole = {"global_attention_mask": torch.eye(1, S).expand(B, S).long()} if kind == "led" else {}
