@@ -40,7 +40,7 @@ def validation_rows(data: Path, corpus: str) -> Iterator[Row]:
             text, references = paragraphs(row["document"]), row["summaries"]
         else:
             text, references = row["document"], [row["summary"].split("\n")]
-        genre = f"GUM {row['genre']}" if corpus == "gum" else corpus
+        genre = row["genre"] if corpus == "gum" else corpus
         yield {"id": row["id"], "genre": genre, "document": text, "summary": references}
 
 
@@ -74,7 +74,9 @@ def scores_of(document: Document, summary: list[str]) -> list[float]:
 
 
 def cell(values: np.ndarray, sign: str = "") -> str:
-    """Return a mean with its 95 % bootstrap interval."""
+    """Return a mean with its 95 % bootstrap interval; an interval over two documents would say nothing."""
+    if len(values) < 3:
+        return f"{values.mean():{sign}.1f}"
     mean, low, high = bootstrap_interval(values)
     return f"{mean:{sign}.1f} [{low:{sign}.1f}, {high:{sign}.1f}]"
 
@@ -96,9 +98,10 @@ def rows_of_table(data: Path, systems: dict[str, System]) -> tuple[list[str], li
             means = [f"{tables[name][chosen, 0].mean():.1f}" for name in systems]
             of_lead = tables["lead"][chosen, 0]
             gains = [cell(tables[name][chosen, 0] - of_lead, "+") for name in systems if name in LIGHT]
-            by_genre.append(f"| {genre} | {chosen.sum()} | {k} | {' | '.join([*means, *gains])} |")
-        for name, table in tables.items():
-            by_corpus.append(f"| {corpus} | {name} | {' | '.join(cell(column) for column in table.T)} |")
+            by_genre.append(f"| {genre} | {chosen.sum()} | {' | '.join([*means, *gains])} |")
+        for number, (name, table) in enumerate(tables.items()):
+            cells = ["" if number else corpus, name, *(cell(column) for column in table.T[1:])]
+            by_corpus.append(f"| {' | '.join(cells)} |")
         print(by_genre[-len(groups)], flush=True)
     return by_genre, by_corpus
 
@@ -107,7 +110,7 @@ def page(data: Path, systems: dict[str, System]) -> str:
     """Return the tables."""
     by_genre, by_corpus = rows_of_table(data, systems)
     names = [*systems, *(f"{name} - lead" for name in systems if name in LIGHT)]
-    heads = [f"| genre | documents | sentences | {' | '.join(names)} |", f"|---|--:|--:|{'--:|' * len(names)}"]
+    heads = [f"| genre | documents | {' | '.join(names)} |", f"|---|--:|{'--:|' * len(names)}"]
     more = ["", "| corpus | system | ROUGE-1 | ROUGE-2 | ROUGE-Lsum |", "|---|---|--:|--:|--:|"]
     return "\n".join([*heads, *by_genre, *more, *by_corpus]) + "\n"
 
