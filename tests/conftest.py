@@ -235,6 +235,15 @@ class Finished(NamedTuple):
     out: str
     err: str
 
+    def succeeded(self) -> "Finished":
+        """Check that the command succeeded."""
+        assert self.status == 0, self.err
+        return self
+
+    def refused(self, *words: str) -> None:
+        """Check that the command failed with status 1, and said all this."""
+        assert self.status == 1 and all(word in self.err for word in words), self
+
 
 @pytest.fixture
 def precis(capfd):

@@ -212,8 +212,7 @@ def test_a_run_folder_gives_back_the_model_and_its_data(case, corpus_files, tmp_
     run = tmp_path / "run"
     trainer = ["accelerator=cpu", "max_steps=4", "enable_progress_bar=false", "enable_model_summary=false"]
     arguments = [*case.arguments(corpus_files), *(f"--trainer.{argument}" for argument in trainer)]
-    done = precis("fit", *arguments, "--wandb=off", "--previews=0", f"--run_dir={run}")
-    assert done.status == 0, done.err
+    precis("fit", *arguments, "--wandb=off", "--previews=0", f"--run_dir={run}").succeeded()
     loaded = load_run(run, run / "checkpoints" / "last.ckpt")
     saved = torch.load(run / "checkpoints" / "last.ckpt", weights_only=True)["state_dict"]
     state = loaded.model.state_dict()

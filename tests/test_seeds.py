@@ -57,8 +57,7 @@ def test_everything_random_follows_the_seed(corpus_files):
 @pytest.mark.parametrize("flags, data_seed", [([], 7), (["--data.seed=4"], 4)])
 def test_a_run_folder_says_which_seeds_it_had(flags, data_seed, tiny_config, precis, tmp_path):
     fast = ["--trainer.max_steps=1", "--trainer.limit_val_batches=0", "--seed_everything=7"]
-    done = precis("fit", "--config", tiny_config, *fast, *flags, "--run_dir", tmp_path / "run")
-    assert done.status == 0, done.err
+    precis("fit", "--config", tiny_config, *fast, *flags, "--run_dir", tmp_path / "run").succeeded()
     record = json.loads((tmp_path / "run" / "environment.json").read_text(encoding="utf-8"))
     assert (record["seed"], record["data_seed"]) == (7, data_seed)
     assert "seed_everything: 7" in (tmp_path / "run" / "config.yaml").read_text(encoding="utf-8")

@@ -83,10 +83,8 @@ def annealed(tiny_config, tmp_path_factory) -> list[str]:
 @pytest.mark.integration
 def test_the_command_tests_and_records_what_is_fully_on(annealed, tmp_path, precis, caplog):
     run = tmp_path / "run"
-    done = precis("fit", *annealed, "--run_dir", run)
-    assert done.status == 0, done.err
-    done = precis("test", "--run", run)
-    assert done.status == 0, done.err
+    precis("fit", *annealed, "--run_dir", run).succeeded()
+    precis("test", "--run", run).succeeded()
     best = run / "checkpoints" / "best.ckpt"
     assert f"{best}: trained for 9 steps; coverage_gate 1 (fully on); coverage_weight 1 (fully on)" in caplog.text
     record = json.loads((run / "predictions.checkpoint.json").read_text(encoding="utf-8"))

@@ -27,8 +27,7 @@ def interrupted(config: Path, run: Path, number: int, *others: str, **where: int
 def goes_on(said: str, run: Path, whole: Path, precis, *others: str) -> None:
     """Check that the printed command continues the run to the result of an uninterrupted one."""
     command = shlex.split(re.search(r"continue with: precis (.*)", said)[1])
-    done = precis(*command, *others)
-    assert done.status == 0, done.err
+    precis(*command, *others).succeeded()
     assert (run / "metrics.csv").read_text() == (whole / "metrics.csv").read_text()
     assert_same_checkpoints(run, whole, "last", "best")
 

@@ -19,8 +19,7 @@ CASE = next(case for case in CASES if case.name == "pointer-coverage")
 def test_training_starts_from_the_weights_of_a_run_with_a_fresh_optimizer(what, trained, tiny_config, precis, tmp_path):
     run, source = tmp_path / "run", trained if what == "folder" else trained / "checkpoints" / "last.ckpt"
     flags = [f"--start_from={source}", "--optimizer=SGD", "--optimizer.lr=0", "--trainer.max_steps=2"]
-    done = precis("fit", "--config", tiny_config, *flags, "--run_dir", run)
-    assert done.status == 0, done.err
+    precis("fit", "--config", tiny_config, *flags, "--run_dir", run).succeeded()
     taken = load_run(trained, trained / "checkpoints" / ("best.ckpt" if what == "folder" else "last.ckpt")).model
     assert same_weights(load_run(run, run / "checkpoints" / "last.ckpt").model, taken)
     saved = torch.load(run / "checkpoints" / "last.ckpt", weights_only=True)
@@ -29,8 +28,7 @@ def test_training_starts_from_the_weights_of_a_run_with_a_fresh_optimizer(what, 
 
 def test_a_resumed_run_continues_with_its_own_weights(trained, run_folder, precis):
     flags = ["--start_from=nowhere", "--trainer.max_epochs=3"]
-    done = precis("fit", "--run", run_folder, *flags)
-    assert done.status == 0, done.err
+    precis("fit", "--run", run_folder, *flags).succeeded()
     assert torch.load(run_folder / "checkpoints" / "last.ckpt", weights_only=True)["global_step"] == 21
 
 
@@ -38,13 +36,11 @@ def test_the_seed_names_the_run_and_its_text_comes_along(trained, tiny_config, p
     place, run = tmp_path / "run_{seed}", tmp_path / "tuned"
     shutil.copytree(trained, tmp_path / "run_7")
     flags = [f"--start_from={place}", "--seed_everything=7", "--trainer.max_steps=1"]
-    done = precis("fit", "--config", tiny_config, *flags, "--run_dir", run)
-    assert done.status == 0, done.err
+    precis("fit", "--config", tiny_config, *flags, "--run_dir", run).succeeded()
     kept = yaml.safe_load((run / "config.yaml").read_text())
     assert kept["start_from"] == str(place) and kept["data"]["init_args"]["tokenizer_dir"] == f"{tmp_path}/run_7/text"
     shutil.rmtree(tmp_path / "run_7")  # a run goes on from its own folder alone
-    done = precis("fit", "--run", run, "--trainer.max_steps=2")
-    assert done.status == 0, done.err
+    precis("fit", "--run", run, "--trainer.max_steps=2").succeeded()
     done = precis("fit", "--config", tiny_config, *flags, "--seed_everything=8", "--run_dir", tmp_path / "other")
     assert done.status == 1 and "run_8: no such checkpoint" in done.err
     assert not (tmp_path / "other").exists()

@@ -25,8 +25,7 @@ def test_an_array_parses_what_one_process_parses(slurm, tmp_path, precis):
     ]
     corpus = write_lines(tmp_path / "corpus.jsonl", rows)
     one, many = tmp_path / "one", tmp_path / "many"
-    done = precis("parse", corpus, "--out", one, "--parser", "small", "--accelerator", "cpu")
-    assert done.status == 0, done.err
+    precis("parse", corpus, "--out", one, "--parser", "small", "--accelerator", "cpu").succeeded()
 
     said = submit(slurm, tmp_path, corpus, many)
     assert "7 documents parsed" in said and "6 documents parsed" in said, said

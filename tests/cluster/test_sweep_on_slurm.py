@@ -19,8 +19,7 @@ def write_sweep(folder: Path, base: Path, **parts) -> Path:
 
 def points_of(precis, out: Path) -> dict[str, dict]:
     """Return the output of `precis sweep status` for each point, by label."""
-    done = precis("sweep", "status", out, "--json")
-    assert done.status == 0, done.err
+    done = precis("sweep", "status", out, "--json").succeeded()
     return {row["point"]: row for row in json.loads(done.out)["points"]}
 
 

@@ -188,8 +188,7 @@ def test_a_comparison_equals_that_of_the_command(tmp_path, precis):
 def test_a_text_is_parsed_as_by_the_command(precis, tmp_path, capfd):
     path = tmp_path / "text.txt"
     path.write_text(TEXTS[0], encoding="utf-8")
-    done = precis("parse", "--show", path, "--parser", "right_branching", "--svg", tmp_path / "tree.svg")
-    assert done.status == 0, done.err
+    done = precis("parse", "--show", path, "--parser", "right_branching", "--svg", tmp_path / "tree.svg").succeeded()
     parsed = api.parse(TEXTS[0], parser="right_branching")
     assert parsed._repr_svg_() == (tmp_path / "tree.svg").read_text(encoding="utf-8")
     capfd.readouterr()

@@ -27,8 +27,7 @@ def cells():
 def run_cell(source: str, names: dict, precis) -> object:
     """Run a code cell; a line with `!` is a command. Return the value of a last line that is an expression."""
     def command(line: str) -> None:
-        done = precis(*shlex.split(line)[1:])
-        assert done.status == 0, done.err
+        precis(*shlex.split(line)[1:]).succeeded()
 
     names["command"] = command
     tree = ast.parse(re.sub(r"^!(precis .*)$", lambda match: f"command({match[1]!r})", source, flags=re.M))

@@ -45,8 +45,7 @@ def summaries_one_by_one(folder: Path, texts: list[str], **options) -> list[list
 def test_predictions_have_ids_references_and_summaries(tmp_path, precis, documents, source, texts):
     folder = make_summarizer("t5", tmp_path / "model", texts)
     out = tmp_path / "out.jsonl"
-    done = precis("baseline", "hf", "--checkpoint", folder, *source, "--out", out, "--batch_tokens", 100)
-    assert done.status == 0, done.err
+    precis("baseline", "hf", "--checkpoint", folder, *source, "--out", out, "--batch_tokens", 100).succeeded()
     rows = read_lines(out)
     # the settings of T5 and its prefix stand in its config, under the task "summarization"
     assert [row["summary"] for row in rows] == summaries_one_by_one(folder, texts, num_beams=3, max_length=12)
@@ -68,15 +67,13 @@ def test_a_model_that_states_no_length_writes_up_to_its_positions(
 ):
     folder = make_summarizer(kind, tmp_path / "model", texts, window=24, eos_token_id=None, forced_eos_token_id=None)
     out = tmp_path / "out.jsonl"
-    done = precis("baseline", "hf", "--checkpoint", folder, *source, "--out", out, *flags)
-    assert done.status == 0, done.err
+    precis("baseline", "hf", "--checkpoint", folder, *source, "--out", out, *flags).succeeded()
     assert {row["summary_tokens"] for row in read_lines(tmp_path / "out.answers.jsonl")[1:]} == {length}
 
 
 def test_truncation_is_counted_once(tmp_path, precis, documents, source, bart):
     out = tmp_path / "out.jsonl"
-    done = precis("baseline", "hf", "--checkpoint", bart, *source, "--out", out, "--max_source", 19)
-    assert done.status == 0, done.err
+    done = precis("baseline", "hf", "--checkpoint", bart, *source, "--out", out, "--max_source", 19).succeeded()
     lengths = [len(row["document"].split()) + 1 for row in documents]
     left_out = sum(max(0, length - 19) for length in lengths)
     longer = sum(length > 19 for length in lengths)
@@ -121,8 +118,7 @@ def test_a_killed_command_continues_where_it_was(tmp_path, precis, source, bart,
     assert read_lines(answers)[: len(before_kill)] == before_kill
     after = len(calls)
     assert precis(*command, out).status == 0 and len(calls) == after  # all answers are there
-    other = precis(*command, out, "--generation.num_beams", "2")
-    assert other.status == 1 and "other settings" in other.err and '"num_beams": 3' in other.err
+    precis(*command, out, "--generation.num_beams", "2").refused("other settings", '"num_beams": 3')
 
 
 @pytest.mark.parametrize(

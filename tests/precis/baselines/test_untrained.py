@@ -13,8 +13,7 @@ def source(corpus_files: dict[str, str]) -> list[str]:
 @pytest.mark.parametrize("name", BASELINES)
 def test_every_baseline_over_a_corpus(tmp_path, precis, corpus_files, name):
     out = tmp_path / "out.jsonl"
-    done = precis("baseline", name, *source(corpus_files), "--out", out, "--k", 1)
-    assert done.status == 0, done.err
+    precis("baseline", name, *source(corpus_files), "--out", out, "--k", 1).succeeded()
     documents = read_lines(corpus_files["test"])
     rows = read_lines(out)
     assert [row["id"] for row in rows] == [document["id"] for document in documents]
@@ -40,8 +39,7 @@ def test_over_a_runs_documents_and_evaluated_with_them(tmp_path, precis, corpus_
 
 def test_options_reach_the_baseline(tmp_path, precis, corpus_files):
     def run(*options: object) -> list[list[str]]:
-        done = precis("baseline", *options, *source(corpus_files), "--out", tmp_path / "out.jsonl")
-        assert done.status == 0, done.err
+        precis("baseline", *options, *source(corpus_files), "--out", tmp_path / "out.jsonl").succeeded()
         return [row["summary"] for row in read_lines(tmp_path / "out.jsonl")]
 
     assert run("random", "--k", 1, "--seed", 1) == run("random", "--k", 1, "--seed", 1)
@@ -77,8 +75,7 @@ def test_zero_shot_extraction_takes_its_parts_by_flags(tmp_path, precis, corpus_
     found = []
     given = ["baseline", "zero_shot", *source(corpus_files), "--out", tmp_path / "out.jsonl", "--k", 2]
     for options in ([], ["--scoring", "centrality"], ["--selector", "mmr", "--trade_off", "0.1"]):
-        done = precis(*given, *options)
-        assert done.status == 0, done.err
+        precis(*given, *options).succeeded()
         found.append([row["summary"] for row in read_lines(tmp_path / "out.jsonl")])
     assert all(len(summary) == 2 for rows in found for summary in rows) and found[0] != found[1]
     wrong = precis(*given, "--pooling", "first")
@@ -91,7 +88,6 @@ def test_a_file_stands_for_a_corpus(tmp_path, precis, corpus_files):
     file = write_lines(tmp_path / "mine.jsonl", rows)
     out = tmp_path / "out.jsonl"
     for form in (["--corpus", file], [f"--corpus={file}"], ["--corpus", file, "--corpus.document", "article"]):
-        done = precis("baseline", "lead", *form, "--out", out, "--k", 1)
-        assert done.status == 0, done.err
+        precis("baseline", "lead", *form, "--out", out, "--k", 1).succeeded()
         assert [row["id"] for row in read_lines(out)] == [row["id"] for row in rows]
     assert all(row["references"] == [] for row in read_lines(out))  # the last form names the document alone

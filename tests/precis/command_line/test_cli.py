@@ -60,8 +60,7 @@ def test_metrics_have_a_row_a_step_and_one_a_validation(trained):
 
 def test_without_a_folder_the_time_names_it(tiny_config, tmp_path, precis, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    done = precis("fit", "--config", tiny_config, "--trainer.max_steps", 1)
-    assert done.status == 0, done.err
+    precis("fit", "--config", tiny_config, "--trainer.max_steps", 1).succeeded()
     (run,) = (tmp_path / "runs" / "pointergenerator").iterdir()
     assert re.fullmatch(r"\d{8}-\d{6}", run.name) and (run / "checkpoints" / "last.ckpt").is_file()
     assert [path.name for path in tmp_path.iterdir()] == ["runs"]
@@ -69,8 +68,7 @@ def test_without_a_folder_the_time_names_it(tiny_config, tmp_path, precis, monke
 
 def test_without_summaries_the_best_model_has_the_lowest_loss(tiny_config, tmp_path, precis):
     run = tmp_path / "run"
-    done = precis("fit", "--config", tiny_config, "--run_dir", run, "--model.val_summaries", 0)
-    assert done.status == 0, done.err
+    precis("fit", "--config", tiny_config, "--run_dir", run, "--model.val_summaries", 0).succeeded()
     losses = {int(row["step"]) + 1: float(row["val/loss"]) for row in read_metrics(run) if row["val/loss"]}
     best = torch.load(run / "checkpoints" / "best.ckpt", weights_only=True)
     assert best["global_step"] == min(losses, key=losses.get)
@@ -81,8 +79,7 @@ def test_without_summaries_the_best_model_has_the_lowest_loss(tiny_config, tmp_p
 
 def test_test_scores_every_document(run_folder, precis, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    done = precis("test", "--run", run_folder)
-    assert done.status == 0, done.err
+    done = precis("test", "--run", run_folder).succeeded()
     rows = read_lines(run_folder / "predictions.jsonl")
     assert [row["id"] for row in rows] == [f"doc-{number}" for number in range(33, 40)]
     for row in rows:
@@ -130,8 +127,7 @@ def test_out_names_another_file(run_folder, precis, tmp_path, tiny_config):
 def test_documents_without_references_are_summarized_and_test_reports_what_is_missing(run_folder, precis, tmp_path):
     plain = tmp_path / "plain.jsonl"
     plain.write_text('{"id": "a", "document": "The otter paints the mill."}\n', encoding="utf-8")
-    done = precis("predict", "--run", run_folder, "--data.corpus.test", plain)
-    assert done.status == 0, done.err
+    precis("predict", "--run", run_folder, "--data.corpus.test", plain).succeeded()
     (predictions,) = run_folder.glob("predictions.predict.files-*.jsonl")
     (row,) = read_lines(predictions)
     assert (row["id"], row["references"], row["scores"]) == ("a", [], {}) and row["summary"]
@@ -143,8 +139,7 @@ def test_documents_without_references_are_summarized_and_test_reports_what_is_mi
 
 def test_report_compares_with_lead_and_shows_documents(run_folder, precis):
     assert precis("test", "--run", run_folder).status == 0
-    done = precis("report", run_folder, "--examples", 2)
-    assert done.status == 0, done.err
+    done = precis("report", run_folder, "--examples", 2).succeeded()
     assert "lead-1" in done.out and "model" in done.out and "7 documents" in done.out
     shown = [row["id"] for row in read_lines(run_folder / "predictions.jsonl") if row["id"] in done.out]
     assert len(shown) == 2
@@ -198,8 +193,7 @@ def test_a_resumed_run_equals_one_that_had_not_stopped(how, tiny_config, trained
     with (run / "metrics.csv").open("a", encoding="utf-8") as file:  # logged after the checkpoint, then interrupted
         file.write("1,7" + "," * (len(read_metrics(run)[0]) - 2) + "\n")
     again = {"--config": ["--config", run / "config.yaml", "--resume", "true"], "--run": ["--run", run]}
-    done = precis("fit", *again[how], "--trainer.max_epochs", 2)
-    assert done.status == 0, done.err
+    precis("fit", *again[how], "--trainer.max_epochs", 2).succeeded()
     assert read_metrics(run) == read_metrics(trained)
     assert_same_checkpoints(run, trained)
     assert without_run_dir(run / "config.yaml") == without_run_dir(trained / "config.yaml")

@@ -16,7 +16,6 @@ def test_help_lists_every_command_once_under_its_group(precis):
 
 @pytest.mark.parametrize("command", ["evaluate", "compare", "sweep"])
 def test_help_of_a_command_begins_with_an_example(command, precis):
-    done = precis(command, "--help")
-    assert done.status == 0
+    done = precis(command, "--help").succeeded()
     assert done.out.startswith(f"example: {COMMANDS[command].example}\n")
     assert COMMANDS[command].example.startswith(f"precis {command} ")

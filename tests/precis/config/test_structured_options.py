@@ -51,5 +51,4 @@ def folder(tiny_config, tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("arguments", COMMANDS, ids=lambda arguments: " ".join(arguments[-3:]))
 def test_a_file_is_named_without_its_folder(arguments, folder, precis):
-    done = precis(*arguments)
-    assert done.status == 0, done.err
+    precis(*arguments).succeeded()

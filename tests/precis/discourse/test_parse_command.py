@@ -40,8 +40,7 @@ def texts(tmp_path):
 
 def test_a_corpus_is_parsed_once(precis, tmp_path, texts):
     out = tmp_path / "parses"
-    done = precis("parse", texts, "--out", out, *OURS)
-    assert done.status == 0, done.err
+    done = precis("parse", texts, "--out", out, *OURS).succeeded()
     assert "parser: right_branching (named by --parser)" in done.err
     assert "5 documents parsed, 0 were parsed before" in done.out and "20 EDUs" in done.out
     assert "1 records left out: text 'empty.txt' (the document is empty)" in done.out
@@ -146,8 +145,7 @@ def test_tasks_of_a_slurm_array(monkeypatch):
 
 def test_show_draws_a_tree_an_image_and_a_heat_map(precis, tmp_path, texts, monkeypatch):
     svg, png = tmp_path / "tree.svg", tmp_path / "map.png"
-    done = precis("parse", "--show", *OURS, "--svg", svg, "--heat_map", png, texts / "1.txt")
-    assert done.status == 0, done.err
+    done = precis("parse", "--show", *OURS, "--svg", svg, "--heat_map", png, texts / "1.txt").succeeded()
     for part in ("Otter 1 swims every day,", "but the heron 1 never does.", "It rains.", "elaboration", "NS"):
         assert part in done.out
     assert f"{svg}: the tree" in done.err and f"{png}: a heat map" in done.err
@@ -157,8 +155,7 @@ def test_show_draws_a_tree_an_image_and_a_heat_map(precis, tmp_path, texts, monk
     monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO("Sí.".encode())))
     assert "Sí." in precis("parse", "--show", *OURS).out
     monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(b" ")))
-    empty = precis("parse", "--show", *OURS)
-    assert empty.status == 1 and "there is no text in it" in empty.err
+    precis("parse", "--show", *OURS).refused("there is no text in it")
 
 
 def test_the_heat_map_shows_sums_over_relations():

@@ -53,8 +53,7 @@ def test_intervals_are_quantiles_of_resampled_scores():
 
 def test_scores_of_a_parser(precis, treebank, weights, tmp_path):
     out = tmp_path / "scores"
-    done = precis("score-parser", treebank, "--parser", weights, "--out", out, "--resamples", 50)
-    assert done.status == 0, done.err
+    done = precis("score-parser", treebank, "--parser", weights, "--out", out, "--resamples", 50).succeeded()
     for text in ("original Parseval, gold EDUs | right-branching", "RST-Parseval, end to end", "EDU F1"):
         assert text in done.out
     assert (out / "scores.md").read_text().strip() == done.out.strip()
@@ -85,10 +84,8 @@ def test_a_treebank_with_relations_of_its_own(precis, tmp_path):
     arguments += [f"--data.train={own}", f"--data.val={own}", "--trainer.max_steps=1", "--trainer.accelerator=cpu"]
     arguments += ["--checkpoint.monitor=val/loss", "--checkpoint.mode=min", "--wandb=off"]
     arguments += [f"--run_dir={tmp_path / 'run'}"]
-    done = precis("fit", *arguments)
-    assert done.status == 1 and "is not in the inventory GUM; choose that of its treebank (--model.inv" in done.err
-    done = precis("fit", *arguments, "--model.inventory={hypotactic: [because, yet, if], and: []}")
-    assert done.status == 0, done.err
+    precis("fit", *arguments).refused("is not in the inventory GUM; choose that of its treebank (--model.inv")
+    precis("fit", *arguments, "--model.inventory={hypotactic: [because, yet, if], and: []}").succeeded()
     done = precis("score-parser", own, "--parser", tmp_path / "run", "--out", tmp_path / "scores", "--resamples", 10)
     assert done.status == 0, done.err
     result = json.loads((tmp_path / "scores" / "scores.json").read_text(encoding="utf-8"))
@@ -102,8 +99,7 @@ def test_a_treebank_with_relations_of_its_own(precis, tmp_path):
 def test_the_right_branching_parser_is_its_own_baseline(precis, treebank, tmp_path):
     out = tmp_path / "scores"
     options = ("--out", out, "--resamples", 20)
-    done = precis("score-parser", treebank, "--parser", "right_branching", *options)
-    assert done.status == 0, done.err
+    precis("score-parser", treebank, "--parser", "right_branching", *options).succeeded()
     result = json.loads((out / "scores.json").read_text())
     assert result["gold_edus"]["right_branching"] == result["gold_edus"]["right-branching"]
 
@@ -128,5 +124,4 @@ def test_wrong_input_in_one_line(precis, tmp_path, change, options, problem):
     path = write_lines(tmp_path / "made_up.jsonl", [made_up_row(0, 3), row])
     done = precis("score-parser", path, "--parser", "right_branching", *options)
     assert done.status and problem in done.err.splitlines()[-1], done
-    done = precis("score-parser", tmp_path / "none.jsonl", "--parser", "right_branching")
-    assert done.status == 1 and "no such file or folder" in done.err
+    precis("score-parser", tmp_path / "none.jsonl", "--parser", "right_branching").refused("no such file or folder")

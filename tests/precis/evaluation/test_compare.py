@@ -34,8 +34,7 @@ def runs(tmp_path) -> list[Path]:
 
 
 def compared(precis, *arguments) -> dict:
-    done = precis("compare", *arguments, "--json")
-    assert done.status == 0, done.err
+    done = precis("compare", *arguments, "--json").succeeded()
     return json.loads(done.out)
 
 
@@ -198,8 +197,7 @@ def test_runs_of_the_same_config_and_seed_are_no_seeds_of_one_system(tmp_path, p
 def test_a_file_of_predictions_is_a_system_with_the_scores_that_evaluate_wrote(tmp_path, precis):
     run, rows = make_run(tmp_path / "run", rows_of(0)), rows_of(1)
     lead = write_lines(tmp_path / "lead.jsonl", [row | {"scores": {}} for row in rows])
-    lacking = precis("compare", run, lead, "--metric=bertscore")
-    assert lacking.status == 1 and "no scores for 'bertscore'" in lacking.err
+    precis("compare", run, lead, "--metric=bertscore").refused("no scores for 'bertscore'")
     write_lines(tmp_path / "lead.scores.jsonl", [{"id": row["id"], "scores": row["scores"]} for row in rows])
     digest = {"sha256": hashlib.sha256(lead.read_bytes()).hexdigest()}
     (tmp_path / "lead.scores.signatures.json").write_text(json.dumps(digest), encoding="utf-8")

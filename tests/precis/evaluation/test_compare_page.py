@@ -42,8 +42,7 @@ def page(tmp_path, precis) -> Path:
         make_run(tmp_path / "c1", rows[3], seed=1, pointer=False),
     ]
     path = tmp_path / "page.html"
-    done = precis("compare", *runs, ROUGE, "--html", path, "--baseline", runs[0])
-    assert done.status == 0, done.err
+    precis("compare", *runs, ROUGE, "--html", path, "--baseline", runs[0]).succeeded()
     return path
 
 
@@ -118,8 +117,7 @@ def test_outputs_without_a_config_have_dashes_in_the_table_of_configs(tmp_path, 
 def test_the_page_has_the_documents_of_the_run(run_folder, tmp_path, precis, corpus_files):
     assert precis("test", "--run", run_folder).status == 0
     shown = tmp_path / "page.html"
-    done = precis("compare", run_folder, ROUGE, "--html", shown)
-    assert done.status == 0, done.err
+    precis("compare", run_folder, ROUGE, "--html", shown).succeeded()
     data = json.loads(re.search(r'id="data">(.*?)</script>', shown.read_text(encoding="utf-8"), re.S)[1])
     texts = {row["id"]: row["document"] for row in read_lines(corpus_files["test"])}
     assert {row["id"]: row["source"] for row in data["documents"]} == texts
@@ -139,8 +137,7 @@ def test_texts_have_the_direction_and_the_spaces_of_their_language(tmp_path, pre
     rows[0]["references"] = [["今天。", "好。"], arabic]
     runs = [make_run(tmp_path / name, rows, seed=1, coverage=name == "one") for name in ("one", "two")]
     path = tmp_path / "page.html"
-    done = precis("compare", *runs, ROUGE, "--html", path)
-    assert done.status == 0, done.err
+    precis("compare", *runs, ROUGE, "--html", path).succeeded()
     dom = browse(path, "--dump-dom").stdout
     assert dom.count('<p dir="auto"><mark>今天</mark>。好<mark>ok !</mark></p>') == 2
     assert '<p dir="auto">今天。好。</p>' in dom and f'<p dir="auto">{" ".join(arabic)}</p>' in dom

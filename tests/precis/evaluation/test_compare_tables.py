@@ -34,8 +34,7 @@ def grid(tmp_path) -> list[Path]:
 
 
 def test_csv_has_every_number_of_the_comparison(grid, tmp_path, precis):
-    done = precis("compare", *grid, ROUGE, "--json", "--csv", tmp_path / "table.csv")
-    assert done.status == 0, done.err
+    done = precis("compare", *grid, ROUGE, "--json", "--csv", tmp_path / "table.csv").succeeded()
     systems = {system["name"]: system for system in json.loads(done.out)["systems"]}
     rows = list(csv.DictReader(io.StringIO((tmp_path / "table.csv").read_text(encoding="utf-8"))))
     places = [(row["hidden_size"], row["pointer"]) for row in rows]  # grouped by the axes
@@ -74,8 +73,7 @@ def test_files_of_outputs_are_named_in_one_column(tmp_path, precis):
         rows = [prediction(number, "a", {"rouge1": float(number)}) for number in range(3)]
         write_lines(tmp_path / f"{name}.jsonl", rows)
     files = sorted(tmp_path.glob("*.jsonl"))
-    done = precis("compare", *files, ROUGE, "--latex", tmp_path / "new" / "table.tex")
-    assert done.status == 0, done.err
+    precis("compare", *files, ROUGE, "--latex", tmp_path / "new" / "table.tex").succeeded()
     lines = (tmp_path / "new" / "table.tex").read_text(encoding="utf-8").splitlines()
     lines = [line for line in lines if "&" in line]
     assert lines[0].startswith("system & seeds & ") and lines[2].startswith("ora|cle & 1 & ")

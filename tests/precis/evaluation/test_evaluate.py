@@ -52,8 +52,7 @@ def evaluated(precis):
     """Run the command and return its JSON."""
 
     def run(*arguments: object) -> dict:
-        done = precis("evaluate", *arguments, "--json", "--resamples", 200)
-        assert done.status == 0, done.err
+        done = precis("evaluate", *arguments, "--json", "--resamples", 200).succeeded()
         return json.loads(done.out)
 
     return run
@@ -158,8 +157,7 @@ def test_omitted_metrics_have_reasons(tmp_path, precis, monkeypatch):
     assert "left out: rouge" not in out and "left out: bleu" not in out
     monkeypatch.setattr(scorers.importlib.util, "find_spec", lambda name: None)
     assert "pip install 'precis-suite[bleu]'" in precis("evaluate", path, "--resamples", 50).out
-    done = precis("evaluate", path, "--metrics", "rouge,bleu")
-    assert done.status == 1 and "bleu cannot be computed: sacrebleu is not installed" in done.err
+    precis("evaluate", path, "--metrics", "rouge,bleu").refused("bleu cannot be computed: sacrebleu is not installed")
 
 
 def test_summac_and_meteor_by_name(tmp_path, evaluated, monkeypatch):

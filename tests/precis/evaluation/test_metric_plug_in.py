@@ -43,8 +43,7 @@ def folder(tmp_path, monkeypatch):
 
 
 def test_a_class_of_the_working_folder_is_a_metric(folder, precis):
-    done = precis("evaluate", "predictions.jsonl", "--metrics", "length,metrics_of_mine.Shared", "--json")
-    assert done.status == 0, done.err
+    done = precis("evaluate", "predictions.jsonl", "--metrics", "length,metrics_of_mine.Shared", "--json").succeeded()
     rows = {row["measure"]: row for row in json.loads(done.out)["scores"]}
     assert rows["shared"]["mean"] == pytest.approx((3 / 5 + 1) / 2) and "words" in rows
     assert rows["shared"]["signature"].startswith("shared|metrics_of_mine.Shared|exact words|")

@@ -23,8 +23,7 @@ def evaluated(precis):
     """Run the command and read its JSON."""
 
     def run(*arguments):
-        done = precis("evaluate", *arguments, "--json", "--resamples", 50)
-        assert done.status == 0, done.err
+        done = precis("evaluate", *arguments, "--json", "--resamples", 50).succeeded()
         return json.loads(done.out)
 
     return run

@@ -165,8 +165,7 @@ def test_a_disk_that_is_full_while_training_ends_the_run_and_room_lets_it_go_on(
         pytest.skip("a disk cannot be mounted here")
     try:
         run, ballast = disk / "run", disk / "ballast"
-        done = precis("fit", "--config", tiny_config, "--run_dir", run, "--trainer.max_epochs", 1)
-        assert done.status == 0, done.err
+        precis("fit", "--config", tiny_config, "--run_dir", run, "--trainer.max_epochs", 1).succeeded()
         ballast.write_bytes(b"x" * (shutil.disk_usage(disk).free - size // 2))
         kept = (run / "checkpoints" / "last.ckpt").read_bytes()
         done = precis("fit", "--run", run, "--trainer.max_epochs", 2)
@@ -174,8 +173,7 @@ def test_a_disk_that_is_full_while_training_ends_the_run_and_room_lets_it_go_on(
         assert done.err.count("precis: error") == 1 and "make room" in done.err
         assert (run / "checkpoints" / "last.ckpt").read_bytes() == kept
         ballast.unlink()
-        done = precis("fit", "--run", run, "--trainer.max_epochs", 2)
-        assert done.status == 0, done.err
+        precis("fit", "--run", run, "--trainer.max_epochs", 2).succeeded()
         assert_same_checkpoints(run, trained)
         assert (run / "metrics.csv").read_text() == (trained / "metrics.csv").read_text()
     finally:

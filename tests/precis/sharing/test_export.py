@@ -194,8 +194,7 @@ def test_the_command_line_reads_an_exported_model(run_folder, tmp_path, precis):
     done = precis("test", "--run", exported)
     assert done.status == 1 and "an exported model, which precis test does not read" in done.err
     assert done.err.count("\n") == 1
-    done = precis("export", run_folder, "--out", exported)
-    assert done.status == 1 and "not empty; choose another folder" in done.err
+    precis("export", run_folder, "--out", exported).refused("not empty; choose another folder")
 
 
 @pytest.fixture
@@ -244,11 +243,9 @@ def test_a_model_goes_to_the_hub_and_comes_back(hub, run_folder, tmp_path, preci
 
 def test_what_cannot_be_pushed_or_fetched_is_refused(hub, run_folder, tmp_path, precis, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    done = precis("push", run_folder, "me/heron")
-    assert done.status == 1 and "not an exported model; make one with `precis export" in done.err
+    precis("push", run_folder, "me/heron").refused("not an exported model; make one with `precis export")
     exported = export(precis, run_folder, tmp_path / "exported")
-    done = precis("push", exported, "heron")
-    assert done.status == 1 and "not a name of the hub; give USER/MODEL" in done.err
+    precis("push", exported, "heron").refused("not a name of the hub; give USER/MODEL")
     with pytest.raises(UserError, match="me/otter: no such folder, and no such model on the hub"):
         api.load("me/otter")
     (tmp_path / "runs").mkdir()

@@ -34,8 +34,7 @@ def encoder(tmp_path):
 def imported(precis, tmp_path: Path, content: object, *options: object) -> Path:
     torch.save(content, tmp_path / "released.pt")
     arguments = ("--out", tmp_path / "run", "--encoder", tmp_path / "encoder", "--heads", "2", *options)
-    done = precis("import", tmp_path / "released.pt", *arguments)
-    assert done.status == 0, done.err
+    precis("import", tmp_path / "released.pt", *arguments).succeeded()
     return tmp_path / "run"
 
 
@@ -97,8 +96,7 @@ def test_a_pickled_matchsum_is_read_without_its_class(encoder, tmp_path, precis,
     torch.save(module.MatchSum(encoder), tmp_path / "released.pt")
     monkeypatch.delitem(sys.modules, "model")
     arguments = ("--out", tmp_path / "run", "--encoder", tmp_path / "encoder", "--scorer", proposer)
-    done = precis("import", tmp_path / "released.pt", *arguments)
-    assert done.status == 0, done.err
+    precis("import", tmp_path / "released.pt", *arguments).succeeded()
     state = load_run(tmp_path / "run", cache_dir=str(tmp_path / "cache")).model.state_dict()
     for name, value in weights.items():
         if "pooler" not in name:

@@ -32,8 +32,7 @@ def test_markup_in_ids_is_reported_literally(run_folder, precis, tmp_path, monke
 def test_formulas_in_a_parse_and_words(precis, tmp_path):
     path = tmp_path / f"{FORMULA}.txt"
     path.write_text(TEXT, encoding="utf-8")
-    done = precis("parse", "--show", path, "--parser=right_branching", "--heat_map", tmp_path / "map.png")
-    assert done.status == 0, done.err
+    precis("parse", "--show", path, "--parser=right_branching", "--heat_map", tmp_path / "map.png").succeeded()
     assert (tmp_path / "map.png").read_bytes().startswith(PNG)
     draw_attention(tmp_path / "words.png", [FORMULA, "b"], [FORMULA], np.ones((1, 2)) / 2, np.ones(2))
     assert (tmp_path / "words.png").read_bytes().startswith(PNG)
@@ -49,5 +48,4 @@ def test_records_are_summarized_one_by_one(run_folder, precis, corpus_files, tmp
     done = precis("summarize", "--checkpoint", run_folder, corpus_files["test"], tmp_path / "other.jsonl")
     assert done.status == 1 and "holds records, not a text" in done.err
     (tmp_path / "bad.csv").write_text("id,text\n1,a\n", encoding="utf-8")
-    done = precis("summarize", "--checkpoint", run_folder, tmp_path / "bad.csv")
-    assert done.status == 1 and "bad.csv:2" in done.err and "no field 'document'" in done.err
+    precis("summarize", "--checkpoint", run_folder, tmp_path / "bad.csv").refused("bad.csv:2", "no field 'document'")

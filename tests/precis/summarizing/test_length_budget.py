@@ -19,8 +19,7 @@ def records(tmp_path):
 
 
 def summaries(precis, run, records, *options) -> list[dict]:
-    done = precis("summarize", "--checkpoint", run, records, "--json", "true", *options)
-    assert done.status == 0, done.err
+    done = precis("summarize", "--checkpoint", run, records, "--json", "true", *options).succeeded()
     return [json.loads(line) for line in done.out.splitlines()]
 
 

@@ -31,8 +31,7 @@ def runs(tmp_path_factory, corpus_files, extractive):
 def test_summaries_have_scores_and_positions(name, runs, tmp_path, precis):
     file = tmp_path / "storm.txt"
     file.write_text(TEXT, encoding="utf-8")
-    done = precis("summarize", "--checkpoint", runs[name], file, "--json", "true")
-    assert done.status == 0, done.err
+    done = precis("summarize", "--checkpoint", runs[name], file, "--json", "true").succeeded()
     row = json.loads(done.out)
     assert len(row["sentence_scores"]) == 3 and 1 <= len(row["positions"]) <= 2
     assert all(sentence in TEXT for sentence in row["summary"])
@@ -48,8 +47,7 @@ def test_page_and_heat_map_are_written(runs, tmp_path, precis):
     for path in texts:
         path.write_text(TEXT.replace(" Nobody", "\n\nNobody"), encoding="utf-8")
     out = ["--html", tmp_path / "page.html", "--heat_map", tmp_path / "map.png"]
-    done = precis("summarize", "--checkpoint", runs["bertsum"], *texts, *out)
-    assert done.status == 0, done.err
+    precis("summarize", "--checkpoint", runs["bertsum"], *texts, *out).succeeded()
     written = (tmp_path / "page.html").read_text(encoding="utf-8")
     assert FORMULA in written and written.count('<p dir="auto">') == 4, "a paragraph for each of the texts"
     assert 2 <= written.count("<mark") <= 4

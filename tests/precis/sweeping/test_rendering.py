@@ -149,8 +149,7 @@ def test_a_template_of_your_own(tmp_path, tiny_config, precis):
     command = "qsub -q {{ queue | sh }} precis sweep point {{ folder }} --index {{ p.index }}"
     template.write_text("{% for p in points %}" + command + "\n{% endfor %}")
     options = ["--template", template, "--out", tmp_path / "out", "--values", "{queue: long one}"]
-    done = precis("sweep", "render", sweep, *options)
-    assert done.status == 0, done.err
+    precis("sweep", "render", sweep, *options).succeeded()
     lines = (tmp_path / "out" / "mine.sh").read_text().splitlines()
     assert lines == [f"qsub -q 'long one' precis sweep point {tmp_path / 'out'} --index {n}" for n in (0, 1)]
     shutil.copy(template, tmp_path / "out" / "mine.sh")

@@ -95,8 +95,7 @@ def test_a_killed_worker_takes_up_its_trial_and_no_trial_is_counted_twice(tmp_pa
     wait_until((out / "trial-001" / "waits").exists, worker)
     values = json.loads((out / "points.json").read_text())["points"][1]["overrides"]
     assert status(out, precis)["counts"] == {"complete": 1, "running": 1}
-    taken = precis("sweep", "work", out, "--worker", 1)
-    assert taken.status == 1 and "worker 1 is running already" in taken.err
+    precis("sweep", "work", out, "--worker", 1).refused("worker 1 is running already")
     os.killpg(worker.pid, signal.SIGKILL)
     worker.wait()
     assert status(out, precis)["counts"] == {"complete": 1, "interrupted": 1}
@@ -164,15 +163,12 @@ def test_a_key_that_the_model_lacks_is_one_line_and_nothing_is_written(tmp_path,
 
 def test_a_metric_that_is_not_computed_is_one_line(tmp_path, tiny_config, precis):
     path = write_search(tmp_path, tiny_config, KEYS, {"set": {"model.val_summaries": 0}})
-    done = precis("sweep", path, "--dry-run")
-    assert done.status == 1 and "search: val/rouge1 needs model.val_summaries; or give metric: val/loss" in done.err
+    precis("sweep", path, "--dry-run").refused("search: val/rouge1 needs model.val_summaries; or give metric: val/loss")
     path = write_search(tmp_path, tiny_config, KEYS, metric="val/rouge9")
-    done = precis("sweep", path, "--dry-run")
-    assert done.status == 1 and "metric of a search) is 'val/rouge9', which this run does not log; it" in done.err
+    precis("sweep", path, "--dry-run").refused("metric of a search) is 'val/rouge9', which this run does not log; it")
     stopping = {"class_path": "pytorch_lightning.callbacks.EarlyStopping", "init_args": {"monitor": "val/nlll"}}
     path = write_search(tmp_path, tiny_config, KEYS, {"set": {"trainer.callbacks": [stopping]}}, metric="val/p_gen")
-    done = precis("sweep", path, "--dry-run")
-    assert done.status == 1 and "EarlyStopping is 'val/nlll'" in done.err and "did you mean val/nll?" in done.err
+    precis("sweep", path, "--dry-run").refused("EarlyStopping is 'val/nlll'", "did you mean val/nll?")
 
 
 @pytest.mark.parametrize(
@@ -197,8 +193,7 @@ def test_a_storage_of_another_study_and_a_damaged_one_are_refused(tmp_path, tiny
     journal.unlink()
     backend = optuna.storages.journal.JournalFileBackend(str(journal))
     optuna.create_study(study_name="other", storage=optuna.storages.JournalStorage(backend))
-    done = precis("sweep", "status", out)
-    assert done.status == 1 and f"{journal}: of another study, other; pass another --out" in done.err
+    precis("sweep", "status", out).refused(f"{journal}: of another study, other; pass another --out")
     for text in ("no journal\n", "{}\n", '{"op_code": 0, "worker'):
         journal.write_text(text)
         done = precis("sweep", "status", out)
@@ -209,13 +204,10 @@ def test_a_sweep_and_a_search_do_not_share_a_folder(tmp_path, tiny_config, preci
     out = make_search(tmp_path, tiny_config, precis)
     plain = tmp_path / "plain.yaml"
     plain.write_text(yaml.safe_dump({"base": str(tiny_config), "seeds": [1]}))
-    done = precis("sweep", plain, "--out", out)
-    assert done.status == 1 and f"{out}: has a search; pass another --out" in done.err
+    precis("sweep", plain, "--out", out).refused(f"{out}: has a search; pass another --out")
     (out / "search.journal").unlink()
-    done = precis("sweep", tmp_path / "search.yaml", "--out", out)
-    assert done.status == 1 and f"{out}: has a sweep without search" in done.err
-    done = precis("sweep", "work", out, "--worker", 1)
-    assert done.status == 1 and f"{out}: no search here" in done.err
+    precis("sweep", tmp_path / "search.yaml", "--out", out).refused(f"{out}: has a sweep without search")
+    precis("sweep", "work", out, "--worker", 1).refused(f"{out}: no search here")
 
 
 def test_without_optuna_the_message_has_the_extra(tmp_path, tiny_config, precis, monkeypatch):
@@ -239,8 +231,7 @@ def test_workers_are_launched_and_a_search_that_is_done_starts_nothing(tmp_path,
         [("3 trials", ["sweep", "work", str(out), f"--worker={number}"])] for number in (1, 2)
     ]
     profile = ["--launcher", "slurm", "--profile.tasks_per_node", 2]
-    done = precis("sweep", path, "--out", out, *profile)
-    assert done.status == 1 and "a worker of a search is one task" in done.err
+    precis("sweep", path, "--out", out, *profile).refused("a worker of a search is one task")
 
 
 # A real run

@@ -104,8 +104,7 @@ def test_each_state_is_told_from_folder_and_queue(sweep, precis):
 
 def test_a_queue_that_does_not_answer_is_no_empty_queue(sweep, slurm, precis):
     (slurm / "down").touch()
-    done = precis("sweep", "status", sweep)
-    assert done.status == 1 and "SLURM's queue does not answer: error: no answer; try again later" in done.err
+    precis("sweep", "status", sweep).refused("SLURM's queue does not answer: error: no answer; try again later")
     assert precis("sweep", "retry", sweep).status == 1
 
 
@@ -116,8 +115,7 @@ def test_logs_of_the_points_that_are_named(sweep, precis):
         f"== point=failed seed=1 (failed): {sweep}/failed/log.txt", "precis: error: no luck"
     ]  # fmt: skip
     assert "no such partition" in precis("sweep", "logs", sweep, "waits").out
-    done = precis("sweep", "logs", sweep, "other")
-    assert done.status == 1 and "no point 'other'; it has point=done seed=1, " in done.err
+    precis("sweep", "logs", sweep, "other").refused("no point 'other'; it has point=done seed=1, ")
 
 
 def test_cancel_asks_slurm_for_what_runs_or_waits(sweep, slurm, precis):
@@ -182,8 +180,7 @@ def test_a_run_does_not_write_through_a_link(name, tmp_path, precis):
     if name != "a":
         job.folder.mkdir()
     (out / name).symlink_to(outside)
-    done = precis("sweep", "point", out, "--index", 0)
-    assert done.status == 1 and f"{out / name}: a link that leads out of {out}" in done.err
+    precis("sweep", "point", out, "--index", 0).refused(f"{out / name}: a link that leads out of {out}")
     assert not list(outside.iterdir())
 
 
@@ -280,13 +277,11 @@ def test_a_launcher_elsewhere_is_not_killed_here(tmp_path, precis):
     content = read_launch(out) | {"host": "elsewhere"}
     atomic_write(out / "launch.json", json.dumps(content))
     lock = take_lock(out / LOCK)
-    done = precis("sweep", "cancel", out)
-    assert done.status == 1 and "its launcher is on elsewhere; cancel it there" in done.err
+    precis("sweep", "cancel", out).refused("its launcher is on elsewhere; cancel it there")
     assert socket.gethostname() != "elsewhere"
     for number in (-1, 0, "1", True):  # of a group of processes, or none
         atomic_write(out / "launch.json", json.dumps(content | {"host": socket.gethostname(), "pid": number}))
-        done = precis("sweep", "cancel", out)
-        assert done.status == 1 and "launch.json: " in done.err
+        precis("sweep", "cancel", out).refused("launch.json: ")
     os.close(lock)
 
 

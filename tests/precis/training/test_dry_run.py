@@ -9,8 +9,7 @@ pytestmark = pytest.mark.integration
 
 def test_a_dry_run_reports_shapes_and_steps_and_writes_nothing(tiny_config, tmp_path, precis, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    done = precis("fit", "--config", tiny_config, "--run_dir", "runs/dry", "--dry-run")
-    assert done.status == 0, done.err
+    done = precis("fit", "--config", tiny_config, "--run_dir", "runs/dry", "--dry-run").succeeded()
     assert list(tmp_path.iterdir()) == []
     assert "batch.source" in done.out and "[4, " in done.out
     assert "7 per epoch, 14 in all" in done.out  # 26 documents in batches of 4, two epochs
@@ -39,5 +38,4 @@ def test_an_existing_run_is_left_as_it_is(run_folder, precis):
     before = state()
     assert precis("fit", "--run", run_folder, "--dry-run").status == 0
     assert state() == before
-    done = precis("test", "--run", run_folder, "--dry-run")
-    assert done.status == 1 and "--dry-run" in done.err
+    precis("test", "--run", run_folder, "--dry-run").refused("--dry-run")

@@ -43,8 +43,7 @@ def test_the_last_validation_is_run_again(tiny_config, one_epoch, tmp_path, prec
     assert status == -KILL, output
     assert torch.load(run / "checkpoints" / "last.ckpt", weights_only=True)["global_step"] == 7
     assert not (run / "checkpoints" / "best.ckpt").exists()
-    done = precis("fit", "--run", run, "--trainer.callbacks=[]")
-    assert done.status == 0, done.err
+    precis("fit", "--run", run, "--trainer.callbacks=[]").succeeded()
     assert_same_run(run, one_epoch)
 
 
@@ -58,8 +57,7 @@ def test_the_row_of_the_step_just_saved_is_not_lost(tiny_config, trained, tmp_pa
     status, output = in_a_process("fit", f"--config={tiny_config}", f"--run_dir={run}", *kill, "--save_every=4")
     assert status == -KILL, output
     assert [row["step"] for row in read_metrics(run)] == ["0", "1", "2"]
-    done = precis("fit", "--run", run, "--trainer.callbacks=[]")
-    assert done.status == 0, done.err
+    precis("fit", "--run", run, "--trainer.callbacks=[]").succeeded()
     assert_same_run(run, trained)
 
 
@@ -85,8 +83,7 @@ def test_one_process_trains_a_run_and_its_death_frees_the_run(tiny_config, train
     assert (run / "metrics.csv").read_text() == rows
     os.kill(first.pid, signal.SIGKILL)
     first.join()
-    done = precis("fit", "--run", run, "--trainer.callbacks=[]", "--data.num_workers=0")
-    assert done.status == 0, done.err
+    precis("fit", "--run", run, "--trainer.callbacks=[]", "--data.num_workers=0").succeeded()
     assert_same_run(run, trained)
 
 
@@ -128,8 +125,7 @@ def test_a_damaged_best_model_is_not_scored_and_is_replaced_by_the_next(no_bette
     run = shutil.copytree(no_better, tmp_path / "run")
     best = run / "checkpoints" / "best.ckpt"
     flip_a_byte(best)
-    done = precis("test", "--run", run)
-    assert done.status == 1 and f"{best}: " in done.err and "is damaged; give another one of the run" in done.err
+    precis("test", "--run", run).refused(f"{best}: ", "is damaged; give another one of the run")
     with pytest.warns(UserWarning, match=r"best.ckpt: .* is damaged; the next validation writes a best model again"):
         assert precis("fit", "--run", run, "--trainer.max_epochs=2").status == 0
     assert step_of(best) == 14 and (run / "checkpoints" / "best.broken.ckpt").is_file()
@@ -161,8 +157,7 @@ def test_a_checkpoint_that_lightning_cannot_restore_is_named(no_better, tmp_path
     assert done.status == 1 and f"{last}: cannot be restored (" in done.err and done.err.endswith("of the run\n")
     del content["pytorch-lightning_version"]
     torch.save(content, best)
-    done = precis("test", "--run", run)
-    assert done.status == 1 and f"{best}: cannot be restored (KeyError: 'pytorch-lightning" in done.err
+    precis("test", "--run", run).refused(f"{best}: cannot be restored (KeyError: 'pytorch-lightning")
 
 
 # A run folder that is removed

@@ -25,8 +25,7 @@ def runs(tmp_path_factory, corpus_files):
 
 
 def test_attention_is_drawn_beside_tree_and_summary(runs, precis, tmp_path):
-    done = precis("attention", runs / "rstformer", runs / "text.txt", "--out", tmp_path / "pictures")
-    assert done.status == 0, done.err
+    precis("attention", runs / "rstformer", runs / "text.txt", "--out", tmp_path / "pictures").succeeded()
     assert sorted(path.name for path in (tmp_path / "pictures").iterdir()) == ["layer1.png", "page.html", "tree.svg"]
     assert (tmp_path / "pictures" / "layer1.png").read_bytes().startswith(b"\x89PNG")
     page = (tmp_path / "pictures" / "page.html").read_text(encoding="utf-8")

@@ -73,8 +73,7 @@ def test_a_run_that_ended_early_is_trained_on_only_if_that_is_asked_for(tiny_con
     assert "training ended early after step 7: Stopping threshold reached: train/loss = " in caplog.text
     before = {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
     caplog.clear()
-    done = precis("fit", "--resume", "auto", "--config", tiny_config, "--run_dir", run)
-    assert done.status == 0, done.err
+    precis("fit", "--resume", "auto", "--config", tiny_config, "--run_dir", run).succeeded()
     assert f"{run}: this run was ended early after step 7 (Stopping threshold reached: train/loss = " in caplog.text
     assert f"To continue training anyway: precis fit --run {run} --resume true" in caplog.text
     assert {path: path.read_bytes() for path in run.rglob("*") if path.is_file()} == before
@@ -97,8 +96,7 @@ def test_early_stopping_that_waits_for_min_epochs_has_not_ended_a_run(tiny_confi
 def test_a_logger_of_the_command_line_is_added(tiny_config, tmp_path, precis):
     run, other = tmp_path / "run", tmp_path / "other"
     flags = ["--trainer.logger=CSVLogger", f"--trainer.logger.save_dir={other}", "--trainer.max_epochs=1"]
-    done = precis("fit", "--config", tiny_config, "--run_dir", run, *flags, "--wandb=offline")
-    assert done.status == 0, done.err
+    precis("fit", "--config", tiny_config, "--run_dir", run, *flags, "--wandb=offline").succeeded()
     assert len(list((run / "wandb").glob("offline-run-*/*.wandb"))) == 1
     (theirs,) = other.rglob("metrics.csv")
     assert read_metrics(theirs.parent) == read_metrics(run) != []
