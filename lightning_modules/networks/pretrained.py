@@ -137,7 +137,7 @@ class PretrainedEncoderDecoder(nn.Module):
         documents = {name: self._of_each_input(tensor, K) for name, tensor in memory.items() if name != "mask"}
         # only the shape of the encoder states matters, because their keys and values are cached
         states = documents["keys0"].new_zeros(1, 1, 1)
-        states = states.expand(len(documents["keys0"]), mask.shape[1], self.model.config.hidden_size)
+        states = states.expand(len(documents["keys0"]), mask.shape[1], self.model.get_encoder().config.hidden_size)
         cache = EncoderDecoderCache(hypotheses, _cache(documents))
         outputs = self._run(states, mask, tokens.flatten().unsqueeze(1), cache, True)
         next_state: State = {}

@@ -12,7 +12,12 @@ from transformers.masking_utils import sdpa_mask
 from lightning_modules.networks.dropout_attention import attention
 
 NAME = "dropout_attention"
-_CROSS_ATTENTION = ("encoder_attn", "EncDecAttention")  # its names in the families of BART and of T5
+# cross-attention of the families of BART, T5 and BERT, and what it calls the states of the documents
+_CROSS_ATTENTION = {
+    "encoder_attn": "key_value_states",
+    "EncDecAttention": "key_value_states",
+    "crossattention.self": "encoder_hidden_states",
+}
 
 
 def attention_of(config: PretrainedConfig) -> str:
@@ -53,22 +58,26 @@ def share_documents(model: PreTrainedModel) -> bool:
     The positions of the K inputs are one sequence of K T queries in cross-attention, so that keys and values are
     computed, stored and read once per document. Returns whether the family of the model is supported.
     """
-    layers = [layer for name, layer in model.named_modules() if name.endswith(_CROSS_ATTENTION)]
-    for layer in layers:
-        layer.forward = partial(_attend_together, layer.forward)
+    layers = [
+        (layer, states)
+        for name, layer in model.named_modules()
+        for ending, states in _CROSS_ATTENTION.items()
+        if name.endswith(ending)
+    ]
+    for layer, states in layers:
+        layer.forward = partial(_attend_together, layer.forward, states)
     return bool(layers)
 
 
-def _attend_together(
-    forward: Callable[..., tuple], hidden_states: Tensor, *, key_value_states: Tensor, **options: Any
-) -> tuple:
-    """Run cross-attention, [B K, T, D], over documents [B, S, D]."""
-    if len(key_value_states) == len(hidden_states):
-        return forward(hidden_states, key_value_states=key_value_states, **options)
-    joined = hidden_states.reshape(len(key_value_states), -1, hidden_states.shape[-1])       # [B, K T, D]
+def _attend_together(forward: Callable[..., tuple], states: str, hidden_states: Tensor, **options: Any) -> tuple:
+    """Run cross-attention, [B K, T, D], over documents [B, S, D], which are the argument `states`."""
+    documents = len(options[states])
+    if documents == len(hidden_states):
+        return forward(hidden_states, **options)
+    joined = hidden_states.reshape(documents, -1, hidden_states.shape[-1])                   # [B, K T, D]
     for name in {"attention_mask", "mask"} & options.keys():
         mask = options[name]
         if mask is not None and mask.dim() == 4:  # [B, 1, T, S], the same for all queries
             options[name] = mask[:, :, :1].expand(-1, -1, joined.shape[1], -1)
-    mixed, *rest = forward(joined, key_value_states=key_value_states, **options)
+    mixed, *rest = forward(joined, **options)
     return mixed.reshape(hidden_states.shape), *rest

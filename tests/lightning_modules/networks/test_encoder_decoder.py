@@ -10,6 +10,9 @@ from torch import nn
 from transformers import (
     BartConfig,
     BartForConditionalGeneration,
+    BertConfig,
+    EncoderDecoderConfig,
+    EncoderDecoderModel,
     LEDConfig,
     LEDForConditionalGeneration,
     PegasusConfig,
@@ -28,6 +31,13 @@ SIZES = {"d_model": 16, "encoder_layers": 2, "decoder_layers": 2, "encoder_ffn_d
 SIZES |= {"encoder_attention_heads": 2, "decoder_attention_heads": 2, "max_position_embeddings": 12, "vocab_size": V}
 
 
+def bert2bert() -> nn.Module:
+    sizes = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 24}
+    part = BertConfig(vocab_size=V, max_position_embeddings=12, **sizes)
+    config = EncoderDecoderConfig.from_encoder_decoder_configs(part, part, decoder_start_token_id=2, pad_token_id=0)
+    return EncoderDecoderModel(config)
+
+
 def small(kind: str) -> nn.Module:
     torch.manual_seed(1)
     made = {
@@ -42,6 +52,7 @@ def small(kind: str) -> nn.Module:
         "t5": lambda: T5ForConditionalGeneration(
             T5Config(vocab_size=V, d_model=16, d_kv=6, num_layers=2, num_heads=2, d_ff=24, decoder_start_token_id=0)
         ),
+        "bert2bert": bert2bert,
     }[kind]()
     network = made if kind == "ours" else PretrainedEncoderDecoder(made)
     for parameter in network.parameters():
@@ -155,7 +166,7 @@ def search(network, states, mask, options):
     return beam_search(network.stepper(V), state, memory, first, 1, options, (), padding=0)
 
 
-@every_pretrained
+@pytest.mark.parametrize("kind", ["pegasus", "bart", "t5", "led", "bert2bert"])
 def test_hypotheses_that_share_a_document_equal_those_with_copies_of_it(kind, documents):
     network, (source, mask) = small(kind).double(), documents
     inputs, target = torch.randint(4, WORDS, (2, B, 3, T))
