@@ -61,13 +61,11 @@ def test_the_next_builder_removes_what_a_killed_one_left_though_its_workers_live
     def build() -> None:
         with building_folder(tmp_path) as building:
             (building / "half").write_text("half")
-            worker = os.fork()
-            if worker == 0:
-                time.sleep(600)
-                os._exit(0)
-            (tmp_path / "worker").write_text(str(worker))
-            (tmp_path / "worker").rename(tmp_path / "ready")
+            if os.fork() == 0:  # the worker tells itself that it is there, since only then it has closed the lock
+                (tmp_path / "worker").write_text(str(os.getpid()))
+                (tmp_path / "worker").rename(tmp_path / "ready")
             time.sleep(600)
+            os._exit(0)
 
     builder = forked(build)
     wait_for(tmp_path / "ready")
