@@ -190,7 +190,7 @@ def test_hypotheses_that_share_a_document_equal_those_with_copies_of_it(kind, do
 def test_our_search_over_a_pretrained_model_finds_what_generate_finds(kind, documents):
     network, (source, mask) = small(kind), documents
     model, options = network.model, DecodingOptions(beam_size=1, min_length=0, max_length=6)
-    found = search(network, network.encode(source, mask), mask, options).tokens[:, 0]
+    tokens = search(network, network.encode(source, mask), mask, options).tokens[:, 0]
     # after the decoder's first symbol BART reads `<s>`, and LED attends from the first token to all others
     read = network.prefix_length + 1
     whole = {"global_attention_mask": torch.eye(1, S).expand(B, S).long()} if kind == "led" else {}
@@ -199,4 +199,4 @@ def test_our_search_over_a_pretrained_model_finds_what_generate_finds(kind, docu
         pad_token_id=0, forced_eos_token_id=None, forced_bos_token_id=network.start if read > 1 else None,
         no_repeat_ngram_size=0, **whole,
     )[:, read:]  # fmt: skip
-    assert torch.equal(found[:, : expected.shape[1]], expected) and not found[:, expected.shape[1] :].any()
+    assert torch.equal(tokens[:, : expected.shape[1]], expected) and not tokens[:, expected.shape[1] :].any()
