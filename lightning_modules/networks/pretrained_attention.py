@@ -1,4 +1,4 @@
-"""Attention of Hugging Face's models: the dropout of `dropout_attention`, and documents shared by their summaries."""
+"""Attention of Hugging Face's models: fused kernels with dropout, and documents shared by their summaries."""
 
 from collections.abc import Callable
 from functools import partial
@@ -26,12 +26,38 @@ def attention_of(config: PretrainedConfig) -> str:
 
 
 def use_dropout_attention(model: PreTrainedModel) -> None:
-    """Replace PyTorch's attention by `dropout_attention.attention` in a model; other implementations stay."""
+    """Replace PyTorch's attention by `dropout_attention.attention` in a model; other implementations stay.
+
+    MPNet's own attention, a sequence of products, sums and a softmax over all pairs, is replaced as well.
+    """
+    for layer in model.modules():
+        if type(layer).__name__ == "MPNetSelfAttention":
+            layer.forward = partial(_attend_at_once, layer)
     if attention_of(model.config) != "sdpa":
         return
     AttentionInterface.register(NAME, _forward)
     AttentionMaskInterface.register(NAME, sdpa_mask)
     model.set_attn_implementation(NAME)
+
+
+def _attend_at_once(
+    layer: nn.Module,
+    hidden_states: Tensor,
+    attention_mask: Tensor | None = None,
+    position_bias: Tensor | None = None,
+    output_attentions: bool = False,
+    **options: Any,
+) -> tuple:
+    """Run self-attention of MPNet, [B, T, D], with biases of positions [B, N, T, T] that are equal for all texts."""
+    if output_attentions or position_bias is None:
+        return type(layer).forward(layer, hidden_states, attention_mask, position_bias, output_attentions, **options)
+    projections = (layer.q(hidden_states), layer.k(hidden_states), layer.v(hidden_states))
+    query, key, value = (x.unflatten(-1, (layer.num_attention_heads, -1)).transpose(1, 2) for x in projections)
+    bias = position_bias[:1].to(query.dtype)                                                 # [1, N, T, T]
+    if attention_mask is not None:
+        bias = bias + attention_mask.to(query.dtype)                                         # [B, N, T, T]
+    mixed = attention(query, key, value, bias, layer.dropout.p if layer.training else 0.0)   # [B, N, T, d]
+    return (layer.o(mixed.transpose(1, 2).flatten(2)),)
 
 
 def _forward(

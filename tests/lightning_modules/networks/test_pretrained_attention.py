@@ -4,10 +4,10 @@ import json
 
 import pytest
 import torch
-from transformers import AutoModel, BartConfig, BertConfig, DistilBertConfig, RobertaConfig
+from transformers import AutoModel, BartConfig, BertConfig, DistilBertConfig, MPNetConfig, MPNetModel, RobertaConfig
 
 from lightning_modules.networks.passages import Reader
-from lightning_modules.networks.pretrained_attention import NAME
+from lightning_modules.networks.pretrained_attention import NAME, use_dropout_attention
 
 SIZES = {"vocab_size": 30, "hidden_size": 8, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 16}
 CONFIGS = [
@@ -58,3 +58,21 @@ def test_a_saved_model_does_not_name_our_attention(folder, tmp_path):
     Reader.pretrained(folder).model.save_pretrained(tmp_path / "saved")
     assert NAME not in json.dumps(json.loads((tmp_path / "saved" / "config.json").read_text()))
     AutoModel.from_pretrained(tmp_path / "saved")
+
+
+def test_attention_of_mpnet_equals_that_of_transformers():
+    torch.manual_seed(0)
+    config = MPNetConfig(**SIZES, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
+    plain = MPNetModel(config).double()
+    ours = MPNetModel(config).double()
+    ours.load_state_dict(plain.state_dict())
+    use_dropout_attention(ours)
+    results = []
+    for model in (plain, ours):
+        states = model(IDS, MASK.long()).last_hidden_state[MASK]
+        gradients = torch.autograd.grad((states**3).sum(), list(model.encoder.parameters()))
+        results.append([states, *gradients])
+    for mine, other in zip(*results, strict=True):
+        torch.testing.assert_close(mine, other)
+    weights = [model(IDS, output_attentions=True).attentions[0] for model in (plain, ours)]
+    assert torch.equal(*weights)
