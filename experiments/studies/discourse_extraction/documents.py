@@ -23,6 +23,7 @@ from datamodules.discourse.treebanks import read_treebank
 from datamodules.documents import UserError
 from datamodules.text.content_words import content_stems
 from datamodules.text.hashing import text_digest
+from datamodules.text.offsets import sentence_offsets
 from datamodules.text.subwords import Subwords, encoder_path
 from lightning_modules.discourse_parser.parser import DiscourseParser
 from lightning_modules.networks.text_encoder import TextEncoder
@@ -34,15 +35,21 @@ class SummarizedDocument(NamedTuple):
     Attributes:
         document: document of a treebank with a binary tree and coarse relations, or of a corpus, without EDUs and tree.
         summaries: at least one summary, by a human.
+        lengths: number of sentences of each summary.
     """
 
     document: TreebankDocument
     summaries: list[str]
+    lengths: list[int]
 
     @property
     def sentences(self) -> list[str]:
         """Texts of the sentences."""
         return [self.document.text[start:end] for start, end in self.document.sentences]
+
+    def number(self, number: int | None) -> int:
+        """Return how many sentences to extract: `number`, or as many as the summaries have on average if it is None."""
+        return max(1, round(sum(self.lengths) / len(self.lengths))) if number is None else number
 
 
 class SentenceFeatures(NamedTuple):
@@ -75,11 +82,22 @@ def read_documents(files: Sequence[Path]) -> list[SummarizedDocument]:
                 raise UserError(f"{file}: {document.id} has no tree or no sentences, which extraction needs")
             if summaries[document.id]:
                 binary = replace(document, tree=document.tree.binary())
-                documents.append(SummarizedDocument(binary, summaries[document.id]))
+                lengths = [len(sentence_offsets(summary)) for summary in summaries[document.id]]
+                documents.append(SummarizedDocument(binary, summaries[document.id], lengths))
     if not documents:
         names = ", ".join(map(str, files))
         raise UserError(f"{names}: no document has `summaries` with a source `human` in `summary_sources`")
     return documents
+
+
+def of_length(
+    documents: Sequence[SummarizedDocument], number: int | None, max_sentences: int
+) -> list[SummarizedDocument]:
+    """Return the documents of at most `max_sentences` sentences that have more than are extracted.
+
+    A batch takes time and memory by the square of the sentences; a document that is its own extract tells nothing.
+    """
+    return [row for row in documents if row.number(number) < len(row.document.sentences) <= max_sentences]
 
 
 def _records(file: Path) -> list[dict]:

@@ -1,5 +1,6 @@
 """Extraction from the documents of a summarization corpus, with parses from a cache of `precis parse`."""
 
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -25,6 +26,8 @@ from experiments.studies.discourse_extraction.documents import (
 )
 from precis.command_line.commands import guess_corpus
 
+HEADINGS, HEADING_WORDS = 8, 4
+
 
 def read_corpus(files: Sequence[Path]) -> list[SummarizedDocument]:
     """Return the documents of data files that have a reference, split into sentences as for `precis parse`.
@@ -43,7 +46,8 @@ def read_corpus(files: Sequence[Path]) -> list[SummarizedDocument]:
                     document.id, request.text, [], list(request.sentences), list(request.paragraphs)
                 )
                 references = [" ".join(reference) for reference in document.references]
-                documents[document.id] = SummarizedDocument(treeless, references)
+                lengths = [len(reference) for reference in document.references]
+                documents[document.id] = SummarizedDocument(treeless, references, lengths)
     if not documents:
         raise UserError(f"{', '.join(map(str, files))}: no document has a reference summary")
     return list(documents.values())
@@ -52,7 +56,7 @@ def read_corpus(files: Sequence[Path]) -> list[SummarizedDocument]:
 def features_of_corpus(
     documents: Sequence[SummarizedDocument], parser: Parser, parses: Path, encoder: str
 ) -> list[SentenceFeatures]:
-    """Encode the sentences of documents, and read their parses.
+    """Encode the sentences of documents, with the heading of their section beside their place, and read their parses.
 
     Args:
         documents: documents of `read_corpus`.
@@ -63,7 +67,7 @@ def features_of_corpus(
     Raises:
         UserError: if a parse is missing, or has pairs of EDUs outside the band.
     """
-    cache, features = ParseCache(parses), []
+    cache, features, headings = ParseCache(parses), [], common_headings(documents)
     with progress_bar() as progress:
         pairs = zip(documents, sentence_vectors(documents, encoder))
         for row, vectors in progress.track(pairs, total=len(documents), description="encoding"):
@@ -74,9 +78,32 @@ def features_of_corpus(
                     f"{parser.band}; run `precis parse` and this command with --band {parse.size - 1}"
                 )
             target = torch.tensor([content_f1(sentence, row.summaries) for sentence in row.sentences])
-            structures = structures_of(row.document, parse)
-            features.append(SentenceFeatures(vectors, places_of(row.document), target, structures))
+            places = torch.cat([places_of(row.document), section_of(row.document, headings)], 1)
+            features.append(SentenceFeatures(vectors, places, target, structures_of(row.document, parse)))
     return features
+
+
+def headings_of(document: TreebankDocument) -> dict[int, str]:
+    """Return the paragraphs of at most `HEADING_WORDS` words, in lower case, by the character at which they begin."""
+    texts = {start: document.text[start:end].lower() for start, end in document.paragraphs}
+    return {start: text for start, text in texts.items() if len(text.split()) <= HEADING_WORDS}
+
+
+def common_headings(documents: Sequence[SummarizedDocument]) -> list[str]:
+    """Return the most frequent headings, at most `HEADINGS`, that a tenth of the documents have."""
+    counts = Counter(heading for row in documents for heading in set(headings_of(row.document).values()))
+    return [heading for heading, count in counts.most_common(HEADINGS) if count >= len(documents) / 10]
+
+
+def section_of(document: TreebankDocument, headings: Sequence[str]) -> Tensor:
+    """Return under which heading each sentence stands, 0 or 1, [S, number of headings]."""
+    heading_at = headings_of(document)
+    columns = torch.zeros(len(document.sentences), len(headings))
+    for number, (start, _) in enumerate(document.sentences):
+        before = [begin for begin in heading_at if begin <= start]
+        if before and heading_at[max(before)] in headings:
+            columns[number, headings.index(heading_at[max(before)])] = 1
+    return columns
 
 
 def with_scores(

@@ -30,6 +30,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 import torch
 from jsonargparse import ArgumentParser, Namespace
+from jsonargparse.typing import PositiveInt
 
 from datamodules.atomic_write import atomic_write
 from datamodules.documents import UserError
@@ -40,6 +41,7 @@ from experiments.studies.discourse_extraction.documents import (
     SummarizedDocument,
     content_f1,
     load_parser,
+    of_length,
     out_of_fold,
     places_of,
     read_documents,
@@ -55,6 +57,7 @@ from experiments.studies.discourse_extraction.report import table
 from experiments.studies.discourse_extraction.training import (
     ARMS,
     ARMS_BY_NAME,
+    FOLDS,
     Arm,
     Documents,
     batches_of,
@@ -75,7 +78,7 @@ class Source(NamedTuple):
     """Documents, and how their features are made.
 
     Attributes:
-        documents: documents with summaries.
+        documents: documents with summaries, of suitable length.
         settings: what the features depend on besides the documents, as JSON values.
         compute: function that computes the features.
     """
@@ -87,7 +90,7 @@ class Source(NamedTuple):
 
 def corpus_source(options: Namespace) -> Source:
     """Return the documents of a corpus, with the parses of a cache."""
-    documents = read_corpus([Path(file) for file in options.corpus])
+    documents = of_suitable_length(read_corpus([Path(file) for file in options.corpus]), options)
     parser = load_any_parser(options.parser, band=options.band)
     compute = partial(features_of_corpus, documents, parser, Path(options.parses), options.encoder)
     return Source(documents, [options.encoder, parser.fingerprint, options.band], compute)
@@ -99,7 +102,7 @@ def treebank_source(options: Namespace) -> Source:
     Raises:
         UserError: if parsers are missing.
     """
-    documents = read_documents([Path(options.train), Path(options.val)])
+    documents = of_suitable_length(read_documents([Path(options.train), Path(options.val)]), options)
     paths = Path(options.parsers).glob("fold-*")
     folders = sorted((path for path in paths if path.is_dir()), key=lambda folder: int(folder.name[5:]))
     data, treebanks, number_of_folds = division_of(options, len(folders))
@@ -116,6 +119,27 @@ def treebank_source(options: Namespace) -> Source:
     settings = [options.encoder, [parser.fingerprint for parser in parsers], held_out]
     parser_of = {id: parsers[folders.index(folder)] for id, folder in folder_of.items()}
     return Source(documents, settings, partial(treebank_features, documents, parser_of, options.encoder))
+
+
+def of_suitable_length(documents: list[SummarizedDocument], options: Namespace) -> list[SummarizedDocument]:
+    """Return the documents of suitable length, see `of_length`, and print how many are skipped.
+
+    Raises:
+        UserError: if there are fewer documents than folds.
+    """
+    suitable = of_length(documents, options.number, options.max_sentences)
+    if skipped := len(documents) - len(suitable):
+        print(
+            f"skipped: {counted(skipped, 'document')} of more than {options.max_sentences} sentences or with none to "
+            "leave out",
+            file=sys.stderr,
+        )
+    if len(suitable) < FOLDS:
+        raise UserError(
+            f"{counted(len(suitable), 'document')} of suitable length, see --number and --max_sentences; {FOLDS} folds "
+            "need as many"
+        )
+    return suitable
 
 
 def treebank_features(
@@ -180,10 +204,9 @@ def scores_of(options: Namespace, corpus: Documents, folder: Path) -> dict[tuple
     return dict(sorted(scores.items(), key=lambda item: INPUTS.index(item[0][0])))
 
 
-def _described(corpus: Documents, count: int) -> str:
+def _described(corpus: Documents) -> str:
     sentences = sum(len(row.target) for row in corpus.features)
-    left_out = f"; {count - len(corpus.features)} longer or shorter documents are skipped\n\n"
-    return f"{counted(len(corpus.features), 'document')}, {counted(sentences, 'sentence')}" + left_out
+    return f"{counted(len(corpus.features), 'document')}, {counted(sentences, 'sentence')}\n\n"
 
 
 def _suits(arm: Arm, options: Namespace) -> bool:
@@ -217,7 +240,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--inputs", type=list[str], default=list(INPUTS))
     parser.add_argument("--seeds", type=list[int], default=[1, 2, 3, 4, 5])
     parser.add_argument("--epochs", type=int, default=5, help="number of passes over the training documents")
-    parser.add_argument("--number", type=int, default=3, help="number of sentences to extract")
+    parser.add_argument(
+        "--number", type=PositiveInt | None, default=3,
+        help="number of sentences to extract; null for as many as the summaries have",
+    )
     parser.add_argument(
         "--max_sentences", type=int, default=100, help="maximal number of sentences; longer documents are skipped"
     )
@@ -249,12 +275,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
         )
         if options.scores:
             features = with_scores(source.documents, features, [Path(file) for file in options.scores])
-        # a document that is its own extract tells nothing
-        corpus = in_folds(source.documents, features, options.max_sentences, options.number + 1)
+        corpus = in_folds(source.documents, features)
         contents = [Path(file).read_text(encoding="utf-8") for file in options.scores]
         settings = [digest, contents, options.number, options.max_sentences, options.seeds]
         folder = out / f"scores-{text_digest(json.dumps(settings))[:12]}"
-        page = _described(corpus, len(source.documents)) + table(scores_of(options, corpus, folder))
+        page = _described(corpus) + table(scores_of(options, corpus, folder))
     except UserError as error:
         raise SystemExit(f"error: {error}") from None
     atomic_write(Path(options.out) / name, page)

@@ -9,7 +9,6 @@ from torch import Tensor
 
 from datamodules.discourse.ablations import OtherDiscourse, document_seed, permute_pairs
 from datamodules.discourse.distributions import decode, resize
-from datamodules.documents import UserError
 from experiments.studies.discourse_extraction.documents import SentenceFeatures, SummarizedDocument
 from experiments.studies.discourse_extraction.ranker import Inputs, RankingBatch, SentenceRanker, collate
 from lightning_modules.metrics.rouge import score_many
@@ -87,28 +86,10 @@ class Documents(NamedTuple):
     folds: list[int]
 
 
-def in_folds(
-    documents: Sequence[SummarizedDocument],
-    features: Sequence[SentenceFeatures],
-    max_sentences: int,
-    min_sentences: int = 1,
-) -> Documents:
-    """Assign every tenth document to the same fold, as treebanks list genres together, and sort by length.
-
-    Documents of more than `max_sentences` are left out: a batch takes time and memory by their square. Those of fewer
-    than `min_sentences` leave nothing to choose.
-
-    Raises:
-        UserError: if there are fewer documents than folds.
-    """
-    chosen = [number for number, row in enumerate(features) if min_sentences <= len(row.target) <= max_sentences]
-    if len(chosen) < FOLDS:
-        raise UserError(
-            f"{len(chosen)} documents of {min_sentences} to {max_sentences} sentences; {FOLDS} folds need as many"
-        )
-    fold_of = {number: place % FOLDS for place, number in enumerate(chosen)}
-    order = sorted(chosen, key=lambda number: len(features[number].target))
-    return Documents([documents[i] for i in order], [features[i] for i in order], [fold_of[i] for i in order])
+def in_folds(documents: Sequence[SummarizedDocument], features: Sequence[SentenceFeatures]) -> Documents:
+    """Assign every tenth document to the same fold, as treebanks list genres together, and sort by length."""
+    order = sorted(range(len(features)), key=lambda number: len(features[number].target))
+    return Documents([documents[i] for i in order], [features[i] for i in order], [i % FOLDS for i in order])
 
 
 def bands_of(
@@ -275,7 +256,7 @@ def cross_validate(
 
 
 def measure(
-    scores: Sequence[Tensor], corpus: Documents, planted: bool = False, number: int = 3
+    scores: Sequence[Tensor], corpus: Documents, planted: bool = False, number: int | None = 3
 ) -> list[list[float]]:
     """Return the `MEASURES` of each document.
 
@@ -286,7 +267,7 @@ def measure(
         scores: scores of the sentences of each document, [S] each.
         corpus: the documents in the same order.
         planted: as in `batches_of`.
-        number: number of sentences to extract.
+        number: number of sentences to extract; None for as many as the summaries have.
     """
     correlations, summaries = [], []
     for row, document, features in zip(scores, corpus.documents, corpus.features):
@@ -294,7 +275,7 @@ def measure(
         rounded, target = row.double().round(decimals=5), target.double()  # equal but for rounding is equal
         has_ranks = len(rounded.unique()) > 1 and len(target.unique()) > 1
         correlations.append(float(stats.spearmanr(rounded, target).statistic) if has_ranks else 0.0)
-        best = row.argsort(descending=True, stable=True)[:number].sort().values
+        best = row.argsort(descending=True, stable=True)[: document.number(number)].sort().values
         sentences = document.sentences
         summaries.append([sentences[place] for place in best.tolist()])
     references = [[[summary] for summary in document.summaries] for document in corpus.documents]

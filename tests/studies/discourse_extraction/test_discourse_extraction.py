@@ -21,11 +21,13 @@ from experiments.studies.discourse_extraction.documents import (
     SentenceFeatures,
     SummarizedDocument,
     content_f1,
+    of_length,
     out_of_fold,
     over_sentences,
     sentence_parse,
 )
 from experiments.studies.discourse_extraction.linear import ridge_scores
+from experiments.studies.discourse_extraction.parsed_corpora import common_headings, section_of
 from experiments.studies.discourse_extraction.ranker import relation_sums
 from experiments.studies.discourse_extraction.training import (
     ARMS,
@@ -58,12 +60,12 @@ def features_of(number: int, sentences: int) -> tuple[SummarizedDocument, Senten
     structures = dict.fromkeys(("gold", "parser", "parser, best tree"), parse)
     vectors = torch.randn(sentences, 6, generator=generator)
     features = SentenceFeatures(vectors, torch.zeros(sentences, 4), torch.rand(sentences), structures)
-    return SummarizedDocument(document, ["a b c"]), features
+    return SummarizedDocument(document, ["a b c"], [1]), features
 
 
 def corpus_of(count: int, sentences: int = 6):
     rows = [features_of(number, sentences + number % 3) for number in range(count)]
-    return in_folds(*zip(*rows), max_sentences=100)
+    return in_folds(*zip(*rows))
 
 
 def test_a_pair_of_sentences_has_the_mean_of_its_edus():
@@ -163,10 +165,24 @@ def test_sums_of_relations_are_those_of_the_pairs():
                 assert sums[number, s, [relation, relation + len(RELATIONS)]].tolist() == pytest.approx(expected)
 
 
-def test_folds_are_even_and_long_documents_are_left_out():
-    rows = [features_of(number, 4 + number % 3) for number in range(3 * FOLDS)]
-    corpus = in_folds(*zip(*rows), max_sentences=5)
-    assert sorted({len(row.target) for row in corpus.features}) == [4, 5]
+def test_long_documents_and_those_that_are_their_own_extract_are_left_out():
+    rows = [features_of(number, 4 + number)[0]._replace(lengths=[4, 7]) for number in range(5)]
+    assert [len(row.sentences) for row in of_length(rows, 4, 7)] == [5, 6, 7]
+    assert [len(row.sentences) for row in of_length(rows, None, 7)] == [7]  # the mean of 4 and 7 is rounded to 6
+
+
+def test_the_section_of_a_sentence_is_the_last_heading_before_it():
+    text = "Methods\n\nWe swam far and wide. We dived.\n\nResults\n\nOtters dive deeper than we do."
+    spans = [(0, 7), (9, 31), (32, 40), (42, 49), (51, 81)]
+    paragraphs = [(0, 7), (9, 40), (42, 49), (51, 81)]
+    document = TreebankDocument(id="a", text=text, edus=[], sentences=spans, paragraphs=paragraphs)
+    headings = common_headings([SummarizedDocument(document, ["Otters dive."], [1])])
+    assert sorted(headings) == ["methods", "results"]
+    assert section_of(document, ["methods"]).flatten().tolist() == [1, 1, 1, 0, 0]
+
+
+def test_folds_are_even():
+    corpus = in_folds(*zip(*[features_of(number, 4 + number % 3) for number in range(2 * FOLDS)]))
     assert [corpus.folds.count(fold) for fold in range(FOLDS)] == [2] * FOLDS
     assert [len(row.target) for row in corpus.features] == [len(row.document.sentences) for row in corpus.documents]
 
@@ -227,8 +243,8 @@ def corpus_arguments(arguments, tmp_path, monkeypatch):
 
 def test_the_command_ranks_the_sentences_of_a_corpus(corpus_arguments, capsys, monkeypatch):
     run.main(corpus_arguments)
-    page = capsys.readouterr().out
-    assert page.startswith("12 documents, ") and "1 longer or shorter documents" in page
+    page, messages = capsys.readouterr()
+    assert page.startswith("12 documents, ") and "skipped: 1 document " in messages
     assert "| discourse alone | parser | 1 | " in page and "| vectors | parser, by relation - " in page
     assert "gold" not in page
     monkeypatch.setattr(run, "features_of_corpus", lambda *_: pytest.fail("features are computed again"))
