@@ -68,6 +68,19 @@ def read_settings(folder: Path) -> dict[str, Any]:
     return settings
 
 
+def read_weights(folder: Path) -> dict[str, Tensor]:
+    """Return the content of model.safetensors, with matrices in 8 bits in float32.
+
+    Raises:
+        UserError: if the file does not exist or is damaged.
+    """
+    file = folder / "model.safetensors"
+    try:
+        return dequantized(load_file(str(file)))
+    except (OSError, KeyError, SafetensorError) as error:
+        raise UserError(f"{file}: missing or broken ({error}); fetch it again") from error
+
+
 def load_weights(folder: Path, model: nn.Module, expected: Mapping[str, Tensor]) -> None:
     """Load the weights of a folder into a model.
 
@@ -79,11 +92,7 @@ def load_weights(folder: Path, model: nn.Module, expected: Mapping[str, Tensor])
     Raises:
         UserError: if the file does not exist, is damaged, or has other weights.
     """
-    file = folder / "model.safetensors"
-    try:
-        state = dequantized(load_file(str(file)))
-    except (OSError, KeyError, SafetensorError) as error:
-        raise UserError(f"{file}: missing or broken ({error}); fetch it again") from error
+    file, state = folder / "model.safetensors", read_weights(folder)
     names = expected.keys() | state.keys()
     mismatched = [n for n in names if n not in state or n not in expected or state[n].shape != expected[n].shape]
     if mismatched:

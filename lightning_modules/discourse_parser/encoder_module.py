@@ -35,6 +35,7 @@ class EncoderModule(LightningModule):
     parts: ClassVar[tuple[str, ...]]  # prefixes of the weights that are kept besides the trained ones of the encoder
     kind: ClassVar[Literal["discourse_parser", "edu_segmenter"]]  # folder of the weights that come with the suite
     noun: ClassVar[str]  # what messages call the class
+    source: str | None = None  # folder or name that `load` was given
     is_english = False  # whether the weights are those of the suite, which are trained on English texts
 
     def __init__(
@@ -49,6 +50,8 @@ class EncoderModule(LightningModule):
         self.metrics = nn.ModuleDict({stage: metric() for stage in ("val", "test")})
         stored = {name: getattr(encoder, option) for name, option in STORED.items()}
         self.settings = stored | {"layers": list(encoder.layers)} | settings
+        if encoder.tuned_by is not None:
+            self.settings["tuned_by"] = encoder.tuned_by
         self.start_from, self.optimizer = encoder.start_from, optimizer
         self.subwords = None if encoder.checkpoint == SMALL else Subwords(encoder.checkpoint)
         if self.subwords is None:
@@ -61,6 +64,7 @@ class EncoderModule(LightningModule):
     def of_settings(cls, **settings: Any) -> Self:
         """Return a model with stored settings, or other arguments beside them."""
         encoder = {STORED[name]: settings.pop(name) for name in STORED.keys() & settings.keys()}
+        encoder["tuned_by"] = settings.pop("tuned_by", None)
         return cls(TokenEncoderOptions(**encoder), **settings)
 
     def setup(self, stage: str) -> None:
@@ -153,6 +157,7 @@ class EncoderModule(LightningModule):
         """
         model = load_model(cls.of_settings, weights_folder(cls.kind, folder), cls.noun, options)
         model.is_english = str(folder) in SHIPPED
+        model.source = str(folder)
         return model
 
     def save(self, folder: Path, bits: int = 16) -> None:

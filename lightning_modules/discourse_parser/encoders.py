@@ -1,15 +1,17 @@
 """Token encoders of the discourse parser and of the EDU segmenter."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
 
+from datamodules.documents import UserError
 from datamodules.text.subwords import Subwords, encoder_path
-from lightning_modules.discourse_parser.shipped import SMALL
-from lightning_modules.networks.low_rank import add_low_rank_changes
+from lightning_modules.discourse_parser.shipped import SMALL, weights_folder
+from lightning_modules.networks.low_rank import add_low_rank_changes, merge_low_rank_changes
 from lightning_modules.networks.text_encoder import TextEncoder
+from lightning_modules.stored import read_settings, read_weights
 
 
 @dataclass(frozen=True)
@@ -32,6 +34,9 @@ class TokenEncoderOptions:
     """Rank of changes that are trained instead of the weights of a pretrained encoder; 0 for none."""
     window: int = 256
     """Number of tokens in one window."""
+    tuned_by: str | None = None
+    """Discourse parser, `mpnet` or a folder, whose trained weights the frozen encoder gets: segmenter and parser share
+    its pass."""
     start_from: Path | None = None
     """Folder of weights, trained by `parser_training.small_encoder`, to initialize the small encoder."""
 
@@ -53,7 +58,10 @@ def pretrained_encoder(options: TokenEncoderOptions, subwords: Subwords) -> Text
 
     Raises:
         ValueError: if there are not that many layers.
+        UserError: if there is no parser that tuned it, or one over another encoder.
     """
+    if options.tuned_by is not None:
+        return _tuned_encoder(options, subwords)
     encoder = TextEncoder.pretrained(
         encoder_path(options.checkpoint),
         subwords.special,
@@ -69,6 +77,23 @@ def pretrained_encoder(options: TokenEncoderOptions, subwords: Subwords) -> Text
         encoder.set_dropout(options.dropout)
     if options.lora_rank:
         add_low_rank_changes(encoder.model, options.lora_rank, alone=options.frozen)
+    return encoder
+
+
+def _tuned_encoder(options: TokenEncoderOptions, subwords: Subwords) -> TextEncoder:
+    """Build the encoder of a trained parser, frozen, with the layers and the window of the options."""
+    folder = weights_folder("discourse_parser", options.tuned_by)
+    settings, weights = read_settings(folder), read_weights(folder)
+    trained = {STORED[name]: settings[name] for name in STORED.keys() & settings.keys()}
+    if trained["checkpoint"] != options.checkpoint:
+        raise UserError(f"{folder}: its encoder is {trained['checkpoint']}, not {options.checkpoint}")
+    same = replace(TokenEncoderOptions(**trained), layers=options.layers, window=options.window)
+    encoder = pretrained_encoder(same, subwords)
+    prefix = "encoder."
+    state = {name.removeprefix(prefix): value for name, value in weights.items() if name.startswith(prefix)}
+    encoder.load_state_dict(state, strict=False)  # layers that were not trained are not stored
+    merge_low_rank_changes(encoder.model)
+    encoder.freeze()
     return encoder
 
 

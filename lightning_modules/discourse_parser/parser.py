@@ -243,7 +243,7 @@ class DiscourseParser(EncoderModule):
         texts = pieces = None
         if self.subwords is not None and self.segmenter.subwords is not None:
             # with equal encoders, each text is encoded once for both
-            columns = self.segmenter.columns_of(self.settings) if self.has_fixed_encoder else None
+            columns = self.segmenter.columns_of(self)
             encoded = [batch[number] for number in unsegmented] if columns is None else batch
             tokens = [torch.tensor(self.segmenter.subwords(request.text).ids, dtype=torch.long) for request in encoded]
             pieces = self._encode(self.segmenter.encoder, [ids.to(self.device) for ids in tokens])   # [T, H] each

@@ -1,7 +1,6 @@
 """EDU segmenter: sequence tagging of words by a conditional random field over an encoder."""
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
@@ -135,14 +134,17 @@ class EduSegmenter(EncoderModule):
             vectors = pool_pieces(pieces, batch.piece_words, len(batch.words))               # [N, D]
         return self._edus(request.text, features, self._tags(batch, vectors))
 
-    def columns_of(self, settings: Mapping[str, Any]) -> list[int] | None:
-        """Return which columns of the encoder equal the token vectors of a module with these settings, None for none.
+    def columns_of(self, parser: EncoderModule) -> list[int] | None:
+        """Return which columns of the encoder equal the token vectors of a parser, None for none.
 
-        Both need the same frozen encoder, and this one must read every layer of the other.
+        Both need the same frozen encoder, or this one that of the parser, and this one must read every layer of the
+        other.
         """
-        same = all(settings[name] == self.settings[name] for name in ("encoder", "window"))
-        own, others = self.settings["layers"], settings["layers"]
-        if not (self.has_fixed_encoder and same and set(others) <= set(own)):
+        tuned_by = self.settings.get("tuned_by")
+        is_equal = parser.has_fixed_encoder if tuned_by is None else tuned_by == parser.source
+        same = all(parser.settings[name] == self.settings[name] for name in ("encoder", "window"))
+        own, others = self.settings["layers"], parser.settings["layers"]
+        if not (self.has_fixed_encoder and is_equal and same and set(others) <= set(own)):
             return None
         width = self.encoder.size // len(own)
         return [own.index(layer) * width + column for layer in others for column in range(width)]

@@ -42,3 +42,10 @@ def add_low_rank_changes(model: nn.Module, rank: int, alone: bool = True) -> Non
     for layer in layers:
         layer.weight.requires_grad_(False)
         parametrize.register_parametrization(layer, "weight", LowRankChange(*layer.weight.shape, rank))
+
+
+def merge_low_rank_changes(model: nn.Module) -> None:
+    """Make W_0 + A B the weights themselves."""
+    for layer in model.modules():
+        if parametrize.is_parametrized(layer, "weight"):
+            parametrize.remove_parametrizations(layer, "weight")

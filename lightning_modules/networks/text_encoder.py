@@ -152,9 +152,9 @@ class TextEncoder(WindowedEncoder):
         super().__init__(len(layers) * config.hidden_size, window - len(special[0]) - len(special[1]), batch_size)
         self.model, self.layers, self.frozen, self.pad_id = model, tuple(layers), frozen, pad_id
         self.special, self.disjoint = (list(special[0]), list(special[1])), disjoint
+        model.train()  # `from_pretrained` returns a model in eval mode, and Lightning does not change modes
         if frozen:
-            model.requires_grad_(False)
-        model.train(not frozen)  # `from_pretrained` returns a model in eval mode, and Lightning does not change modes
+            self.freeze()
 
     @classmethod
     def pretrained(cls, name: str, special: tuple[Sequence[int], Sequence[int]], **options) -> Self:
@@ -171,6 +171,11 @@ class TextEncoder(WindowedEncoder):
         model = AutoModel.from_pretrained(name, dtype=torch.float32)
         use_dropout_attention(model)
         return cls(model.get_encoder() if model.config.is_encoder_decoder else model, special, **options)
+
+    def freeze(self) -> None:
+        """Do not train the encoder: no gradient, no dropout."""
+        self.frozen = True
+        self.model.requires_grad_(False).eval()
 
     def freeze_lowest(self, count: int) -> None:
         """Do not train the embeddings, the lowest `count` layers and what is not in a layer.

@@ -247,13 +247,22 @@ def test_a_frozen_encoder_reads_each_text_and_not_each_id(encoder, treebank):
     assert len(model.vector_cache) == 3
 
 
+@pytest.mark.parametrize("trained", [{}, {"frozen": False}, {"frozen": False, "lora_rank": 2}])
 @pytest.mark.parametrize("layers", [(0, 2), (2,), (2, 0)])
-def test_parser_and_segmenter_over_one_encoder_equal_two_encoders(encoder, treebank, layers, monkeypatch):
+def test_parser_and_segmenter_over_one_encoder_equal_two_encoders(
+    encoder, treebank, layers, trained, monkeypatch, tmp_path
+):
     """A batch of texts with and without EDUs, against segmentation first and gold EDUs afterwards."""
     torch.manual_seed(0)
-    model = DiscourseParser.of_settings(encoder=encoder, layers=layers, window=16, **TINY).eval()
+    model = DiscourseParser.of_settings(encoder=encoder, layers=layers, window=16, **TINY, **trained)
+    for parameter in model.encoder.parameters():
+        parameter.data += 0.1 * torch.randn_like(parameter) * parameter.requires_grad
+    model.save(tmp_path / "parser")
+    # near ties between trees are not decided by rounding
+    model = DiscourseParser.load(tmp_path / "parser", encoder_precision="float32")
+    tuned_by = str(tmp_path / "parser") if trained else None
     model.segmenter = EduSegmenter.of_settings(
-        encoder=encoder, layers=(0, 2), window=16, projection=8, hidden_size=8
+        encoder=encoder, layers=(0, 2), window=16, projection=8, hidden_size=8, tuned_by=tuned_by
     ).eval()
     with_edus = requests(data_of(treebank, checkpoint=encoder))
     asked = [replace(request, edus=None) if number % 2 else request for number, request in enumerate(with_edus)]
