@@ -66,9 +66,10 @@ def open_answers(path: Path, settings: Mapping[str, Any]) -> Iterator[Answers]:
         if end < len(content):  # a killed process leaves an incomplete last line
             file.truncate(end)
         rows = list(_parse_lines(path, content[:end]))
-        if rows:
+        if len(rows) > 1 or (rows and "system" not in rows[0]):  # answers, or a file of something else
             check_settings(path, rows[0], settings)
         else:
+            file.truncate(0)
             file.write(json_line(settings).encode())
             file.flush()
         yield Answers(path, file, {row["id"]: row for row in rows[1:]})

@@ -245,6 +245,8 @@ def test_many_failures_end_the_command(ask, server, tmp_path):
     server.faults = [500] * 100
     done = ask("--retries", "1", "--max_failures", "3", "--concurrency", "2")
     assert done.status == 1 and "3 requests failed" in done.err and len(server.requests) <= 8
+    server.faults.clear()
+    assert ask("--max_tokens", "9").status == 0  # a file without answers has none of other settings
 
 
 def test_the_key_stands_nowhere(ask, server, tmp_path, monkeypatch):
