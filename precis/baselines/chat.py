@@ -47,7 +47,7 @@ def chat(arguments: list[str]) -> None:
         failures = endpoint.request_missing(pairs, answers, len(documents))
         if failures and options.on_failure == "raise":
             name, reason = next(iter(failures.items()))
-            remedy = "run the command again, or write empty summaries for them with --on_failure empty"
+            remedy = "correct this and run the command again, or write empty summaries with --on_failure empty"
             lacking = counted(len(failures), "document")
             raise UserError(f"no answer for {lacking}, the first {name}: {reason}; {remedy}")
         counts, notes = count(prompts, documents, answers, failures)
@@ -129,7 +129,7 @@ def count(
         "answers refused by the server": refused,
         "answers worded like a refusal": [row["id"] for row in rows if _REFUSAL.match(answer_text(row["text"]))],
         "empty answers": [row["id"] for row in rows if not answer_text(row["text"]) and row["id"] not in refused],
-        "answers end at max_tokens": [row["id"] for row in rows if row["finish_reason"] == "length"],
+        "answers cut off by max_tokens or the server": [row["id"] for row in rows if row["finish_reason"] == "length"],
         "documents without an answer": list(failures),
     }
     tokens = {name: sum(row[name] or 0 for row in rows) for name in ("prompt_tokens", "answer_tokens")}

@@ -3,6 +3,7 @@
 import asyncio
 import os
 import signal
+import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
@@ -19,6 +20,7 @@ from precis.baselines.answers_file import Answers
 
 SHORTEST_KEY = 16  # characters
 LONGEST_BODY = 16 << 20  # bytes of a response
+SLOW_REMEDY = "a slow server needs a longer timeout or a lower concurrency"
 
 
 class Reply(NamedTuple):
@@ -77,6 +79,7 @@ class Endpoint:
         self.timeout, self.retries = options.timeout, options.retries
         self.concurrency, self.max_failures = options.concurrency, options.max_failures
         self.key_variable = options.key_variable
+        self.is_slow = False
         # a line end after the key, as from a file, does not belong to it
         self.key = os.environ.get(self.key_variable, "").strip()
         address = urlsplit(self.base_url)
@@ -146,7 +149,7 @@ class Endpoint:
                 except RequestFailed as error:
                     failures[name] = str(error)
                     if len(failures) >= self.max_failures:
-                        remedy = "answers so far are kept; run the command again"
+                        remedy = "answers so far are kept: correct this, and run the command again"
                         failed = counted(len(failures), "request")
                         raise UserError(f"{failed} failed, the last: {error}; {remedy}") from None
 
@@ -196,12 +199,13 @@ class Endpoint:
         messages = [{"role": "user", "content": prompt}]
         request = {name: value for name, value in self.request.items() if value is not None}
         attempts = f"({counted(self.retries + 1, 'attempt')})"
+        late = asyncio.get_running_loop().call_later(self.timeout, self._warn_slow)
         try:
             create = client.chat.completions.with_raw_response.create
             response = await create(model=self.model, messages=messages, extra_body=request)
             return _read_reply(self._redact(response.http_response.text), response.retries_taken + 1)
         except openai.APITimeoutError:
-            raise RequestFailed(f"no answer in {self.timeout:g} seconds {attempts}") from None
+            raise RequestFailed(f"no answer in {self.timeout:g} seconds {attempts}; {SLOW_REMEDY}") from None
         except openai.APIConnectionError as error:
             reason = self._redact(" ".join(str(error.__cause__ or error).split()))
             if type(error.__cause__).__name__ != "ConnectError":  # of httpx or httpx2, by the version of the client
@@ -209,7 +213,8 @@ class Endpoint:
             remedy = "start the server, or correct --base_url"
             raise UserError(f"{self.base_url}: no connection ({reason}) {attempts}; {remedy}") from None
         except openai.APIStatusError as error:
-            reason = f"status {error.status_code}: {self._redact(error.message)[:300]}"
+            message = error.message.removeprefix(f"Error code: {error.status_code} - ")
+            reason = f"status {error.status_code}: {self._redact(message)[:300]}"
             if error.code == "content_filter":
                 return Reply("", "content_filter", reason, None, None, 1)
             if error.status_code in (401, 403):
@@ -218,7 +223,17 @@ class Endpoint:
             if error.status_code == 404:
                 remedy = "check --model and --base_url (.../v1)"
                 raise UserError(f"{self.base_url}, model {self.model}: {reason}; {remedy}") from None
+            if "context" in message.lower():  # in the words of llama.cpp, vLLM and OpenAI
+                reason += "; give the server a longer context, or shorter documents (--max_words of a chat baseline)"
             raise RequestFailed(reason) from None
+        finally:
+            late.cancel()
+
+    def _warn_slow(self) -> None:
+        """Say once that requests are repeated, which some servers answer one after the other, also if abandoned."""
+        if self.retries and not self.is_slow:
+            self.is_slow = True
+            print(f"{self.base_url}: no answer in {self.timeout:g} seconds, retrying; {SLOW_REMEDY}", file=sys.stderr)
 
     def _redact(self, text: str) -> str:
         """Return a text of the server without the key; placeholders such as EMPTY, which are words, stay."""

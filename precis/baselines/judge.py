@@ -11,7 +11,7 @@ from jsonargparse import ArgumentParser, Namespace
 
 from datamodules.documents import UserError
 from datamodules.text.hashing import text_digest
-from datamodules.text.lines import counted
+from datamodules.text.lines import counted, shorten
 from precis.baselines.answers_file import check_settings, open_answers, read_answers
 from precis.baselines.endpoint import Endpoint, add_endpoint_arguments
 from precis.baselines.output_files import name_documents
@@ -153,7 +153,7 @@ def summarize(pairs: Sequence[_Pair], texts: Mapping[str, str]) -> dict[str, Any
         texts: answers by order and id, `ab doc-1`.
 
     Raises:
-        UserError: if no answer can be read.
+        UserError: if no document has a readable verdict in both orders.
     """
     verdicts = {name: read_verdict(text) for name, text in texts.items()}
     orders: dict[str, tuple[float, float]] = {}
@@ -161,8 +161,10 @@ def summarize(pairs: Sequence[_Pair], texts: Mapping[str, str]) -> dict[str, Any
         both = ("tie", "tie") if pair.a == pair.b else (verdicts[f"ab {pair.id}"], verdicts[f"ba {pair.id}"])
         if None not in both:
             orders[pair.id] = _PREFERENCES[both[0]], 1 - _PREFERENCES[both[1]]
-    if verdicts and not any(verdicts.values()):
-        raise UserError("no answer of the judge can be read; change --prompt so that each ends with 1, 2 or tie")
+    if texts and not any(pair.id in orders for pair in pairs if pair.a != pair.b):
+        example = shorten(next(text for name, text in texts.items() if verdicts[name] is None), 80)
+        remedy = "change --prompt so that each answer ends with 1, 2 or tie"
+        raise UserError(f"no document has a readable verdict in both orders, but for example {example!r}; {remedy}")
     table = np.array(list(orders.values()))                                                  # [N, 2]
     preferences = table.mean(axis=1)                                                         # [N]
     interval = bootstrap_interval(100 * preferences)

@@ -118,6 +118,7 @@ def test_a_request_that_fails_is_repeated(ask, server, documents, tmp_path, faul
     assert summaries(tmp_path / "out.jsonl") == [[first_words(row["document"])] for row in documents]
     attempts = [row["attempts"] for row in read_lines(tmp_path / "out.answers.jsonl")[1:]]
     assert attempts == [1, 3, 1, 1, 1, 1, 1] and len(server.requests) == 9
+    assert done.err.count("no answer in 0.5 seconds, retrying; a slow server needs") == (fault == "trickle")
 
 
 def body(**changes: object) -> bytes:
@@ -225,13 +226,15 @@ def test_refusals_and_empty_answers_are_named_and_kept(precis, source, documents
     assert f"empty answers (2): {ids[0]}, {ids[3]}" in done.out
     assert f"answers refused by the server (2): {ids[1]}, {ids[6]}" in done.out
     assert f"answers worded like a refusal (1): {ids[2]}" in done.out
-    assert f"answers end at max_tokens (2): {ids[3]}, {ids[5]}" in done.out
+    assert f"answers cut off by max_tokens or the server (2): {ids[3]}, {ids[5]}" in done.out
 
 
 def test_a_document_without_an_answer_is_named_or_written_empty(ask, server, documents, tmp_path):
-    server.faults = [None, 400]
+    too_long = {"message": "exceeds the context of 2048 tokens", "code": "context_length_exceeded"}
+    server.faults = [None, {"status": 400} | too_long]
     done = ask("--concurrency", "1")
-    assert done.status == 1 and "no answer for 1 document, the first" in done.err and "status 400" in done.err
+    assert done.status == 1 and "no answer for 1 document, the first" in done.err
+    assert "status 400: exceeds the context" in done.err and "--max_words" in done.err
     assert documents[1]["id"] in done.err and not (tmp_path / "out.jsonl").exists()
     server.faults = [400]
     done = ask("--concurrency", "1", "--on_failure", "empty")

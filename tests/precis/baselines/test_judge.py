@@ -105,6 +105,13 @@ def test_answers_that_cannot_be_read_are_named(judge):
     assert "A better: 2, tie: 2, B better: 1" in done.out
 
 
+@pytest.mark.parametrize("readable", [False, True])
+def test_a_judge_without_a_verdict_in_both_orders_is_an_error_that_shows_an_answer(judge, readable):
+    done, _ = judge(lambda prompt: "1" if readable and len(shown(prompt)[0]) > 10 else "Summary of the text")
+    assert done.status == 1 and done.err.count("\n") == 1, done.err
+    assert "no document has a readable verdict in both orders" in done.err and "'Summary of the text'" in done.err
+
+
 @pytest.mark.parametrize(
     ("text", "verdict"),
     [
