@@ -25,6 +25,7 @@ from datamodules.text.content_words import content_stems
 from datamodules.text.hashing import text_digest
 from datamodules.text.offsets import sentence_offsets
 from datamodules.text.subwords import Subwords, encoder_path
+from lightning_modules.discourse_parser.encoders import multiplies_bfloat16
 from lightning_modules.discourse_parser.parser import DiscourseParser
 from lightning_modules.networks.text_encoder import TextEncoder
 
@@ -144,7 +145,8 @@ def sentence_vectors(documents: Sequence[SummarizedDocument], encoder: str) -> I
         group = documents[start : start + 32]
         tokens = [torch.tensor(subwords(sentence).ids) for document in group for sentence in document.sentences]
         # zero for a sentence without tokens, such as a control character
-        means = [states.sum(0) / max(1, len(states)) for states in network(tokens)]
+        with torch.autocast("cpu", torch.bfloat16, enabled=multiplies_bfloat16()):
+            means = [states.float().sum(0) / max(1, len(states)) for states in network(tokens)]
         yield from torch.stack(means).split([len(document.sentences) for document in group])
 
 
