@@ -11,6 +11,7 @@ from pytorch_lightning.utilities import rank_zero_only, rank_zero_warn
 
 from datamodules.documents import UserError
 from datamodules.text.hashing import text_digest
+from datamodules.text.lines import shorten
 from lightning_modules.metrics.rewards import Reward, RewardInputs
 from precis.baselines.answers_file import open_answers
 from precis.baselines.endpoint import Endpoint
@@ -18,14 +19,15 @@ from precis.files.texts import read_text
 from precis.summarizing.prompts import answer_text, check_fields, fill
 
 PROMPT = Path(__file__).with_name("chat_reward_prompt.txt")
-_NUMBER = re.compile(r"\d+(?:\.\d+)?")
+_NUMBER = re.compile(r"(\d+(?:\.\d+)?)(?:\s*(?:/|out of)\s*\d+)?")  # the 8 of "8/10"
 
 
 class ChatReward(Reward):
-    """Score of a text and its document by a chat model, the last number of its answer divided by `best`, in [0, 1].
+    """Score of a text and its document by a chat model, the number in its answer divided by `best`, in [0, 1].
 
-    Answers are appended to a file, so that a text is asked about once, in all epochs and resumed runs. An answer
-    without such a number counts 0, with a warning. A config may name this class only on the command line or with
+    The number is that of the answer's last line with one, 8 for "8/10". An answer without it, or with several on that
+    line, such as the question repeated, counts 0, with a warning. Answers are appended to a file, so that a text is
+    asked about once, in all epochs and resumed runs. A config may name this class only on the command line or with
     `--trust`, because documents and the API key are sent to the address.
 
     Args:
@@ -96,12 +98,13 @@ class ChatReward(Reward):
                 )
                 asked.result()
             scores = {name: self._score(answers.rows[name]["text"]) for name in prompts}
-        if unreadable := [name for name, score in scores.items() if score is None]:
-            rank_zero_warn(f"{path}: {len(unreadable)} of {len(scores)} answers have no number up to {self.best:g}")
+        if unreadable := [answers.rows[name]["text"] for name, score in scores.items() if score is None]:
+            problem = f"{len(unreadable)} of {len(scores)} answers have no number up to {self.best:g} and count 0"
+            rank_zero_warn(f"{path}: {problem}, such as {shorten(unreadable[0], 80)!r}; improve prompt or max_tokens")
         return [scores[text_digest(prompt)] or 0.0 for prompt in filled]
 
     def _score(self, answer: str) -> float | None:
         """Return the score of an answer, None if it has no number up to the best one."""
-        numbers = _NUMBER.findall(answer_text(answer))
-        score = float(numbers[-1]) / self.best if numbers else None
+        lines = [numbers for line in answer_text(answer).split("\n") if (numbers := _NUMBER.findall(line))]
+        score = float(lines[-1][0]) / self.best if lines and len(lines[-1]) == 1 else None
         return score if score is not None and score <= 1 else None

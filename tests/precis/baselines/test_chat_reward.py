@@ -38,6 +38,17 @@ def test_each_text_is_asked_about_once_also_in_a_resumed_run(tmp_path):
     assert len(server.requests) == 3
 
 
+@pytest.mark.parametrize(
+    ("answer", "score"),
+    [
+        ("8/10", 0.8), ("Score: 7.5 out of 10.", 0.75), ("10", 1), ("6\n\nIt is faithful.", 0.6),
+        ("Answer with one whole number from 0, useless, to 10, perfect.", None), ("8 or 9", None), ("", None),
+    ],
+)  # fmt: skip
+def test_the_score_is_the_one_number_and_not_its_scale(tmp_path, answer, score):
+    assert ChatReward("tiny", "http://localhost:1/v1", tmp_path / "answers.jsonl")._score(answer) == score
+
+
 def test_a_failed_request_stops_training(tmp_path):
     with chat_server(grade) as server:
         server.faults += [500] * 4
