@@ -77,7 +77,7 @@ def read_documents(files: Sequence[Path]) -> list[SummarizedDocument]:
     """
     documents = []
     for file in files:
-        summaries = {row["id"]: _human_summaries(row) for row in _records(file)}
+        summaries = {row["id"]: _human_summaries(row) for row in read_records(file)}
         for document in coarsened(read_treebank(file), where=str(file)):
             if document.tree is None or not document.sentences:
                 raise UserError(f"{file}: {document.id} has no tree or no sentences, which extraction needs")
@@ -101,7 +101,8 @@ def of_length(
     return [row for row in documents if row.number(number) < len(row.document.sentences) <= max_sentences]
 
 
-def _records(file: Path) -> list[dict]:
+def read_records(file: Path) -> list[dict]:
+    """Return the records of a file of JSON Lines, which may be compressed by gzip."""
     with gzip.open(file, "rt", encoding="utf-8") if file.suffix == ".gz" else file.open(encoding="utf-8") as lines:
         return [json.loads(line) for line in lines if line.strip()]
 

@@ -16,7 +16,7 @@ from datamodules.discourse.cache import ParseCache
 from datamodules.discourse.distributions import decode, to_dense
 from datamodules.discourse.records import TreebankDocument
 from datamodules.parsing import CorpusDocuments, parse_missing
-from experiments.studies.discourse_extraction import run
+from experiments.studies.discourse_extraction import halves, long_documents, run
 from experiments.studies.discourse_extraction.documents import (
     SentenceFeatures,
     SummarizedDocument,
@@ -179,6 +179,19 @@ def test_the_section_of_a_sentence_is_the_last_heading_before_it():
     headings = common_headings([SummarizedDocument(document, ["Otters dive."], [1])])
     assert sorted(headings) == ["methods", "results"]
     assert section_of(document, ["methods"]).flatten().tolist() == [1, 1, 1, 0, 0]
+
+
+def test_documents_of_the_published_corpora_are_written(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    text = "BACKGROUND\nOtters swim.\nThey dive.\nmethods\nWe looked."
+    article = {"id": "a", "document": text, "summary": "Otters swim."}
+    stories = [{"id": f"1#{n}", "question": "?", "document": "Once.", "summaries": [f"Plot {n}."]} for n in (1, 2)]
+    long_documents.main([str(write_lines(Path("a.jsonl"), [article])), str(write_lines(Path("s.jsonl"), stories))])
+    (written,) = read_lines("articles.jsonl")
+    assert written["document"].split("\n\n") == ["BACKGROUND", "Otters swim. They dive. ", "methods", "We looked."]
+    assert [row["summaries"] for row in read_lines("stories.jsonl")] == [["Plot 1."]]
+    halves.main(["s.jsonl"])
+    assert [row["id"] for half in (0, 1) for row in read_lines(f"half-{half}.jsonl")] == ["1#1", "1#2"]
 
 
 def test_folds_are_even():
