@@ -8,7 +8,7 @@ import torch
 from pytorch_lightning.utilities import rank_zero_info
 from torch import Tensor
 
-from datamodules.batch import Batch, on_host, pad
+from datamodules.batch import TargetBatch, on_host, pad, target_fields
 from datamodules.corpora.corpus import Corpus, as_document
 from datamodules.discourse.ablations import (
     OneBestDiscourse,
@@ -51,8 +51,8 @@ def reach(token_edu: Tensor, window: int) -> int:
 
 
 @dataclass
-class RSTformerBatch(Batch):
-    """Documents and summaries as ids, with discourse.
+class RSTformerBatch(TargetBatch):
+    """Documents and summaries as ids, with discourse; a target is a summary and </s>.
 
     Attributes:
         source: <s>, the document and </s>, [B, S].
@@ -61,9 +61,6 @@ class RSTformerBatch(Batch):
         token_edu: EDU of each token, -1 for special tokens and text in no EDU, [B, S], on the CPU.
         ldd: codes of the LDD band, see `distributions.decode`, uint8 [B, E, 2b + 1, R]; None without discourse.
         gamma: importance of each EDU as a nucleus, see `DiscourseParse`, float32 [B, E]; None without discourse.
-        target_input: input of the decoder, </s> first, [B, T].
-        target: the summary and </s>, [B, T].
-        target_mask: 1 at tokens of the target, [B, T].
     """
 
     source: Tensor
@@ -72,9 +69,6 @@ class RSTformerBatch(Batch):
     token_edu: Tensor = on_host()
     ldd: Tensor | None
     gamma: Tensor | None
-    target_input: Tensor
-    target: Tensor
-    target_mask: Tensor
 
 
 class RSTformerData(NeedsParser, TokenizerData):
@@ -274,14 +268,10 @@ class RSTformerData(NeedsParser, TokenizerData):
 
     def collate(self, rows: list[dict[str, Any]]) -> RSTformerBatch:
         source = pad([row["source"] for row in rows], self.tokenizer.pad)
-        target = pad([row["target"] for row in rows], -1)
         mask = torch.arange(source.shape[1]) < torch.tensor([len(row["source"]) for row in rows])[:, None]
         global_mask = torch.zeros_like(source)
         global_mask[:, 0] = 1
         token_edu, ldd, gamma = self.discourse(rows, source.shape[1])
-        real = target >= 0
-        target = target.masked_fill(~real, self.tokenizer.pad)
-        shifted = torch.cat([torch.full_like(target[:, :1], self.tokenizer.stop), target[:, :-1]], 1)
         return RSTformerBatch(
             ids=[row["id"] for row in rows],
             references=[row["references"] for row in rows],
@@ -291,9 +281,7 @@ class RSTformerData(NeedsParser, TokenizerData):
             token_edu=token_edu,
             ldd=ldd,
             gamma=gamma,
-            target_input=shifted,
-            target=target,
-            target_mask=real.long(),
+            **target_fields([row["target"] for row in rows], self.tokenizer.pad),
         )
 
     def discourse(

@@ -56,6 +56,11 @@ class SequenceToSequence(Summarizer):
         """Token that decoding starts with."""
         return self.tokenizer.start
 
+    @property
+    def num_outputs(self) -> int:
+        """Number of tokens that have a probability; they are the first rows of the output layer."""
+        return len(self.tokenizer)
+
     def forbidden(self, options: DecodingOptions) -> tuple[int, ...]:
         """Return the tokens that are never generated."""
         return self.tokenizer.pad, self.tokenizer.start
@@ -73,18 +78,17 @@ class SequenceToSequence(Summarizer):
     def token_log_probs(self, batch: Batch, tokens: Tensor, rows: Tensor) -> Tensor:
         """Return log P(y_t) of tokens [B, K, T] at the flat positions `rows`, [N]."""
         states, mask, inputs = self._teacher_forced(batch, tokens)
-        return self.decoder.log_probs(states, mask, inputs, tokens, rows, len(self.tokenizer))[0]
+        return self.decoder.log_probs(states, mask, inputs, tokens, rows, self.num_outputs)[0]
 
     def distribution(self, batch: Batch, tokens: Tensor) -> Callable[[Tensor], Tensor]:
         """Return a function from flat positions [n] in tokens [B, K, T] to log P of every token there, [n, V]."""
-        return self.decoder.distribution(*self._teacher_forced(batch, tokens), len(self.tokenizer))
+        return self.decoder.distribution(*self._teacher_forced(batch, tokens), self.num_outputs)
 
     def loss_terms(self, batch: Batch) -> dict[str, Tensor]:
         """Return `nll`, and `smoothing` where it counts: means over each target, then over documents."""
         if self.label_smoothing:
             states, mask, inputs = self._teacher_forced(batch, batch.target.unsqueeze(1))
-            rows, words = batch.target_rows, len(self.tokenizer)
-            values = self.decoder.log_probs(states, mask, inputs, batch.target, rows, words)
+            values = self.decoder.log_probs(states, mask, inputs, batch.target, batch.target_rows, self.num_outputs)
             return {name: -self._target_mean(value, batch) for name, value in zip(("nll", "smoothing"), values)}
         log_probs = self.token_log_probs(batch, batch.target.unsqueeze(1), batch.target_rows)
         return {"nll": -self._target_mean(log_probs, batch)}
@@ -114,7 +118,7 @@ class SequenceToSequence(Summarizer):
     def begin(self, batch: Batch) -> tuple[Step, State, State]:
         """Return the step function of decoding, its initial state, and the memory of the documents."""
         state, memory = self.decoder.begin(*self.encode(batch))
-        return self.decoder.stepper(len(self.tokenizer)), state, memory
+        return self.decoder.stepper(self.num_outputs), state, memory
 
     def generate(self, batch: Batch, options: DecodingOptions) -> Hypotheses:
         """Run beam search or sampling."""

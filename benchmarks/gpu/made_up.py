@@ -205,17 +205,17 @@ def transformer_entries(tiny: bool) -> dict[str, Entry]:
         )  # fmt: skip
 
     def discourse(documents: int) -> RSTformerBatch:
-        tokens, summary = ids(led_size, documents, long), ids(led_size, documents, target)
+        tokens = ids(led_size, documents, long)
         first = torch.zeros_like(tokens)
         first[:, 0] = 1
         edus = (torch.arange(long) / 8.4).long()
         half = min(int(edus[-1]), 62)
         shape = (documents, int(edus[-1]) + 1, 2 * half + 1, 15)
         return RSTformerBatch(
-            **names(documents), source=tokens, source_mask=torch.ones_like(tokens), global_mask=first,
+            **names(documents), **targets(documents, led_size, target), source=tokens,
+            source_mask=torch.ones_like(tokens), global_mask=first,
             token_edu=edus.expand(documents, -1).contiguous(), gamma=torch.rand(shape[:2]),
-            ldd=torch.randint(0, 256, shape, dtype=torch.uint8), target_input=summary.roll(1, 1), target=summary,
-            target_mask=torch.ones_like(summary),
+            ldd=torch.randint(0, 256, shape, dtype=torch.uint8),
         )  # fmt: skip
 
     def rstformer(**options: Any) -> Callable[[], Summarizer]:

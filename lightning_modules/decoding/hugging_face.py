@@ -1,45 +1,8 @@
-"""Decoding options in the terms of Hugging Face's `generate`, and back."""
+"""Generation settings of Hugging Face's models as decoding options."""
 
-from torch import Tensor
-from transformers import GenerationConfig, LogitsProcessor
+from transformers import GenerationConfig
 
 from lightning_modules.decoding.options import DecodingOptions
-
-
-class ForbidTokens(LogitsProcessor):
-    """Logits processor that forbids tokens [V] in any precision (Hugging Face's `bad_words_ids` needs float32)."""
-
-    def __init__(self, forbidden: Tensor) -> None:
-        self.forbidden = forbidden
-
-    def __call__(self, input_ids: Tensor, scores: Tensor) -> Tensor:
-        return scores.masked_fill(self.forbidden, float("-inf"))
-
-
-def generation_options(options: DecodingOptions) -> dict[str, object]:
-    """Return decoding options as keyword arguments of `generate`.
-
-    Raises:
-        ValueError: if the length penalty is `gnmt`, or `prefer_finished` is set for a beam search, which Hugging Face
-            does not support.
-    """
-    if options.length_penalty == "gnmt":
-        raise ValueError("decoding.length_penalty gnmt is not available for pretrained decoders; set it to mean")
-    if options.prefer_finished and options.beam_size > 1 and not options.sample:
-        raise ValueError(
-            "decoding.prefer_finished is not available for pretrained decoders: Hugging Face's beam search lets "
-            "truncated hypotheses compete with finished ones; set it to false"
-        )
-    common = {"max_new_tokens": options.max_length, "min_new_tokens": options.min_length, "use_cache": True}
-    common["no_repeat_ngram_size"] = options.no_repeat_ngram
-    if options.sample:
-        sampling = {"temperature": options.temperature, "top_k": options.top_k, "top_p": options.top_p}
-        return common | sampling | {"do_sample": True, "num_beams": 1}
-    common |= {"num_beams": options.beam_size, "do_sample": False}
-    if options.beam_size > 1:  # `generate` warns about these options in greedy search
-        common["length_penalty"] = options.alpha if options.length_penalty == "mean" else 0.0
-        common["early_stopping"] = options.early_stopping
-    return common
 
 
 def length_limits(config: GenerationConfig, first_symbols: int = 1) -> tuple[int, int | None]:

@@ -12,6 +12,7 @@ from transformers import DynamicCache, EncoderDecoderCache, PreTrainedModel, Pre
 from transformers.cache_utils import DynamicLayer
 from transformers.modeling_outputs import BaseModelOutput
 
+from lightning_modules.networks.output_layer import upcast_half
 from lightning_modules.networks.prepared_masks import causal_mask, prepared_mask
 from lightning_modules.networks.pretrained_attention import share_documents, use_dropout_attention
 
@@ -25,11 +26,15 @@ class PretrainedEncoderDecoder(nn.Module):
     The parameters keep their names in `model`, so that released checkpoints load unchanged and `model.save_pretrained`
     writes a standard checkpoint. Its config needs a `decoder_start_token_id`.
 
+    Args:
+        model: the model.
+        prefix_length: number of symbols that the decoder reads before `start`; by default, that of the family.
+
     Raises:
         ValueError: if it has no encoder, or its config has no `decoder_start_token_id`.
     """
 
-    def __init__(self, model: PreTrainedModel) -> None:
+    def __init__(self, model: PreTrainedModel, prefix_length: int | None = None) -> None:
         super().__init__()
         config = model.config
         if not config.is_encoder_decoder or config.decoder_start_token_id is None:
@@ -37,8 +42,7 @@ class PretrainedEncoderDecoder(nn.Module):
         use_dropout_attention(model)
         self.model = model
         self.shares_documents = share_documents(model)
-        # number of symbols that the decoder reads before `start`
-        self.prefix_length = int(config.model_type in _OPENED)
+        self.prefix_length = int(config.model_type in _OPENED) if prefix_length is None else prefix_length
 
     @property
     def start(self) -> int:
@@ -96,13 +100,13 @@ class PretrainedEncoderDecoder(nn.Module):
     ) -> tuple[Tensor, Tensor]:
         """Return log P of targets, and its mean over the vocabulary, see `EncoderDecoder.log_probs`."""
         logits = self._logits(states, mask, inputs)[rows, :words]
-        log_probs = logits.float().log_softmax(-1)                                       # [N, V]
+        log_probs = upcast_half(logits).log_softmax(-1)                                  # [N, V]
         return log_probs.gather(1, target.flatten()[rows].unsqueeze(1)).squeeze(1), log_probs.mean(1)
 
     def distribution(self, states: Tensor, mask: Tensor, inputs: Tensor, words: int) -> Callable[[Tensor], Tensor]:
         """Return a function from flat positions to log P of every token, see `EncoderDecoder.distribution`."""
         logits = self._logits(states, mask, inputs)[:, :words]
-        return lambda rows: logits[rows].float().log_softmax(-1)
+        return lambda rows: upcast_half(logits[rows]).log_softmax(-1)
 
     # Incremental decoding ----------------------------------------------------------------------------------------
 
@@ -125,7 +129,7 @@ class PretrainedEncoderDecoder(nn.Module):
 
         def step(tokens: Tensor, state: State, memory: State, count: int | None):
             logits, state = self.step(tokens, state, memory)
-            return None, logits[..., :words].float().log_softmax(-1), state
+            return None, upcast_half(logits[..., :words]).log_softmax(-1), state
 
         return step
 

@@ -152,7 +152,7 @@ class LEDWindowAttention(nn.Module):
 class DiscourseLED(nn.Module):
     """A LED whose encoder attends with discourse (Pu, Wang and Demberg 2023).
 
-    Discourse enters in `encode`; decoding, loss and generation are those of Hugging Face with `encoder_outputs=`.
+    Discourse enters in `encode`, whose output the decoder of Hugging Face reads.
     Parameters of discourse are in `injections`; `led` has only the parameters of a LED and can be loaded and saved as
     such (`led.load_state_dict`, `led.save_pretrained`). Called directly, `led` is a plain LED.
 

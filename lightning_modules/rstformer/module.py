@@ -1,27 +1,20 @@
 """RSTformer: Pu, Wang and Demberg, ACL 2023 (arXiv 2305.16784), a LED whose encoder attends with discourse."""
 
-from collections.abc import Callable
-from dataclasses import replace
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, Self
 
 import torch
 from pytorch_lightning.utilities import rank_zero_info
 from torch import Tensor
-from torch.nn.functional import pad
-from transformers import LEDForConditionalGeneration, LogitsProcessorList
-from transformers.models.led.modeling_led import LEDEncoderBaseModelOutput
+from transformers import LEDForConditionalGeneration
 
 from datamodules.discourse.relations import GUM, GUM_COUNTS
 from datamodules.documents import UserError
 from datamodules.rstformer import RSTformerBatch
 from datamodules.text.subword_tokenizer import SubwordTokenizer
-from lightning_modules.decoding.hugging_face import ForbidTokens, generation_options
 from lightning_modules.decoding.options import DecodingOptions
-from lightning_modules.networks.output_layer import upcast_half
-from lightning_modules.networks.prepared_masks import causal_mask, prepared_mask
-from lightning_modules.networks.pretrained import save_pretrained
+from lightning_modules.networks.pretrained import PretrainedEncoderDecoder, save_pretrained
 from lightning_modules.rstformer.from_scratch import led_from_scratch
 from lightning_modules.rstformer.injection import DiscourseInjection, head_relations
 from lightning_modules.rstformer.led import Discourse, DiscourseLED
@@ -29,7 +22,6 @@ from lightning_modules.rstformer.lora import DiscourseAdapters
 from lightning_modules.rstformer.options import InjectionOptions, LEDOptions, RSTformerOptimizer
 from lightning_modules.schedules import rate_factor, scheduled, steps_needed
 from lightning_modules.sequence_to_sequence import SequenceToSequence
-from lightning_modules.summarizer import Samples, evaluating
 
 _DISCOURSE = "network.injections."  # beta and the heads' relations
 
@@ -46,12 +38,13 @@ class RSTformer(SequenceToSequence):
         dropout: dropout of a LED without pre-training, also on inputs of attention, not on attention weights.
         injection: how discourse enters attention, see `InjectionOptions`.
         optimizer: options of AdamW, see `RSTformerOptimizer`.
-        decoding: decoding options; by default beam size 4, 35 to 120 tokens, mean log-probability.
+        decoding: decoding options; by default beam size 4, 35 to 120 tokens, mean log-probability. The generation
+            settings of a pretrained LED are not used.
         val_summaries: number of validation documents summarized at each validation during training; -1 for all.
 
     Raises:
         ValueError: if there are fewer heads than relations and no frequencies, the window is odd, the width is not a
-            multiple of the heads, or decoding needs `gnmt` or more tokens than positions.
+            multiple of the heads, or decoding needs more tokens than positions.
     """
 
     batch_type = RSTformerBatch
@@ -67,7 +60,6 @@ class RSTformer(SequenceToSequence):
         val_summaries: int = 256,
     ) -> None:
         super().__init__(vocab_size, decoding or DecodingOptions(), val_summaries)
-        generation_options(self.decoding)  # raises an error for options that Hugging Face does not support
         self.optimizer, self.checkpoint = optimizer, encoder.checkpoint
         self.ablation, self.relations = injection.ablation, injection.relations
         if self.checkpoint is None:
@@ -251,8 +243,8 @@ class RSTformer(SequenceToSequence):
             raise UserError("the model needs discourse, but the data has none; give both the same ablation")
         return Discourse((batch.ldd.float() / 255).square(), batch.token_edu, batch.ids, batch.gamma)
 
-    def encode(self, batch: RSTformerBatch) -> LEDEncoderBaseModelOutput:
-        """Return the encoder output of a batch.
+    def encode(self, batch: RSTformerBatch) -> tuple[Tensor, Tensor]:
+        """Return the states of the documents [B, S, D], and their mask [B, S].
 
         Raises:
             UserError: if a document has more tokens than the model has positions.
@@ -262,7 +254,8 @@ class RSTformer(SequenceToSequence):
             lengths = batch.source_mask.sum(1).tolist()
             row = lengths.index(max(lengths))
             raise UserError(self._too_long(batch.ids[row], lengths[row]))
-        return self.network.encode(batch.source, batch.source_mask, batch.global_mask, self.discourse(batch))
+        output = self.network.encode(batch.source, batch.source_mask, batch.global_mask, self.discourse(batch))
+        return output.last_hidden_state, batch.source_mask
 
     def _too_long(self, name: str, length: int) -> str:
         max_positions = self.network.encoder.max_source_positions
@@ -273,81 +266,35 @@ class RSTformer(SequenceToSequence):
         remedy = f"lower data.max_{side}, or raise model.encoder.{option} of a model from scratch"
         return f"the model has {max_positions} positions: {remedy}"
 
+    # Decoder -----------------------------------------------------------------------------------------------------
+
+    @cached_property  # which is no submodule, so that weights keep the names that they have in `network`
+    def decoder(self) -> PretrainedEncoderDecoder:
+        """The LED as a decoder whose hypotheses and samples share the keys and values of their document."""
+        return PretrainedEncoderDecoder(self.network.led, prefix_length=0)
+
     @property
     def start(self) -> int:
         """Token that decoding starts with."""
         return self.tokenizer.stop
 
+    @property
+    def num_outputs(self) -> int:
+        """Number of rows of the output layer, those without a token included."""
+        return self.network.led.config.vocab_size
+
     def forbidden(self, options: DecodingOptions) -> tuple[int, ...]:
         """Return the tokens that are never generated: start, padding, and rows of the output layer without a token."""
-        rows = self.network.led.config.vocab_size
-        return (self.tokenizer.start, self.tokenizer.pad, *range(len(self.tokenizer), rows))
+        return (self.tokenizer.start, self.tokenizer.pad, *range(len(self.tokenizer), self.num_outputs))
 
-    def _logits(self, batch: RSTformerBatch, tokens: Tensor) -> Tensor:
-        """Return the decoder's logits at tokens [B, K, T], teacher-forced: [B, K, T, V]."""
-        B, K, T = tokens.shape
+    def decoder_inputs(self, target: Tensor) -> Tensor:
+        """Shift targets [..., T] right by the start symbol.
+
+        Raises:
+            UserError: if they have more tokens than the decoder has positions.
+        """
         max_positions = self.network.led.config.max_decoder_position_embeddings
-        if max_positions < T:
-            raise UserError(f"a summary has {T} tokens, {self._remedy('target', max_positions)}")
-        states = self.encode(batch).last_hidden_state.repeat_interleave(K, 0)                # [B K, S, D]
-        mask = batch.source_mask.repeat_interleave(K, 0)                                     # [B K, S]
-        config, inputs = self.network.led.config, self.decoder_inputs(tokens).flatten(0, 1)
-        return self.network.led(
-            encoder_outputs=LEDEncoderBaseModelOutput(last_hidden_state=states),
-            attention_mask=prepared_mask(config, mask, T, states.dtype),
-            decoder_input_ids=inputs,
-            decoder_attention_mask=causal_mask(config, inputs, states.dtype),
-            use_cache=False,
-        ).logits.unflatten(0, (B, K))
-
-    def token_log_probs(self, batch: RSTformerBatch, tokens: Tensor, rows: Tensor) -> Tensor:
-        """Return log P(y_t) of tokens [B, K, T] at the flat positions `rows`, [N]."""
-        return self.distribution(batch, tokens)(rows).gather(1, tokens.flatten()[rows, None]).squeeze(1)
-
-    def distribution(self, batch: RSTformerBatch, tokens: Tensor) -> Callable[[Tensor], Tensor]:
-        """Return a function from flat positions [n] in tokens [B, K, T] to log P of every token there, [n, V]."""
-        logits = self._logits(batch, tokens).flatten(0, 2)                                   # [B K T, V]
-        return lambda rows: upcast_half(logits[rows]).log_softmax(-1)
-
-    def loss_terms(self, batch: RSTformerBatch) -> dict[str, Tensor]:
-        """Return `nll`: the mean over the target, then over the documents."""
-        logits = self._logits(batch, batch.target.unsqueeze(1)).squeeze(1)                    # [B, T, V]
-        distribution = upcast_half(logits).log_softmax(-1)
-        log_probs = distribution.gather(2, batch.target.unsqueeze(-1)).squeeze(-1)           # [B, T]
-        log_probs = log_probs.masked_fill(batch.target_mask == 0, 0)
-        return {"nll": -(log_probs.sum(1) / batch.target_mask.sum(1)).mean()}
-
-    # Generation --------------------------------------------------------------------------------------------------
-
-    def generate(self, batch: RSTformerBatch, options: DecodingOptions, count: int = 1) -> Samples:
-        """Return the `count` best hypotheses of beam search, or `count` samples."""
-        led = self.network.led
-        is_forbidden = torch.zeros(led.config.vocab_size, dtype=torch.bool, device=batch.source.device)
-        is_forbidden[list(self.forbidden(options))] = True
-        constraints = LogitsProcessorList([ForbidTokens(is_forbidden)])
-        with evaluating(self):
-            # Hugging Face repeats its inputs for each hypothesis, in place.
-            states = LEDEncoderBaseModelOutput(last_hidden_state=self.encode(batch).last_hidden_state)
-            tokens = led.generate(
-                encoder_outputs=states,
-                attention_mask=batch.source_mask,
-                logits_processor=constraints,
-                num_return_sequences=count,
-                synced_gpus=False,  # `evaluating` has gathered sharded weights
-                **generation_options(options),
-            )[:, 1:].unflatten(0, (-1, count))  # [B, K, T]
-        last = tokens == self.tokenizer.stop
-        real = last.long().cumsum(-1) - last.long() == 0
-        return Samples(tokens.masked_fill(~real, self.tokenizer.pad), real.sum(-1))
-
-    def sample(self, batch: RSTformerBatch, options: DecodingOptions) -> Samples:
-        """Generate K = `options.beam_size` summaries of each document, see `Generative.sample`."""
-        count, parts = options.beam_size, []
-        if options.sample and options.greedy_first:
-            parts.append(self.generate(batch, replace(options, beam_size=1, sample=False, greedy_first=False)))
-            count -= 1
-        if count:
-            parts.append(self.generate(batch, options, count))
-        longest = max(part.tokens.shape[2] for part in parts)
-        tokens = [pad(part.tokens, (0, longest - part.tokens.shape[2]), value=self.tokenizer.pad) for part in parts]
-        return Samples(torch.cat(tokens, 1), torch.cat([part.lengths for part in parts], 1))
+        if max_positions < target.shape[-1]:
+            problem = f"a summary has {target.shape[-1]} tokens"
+            raise UserError(f"{problem}, {self._remedy('target', max_positions)}")
+        return super().decoder_inputs(target)

@@ -9,6 +9,7 @@ import torch.distributed as dist
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import register_fsdp_forward_method
 
+from datamodules.batch import target_fields
 from datamodules.rstformer import RSTformerBatch
 from lightning_modules.decoding.options import DecodingOptions
 from lightning_modules.rstformer.module import RSTformer
@@ -32,7 +33,7 @@ def make_batch(device: str):
     return RSTformerBatch(
         ids=["a", "b"], references=[[], []], source=source, source_mask=torch.ones_like(source), global_mask=first,
         token_edu=(torch.arange(60) // 5).expand(2, -1).contiguous(), ldd=ldd, gamma=torch.rand(2, 12, generator=g),
-        target_input=target.roll(1, 1), target=target, target_mask=torch.ones_like(target),
+        **target_fields(target.tolist(), 1),
     ).to(device)  # fmt: skip
 
 

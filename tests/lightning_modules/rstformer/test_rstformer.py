@@ -13,10 +13,10 @@ from small_rstformer import (
     ready,
 )
 from transformers import AutoTokenizer, LEDForConditionalGeneration
+from transformers.modeling_outputs import BaseModelOutput
 
 from datamodules.discourse.parses import DiscourseParse
 from datamodules.documents import UserError
-from lightning_modules.decoding.hugging_face import generation_options
 from lightning_modules.decoding.options import DecodingOptions
 from lightning_modules.rstformer.injection import ABLATIONS
 from lightning_modules.rstformer.module import RSTformer
@@ -44,11 +44,11 @@ def test_the_loss_is_the_mean_over_each_summary(batch_and_text):
     with torch.no_grad():
         logits = model.network(
             batch.source, batch.source_mask, batch.global_mask, model.discourse(batch),
-            decoder_input_ids=batch.target_input,
+            decoder_input_ids=model.decoder_inputs(batch.target),
         ).logits  # fmt: skip
         means = []
         for n in range(batch.batch_size):
-            steps = range(int(batch.target_mask[n].sum()))
+            steps = range(int(batch.target_lengths[n]))
             means.append(sum(-logits[n, t].log_softmax(-1)[batch.target[n, t]] for t in steps) / len(steps))
         torch.testing.assert_close(model.loss_terms(batch)["nll"], sum(means) / len(means))
 
@@ -87,7 +87,7 @@ def test_documents_whose_edus_are_all_cut_off_have_plain_attention(changes, corp
 
     def logits(discourse):
         masks = (batch.source, batch.source_mask, batch.global_mask)
-        return model.network(*masks, discourse, decoder_input_ids=batch.target_input).logits
+        return model.network(*masks, discourse, decoder_input_ids=model.decoder_inputs(batch.target)).logits
 
     with torch.no_grad():
         ours = logits(model.discourse(batch))
@@ -175,10 +175,10 @@ def test_an_export_is_a_led_of_transformers_and_a_checkpoint_of_ours(tmp_path, c
     with torch.no_grad():
         logits = led(
             batch.source, attention_mask=batch.source_mask, global_attention_mask=batch.global_mask,
-            decoder_input_ids=batch.target_input,
+            decoder_input_ids=model.decoder_inputs(batch.target),
         ).logits  # fmt: skip
-        nll = -logits.log_softmax(-1).gather(2, batch.target.unsqueeze(-1)).squeeze(-1) * batch.target_mask
-        expected = (nll.sum(1) / batch.target_mask.sum(1)).mean()
+        nll = -logits.log_softmax(-1).gather(2, batch.target.unsqueeze(-1)).squeeze(-1)
+        expected = torch.stack([row[:n].mean() for row, n in zip(nll, batch.target_lengths)]).mean()
         torch.testing.assert_close(again.loss_terms(ours)["nll"], expected, atol=1e-5, rtol=0)
     with pytest.raises(ValueError, match="no tokenizer to export"):
         model_of().export(tmp_path / "other")
@@ -218,11 +218,26 @@ def test_what_discourse_learns_has_a_rate_of_its_own():
     assert len(led["params"]) + len(own["params"]) == len(list(model.parameters()))
 
 
-def test_options_in_hugging_faces_names():
-    beams = generation_options(DecodingOptions(beam_size=4, alpha=2.0, no_repeat_ngram=3, early_stopping=True))
-    assert (beams["num_beams"], beams["length_penalty"], beams["no_repeat_ngram_size"]) == (4, 2.0, 3)
-    assert generation_options(DecodingOptions(length_penalty="none"))["length_penalty"] == 0
-    drawn = generation_options(DecodingOptions(sample=True, temperature=0.5, top_k=7, top_p=0.9))
-    assert drawn["do_sample"] and (drawn["temperature"], drawn["top_k"], drawn["top_p"]) == (0.5, 7, 0.9)
-    with pytest.raises(ValueError, match="prefer_finished is not available for pretrained decoders"):
-        generation_options(DecodingOptions(prefer_finished=True))
+SEARCHES = [{}, {"beam_size": 1}, {"alpha": 2.0}, {"length_penalty": "none"}, {"min_length": 9}, {"no_repeat_ngram": 2}]
+
+
+@pytest.mark.parametrize("changes", SEARCHES, ids=str)
+def test_beam_search_finds_what_generate_finds(changes, batch_and_text):
+    batch, text = batch_and_text
+    model = randomized(model_of(formula="log_bias"), text).double()
+    options = DecodingOptions(**{"beam_size": 4, "min_length": 2, "max_length": 12} | changes)
+    led, made = model.network.led, model.sample(batch, options)
+    beams = {"num_beams": options.beam_size, "num_return_sequences": options.beam_size, "do_sample": False}
+    if options.beam_size > 1:  # greedy search has neither penalty nor early stopping there
+        beams |= {"early_stopping": True, "length_penalty": options.alpha * (options.length_penalty == "mean")}
+    with torch.no_grad():
+        states, mask = model.encode(batch)
+        theirs = led.generate(
+            encoder_outputs=BaseModelOutput(states), attention_mask=mask, max_new_tokens=options.max_length,
+            min_new_tokens=options.min_length, no_repeat_ngram_size=options.no_repeat_ngram,
+            suppress_tokens=list(model.forbidden(options)), **beams,
+        )[:, 1:].unflatten(0, (-1, options.beam_size))  # fmt: skip
+    width = theirs.shape[-1]
+    assert torch.equal(made.tokens[..., :width], theirs) and made.tokens[..., width:].eq(text.pad).all()
+    assert torch.equal(made.lengths, theirs.ne(text.pad).sum(-1))
+    assert led.generation_config.forced_bos_token_id is led.generation_config.forced_eos_token_id is None

@@ -35,8 +35,6 @@ def test_what_does_not_fit_is_refused(corpus_files, folder, batch_and_text):
         model_of(heads=5, relations=5).loss_terms(batch)
     with pytest.raises(UserError, match="raise --model"):
         model_of(vocab_size=len(text) - 1).set_tokenizer(text)
-    with pytest.raises(ValueError, match="length_penalty gnmt"):
-        model_of(decoding=DecodingOptions(length_penalty="gnmt"))
     other = SubwordTokenizer.build(["otter"], SMALLEST)
     other.start, other.stop = other.stop, other.start
     with pytest.raises(UserError, match="differ in the pretrained model"):
