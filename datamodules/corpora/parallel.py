@@ -1,6 +1,7 @@
 """Process pool with clean shutdown, and a progress bar, of lines where there is no terminal."""
 
 import gc
+import math
 import signal
 import sys
 from collections.abc import Callable, Iterable, Iterator
@@ -11,7 +12,17 @@ from time import monotonic
 from typing import Any
 
 from rich.console import Console
-from rich.progress import MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import (
+    MofNCompleteColumn,
+    Progress,
+    Task,
+    TaskID,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
+
+from datamodules.text.lines import counted
 
 LINE_INTERVAL = 60.0  # seconds between lines where there is no terminal
 
@@ -40,7 +51,7 @@ def _start_worker() -> None:
 
 
 class _ProgressLines(Progress):
-    """Progress without a terminal: a line on stderr once a minute."""
+    """Progress without a terminal: a line on stderr once a minute, with an estimate of the time left."""
 
     def __init__(self) -> None:
         super().__init__(disable=True, auto_refresh=False)
@@ -52,7 +63,15 @@ class _ProgressLines(Progress):
             self.printed = monotonic()
             task = self._tasks[task_id]
             of = f" of {task.total:,.0f}" if task.total else ""
-            print(f"{task.description}: {task.completed:,.0f}{of}", file=sys.stderr, flush=True)
+            print(f"{task.description}: {task.completed:,.0f}{of}{_time_left(task)}", file=sys.stderr, flush=True)
+
+
+def _time_left(task: Task) -> str:
+    """Return how long a task still takes at its speed so far; empty if that is unknown or it is complete."""
+    if not task.total or not 0 < task.completed < task.total:
+        return ""
+    minutes = math.ceil(task.elapsed * (task.total / task.completed - 1) / 60)
+    return f", about {minutes / 60:,.1f} hours left" if minutes >= 120 else f", about {counted(minutes, 'minute')} left"
 
 
 def progress_bar() -> Progress:
