@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from torch.nn.functional import logsigmoid
 
 from lightning_modules.networks.copying import CopyOutputs, copied_mass, mix_log_probs
-from lightning_modules.networks.output_layer import vocabulary_logits
+from lightning_modules.networks.output_layer import largest, logits_and_normalizer
 
 
 class PermittedMixture(NamedTuple):
@@ -40,8 +40,8 @@ class PermittedMixture(NamedTuple):
             source: extended ids of the documents, [B, S].
             forbidden: ids that are not permitted, negative ones are ignored, [B, K, F]; None if all are.
         """
-        logits = vocabulary_logits(outputs.features, output.weight[:words], output.bias[:words])
-        total, share, copied = logits.logsumexp(-1), torch.zeros_like(logits[..., 0]), outputs.attention
+        logits, total = logits_and_normalizer(outputs.features, output.weight[:words], output.bias[:words])
+        share, copied = torch.zeros_like(total), outputs.attention
         if forbidden is not None:
             is_word = (forbidden >= 0) & (forbidden < words)
             # without an index of the forbidden words alone, whose number the host would wait for
@@ -61,26 +61,23 @@ class PermittedMixture(NamedTuple):
         [B, S]; further occurrences of a word have log-probability -inf.
         """
         count = min(count, self.logits.shape[-1])
+        words, logits = largest(self.logits, count)                                              # [B, K, C]
         if self.gate is None:
-            best = self.logits.topk(count, dim=-1)
-            return best.indices, best.values - self.total.unsqueeze(-1)
-        gate, beams = self.gate.unsqueeze(-1), self.gate.shape[1]
-        source = self.source.unsqueeze(1).expand(-1, beams, -1)                                  # [B, K, S]
-        shift = (self.share - self.total).unsqueeze(-1)
+            return words, logits - self.total.unsqueeze(-1)
+        source = self.source.unsqueeze(1).expand(-1, logits.shape[1], -1)                        # [B, K, S]
+        ids = torch.cat([words, source], -1)
         in_vocabulary = source < self.logits.shape[-1]
-        column = source.masked_fill(~in_vocabulary, 0)
-        generated = (self.logits.gather(-1, column) + shift).masked_fill(~in_vocabulary, float("-inf"))
+        of_source = self.logits.gather(-1, source.masked_fill(~in_vocabulary, 0))
+        generated = torch.cat([logits, of_source.masked_fill(~in_vocabulary, float("-inf"))], -1)
+        generated = generated + (self.share - self.total).unsqueeze(-1)
         # the attention of all positions with the same word is added up at the first one
         first = first.unsqueeze(1).expand_as(source)
-        mass = torch.zeros_like(self.copied).scatter_add_(-1, first, self.copied)                # [B, K, S]
+        mass = self.copied.new_zeros(ids.shape).scatter_add_(-1, count + first, self.copied)     # [B, K, C + S]
         repeated = first != torch.arange(source.shape[-1], device=source.device)
-        source_words = mix_log_probs(generated, mass, gate).masked_fill(repeated, float("-inf"))
-        # other words: nothing is copied
-        best = self.logits.topk(count, dim=-1)                                                   # [B, K, C]
-        is_source_word = (best.indices.unsqueeze(-1) == source.unsqueeze(2)).any(-1)
-        words = mix_log_probs(best.values + shift, torch.zeros_like(best.values), gate)
-        words = words.masked_fill(is_source_word | best.values.isneginf(), float("-inf"))
-        return torch.cat([best.indices, source], -1), torch.cat([words, source_words], -1)
+        # words that are not in the document are not copied
+        is_source_word = (words.unsqueeze(-1) == source.unsqueeze(2)).any(-1)
+        absent = torch.cat([is_source_word | logits.isneginf(), repeated], -1)
+        return ids, mix_log_probs(generated, mass, self.gate.unsqueeze(-1)).masked_fill(absent, float("-inf"))
 
     def most_probable(self, first: Tensor) -> Tensor:
         """Return the most probable token of each sample, [B, K]; `first` as in `candidates`."""

@@ -10,6 +10,7 @@ from torch.utils.checkpoint import checkpoint
 KEPT_ELEMENTS = 2**26
 # logits computed at once: 2 MB fit into a CPU's caches, 512 MB keep a GPU busy
 SLICE_ELEMENTS = {"cpu": 2**19, "cuda": 2**27}
+BLOCK = 64  # words of which the search for the largest logits looks at the maximum first
 
 
 def upcast_half(tensor: Tensor) -> Tensor:
@@ -22,11 +23,49 @@ def vocabulary_logits(features: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
     return upcast_half(linear(features, weight, bias))
 
 
+def logits_and_normalizer(features: Tensor, weight: Tensor, bias: Tensor) -> tuple[Tensor, Tensor]:
+    """Return `vocabulary_logits` and their log-sum-exp over the vocabulary, without gradient: [..., V] and [...].
+
+    Exponentials are summed for a slice of the vocabulary while its logits are in the caches: with 64 rows and
+    V = 50,000, all takes 0.8 times the time of the product and `logsumexp` (one thread).
+    """
+    rows, sums = features.flatten(0, -2), []
+    parts = _slices(len(rows), len(weight), rows.device)
+    for part in parts:
+        scores = vocabulary_logits(rows, weight[part], bias[part])                   # [N, words]
+        if part.start == 0:
+            logits = scores.new_empty(len(rows), len(weight))                        # [N, V]
+        logits[:, part] = scores
+        maximum = scores.amax(-1, keepdim=True)
+        sums.append(scores.sub_(maximum).exp_().sum(-1, keepdim=True).log_() + maximum)
+    normalizer = torch.cat(sums, -1).logsumexp(-1)                                   # [N]
+    return logits.view(*features.shape[:-1], -1), normalizer.view(features.shape[:-1])
+
+
+def largest(logits: Tensor, count: int) -> tuple[Tensor, Tensor]:
+    """Return the columns and values of the `count` largest logits, as `topk`: [..., V] -> [..., C] each.
+
+    They are in the C blocks with the largest maxima, and `topk` over these takes a fourth of the time of `topk` over
+    all (V = 50,000, C = 12, one thread).
+    """
+    blocks = logits.shape[-1] // BLOCK
+    if blocks < 2 * count:
+        return logits.topk(count, dim=-1)[::-1]
+    # a block is every `blocks`-th word, so that maxima are taken over rows of adjacent words
+    maxima = logits[..., : blocks * BLOCK].unflatten(-1, (BLOCK, blocks)).amax(-2)   # [..., blocks]
+    first = maxima.topk(count, dim=-1).indices                                       # [..., C]
+    within = torch.arange(0, blocks * BLOCK, blocks, device=logits.device)
+    rest = torch.arange(blocks * BLOCK, logits.shape[-1], device=logits.device).expand(*first.shape[:-1], -1)
+    columns = torch.cat([(first.unsqueeze(-1) + within).flatten(-2), rest], -1)      # [..., C BLOCK + rest]
+    best = logits.gather(-1, columns).topk(count, dim=-1)
+    return columns.gather(-1, best.indices), best.values
+
+
 def best_words(features: Tensor, weight: Tensor, bias: Tensor, count: int) -> tuple[Tensor, Tensor]:
     """Return ids and log-probabilities of the `count` most probable words (at most all): [..., H] -> [..., C] each."""
-    logits = vocabulary_logits(features, weight, bias)                               # [..., V]
-    best = logits.topk(min(count, logits.shape[-1]), dim=-1)
-    return best.indices, best.values - logits.logsumexp(-1, keepdim=True)
+    logits, normalizer = logits_and_normalizer(features, weight, bias)
+    ids, values = largest(logits, min(count, logits.shape[-1]))
+    return ids, values - normalizer.unsqueeze(-1)
 
 
 def linear_log_prob(features: Tensor, weight: Tensor, bias: Tensor, targets: Tensor) -> Tensor:
