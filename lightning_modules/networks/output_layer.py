@@ -50,7 +50,8 @@ def largest(logits: Tensor, count: int) -> tuple[Tensor, Tensor]:
     """
     blocks = logits.shape[-1] // BLOCK
     if blocks < 2 * count:
-        return logits.topk(count, dim=-1)[::-1]
+        best = logits.topk(count, dim=-1)
+        return best.indices, best.values
     # a block is every `blocks`-th word, so that maxima are taken over rows of adjacent words
     maxima = logits[..., : blocks * BLOCK].unflatten(-1, (BLOCK, blocks)).amax(-2)   # [..., blocks]
     first = maxima.topk(count, dim=-1).indices                                       # [..., C]

@@ -18,7 +18,8 @@ def kept(request, monkeypatch):
 
 @pytest.mark.parametrize("size", [5, 1000])
 @pytest.mark.parametrize("count", [1, 3, 70])
-def test_the_best_words_equal_those_of_topk_over_log_softmax(size, count):
+def test_the_best_words_equal_those_of_topk_over_log_softmax(size, count, monkeypatch):
+    monkeypatch.setitem(output_layer.SLICE_ELEMENTS, "cpu", 1)  # slices of 256 words
     torch.manual_seed(size + count)
     features, weight, bias = torch.randn(2, 3, 6), torch.randn(size, 6), torch.randn(size)
     ids, log_probs = best_words(features, weight, bias, count)
