@@ -17,6 +17,7 @@ from pytorch_lightning.cli import LightningArgumentParser, LightningCLI
 
 from datamodules.discourse.records import TreebankDocument
 from datamodules.discourse.treebanks import read_treebank
+from datamodules.documents import UserError
 from datamodules.segmentation import SegmentationData
 from datamodules.text.offsets import sentence_offsets
 from lightning_modules.discourse_parser.segmenter import EduSegmenter
@@ -97,18 +98,21 @@ def score(arguments: list[str]) -> None:
 def main(arguments: list[str] | None = None) -> None:
     """Entry point."""
     arguments = sys.argv[1:] if arguments is None else arguments
-    if arguments[:1] == ["score"]:
-        score(arguments[1:])
-    else:
-        SegmenterCLI(
-            EduSegmenter,
-            SegmentationData,
-            args=arguments,
-            seed_everything_default=1,
-            save_config_callback=None,
-            parser_kwargs={"fit": {"allow_abbrev": False}},
-            trainer_defaults={"use_distributed_sampler": False, "gradient_clip_val": 1.0},
-        )
+    try:
+        if arguments[:1] == ["score"]:
+            score(arguments[1:])
+        else:
+            SegmenterCLI(
+                EduSegmenter,
+                SegmentationData,
+                args=arguments,
+                seed_everything_default=1,
+                save_config_callback=None,
+                parser_kwargs={"fit": {"allow_abbrev": False}},
+                trainer_defaults={"use_distributed_sampler": False, "gradient_clip_val": 1.0},
+            )
+    except UserError as error:
+        raise SystemExit(f"error: {error}") from None
 
 
 if __name__ == "__main__":
