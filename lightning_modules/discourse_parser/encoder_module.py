@@ -50,8 +50,6 @@ class EncoderModule(LightningModule):
         self.metrics = nn.ModuleDict({stage: metric() for stage in ("val", "test")})
         stored = {name: getattr(encoder, option) for name, option in STORED.items()}
         self.settings = stored | {"layers": list(encoder.layers)} | settings
-        if encoder.tuned_by is not None:
-            self.settings["tuned_by"] = encoder.tuned_by
         self.start_from, self.optimizer = encoder.start_from, optimizer
         self.subwords = None if encoder.checkpoint == SMALL else Subwords(encoder.checkpoint)
         if self.subwords is None:
@@ -64,7 +62,6 @@ class EncoderModule(LightningModule):
     def of_settings(cls, **settings: Any) -> Self:
         """Return a model with stored settings, or other arguments beside them."""
         encoder = {STORED[name]: settings.pop(name) for name in STORED.keys() & settings.keys()}
-        encoder["tuned_by"] = settings.pop("tuned_by", None)
         return cls(TokenEncoderOptions(**encoder), **settings)
 
     def setup(self, stage: str) -> None:

@@ -50,6 +50,7 @@ STORED = {
     "encoder_dropout": "dropout",
     "lora_rank": "lora_rank",
     "window": "window",
+    "tuned_by": "tuned_by",
 }
 
 

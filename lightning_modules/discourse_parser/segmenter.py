@@ -140,7 +140,7 @@ class EduSegmenter(EncoderModule):
         Both need the same frozen encoder, or this one that of the parser, and this one must read every layer of the
         other.
         """
-        tuned_by = self.settings.get("tuned_by")
+        tuned_by = self.settings["tuned_by"]
         is_equal = parser.has_fixed_encoder if tuned_by is None else tuned_by == parser.source
         same = all(parser.settings[name] == self.settings[name] for name in ("encoder", "window"))
         own, others = self.settings["layers"], parser.settings["layers"]

@@ -139,7 +139,10 @@ def places_of(document: TreebankDocument) -> Tensor:
 
 @torch.no_grad()
 def sentence_vectors(documents: Sequence[SummarizedDocument], encoder: str) -> Iterator[Tensor]:
-    """Yield the mean token vector of each sentence, read alone by a frozen encoder, [S, H] of each document."""
+    """Yield the mean token vector of each sentence, read alone by a frozen encoder, [S, H] of each document.
+
+    Processors with instructions for bfloat16 multiply in it.
+    """
     subwords = Subwords(encoder)
     network = TextEncoder.pretrained(encoder_path(encoder), subwords.special, pad_id=subwords.pad_id, batch_size=64)
     for start in range(0, len(documents), 32):

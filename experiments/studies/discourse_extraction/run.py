@@ -204,9 +204,12 @@ def scores_of(options: Namespace, corpus: Documents, folder: Path) -> dict[tuple
     return dict(sorted(scores.items(), key=lambda item: INPUTS.index(item[0][0])))
 
 
-def _described(corpus: Documents) -> str:
+def _described(corpus: Documents, number: int | None) -> str:
     sentences = sum(len(row.target) for row in corpus.features)
-    return f"{counted(len(corpus.features), 'document')}, {counted(sentences, 'sentence')}\n\n"
+    in_order = [-torch.arange(len(row.target), dtype=torch.float) for row in corpus.features]
+    _, rouge1, rouge2 = np.mean(measure(in_order, corpus, number=number), axis=0)
+    lead = f"first sentences: ROUGE-1 {rouge1:.2f}, ROUGE-2 {rouge2:.2f}"
+    return f"{counted(len(corpus.features), 'document')}, {counted(sentences, 'sentence')}; {lead}\n\n"
 
 
 def _suits(arm: Arm, options: Namespace) -> bool:
@@ -279,7 +282,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         contents = [Path(file).read_text(encoding="utf-8") for file in options.scores]
         settings = [digest, contents, options.number, options.max_sentences, options.seeds]
         folder = out / f"scores-{text_digest(json.dumps(settings))[:12]}"
-        page = _described(corpus) + table(scores_of(options, corpus, folder))
+        page = _described(corpus, options.number) + table(scores_of(options, corpus, folder))
     except UserError as error:
         raise SystemExit(f"error: {error}") from None
     atomic_write(Path(options.out) / name, page)
