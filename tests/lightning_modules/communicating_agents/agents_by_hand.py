@@ -2,26 +2,15 @@
 
 import torch
 
-
-def lstm_run(weights, suffix, inputs, hidden, cell):
-    """States of an LSTM over a list of inputs, from its equations."""
-    get = lambda name: getattr(weights, name + suffix)  # noqa: E731
-    states = []
-    for x in inputs:
-        gates = get("weight_ih") @ x + get("bias_ih") + get("weight_hh") @ hidden + get("bias_hh")
-        i, f, g, o = gates.chunk(4)
-        cell = f.sigmoid() * cell + i.sigmoid() * g.tanh()
-        hidden = o.sigmoid() * cell.tanh()
-        states.append(hidden)
-    return states
+from tests.lightning_modules.lstm_by_hand import lstm_run
 
 
 def read_part(encoder, inputs):
     """h_i = W [fw; bw] for one agent."""
     zero = torch.zeros(encoder.lstm.hidden_size)
-    forward = lstm_run(encoder.lstm, "_l0", inputs, zero, zero)
-    backward = lstm_run(encoder.lstm, "_l0_reverse", inputs[::-1], zero, zero)[::-1]
-    return [encoder.project.weight @ torch.cat(pair) for pair in zip(forward, backward)]
+    forward, _ = lstm_run(encoder.lstm, "_l0", inputs, zero, zero)
+    backward, _ = lstm_run(encoder.lstm, "_l0_reverse", inputs[::-1], zero, zero)
+    return [encoder.project.weight @ torch.cat(pair) for pair in zip(forward, backward[::-1])]
 
 
 def message_to(layer, a, last):
@@ -68,7 +57,7 @@ def decode(network, agents, inputs):
     """
     decoder, before, rows = network.decoder, torch.zeros_like(agents[0][0]), []
     words = [network.embedding.weight[w] for w in inputs]
-    states = lstm_run(decoder.lstm, "_l0", words, agents[0][-1], torch.zeros_like(agents[0][-1]))
+    states, _ = lstm_run(decoder.lstm, "_l0", words, agents[0][-1], torch.zeros_like(agents[0][-1]))
     for s, y in zip(states, words):
         attentions, contexts = [], []
         for agent in agents:

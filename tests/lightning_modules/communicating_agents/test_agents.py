@@ -85,20 +85,6 @@ def test_padding_agents_and_padding_tokens_change_nothing(messages):
     assert attention[..., 2:, :].eq(0).all() and attention[..., 4:].eq(0).all()
 
 
-def test_steps_equal_the_teacher_forced_pass():
-    network = build(3, contextual_agent_attention=True)
-    source, lengths = documents([[4, 2, 3], [5, 1, 0]])
-    inputs = torch.randint(1, V, (2, 3, 5))
-    whole = network(source, lengths, inputs)
-    memory, state = network.encode(source, lengths)
-    state = type(state)(*(tensor.expand(-1, 3, -1) for tensor in state))
-    for t in range(5):
-        features, read, state = network.step(inputs[:, :, t], state, memory)
-        torch.testing.assert_close(features, whole.features[:, :, t])
-        torch.testing.assert_close(read.copying, whole.attention[:, :, t])
-        torch.testing.assert_close(read.gate, whole.gate[:, :, t])
-
-
 def test_half_precision_keeps_probabilities_in_full():
     network = build(3, contextual_agent_attention=True)
     skip_without_half_precision_lstm(network)

@@ -2,31 +2,16 @@ import pytest
 import torch
 
 from lightning_modules.pointer_generator.network import PointerGeneratorNetwork
-
-
-def lstm_step(cell, suffix, x, h, c):
-    """One LSTM step with one bias a gate, from its equations."""
-    weights = {name: getattr(cell, name + suffix) for name in ("weight_ih", "weight_hh", "bias_ih")}
-    i, f, g, o = (weights["weight_ih"] @ x + weights["weight_hh"] @ h + weights["bias_ih"]).chunk(4)
-    c = f.sigmoid() * c + i.sigmoid() * g.tanh()
-    return o.sigmoid() * c.tanh(), c
+from tests.lightning_modules.lstm_by_hand import lstm_run
 
 
 def encode_by_hand(network, words):
-    H = network.decoder.hidden_size
-    embedded = [network.embedding.weight[w] for w in words]
-    outputs, finals = [], []
-    for suffix, order in (("_l0", range(len(words))), ("_l0_reverse", reversed(range(len(words))))):
-        h = c = torch.zeros(H)
-        states = [None] * len(words)
-        for position in order:
-            h, c = lstm_step(network.encoder, suffix, embedded[position], h, c)
-            states[position] = h
-        outputs.append(states)
-        finals.append((h, c))
-    memory = [torch.cat(pair) for pair in zip(*outputs)]
-    hidden = network.reduce_hidden(torch.cat([h for h, _ in finals])).relu()
-    cell = network.reduce_cell(torch.cat([c for _, c in finals])).relu()
+    zero, embedded = torch.zeros(network.decoder.hidden_size), [network.embedding.weight[w] for w in words]
+    forward, forward_cell = lstm_run(network.encoder, "_l0", embedded, zero, zero)
+    backward, backward_cell = lstm_run(network.encoder, "_l0_reverse", embedded[::-1], zero, zero)
+    memory = [torch.cat(pair) for pair in zip(forward, backward[::-1])]
+    hidden = network.reduce_hidden(torch.cat([forward[-1], backward[-1]])).relu()
+    cell = network.reduce_cell(torch.cat([forward_cell, backward_cell])).relu()
     return memory, hidden, cell
 
 
@@ -37,7 +22,7 @@ def decode_by_hand(network, words, targets, gate):
     coverage, rows = torch.zeros(len(words)), []
     for word in targets:
         x = network.feed_word(network.embedding.weight[word]) + network.feed_context(context)
-        hidden, cell = lstm_step(network.decoder, "", x, hidden, cell)
+        (hidden,), cell = lstm_run(network.decoder, "", [x], hidden, cell)
         energies = []
         for h, seen in zip(memory, coverage):
             inner = attend.project.weight @ h + attend.query(torch.cat([cell, hidden]))

@@ -1,0 +1,135 @@
+"""What pointer-generators and communicating agents share: loss, search, samples, and words of the document."""
+
+import pytest
+import torch
+from copying_models import AGENTS, POINTER_GENERATORS, SENTENCE_END, WORDS, V, build, make_batch, naive_terms
+
+from datamodules.text.vocabulary import PAD, START, STOP, UNK
+from lightning_modules.decoding.beam_search import beam_search
+from lightning_modules.decoding.options import DecodingOptions
+from lightning_modules.summarizer import Samples, evaluating
+
+
+@pytest.mark.parametrize("name", [*POINTER_GENERATORS, *AGENTS])
+def test_the_loss_equals_the_naive_one_gradients_included(name):
+    model, batch = build(name), make_batch(name)
+    batch.target[0, [0, 3, 4]] = batch.target[1, [3, 4]] = batch.target[2, 0] = SENTENCE_END  # three, two and one
+    ours, naive = model.loss_terms(batch), naive_terms(model, batch)
+    parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    assert ours.keys() == naive.keys() and all(term != 0 for term in ours.values())
+    for term in ours:
+        torch.testing.assert_close(ours[term], naive[term])
+    for one, other in zip(*(torch.autograd.grad(sum(terms.values()), parameters) for terms in (ours, naive))):
+        torch.testing.assert_close(one, other, atol=1e-5, rtol=1e-4)
+
+
+def memory_and_state(model, batch):
+    """Return what the steps of the decoder read, and its first state, [B, 1, ...]."""
+    memory, start = model.network.encode(batch.source, batch.lengths)
+    return memory._asdict() | {"source": batch.source_extended.flatten(1)}, start._asdict()
+
+
+@pytest.mark.parametrize("name", ["pointer-coverage", *AGENTS])
+def test_log_probs_equal_those_of_the_steps_and_sum_to_one(name):
+    # a word for every row of the output layer
+    model, batch = build(name, words=V - 4), make_batch(name)
+    options = DecodingOptions(beam_size=3, min_length=0, max_length=6, sample=True, allow_unknown=True)
+    torch.manual_seed(3)
+    drawn = model.sample(batch, options)
+    scored = model.log_probs(batch, drawn)
+    assert scored.requires_grad and scored.masked_select(drawn.tokens == PAD).eq(0).all()
+    memory, start = memory_and_state(model, batch)
+    for k in range(3):
+        state, last = start, torch.full((3, 1), START)
+        for t in range(drawn.tokens.shape[-1]):
+            _, log_probs, state = model._step(last, state, memory, None)
+            torch.testing.assert_close(log_probs.exp().sum(-1), torch.ones(3, 1))
+            last = drawn.tokens[:, k, t : t + 1]
+            expected = log_probs.squeeze(1).gather(-1, last).squeeze(1)
+            torch.testing.assert_close(scored[:, k, t], expected.masked_fill(last.squeeze(1) == PAD, 0))
+
+
+def dense_search(model, batch, options):
+    """Beam search over the whole extended distribution."""
+    memory, start = memory_and_state(model, batch)
+    state = {name: tensor.squeeze(1) for name, tensor in start.items()}
+
+    def step(tokens, state, memory, count):
+        return model._step(tokens, state, memory, None)
+
+    forbidden = (PAD, START) if options.allow_unknown else (PAD, UNK, START)
+    return beam_search(step, state, memory, torch.full((3,), START), STOP, options, forbidden, PAD)
+
+
+@pytest.mark.parametrize("name", ["pointer-coverage", "seq2seq-coverage", "m5"])
+@pytest.mark.parametrize("options", [{}, {"no_repeat_ngram": 2}, {"allow_unknown": True}, {"beam_size": 1}])
+def test_search_over_candidates_equals_search_over_everything(name, options):
+    options = DecodingOptions(**{"beam_size": 3, "min_length": 2, "max_length": 7} | options)
+    for seed in range(4):
+        model, batch = build(name, seed), make_batch(name, seed)
+        ours = model.generate(batch, options)
+        with torch.no_grad():
+            dense = dense_search(model, batch, options)
+        assert torch.equal(ours.tokens, dense.tokens)
+        torch.testing.assert_close(ours.scores, dense.scores)
+        assert (ours.tokens < 4 + WORDS).logical_or(ours.tokens >= V).all(), "rows without a word are never generated"
+        if not options.allow_unknown:
+            assert ours.tokens.ne(UNK).all()
+
+
+def test_no_temperature_draws_a_word_that_a_document_does_not_have():
+    model, batch = build("pointer"), make_batch("pointer")
+    batch.source_extended[0, 3:5] = torch.tensor([V + 1, V + 2])  # the first document has three words of its own
+    options = DecodingOptions(beam_size=200, min_length=3, max_length=6, sample=True, temperature=1e6)
+    torch.manual_seed(0)
+    drawn = model.generate(batch, options).tokens
+    for row, tokens in enumerate(drawn):
+        oov = {word for word in batch.source_extended[row].tolist() if word >= V}
+        assert set(tokens.flatten().tolist()) == {PAD, STOP, *range(4, 4 + WORDS), *oov}
+
+
+@pytest.mark.parametrize("name", ["pointer-coverage", "m5"])
+@pytest.mark.parametrize("copies", [True, False])
+@torch.no_grad()
+def test_words_of_any_part_are_copied_and_marked(name, copies):
+    model = build(name)
+    model.decoding = DecodingOptions(beam_size=2, min_length=3, max_length=6)
+    gate = model.network.decoder.pointer_word if name == "m5" else model.network.pointer
+    gate.weight.zero_()
+    gate.bias.fill_(-60 if copies else 60)
+    batch = make_batch(name)
+    for summary, oov, ids in zip(model.summarize(batch), batch.oov_words, batch.source_extended.flatten(1).tolist()):
+        assert summary.copied == [copies] * len(summary.words)
+        copied = {f"w{i - 4}" for i in ids if 4 <= i < V} | set(oov)
+        assert set(summary.words) <= (copied if copies else {f"w{i}" for i in range(WORDS)})
+
+
+def test_texts_are_words_up_to_the_length():
+    model, batch = build("m5"), make_batch("m5")
+    samples = Samples(batch.source_extended.flatten(1).unsqueeze(1), torch.full((3, 1), 15))
+    texts = model.texts(batch, samples)
+    assert [text.split()[0] for (text,) in texts] == ["zebra", "gnu", "oryx"] and "yak" in texts[0][0].split()
+    shorter = model.texts(batch, Samples(samples.tokens, torch.ones(3, 1, dtype=torch.long)))
+    assert shorter == [["zebra"], ["gnu"], ["oryx"]]
+    assert torch.equal(model.source_ids(batch), samples.tokens.squeeze(1))
+
+
+def test_the_heat_map_shows_the_words_of_all_agents():
+    model = build("m7")
+    model.decoding = DecodingOptions(beam_size=2, min_length=2, max_length=6)
+    batch = make_batch()
+    source, target, attention, total = model.attention_map(batch, 1)
+    words = batch.source_extended[1].flatten().tolist()
+    assert source == ["gnu", *(f"w{i - 4}" for i in words[1:5]), "eland", *(f"w{i - 4}" for i in words[6:9])]
+    assert attention.shape == (len(target), 9) and total.shape == (9,)
+    assert attention.sum(1) == pytest.approx([1] * len(target), abs=1e-5)
+
+
+def test_generation_leaves_the_mode_as_it_was():
+    model = build("pointer").train()
+    model.generate(make_batch("pointer"), DecodingOptions(beam_size=1, min_length=0, max_length=3))
+    assert model.training
+    with pytest.raises(RuntimeError, match="stop here"), evaluating(model):
+        assert not model.training and not torch.is_grad_enabled()
+        raise RuntimeError("stop here")
+    assert model.training and torch.is_grad_enabled()
