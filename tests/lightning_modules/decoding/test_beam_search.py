@@ -83,6 +83,7 @@ CASES = [
     {"length_penalty": "mean", "min_length": 3},
     {"length_penalty": "none", "min_length": 2, "no_repeat_ngram": 2},
     {"length_penalty": "mean", "no_repeat_ngram": 1},
+    {"length_penalty": "none", "no_repeat_ngram": 3},
     {"length_penalty": "mean", "prefer_finished": True},
     {"length_penalty": "none", "min_length": 3, "prefer_finished": True},
 ]
@@ -148,50 +149,52 @@ def test_hypotheses_that_were_cut_off_count_only_where_none_ended():
     assert torch.equal(best.tokens[~ended], before.tokens[~ended]) and (best.lengths[~ended] == 3).all()
 
 
-@pytest.mark.parametrize("early_stopping", [True, False])
-@pytest.mark.parametrize("beam_size", [1, 2, 3])
-def test_documents_do_not_see_each_other(beam_size, early_stopping):
-    options = DecodingOptions(beam_size=beam_size, min_length=0, max_length=12, early_stopping=early_stopping)
-    memory = memory_of(tables(8, seed=3))
-    together = search(options, memory)
-    assert len(set(together.lengths[:, 0].tolist())) > 1, "documents end at different steps, so the batch is narrowed"
-    for row in range(8):
-        alone = search(options, {name: tensor[row : row + 1] for name, tensor in memory.items()})
-        torch.testing.assert_close(together.tokens[row], alone.tokens[0])
-        torch.testing.assert_close(together.scores[row], alone.scores[0])
-
-
+@pytest.mark.parametrize("beam_size, early_stopping", product([1, 2, 3], [True, False]))
 @pytest.mark.parametrize("scored", [torch.bfloat16, torch.float32, torch.float64], ids=str)
-def test_the_default_dtype_changes_nothing_where_the_batch_is_narrowed(scored, default_dtype):
+def test_documents_do_not_see_each_other_whatever_the_default_dtype(beam_size, early_stopping, scored, default_dtype):
     def rounded(tokens, state, memory, count):
         ids, log_probs, state = step(tokens, state, memory, count)
         return ids, log_probs.to(scored), state
 
-    options = DecodingOptions(beam_size=2, min_length=0, max_length=12)
+    options = DecodingOptions(beam_size=beam_size, min_length=0, max_length=12, early_stopping=early_stopping)
     torch.set_default_dtype(torch.float32)
     memory = memory_of(tables(8, seed=3))
     one_by_one = ({name: tensor[row : row + 1] for name, tensor in memory.items()} for row in range(8))
     alone = [search(options, document, rounded) for document in one_by_one]
     torch.set_default_dtype(default_dtype)
     together = search(options, memory, rounded)
+    assert len(set(together.lengths[:, 0].tolist())) > 1, "documents end at different steps, so the batch is narrowed"
     assert together.scores.dtype == torch.promote_types(scored, torch.float32)
     for row in range(8):
         assert torch.equal(together.tokens[row], alone[row].tokens[0])
         torch.testing.assert_close(together.scores[row], alone[row].scores[0])
 
 
-def test_beam_one_takes_the_best_word_at_every_step():
-    options = DecodingOptions(beam_size=1, min_length=0, max_length=9)
-    memory = memory_of(tables(4, seed=5))
-    result = search(options, memory)
-    for row in range(4):
-        words, last = [], START
-        while len(words) < 9 and last != STOP:
-            last = (memory["table"][row, last] + 0.1 * len(words) * memory["drift"][row]).argmax().item()
-            words.append(last)
-        assert result.tokens[row, 0, : result.lengths[row, 0]].tolist() == words
-
-
 def test_everything_forbidden_is_an_error():
     with pytest.raises(ValueError, match="loosen the decoding options"):
         search(DecodingOptions(beam_size=2, min_length=0, max_length=3), None, forbidden=(0, 1, 2, 3))
+
+
+def test_penalties_are_their_formulas():
+    assert DecodingOptions(length_penalty="none").penalty(7) == 1
+    assert DecodingOptions(length_penalty="mean").penalty(7) == 7
+    assert DecodingOptions(length_penalty="gnmt", alpha=0.5).penalty(7) == pytest.approx((12 / 6) ** 0.5)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"beam_size": 0}, "beam_size must be at least 1, got 0"),
+        ({"max_length": 0, "min_length": 0}, "max_length must be at least 1"),
+        ({"min_length": 120}, "min_length must be at least 0 and below max_length 120, got 120"),
+        ({"alpha": -1.0}, "alpha must not be negative"),
+        ({"no_repeat_ngram": -1}, "no_repeat_ngram must not be negative"),
+        ({"temperature": 0.0}, "temperature must be positive"),
+        ({"top_k": -1}, "top_k must not be negative"),
+        ({"top_p": 0.0}, r"top_p must be in \(0, 1\]"),
+        ({"greedy_first": True}, "greedy_first is about sampling"),
+    ],
+)
+def test_impossible_options_are_named(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        DecodingOptions(**arguments)
