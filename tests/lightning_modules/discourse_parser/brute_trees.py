@@ -1,7 +1,11 @@
 """All binary trees over a few EDUs, written out: the oracle of charts and distributions."""
 
 from functools import cache
-from itertools import product
+from itertools import permutations, product
+
+import torch
+
+SIDES, RELATION = ["NS", "SN", "NN"], [0, 1, 0]  # of the three classes of nodes
 
 
 @cache
@@ -35,3 +39,16 @@ def parent_is_nucleus(nodes, sides, a: int) -> bool:
         if split + 1 == end == a:
             return side[1] == "N"
     raise AssertionError(f"no parent of {a}")
+
+
+def distribution(weighted, size: int, rows: str) -> torch.Tensor:
+    """p(a, b, l) summed over labelled trees (probability, nodes, classes) of EDUs, [E, E, 2]."""
+    p = torch.zeros(size, size, 2, dtype=torch.double)
+    for chance, nodes, classes in weighted:
+        sides = [SIDES[c] for c in classes]
+        for a, b in permutations(range(size), 2):
+            top = ancestor(nodes, a, b)
+            nucleus = sides[top][0 if a < b else 1] == "N"
+            if nucleus and (rows == "side" or parent_is_nucleus(nodes, sides, a)):
+                p[a, b, RELATION[classes[top]]] += chance
+    return p

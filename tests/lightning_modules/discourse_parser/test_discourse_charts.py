@@ -1,17 +1,17 @@
 import math
-from itertools import permutations, product
+from itertools import product
 
 import pytest
 import torch
 from torch import nn
 from torch.testing import assert_close
 
+from lightning_modules.discourse_parser import discourse_charts
 from lightning_modules.discourse_parser.discourse_charts import ChartReader, chunk_bounds, document_ldd, document_tree
 from lightning_modules.discourse_parser.ldd import LabelClasses, extract_band
 from lightning_modules.discourse_parser.span_scorer import DiscourseScorer, Layout, Units, node_scores
-from tests.lightning_modules.discourse_parser.brute_trees import ancestor, labelled, parent_is_nucleus, trees
+from tests.lightning_modules.discourse_parser.brute_trees import RELATION, SIDES, distribution, labelled, trees
 
-SIDES, RELATION = ["NS", "SN", "NN"], [0, 1, 0]  # of the classes
 CLASSES = LabelClasses.of(SIDES, RELATION, 2)
 
 
@@ -71,25 +71,13 @@ def units_of(bounds: list[tuple[int, int]]) -> Units:
     return Units(torch.tensor([0]), starts, ends, torch.tensor([len(bounds)]))
 
 
-def distribution_by_hand(every: list[tuple], size: int, rows: str) -> torch.Tensor:
-    """p(a, b, l) summed over labelled trees of EDUs with their probabilities, [E, E, R]."""
-    p = torch.zeros(size, size, 2, dtype=torch.double)
-    for chance, nodes, classes in every:
-        sides = [SIDES[c] for c in classes]
-        for a, b in permutations(range(size), 2):
-            top = ancestor(nodes, a, b)
-            nucleus = sides[top][0 if a < b else 1] == "N"
-            if nucleus and (rows == "side" or parent_is_nucleus(nodes, sides, a)):
-                p[a, b, RELATION[classes[top]]] += chance
-    return p
-
-
-@pytest.mark.parametrize("rows", ["side", "nucleus"])
-def test_a_mixture_equals_the_sum_over_all_labelled_trees_of_its_members(rows):
+@pytest.mark.parametrize("rows, batch_size", [("side", 5), ("nucleus", 65_536)])
+def test_a_mixture_equals_the_sum_over_all_labelled_trees_of_its_members(rows, batch_size, monkeypatch):
+    monkeypatch.setitem(discourse_charts._NODES, "cpu", batch_size)
     reader, layout, vectors = reader_with(2, temperature=0.5), layout_of(5), torch.randn(1, 5, 6)
     (charts,) = reader.compute_charts(vectors, layout, [[(0, 5)]])
     members = members_by_hand(reader, vectors, layout, units_of([(i, i) for i in range(5)]))
-    expected = sum(distribution_by_hand(every, 5, rows) for every in members) / 2
+    expected = sum(distribution(every, 5, rows) for every in members) / 2
     found = document_ldd(charts, CLASSES, 4, rows)
     assert_close(found.band, extract_band(expected, 4), atol=1e-6, rtol=0)
     narrow = document_ldd(charts, CLASSES, 1, rows)  # gamma is that of all pairs
@@ -114,7 +102,7 @@ def test_a_mixture_over_chunks_equals_the_sum_over_all_nested_trees(rows):
                 nodes += [(units[i][0], units[k][1], units[j][1]) for i, k, j in own]
                 classes += own_classes
             every.append((math.prod(chance for chance, *_ in drawn), nodes, classes))
-        expected = expected + distribution_by_hand(every, 5, rows) / 2
+        expected = expected + distribution(every, 5, rows) / 2
     found = document_ldd(charts, CLASSES, 4, rows)
     assert_close(found.band, extract_band(expected, 4), atol=1e-6, rtol=0)
     narrow = document_ldd(charts, CLASSES, 1, rows)  # gamma is that of all pairs
@@ -161,7 +149,7 @@ def test_mbr_has_the_highest_expected_number_of_correct_spans_and_labels(seed):
     for with_nodes in (True, False):
         (charts,) = reader.compute_charts(vectors, layout, [[(0, 4)]], with_nodes=with_nodes)
         nodes = document_tree(charts, CLASSES).tolist()
-        tree = sorted((start, end, ["NS", "SN", "NN"][side], relation) for start, _, end, side, relation in nodes)
+        tree = sorted((start, end, SIDES[side], relation) for start, _, end, side, relation in nodes)
         # nodes of probability 1e-3 or less are left out, so that a tree may lack that much
         assert max(values.values()) - values[tuple(tree)] < 0.01
 

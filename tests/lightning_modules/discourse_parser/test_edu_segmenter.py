@@ -1,5 +1,4 @@
 import random
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
@@ -9,9 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pytorch_lightning import seed_everything
 from quiet_trainer import quiet_trainer
-from transformers import BertConfig, BertModel, BertTokenizerFast
+from tiny_models import write_bert
 
 import lightning_modules.discourse_parser.segmenter as segmenters
+from datamodules.discourse.parses import ParseRequest
 from datamodules.documents import UserError
 from datamodules.segmentation import SegmentationData
 from datamodules.text.edu_features import SegmentationBatch, edu_features
@@ -21,13 +21,8 @@ from lightning_modules.optimizer_options import EncoderAdamWOptions
 ANIMALS, DEEDS = ["otter", "heron", "badger", "lynx"], ["slept", "left", "ate", "sang"]
 
 
-@dataclass
-class Asked:
-    """A request."""
-
-    text: str
-    sentences: list = field(default_factory=list)
-    paragraphs: list = field(default_factory=list)
+def asked(text: str, sentences=()) -> ParseRequest:
+    return ParseRequest("doc", text, tuple(sentences), ())
 
 
 def made_up(number: int, rng: random.Random, licence: str = "CC BY 4.0") -> dict:
@@ -60,17 +55,9 @@ def treebank(tmp_path_factory) -> dict[str, Path]:
 
 @pytest.fixture(scope="module")
 def tiny_bert(tmp_path_factory) -> str:
-    """A folder with a tiny encoder and its tokenizer."""
-    folder = tmp_path_factory.mktemp("encoder")
-    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", ".", "the", "because", *ANIMALS, "sle", "##pt", *DEEDS[1:]]
-    torch.manual_seed(0)
-    config = BertConfig(
-        vocab_size=len(words), hidden_size=16, num_hidden_layers=2, num_attention_heads=2, intermediate_size=16,
-        max_position_embeddings=32,
-    )  # fmt: skip
-    BertModel(config).save_pretrained(folder)
-    BertTokenizerFast(vocab={word: i for i, word in enumerate(words)}).save_pretrained(folder)
-    return str(folder)
+    words = [".", "the", "because", *ANIMALS, "sle", "##pt", *DEEDS[1:]]
+    sizes = {"num_hidden_layers": 2, "max_position_embeddings": 32}
+    return write_bert(tmp_path_factory.mktemp("encoder"), words, **sizes)
 
 
 def made(encoder: str = "small", **options) -> EduSegmenter:
@@ -97,7 +84,7 @@ def test_learns_where_edus_begin(kind, treebank, tiny_bert):
     assert scores["val/inner_f1"] > 95 and scores["val/f1"] > 97
     assert len(data.documents("train")) == 18
     record = made_up(7, random.Random(5))
-    assert [list(edu) for edu in model.segment([Asked(record["text"], record["sentences"])])[0]] == record["edus"]
+    assert [list(edu) for edu in model.segment([asked(record["text"], record["sentences"])])[0]] == record["edus"]
     assert bool(model.vector_cache) == (kind == "frozen")
 
 
@@ -124,10 +111,10 @@ ANY = made()
 @settings(max_examples=60, deadline=None)
 @given(st.text(st.sampled_from("ab. !?,\n\t\u00a0\u200bé\u0301'\"A🧬\u3000\ud800"), max_size=60), st.data())
 def test_edus_cover_any_text(text, data):
-    check(text, ANY.segment([Asked(text)])[0])
+    check(text, ANY.segment([asked(text)])[0])
     places = sorted(data.draw(st.lists(st.integers(0, len(text)), max_size=4)))
     sentences = list(zip([0, *places], [*places, len(text)]))
-    edus = ANY.segment([Asked(text, sentences)])[0]
+    edus = ANY.segment([asked(text, sentences)])[0]
     check(text, edus)
     firsts = {b - len(text[a:b].lstrip()) for a, b in sentences if text[a:b].strip()}
     assert firsts <= {a for a, _ in edus}  # a sentence always begins an EDU
@@ -136,19 +123,19 @@ def test_edus_cover_any_text(text, data):
 @pytest.mark.parametrize("text", ["", " \n ", "\u200b", "é", "🧬", "a" * 20_000])
 def test_a_blank_text_has_no_edu_every_other_one(text, tiny_bert):
     for model in (ANY, made(tiny_bert)):
-        edus = model.segment([Asked(text)])[0]
+        edus = model.segment([asked(text)])[0]
         check(text, edus)
         assert len(edus) <= 1
 
 
 def test_twenty_thousand_tokens():
     text = "otter, " * 10_000
-    check(text, ANY.segment([Asked(text, [(0, len(text))])])[0])
+    check(text, ANY.segment([asked(text, [(0, len(text))])])[0])
 
 
 def test_texts_do_not_depend_on_each_other(tiny_bert, monkeypatch):
     rng = random.Random(3)
-    requests = [Asked(made_up(i, rng)["text"]) for i in range(3)]
+    requests = [asked(made_up(i, rng)["text"]) for i in range(3)]
     for model in (ANY, made(tiny_bert)):
         together = model.segment(requests)
         assert together == [model.segment([request])[0] for request in requests]
@@ -178,7 +165,7 @@ def test_a_checkpoint_brings_the_weights_back(treebank, tiny_bert, tmp_path):
 def test_a_sentence_that_begins_within_an_edu_counts_as_a_beginning():
     text = "The otter slept. The heron left because the lynx sang."
     edus = [(0, 31), (32, 54)]  # the second sentence lies within the first EDU
-    features = edu_features(Asked(text, [(0, 16), (17, 54)]), edus=edus)
+    features = edu_features(asked(text, [(0, 16), (17, 54)]), edus=edus)
     batch = SegmentationBatch.of([features])
     torch.manual_seed(0)
     model = made()

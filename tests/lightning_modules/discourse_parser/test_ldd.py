@@ -12,11 +12,10 @@ from lightning_modules.discourse_parser.ldd import (
     side_distribution,
     span_masses,
 )
-from tests.lightning_modules.discourse_parser.brute_trees import ancestor, labelled, parent_is_nucleus, trees
+from tests.lightning_modules.discourse_parser.brute_trees import RELATION, SIDES, distribution, labelled, trees
+from tests.made_up_parses import to_band
 
-SIDES = ["NS", "SN", "NN"]  # classes of the brute force
-CLASSES = LabelClasses.of(SIDES, [0, 1, 0], 2)
-RELATION = [0, 1, 0]
+CLASSES = LabelClasses.of(SIDES, RELATION, 2)
 
 
 def posterior(size, seed):
@@ -32,18 +31,12 @@ def brute_force(size, scores, nodes, labels, rows):
     """Sums over all labelled trees; classes depend on start, split and end of a node."""
     place = {node: n for n, node in enumerate(zip(*(column.tolist() for column in nodes[1:4])))}
     weight = {tree: math.exp(sum(scores[i, j].item() for i, _, j in tree)) for tree in trees(0, size - 1)}
-    total, p = sum(weight.values()), torch.zeros(size, size, 2, dtype=torch.double)
+    weighted = []
     for tree, w in weight.items():
         for chosen in labelled(tree, 3):
-            chance = w / total * math.prod(labels[place[node], c].item() for node, c in zip(tree, chosen))
-            sides = [SIDES[c] for c in chosen]
-            for a in range(size):
-                for b in set(range(size)) - {a}:
-                    top = ancestor(tree, a, b)
-                    nucleus = sides[top][0 if a < b else 1] == "N"
-                    if nucleus and (rows == "side" or parent_is_nucleus(tree, sides, a)):
-                        p[a, b, RELATION[chosen[top]]] += chance
-    return p
+            chance = math.prod(labels[place[node], c].item() for node, c in zip(tree, chosen))
+            weighted.append((w / sum(weight.values()) * chance, tree, chosen))
+    return distribution(weighted, size, rows)
 
 
 @pytest.mark.parametrize("rows", ["side", "nucleus"])
@@ -54,15 +47,11 @@ def test_equals_the_sum_over_all_labelled_trees(size, rows):
     assert_close(p, brute_force(size, scores, nodes, labels, rows), atol=1e-9, rtol=0)
 
 
-def single(tree, classes):
-    starts, splits, ends = (torch.tensor(column) for column in zip(*tree))
-    nodes = SplitPosterior(torch.zeros_like(starts), starts, splits, ends, torch.ones(len(tree)))
-    return nodes, torch.nn.functional.one_hot(torch.tensor(classes), 3)
-
-
 def test_the_example_of_the_paper():
     # ((EDU1) <-elaboration- (EDU2 -concession-> EDU3))
-    p = discourse_distribution(*single([(0, 0, 2), (1, 1, 2)], [0, 1]), CLASSES, 3)
+    starts, splits, ends = torch.tensor([[0, 1], [0, 1], [2, 2]])
+    nodes = SplitPosterior(torch.zeros_like(starts), starts, splits, ends, torch.ones(2))
+    p = discourse_distribution(nodes, torch.nn.functional.one_hot(torch.tensor([0, 1]), 3), CLASSES, 3)
     expected = torch.zeros(3, 3, 2, dtype=torch.double)
     expected[0, 1, 0] = expected[0, 2, 0] = expected[2, 1, 1] = 1
     assert p.equal(expected)
@@ -70,11 +59,7 @@ def test_the_example_of_the_paper():
 
 def test_band_of_a_whole_document():
     dense = torch.rand(7, 7, 2)
-    band = extract_band(dense, 3)
-    for a in range(7):
-        for d in range(-3, 4):
-            expected = dense[a, a + d] if 0 <= a + d < 7 else torch.zeros(2)
-            assert band[a, 3 + d].equal(expected)
+    assert extract_band(dense, 3).equal(to_band(dense, 3))
 
 
 def span_labels(size, seed):

