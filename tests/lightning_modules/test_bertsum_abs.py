@@ -12,52 +12,48 @@ from lightning_modules.extractive.bertsum import BertSum
 from lightning_modules.optimizer_options import EncoderAdamWOptions
 from lightning_modules.schedules import two_rates
 from lightning_modules.summarizer import Samples
+from tests.lightning_modules.extractive.small_extractive import SMALL, batch_of
 
 DOCUMENTS = [
     Document("none", [], [["A storm."]]),
     Document("storm", [["A storm hit the coast.", "Boats sank."]], [["A storm hit."]]),
     Document("long", [[f"Sentence {number} of many." for number in range(9)]]),
 ]
-SMALL = {"vocab_size": 300, "checkpoint": None, "hidden_size": 8, "heads": 2, "layers": 1, "dropout": 0.0}
+TEXT = EncoderTokenizer.build([" ".join(document.sentences) for document in DOCUMENTS], 290)
 
 
-@pytest.fixture(scope="module")
-def text() -> EncoderTokenizer:
-    return EncoderTokenizer.build([" ".join(document.sentences) for document in DOCUMENTS], 290)
-
-
-def model(text: EncoderTokenizer, **arguments) -> BertSumAbs:
+def model(**arguments) -> BertSumAbs:
     torch.manual_seed(0)
     decoder = {"decoder_layers": 2, "decoder_heads": 2, "decoder_inner_size": 16}
     made = build_model(BertSumAbs, SMALL | decoder | arguments)
-    made.set_tokenizer(text)
+    made.set_tokenizer(TEXT)
     return made.eval()
 
 
-def batch_of(text: EncoderTokenizer, documents: list[Document]):
+def make_batch(documents: list[Document] = DOCUMENTS):
     data = BertSumAbsData(Texts([]), 300, None, max_target=12)
-    data.tokenizer = text
-    return data.collate([data.encode(d) | {"id": d.id, "references": d.references} for d in documents])
+    data.tokenizer = TEXT
+    return batch_of(data, documents)
 
 
-def test_log_probs_of_hypotheses_are_their_scores(text):
-    made, batch = model(text), batch_of(text, DOCUMENTS)
+def test_log_probs_of_hypotheses_are_their_scores():
+    made, batch = model(), make_batch()
     options = DecodingOptions(beam_size=3, min_length=1, max_length=8, length_penalty="none")
     hypotheses = made.generate(batch, options)
     with torch.no_grad():
         log_probs = made.log_probs(batch, Samples(hypotheses.tokens, hypotheses.lengths))
     torch.testing.assert_close(log_probs.sum(-1), hypotheses.scores, rtol=1e-4, atol=1e-4)
-    assert (hypotheses.tokens < len(text)).all()  # rows of the output layer without a token are never written
+    assert (hypotheses.tokens < len(TEXT)).all()  # rows of the output layer without a token are never written
 
 
-def test_a_document_without_a_sentence_has_a_finite_loss_in_training_too(text):
-    made, batch = model(text, dropout=0.3).train(), batch_of(text, DOCUMENTS)
+def test_a_document_without_a_sentence_has_a_finite_loss_in_training_too():
+    made, batch = model(dropout=0.3).train(), make_batch()
     loss = made.loss_terms(batch)["nll"]
     loss.backward()
     assert loss.isfinite() and all(p.grad is None or p.grad.isfinite().all() for p in made.parameters())
 
 
-def saved(folder, text: EncoderTokenizer, **arguments):
+def saved(folder, **arguments):
     """A run folder with a BertSum's checkpoint."""
     torch.manual_seed(1)
     extractive = build_model(BertSum, SMALL | {"inter_sentence.layers": 0} | arguments)
@@ -66,20 +62,20 @@ def saved(folder, text: EncoderTokenizer, **arguments):
     return extractive
 
 
-def test_ext_abs_starts_from_an_extractive_models_encoder(text, tmp_path):
-    extractive = saved(tmp_path / "run", text)
-    made = model(text, encoder_from=tmp_path / "run")
+def test_ext_abs_starts_from_an_extractive_models_encoder(tmp_path):
+    extractive = saved(tmp_path / "run")
+    made = model(encoder_from=tmp_path / "run")
     made.trainer = type("Fitting", (), {"datamodule": None, "ckpt_path": None})()
     made.setup("validate")
     other = extractive.network.reader.state_dict()
     assert any(not torch.equal(value, other[name]) for name, value in made.reader.state_dict().items())
     made.setup("fit")
     assert all(torch.equal(value, other[name]) for name, value in made.reader.state_dict().items())
-    plain = model(text, interval_segments=False, encoder_from=tmp_path / "plain")
-    saved(tmp_path / "plain", text, interval_segments=False)
+    plain = model(interval_segments=False, encoder_from=tmp_path / "plain")
+    saved(tmp_path / "plain", interval_segments=False)
     plain.trainer = made.trainer
     plain.setup("fit")
-    saved(tmp_path / "wide", text, hidden_size=16)
+    saved(tmp_path / "wide", hidden_size=16)
     made.encoder_from = tmp_path / "wide"
     with pytest.raises(UserError, match="another encoder, at model"):
         made.setup("fit")
@@ -112,9 +108,9 @@ def test_a_target_of_one_token_is_refused():
         BertSumAbsData(Texts([]), max_target=1)
 
 
-def test_label_smoothing_is_that_of_torch(text):
+def test_label_smoothing_is_that_of_torch():
     epsilon = 0.1
-    smoothed, batch = model(text, label_smoothing=epsilon), batch_of(text, DOCUMENTS[:2])
+    smoothed, batch = model(label_smoothing=epsilon), make_batch(DOCUMENTS[:2])
     terms = smoothed.loss_terms(batch)
     every = torch.arange(batch.target.numel())
     log_probs = smoothed.distribution(batch, batch.target.unsqueeze(1))(every).view(*batch.target.shape, -1)
@@ -125,26 +121,26 @@ def test_label_smoothing_is_that_of_torch(text):
         expected.append(loss)
     loss = sum(smoothed.loss_weights[name] * value for name, value in terms.items())
     torch.testing.assert_close(loss, torch.stack(expected).mean())
-    plain = model(text)
+    plain = model()
     plain.load_state_dict(smoothed.state_dict())
     torch.testing.assert_close(plain.loss_terms(batch)["nll"], terms["nll"])
     assert set(plain.loss_terms(batch)) == {"nll"}
 
 
-def test_the_activation_is_that_of_the_decoder(text):
-    batch = batch_of(text, DOCUMENTS[1:2])
-    losses = {name: model(text, activation=name).loss_terms(batch)["nll"].item() for name in ("relu", "gelu_tanh")}
+def test_the_activation_is_that_of_the_decoder():
+    batch = make_batch(DOCUMENTS[1:2])
+    losses = {name: model(activation=name).loss_terms(batch)["nll"].item() for name in ("relu", "gelu_tanh")}
     assert losses["relu"] != losses["gelu_tanh"]
-    layer = model(text, activation="gelu_tanh").decoder.decoder[0]
+    layer = model(activation="gelu_tanh").decoder.decoder[0]
     (network,) = [module for module in layer.modules() if hasattr(module, "activation")]
     x = torch.linspace(-3, 3, 7)
     by_hand = 0.5 * x * (1 + torch.tanh((2 / torch.pi) ** 0.5 * (x + 0.044715 * x**3)))
     torch.testing.assert_close(network.activation(x), by_hand)
 
 
-def test_the_mark_between_sentences_is_no_word_of_samples(text):
-    made = model(text, sentence_mark="|")
-    ids = text("A storm hit. | Boats sank.")[0]
+def test_the_mark_between_sentences_is_no_word_of_samples():
+    made = model(sentence_mark="|")
+    ids = TEXT("A storm hit. | Boats sank.")[0]
     samples = Samples(torch.tensor([[ids]]), torch.tensor([[len(ids)]]))
-    assert made.texts(batch_of(text, DOCUMENTS[:1]), samples) == [["A storm hit. Boats sank."]]
+    assert made.texts(make_batch(DOCUMENTS[:1]), samples) == [["A storm hit. Boats sank."]]
     assert made._sentences("A storm hit. | Boats sank.") == ["A storm hit.", "Boats sank."]

@@ -2,10 +2,8 @@ import math
 
 import pytest
 import torch
-from model_options import build_model
+from small_extractive import DOCUMENTS, batch_of, bertsum, data
 
-from datamodules.bertsum import ExtractiveData
-from datamodules.corpora import Texts
 from datamodules.documents import Document
 from datamodules.text.encoder_tokenizer import EncoderTokenizer
 from lightning_modules.encoder_options import SentenceEncoderOptions
@@ -14,47 +12,20 @@ from lightning_modules.extractive.names import POOLINGS, SCORINGS, SELECTORS
 from lightning_modules.extractive.selection import SelectionOptions
 from lightning_modules.extractive.sentence_network import InterSentenceOptions
 
-DOCUMENTS = [
-    Document("none", []),
-    Document("one", [["A storm hit the coast."]], [["A storm."]]),
-    Document("same", [["The same words again."] * 4], [["The same words."]]),
-    Document("long", [["storm coast town " * 60, "Boats sank.", "", "Nobody slept."]], [["Boats sank."]]),
-    Document("many", [[f"Sentence {number} of many." for number in range(12)]], [["Sentence 3 of many."]]),
-]
 
-
-@pytest.fixture(scope="module")
-def text() -> EncoderTokenizer:
-    return EncoderTokenizer.build([" ".join(document.sentences) for document in DOCUMENTS], 300)
-
-
-def data(text: EncoderTokenizer, **arguments) -> ExtractiveData:
-    made = ExtractiveData(Texts([]), 300, None, **{"piece": 20} | arguments)
-    made.tokenizer = text
-    return made
-
-
-def batch_of(data: ExtractiveData, documents: list[Document]):
-    return data.collate([data.encode(d) | {"id": d.id, "references": d.references} for d in documents])
-
-
-def model(text: EncoderTokenizer, **arguments) -> BertSum:
+def model(**arguments) -> BertSum:
     torch.manual_seed(0)
-    small = {"vocab_size": 300, "checkpoint": None, "hidden_size": 8, "heads": 2, "layers": 1, "dropout": 0.0}
-    between = {"inter_sentence.layers": 1, "inter_sentence.heads": 2, "inter_sentence.inner_size": 8}
-    made = build_model(BertSum, small | between | arguments)
-    made.set_tokenizer(text)
-    return made
+    return bertsum(**arguments)
 
 
 @pytest.mark.parametrize("encoding", ["joint", "separate"])
 @pytest.mark.parametrize("selector", SELECTORS)
-def test_documents_of_any_kind_are_summarized(text, encoding, selector):
+def test_documents_of_any_kind_are_summarized(encoding, selector):
     for pooling in POOLINGS:
         for scoring in SCORINGS:
             options = SelectionOptions(selector, 3)
-            made = model(text, encoding=encoding, pooling=pooling, scoring=scoring, selection=options)
-            batch = batch_of(data(text), DOCUMENTS)
+            made = model(encoding=encoding, pooling=pooling, scoring=scoring, selection=options)
+            batch = batch_of(data(), DOCUMENTS)
             loss = made.loss_terms(batch)["extraction"]
             assert loss.isfinite()
             summaries = made.summarize(batch)
@@ -68,44 +39,44 @@ def test_documents_of_any_kind_are_summarized(text, encoding, selector):
         assert sizes[2] == 1  # four times the same sentence
 
 
-def test_a_document_reads_the_same_alone_and_in_a_batch(text):
-    made = model(text).eval()
-    together = made.sentence_scores(batch_of(data(text), DOCUMENTS))
+def test_a_document_reads_the_same_alone_and_in_a_batch():
+    made = model().eval()
+    together = made.sentence_scores(batch_of(data(), DOCUMENTS))
     for document, scores in zip(DOCUMENTS, together):
-        assert made.sentence_scores(batch_of(data(text), [document]))[0] == pytest.approx(scores, abs=1e-5)
+        assert made.sentence_scores(batch_of(data(), [document]))[0] == pytest.approx(scores, abs=1e-5)
 
 
-def test_separate_sentences_do_not_see_each_other_and_joint_ones_do(text):
+def test_separate_sentences_do_not_see_each_other_and_joint_ones_do():
     one, other = (Document("x", [["A storm hit.", end]]) for end in ("Boats sank.", "Nobody slept at all."))
     for encoding, equal in (("separate", True), ("joint", False)):
-        made = model(text, encoding=encoding, **{"inter_sentence.layers": 0}).eval()
-        first, second = (made.sentence_scores(batch_of(data(text), [document]))[0][0] for document in (one, other))
+        made = model(encoding=encoding, **{"inter_sentence.layers": 0}).eval()
+        first, second = (made.sentence_scores(batch_of(data(), [document]))[0][0] for document in (one, other))
         assert math.isclose(first, second, abs_tol=1e-6) == equal
 
 
-def test_every_token_of_a_long_sentence_counts(text):
+def test_every_token_of_a_long_sentence_counts():
     words = "storm coast town " * 60
     for pooling in POOLINGS:
-        made = model(text, pooling=pooling).eval()
+        made = model(pooling=pooling).eval()
         scores = [
-            made.sentence_scores(batch_of(data(text), [Document("x", [[words + end]])]))[0][0]
+            made.sentence_scores(batch_of(data(), [Document("x", [[words + end]])]))[0][0]
             for end in ("boats", "nobody")
         ]
         assert scores[0] != scores[1], pooling
 
 
-def test_windows_read_the_whole_of_a_long_document(text):
-    made = model(text, **{"inter_sentence.layers": 0}).eval()
-    whole = made.sentence_scores(batch_of(data(text), DOCUMENTS[4:]))[0]
-    tokens = len(data(text).encode(DOCUMENTS[4])["tokens"])
+def test_windows_read_the_whole_of_a_long_document():
+    made = model(**{"inter_sentence.layers": 0}).eval()
+    whole = made.sentence_scores(batch_of(data(), DOCUMENTS[4:]))[0]
+    tokens = len(data().encode(DOCUMENTS[4])["tokens"])
     made.network.reader.max_tokens = tokens
-    assert made.sentence_scores(batch_of(data(text), DOCUMENTS[4:]))[0] == pytest.approx(whole, abs=1e-6)
+    assert made.sentence_scores(batch_of(data(), DOCUMENTS[4:]))[0] == pytest.approx(whole, abs=1e-6)
     made.network.reader.max_tokens = 24  # documents are encoded in windows, and each sentence has its own score
-    scores = made.sentence_scores(batch_of(data(text), DOCUMENTS[4:]))[0]
+    scores = made.sentence_scores(batch_of(data(), DOCUMENTS[4:]))[0]
     assert len(scores) == 12 and len(set(scores)) == 12
     made.network.encoding, made.network.reader.max_tokens = "separate", 5
     with pytest.raises(ValueError, match=r"lower data\.piece"):
-        made.sentence_scores(batch_of(data(text), DOCUMENTS[4:]))
+        made.sentence_scores(batch_of(data(), DOCUMENTS[4:]))
 
 
 def by_hand(loss: str, logits: list[float], labels: list[float], gains: list[float]) -> float:
@@ -119,9 +90,9 @@ def by_hand(loss: str, logits: list[float], labels: list[float], gains: list[flo
 
 
 @pytest.mark.parametrize("loss", ["labels", "soft_labels"])
-def test_losses_equal_their_formulas(text, loss):
-    made, documents = model(text, loss=loss, temperature=0.5), DOCUMENTS[1:]
-    batch = batch_of(data(text), documents)
+def test_losses_equal_their_formulas(loss):
+    made, documents = model(loss=loss, temperature=0.5), DOCUMENTS[1:]
+    batch = batch_of(data(), documents)
     logits = torch.randn(batch.mask.shape)
     each = []
     for row, document in enumerate(documents):
@@ -131,13 +102,13 @@ def test_losses_equal_their_formulas(text, loss):
     assert made.extraction_loss(logits, batch).item() == pytest.approx(sum(each) / len(each), rel=1e-4)
 
 
-def test_attention_between_sentences_is_a_distribution(text):
-    batch = batch_of(data(text), DOCUMENTS)
-    maps = model(text, **{"inter_sentence.layers": 2}).sentence_attention(batch)
+def test_attention_between_sentences_is_a_distribution():
+    batch = batch_of(data(), DOCUMENTS)
+    maps = model(**{"inter_sentence.layers": 2}).sentence_attention(batch)
     assert [found.shape for found in maps] == [(n, n) for n in (0, 1, 4, 4, 12)]
     for found in maps[1:]:
         assert found.sum(1) == pytest.approx(1, abs=1e-5)
-    assert model(text, **{"inter_sentence.layers": 0}).sentence_attention(batch) == []
+    assert model(**{"inter_sentence.layers": 0}).sentence_attention(batch) == []
 
 
 def test_a_pretrained_encoder_reads_windows_or_extended_positions():
@@ -149,14 +120,16 @@ def test_a_pretrained_encoder_reads_windows_or_extended_positions():
         encoder = SentenceEncoderOptions(long_input=long_input, positions=800, attention_dropout=0.0)
         made = BertSum(encoder=encoder, inter_sentence=InterSentenceOptions(layers=0), dropout=0.0)
         made.set_tokenizer(text)
-        batch = batch_of(data(text, piece=100), [long])
+        windows = data(piece=100)
+        windows.tokenizer = text
+        batch = batch_of(windows, [long])
         assert batch.tokens.shape[1] > 512
         assert made.network.reader.max_tokens == (512 if long_input == "windows" else 800)
         scores = made.sentence_scores(batch)[0]
         assert len(scores) == 60 and len(set(scores[-5:])) > 1
 
 
-def test_wrong_arguments_are_named(text):
+def test_wrong_arguments_are_named():
     for arguments, part in (({"temperature": 0.0}, "temperature"), ({"encoding": "both"}, "joint or separate")):
         with pytest.raises(ValueError, match=part):
-            model(text, **arguments)
+            model(**arguments)

@@ -4,47 +4,36 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from model_options import build_model
 from pytorch_lightning import Trainer
-from test_bertsum import DOCUMENTS, batch_of, data
-from transformers import BertConfig, BertModel
+from small_extractive import DOCUMENTS, batch_of, bertsum, data
+from tiny_models import write_bert
 
 from datamodules.cache_folder import list_entries
-from datamodules.text.encoder_tokenizer import EncoderTokenizer
 from lightning_modules.extractive.bertsum import BertSum
 from lightning_modules.extractive.selection import SelectionOptions
 from lightning_modules.extractive.vector_cache import VectorCache
 from lightning_modules.networks.passages import Reader
 
-SIZES = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 8}
-
-
-@pytest.fixture(scope="module")
-def text() -> EncoderTokenizer:
-    return EncoderTokenizer.build([" ".join(document.sentences) for document in DOCUMENTS], 300)
-
 
 @pytest.fixture
 def folder(tmp_path):
     """Folder of an encoder."""
-    torch.manual_seed(0)
-    BertModel(BertConfig(vocab_size=300, max_position_embeddings=64, **SIZES)).save_pretrained(tmp_path / "encoder")
-    return str(tmp_path / "encoder")
+    sizes = {"vocab_size": 300, "hidden_size": 8, "intermediate_size": 8, "max_position_embeddings": 64}
+    return write_bert(tmp_path / "encoder", [], **sizes)
 
 
 def model(folder: str, frozen: bool, **arguments) -> BertSum:
     torch.manual_seed(1)
-    options = {"vocab_size": 300, "inter_sentence.heads": 2, "inter_sentence.inner_size": 8, "pooling": "mean"}
-    return build_model(BertSum, options | {"checkpoint": folder, "frozen": frozen} | arguments)
+    return bertsum(**{"pooling": "mean", "dropout": 0.1, "checkpoint": folder, "frozen": frozen} | arguments)
 
 
 @pytest.mark.parametrize("encoding", ["joint", "separate"])
 @pytest.mark.parametrize("scoring", ["classifier", "document_cosine"])
 @pytest.mark.parametrize("pooling", ["cls", "mean", "max"])
-def test_scores_are_those_of_the_encoder_in_the_loop(text, folder, encoding, scoring, pooling):
+def test_scores_are_those_of_the_encoder_in_the_loop(folder, encoding, scoring, pooling):
     options = {"encoding": encoding, "scoring": scoring, "pooling": pooling}
     options |= {"selection": SelectionOptions("triangle", 2)}
-    batch = batch_of(data(text), DOCUMENTS[1:])
+    batch = batch_of(data(), DOCUMENTS[1:])
     expected, frozen = (model(folder, is_frozen, **options) for is_frozen in (False, True))
     for _ in range(2):  # computed, then from memory
         for with_document in (False, True):
@@ -56,8 +45,8 @@ def test_scores_are_those_of_the_encoder_in_the_loop(text, folder, encoding, sco
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float64])
-def test_kept_vectors_have_the_type_of_the_weights(text, folder, dtype):
-    batch = batch_of(data(text), DOCUMENTS[1:])
+def test_kept_vectors_have_the_type_of_the_weights(folder, dtype):
+    batch = batch_of(data(), DOCUMENTS[1:])
     frozen = model(folder, True).to(dtype).eval()
     for _ in range(2):  # computed, then from memory
         assert frozen.score(batch).logits.dtype == dtype
@@ -71,8 +60,8 @@ def in_run(made: BertSum, cache_dir) -> BertSum:
     return made.eval()
 
 
-def test_another_run_reads_the_vectors_of_the_first(text, folder, tmp_path, monkeypatch):
-    batch = batch_of(data(text), DOCUMENTS[1:])
+def test_another_run_reads_the_vectors_of_the_first(folder, tmp_path, monkeypatch):
+    batch = batch_of(data(), DOCUMENTS[1:])
     first = in_run(model(folder, True), tmp_path)
     before = first.score(batch).logits
     first.on_train_epoch_end()
@@ -85,17 +74,17 @@ def test_another_run_reads_the_vectors_of_the_first(text, folder, tmp_path, monk
 
     assert torch.equal(again().score(batch).logits, before)
     # the same documents one at a time: a file has vectors of documents, not of batches
-    single = again().score(batch_of(data(text), DOCUMENTS[3:4]))
+    single = again().score(batch_of(data(), DOCUMENTS[3:4]))
     assert torch.allclose(single.logits, before[2:3, : single.logits.shape[1]], atol=1e-5)
     again(pooling="max").score(batch)  # whose vectors are in the same file
     with pytest.raises(TypeError):
         again(encoding="separate").score(batch)
     with pytest.raises(TypeError):  # sentences that are split otherwise have other vectors
-        again().score(batch_of(data(text, piece=5), DOCUMENTS[1:]))
+        again().score(batch_of(data(piece=5), DOCUMENTS[1:]))
 
 
-def test_training_leaves_the_encoder_as_it_is(text, folder):
-    batch = batch_of(data(text), DOCUMENTS[1:])
+def test_training_leaves_the_encoder_as_it_is(folder):
+    batch = batch_of(data(), DOCUMENTS[1:])
     made = model(folder, True, dropout=0.5).train()
     assert not any(module.training for module in made.reader.modules()) and made.network.layers.training
     made.loss_terms(batch)["extraction"].backward()

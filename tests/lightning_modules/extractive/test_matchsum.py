@@ -1,17 +1,16 @@
 import pytest
 import torch
 from model_options import build_model
+from small_extractive import DOCUMENTS, SMALL, TEXT, batch_of
 
-from datamodules.corpora import Texts
+from datamodules.corpora import Files, Texts
 from datamodules.documents import Document, UserError
 from datamodules.matchsum import MatchSumData
-from datamodules.text.encoder_tokenizer import EncoderTokenizer
 from lightning_modules.extractive.matchsum import MatchSum, margin_loss
 from lightning_modules.extractive.zero_shot import ZeroShot
 
 DOCUMENTS = [
-    Document("one", [["A storm hit the coast."]], [["A storm."]]),
-    Document("same", [["The same words again."] * 4], [["The same words."]]),
+    *DOCUMENTS[1:3],
     Document("long", [["storm coast town " * 60, "Boats sank.", "Nobody slept."]], [["Boats sank."]]),
     Document("many", [[f"Sentence {number} of many." for number in range(8)]]),
 ]
@@ -19,19 +18,14 @@ DOCUMENTS = [
 
 def data(keep: int = 3, sizes: tuple[int, ...] = (1, 2), piece: int = 30) -> MatchSumData:
     made = MatchSumData(Texts([]), ZeroShot(), 300, None, keep=keep, sizes=list(sizes), piece=piece)
-    made.tokenizer = EncoderTokenizer.build([" ".join(document.sentences) for document in DOCUMENTS], 300)
+    made.tokenizer = TEXT
     made._scores = {d.id: row for d, row in zip(DOCUMENTS, made.scorer.sentence_scores(DOCUMENTS))}
     return made
 
 
-def batch_of(data: MatchSumData, documents: list[Document]):
-    return data.collate([data.encode(d) | {"id": d.id, "references": d.references} for d in documents])
-
-
 def model(**arguments) -> MatchSum:
     torch.manual_seed(0)
-    small = {"vocab_size": 300, "checkpoint": None, "hidden_size": 8, "heads": 2, "layers": 1, "dropout": 0.0}
-    return build_model(MatchSum, small | arguments)
+    return build_model(MatchSum, SMALL | arguments)
 
 
 def double_loop(scores: list[float], gains: list[float], margin: float) -> float:
@@ -119,8 +113,6 @@ def test_a_proposers_weight_decides_where_it_is_large():
 
 
 def test_invalid_values_are_named(corpus_files, tmp_path):
-    from datamodules.corpora import Files
-
     class Short:
         fingerprint = "short"
 

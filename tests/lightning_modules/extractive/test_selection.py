@@ -10,7 +10,6 @@ from lightning_modules.extractive.selection import (
     SELECTORS,
     Relations,
     SelectionOptions,
-    angular_distance,
     select,
     shared_path,
 )
@@ -71,25 +70,6 @@ def test_equals_a_loop_over_sentences(selector, form, seed, k, trade_off):
         assert found[b].tolist() == taken + [-1] * (min(k, 5) - len(taken))
 
 
-@given(seed=st.integers(0, 10_000), size=st.integers(2, 5))
-@settings(max_examples=100, deadline=None)
-def test_the_angular_distance_is_a_metric_and_bounds_the_shared_way(seed, size):
-    torch.manual_seed(seed)
-    vectors = torch.randn(1, size + 1, 4, dtype=torch.float64)
-    distance = angular_distance(cosines(vectors, vectors))[0]
-    for i, j, k in product(range(size + 1), repeat=3):
-        assert distance[i, k] <= distance[i, j] + distance[j, k] + 1e-7
-    points, document = vectors[:, 1:], vectors[:, 0]
-    radius = distance[0, 1:]
-    way = shared_path(cosines(points, points), document_cosine(points, document))[0]
-    for i, j in product(range(size), repeat=2):
-        product_ij = (radius[i] + radius[j] - distance[i + 1, j + 1]) / 2
-        # both sides of the triangle inequality, and what they say of the quotient
-        assert -1e-7 <= product_ij <= min(radius[i], radius[j]) + 1e-7
-        assert way[i, j].item() == pytest.approx((product_ij / min(radius[i], radius[j])).item(), abs=1e-6)
-        assert 0 <= way[i, j] <= 1
-
-
 def test_the_shared_way_at_its_bounds():
     east, west, north = [1.0, 0.0], [-1.0, 0.0], [0.0, 1.0]
     points, document = torch.tensor([[east, west, east, north]]), torch.tensor([north])
@@ -121,6 +101,11 @@ def test_no_sentence_gives_no_sentence():
         ({"selector": "mmr", "trade_off": 1.5}, "1.5"),
         ({"trade_off": -1}, "-1"),
         ({"order": "random"}, "random"),
+        ({"words": -1}, "words"),
+        ({"ratio": -0.1}, "ratio"),
+        ({"ratio": 1.5}, "ratio"),
+        ({"share": -1.0}, "share"),
+        ({"min_score": -1}, "min_score"),
     ],
 )
 def test_wrong_options_are_named(arguments, part):
@@ -172,9 +157,3 @@ def test_a_budget_holds_with_the_other_selectors_too():
         taken = select(scores, mask, relations, SelectionOptions(selector, k=99, words=8), words)
         for row, counts in zip(taken.tolist(), words.tolist()):
             assert sum(counts[index] for index in row if index >= 0) <= 8
-
-
-@pytest.mark.parametrize("budget", [{"words": -1}, {"ratio": -0.1}, {"ratio": 1.5}, {"share": -1.0}, {"min_score": -1}])
-def test_budgets_out_of_range_are_refused(budget):
-    with pytest.raises(ValueError, match=next(iter(budget))):
-        SelectionOptions(**budget)
