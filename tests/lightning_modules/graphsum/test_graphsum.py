@@ -1,6 +1,5 @@
 """GraphSum as a Summarizer: loss, generation, and explanation of summaries."""
 
-
 import pytest
 import torch
 from model_options import build_model
@@ -167,11 +166,16 @@ def test_a_pretrained_encoder_over_the_concatenation(corpus_files, tmp_path, fro
     assert len(model.summarize(batch)) == 2
 
 
-def test_rates_of_a_pretrained_encoder_and_of_the_rest(bert_folder):
-    settings = SMALL | {"hidden_size": 16, "checkpoint": bert_folder, "lr": 2.0, "warmup_steps": 100}
-    model = build_model(GraphSum, settings | {"encoder_lr": 1e-3, "encoder_warmup_steps": 400})
+def configured(**changes) -> tuple[GraphSum, dict]:
+    """Return a model with its optimizer and schedule."""
+    model = build_model(GraphSum, SMALL | changes)
     model.trainer = Trainer(logger=False, accelerator="cpu", enable_progress_bar=False)
-    made = model.configure_optimizers()
+    return model, model.configure_optimizers()
+
+
+def test_rates_of_a_pretrained_encoder_and_of_the_rest(bert_folder):
+    options = {"hidden_size": 16, "lr": 2.0, "warmup_steps": 100, "encoder_lr": 1e-3, "encoder_warmup_steps": 400}
+    model, made = configured(checkpoint=bert_folder, **options)
     assert made["lr_scheduler"]["interval"] == "step"
     rest, encoder = made["optimizer"].param_groups
     own = list(model.network.pretrained.parameters())
@@ -182,11 +186,21 @@ def test_rates_of_a_pretrained_encoder_and_of_the_rest(bert_folder):
         assert encoder["lr"] == pytest.approx(1e-3 * min(step / 400, (400 / step) ** 0.5))
         made["optimizer"].step()
         made["lr_scheduler"]["scheduler"].step()
-    frozen = build_model(GraphSum, SMALL | {"checkpoint": bert_folder, "frozen": True})
-    frozen.trainer = model.trainer
-    assert len(frozen.configure_optimizers()["optimizer"].param_groups) == 1
     with pytest.raises(ValueError, match="at least one step, got 0"):
         noam_factor(256, 0)
+
+
+def test_sigma_has_a_rate_of_its_own_on_request(bert_folder):
+    model, made = configured(learn_sigma=True, sigma_lr=0.03, warmup_steps=10)
+    rest, sigmas = made["optimizer"].param_groups
+    assert len(sigmas["params"]) == 2 and all(sigma.dim() == 0 for sigma in sigmas["params"])  # encoder and decoder
+    assert len(rest["params"]) + 2 == len(list(model.parameters()))
+    for _ in range(15):
+        assert sigmas["lr"] == 0.03
+        made["optimizer"].step()
+        made["lr_scheduler"]["scheduler"].step()
+    for changes in ({"learn_sigma": True}, {"sigma_lr": 0.03}, {"checkpoint": bert_folder, "frozen": True}):
+        assert len(configured(**changes)[1]["optimizer"].param_groups) == 1
 
 
 def test_embeddings_of_the_pretrained_encoder(bert_folder):
@@ -211,21 +225,3 @@ def test_the_window_of_a_pretrained_encoder(bert_folder, window, room):
     assert model.network.pretrained.max_tokens == room  # beside [CLS] and [SEP]
     with pytest.raises(ValueError, match="the encoder reads 24 tokens at once; window is 25"):
         build_model(GraphSum, SMALL | {"checkpoint": bert_folder, "window": 25})
-
-
-def test_sigma_has_a_rate_of_its_own_on_request():
-    trainer = Trainer(logger=False, accelerator="cpu", enable_progress_bar=False)
-    model = build_model(GraphSum, SMALL | {"learn_sigma": True, "sigma_lr": 0.03, "warmup_steps": 10})
-    model.trainer = trainer
-    made = model.configure_optimizers()
-    rest, sigmas = made["optimizer"].param_groups
-    assert len(sigmas["params"]) == 2 and all(sigma.dim() == 0 for sigma in sigmas["params"])  # encoder and decoder
-    assert len(rest["params"]) + 2 == len(list(model.parameters()))
-    for _ in range(15):
-        assert sigmas["lr"] == 0.03
-        made["optimizer"].step()
-        made["lr_scheduler"]["scheduler"].step()
-    for changes in ({"learn_sigma": True}, {"sigma_lr": 0.03}):
-        other = build_model(GraphSum, SMALL | changes)
-        other.trainer = trainer
-        assert len(other.configure_optimizers()["optimizer"].param_groups) == 1

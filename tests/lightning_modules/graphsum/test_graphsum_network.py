@@ -126,16 +126,6 @@ def test_each_part_can_be_left_out(change):
         assert not lacking
 
 
-def test_a_learned_sigma_of_each_layer_gets_a_gradient():
-    net = network(learn_sigma=True, sigma=0.5)
-    names = [name for name, _ in net.named_parameters() if "sigma" in name]
-    assert len(names) == 3
-    net.decode(torch.randint(V, (2, 1, 4)), net.encode(source(SIZES))).square().sum().backward()
-    for name in names:
-        parameter = net.get_parameter(name)
-        assert parameter.exp().item() == pytest.approx(0.5) and parameter.grad.abs() > 0
-
-
 @every_encoder
 def test_paragraph_attention_sums_to_one_and_skips_padding(encoder):
     net, given = network(encoder), source(SIZES, 4, 6)
