@@ -9,6 +9,7 @@ from transformers import (
     BartConfig,
     BartForConditionalGeneration,
     BertConfig,
+    BertForSequenceClassification,
     BertModel,
     BertTokenizerFast,
     LEDConfig,
@@ -52,6 +53,14 @@ def write_bert(
     torch.manual_seed(0)
     kind(BertConfig(**{"vocab_size": len(vocabulary)} | sizes | changes)).save_pretrained(folder)
     return str(folder)
+
+
+def write_classifier(folder: Path, words: Iterable[str], labels: Iterable[str]) -> str:
+    """Write a random classifier of text pairs, the same for all names of classes, with its tokenizer to a folder."""
+    names = dict(enumerate(labels))
+    classes = {"id2label": names, "label2id": {label: index for index, label in names.items()}}
+    sizes = {"max_position_embeddings": 32, "initializer_range": 1.0}
+    return write_bert(folder, words, BertForSequenceClassification, 32, **classes, **sizes)
 
 
 def make_tokenizer(texts: list[str], max_length: int) -> PreTrainedTokenizerFast:

@@ -4,7 +4,7 @@ import copy
 
 import pytest
 import torch
-from tiny_models import write_bert
+from tiny_models import write_classifier
 from transformers import BertForSequenceClassification, BertTokenizerFast
 
 from lightning_modules.metrics.consistency import ConsistencyModel, source_chunks
@@ -24,18 +24,11 @@ INPUTS = RewardInputs(
 )
 
 
-def write_classifier(folder, labels) -> str:
-    """Write a random classifier of text pairs with its tokenizer, and return its folder."""
-    classes = {"id2label": dict(enumerate(labels)), "label2id": {label: index for index, label in enumerate(labels)}}
-    sizes = {"max_position_embeddings": 32, "initializer_range": 1.0}
-    return write_bert(folder, WORDS, BertForSequenceClassification, 32, **classes, **sizes)
-
-
 @pytest.mark.parametrize(
     "labels, supported", [(NLI, 2), (["LABEL_0", "LABEL_1"], 1), (["consistent", "inconsistent"], 0), (["LABEL_0"], 1)]
 )
 def test_consistency_equals_one_pair_at_a_time(labels, supported, tmp_path):
-    folder = write_classifier(tmp_path / "model", labels)
+    folder = write_classifier(tmp_path / "model", WORDS, labels)
     tokenizer, model = BertTokenizerFast.from_pretrained(folder), BertForSequenceClassification.from_pretrained(folder)
 
     def probability(chunk: str, claim: str) -> float:
@@ -56,7 +49,7 @@ def test_consistency_equals_one_pair_at_a_time(labels, supported, tmp_path):
 
 def test_the_best_chunk_counts(monkeypatch, tmp_path):
     assert source_chunks(["a b", "c", " ", "a b c d e", "b"], most=3) == ["a b c", "a b c d e", "b"]
-    classifier = ConsistencyModel(write_classifier(tmp_path / "model", NLI))
+    classifier = ConsistencyModel(write_classifier(tmp_path / "model", WORDS, NLI))
     monkeypatch.setattr("lightning_modules.metrics.consistency.source_chunks", lambda source: source)
     one_by_one = [classifier.scores([["town."]], [[chunk]])[0] for chunk in ("the storm.", "a night.", "coast.")]
     assert classifier.scores([["town."]], [["the storm.", "a night.", "coast."]]) == pytest.approx([max(one_by_one)])
@@ -64,11 +57,11 @@ def test_the_best_chunk_counts(monkeypatch, tmp_path):
 
 def test_classes_without_a_clear_meaning_are_refused(tmp_path):
     with pytest.raises(ValueError, match=r"which class is a supported claim.*red, green.*rename it to supported"):
-        ConsistencyModel(write_classifier(tmp_path / "model", ["red", "green"]))
+        ConsistencyModel(write_classifier(tmp_path / "model", WORDS, ["red", "green"]))
 
 
 def test_rewards_equal_the_metrics(tmp_path):
-    folder = write_classifier(tmp_path / "model", NLI)
+    folder = write_classifier(tmp_path / "model", WORDS, NLI)
     split = [["the storm hit.", "town."], ["night"], ["c b a."], []]
     sources = [["the storm hit the coast.", "a night.", "the town."]] * 2 + [["a b c."]] * 2
     options = {"batch_size": 2, "device": "cpu"}
@@ -80,7 +73,7 @@ def test_rewards_equal_the_metrics(tmp_path):
 
 def test_bert_score_as_a_reward_loads_the_model_once(tmp_path, monkeypatch):
     library = pytest.importorskip("bert_score")
-    folder = write_classifier(tmp_path / "model", NLI)
+    folder = write_classifier(tmp_path / "model", WORDS, NLI)
     loads, scorer = [], library.BERTScorer
     monkeypatch.setattr(library, "BERTScorer", lambda **options: loads.append(1) or scorer(**options))
     reward = BertScoreReward(folder, layer=1, device="cpu")

@@ -67,16 +67,6 @@ def test_repetition_by_hand():
     assert repetition(["so " * 5000], orders=(1,))["repeated_1"] == pytest.approx(1 - 1 / 5000)
 
 
-@given(st.lists(WORDS.map(" ".join), max_size=4), st.lists(WORDS.map(" ".join), max_size=4))
-@settings(deadline=None)
-def test_shares_are_shares_and_a_copy_is_not_novel(summary, source):
-    values = [*novelty(summary, source).values(), *repetition(summary).values()]
-    assert all(value is None or 0 <= value <= 1 for value in values)
-    assert all(not value for value in novelty(summary, summary + source).values())
-    if cut := extraction(summary, summary):
-        assert (cut.coverage, cut.compression) == (1, 1)
-
-
 def test_other_scripts_count():
     assert novelty(["Привет мир"], ["мир"])["novel_1"] == 0.5
     assert novelty(["今天好"], ["今天"], language="zh")["novel_1"] == pytest.approx(1 / 3)

@@ -8,6 +8,7 @@ import torch
 from datamodules.discourse.relations import coarsened
 from datamodules.discourse.treebanks import read_treebank
 from lightning_modules.discourse_parser.right_branching import right_branching
+from lightning_modules.metrics.boundaries import BoundaryF1
 from lightning_modules.metrics.parseval import LEVELS, Parseval, parseval_counts, parseval_scores
 
 GUM = Path(__file__).resolve().parents[3].parent / "shared" / "data" / "gum"
@@ -127,3 +128,24 @@ def test_right_branching_on_gum():
     found = {name: round(float(value), 1) for name, value in metric.compute().items()}
     assert [found[f"original_parseval/{level}"] for level in LEVELS] == [52.1, 22.7, 12.0, 12.0]
     assert found["rst_parseval/S"] > 70
+
+
+def test_boundaries_are_counted_over_all_texts():
+    metric = BoundaryF1()
+    metric.update({0, 4, 9}, {0, 5, 9, 12}, {0})  # two hits, one of them given
+    metric.update({0, 3}, {0, 3}, {0})
+    scores = {name: value.item() for name, value in metric.compute().items()}
+    expected = {"precision": 4 / 5, "recall": 4 / 6, "f1": 8 / 11}
+    inner = {"inner_precision": 2 / 3, "inner_recall": 2 / 4, "inner_f1": 4 / 7}
+    assert scores == pytest.approx({name: 100 * value for name, value in (expected | inner).items()})
+
+
+def test_no_boundary_is_found_where_there_is_none():
+    metric = BoundaryF1()
+    metric.update([0], [0], [0])
+    assert metric.compute()["inner_f1"] == 100
+    metric.update([0, 2], [0], [0])
+    assert metric.compute()["inner_f1"] == 0 and metric.compute()["f1"] < 100
+    metric.reset()
+    metric.update([], [5])
+    assert metric.compute()["f1"] == torch.tensor(0.0)

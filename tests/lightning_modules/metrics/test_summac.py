@@ -1,12 +1,9 @@
-import json
-import shutil
-
 import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tiny_models import write_bert
+from tiny_models import write_classifier
 from transformers import BertForSequenceClassification, BertTokenizerFast
 
 from lightning_modules.metrics.summac import PERCENTILE_EDGES, EntailmentModel, SummaCConv, summac_scores, summac_zs
@@ -18,11 +15,7 @@ SUMMARIES = [["the storm hit", "town"], ["c b a"], []]
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """A random NLI model and its tokenizer, saved as any Hugging Face model is."""
-    labels = ["CONTRADICTION", "NEUTRAL", "ENTAILMENT"]
-    classes = {"id2label": dict(enumerate(labels)), "label2id": {label: index for index, label in enumerate(labels)}}
-    sizes = {"max_position_embeddings": 32, "initializer_range": 1.0}
-    return write_bert(tmp_path_factory.mktemp("nli"), WORDS, BertForSequenceClassification, 32, **classes, **sizes)
+    return write_classifier(tmp_path_factory.mktemp("nli"), WORDS, ["CONTRADICTION", "NEUTRAL", "ENTAILMENT"])
 
 
 def one_by_one(folder: str, summary: list[str], source: list[str]) -> torch.Tensor:
@@ -50,22 +43,15 @@ def test_matrices_equal_one_pair_at_a_time(folder, batch_size):
 
 
 def test_classes_are_found_by_name(folder, tmp_path):
-    pairs = [("the storm", "a night")]
-    named = EntailmentModel(folder).probabilities(pairs)
-    classes = {
-        "fever": ["REFUTES", "NOT ENOUGH INFO", "SUPPORTS"],
-        "other": ["entailment", "neutral", "contradiction"],
-        "unnamed": ["LABEL_0", "LABEL_1", "LABEL_2"],
-    }
-    for name, labels in classes.items():
-        shutil.copytree(folder, tmp_path / name)
-        config = json.loads((tmp_path / name / "config.json").read_text())
-        config |= {"id2label": dict(enumerate(labels)), "label2id": {label: i for i, label in enumerate(labels)}}
-        (tmp_path / name / "config.json").write_text(json.dumps(config))
-    torch.testing.assert_close(named, EntailmentModel(tmp_path / "fever").probabilities(pairs))
-    torch.testing.assert_close(named, EntailmentModel(tmp_path / "other").probabilities(pairs)[:, [1, 0, 2]])
+    def probabilities(*labels: str) -> torch.Tensor:
+        classifier = EntailmentModel(write_classifier(tmp_path / labels[0], WORDS, labels))
+        return classifier.probabilities([("the storm", "a night")])
+
+    named = EntailmentModel(folder).probabilities([("the storm", "a night")])
+    torch.testing.assert_close(named, probabilities("REFUTES", "NOT ENOUGH INFO", "SUPPORTS"))
+    torch.testing.assert_close(named, probabilities("entailment", "neutral", "contradiction")[:, [1, 0, 2]])
     with pytest.raises(ValueError, match="which class is entailment"):
-        EntailmentModel(tmp_path / "unnamed")
+        probabilities("LABEL_0", "LABEL_1", "LABEL_2")
 
 
 def test_a_pair_longer_than_the_model_is_cut(folder):

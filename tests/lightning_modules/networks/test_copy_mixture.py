@@ -5,9 +5,10 @@ import math
 import pytest
 import torch
 from torch import nn
+from torch.nn.functional import logsigmoid
 
 from lightning_modules.networks.copy_mixture import PermittedMixture, inverse_cdf
-from lightning_modules.networks.copying import CopyOutputs, first_positions
+from lightning_modules.networks.copying import CopyOutputs, all_log_probs, first_positions, mix_log_probs
 
 V, B, S, H = 150, 2, 6, 4
 SOURCE = torch.tensor([[3, 70, 3, V, V + 1, 140], [70, V, 5, 5, V, 9]])
@@ -118,3 +119,25 @@ def test_columns_without_weight_are_not_drawn():
     assert counts[[0, 2, 4, 5]].eq(0).all()
     # five standard errors
     assert counts[3].item() / 20_000 == pytest.approx(0.75, abs=5 * math.sqrt(0.75 * 0.25 / 20_000))
+
+
+def test_a_word_that_is_nowhere_has_no_probability_at_all():
+    layer, outputs, _ = make(2)
+    dense = all_log_probs(layer, V - 1, outputs, SOURCE.unsqueeze(1), V + 3)  # the last row of the layer has no word
+    for document, ids in enumerate(SOURCE.tolist()):
+        nowhere = [token >= V - 1 and token not in ids for token in range(V + 3)]
+        assert dense[document].isneginf().tolist() == [nowhere, nowhere]
+
+
+@pytest.mark.parametrize("gate", [-200.0, 0.0, 200.0])
+def test_a_saturated_gate_has_finite_values_and_gradients(gate):
+    gate = torch.tensor([gate] * 4, requires_grad=True)
+    vocabulary = torch.tensor([-1.0, -90.0, float("-inf"), -1.0], requires_grad=True)
+    copied = torch.tensor([0.3, 0.0, 1e-30, 0.0], requires_grad=True)
+    out = mix_log_probs(vocabulary, copied, gate)
+    assert out.isfinite().all()
+    out.sum().backward()
+    assert all(tensor.grad.isfinite().all() for tensor in (gate, copied))
+    assert vocabulary.grad[:2].isfinite().all()
+    plain = logsigmoid(gate[0]).exp() * vocabulary[0].exp() + logsigmoid(-gate[0]).exp() * copied[0]
+    torch.testing.assert_close(out[0].exp(), plain)

@@ -115,18 +115,6 @@ def test_padding_changes_nothing(kind, documents):
         )
 
 
-def test_the_output_is_the_embedding(documents):
-    network, (source, mask) = small("ours"), documents
-    states, inputs, target = network.encode(source, mask), torch.full((B, 1), 7), torch.full((B, 1), 9)
-    logits = network.decode(inputs, states, mask)[:, 0] @ network.embedding.weight[:WORDS].T
-    expected = logits.log_softmax(-1)[:, 9]
-    found = teacher_forced(network, states, mask, inputs, target)
-    torch.testing.assert_close(found[:, 0], expected)
-    weight = network.embedding.weight
-    one, other = (torch.autograd.grad(x.sum(), weight, retain_graph=True)[0] for x in (found, expected))
-    torch.testing.assert_close(one, other)
-
-
 @torch.no_grad()
 def test_against_pytorchs_transformer(documents):
     """The whole against `nn.Transformer`'s encoder and decoder, which are given our weights."""
