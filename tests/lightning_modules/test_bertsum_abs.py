@@ -7,7 +7,6 @@ from datamodules.corpora import Texts
 from datamodules.documents import Document, UserError
 from datamodules.text.encoder_tokenizer import EncoderTokenizer
 from lightning_modules.bertsum_abs import BertSumAbs
-from lightning_modules.decoding.options import DecodingOptions
 from lightning_modules.extractive.bertsum import BertSum
 from lightning_modules.optimizer_options import EncoderAdamWOptions
 from lightning_modules.schedules import two_rates
@@ -34,16 +33,6 @@ def make_batch(documents: list[Document] = DOCUMENTS):
     data = BertSumAbsData(Texts([]), 300, None, max_target=12)
     data.tokenizer = TEXT
     return batch_of(data, documents)
-
-
-def test_log_probs_of_hypotheses_are_their_scores():
-    made, batch = model(), make_batch()
-    options = DecodingOptions(beam_size=3, min_length=1, max_length=8, length_penalty="none")
-    hypotheses = made.generate(batch, options)
-    with torch.no_grad():
-        log_probs = made.log_probs(batch, Samples(hypotheses.tokens, hypotheses.lengths))
-    torch.testing.assert_close(log_probs.sum(-1), hypotheses.scores, rtol=1e-4, atol=1e-4)
-    assert (hypotheses.tokens < len(TEXT)).all()  # rows of the output layer without a token are never written
 
 
 def test_a_document_without_a_sentence_has_a_finite_loss_in_training_too():
@@ -106,25 +95,6 @@ def test_rates_and_warm_ups_of_encoder_and_rest(schedule):
 def test_a_target_of_one_token_is_refused():
     with pytest.raises(ValueError, match="max_target must be at least 2, got 1"):
         BertSumAbsData(Texts([]), max_target=1)
-
-
-def test_label_smoothing_is_that_of_torch():
-    epsilon = 0.1
-    smoothed, batch = model(label_smoothing=epsilon), make_batch(DOCUMENTS[:2])
-    terms = smoothed.loss_terms(batch)
-    every = torch.arange(batch.target.numel())
-    log_probs = smoothed.distribution(batch, batch.target.unsqueeze(1))(every).view(*batch.target.shape, -1)
-    expected = []
-    for row, length, target in zip(log_probs, batch.target_lengths, batch.target):
-        # the softmax of log-probabilities is the distribution itself
-        loss = torch.nn.functional.cross_entropy(row[:length], target[:length], label_smoothing=epsilon)
-        expected.append(loss)
-    loss = sum(smoothed.loss_weights[name] * value for name, value in terms.items())
-    torch.testing.assert_close(loss, torch.stack(expected).mean())
-    plain = model()
-    plain.load_state_dict(smoothed.state_dict())
-    torch.testing.assert_close(plain.loss_terms(batch)["nll"], terms["nll"])
-    assert set(plain.loss_terms(batch)) == {"nll"}
 
 
 def test_the_activation_is_that_of_the_decoder():

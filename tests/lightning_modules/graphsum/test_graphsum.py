@@ -5,7 +5,6 @@ import torch
 from model_options import build_model
 from pytorch_lightning import Trainer
 from tiny_models import write_bert
-from torch.nn import functional as F
 from transformers import BertModel
 
 from datamodules.documents import Document
@@ -14,7 +13,6 @@ from datamodules.text.subwords import encoder_path
 from lightning_modules.decoding.options import DecodingOptions
 from lightning_modules.graphsum.module import GraphSum
 from lightning_modules.schedules import noam_factor
-from lightning_modules.summarizer import Samples
 from tests.datamodules.test_graphsum_data import data_of
 
 DECODING = DecodingOptions(beam_size=2, min_length=1, max_length=12)
@@ -49,51 +47,6 @@ def model_of(data: GraphSumData, **changes) -> GraphSum:
             torch.nn.init.normal_(parameter, std=0.2)
     model.set_tokenizer(data.tokenizer)
     return model
-
-
-def all_log_probs(model: GraphSum, batch: GraphSumBatch, inputs: torch.Tensor) -> torch.Tensor:
-    """log P over the text's words, [B, K, T, words]."""
-    features = model.network.decode(inputs, model.network.encode(model.source(batch)))
-    words = len(model.tokenizer)
-    logits = features @ model.network.embedding.weight[:words].T + model.network.output_bias[:words]
-    return logits.log_softmax(-1)
-
-
-@pytest.mark.parametrize("smoothing", [0.0, 0.1])
-def test_the_loss_is_smoothed_cross_entropy_by_document(data, batch, smoothing):
-    model = model_of(data, label_smoothing=smoothing)
-    log_probs = all_log_probs(model, batch, batch.target_input.unsqueeze(1)).squeeze(1)
-    expected = torch.stack([
-        F.cross_entropy(log_probs[b, :length], batch.target[b, :length], label_smoothing=smoothing)
-        for b, length in enumerate(batch.target_lengths.tolist())
-    ]).mean()  # fmt: skip
-    terms = model.loss_terms(batch)
-    loss = sum(model.loss_weights[name] * term for name, term in terms.items())
-    torch.testing.assert_close(loss, expected)
-    parameters = list(model.network.parameters())
-    for one, other in zip(*(torch.autograd.grad(made, parameters) for made in (loss, expected))):
-        torch.testing.assert_close(one, other)
-
-
-@pytest.mark.parametrize("encoder", ["graph", "hierarchical", "flat"])
-def test_scores_of_beam_search_are_log_probs(data, batch, encoder):
-    model = model_of(data, kind=encoder)
-    options = DecodingOptions(beam_size=3, min_length=0, max_length=9, length_penalty="none")
-    found = model.generate(batch, options)
-    log_probs = model.log_probs(batch, Samples(found.tokens, found.lengths))
-    torch.testing.assert_close(log_probs.sum(-1), found.scores)
-    behind = torch.arange(9) >= found.lengths.unsqueeze(-1)
-    assert log_probs[behind].eq(0).all() and log_probs.requires_grad
-
-
-def test_texts_are_what_summarize_writes(data, batch):
-    model = model_of(data)
-    found = model.generate(batch, model.decoding)
-    best = Samples(found.tokens[:, :1], found.lengths[:, :1])
-    summaries = model.summarize(batch)
-    assert [[" ".join(summary.sentences)] for summary in summaries] == model.texts(batch, best)
-    nothing = Samples(best.tokens, torch.zeros_like(best.lengths))
-    assert model.texts(batch, nothing) == [[""]] * batch.batch_size
 
 
 def test_sentences_end_at_separators_and_empty_ones_are_left_out(data):
