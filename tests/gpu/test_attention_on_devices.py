@@ -18,7 +18,8 @@ from lightning_modules.rstformer.injection import (
     head_relations,
     reach,
 )
-from tests.lightning_modules.rstformer.dense_attention import band_of, made_up_edus, made_up_ldd
+from tests.lightning_modules.rstformer.dense_attention import made_up_edus, made_up_ldd
+from tests.made_up_parses import to_band
 
 HEADS, RELATIONS, WIDTH, LENGTH, WINDOW = 3, 2, 16, 300, 40
 VARIANTS = [*((injection, "none") for injection in INJECTIONS), ("product", "wac"), ("log_bias", "no_labels")]
@@ -42,7 +43,7 @@ def batch():
     band = torch.zeros(2, most, 2 * half + 1, RELATIONS)
     for n, row in enumerate(edus):
         size = int(row.max()) + 1
-        band[n, :size] = band_of(made_up_ldd(size, RELATIONS, g).float(), half)
+        band[n, :size] = to_band(made_up_ldd(size, RELATIONS, g).float(), half)
     return tensors, token_mask, is_global, edus, band
 
 

@@ -76,17 +76,6 @@ def dense_attention(
     return torch.stack(rows).view(heads, length, -1)
 
 
-def band_of(p, half):
-    """The band of one LDD, entry by entry: [E, E, R] -> [E, 2 half + 1, R]."""
-    size = len(p)
-    out = p.new_zeros(size, 2 * half + 1, p.shape[-1])
-    for a in range(size):
-        for d in range(-half, half + 1):
-            if 0 <= a + d < size:
-                out[a, half + d] = p[a, a + d]
-    return out
-
-
 def made_up_ldd(size, relations, generator):
     """Probabilities with many zeros, and a zero diagonal: [E, E, R], in double precision."""
     p = torch.rand(size, size, relations, generator=generator, dtype=torch.double) / relations

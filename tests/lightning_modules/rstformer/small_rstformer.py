@@ -2,6 +2,7 @@
 
 import torch
 from model_options import build_model
+from transformers import LEDConfig, LEDForConditionalGeneration
 
 from datamodules.corpora import Files
 from datamodules.rstformer import RSTformerBatch, RSTformerData
@@ -12,6 +13,17 @@ from tests.datamodules.test_rstformer_data import MadeUpParser
 DECODING = DecodingOptions(beam_size=2, min_length=1, max_length=30)
 SMALL = {"vocab_size": 320, "hidden_size": 16, "heads": 3, "layers": 2, "inner_size": 24, "window": 16}
 SMALL |= {"positions": 64, "target_positions": 48, "dropout": 0.0, "relations": 3, "decoding": DECODING}
+
+
+def small_led(seed: int = 0, **changes) -> LEDForConditionalGeneration:
+    """Return a LED of two encoder layers and one decoder layer without dropout."""
+    torch.manual_seed(seed)
+    sizes = {"encoder_layers": 2, "decoder_layers": 1, "num_hidden_layers": 2, "vocab_size": 40, "d_model": 12}
+    sizes |= {"encoder_attention_heads": 3, "decoder_attention_heads": 3, "attention_window": [8, 8]}
+    sizes |= {"encoder_ffn_dim": 24, "decoder_ffn_dim": 24}
+    sizes |= {"max_encoder_position_embeddings": 96, "max_decoder_position_embeddings": 20}
+    dropouts = dict.fromkeys(("dropout", "activation_dropout", "attention_dropout"), 0.0)
+    return LEDForConditionalGeneration(LEDConfig(**sizes | dropouts | changes))
 
 
 def model_of(**changes) -> RSTformer:

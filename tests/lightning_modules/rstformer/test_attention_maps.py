@@ -1,6 +1,6 @@
 import pytest
 import torch
-from transformers import LEDConfig, LEDForConditionalGeneration
+from small_rstformer import small_led
 
 from lightning_modules.rstformer.attention_maps import between_edus, edu_attention, weights_of
 from lightning_modules.rstformer.injection import DiscourseInjection, View, head_relations
@@ -10,12 +10,9 @@ T, EDUS, HEADS = 300, 60, 3
 
 
 def network_of(injection="product", ablation="none", window=16) -> DiscourseLED:
-    torch.manual_seed(0)
-    sizes = {"d_model": 12, "encoder_ffn_dim": 8, "decoder_ffn_dim": 8, "encoder_layers": 2, "decoder_layers": 1}
-    sizes |= {"encoder_attention_heads": HEADS, "decoder_attention_heads": HEADS, "num_hidden_layers": 2}
-    sizes |= {"attention_window": [window] * 2, "vocab_size": 30, "max_encoder_position_embeddings": T}
+    led = small_led(attention_window=[window] * 2, vocab_size=30, max_encoder_position_embeddings=T)
     injection = DiscourseInjection(head_relations(HEADS, 3), injection, ablation)
-    network = DiscourseLED(LEDForConditionalGeneration(LEDConfig(**sizes)), injection, "chunked").eval()
+    network = DiscourseLED(led, injection, "chunked").eval()
     for parameter in network.parameters():
         parameter.data += 0.3 * torch.randn_like(parameter)
     return network

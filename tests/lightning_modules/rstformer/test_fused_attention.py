@@ -4,7 +4,7 @@ from functools import partial
 
 import pytest
 import torch
-from test_discourse_attention import GLOBALS, HEADS, VARIANTS, WINDOW, case, expected, injection_of, usual
+from test_discourse_attention import HEADS, WINDOW, case, injection_of, usual
 from torch.testing import assert_close
 
 from lightning_modules.rstformer.chunked_attention import chunked_attention
@@ -15,21 +15,13 @@ from lightning_modules.rstformer.injection import HeadTable
 pytestmark = pytest.mark.filterwarnings("ignore:flex_attention called without torch.compile")
 
 
-@pytest.mark.parametrize("which", GLOBALS)
-@pytest.mark.parametrize("injection, ablation", VARIANTS)
-def test_fused_equals_the_formula(injection, ablation, which):
-    c = case(which=which)
-    with torch.no_grad():
-        table = injection_of(injection, ablation)(c.band)
-        out = fused_attention(c.q, c.k, c.v, c.view, table, WINDOW, compiled=False)
-        assert_close(usual(c, out), usual(c, expected(c, injection, ablation, c.q, c.k, c.v)))
-
-
-@pytest.mark.parametrize("injection, ablation", [("log_bias", "none"), ("bias", "none"), ("log_bias", "no_labels")])
-@pytest.mark.parametrize("options", [{}, {"own_edu_neutral": False}])
-def test_gradient_of_the_factor_equals_that_of_dense_attention(injection, ablation, options):
+@pytest.mark.parametrize(
+    "injection, ablation, neutral",
+    [("log_bias", "none", True), ("log_bias", "none", False), ("bias", "none", True), ("log_bias", "no_labels", True)],
+)
+def test_gradient_of_the_factor_equals_that_of_dense_attention(injection, ablation, neutral):
     c = case(which="several")
-    module = injection_of(injection, ablation, **options)
+    module = injection_of(injection, ablation, own_edu_neutral=neutral)
     direction = usual(c, torch.randn(c.q.shape, dtype=torch.double, generator=torch.Generator().manual_seed(3)))
 
     def gradient(attend):

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 pytest.importorskip("peft", reason="needs the extra lora")
-from transformers import LEDConfig, LEDForConditionalGeneration
+from small_rstformer import small_led
 
 from lightning_modules.rstformer.led import Discourse, DiscourseLED
 from lightning_modules.rstformer.lora import DiscourseAdapters, token_weights
@@ -21,13 +21,6 @@ def discourse_of(seed: int = 0) -> Discourse:
     return Discourse(band, edus, gamma=torch.rand(B, EDUS, generator=generator))
 
 
-def led_of() -> LEDForConditionalGeneration:
-    torch.manual_seed(0)
-    sizes = {"d_model": 12, "encoder_ffn_dim": 8, "decoder_ffn_dim": 8, "encoder_layers": 2, "decoder_layers": 1}
-    sizes |= {"encoder_attention_heads": 3, "decoder_attention_heads": 3, "num_hidden_layers": 2, "vocab_size": 30}
-    return LEDForConditionalGeneration(LEDConfig(attention_window=[8, 8], max_encoder_position_embeddings=64, **sizes))
-
-
 def batch(discourse: Discourse | None) -> dict:
     ids = torch.randint(4, 30, (B, T), generator=torch.Generator().manual_seed(7))
     is_global = torch.zeros(B, T, dtype=torch.long)
@@ -42,7 +35,7 @@ def batch(discourse: Discourse | None) -> dict:
 
 @pytest.mark.parametrize("no_labels", [False, True])
 def test_a_tokens_weight_is_the_gamma_of_its_edu(no_labels):
-    found, led = discourse_of(), led_of()
+    found, led = discourse_of(), small_led()
     adapters = DiscourseAdapters(led, rank=2, alpha=6.0, no_labels=no_labels)
     network = DiscourseLED(led, None, "chunked", adapters).eval()
     with torch.no_grad():
@@ -57,26 +50,24 @@ def test_a_tokens_weight_is_the_gamma_of_its_edu(no_labels):
 
 
 def test_the_update_is_weighted_in_the_encoder_and_nowhere_else():
-    led = led_of()
+    led = small_led()
     adapters = DiscourseAdapters(led, rank=2, alpha=6.0)
     network = DiscourseLED(led, None, "chunked", adapters).eval()
     for name, parameter in network.named_parameters():
         if "lora_" in name:
             parameter.data = torch.randn_like(parameter)
-    found, seen = discourse_of(), {}
-    hooks = []
+    seen = {}
     for name, module in network.named_modules():
         if hasattr(module, "base_layer"):
 
-            def keep(module, given, out, name=name) -> None:
-                seen[name] = (module, given[0], out)
+            def keep(module, inputs, out, name=name) -> None:
+                seen[name] = (module, inputs[0], out)
 
-            hooks.append(module.register_forward_hook(keep))
+            module.register_forward_hook(keep)
+    discourse = discourse_of()
     with torch.no_grad():
-        network(**batch(found))
-    for hook in hooks:
-        hook.remove()
-    gamma = token_weights(found.gamma, found.token_edu)
+        network(**batch(discourse))
+    gamma = token_weights(discourse.gamma, discourse.token_edu)
     assert len(seen) == 2 * 2 + 2 * 2
     for name, (module, x, out) in seen.items():
         down, up = module.lora_A["default"].weight, module.lora_B["default"].weight
@@ -86,7 +77,7 @@ def test_the_update_is_weighted_in_the_encoder_and_nowhere_else():
 
 
 def test_it_starts_at_the_led_and_learns_adapters_alone():
-    plain, led = DiscourseLED(led_of(), None, "chunked").eval(), led_of()
+    plain, led = DiscourseLED(small_led(), None, "chunked").eval(), small_led()
     network = DiscourseLED(led, None, "chunked", DiscourseAdapters(led, 2, 4.0)).eval()
     discourse = discourse_of()
     expected, out = plain(**batch(None)).logits, network(**batch(discourse)).logits

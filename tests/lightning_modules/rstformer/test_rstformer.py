@@ -5,13 +5,7 @@ import torch
 from model_options import build_model
 from pytorch_lightning import seed_everything
 from quiet_trainer import quiet_trainer
-from small_rstformer import (
-    SMALL,
-    data_of,
-    model_of,
-    randomized,
-    ready,
-)
+from small_rstformer import SMALL, data_of, model_of, randomized, ready
 from transformers import AutoTokenizer, LEDForConditionalGeneration
 from transformers.modeling_outputs import BaseModelOutput
 
@@ -20,11 +14,8 @@ from datamodules.documents import UserError
 from lightning_modules.decoding.options import DecodingOptions
 from lightning_modules.rstformer.injection import ABLATIONS
 from lightning_modules.rstformer.module import RSTformer
-from lightning_modules.summarizer import Samples
 from tests.datamodules.test_rstformer_data import MadeUpParser
 from tests.made_up_parses import RELATIONS
-
-DRAWING = DecodingOptions(beam_size=3, min_length=0, max_length=9, sample=True, greedy_first=True)
 
 
 @pytest.fixture(scope="module")
@@ -36,21 +27,6 @@ def folder(tmp_path_factory):
 def batch_and_text(corpus_files, folder):
     data = ready(corpus_files, folder)
     return next(iter(data.test_dataloader())), data.tokenizer
-
-
-def test_the_loss_is_the_mean_over_each_summary(batch_and_text):
-    batch, text = batch_and_text
-    model = randomized(model_of(), text)
-    with torch.no_grad():
-        logits = model.network(
-            batch.source, batch.source_mask, batch.global_mask, model.discourse(batch),
-            decoder_input_ids=model.decoder_inputs(batch.target),
-        ).logits  # fmt: skip
-        means = []
-        for n in range(batch.batch_size):
-            steps = range(int(batch.target_lengths[n]))
-            means.append(sum(-logits[n, t].log_softmax(-1)[batch.target[n, t]] for t in steps) / len(steps))
-        torch.testing.assert_close(model.loss_terms(batch)["nll"], sum(means) / len(means))
 
 
 def test_the_ablations_differ(corpus_files, folder, batch_and_text):
@@ -98,7 +74,7 @@ def test_documents_whose_edus_are_all_cut_off_have_plain_attention(changes, corp
             torch.testing.assert_close(ours, logits(None))
 
 
-@pytest.mark.parametrize("ablation", ["ria", "permuted", "other"])
+@pytest.mark.parametrize("ablation", ["ria", "permuted"])
 def test_controls_train_validate_and_write(ablation, corpus_files, folder):
     seed_everything(5, verbose=False)
     data, model = data_of(corpus_files, folder, ablation=ablation), model_of(formula="product", ablation=ablation)
@@ -107,51 +83,6 @@ def test_controls_train_validate_and_write(ablation, corpus_files, folder):
     assert running.callback_metrics["val/loss"].isfinite()
     (scores,) = running.test(model, data, verbose=False)
     assert 0 <= scores["test/rouge1"] <= 100
-
-
-def test_samples_are_drawn_from_the_distribution_that_is_rescored(batch_and_text):
-    batch, text = batch_and_text
-    model = randomized(model_of(formula="one_plus"), text)
-    many = DecodingOptions(beam_size=2000, min_length=0, max_length=1, sample=True, greedy_first=True)
-    torch.manual_seed(1)
-    made = model.sample(batch, many)
-    assert made.tokens.shape == (batch.batch_size, 2000, 1) and made.lengths.eq(1).all()
-    with torch.no_grad():
-        start = torch.full_like(batch.target[:, :1], text.stop)
-        logits = model.network(
-            batch.source, batch.source_mask, batch.global_mask, model.discourse(batch), decoder_input_ids=start
-        ).logits[:, 0].double()  # fmt: skip
-    never = [text.start, text.pad, *range(len(text), 320)]
-    logits[:, never] = float("-inf")
-    for n, expected in enumerate(logits.softmax(-1) * 1999):
-        assert made.tokens[n, 0, 0] == logits[n].argmax()
-        drawn = torch.bincount(made.tokens[n, 1:, 0], minlength=320)
-        assert drawn[never].eq(0).all()
-        allowed = expected > 0
-        chi_square = ((drawn - expected).square() / expected)[allowed].sum()
-        tokens = int(allowed.sum())
-        assert chi_square < tokens + 6 * (2 * tokens) ** 0.5  # mean and six standard deviations
-
-
-def test_several_samples_are_rescored_one_by_one_and_written_up_to_their_lengths(batch_and_text):
-    batch, text = batch_and_text
-    model = randomized(model_of(formula="one_plus"), text)
-    torch.manual_seed(2)
-    for options in (DRAWING, DecodingOptions(beam_size=3, min_length=2, max_length=9)):
-        made = model.sample(batch, options)
-        assert made.tokens.shape[:2] == (batch.batch_size, 3)
-        together = model.log_probs(batch, made)
-        for k in range(3):
-            alone = model.log_probs(batch, Samples(made.tokens[:, k : k + 1], made.lengths[:, k : k + 1]))
-            torch.testing.assert_close(together[:, k : k + 1], alone)
-        for n, row in enumerate(model.texts(batch, Samples(made.tokens, made.lengths.clamp(max=4)))):
-            for k, written in enumerate(row):
-                length = min(4, int(made.lengths[n, k]))
-                assert written == text.decode(made.tokens[n, k, :length].tolist())
-                assert together[n, k, made.lengths[n, k] :].eq(0).all()
-    whole = torch.full_like(batch.source[:, :1], batch.source.shape[1])
-    sources = model.texts(batch, Samples(model.source_ids(batch).unsqueeze(1), whole))
-    assert sources[0][0].split()[1:4] == ["is", "a", sources[0][0].split()[3]]
 
 
 def test_an_export_is_a_led_of_transformers_and_a_checkpoint_of_ours(tmp_path, corpus_files, folder, batch_and_text):
