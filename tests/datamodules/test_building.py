@@ -1,6 +1,7 @@
-"""Builders of a cache that are killed, fork workers, or run concurrently."""
+"""Files, folders and locks of a cache: writers that are killed, fork workers, or run concurrently."""
 
 import errno
+import fcntl
 import os
 import signal
 import time
@@ -8,9 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from datamodules.atomic_write import atomic_file, naming_full_disk
+from datamodules import file_locks
+from datamodules.atomic_write import atomic_file, atomic_write, naming_full_disk
 from datamodules.building import BUILDING, LOCK, appearing_folder, builders_lock, building_folder
+from datamodules.cache_folder import default_cache
 from datamodules.documents import UserError
+from datamodules.file_locks import is_locked, release_lock, take_lock
 
 
 def forked(work) -> int:
@@ -101,3 +105,54 @@ def test_a_full_disk_is_named_with_the_place_and_other_errors_are_left(tmp_path)
             full.write("x")
     assert not list(tmp_path.glob("*scores*"))
     assert not leftovers(tmp_path)
+
+
+def test_new_content_replaces_the_old_unless_the_writer_is_interrupted(tmp_path):
+    path = tmp_path / "file.txt"
+    path.write_text("before")
+    atomic_write(path, "äfter\n")
+    assert path.read_bytes() == "äfter\n".encode()
+    with pytest.raises(KeyboardInterrupt), atomic_file(path) as file:
+        file.write("half")
+        raise KeyboardInterrupt
+    assert path.read_text() == "äfter\n"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_lock_is_held_until_it_is_released(tmp_path):
+    path = tmp_path / ".lock"
+    assert is_locked(path) is False
+    lock = take_lock(path)
+    assert is_locked(path) is True and take_lock(path) is None
+    release_lock(lock)
+    assert is_locked(path) is False
+    release_lock(take_lock(path))
+
+
+@pytest.mark.parametrize("number", [errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP], ids=errno.errorcode.get)
+def test_a_file_system_without_locks_is_named_once_and_used(number, tmp_path, monkeypatch):
+    def flock(file, operation):
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(fcntl, "flock", flock)
+    monkeypatch.setattr(file_locks, "_without_locks", set())
+    (tmp_path / f"{BUILDING}other").mkdir()  # may belong to a builder that is active
+    with pytest.warns(UserWarning, match="without locks") as caught:
+        for name in ("first", "second"):
+            release_lock(take_lock(tmp_path / name))
+            assert is_locked(tmp_path / name) is None
+        with builders_lock(tmp_path):
+            assert (tmp_path / f"{BUILDING}other").is_dir()
+    (warning,) = caught
+    assert f"{tmp_path}/first: cannot be locked ({os.strerror(number)})" in str(warning.message)
+    assert warning.filename == __file__
+
+
+def test_the_default_cache_is_for_its_user_alone(tmp_path, monkeypatch):
+    monkeypatch.delenv("PRECIS_CACHE")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    folder = default_cache()
+    assert folder == tmp_path / "cache" / "precis" and folder.stat().st_mode & 0o777 == 0o700
+    # a shared cache is named and not created
+    monkeypatch.setenv("PRECIS_CACHE", str(tmp_path / "shared"))
+    assert default_cache() == tmp_path / "shared" and not (tmp_path / "shared").exists()

@@ -1,11 +1,16 @@
+"""Labels, batches and limits of extractive models, and index files of MatchSum as scores of sentences."""
+
 import warnings
 
 import pytest
 import torch
+from conftest import write_lines
 
 from datamodules.bertsum import ExtractiveData
 from datamodules.corpora import Files, Texts
-from datamodules.documents import Document
+from datamodules.documents import Document, UserError
+from datamodules.matchsum import MatchSumData
+from datamodules.sentence_index import SentenceIndex
 from datamodules.text.encoder_tokenizer import EncoderTokenizer
 from datamodules.text.oracle import greedy_oracle, sentence_scores
 from datamodules.text.trigrams import pairs_with_common_ngram
@@ -61,19 +66,11 @@ def test_what_may_not_be_selected_is_read_all_the_same(text):
     assert made(text, min_words=50).encode(STORM)["usable"] == [True] * 3  # all are shorter
     short = Document("s", STORM.parts, [["Boats sank."]])
     assert made(text, min_words=4).encode(short)["labels"] == [0, 0, 0]
-
-
-def test_whole_sentences_are_left_out_only_when_asked_for_and_not_in_silence(text, corpus_files, tmp_path):
+    # whole sentences are left out only when asked for
     sizes = [len(text(sentence)[0]) + 2 for sentence in STORM.sentences]
-    assert made(text).encode(STORM)["truncation"]["source_sentences"] == [3, 3]
     row = made(text, max_source=sizes[0] + sizes[1]).encode(STORM)
     assert row["sentences"] == STORM.sentences[:2] and row["length"] == sum(sizes[:2])
-    assert row["truncation"]["source_sentences"] == [2, 3]
-    assert row["truncation"]["source_tokens"] == [sum(sizes[:2]), sum(sizes)]
     assert made(text, max_source=1).encode(STORM)["sentences"] == STORM.sentences[:1]
-    data = ExtractiveData(Files(**corpus_files), 300, None, max_source=60, cache_dir=tmp_path)
-    data.prepare_data()
-    assert all(row.left_out and row.limit == "data.max_source 60" for row in data.truncation["val"][:2])
 
 
 def test_labels_are_cached_and_the_same_on_two_processes(corpus_files, tmp_path, monkeypatch):
@@ -90,19 +87,60 @@ def test_labels_are_cached_and_the_same_on_two_processes(corpus_files, tmp_path,
     assert again.features("train")[:] == one.features("train")[:]
 
 
-@pytest.mark.parametrize("name", ["oracle_sentences", "max_words", "max_source", "piece"])
-def test_numbers_below_one_are_named(name):
-    with pytest.raises(ValueError, match=f"data.{name} must be at least 1, got 0"):
-        ExtractiveData(Texts([]), **{name: 0})
+def test_numbers_below_one_are_named():
+    for name in ("oracle_sentences", "max_words", "max_source", "piece"):
+        with pytest.raises(ValueError, match=f"data.{name} must be at least 1, got 0"):
+            ExtractiveData(Texts([]), **{name: 0})
 
 
 def test_sharing_finds_ngrams_in_common():
     words = [["a", "b", "c", "d"], ["x", "b", "c", "d"], ["a", "b"], [], ["c", "d", "a", "b", "c"]]
-    expected = [
-        (i, j)
-        for i in range(5)
-        for j in range(i + 1, 5)
-        if {tuple(words[i][k : k + 3]) for k in range(len(words[i]) - 2)}
-        & {tuple(words[j][k : k + 3]) for k in range(len(words[j]) - 2)}
-    ]
+    grams = [{tuple(row[k : k + 3]) for k in range(len(row) - 2)} for row in words]
+    expected = [(i, j) for i in range(5) for j in range(i + 1, 5) if grams[i] & grams[j]]
     assert pairs_with_common_ngram(words) == expected == [(0, 1), (0, 4)]
+
+
+SENTENCES = ["one bird sang .", "two cats sat .", "three dogs ran .", "four fish swam ."]
+DOCUMENT = Document("train-1", [SENTENCES], [["two cats sat ."]])
+
+
+def test_scores_fall_along_the_list(tmp_path):
+    path = write_lines(tmp_path / "index.jsonl", [{"sent_id": [2, 0, 3]}, {"id": "mine", "sent_id": []}])
+    scorer = SentenceIndex({"train": str(path)})
+    (first, second) = scorer.sentence_scores([DOCUMENT, Document("mine", [["a"]])])
+    assert sorted(range(4), key=lambda index: -first[index]) == [2, 0, 3, 1] and first[1] == 0
+    assert second == [0.0]
+
+
+def test_candidates_are_formed_from_the_indexed_sentences(tmp_path):
+    data = write_lines(tmp_path / "train.jsonl", [{"document": SENTENCES, "summary": ["two cats sat ."]}])
+    index = write_lines(tmp_path / "index.jsonl", [{"sent_id": [3, 1, 0]}])
+    corpus = Files(train=str(data), document_list="sentences", summary_list="sentences")
+    scorer = SentenceIndex({"train": str(index)})
+    module = MatchSumData(corpus, scorer, 300, None, keep=2, sizes=[1, 2], cache_dir=tmp_path / "cache")
+    module.prepare_splits(["train"])
+    (row,) = module.features("train")
+    batch = module.collate([row])
+    assert sorted(map(tuple, batch.choices[0])) == [(1,), (1, 3), (3,)]
+
+
+@pytest.mark.parametrize(("row", "message"), [
+    ({"sent_id": [9]}, "sentence 9 of document 'train-1', which has 4"),
+    ({"sent_id": "0"}, "index.jsonl:1: sent_id is not a list of indices"),
+    ({"id": "other", "sent_id": [0]}, "'train-1' has no line"),
+    ("{", "broken JSON"),
+])  # fmt: skip
+def test_a_bad_index_is_one_line(row, message, tmp_path):
+    path = write_lines(tmp_path / "index.jsonl", [row])
+    with pytest.raises(UserError, match=message):
+        list(SentenceIndex({"train": str(path)}).sentence_scores([DOCUMENT]))
+
+
+def test_the_fingerprint_follows_the_content(tmp_path):
+    path = write_lines(tmp_path / "index.jsonl", [{"sent_id": [0]}])
+    before = SentenceIndex({"train": str(path)}).fingerprint
+    assert SentenceIndex({"train": str(path)}).fingerprint == before != SentenceIndex({"val": str(path)}).fingerprint
+    write_lines(path, [{"sent_id": [1]}])
+    assert SentenceIndex({"train": str(path)}).fingerprint != before
+    with pytest.raises(UserError, match="no such file"):
+        _ = SentenceIndex({"train": str(tmp_path / "missing.jsonl")}).fingerprint

@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 import torch
-from conftest import write_lines
 
 from datamodules.corpora import Files
 from datamodules.documents import Document, UserError
@@ -30,18 +29,6 @@ class Chain(ParagraphGraph):
 
     def load_state(self, state):
         self.learned = state["documents"]
-
-
-class Wrong(ParagraphGraph):
-    """A graph of one's own that is no graph."""
-
-    name, symmetric = "wrong", False
-
-    def __init__(self, made) -> None:
-        self.made = np.array(made)
-
-    def weights(self, paragraphs):
-        return self.made
 
 
 def data_of(files, folder, **changes) -> GraphSumData:
@@ -123,32 +110,10 @@ def test_odd_documents_have_a_defined_form(data):
     assert batch.source_mask.any(-1).sum(1).tolist() == [1, 1, 3] and batch.lengths[0] == 1
 
 
-def test_too_many_paragraphs_are_left_out_counted_and_named(corpus_files, tmp_path):
-    data = data_of(corpus_files, tmp_path, paragraphs=ParagraphRule(max_paragraphs=2, sentences=1))
-    data.prepare_data()
-    row = next(row for row in data.truncation["train"] if row.counted == "source paragraphs")
-    assert 0 < row.documents_cut < row.documents == 26 and row.examples.startswith("doc-")
-    data.setup("test")
-    assert next(iter(data.test_dataloader())).source.shape[1] == 2
-
-
-@pytest.mark.parametrize(
-    "weights, message",
-    [
-        ([[1.0]], r"document 'a': its graph is 1 x 1, not 2 x 2"),
-        ([[1, 2], [2, 1]], r"document 'a': weight 2 between paragraphs 0 and 1 .* is not in \[0, 1\]"),
-        ([[1, float("nan")], [0, 1]], r"document 'a': weight nan .* is not in \[0, 1\]"),
-    ],
-)
-def test_a_wrong_graph_is_named_with_its_document(weights, message, corpus_files, tmp_path):
-    row = {"id": "a", "document": "One sentence. And another one.", "summary": "Two sentences."}
-    path = str(write_lines(tmp_path / "one.jsonl", [row]))
-    data = data_of({"train": path, "val": path, "test": path}, tmp_path, graph=Wrong(weights))
-    with pytest.raises(UserError, match=message):
-        data.prepare_data()
-
-
-def test_a_broken_feature_is_named_with_its_document(data):
+def test_a_wrong_graph_is_named_with_its_document(data, corpus_files, tmp_path, monkeypatch):
+    monkeypatch.setattr(Chain, "weights", lambda self, paragraphs: [[1.0, 2.0]])
+    with pytest.raises(UserError, match=r"document 'doc-\d+': its graph is 1 x 2, not"):
+        data_of(corpus_files, tmp_path).prepare_data()
     row = dict(data.features("test")[0])
     for graph, message in (([1.0, 0.5], "has 2 weights, not"), ([1.5] * len(row["graph"]), r"outside \[0, 1\]")):
         with pytest.raises(UserError, match=rf"document '{row['id']}': its graph .*{message}"):

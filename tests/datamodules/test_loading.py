@@ -112,24 +112,6 @@ def test_pools_bring_similar_lengths_together():
     assert padding(50) < padding(0) / 4
 
 
-def test_an_interrupted_epoch_continues_after_the_last_batch_handed_out():
-    def loader():
-        sampler = BatchSampler(lengths(30), 4, True, seed=5)
-        sampler.set_epoch(2)
-        return ResumableLoader(torch.arange(30), sampler, torch.stack)
-
-    whole = [batch.tolist() for batch in loader()]
-    first = loader()
-    iterator = iter(first)
-    begun = [next(iterator).tolist() for _ in range(3)]
-    second = loader()
-    second.load_state_dict(first.state_dict())
-    rest = [batch.tolist() for batch in second]
-    assert begun + rest == whole
-    assert [batch.tolist() for batch in second] == whole, "the next epoch is complete"
-    assert second.state_dict()["batches"] == 0, "an epoch's end is the start of the next"
-
-
 def loader_of_epoch(epoch, batch_size=4):
     sampler = BatchSampler(lengths(30), batch_size, True, seed=5)
     sampler.set_epoch(epoch)
@@ -143,29 +125,27 @@ def position_after(batches, loader):
     return loader.state_dict()
 
 
+def test_an_interrupted_epoch_continues_after_the_last_batch_handed_out():
+    whole = [batch.tolist() for batch in loader_of_epoch(2)]
+    middle = position_after(3, loader_of_epoch(2))
+    resumed = loader_of_epoch(2)
+    resumed.load_state_dict(middle)
+    assert resumed.state_dict() == middle, "a checkpoint may be written before the first batch"
+    assert [batch.tolist() for batch in resumed] == whole[3:]
+    assert [batch.tolist() for batch in resumed] == whole, "the next epoch is complete"
+    assert resumed.state_dict()["batches"] == 0, "an epoch's end is the start of the next"
+
+
 def test_an_epoch_after_one_that_ended_early_starts_with_its_first_batch():
     ended_early = position_after(3, loader_of_epoch(2))
     following = loader_of_epoch(3)
     following.load_state_dict(ended_early)
     assert [batch.tolist() for batch in following] == [batch.tolist() for batch in loader_of_epoch(3)]
-
-
-def test_an_epoch_does_not_continue_with_batches_of_another_size():
-    middle = position_after(3, loader_of_epoch(2))
+    # with batches of another size it does not continue
     other = loader_of_epoch(2, batch_size=5)
-    other.load_state_dict(middle)
+    other.load_state_dict(position_after(3, loader_of_epoch(2)))
     with pytest.raises(UserError, match="batches of 4 documents, and this run has 5"):
         list(other)
-
-
-def test_a_position_that_was_loaded_is_kept_until_the_first_batch():
-    middle = position_after(3, loader_of_epoch(2))
-    resumed = loader_of_epoch(2)
-    resumed.load_state_dict(middle)
-    assert resumed.state_dict() == middle, "a checkpoint may be written before the first batch"
-    rest = [batch.tolist() for batch in resumed]
-    assert rest == [batch.tolist() for batch in loader_of_epoch(2)][3:]
-    assert resumed.state_dict()["batches"] == 0
 
 
 @pytest.mark.parametrize("device, processes, cores, expected", [

@@ -1,34 +1,16 @@
 """Who parses what: every document once, whatever is done already; batches within their limits."""
 
 from itertools import pairwise
+from types import SimpleNamespace
 
 import pytest
-from made_up_parses import made_up_document, made_up_parse, same
+from made_up_parses import MadeUpParser, made_up_document, made_up_parse, same
 
-from datamodules.corpora.files import Files
+from datamodules.corpora import Files
 from datamodules.discourse.cache import ParseCache
 from datamodules.discourse.parses import ParseRequest
 from datamodules.documents import Document
 from datamodules.parsing import CorpusDocuments, ParsingData, add_answers, key_of, parse_missing
-
-
-class MadeUpParser:
-    """A parser that needs no model."""
-
-    def __init__(self, fingerprint: str = "made up", rows: str = "side", band: int = 4) -> None:
-        self.fingerprint, self.rows, self.band, self.asked = fingerprint, rows, band, []
-
-    def predict_step(self, batch, batch_idx):
-        self.asked += [request.id for request in batch]
-        return [made_up_parse(request, self.band) for request in batch]
-
-
-class Ranked:
-    """Stand-in with the attributes of a trainer that a DataModule reads."""
-
-    def __init__(self, global_rank: int, world_size: int) -> None:
-        self.global_rank, self.world_size = global_rank, world_size
-
 
 DOCUMENTS = [made_up_document(number, sentences=1 + number % 5) for number in range(23)]
 
@@ -38,7 +20,7 @@ def shares(cache: ParseCache, tasks: int, ranks: int, **options) -> list[list[st
     for task in range(1, tasks + 1):
         for rank in range(ranks):
             data = ParsingData(DOCUMENTS, cache, MadeUpParser(), shard=(task, tasks), **options)
-            data.trainer = Ranked(rank, ranks)
+            data.trainer = SimpleNamespace(global_rank=rank, world_size=ranks)
             found.append([request.id for batch in data.predict_dataloader() for request in batch])
     return found
 
@@ -56,10 +38,7 @@ def test_finished_parses_do_not_change_the_shares_of_tasks(tmp_path):
     parse_missing(DOCUMENTS[4:13], cache, MadeUpParser())
     done = {document.id for document in DOCUMENTS[4:13]}
     assert shares(cache, 3, 1) == [[id for id in share if id not in done] for share in before]
-
-
-def test_a_rank_with_nothing_left_takes_part_all_the_same(tmp_path):
-    cache = ParseCache(tmp_path)
+    # a rank with nothing left takes part all the same
     parse_missing(DOCUMENTS, cache, MadeUpParser())
     assert shares(cache, 1, 1) == [[]]
     assert [len(share) for share in shares(cache, 1, 2)] == [1, 1]

@@ -10,21 +10,12 @@ from datamodules.documents import Document, UserError
 from datamodules.rstformer import RSTformerData
 from lightning_modules.discourse_parser.right_branching import RightBranchingParser
 from precis.config.parsers import provide_parsers
-from tests.made_up_parses import RELATIONS, made_up_parse
-
-
-class MadeUpParser:
-    """A parser whose distributions are no tree's."""
-
-    fingerprint, rows, band, relations = "made up", "side", 8, RELATIONS
-
-    def predict_step(self, batch: list[ParseRequest], batch_idx: int):
-        return [made_up_parse(request, self.band) for request in batch]
+from tests.made_up_parses import RELATIONS, MadeUpParser, made_up_parse
 
 
 def data_of(files, tmp_path, **arguments) -> RSTformerData:
     settings = {"vocab_size": 300, "max_source": 40, "max_target": 12, "half_width": 8, "batch_size": 4}
-    data = RSTformerData(Files(**files), cache_dir=tmp_path, **settings | {"parser": MadeUpParser()} | arguments)
+    data = RSTformerData(Files(**files), cache_dir=tmp_path, **settings | {"parser": MadeUpParser(band=8)} | arguments)
     provide_parsers(data)
     return data
 
@@ -162,16 +153,6 @@ def test_an_empty_document_has_no_discourse_and_another_must_have_one(corpus_fil
         data.collate([{**one, "id": "c", "references": []}])
 
 
-def test_existing_parses_are_not_made_again(corpus_files, tmp_path):
-    first = ready(corpus_files, tmp_path)
-    shards = sorted(first.parses.glob("*.safetensors"))
-    again = ready(corpus_files, tmp_path)
-    assert shards and sorted(again.parses.glob("*.safetensors")) == shards
-    other = ready(corpus_files, tmp_path, parser=RightBranchingParser(band=8))
-    assert len(sorted(other.parses.glob("*.safetensors"))) > len(shards)
-    assert next(iter(other.test_dataloader())).ldd.shape[-1] == 15
-
-
 def test_a_folder_that_was_named_has_the_parses_of_training(corpus_files, tmp_path):
     folder = ready(corpus_files, tmp_path).parses
     data_of(corpus_files, tmp_path, parses=folder).prepare_data()
@@ -202,6 +183,6 @@ def test_settings_that_cannot_be_are_refused(corpus_files):
     with pytest.raises(ValueError, match=r"data\.parser is missing"):
         RSTformerData(corpus)
     with pytest.raises(ValueError, match=r"data\.half_width 64: the parser gives 8"):
-        RSTformerData(corpus, parser=MadeUpParser())
+        RSTformerData(corpus, parser=MadeUpParser(band=8))
     with pytest.raises(ValueError, match=r"data\.max_source is at least 3"):
-        RSTformerData(corpus, parser=MadeUpParser(), max_source=2, half_width=8)
+        RSTformerData(corpus, parser=MadeUpParser(band=8), max_source=2, half_width=8)

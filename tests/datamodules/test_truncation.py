@@ -52,10 +52,7 @@ KINDS = {
     "pointer-generator": (PointerGeneratorData, {"vocab_size": 60, "max_source": 14, "max_target": 9}),
     "agents": (CommunicatingAgentsData, {"vocab_size": 60, "max_source": 14, "max_target": 9}),
     "pegasus": (PegasusData, {"vocab_size": 300, "max_source": 30, "max_target": 12}),
-    "rstformer": (
-        RSTformerData,
-        {"vocab_size": 300, "max_source": 30, "max_target": 12, "ablation": "no_discourse"},
-    ),
+    "rstformer": (RSTformerData, {"vocab_size": 300, "max_source": 30, "max_target": 12, "ablation": "no_discourse"}),
     "bertsum": (ExtractiveData, {"vocab_size": 300, "checkpoint": None, "max_source": 40}),
     "bertsum_abs": (BertSumAbsData, {"vocab_size": 300, "checkpoint": None, "max_source": 40, "max_target": 12}),
 }

@@ -1,3 +1,6 @@
+"""Documents are built once, whole or not at all, by one process or several."""
+
+import gc
 import os
 import signal
 import subprocess
@@ -8,12 +11,8 @@ from multiprocessing import Process
 import pytest
 
 from datamodules.building import LOCK
-from datamodules.corpora.corpus import (
-    Corpus,
-    as_document,
-    build_documents,
-    read_manifest,
-)
+from datamodules.corpora.corpus import Corpus, as_document, build_documents, read_manifest
+from datamodules.corpora.parallel import mapper
 from datamodules.documents import BadRecord, Document, Record, UserError
 
 
@@ -82,19 +81,15 @@ def test_two_processes_convert_as_one_does(tmp_path):
     assert read_manifest(one)["digest"] == read_manifest(two)["digest"]
 
 
-@pytest.mark.parametrize(
-    ("bad", "problem"),
-    [
-        (BROKEN, "x.jsonl:7: broken JSON; fix it"),
-        (record("a", "Again."), "x.jsonl:a: id 'a' is also the id of x.jsonl:a"),
-        (record(" ", "Text."), "its id is empty"),
-        (record("c"), "x.jsonl:c: the document is empty"),
-        (record("c", " ", "\n", [" "]), "x.jsonl:c: the document is empty"),
-        (record("c", "Half \ud800 a pair."), "x.jsonl:c: half of a surrogate pair, U\\+D800"),
-        (record("c", "Text.", references=[]), "x.jsonl:c: it has no reference"),
-        (record("c", "Text.", references=[" "]), "x.jsonl:c: its reference is empty"),
-    ],
-)
+@pytest.mark.parametrize(("bad", "problem"), [
+    (BROKEN, "x.jsonl:7: broken JSON; fix it"),
+    (record("a", "Again."), "x.jsonl:a: id 'a' is also the id of x.jsonl:a"),
+    (record(" ", "Text."), "its id is empty"),
+    (record("c", " ", "\n", [" "]), "x.jsonl:c: the document is empty"),
+    (record("c", "Half \ud800 a pair."), "x.jsonl:c: half of a surrogate pair, U\\+D800"),
+    (record("c", "Text.", references=[]), "x.jsonl:c: it has no reference"),
+    (record("c", "Text.", references=[" "]), "x.jsonl:c: its reference is empty"),
+])  # fmt: skip
 def test_bad_records_end_the_build_or_are_counted_and_named(tmp_path, bad, problem):
     corpus = Listed([GOOD[0], bad, GOOD[1]])
     with pytest.raises(UserError, match=problem) as error:
@@ -132,19 +127,17 @@ def test_nothing_half_written_stays(tmp_path, error):
     assert left_in(tmp_path) == []
 
 
-def build_slowly(folder):
-    class Slow(Listed):
-        def records(self, split):
-            for item in super().records(split):
-                time.sleep(0.05)
-                yield item
-
-    build_documents(Slow([record(str(i), f"Text {i}.") for i in range(20)]), "train", folder)
+class Slow(Listed):
+    def records(self, split):
+        for item in super().records(split):
+            time.sleep(0.05)
+            yield item
 
 
 @pytest.mark.integration
 def test_processes_that_build_at_once_agree(tmp_path):
-    processes = [Process(target=build_slowly, args=(tmp_path,)) for _ in range(3)]
+    records = [record(str(i), f"Text {i}.") for i in range(20)]
+    processes = [Process(target=build_documents, args=(Slow(records), "train", tmp_path)) for _ in range(3)]
     for process in processes:
         process.start()
     for process in processes:
@@ -152,7 +145,7 @@ def test_processes_that_build_at_once_agree(tmp_path):
     assert [process.exitcode for process in processes] == [0, 0, 0]
     (folder,) = tmp_path.glob("[!.]*")
     assert sorted(path.name for path in folder.iterdir()) == ["documents.arrow", "manifest.json"]
-    dataset = build_documents(Listed([record(str(i), f"Text {i}.") for i in range(20)]), "train", tmp_path)
+    dataset = build_documents(Listed(records), "train", tmp_path)
     assert dataset["id"][:] == [str(i) for i in range(20)]
 
 
@@ -178,16 +171,32 @@ except KeyboardInterrupt:
 
 @pytest.mark.integration
 def test_ctrl_c_stops_the_pool_and_cleans_up(tmp_path):
-    process = subprocess.Popen(
-        [sys.executable, "-c", INTERRUPTED, str(tmp_path)],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    )
+    command, pipes = [sys.executable, "-c", INTERRUPTED, tmp_path], dict.fromkeys(("stdout", "stderr"), subprocess.PIPE)
+    process = subprocess.Popen(command, **pipes, text=True, start_new_session=True)
     assert process.stdout.readline() == "writing\n"
     os.killpg(process.pid, signal.SIGINT)  # as a terminal does: to parent and workers
     _, errors = process.communicate(timeout=60)
     assert process.returncode == 130
     assert "Traceback" not in errors
     assert left_in(tmp_path) == []
+
+
+def test_workers_leave_the_garbage_of_the_parent_alone(tmp_path):
+    parent, collected = os.getpid(), tmp_path / "collected"
+
+    class Cycle:
+        def __init__(self):
+            self.itself = self
+
+        def __del__(self):
+            if os.getpid() != parent:
+                collected.touch()
+
+    gc.disable()
+    try:
+        Cycle()
+        with mapper(2) as mapped:
+            list(mapped(gc.collect, [2, 2]))
+    finally:
+        gc.enable()
+    assert not collected.exists()

@@ -1,3 +1,5 @@
+"""Documents from files of every kind: fields, ids, shares, and what is wrong with files."""
+
 import bz2
 import csv
 import gzip
@@ -11,10 +13,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from conftest import write_lines
 from jsonargparse import ArgumentParser
 
+from datamodules.corpora import Files
 from datamodules.corpora.corpus import Corpus, as_document, build_documents
-from datamodules.corpora.files import Files
 from datamodules.documents import BadRecord, Document, Record, UserError
 
 ROWS = [
@@ -39,6 +42,12 @@ def csv_bytes(rows, delimiter=",") -> bytes:
     return text.getvalue().encode()
 
 
+def parquet(rows) -> bytes:
+    sink = io.BytesIO()
+    pq.write_table(pa.Table.from_pylist(rows), sink)
+    return sink.getvalue()
+
+
 def write(path: Path, content: bytes) -> str:
     path.write_bytes(content)
     return str(path)
@@ -58,30 +67,21 @@ def one(rows, tmp_path, **fields):
     return record
 
 
-@pytest.mark.parametrize(
-    ("name", "content"),
-    [
-        ("x.jsonl", jsonl(ROWS)),
-        ("x.json", b"\n" + jsonl(ROWS) + b"\n"),
-        ("x.ndjson", b"\xef\xbb\xbf" + jsonl(ROWS)),
-        ("x.JSONL.GZ", gzip.compress(jsonl(ROWS), mtime=0)),
-        ("x.part.jsonl.bz2", bz2.compress(jsonl(ROWS))),
-        ("x.jsonl.xz", lzma.compress(jsonl(ROWS))),
-        ("x.csv", csv_bytes(ROWS)),
-        ("x.csv.gz", gzip.compress(b"\xef\xbb\xbf" + csv_bytes(ROWS), mtime=0)),
-        ("x.tsv.xz", lzma.compress(csv_bytes(ROWS, "\t"))),
-    ],
-)
+@pytest.mark.parametrize(("name", "content"), [
+    ("x.jsonl", jsonl(ROWS)),
+    ("x.json", b"\n" + jsonl(ROWS) + b"\n"),
+    ("x.ndjson", b"\xef\xbb\xbf" + jsonl(ROWS)),
+    ("x.JSONL.GZ", gzip.compress(jsonl(ROWS), mtime=0)),
+    ("x.part.jsonl.bz2", bz2.compress(jsonl(ROWS))),
+    ("x.jsonl.xz", lzma.compress(jsonl(ROWS))),
+    ("x.jsonl.zst", pa.compress(jsonl(ROWS), "zstd", asbytes=True)),
+    ("x.parquet", parquet(ROWS)),
+    ("x.csv", csv_bytes(ROWS)),
+    ("x.csv.gz", gzip.compress(b"\xef\xbb\xbf" + csv_bytes(ROWS), mtime=0)),
+    ("x.tsv.xz", lzma.compress(csv_bytes(ROWS, "\t"))),
+])  # fmt: skip
 def test_every_kind_of_file_gives_the_same_documents(tmp_path, name, content):
     assert documents(Files(val=write(tmp_path / name, content)), tmp_path / "cache") == DOCUMENTS
-
-
-def test_zstd_and_parquet(tmp_path):
-    with pa.OSFile(str(tmp_path / "x.jsonl.zst"), "wb") as sink, pa.CompressedOutputStream(sink, "zstd") as stream:
-        stream.write(jsonl(ROWS))
-    pq.write_table(pa.Table.from_pylist(ROWS), tmp_path / "x.parquet")
-    for name in ("x.jsonl.zst", "x.parquet"):
-        assert documents(Files(val=str(tmp_path / name)), tmp_path / "cache") == DOCUMENTS
 
 
 def test_patterns_and_lists_of_files_are_read_in_order(tmp_path):
@@ -93,29 +93,26 @@ def test_patterns_and_lists_of_files_are_read_in_order(tmp_path):
     assert records(pattern, "train") == records(listed, "train")
 
 
-@pytest.mark.parametrize(
-    ("row", "fields", "parts", "references"),
-    [
-        ({"document": "a\nb\n\nc", "summary": "s"}, {}, ["a\nb", "c"], ["s"]),
-        ({"document": "a\nb\n \n\nc", "summary": "s"}, {"paragraphs": "line"}, ["a", "b", " ", "", "c"], ["s"]),
-        ({"document": "a\nb\n\nc", "summary": "s"}, {"paragraphs": "none"}, ["a\nb\n\nc"], ["s"]),
-        ({"document": "a||b", "summary": "s"}, {"separator": "||"}, ["a", "b"], ["s"]),
-        ({"document": ["a", "b"], "summary": "s"}, {}, ["a", "b"], ["s"]),
-        ({"document": ["a", "b"], "summary": "s"}, {"document_list": "sentences"}, [["a", "b"]], ["s"]),
-        ({"document": [["a", "b"], ["c"]], "summary": "s"}, {}, [["a", "b"], ["c"]], ["s"]),
-        ({"document": "a\nb\n\nc", "summary": "s\nt"}, {"document_sentences": "line"}, [["a", "b"], ["c"]], ["s\nt"]),
-        ({"document": "a", "summary": "s\nt"}, {"summary_sentences": "line"}, ["a"], [["s", "t"]]),
-        ({"document": "a", "summary": ["s", "t"]}, {}, ["a"], ["s", "t"]),
-        ({"document": "a", "summary": ["s", "t"]}, {"summary_list": "sentences"}, ["a"], [["s", "t"]]),
-        ({"document": "a", "summary": [["s", "t"], ["u"]]}, {}, ["a"], [["s", "t"], ["u"]]),
-        ({"document": "a", "summary": "s", "more": ["t"]}, {"summary": ["summary", "more"]}, ["a"], ["s", "t"]),
-        ({"document": "a", "more": ["t"]}, {"summary": ["summary", "more"]}, ["a"], ["t"]),
-        ({"document": ["a", "b", "c"], "summary": "s"}, {"skip_parts": 1}, ["b", "c"], ["s"]),
-        ({"document": "a", "summary": None}, {}, ["a"], []),
-        ({"document": "a", "summary": "s"}, {"summary": None}, ["a"], []),
-        ({"text": "a", "title": "s"}, {"document": "text", "summary": "title"}, ["a"], ["s"]),
-    ],
-)
+@pytest.mark.parametrize(("row", "fields", "parts", "references"), [
+    ({"document": "a\nb\n\nc", "summary": "s"}, {}, ["a\nb", "c"], ["s"]),
+    ({"document": "a\nb\n \n\nc", "summary": "s"}, {"paragraphs": "line"}, ["a", "b", " ", "", "c"], ["s"]),
+    ({"document": "a\nb\n\nc", "summary": "s"}, {"paragraphs": "none"}, ["a\nb\n\nc"], ["s"]),
+    ({"document": "a||b", "summary": "s"}, {"separator": "||"}, ["a", "b"], ["s"]),
+    ({"document": ["a", "b"], "summary": "s"}, {}, ["a", "b"], ["s"]),
+    ({"document": ["a", "b"], "summary": "s"}, {"document_list": "sentences"}, [["a", "b"]], ["s"]),
+    ({"document": [["a", "b"], ["c"]], "summary": "s"}, {}, [["a", "b"], ["c"]], ["s"]),
+    ({"document": "a\nb\n\nc", "summary": "s\nt"}, {"document_sentences": "line"}, [["a", "b"], ["c"]], ["s\nt"]),
+    ({"document": "a", "summary": "s\nt"}, {"summary_sentences": "line"}, ["a"], [["s", "t"]]),
+    ({"document": "a", "summary": ["s", "t"]}, {}, ["a"], ["s", "t"]),
+    ({"document": "a", "summary": ["s", "t"]}, {"summary_list": "sentences"}, ["a"], [["s", "t"]]),
+    ({"document": "a", "summary": [["s", "t"], ["u"]]}, {}, ["a"], [["s", "t"], ["u"]]),
+    ({"document": "a", "summary": "s", "more": ["t"]}, {"summary": ["summary", "more"]}, ["a"], ["s", "t"]),
+    ({"document": "a", "more": ["t"]}, {"summary": ["summary", "more"]}, ["a"], ["t"]),
+    ({"document": ["a", "b", "c"], "summary": "s"}, {"skip_parts": 1}, ["b", "c"], ["s"]),
+    ({"document": "a", "summary": None}, {}, ["a"], []),
+    ({"document": "a", "summary": "s"}, {"summary": None}, ["a"], []),
+    ({"text": "a", "title": "s"}, {"document": "text", "summary": "title"}, ["a"], ["s"]),
+])  # fmt: skip
 def test_field_map(tmp_path, row, fields, parts, references):
     record = one(row, tmp_path, **fields)
     assert (record.parts, record.references) == (parts, references)
@@ -126,6 +123,7 @@ def test_ids_come_from_a_field_or_the_line(tmp_path):
     assert one(row, tmp_path).id == "x-1"
     assert one(row, tmp_path, id="key").id == "7"
     assert one(row | {"id": "n"}, tmp_path).id == "n"
+    assert one(row | {"id": 7.0}, tmp_path).id == "7"  # as pandas writes whole numbers
     assert one(row | {"id": "n"}, tmp_path).where == f"{tmp_path / 'x.jsonl'}:1 (id 'n')"
 
 
@@ -139,18 +137,15 @@ def test_null_on_the_command_line_is_nothing_and_no_name():
     assert corpus.fields.summary is None and corpus.fields.id == "key"
 
 
-@pytest.mark.parametrize(
-    ("row", "fields", "problem"),
-    [
-        ({"text": "a", "title": "b"}, {}, r"no field 'document' \(there are: text, title\); name .* `document`"),
-        ({"document": "a", "summary": "s"}, {"id": "key"}, r"no field 'key' \(there are: document, summary\)"),
-        ({"document": None, "summary": "s"}, {}, "field 'document' is null"),
-        ({"document": 3, "summary": "s"}, {}, "field 'document' is of type int, not a string or a list of strings"),
-        ({"document": ["a", 3], "summary": "s"}, {}, "field 'document' is of type list"),
-        ({"document": "a", "summary": {"text": "s"}}, {}, "field 'summary' is of type dict"),
-        ({"document": "a", "summary": "s", "id": ["n"]}, {}, "field 'id' is of type list, not a string or a number"),
-    ],
-)
+@pytest.mark.parametrize(("row", "fields", "problem"), [
+    ({"text": "a", "title": "b"}, {}, r"no field 'document' \(there are: text, title\); name .* `document`"),
+    ({"document": "a", "summary": "s"}, {"id": "key"}, r"no field 'key' \(there are: document, summary\)"),
+    ({"document": None, "summary": "s"}, {}, "field 'document' is null"),
+    ({"document": 3, "summary": "s"}, {}, "field 'document' is of type int, not a string or a list of strings"),
+    ({"document": ["a", 3], "summary": "s"}, {}, "field 'document' is of type list"),
+    ({"document": "a", "summary": {"text": "s"}}, {}, "field 'summary' is of type dict"),
+    ({"document": "a", "summary": "s", "id": ["n"]}, {}, "field 'id' is of type list, not a string or a number"),
+])  # fmt: skip
 def test_bad_rows_name_the_field(tmp_path, row, fields, problem):
     record = one(row, tmp_path, **fields)
     assert isinstance(record, BadRecord)
@@ -165,18 +160,23 @@ def test_a_split_without_references_serves_prediction_only(tmp_path):
         build_documents(corpus, "test", tmp_path / "cache", require_references=True)
 
 
-@pytest.mark.parametrize(
-    ("name", "content", "problems"),
-    [
-        ("x.jsonl", jsonl(ROWS[:1]) + b'{"id": "b", "docu\n' + jsonl(ROWS[1:]), {2: "broken JSON"}),
-        ("x.jsonl", jsonl(ROWS[:1]) + b"[1, 2]\n" + jsonl(ROWS[1:]), {2: "a JSON list, not an object"}),
-        ("x.jsonl", jsonl(ROWS[:1]) + '{"document": "é"}\n'.encode("latin1") + jsonl(ROWS[1:]), {2: "byte 0xe9"}),
-        ("x.jsonl", jsonl(ROWS) + b"[" * 100_000 + b"\n", {3: "broken JSON"}),
-        ("x.csv", csv_bytes(ROWS) + "c,é,s\n".encode("latin1"), {8: "not UTF-8 .byte 0xe9."}),
-        ("x.csv", csv_bytes(ROWS) + b"c,too,many,fields\n", {8: "4 fields where the header has 3"}),
-        ("x.csv", csv_bytes(ROWS) + b'c,"open quote\n', {8: "broken CSV"}),
-    ],
-)
+def test_utf16_is_named_and_texts_longer_than_the_csv_modules_limit_are_read(tmp_path):
+    with pytest.raises(UserError, match=r"x.jsonl:1: not UTF-8 \(byte 0xff\); convert the file \(iconv -f utf-16"):
+        build_documents(Files(val=write(tmp_path / "x.jsonl", jsonl(ROWS).decode().encode("utf-16"))), "val", tmp_path)
+    long = "word " * 50_000
+    corpus = Files(val=write(tmp_path / "x.csv", csv_bytes([{"document": long, "summary": "S."}])))
+    assert records(corpus)[0].parts == [long]
+
+
+@pytest.mark.parametrize(("name", "content", "problems"), [
+    ("x.jsonl", jsonl(ROWS[:1]) + b'{"id": "b", "docu\n' + jsonl(ROWS[1:]), {2: "broken JSON"}),
+    ("x.jsonl", jsonl(ROWS[:1]) + b"[1, 2]\n" + jsonl(ROWS[1:]), {2: "a JSON list, not an object"}),
+    ("x.jsonl", jsonl(ROWS[:1]) + '{"document": "é"}\n'.encode("latin1") + jsonl(ROWS[1:]), {2: "byte 0xe9"}),
+    ("x.jsonl", jsonl(ROWS) + b"[" * 100_000 + b"\n", {3: "broken JSON"}),
+    ("x.csv", csv_bytes(ROWS) + "c,é,s\n".encode("latin1"), {8: "not UTF-8 .byte 0xe9."}),
+    ("x.csv", csv_bytes(ROWS) + b"c,too,many,fields\n", {8: "4 fields where the header has 3"}),
+    ("x.csv", csv_bytes(ROWS) + b'c,"open quote\n', {8: "broken CSV"}),
+])  # fmt: skip
 def test_bad_lines_are_named_and_the_others_read(tmp_path, name, content, problems):
     corpus = Files(val=write(tmp_path / name, content))
     for line, problem in problems.items():
@@ -186,24 +186,14 @@ def test_bad_lines_are_named_and_the_others_read(tmp_path, name, content, proble
         assert documents(corpus, tmp_path / "cache", on_bad_record="skip") == DOCUMENTS
 
 
-def test_utf16_is_not_taken_for_text(tmp_path):
-    with pytest.raises(UserError, match=r"x.jsonl:1: not UTF-8 \(byte 0xff\); convert the file \(iconv -f utf-16"):
-        build_documents(Files(val=write(tmp_path / "x.jsonl", jsonl(ROWS).decode().encode("utf-16"))), "val", tmp_path)
-
-
-@pytest.mark.parametrize(
-    ("name", "content"),
-    [
-        ("x.jsonl.gz", gzip.compress(jsonl(ROWS) * 99, mtime=0)[:-20]),
-        ("x.jsonl.gz", jsonl(ROWS)),
-        ("x.jsonl.bz2", bz2.compress(jsonl(ROWS))[:-5]),
-        ("x.jsonl.xz", lzma.compress(jsonl(ROWS))[:-5]),
-        ("x.jsonl.xz", jsonl(ROWS)),
-        ("x.jsonl.zst", jsonl(ROWS)),
-        ("x.parquet", jsonl(ROWS)),
-        ("x.csv.gz", csv_bytes(ROWS)),
-    ],
-)
+@pytest.mark.parametrize(("name", "content"), [
+    ("x.jsonl.gz", gzip.compress(jsonl(ROWS) * 99, mtime=0)[:-20]),
+    ("x.jsonl.gz", jsonl(ROWS)),
+    ("x.jsonl.bz2", bz2.compress(jsonl(ROWS))[:-5]),
+    ("x.jsonl.xz", lzma.compress(jsonl(ROWS))[:-5]),
+    ("x.jsonl.zst", jsonl(ROWS)),
+    ("x.parquet", jsonl(ROWS)),
+])  # fmt: skip
 def test_broken_files_are_one_clear_line(tmp_path, name, content):
     with pytest.raises(UserError, match=rf"{name}: cannot be read .*; get a complete copy") as error:
         records(Files(val=write(tmp_path / name, content)))
@@ -218,12 +208,6 @@ def test_absent_files_and_unknown_suffixes(tmp_path):
     for name in ("x.txt", "x.gz", "x", "x.parquet.gz"):
         with pytest.raises(UserError, match=rf"{name}: unknown type of file; .*\.jsonl"):
             records(Files(val=write(tmp_path / name, b"")))
-
-
-def test_a_text_longer_than_the_csv_modules_limit(tmp_path):
-    long = "word " * 50_000
-    corpus = Files(val=write(tmp_path / "x.csv", csv_bytes([{"document": long, "summary": "S."}])))
-    assert records(corpus)[0].parts == [long]
 
 
 def test_numbers_that_python_does_not_read_are_named(tmp_path):
@@ -280,3 +264,36 @@ def test_fingerprint_follows_content_and_arguments_not_time(tmp_path):
     assert Files(val=str(path), paragraphs="line").fingerprint("val") != first
     write(path, jsonl(ROWS[:1]))
     assert Files(val=str(path)).fingerprint("val") != first
+
+
+def corpus_of(tmp_path, share, number=400):
+    rows = [{"id": f"d{i}", "document": f"text {i // 2} of a document", "summary": "x"} for i in range(number)]
+    return Files(train=str(write_lines(tmp_path / "all.jsonl", rows)), split=share)
+
+
+def test_documents_are_in_one_split_and_equal_texts_together(tmp_path):
+    corpus = corpus_of(tmp_path, 0.25)
+    assert corpus.splits() == ["train", "val"]
+    train, val = (build_documents(corpus, split, tmp_path / "cache") for split in corpus.splits())
+    assert len(train) + len(val) == 400 and not set(train["id"]) & set(val["id"])
+    assert 60 <= len(val) <= 140  # 200 different texts: five standard deviations
+    assert not {json.dumps(row["parts"]) for row in train} & {json.dumps(row["parts"]) for row in val}
+    again = build_documents(corpus_of(tmp_path, 0.25), "val", tmp_path / "other")
+    assert again["id"] == val["id"]
+
+
+def test_a_test_file_beside_a_share_is_read_whole(tmp_path):
+    rows = [{"document": f"test text {number}", "summary": "x"} for number in range(40)]
+    path = str(write_lines(tmp_path / "test.jsonl", [*rows, "broken"]))
+    corpus, alone = Files(train=path, test=path, split=0.25), Files(test=path)
+    assert len(records(alone, "test")) == 41 and records(corpus, "test") == records(alone, "test")
+    assert corpus.fingerprint("test") == alone.fingerprint("test")
+    assert corpus.fingerprint("train") != corpus.fingerprint("val")
+
+
+def test_a_share_that_cannot_be_is_refused(tmp_path):
+    for share in (0.0, 1.0):
+        with pytest.raises(UserError, match=r"corpus\.split"):
+            corpus_of(tmp_path, share)
+    with pytest.raises(UserError, match="no file for `val`"):
+        Files(train="a.jsonl", val="b.jsonl", split=0.1)

@@ -29,9 +29,6 @@ def documents(corpus, tmp_path, split="train", **options) -> list[Document]:
     return [as_document(row) for row in build_documents(corpus, split, tmp_path / "cache", **options)]
 
 
-# PreSumm's JSON
-
-
 @pytest.mark.parametrize("indent", [None, 1])
 def test_the_json_of_presumm_is_read_sentence_by_sentence(indent, tmp_path):
     path = tmp_path / "cnndm.train.0.json"
@@ -42,15 +39,12 @@ def test_the_json_of_presumm_is_read_sentence_by_sentence(indent, tmp_path):
     assert (first.id, second.id, second.parts) == ("cnndm-1", "cnndm-2", [["it was quiet ."]])
 
 
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        ('[{"src": [["a"]], "tgt": [["a"]]}', "broken JSON"),
-        ('[["a"]]', ":1: a JSON list, not an object"),
-        ('[{"src": ["a"], "tgt": [["a"]]}]', "field 'src'"),
-        ('[{"tgt": [["a"]]}]', "no field 'src'"),
-    ],
-)
+@pytest.mark.parametrize(("content", "message"), [
+    ('[{"src": [["a"]], "tgt": [["a"]]}', "broken JSON"),
+    ('[["a"]]', ":1: a JSON list, not an object"),
+    ('[{"src": ["a"], "tgt": [["a"]]}]', "field 'src'"),
+    ('[{"tgt": [["a"]]}]', "no field 'src'"),
+])  # fmt: skip
 def test_a_broken_array_is_one_line(content, message, tmp_path):
     path = tmp_path / "broken.json"
     path.write_text(content, encoding="utf-8")
@@ -59,26 +53,12 @@ def test_a_broken_array_is_one_line(content, message, tmp_path):
     assert message in str(error.value) and str(path) in str(error.value)
 
 
-# Parallel text
-
-
 def test_lines_of_two_files_are_pairs(tmp_path):
     (tmp_path / "train.source").write_text("The storm came. Boats sank.\nQuiet.\n", encoding="utf-8")
     (tmp_path / "train.target").write_text("A storm. Rain.\n\n", encoding="utf-8")
     first, second = documents(ParallelText(train=str(tmp_path / "train")), tmp_path)
     assert first == Document("train-1", [["The storm came.", "Boats sank."]], [["A storm.", "Rain."]])
     assert second == Document("train-2", [["Quiet."]], [])
-
-
-def test_byte_order_marks_are_no_text(tmp_path):
-    for name, text in (("train.source", "Storms came.\nCalm.\n"), ("train.target", "Storms.\nCalm.\n")):
-        (tmp_path / name).write_text(text, encoding="utf-8-sig")
-    assert documents(ParallelText(train=str(tmp_path / "train")), tmp_path) == [
-        Document("train-1", [["Storms came."]], [["Storms."]]), Document("train-2", [["Calm."]], [["Calm."]])
-    ]  # fmt: skip
-    (tmp_path / "texts").mkdir()
-    (tmp_path / "texts" / "a.txt").write_text("Storms came.", encoding="utf-8-sig")
-    assert documents(TextFolders(test=str(tmp_path / "texts")), tmp_path, "test") == [Document("a", [["Storms came."]])]
 
 
 def test_other_suffixes_and_marks_of_sentences(tmp_path):
@@ -100,12 +80,6 @@ def test_files_that_do_not_fit_are_one_line(target, message, tmp_path):
     assert not list(tmp_path.glob("cache/*/documents.arrow"))
 
 
-def test_whole_numbers_are_ids_without_a_fraction(tmp_path):
-    path = tmp_path / "of_pandas.jsonl"
-    path.write_text('{"id": 7.0, "document": "A.", "summary": "A."}\n{"id": 8, "document": "B.", "summary": "B."}')
-    assert [record.id for record in Files(train=str(path)).records("train")] == ["7", "8"]
-
-
 def test_a_line_that_is_no_utf8_can_be_skipped(tmp_path):
     (tmp_path / "train.source").write_bytes(b"a\n\xff\nc\n")
     (tmp_path / "train.target").write_bytes(b"a\nb\nc\n")
@@ -113,9 +87,6 @@ def test_a_line_that_is_no_utf8_can_be_skipped(tmp_path):
     with pytest.raises(UserError, match=r"train\.source:2: not UTF-8"):
         documents(corpus, tmp_path)
     assert [document.id for document in documents(corpus, tmp_path, on_bad_record="skip")] == ["train-1", "train-3"]
-
-
-# Folders
 
 
 @pytest.fixture

@@ -92,21 +92,14 @@ def test_another_document_is_of_like_length_and_never_the_same_one():
         assert OtherDiscourse(40, seed, parses[::-1]).choose(parses[0], 9).id == chosen.id
     assert others.codes(parses[0], largest + 3).shape[0] == largest + 3
     assert len({OtherDiscourse(40, seed, parses).choose(parses[0], 2).id for seed in range(40)}) == 4
+    for alone in (parses[:1], [parses[0], parse_of(0, 3)]):
+        with pytest.raises(UserError, match="fewer than two different training documents have any: give more"):
+            OtherDiscourse(40, 0, alone)
 
 
-def test_one_document_has_no_other():
-    with pytest.raises(UserError, match="fewer than two different training documents have any: give more documents"):
-        OtherDiscourse(40, 0, [parse_of(0, 3)])
-    with pytest.raises(UserError, match="the discourse of another training document"):
-        OtherDiscourse(40, 0, [parse_of(0, 3), parse_of(0, 3)])
-
-
-def test_seeds_depend_on_text_and_seed():
+def test_seeds_depend_on_text_and_seed_and_sizes_are_evenly_spread():
     seeds = {document_seed(seed, text) for seed in range(5) for text in ("a", "b", "1 a")}
     assert len(seeds) == 15 and min(seeds) >= 0 and max(seeds) < 2**63
-
-
-def test_sizes_are_evenly_spread():
     sizes = {f"k{n}": n * n for n in range(100)}
     keys = evenly_spread(sizes, 4)
     assert keys == ["k0", "k33", "k66", "k99"]

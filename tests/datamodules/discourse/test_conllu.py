@@ -67,6 +67,8 @@ def test_a_file_by_hand():
 def test_a_file_without_documents_is_one():
     (document,) = read([word(1, "So", "Discourse=joint-list_m:1->2:0"), word(2, "what", "Discourse=ROOT:2:0")])
     assert document.id == "gum" and document.paragraphs == []
+    with pytest.raises(TreebankError, match=r"'Well' .* belongs to no EDU"):
+        read([word(1, "Well"), word(2, "no", "Discourse=ROOT:1:0"), ""])
 
 
 @given(documents(most_edus=8, satellites=False))
@@ -77,34 +79,24 @@ def test_written_and_read(document):
     assert replace(again, sentences=[]) == document
 
 
-@pytest.mark.parametrize(
-    "line, new, said",
-    [
-        (7, word(2, "!")[:-2], ":8: 9 columns instead of 10"),
-        (7, word("2-b", "!"), ":8: '2-b' is not the number of a word"),
-        (6, word(1, "Rain", "Discourse=heading"), ":7: 'Discourse=heading' is not Discourse=relation"),
-        (6, word(1, "Rain", "Discourse=heading:2->3:0"), ":7: EDU 2 where EDU 1 should begin"),
-        (6, word(1, "Rain", "Discourse=heading:1->3"), "has no depth"),
-        (6, word(1, "Rain", "Discourse=heading:1->9:0"), ":7: first: the head 9 does not exist"),
-        (6, word(1, "Rain", "Discourse=ROOT:1:0"), ":7: first: not a tree: 2 roots: EDUs 0, 2"),
-        (13, word(3, "did", "Discourse=cause:3->2:0"), "0 roots"),
-        (22, word(1, "Alone"), "second: no word has Discourse="),
-        (22, word(1, "_", "Discourse=ROOT:1:0"), "second: the words are blanked out"),
-        (22, "", "second has no words"),
-    ],
-)
+@pytest.mark.parametrize("line, new, said", [
+    (7, word(2, "!")[:-2], ":8: 9 columns instead of 10"),
+    (7, word("2-b", "!"), ":8: '2-b' is not the number of a word"),
+    (6, word(1, "Rain", "Discourse=heading"), ":7: 'Discourse=heading' is not Discourse=relation"),
+    (6, word(1, "Rain", "Discourse=heading:2->3:0"), ":7: EDU 2 where EDU 1 should begin"),
+    (6, word(1, "Rain", "Discourse=heading:1->3"), "has no depth"),
+    (6, word(1, "Rain", "Discourse=heading:1->9:0"), ":7: first: the head 9 does not exist"),
+    (6, word(1, "Rain", "Discourse=ROOT:1:0"), ":7: first: not a tree: 2 roots: EDUs 0, 2"),
+    (13, word(3, "did", "Discourse=cause:3->2:0"), "0 roots"),
+    (22, word(1, "Alone"), "second: no word has Discourse="),
+    (22, word(1, "_", "Discourse=ROOT:1:0"), "second: the words are blanked out"),
+    (22, "", "second has no words"),
+])  # fmt: skip
 def test_what_cannot_be_read(line, new, said):
     lines = [*LINES[:line], new, *LINES[line + 1 :]]
     with pytest.raises(TreebankError, match=re.escape(said)) as caught:
         read(lines)
     assert str(caught.value).startswith("x/gum.conllu:") and "\n" not in str(caught.value)
-
-
-def test_text_before_the_first_edu_and_no_tree():
-    with pytest.raises(TreebankError, match=r"'Well' .* belongs to no EDU"):
-        read([word(1, "Well"), word(2, "no", "Discourse=ROOT:1:0"), ""])
-    with pytest.raises(TreebankError, match="no tree to write"):
-        write_conllu([TreebankDocument("doc", "a", [(0, 1)])])
 
 
 @pytest.mark.skipif(not GUM.is_dir(), reason="needs the GUM data in ../shared/data")

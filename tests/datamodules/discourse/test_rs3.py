@@ -58,10 +58,13 @@ def test_satellites_on_a_segment_a_span_and_a_multinuclear_group():
 def test_several_satellites_of_one_nucleus_are_one_node():
     body = segment(1, 2, "cause") + segment(2, 9, "span") + segment(3, 2, "elaboration") + group(9, "span")
     assert read(body).tree.nodes == (Node((0, 1, 2), 2, "SNS", ("cause", SPAN, "elaboration")),)
-
-
-def test_a_satellite_on_the_root_needs_no_group():
+    # a satellite on the root needs no group
     assert read(segment(1) + segment(2, 1, "cause")).tree.spans() == [Span(0, 0, 1, "NS", "cause")]
+    # one EDU, and no header
+    assert read(segment(1)).tree == Tree(1)
+    text = '<rst><body><segment id="a" parent="g" relname="joint">x</segment>'
+    text += '<segment id="b" parent="g" relname="joint">y</segment><group id="g" type="multinuc"/></body></rst>'
+    assert rs3.read(text, "x.rs4")[0].tree.spans() == [Span(0, 0, 1, "NN", "joint")]
 
 
 def test_a_relation_of_both_kinds():
@@ -69,42 +72,27 @@ def test_a_relation_of_both_kinds():
     assert [span.nuclearity for span in read(nuclei).tree.spans()] == ["NS", "NN"]
     satellite = segment(1, 9, "list") + segment(2, 9, "list") + segment(3, 9, "restatement") + group(9, "multinuc")
     assert [span[3:] for span in read(satellite).tree.spans()] == [("NS", "restatement"), ("NN", "list")]
-
-
-def test_a_span_group_of_multinuclear_children_is_multinuclear():
+    # a span group of multinuclear children is multinuclear
     body = segment(1, 9, "list") + segment(2, 9, "list") + segment(3, 9, "elaboration") + group(9, "span")
     assert [span[3:] for span in read(body).tree.spans()] == [("NS", "elaboration"), ("NN", "list")]
-
-
-def test_one_edu_and_no_header():
-    assert read(segment(1)).tree == Tree(1)
-    text = '<rst><body><segment id="a" parent="g" relname="joint">x</segment>'
-    text += '<segment id="b" parent="g" relname="joint">y</segment><group id="g" type="multinuc"/></body></rst>'
-    assert rs3.read(text, "x.rs4")[0].tree.spans() == [Span(0, 0, 1, "NN", "joint")]
 
 
 TWO = segment(1, 9, "span") + segment(2, 1, "cause")
 
 
-@pytest.mark.parametrize(
-    "body, said",
-    [
-        (segment(1) + segment(2), "2 roots: 1, 2"),
-        (segment(1, 9, "span") + group(9, "span", 1, "cause"), "0 roots"),
-        (TWO + group(9, "span") + group(7, "span", 8, "cause") + group(8, "span", 7, "span"), "7 is attached to"),
-        (segment(1) + segment(2, 5, "cause"), "2 is attached to 5, which does not exist"),
-        (TWO + group(9, "span") + group(8, "span", 9, "cause"), "group 8 has no nucleus"),
-        (TWO + segment(3, 9, "span") + group(9, "span"), "the span 9 has 2 nuclei"),
-        (segment(1) + segment(1), "the id '1' of a segment is empty or taken"),
-        (segment(1) + segment(2, 1, "cause", " \u200b"), "segment 2 has no text"),
-        (
-            segment(1, 2, "cause") + segment(2, 4, "cause") + segment(3, 1, "cause") + segment(4),
-            "are not adjacent",
-        ),
-        ("", "no segment"),
-        ("<segment", "not XML"),
-    ],
-)
+@pytest.mark.parametrize("body, said", [
+    (segment(1) + segment(2), "2 roots: 1, 2"),
+    (segment(1, 9, "span") + group(9, "span", 1, "cause"), "0 roots"),
+    (TWO + group(9, "span") + group(7, "span", 8, "cause") + group(8, "span", 7, "span"), "7 is attached to"),
+    (segment(1) + segment(2, 5, "cause"), "2 is attached to 5, which does not exist"),
+    (TWO + group(9, "span") + group(8, "span", 9, "cause"), "group 8 has no nucleus"),
+    (TWO + segment(3, 9, "span") + group(9, "span"), "the span 9 has 2 nuclei"),
+    (segment(1) + segment(1), "the id '1' of a segment is empty or taken"),
+    (segment(1) + segment(2, 1, "cause", " \u200b"), "segment 2 has no text"),
+    (segment(1, 2, "cause") + segment(2, 4, "cause") + segment(3, 1, "cause") + segment(4), "are not adjacent"),
+    ("", "no segment"),
+    ("<segment", "not XML"),
+])  # fmt: skip
 def test_invalid_trees_are_refused(body, said):
     with pytest.raises(TreebankError, match=re.escape(said)) as caught:
         read(body)

@@ -4,15 +4,11 @@ import re
 
 import pytest
 from conftest import write_lines
-from hypothesis import given
-from random_trees import documents
 
-from datamodules.discourse.formats import nested_json
 from datamodules.discourse.records import TreebankDocument
 from datamodules.discourse.treebanks import TreebankError, read_treebank
 from datamodules.discourse.trees import Span, Tree
 from datamodules.documents import UserError
-from tests.datamodules.discourse.treebank_writers import write_json
 
 RECORD = {
     "id": "doc",
@@ -44,27 +40,19 @@ def test_a_record(tmp_path):
     assert read_treebank(tmp_path / "b.json") == [TreebankDocument("doc", "a", [(0, 1)])]
 
 
-@given(documents())
-def test_json_written_and_read(document):
-    assert nested_json.read_lines(write_json([document]), "x.jsonl") == [document]
-
-
-@pytest.mark.parametrize(
-    "change, said",
-    [
-        ({"edus": [[0, 10], [9, 22], [23, 31]]}, "edus[1] is characters 9 to 22, which overlaps"),
-        ({"edus": [[0, 10], [23, 31]]}, "'so we left.' (characters 10 to 23) belongs to no EDU; one is"),
-        ({"edus": [[0, 10], [11, 22]], "tree": None}, "'The end.' (characters 22 to 31) belongs to no EDU"),
-        ({"edus": [[0, 10], [11, 22], [23, 40]]}, "outside the text of 31 characters"),
-        ({"edus": [[0, 10], [11, 22], [23, 23]]}, "which is empty or outside"),
-        ({"edus": [[0, 10], [11, "22"]]}, "`edus` is not a list of [start, end]"),
-        ({"edus": []}, "there is no EDU"),
-        ({"edus": [[0, 31]]}, "the tree has 3 EDUs, the text has 1"),
-        ({"sentences": [[0, 22], [20, 31]]}, "sentences[1] is characters 20 to 31, which overlaps"),
-        ({"tree": ["NN", "list", 0, 2]}, "not a tree: EDU 2 where EDU 1"),
-        ({"text": None}, "`text` is not a string"),
-    ],
-)
+@pytest.mark.parametrize("change, said", [
+    ({"edus": [[0, 10], [9, 22], [23, 31]]}, "edus[1] is characters 9 to 22, which overlaps"),
+    ({"edus": [[0, 10], [23, 31]]}, "'so we left.' (characters 10 to 23) belongs to no EDU; one is"),
+    ({"edus": [[0, 10], [11, 22]], "tree": None}, "'The end.' (characters 22 to 31) belongs to no EDU"),
+    ({"edus": [[0, 10], [11, 22], [23, 40]]}, "outside the text of 31 characters"),
+    ({"edus": [[0, 10], [11, 22], [23, 23]]}, "which is empty or outside"),
+    ({"edus": [[0, 10], [11, "22"]]}, "`edus` is not a list of [start, end]"),
+    ({"edus": []}, "there is no EDU"),
+    ({"edus": [[0, 31]]}, "the tree has 3 EDUs, the text has 1"),
+    ({"sentences": [[0, 22], [20, 31]]}, "sentences[1] is characters 20 to 31, which overlaps"),
+    ({"tree": ["NN", "list", 0, 2]}, "not a tree: EDU 2 where EDU 1"),
+    ({"text": None}, "`text` is not a string"),
+])  # fmt: skip
 def test_invalid_documents_are_refused(tmp_path, change, said):
     path = write_lines(tmp_path / "a.jsonl", ["", {**RECORD, **change}])
     with pytest.raises(TreebankError, match=re.escape(said)) as caught:
@@ -73,19 +61,16 @@ def test_invalid_documents_are_refused(tmp_path, change, said):
     assert str(caught.value).startswith(f"{path}:2: doc: ") and "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize(
-    "name, content, said",
-    [
-        ("a.jsonl", b"{", "a.jsonl:1: not JSON"),
-        ("a.jsonl", b"[]", "a.jsonl:1: not a document"),
-        ("a.json", b'[{"id": 3}]', "a.json, record 0: not a document"),
-        ("a.jsonl", b"[" * 100_000, "a.jsonl:1: not JSON (nested too deeply)"),
-        ("a.jsonl", b"\xff", "not UTF-8 at byte 0"),
-        ("a.jsonl.gz", b"no gzip", "cannot be read"),
-        ("a.jsonl.gz", gzip.compress(b"{}" * 99, mtime=0)[:-9], "cannot be read"),
-        ("a.txt", b"text", "not a treebank; known are .jsonl"),
-    ],
-)
+@pytest.mark.parametrize("name, content, said", [
+    ("a.jsonl", b"{", "a.jsonl:1: not JSON"),
+    ("a.jsonl", b"[]", "a.jsonl:1: not a document"),
+    ("a.json", b'[{"id": 3}]', "a.json, record 0: not a document"),
+    ("a.jsonl", b"[" * 100_000, "a.jsonl:1: not JSON (nested too deeply)"),
+    ("a.jsonl", b"\xff", "not UTF-8 at byte 0"),
+    ("a.jsonl.gz", b"no gzip", "cannot be read"),
+    ("a.jsonl.gz", gzip.compress(b"{}" * 99, mtime=0)[:-9], "cannot be read"),
+    ("a.txt", b"text", "not a treebank; known are .jsonl"),
+])  # fmt: skip
 def test_what_cannot_be_read(tmp_path, name, content, said):
     (tmp_path / name).write_bytes(content)
     with pytest.raises(TreebankError, match=re.escape(said)):

@@ -1,14 +1,12 @@
 """Writers of the treebank formats that the suite reads, for round trips."""
 
-import json
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from itertools import pairwise
-from typing import Any
 
 from datamodules.discourse.formats.conllu import COLUMNS
-from datamodules.discourse.records import TreebankDocument, TreebankError
+from datamodules.discourse.records import TreebankDocument
 from datamodules.discourse.trees import Tree
 
 
@@ -35,16 +33,11 @@ def write_conllu(documents: Iterable[TreebankDocument]) -> str:
 
     Sentences are those of the document, or its paragraphs, or the whole; the text between them is written as a space,
     or as a new paragraph.
-
-    Raises:
-        TreebankError: if a document has no tree, or a sentence ends within a word.
     """
     return "".join(_conllu_document(document) for document in documents)
 
 
 def _conllu_document(document: TreebankDocument) -> str:
-    if document.tree is None:
-        raise TreebankError(f"{document.id}: has no tree to write")
     edges = _edges(document)
     begins = {start for start, _ in document.paragraphs}
     sentences = document.sentences or document.paragraphs or [(0, len(document.text))]
@@ -81,17 +74,3 @@ def _edges(document: TreebankDocument) -> dict[int, str]:
         else:
             edges[start] = f"Discourse={relation}{'_m' if kind == 'm' else ''}:{edu}->{head + 1}:{depth}"
     return edges
-
-
-def write_json(documents: Iterable[TreebankDocument]) -> str:
-    """Documents as JSON Lines that `read_lines` reads back."""
-    return "".join(_json_line(document) + "\n" for document in documents)
-
-
-def _json_line(document: TreebankDocument) -> str:
-    record: dict[str, Any] = {"id": document.id, "genre": document.genre, "license": document.licence}
-    record |= {"text": document.text, "edus": document.edus}
-    record |= {"sentences": document.sentences, "paragraphs": document.paragraphs}
-    if document.tree is not None:
-        record |= {"tree": document.tree.binary().nested(), "tree_nary": document.tree.nested()}
-    return json.dumps(record, ensure_ascii=False)

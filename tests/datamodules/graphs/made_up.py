@@ -36,11 +36,6 @@ def paragraphs(*parts: list[str] | str, rule: ParagraphRule | None = None, id: s
     return (rule or ParagraphRule())(Document(id, listed))
 
 
-def shuffled(document: Document, order: list[int]) -> Document:
-    """The same parts in another order."""
-    return Document(document.id, [document.parts[place] for place in order])
-
-
 def assert_is_graph(weights: np.ndarray, size: int, symmetric: bool) -> None:
     assert weights.shape == (size, size) and weights.dtype == np.float32
     assert (weights >= 0).all() and (weights <= 1).all() and (weights.diagonal() == 1).all()

@@ -24,59 +24,43 @@ def test_cues_of_text_with_capitals():
     assert [set(cue.indefinite) for cue in found] == [set(), set(), {"letter"}, set(), set()]
 
 
-def test_the_first_word_of_a_sentence_is_a_name_if_it_is_one_elsewhere():
-    first, second, third = cues(["Heavy rain fell.", "Brisbet swam to the mill.", "We saw Brisbet there."])
-    assert first.entities == set() and second.entities == third.entities == {"brisbet"}
-
-
-def test_cues_of_text_without_capitals():
+def test_cues_of_other_texts():
     found = cues(["the new delhi police arrested him .", "he was in new delhi , police said .", "this pleased them ."])
     assert "new delhi" in found[0].entities & found[1].entities
     assert not any("said" in name or "arrested" in name for cue in found for name in cue.entities)
     assert [cue.pronoun for cue in found] == [False, True, True]
+    # sentences without words
+    assert all(not (cue.marker or cue.pronoun or cue.entities or cue.verbs) for cue in cues(["", "...", "— 12 —"]))
+    assert cues([]) == []
+    # the first word of a sentence is a name if it is one elsewhere
+    first, second, third = cues(["Heavy rain fell.", "Brisbet swam to the mill.", "We saw Brisbet there."])
+    assert first.entities == set() and second.entities == third.entities == {"brisbet"}
 
 
-@pytest.mark.parametrize(
-    "before, word, expected",
-    [
-        ("they", "attacked", "attack"),
-        ("was", "killing", "kill"),
-        ("will", "resign", "resign"),
-        ("he", "won", "win"),
-        ("the", "wounded", None),  # describes a noun
-        ("she", "said", None),  # in every other sentence of news
-        ("a", "morning", None),
-        ("to", "Harrow", None),
-        ("to", "the", None),
-        ("", "Opening", "open"),
-        ("red", "bed", None),
-    ],
-)
+@pytest.mark.parametrize("before, word, expected", [
+    ("they", "attacked", "attack"),
+    ("will", "resign", "resign"),
+    ("he", "won", "win"),
+    ("the", "wounded", None),  # describes a noun
+    ("she", "said", None),  # in every other sentence of news
+    ("a", "morning", None),
+    ("to", "the", None),
+    ("", "Opening", "open"),
+    ("red", "bed", None),
+])  # fmt: skip
 def test_verbs(before, word, expected):
     assert verb_of(before, word) == expected
 
 
-@pytest.mark.parametrize(
-    "noun, verb, expected",
-    [
-        ("attack", "attacked", True),
-        ("resignation", "resigned", True),
-        ("decision", "decided", True),
-        ("explosion", "exploded", True),
-        ("announcement", "announced", True),
-        ("arrival", "arrived", True),
-        ("discussion", "discussed", True),
-        ("killing", "killed", True),
-        ("party", "parted", False),
-        ("woman", "won", False),
-        ("nation", "named", False),
-        ("station", "started", False),
-    ],
-)
+@pytest.mark.parametrize("noun, verb, expected", [
+    ("resignation", "resigned", True),
+    ("decision", "decided", True),
+    ("explosion", "exploded", True),
+    ("arrival", "arrived", True),
+    ("killing", "killed", True),
+    ("party", "parted", False),
+    ("woman", "won", False),
+    ("nation", "named", False),
+])  # fmt: skip
 def test_nouns_made_of_verbs(noun, verb, expected):
     assert deverbal(noun, verb_of("they", verb)) is expected
-
-
-def test_sentences_without_words():
-    assert all(not (cue.marker or cue.pronoun or cue.entities or cue.verbs) for cue in cues(["", "...", "— 12 —"]))
-    assert cues([]) == []

@@ -1,3 +1,5 @@
+"""Graphs over paragraphs: own ones, by name, from files, and by several processes."""
+
 import gzip
 import json
 import pickle
@@ -5,8 +7,21 @@ import pickle
 import numpy as np
 import pytest
 
+from datamodules.corpora import Files
 from datamodules.documents import UserError
-from datamodules.graphs import Discourse, FromFile, NoGraph, ParagraphGraph, Similarity, Topic, make_graph
+from datamodules.graphs import (
+    RST,
+    Discourse,
+    FromFile,
+    NoGraph,
+    ParagraphGraph,
+    ParagraphRule,
+    Similarity,
+    Topic,
+    make_graph,
+)
+from datamodules.graphsum import GraphSumData
+from lightning_modules.discourse_parser.right_branching import RightBranchingParser
 from tests.conftest import write_lines
 from tests.datamodules.graphs.made_up import assert_is_graph, paragraphs
 
@@ -30,21 +45,16 @@ def test_a_graph_of_ones_own_is_checked_and_its_diagonal_is_one():
     np.testing.assert_allclose(found, [[1, 0.5, 0.25], [0.5, 1, 1], [0.25, 1, 1]])
 
 
-@pytest.mark.parametrize(
-    "weights, message",
-    [
-        (np.ones((2, 3)), r"its graph is 2 x 3, not 3 x 3; give one row and one column for each of its 3 paragraphs"),
-        (np.ones((4, 4)), "its graph is 4 x 4, not 3 x 3"),
-        (0.5, "its graph is a single number, not 3 x 3"),
-        ([[1, 0], [0]], "its graph is not a table of numbers"),
-        ("many", "its graph is not a table of numbers"),
-        (None, r"its graph is a single number|its graph is not a table of numbers"),
-        ([[1, 1.5, 0], [1.5, 1, 0], [0, 0, 1]], r"weight 1\.5 between paragraphs 0 and 1 \(counted from 0\) is not in"),
-        ([[1, 0, 0], [0, 1, -0.2], [0, -0.2, 1]], r"weight -0\.2 between paragraphs 1 and 2"),
-        ([[1, 0, float("nan")], [0, 1, 0], [0, 0, 1]], "weight nan between paragraphs 0 and 2"),
-        ([[1, 0.2, 0], [0.4, 1, 0], [0, 0, 1]], r"must be symmetric, but has 0\.2 from 0 to 1, 0\.4 back"),
-    ],
-)
+@pytest.mark.parametrize("weights, message", [
+    (np.ones((2, 3)), r"its graph is 2 x 3, not 3 x 3; give one row and one column for each of its 3 paragraphs"),
+    (0.5, "its graph is a single number, not 3 x 3"),
+    ([[1, 0], [0]], "its graph is not a table of numbers"),
+    (None, r"its graph is a single number|its graph is not a table of numbers"),
+    ([[1, 1.5, 0], [1.5, 1, 0], [0, 0, 1]], r"weight 1\.5 between paragraphs 0 and 1 \(counted from 0\) is not in"),
+    ([[1, 0, 0], [0, 1, -0.2], [0, -0.2, 1]], r"weight -0\.2 between paragraphs 1 and 2"),
+    ([[1, 0, float("nan")], [0, 1, 0], [0, 0, 1]], "weight nan between paragraphs 0 and 2"),
+    ([[1, 0.2, 0], [0.4, 1, 0], [0, 0, 1]], r"must be symmetric, but has 0\.2 from 0 to 1, 0\.4 back"),
+])  # fmt: skip
 def test_the_error_of_an_invalid_graph_names_its_document(weights, message):
     with pytest.raises(UserError, match=f"^Given: document 'doc-7': .*{message}"):
         Given(weights)(THREE)
@@ -62,9 +72,6 @@ def test_graphs_by_name():
         make_graph("rst")
 
 
-# From a file -----------------------------------------------------------------------------------------------------
-
-
 def test_graphs_from_a_file(tmp_path):
     rows = [{"id": "doc-7", "weights": [[0, 0.5, 1], [0, 0, 0], [0.1, 0, 0]]}, {"id": 8, "weights": [[0]]}]
     path = tmp_path / "graphs.jsonl.gz"
@@ -79,18 +86,33 @@ def test_graphs_from_a_file(tmp_path):
     assert (renamed(THREE) == graph(THREE)).all() and renamed.digest() != graph.digest()
 
 
-@pytest.mark.parametrize(
-    "lines, message",
-    [
-        ([{"id": "doc-7", "weights": [[1, 0], [0, 1]]}], r":1: document 'doc-7': its graph is 2 x 2, not 3 x 3"),
-        ([{"id": "doc-7", "weights": [[1, 2, 0]] * 3}], r":1: document 'doc-7': weight 2 between paragraphs 0 and 1"),
-        ([{"id": "doc-8", "weights": [[1]]}], r"no graph of document 'doc-7' in field 'id'; add it"),
-        ([{"id": "doc-7"}], r":1: it has no field 'weights'; name the right one"),
-        ([{"id": "a", "weights": [[1]]}, {"id": "a", "weights": [[1]]}], r":2: document 'a' is also in line 1"),
-        (["{broken"], r":1: broken JSON .*; fix it, every document needs a graph"),
-    ],
-)
+@pytest.mark.parametrize("lines, message", [
+    ([{"id": "doc-7", "weights": [[1, 0], [0, 1]]}], r":1: document 'doc-7': its graph is 2 x 2, not 3 x 3"),
+    ([{"id": "doc-7", "weights": [[1, 2, 0]] * 3}], r":1: document 'doc-7': weight 2 between paragraphs 0 and 1"),
+    ([{"id": "doc-8", "weights": [[1]]}], r"no graph of document 'doc-7' in field 'id'; add it"),
+    ([{"id": "doc-7"}], r":1: it has no field 'weights'; name the right one"),
+    ([{"id": "a", "weights": [[1]]}, {"id": "a", "weights": [[1]]}], r":2: document 'a' is also in line 1"),
+    (["{broken"], r":1: broken JSON .*; fix it, every document needs a graph"),
+])  # fmt: skip
 def test_a_file_that_has_no_such_graph_says_where(tmp_path, lines, message):
     path = write_lines(tmp_path / "graphs.jsonl", lines)
     with pytest.raises(UserError, match=message):
         FromFile(path)(THREE)
+
+
+@pytest.mark.parametrize("name", ["topic", "rst"])
+def test_two_processes_give_what_one_gives_and_it_is_kept(name, corpus_files, tmp_path, monkeypatch):
+    def data(folder, num_proc):
+        graph = RST(RightBranchingParser(), tmp_path / "parses", ()) if name == "rst" else Topic(topics=3)
+        options = {"vocab_size": 300, "paragraphs": ParagraphRule(sentences=1), "num_proc": num_proc}
+        made = GraphSumData(Files(**corpus_files), graph=graph, cache_dir=tmp_path / folder, **options)
+        made.prepare_data()
+        return made.features("val")
+
+    one, two = data("one", 1), data("two", 2)
+    assert one["graph"][:] == two["graph"][:] and one["id"][:] == two["id"][:]
+    assert any(0 < value < 1 for row in one["graph"] for value in row) or name == "rst"
+
+    for kind in (RST, Topic):
+        monkeypatch.setattr(kind, "weights", lambda *_: pytest.fail("the graph is there already"))
+    assert data("one", 1)["graph"][:] == two["graph"][:]

@@ -13,22 +13,17 @@ def test_parts_are_paragraphs_and_those_without_words_are_passed_over_and_counte
     assert found.texts == [["1", "2", "3", "4", "5"], ["6"], ["7", "8", "9"]]
     assert found.spans == [(0, 5), (5, 6), (8, 11)] and found.parts == [0, 2, 4]
     assert (found.total, found.dropped, found.empty, len(found), found.id) == (3, 0, 2, 3, "a")
-
-
-def test_groups_of_sentences_stay_within_a_part():
+    # groups of sentences stay within a part
     found = ParagraphRule(sentences=2)(DOCUMENT)
     assert found.texts == [["1", "2"], ["3", "4"], ["5"], ["6"], ["7", "8"], ["9"]]
     assert found.parts == [0, 0, 0, 2, 4, 4]
 
 
-@pytest.mark.parametrize(
-    "keep, expected",
-    [
-        ("first", [["1", "2"], ["3", "4"], ["5"], ["6"]]),
-        ("turns", [["1", "2"], ["3", "4"], ["6"], ["7", "8"]]),  # one of each part, then the first part's second
-        ("spread", [["1", "2"], ["5"], ["6"], ["9"]]),  # places 0, 5/3, 10/3, 5
-    ],
-)
+@pytest.mark.parametrize("keep, expected", [
+    ("first", [["1", "2"], ["3", "4"], ["5"], ["6"]]),
+    ("turns", [["1", "2"], ["3", "4"], ["6"], ["7", "8"]]),  # one of each part, then the first part's second
+    ("spread", [["1", "2"], ["5"], ["6"], ["9"]]),  # places 0, 5/3, 10/3, 5
+])  # fmt: skip
 def test_of_too_many_some_are_kept_by_the_rule(keep, expected):
     found = ParagraphRule(max_paragraphs=4, sentences=2, keep=keep)(DOCUMENT)
     assert found.texts == expected and (found.total, found.dropped) == (6, 2)
@@ -78,15 +73,12 @@ def test_any_document_by_any_rule(parts, rule):
         assert (found.spans[0], found.spans[-1]) == (everything.spans[0], everything.spans[-1])
 
 
-@pytest.mark.parametrize(
-    "arguments, message",
-    [
-        ({"max_paragraphs": 0}, "max_paragraphs must be at least 1, got 0"),
-        ({"sentences": 0}, "sentences must be at least 1, got 0"),
-        ({"keep": "best"}, "keep 'best' is not one of first, turns, spread"),
-        ({"parts": "chapters"}, "parts 'chapters' is not one of paragraphs, sources"),
-    ],
-)
+@pytest.mark.parametrize("arguments, message", [
+    ({"max_paragraphs": 0}, "max_paragraphs must be at least 1, got 0"),
+    ({"sentences": 0}, "sentences must be at least 1, got 0"),
+    ({"keep": "best"}, "keep 'best' is not one of first, turns, spread"),
+    ({"parts": "chapters"}, "parts 'chapters' is not one of paragraphs, sources"),
+])  # fmt: skip
 def test_rules_that_cannot_be_are_refused(arguments, message):
     with pytest.raises(ValueError, match=message):
         ParagraphRule(**arguments)

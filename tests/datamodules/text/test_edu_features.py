@@ -1,10 +1,16 @@
+"""The features of words and EDUs that a segmenter reads."""
+
+import zlib
 from dataclasses import dataclass, field
 
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 
 from datamodules.documents import UserError
 from datamodules.text.edu_features import MAX_CHAIN, SegmentationBatch, edu_features, sentence_starts
+from datamodules.text.hashing import FEATURES, hashed_words, word_features
 from datamodules.text.subwords import Tokens
 
 TEXT = "We left,  because it rained.\nThe end."
@@ -42,42 +48,28 @@ def test_features_of_each_word():
     assert features.piece_words.tolist() == [-1, *(i for i, word in enumerate(words) for _ in word)]
 
 
-def test_sentences_and_paragraphs_are_detected_if_unknown():
-    assert edu_features(Asked(TEXT)).starts == [0, 29]
-    assert edu_features(Asked(TEXT)).layout[7, 1] == 1
-
-
-def test_a_sentence_that_begins_inside_a_word():
-    features = edu_features(Asked("abcd ef gh", [(0, 2), (2, 10)]))
+def test_where_sentences_begin():
+    features = edu_features(Asked(TEXT))
+    assert features.starts == [0, 29] and features.layout[7, 1] == 1
+    features = edu_features(Asked("abcd ef gh", [(0, 2), (2, 10)]))  # one begins inside a word
     assert features.starts == [0, 2]  # an EDU begins there all the same
     assert features.chains == [1, 2] and features.begins.tolist() == [True, True, False]
-
-
-def test_text_before_and_after_the_sentences():
+    # text before and after the sentences
     assert sentence_starts(Asked("  Oh! One. Two. More", [(6, 10), (10, 10), (11, 15)])) == [2, 6, 11]
     assert sentence_starts(Asked(" One.", [(0, 5)])) == [1]
-
-
-def test_a_long_sentence_is_cut_evenly():
+    # a long sentence is cut evenly
     features = edu_features(Asked("a " * (2 * MAX_CHAIN + 1), [(0, 10)]))
     assert features.chains == [267, 267, 267] and features.begins.sum() == 1
+    for blank in ("", " \n\t"):
+        features = edu_features(Asked(blank), halves)
+        assert features.offsets == features.chains == features.starts == [] and features.words.shape == (0, 10)
 
 
-@pytest.mark.parametrize("text", ["", " \n\t"])
-def test_blank_text(text):
-    features = edu_features(Asked(text), halves)
-    assert features.offsets == features.chains == features.starts == [] and features.words.shape == (0, 10)
-
-
-@pytest.mark.parametrize(
-    "request_, edus, message",
-    [
-        (Asked("abc", [(0, 4)]), [], r"text: sentences\[0\] is characters 0 to 4 of a text of 3"),
-        (Asked("abc", [], [(2, 1)]), [], r"paragraphs\[0\] is characters 2 to 1"),
-        (Asked("abc", [(-1, 2)]), [], "characters -1 to 2"),
-        (Asked("abc"), [(3, 4)], "EDU begins at character 3"),
-    ],
-)
+@pytest.mark.parametrize("request_, edus, message", [
+    (Asked("abc", [(0, 4)]), [], r"text: sentences\[0\] is characters 0 to 4 of a text of 3"),
+    (Asked("abc", [], [(2, 1)]), [], r"paragraphs\[0\] is characters 2 to 1"),
+    (Asked("abc"), [(3, 4)], "EDU begins at character 3"),
+])  # fmt: skip
 def test_offsets_of_another_text_are_refused(request_, edus, message):
     with pytest.raises(UserError, match=message):
         edu_features(request_, edus=edus)
@@ -93,3 +85,19 @@ def test_a_batch_puts_texts_in_a_row():
     assert batch.piece_counts == [len(text.pieces) for text in texts]
     moved = batch.to(torch.device("cpu"))
     assert moved.rows.equal(batch.rows) and moved.texts is batch.texts
+
+
+def test_words_and_marks_and_their_features():
+    text = "Don’t stop -- Rev-2... it's 3.5!"
+    words = ["Don’t", "stop", "--", "Rev", "-", "2", "...", "it's", "3", ".", "5", "!"]
+    assert [text[a:b] for a, b in hashed_words(text).offsets] == words
+    names = ["wrunning", "p1r", "p2ru", "p3run", "p4runn", "s1g", "s2ng", "s3ing", "s4ning", "hXxx"]
+    assert word_features("Running") == tuple(zlib.crc32(name.encode()) for name in names)
+    assert len(names) == FEATURES
+    assert word_features("NASA-2")[-1] == word_features("USGS-7")[-1] != word_features("Nasa-2")[-1]
+
+
+@given(st.text(st.characters(exclude_categories=()), max_size=60))  # lone surrogates too
+def test_every_visible_character_is_part_of_one_word(text):
+    covered = [at for start, end in hashed_words(text).offsets for at in range(start, end)]
+    assert covered == [at for at, letter in enumerate(text) if not letter.isspace()]

@@ -1,3 +1,7 @@
+"""Texts of many languages: sentences, words, ROUGE, labels, rewards, and segmenters of words."""
+
+import pickle
+import sys
 import unicodedata
 from collections import Counter
 from pathlib import Path
@@ -5,14 +9,13 @@ from pathlib import Path
 import pytest
 
 from datamodules.documents import UserError
-from datamodules.text.language import join_sentences, language_of, length_words, script_of
+from datamodules.text.language import Language, join_sentences, language_of, length_words, script_of
 from datamodules.text.oracle import greedy_oracle
 from datamodules.text.rouge_words import vocabulary
-from datamodules.text.sentences import split_sentences
+from datamodules.text.segmenters import load_segmenter
 from datamodules.text.vocabulary import Vocabulary
-from datamodules.text.words import tokenize
 from lightning_modules.metrics.rewards import RewardInputs, RougeReward
-from lightning_modules.metrics.rouge import rouge_scores
+from lightning_modules.metrics.rouge import rouge_scores, signature
 
 # Three sentences in each language, with the marks, joiners and spaces that are particular to it.
 TEXTS = {
@@ -83,16 +86,10 @@ def test_every_language_is_split_scored_labelled_and_written(name):
     assert row in PAGE.read_text(encoding="utf-8"), row
 
 
-def test_english_is_what_it_was():
-    text = "Dr. Smith's dog, cafe\u0301 日本。  He left. "
-    english = language_of("en")
-    assert english.split_sentences(text) == split_sentences(text)
-    assert english.tokenize(text) == tokenize(text)
+def test_words_of_english_and_graphemes():
     assert vocabulary().split("Ünï a-b") == [b"n", b"a", b"b"]
     assert Vocabulary(["a"]).state() == {"words": ["a"], "tokenizer": "words", "lowercase": True}
-
-
-def test_graphemes_are_whole():
+    # graphemes are whole
     assert language_of("xx").tokenize("👩‍👩‍👧 1️⃣ cafe\u0301 क्‍ष 🇩🇪!") == ["👩‍👩‍👧", "1️⃣", "café", "क्‍ष", "🇩🇪", "!"]
 
 
@@ -119,6 +116,54 @@ def test_the_script_of_a_text_suggests_a_language():
     assert script_of(["123"]) is None
 
 
-def test_a_name_is_no_code():
+# A text of each language, and its words by the segmenter.
+SEGMENTED = {
+    "zh:jieba": ("我们去公园。2020年，你来吗？OK!", ["我们", "去", "公园", "2020", "年", "你", "来", "吗", "ok"]),
+    "ja:fugashi": ("東京に行きます。OK!", ["東京", "に", "行き", "ます", "ok"]),
+    "th:pythainlp": ("เราไปสวนสาธารณะ แล้วกลับบ้าน", ["เรา", "ไป", "สวนสาธารณะ", "แล้ว", "กลับบ้าน"]),
+}
+
+
+@pytest.fixture(params=SEGMENTED)
+def segmented(request) -> tuple[Language, str, list[str]]:
+    pytest.importorskip(request.param.partition(":")[2])
+    return language_of(request.param), *SEGMENTED[request.param]
+
+
+def test_words_and_tokens_are_those_of_the_segmenter(segmented):
+    language, text, words = segmented
+    assert language.words(text) == words
+    tokens = language.tokenize(text)
+    assert [token for token in tokens if token in words] == words
+    assert language.detokenize(language.tokenize(text, lowercase=False)) == text
+    assert len(language.split_sentences(text)) == len(language_of(language.primary).split_sentences(text))
+    restored = pickle.loads(pickle.dumps(language))
+    assert restored.words(text) == words
+
+
+def test_rouge_counts_words():
+    jieba = pytest.importorskip("jieba")
+    one, other = "我们去公园看花", "他们去公园吃饭"
+    counts = [Counter(jieba.lcut(text)) for text in (one, other)]
+    expected = 2 * (counts[0] & counts[1]).total() / sum(count.total() for count in counts)
+    score = rouge_scores([one], [[other]], ("rouge1",), language="zh:jieba")["rouge1"].fmeasure
+    assert score == pytest.approx(expected)
+    assert score != rouge_scores([one], [[other]], ("rouge1",), language="zh")["rouge1"].fmeasure
+    assert "|tok:zh:jieba|" in signature("rouge1", language="zh:jieba")
+    vocabulary = Vocabulary.build([one], 30, language="zh:jieba")
+    assert "公园" in vocabulary.words and Vocabulary(**vocabulary.state()).language is language_of("zh:jieba")
+
+
+def test_other_codes_and_segmenters_are_refused():
+    for code in ("zh:mecab", "ru:jieba", "zh-Hant:jieba"):
+        with pytest.raises(UserError, match=f"language '{code}': the segmenters of words are zh:jieba, ja:fugashi"):
+            language_of(code)
     with pytest.raises(UserError, match="'Chinese': give an ISO code"):
         language_of("Chinese")
+
+
+def test_a_missing_package_is_named_with_the_command(monkeypatch):
+    monkeypatch.setitem(sys.modules, "jieba", None)
+    load_segmenter.cache_clear()
+    with pytest.raises(UserError, match=r"zh:jieba needs the package jieba .*; run pip install .precis-suite\[jieba\]"):
+        Language("zh:jieba")

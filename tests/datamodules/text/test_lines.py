@@ -1,9 +1,14 @@
-import json
+"""Lines of text files, and texts that are safe to print."""
 
+import json
+import unicodedata
+
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from datamodules.text.lines import counted, json_line, split_lines
+from datamodules.text.printable import printable, printable_line
 
 SEPARATORS = "\u2028\u2029\x85\x0b\x0c\x1c\x1d\x1e"
 
@@ -21,8 +26,23 @@ def test_only_feeds_and_returns_end_a_line():
 
 
 def test_nouns_agree_with_their_numbers():
-    numbers = [counted(count, noun) for noun in ("document", "entry", "batch") for count in (0, 1, 1200)]
-    assert numbers == [
-        "0 documents", "1 document", "1,200 documents", "0 entries", "1 entry", "1,200 entries", "0 batches", "1 batch",
-        "1,200 batches",
-    ]  # fmt: skip
+    numbers = [counted(count, noun) for count, noun in ((0, "entry"), (1, "document"), (1200, "batch"))]
+    assert numbers == ["0 entries", "1 document", "1,200 batches"]
+
+
+@pytest.mark.parametrize("text, expected", [
+    ("\x1b[31mred\x1b[0m", r"\x1b[31mred\x1b[0m"),
+    ("\x1b]0;title\x07", r"\x1b]0;title\x07"),
+    ("\x9b2J", r"\x9b2J"),  # the control character that is an escape sequence's beginning by itself
+    ("over\rwritten \x08\x7f", r"over\rwritten \x08\x7f"),
+    ("\u202etxt.exe\u2028", r"\u202etxt.exe\u2028"),
+    ("Zürich – 東京 🧬 e\u0301", "Zürich – 東京 🧬 e\u0301"),
+])  # fmt: skip
+def test_what_a_terminal_would_obey_is_shown(text, expected):
+    assert printable(text) == expected == printable_line(text)
+
+
+@given(st.text())
+def test_no_control_character_is_left(text):
+    kept = {character for character in printable_line(text) if unicodedata.category(character) in ("Cc", "Zl", "Zp")}
+    assert kept == set()

@@ -1,3 +1,5 @@
+"""Sentences of a text, and where sentences and paragraphs lie in it."""
+
 import gzip
 import json
 from pathlib import Path
@@ -7,23 +9,19 @@ import sentencex
 from hypothesis import given
 from hypothesis import strategies as st
 
+from datamodules.text.offsets import paragraph_offsets, sentence_offsets
 from datamodules.text.sentences import split_sentences
 
 GUM = Path(__file__).resolve().parents[3].parent / "shared" / "data" / "gum"
 
 
-@pytest.mark.parametrize(
-    ("text", "sentences"),
-    [
-        ("", []),
-        (" \n\t ", []),
-        ("One", ["One"]),
-        ("It rained.  We\nstayed in. ", ["It rained.", "We stayed in."]),
-        ("Dr. Smith met Mrs. Jones at 3.15 p.m. They spoke.", None),
-        ("Use torch.nn.Module and numpy._core.Array here. Then stop.", None),
-        ('He asked "Why?" She left.', ['He asked "Why?"', "She left."]),
-    ],
-)
+@pytest.mark.parametrize(("text", "sentences"), [
+    (" \n\t ", []),
+    ("It rained.  We\nstayed in. ", ["It rained.", "We stayed in."]),
+    ("Dr. Smith met Mrs. Jones at 3.15 p.m. They spoke.", None),
+    ("Use torch.nn.Module and numpy._core.Array here. Then stop.", None),
+    ('He asked "Why?" She left.', ['He asked "Why?"', "She left."]),
+])  # fmt: skip
 def test_running_text(text, sentences):
     found = split_sentences(text)
     if sentences is None:  # the abbreviations and names hold no boundary but the last
@@ -38,21 +36,15 @@ def test_tokenized_text_splits_at_stops_that_are_tokens():
     assert split_sentences(text) == expected
     assert split_sentences(text, "tokenized") == expected
     assert split_sentences(text, "sentencex") != expected
+    for end in (". ''", ". )", "! '' -rrb-", "?"):  # closing marks are no sentence
+        assert split_sentences(f"`` it rained {end} we stayed {end}") == [f"`` it rained {end}", f"we stayed {end}"]
 
 
-@pytest.mark.parametrize("end", [". ''", ". )", "! '' -rrb-", "?"])
-def test_closing_marks_at_the_end_of_tokenized_text_are_no_sentence(end):
-    assert split_sentences(f"`` it rained {end} we stayed {end}") == [f"`` it rained {end}", f"we stayed {end}"]
-
-
-@pytest.mark.parametrize(
-    "unit, sentences",
-    [
-        ("'\"“‘(", 1),  # quotes that nothing closes
-        ("今天天气很好。", 1),  # stops without a space
-        ("“It rained,” she said of `it`. ", 20_000),
-    ],
-)
+@pytest.mark.parametrize("unit, sentences", [
+    ("'\"“‘(", 1),  # quotes that nothing closes
+    ("今天天气很好。", 1),  # stops without a space
+    ("“It rained,” she said of `it`. ", 20_000),
+])  # fmt: skip
 def test_texts_that_sentencex_reads_in_quadratic_time_are_split_in_windows(unit, sentences, monkeypatch):
     lengths = []
 
@@ -77,14 +69,31 @@ def test_nothing_is_lost_but_whitespace(text, splitter):
 
 
 @pytest.mark.skipif(not GUM.is_dir(), reason="needs the GUM data in ../shared/data")
-def test_boundary_f1_on_gum():
+def test_boundary_f1_and_paragraphs_of_gum():
     """The figure in experiments/results/sentence_splitting.md, computed here over whole sentences instead."""
     hits = found = gold = 0
     with gzip.open(GUM / "val.jsonl.gz", "rt", encoding="utf-8") as lines:
         for record in map(json.loads, lines):
             text = record["text"]
+            assert [list(span) for span in paragraph_offsets(text)] == record["paragraphs"]
             for start, end in record["paragraphs"]:
                 inside = [text[a:b] for a, b in record["sentences"] if start <= a and b <= end]
                 mine = split_sentences(text[start:end])
                 hits, found, gold = hits + len(set(mine) & set(inside)), found + len(mine), gold + len(inside)
     assert 2 * hits / (found + gold) > 0.93
+
+
+def test_sentences_of_each_paragraph():
+    text = "A title\nDr. Rai left.  He  came\tback!\nEnd"
+    spans = sentence_offsets(text)
+    assert [text[a:b] for a, b in spans] == ["A title", "Dr. Rai left.", "He  came\tback!", "End"]
+    assert sentence_offsets(text, [(8, 21)]) == [(8, 21)]
+
+
+@given(st.text(st.sampled_from("ab. !?\n\u00a0\u200bé\u0301'\"A🧬\u3000"), max_size=50))
+def test_sentences_are_what_the_splitter_says_and_cover_all_that_is_visible(text):
+    spans = sentence_offsets(text)
+    covered = [at for start, end in spans for at in range(start, end) if not text[at].isspace()]
+    assert covered == [at for at, letter in enumerate(text) if not letter.isspace()]
+    split = [sentence for a, b in paragraph_offsets(text) for sentence in split_sentences(text[a:b])]
+    assert [" ".join(text[a:b].split()) for a, b in spans] == split

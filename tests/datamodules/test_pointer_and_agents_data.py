@@ -1,3 +1,5 @@
+"""Batches of the pointer-generator, and the same dealt out to agents."""
+
 from itertools import accumulate, combinations
 
 import pytest
@@ -7,7 +9,7 @@ from datamodules.communicating_agents import CommunicatingAgentsData, even_parts
 from datamodules.corpora.texts import Texts
 from datamodules.documents import Document
 from datamodules.pointer_generator import PointerGeneratorData
-from datamodules.text.vocabulary import PAD, STOP, UNK, Vocabulary
+from datamodules.text.vocabulary import PAD, START, STOP, UNK, Vocabulary
 from datamodules.truncation import COLUMN
 
 V = 12
@@ -15,8 +17,8 @@ TEXT = [["The zebra sat.", "A yak."], [" "], ["The cat"], [], ["near the gnu sat
 WORDS = ["the", "zebra", "sat", ".", "a", "yak", ".", "the", "cat", "near", "the", "gnu", "sat", "a", "yak"]
 
 
-def build(tmp_path, **arguments):
-    data = CommunicatingAgentsData(Texts([]), vocab_size=V, cache_dir=tmp_path, **arguments)
+def build(tmp_path, kind=CommunicatingAgentsData, **arguments):
+    data = kind(Texts([]), vocab_size=V, cache_dir=tmp_path, **arguments)
     data.tokenizer = Vocabulary(["the", "cat", "sat", "."])
     return data
 
@@ -97,8 +99,7 @@ def test_sentences_stay_whole(tmp_path):
 
 def test_ids_are_the_pointer_generator_s_over_one_vocabulary_of_the_document(tmp_path):
     data = build(tmp_path, agents=3, max_source=11, max_target=5)
-    plain = PointerGeneratorData(Texts([]), vocab_size=V, max_source=11, max_target=5, cache_dir=tmp_path)
-    plain.tokenizer = data.tokenizer
+    plain = build(tmp_path, PointerGeneratorData, max_source=11, max_target=5)
     documents = [(TEXT, [["the yak sat near a gnu"], ["unused"]], "a"), ([["Cat."]], [["the gnu"]], "b")]
     ours, theirs = (one.collate([row(one, *document) for document in documents]) for one in (data, plain))
     for name in ("target", "target_input", "target_lengths", "target_rows"):
@@ -130,6 +131,74 @@ def test_a_document_without_words_is_one_unknown_word(tmp_path, parts, split):
     assert batch.source.tolist() == [[[UNK], [PAD], [PAD]]] and batch.lengths.tolist() == [[1, 0, 0]]
 
 
-def test_impossible_arguments_are_named(tmp_path):
+@pytest.fixture
+def data(tmp_path):
+    return build(tmp_path, PointerGeneratorData, max_source=8, max_target=5)
+
+
+def by_hand(words, vocabulary, oov_words):
+    """Return extended ids by a loop over words, and extend `oov_words`."""
+    ids = []
+    for word in words:
+        if word in vocabulary:
+            ids.append(4 + vocabulary.index(word))
+        else:
+            if word not in oov_words:
+                oov_words.append(word)
+            ids.append(V + oov_words.index(word))
+    return ids
+
+
+def test_ids_equal_those_of_a_plain_loop(data):
+    rows = [
+        row(data, [["The zebra sat."], ["A yak, the zebra"]], [["Zebra sat."], ["unused"]], "a"),
+        row(data, [["Cat."]], [["the gnu"]], "b"),
+    ]
+    batch = data.collate(rows)
+    words = [["the", "zebra", "sat", ".", "a", "yak", ",", "the"], ["cat", "."]]
+    targets = [["zebra", "sat", "."], ["the", "gnu"]]
+    vocabulary = data.tokenizer.words[4:]
+    for i, (source, target) in enumerate(zip(words, targets)):
+        oov_words: list[str] = []
+        expected = by_hand(source, vocabulary, oov_words)
+        assert batch.source_extended[i].tolist() == expected + [PAD] * (8 - len(source))
+        assert batch.source[i].tolist() == [UNK if x >= V else x for x in expected] + [PAD] * (8 - len(source))
+        assert batch.oov_words[i] == oov_words
+        ids = {word: V + k for k, word in enumerate(oov_words)} | {word: 4 + k for k, word in enumerate(vocabulary)}
+        gold = [*(ids.get(word, UNK) for word in target), STOP]
+        length = len(gold)
+        assert batch.target[i, :length].tolist() == gold and batch.target[i, length:].eq(PAD).all()
+        inputs = [START, *(UNK if x >= V else x for x in gold[:-1])]
+        assert batch.target_input[i, :length].tolist() == inputs
+        assert batch.lengths[i] == len(source) and batch.target_lengths[i] == length
+    assert batch.target.flatten()[batch.target_rows].ne(PAD).all()
+    assert len(batch.target_rows) == batch.target_lengths.sum() == 7
+    assert batch.references[0] == [["Zebra sat."], ["unused"]] and batch.ids == ["a", "b"]
+
+
+def test_cutting_the_source_later_takes_its_words_out_of_the_vocabulary(data):
+    rows = [row(data, [["the yak sat near one gnu"]], [["gnu yak sat"]])]
+    whole = data.collate(rows)
+    assert whole.oov_words == [["yak", "near", "one", "gnu"]]
+    assert whole.target[0].tolist() == [V + 3, V, 6, STOP]
+    data.lengths_now = (2, 3)
+    cut = data.collate(rows)
+    assert cut.oov_words == [["yak"]] and cut.source_extended.tolist() == [[4, V]]
+    assert cut.target[0].tolist() == [UNK, V, 6], "a summary that is cut off has no end symbol"
+    assert cut.target_lengths.tolist() == [3]
+
+
+def test_lengths_stay_on_the_host(data):
+    batch = data.collate([row(data, [["the cat"]], [["cat"]])])
+    moved = batch.to("meta")
+    assert moved.lengths.device.type == "cpu" and moved.source.device.type == "meta"
+    assert moved.ids == batch.ids and batch.source.device.type == "cpu"
+
+
+def test_impossible_lengths_are_named(tmp_path):
+    with pytest.raises(ValueError, match="max_source must be at least 1 and max_target 2"):
+        PointerGeneratorData(Texts([]), max_target=1, cache_dir=tmp_path)
+    with pytest.raises(ValueError, match=r"data\.batch_size must be at least 1, got 0"):
+        PointerGeneratorData(Texts([]), batch_size=0, cache_dir=tmp_path)
     with pytest.raises(ValueError, match=r"data\.agents must be at least 1, got 0"):
         build(tmp_path, agents=0)

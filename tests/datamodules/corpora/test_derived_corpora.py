@@ -1,11 +1,10 @@
-"""Documents whose reference consists of their own sentences."""
-
+"""Corpora over another corpus, of its own sentences or in folds, and over texts."""
 
 import pytest
 
-from datamodules.corpora import OwnSentences, Texts
+from datamodules.corpora import Folds, OwnSentences, Texts
 from datamodules.corpora.corpus import as_document, build_documents
-from datamodules.documents import BadRecord
+from datamodules.documents import BadRecord, Document, Record, UserError
 
 FIRST = "The cat sat on the mat. A dog ran by.\n\nThe cat and the dog sat on the mat. It rained."
 TEXTS = [("a", FIRST), ("b", "Only one sentence here.")]
@@ -53,3 +52,54 @@ def test_bad_records_and_empty_documents_pass(tmp_path):
 def test_wrong_arguments(options, words):
     with pytest.raises(ValueError, match=words):
         OwnSentences(Texts(TEXTS), **options)
+
+
+class Numbers(Texts):
+    """Records 0 to 10 as training documents; record 4 is damaged. `val` fails when it is read."""
+
+    def splits(self):
+        return ["train", "val"]
+
+    def records(self, split):
+        assert split == "train"
+        for number in range(11):
+            if number == 4:
+                yield BadRecord("line 5", "broken", "fix it")
+            else:
+                yield Record(str(number), [[f"Text {number}."]], [], where=f"line {number + 1}")
+
+    def fingerprint(self, split):
+        assert split == "train"
+        return "numbers"
+
+
+def ids(corpus, split):
+    return [getattr(record, "id", "damaged") for record in corpus.records(split)]
+
+
+def test_each_record_is_held_out_once():
+    corpora = [Folds(Numbers([]), fold, folds=3) for fold in range(3)]
+    assert [ids(corpus, "val") for corpus in corpora] == [
+        ["0", "3", "6", "9"], ["1", "damaged", "7", "10"], ["2", "5", "8"],
+    ]  # fmt: skip
+    everything = sorted(ids(Numbers([]), "train"))
+    for corpus in corpora:
+        assert corpus.splits() == ["train", "val"]
+        assert sorted(ids(corpus, "train") + ids(corpus, "val")) == everything
+
+
+def test_fingerprints_tell_folds_apart():
+    made = [Folds(Numbers([]), 0), Folds(Numbers([]), 1), Folds(Numbers([]), 0, folds=4)]
+    prints = {corpus.fingerprint(split) for corpus in made for split in ("train", "val")}
+    assert len(prints) == 6
+
+
+def test_texts_become_documents_without_references(tmp_path):
+    corpus = Texts([("a.txt", "First. Second.\n\nThird."), ("b.txt", "Only.")])
+    assert corpus.splits() == ["test"]
+    assert [as_document(row) for row in build_documents(corpus, "test", tmp_path)] == [
+        Document("a.txt", [["First.", "Second."], ["Third."]], []),
+        Document("b.txt", [["Only."]], []),
+    ]
+    with pytest.raises(UserError, match=r"text 'stdin': the document is empty"):
+        build_documents(Texts([("stdin", " \n")]), "test", tmp_path)

