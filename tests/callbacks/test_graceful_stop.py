@@ -50,16 +50,12 @@ def test_ctrl_c_in_an_epoch(tiny_config, trained, tmp_path, precis):
     goes_on(done.stderr, run, trained, precis)
 
 
-@pytest.mark.parametrize(
-    "number, where, status, step",
-    [
-        (signal.SIGTERM, {"batch": 9}, 143, 10),  # in the second epoch
-        (signal.SIGINT, {"batch": 6}, 130, 7),  # the last batch of the first epoch: its validation is not lost
-        (signal.SIGTERM, {"validation": 1}, 143, 7),
-        (signal.SIGINT, {"sanity": True}, 130, 1),
-    ],
-    ids=["second-epoch", "end-of-epoch", "validation", "sanity-check"],
-)
+@pytest.mark.parametrize("number, where, status, step", [
+    (signal.SIGTERM, {"batch": 9}, 143, 10),  # in the second epoch
+    (signal.SIGINT, {"batch": 6}, 130, 7),  # the last batch of the first epoch: its validation is not lost
+    (signal.SIGTERM, {"validation": 1}, 143, 7),
+    (signal.SIGINT, {"sanity": True}, 130, 1),
+], ids=["second-epoch", "end-of-epoch", "validation", "sanity-check"])  # fmt: skip
 def test_a_stopped_run_continues(number, where, status, step, tiny_config, trained, tmp_path, precis, in_a_process):
     run = tmp_path / "run"
     ended, said = in_a_process(*interrupted(tiny_config, run, number, **where))

@@ -1,5 +1,8 @@
+"""Previews of a training: summaries, samples and attention, and characters without a font."""
+
 import json
 import struct
+import warnings
 from types import SimpleNamespace
 
 import numpy as np
@@ -8,8 +11,8 @@ from cases import CASES
 from pytorch_lightning.loggers import WandbLogger
 from quiet_trainer import quiet_trainer
 
-from callbacks import Previews, SelfCritical
-from callbacks.previews import marked, whole_documents
+from callbacks import Previews, SelfCritical, figure_fonts
+from callbacks.previews import draw_attention, marked, whole_documents
 from lightning_modules.summarizer import Summary
 
 
@@ -41,16 +44,13 @@ def words_and_copies(text: str) -> Summary:
     return Summary("a", [" ".join(words).lower()], [], [w.lower() for w in words], [w.isupper() for w in words])
 
 
-@pytest.mark.parametrize(
-    "text, expected",
-    [
-        ("the OLD MILL burns", "the [old mill] burns"),
-        ("OLD mill BURNS", "[old] mill [burns]"),
-        ("ALL OF IT", "[all of it]"),
-        ("none of it", "none of it"),
-        ("", ""),
-    ],
-)
+@pytest.mark.parametrize("text, expected", [
+    ("the OLD MILL burns", "the [old mill] burns"),
+    ("OLD mill BURNS", "[old] mill [burns]"),
+    ("ALL OF IT", "[all of it]"),
+    ("none of it", "none of it"),
+    ("", ""),
+])  # fmt: skip
 def test_runs_of_copied_words_stand_between_marks(text, expected):
     assert marked(words_and_copies(text)) == expected
     assert marked(words_and_copies(text), "<", ">") == expected.replace("[", "<").replace("]", ">")
@@ -122,3 +122,19 @@ def test_samples_with_their_rewards_are_shown_in_training_by_rewards(corpus_file
     assert columns == ["id", "sample", "reward"] and rows == [list(row.values()) for row in reward.last_samples[:6]]
     lines = (tmp_path / "step000002" / "samples.jsonl").read_text(encoding="utf-8").splitlines()
     assert [list(json.loads(line).values()) for line in lines] == rows
+
+
+def drawn_with_warnings(path, word):
+    with warnings.catch_warnings(record=True) as recorded:
+        warnings.simplefilter("always")
+        draw_attention(path, [word, "b"], ["c"], np.full((1, 2), 0.5), np.ones(2))
+    assert path.read_bytes().startswith(b"\x89PNG")
+    return [str(warning.message) for warning in recorded]
+
+
+def test_one_warning_tells_of_all_characters_without_a_font(tmp_path):
+    figure_fonts._warn_of_missing_fonts.cache_clear()
+    assert drawn_with_warnings(tmp_path / "latin.png", "ä") == []
+    (message,) = drawn_with_warnings(tmp_path / "first.png", "\ue000")  # of private use
+    assert "install a font of that script" in message
+    assert drawn_with_warnings(tmp_path / "second.png", "\ue000") == []

@@ -55,7 +55,8 @@ def test_a_resumed_run_has_the_reference_of_its_start(corpus_files, tmp_path):
     """Rewards begin before coverage, whose gate is no weight."""
 
     def callbacks():
-        reward = SelfCritical(samples=2, advantage="group", gamma=0.7, start_step=2, kl=0.5, mask_truncated=True)
+        schedule = {"gamma": 0.7, "start_step": 2, "ramp_steps": 3}
+        reward = SelfCritical(samples=2, advantage="group", kl=0.5, mask_truncated=True, **schedule)
         return [reward, CoverageAnnealing(start_step=3)]
 
     rest, expected, *models = resumed_and_whole(corpus_files, tmp_path, 4, {}, callbacks)

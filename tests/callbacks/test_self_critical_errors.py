@@ -15,37 +15,28 @@ from lightning_modules.metrics.rewards import Mixture, Novelty, Repetition, Rewa
 
 
 class Constant(Reward):
-    """The same for every text."""
+    """The first of some numbers, one for each text."""
 
-    def __init__(self, value: float) -> None:
-        self.value = value
+    def __init__(self, values: list[float]) -> None:
+        self.values = values
 
     def __call__(self, written: RewardInputs) -> list[float]:
-        return [self.value] * len(written.texts)
+        return self.values[: len(written.texts)]
 
 
-@pytest.mark.parametrize("advantage", ["leave_one_out", "group", "group_mean"])
-def test_a_comparison_with_other_samples_needs_two(advantage):
-    with pytest.raises(ValueError, match=f"SelfCritical: too few samples for the advantage {advantage}: 1"):
-        SelfCritical(samples=1, advantage=advantage)
-
-
-def test_a_length_below_the_shortest_summary_is_refused():
+def test_too_few_samples_and_a_length_below_the_shortest_summary_are_refused():
+    with pytest.raises(ValueError, match="SelfCritical: too few samples for the advantage group: 1"):
+        SelfCritical(samples=1, advantage="group")
     model = ToyWriter()
     model.decoding = DecodingOptions(min_length=3, max_length=4)
     with pytest.raises(ValueError, match=r"max_length 3 is not above model\.decoding\.min_length 3"):
         SelfCritical(max_length=3).setup(None, model, "fit")
 
 
-@pytest.mark.parametrize(
-    "argument, message",
-    [
-        ("gamma=2", "gamma must be at least 0 and at most 1, got 2"),
-        ("samples=0", "samples must be above 0, got 0"),
-        ("advantage=mean", "advantage: expected one of 'greedy', 'leave_one_out', 'group', 'group_mean', got 'mean'"),
-        ("kl=-1", "kl must be at least 0, got -1"),
-    ],
-)
+@pytest.mark.parametrize("argument, message", [
+    ("gamma=2", "gamma must be at least 0 and at most 1, got 2"),
+    ("advantage=mean", "advantage: expected one of 'greedy', 'leave_one_out', 'group', 'group_mean', got 'mean'"),
+])  # fmt: skip
 def test_the_command_refuses_arguments_out_of_range_in_one_line(argument, message, tiny_config, precis, tmp_path):
     flags = ["--trainer.callbacks+=callbacks.SelfCritical", f"--trainer.callbacks.{argument}"]
     done = precis("fit", "--config", tiny_config, *flags, "--run_dir", tmp_path / "run")
@@ -53,22 +44,14 @@ def test_the_command_refuses_arguments_out_of_range_in_one_line(argument, messag
     assert not (tmp_path / "run").exists()
 
 
-@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
-def test_a_reward_that_is_not_finite_is_named(value):
+def test_a_reward_that_is_not_finite_or_for_some_texts_only_is_named():
     model = ToyWriter()
-    with pytest.raises(ValueError, match=r"reward Constant is -?(nan|inf) for '.*', written for document doc-0"):
-        SelfCritical(Constant(value)).term(model, model.batch())
-
-
-def test_a_reward_for_some_texts_only_is_refused():
-    class Short(Reward):
-        def __call__(self, written: RewardInputs) -> list[float]:
-            return [0.0]
-
+    for value in (math.nan, -math.inf):
+        with pytest.raises(ValueError, match=rf"reward Constant is {value} for '.*', written for document doc-0"):
+            SelfCritical(Constant([value] * 100)).term(model, model.batch())
     torch.manual_seed(0)
-    model = ToyWriter()
-    with pytest.raises(ValueError, match=r"reward Short returned 1 numbers for \d+ texts"):
-        SelfCritical(Short(), samples=20).term(model, model.batch())
+    with pytest.raises(ValueError, match=r"reward Constant returned 1 numbers for \d+ texts"):
+        SelfCritical(Constant([0.0]), samples=20).term(model, model.batch())
 
 
 @pytest.mark.parametrize("baseline", ["greedy", "leave_one_out", "group", "group_mean"])

@@ -58,11 +58,21 @@ def test_what_does_not_fit_is_refused(corpus_files, trained, tmp_path):
         fit(trained, hidden_size=8)
 
 
+def test_a_run_with_coverage_is_not_resumed_from_weights_without_it():
+    with pytest.raises(UserError, match=r"network\.attention\.coverage is absent there"):
+        CASE.build_model().on_load_checkpoint({"state_dict": CASE.build_model(coverage=False).state_dict()})
+
+
+def trained_for_a_step(files, folder, *callbacks, **model):
+    """Train a model for a step, with a checkpoint; return it."""
+    saved = BestCheckpoint(folder / "checkpoints", filename="best", every_n_train_steps=1)
+    before = CASE.build_model(**model)
+    trainer_with(*callbacks, saved, max_steps=1, limit_val_batches=0).fit(before, CASE.build_data(files))
+    return before
+
+
 def test_coverage_is_added_to_a_trained_model_without_it(corpus_files, tmp_path):
-    first = BestCheckpoint(tmp_path / "checkpoints", filename="best", every_n_train_steps=1)
-    before = CASE.build_model(coverage=False)
-    trainer_with(first, max_steps=1, limit_val_batches=0).fit(before, CASE.build_data(corpus_files))
-    model = CASE.build_model()
+    before, model = trained_for_a_step(corpus_files, tmp_path, coverage=False), CASE.build_model()
     initial = model.network.attention.coverage.detach().clone()
     optimizer = torch.optim.SGD(model.parameters(), lr=0)
     model.configure_optimizers = lambda: optimizer
@@ -74,16 +84,10 @@ def test_coverage_is_added_to_a_trained_model_without_it(corpus_files, tmp_path)
         torch.testing.assert_close(weights[name], tensor, rtol=0, atol=0)
 
 
-def test_a_run_with_coverage_is_not_resumed_from_weights_without_it():
-    with pytest.raises(UserError, match=r"network\.attention\.coverage is absent there"):
-        CASE.build_model().on_load_checkpoint({"state_dict": CASE.build_model(coverage=False).state_dict()})
-
-
-def test_coverage_is_on_although_the_first_run_never_switched_it_on(corpus_files, tmp_path):
-    first = BestCheckpoint(tmp_path / "checkpoints", filename="best", every_n_train_steps=1)
-    before = CASE.build_model()
-    data = CASE.build_data(corpus_files)
-    trainer_with(CoverageAnnealing(start_step=9), first, max_steps=1, limit_val_batches=0).fit(before, data)
+def test_coverage_is_on_although_the_first_run_never_switched_it_on_unless_that_is_tested_or_resumed(
+    corpus_files, tmp_path
+):
+    before = trained_for_a_step(corpus_files, tmp_path, CoverageAnnealing(start_step=9))
     assert before.coverage_gate == 0 and before.loss_weights["coverage"] == 0
     model, data = CASE.build_model(), CASE.build_data(corpus_files)
     trainer = trainer_with(StartFrom(tmp_path), max_steps=1, limit_val_batches=0)
@@ -92,14 +96,7 @@ def test_coverage_is_on_although_the_first_run_never_switched_it_on(corpus_files
     terms = {name: trainer.callback_metrics[f"train/{name}"] for name in ("loss", "nll", "coverage")}
     assert terms["coverage"] > 0
     torch.testing.assert_close(terms["loss"], terms["nll"] + terms["coverage"])
-
-
-def test_a_run_that_is_tested_or_resumed_has_the_switches_of_its_checkpoint(corpus_files, tmp_path):
-    saved = BestCheckpoint(tmp_path / "checkpoints", filename="best", every_n_train_steps=1)
-    data = CASE.build_data(corpus_files)
-    trainer_with(CoverageAnnealing(start_step=9), saved, max_steps=1).fit(CASE.build_model(), data)
     for verb in ("test", "fit"):
-        model, data = CASE.build_model(), CASE.build_data(corpus_files)
-        trainer = trainer_with(max_steps=2)
+        model, trainer = CASE.build_model(), trainer_with(max_steps=2)
         getattr(trainer, verb)(model, data, ckpt_path=tmp_path / "checkpoints" / "best.ckpt")
         assert model.coverage_gate == 0 and model.loss_weights["coverage"] == 0
