@@ -1,4 +1,4 @@
-"""Control corpora: their structure is what their tasks say, and their sentences are real."""
+"""Control corpora of planted names, keys, enumerations, duplicates and principal sentences follow their rules."""
 
 import re
 from itertools import pairwise
@@ -6,10 +6,21 @@ from itertools import pairwise
 import pytest
 
 from datamodules.corpora import Files
-from experiments.studies.controls.tasks import PlantedEnumerations, PlantedKeys, PlantedNames
+from datamodules.corpora.texts import Records
+from datamodules.text.gap_selection import select
+from experiments.studies.controls.tasks import (
+    PlantedDuplicates,
+    PlantedEnumerations,
+    PlantedKeys,
+    PlantedNames,
+    PlantedPrincipals,
+)
 from experiments.studies.controls.tasks.control_sentences import real_sentences
+from experiments.studies.controls.tasks.planted_answer import PlantedAnswer
 from experiments.studies.controls.tasks.planted_enumerations import COLOURS
 from experiments.studies.controls.tasks.planted_names import COMMON, ROLES, planted_answer
+from experiments.studies.controls.tasks.planted_principals import SLOTS
+from lightning_modules.metrics.rewards import RewardInputs
 
 SIZES = (60, 5, 5)
 
@@ -61,8 +72,7 @@ def test_an_enumeration_is_its_own_summary_and_longer_in_test(source):
             (_, sentence, _), ((summary,),) = record.parts[0], record.references
             assert sentence == f"The colours are {summary}"
             row = summary.rstrip(".").split()
-            trigrams = [tuple(row[i : i + 3]) for i in range(len(row) - 2)]
-            assert len(set(trigrams)) == len(trigrams) and all(a != b for a, b in pairwise(row))
+            assert len(trigrams(summary)) == len(row) - 2 and all(a != b for a, b in pairwise(row))
             assert set(row) <= set(COLOURS)
         sizes[split] = {len(record.references[0][0].split()) for record in records}
     assert sizes["train"] == {2, 3, 4} and sizes["test"] <= {16, 17, 18}
@@ -88,3 +98,105 @@ def test_key_and_value_are_in_different_paragraphs(source, paragraphs, key_first
     possible = {(key, value) for key in range(paragraphs) for value in range(paragraphs) if key != value}
     assert places == {pair for pair in possible if (pair[0] == 0) == key_first}
     assert all(keys.count(key) > 8 for key in ("red", "green", "blue"))
+
+
+COMMON_TRIGRAM = {"one_word": True, "every_third_word": False}
+
+
+def plain_sentence(number: int) -> str:
+    """Words that no other sentence has."""
+    return " ".join(f"word{chr(97 + number)}x{chr(97 + place)}" for place in range(12 + number)) + "."
+
+
+def trigrams(sentence: str) -> set[tuple[str, ...]]:
+    words = sentence.split()
+    return set(zip(words, words[1:], words[2:]))
+
+
+@pytest.fixture
+def articles() -> Records:
+    rows = [{"id": f"a{n}", "document": f"{plain_sentence(n)} See a.b().", "summary": "x"} for n in range(14)]
+    return Records(rows)
+
+
+@pytest.mark.parametrize("variation", COMMON_TRIGRAM)
+def test_versions_of_three_sentences_among_fillers(articles, variation):
+    for record in PlantedDuplicates(articles, variation, fillers=5, documents=10).records("train"):
+        (document,), (reference,) = record.parts, record.references
+        assert len(document) == 4 + 3 + 2 + 5 and len(reference) == 3
+        for sentence, copies in zip(reference, (4, 3, 2)):
+            versions = [other for other in document if set(other.split()) <= set(sentence.split())]
+            assert len(versions) == copies and sentence in versions
+            others = [version for version in versions if version != sentence]
+            left_out = {len(sentence.split()) - len(other.split()) for other in others}
+            third = len(sentence.split()) // 3
+            assert left_out <= ({1} if variation == "one_word" else {third, third + 1})
+            pairs = [(one, other) for one in versions for other in versions if one < other]
+            assert all(bool(trigrams(one) & trigrams(other)) is COMMON_TRIGRAM[variation] for one, other in pairs)
+
+
+def test_openings_and_documents_without_repetition(articles):
+    record = next(PlantedDuplicates(articles, opening="It is said that", documents=1).records("train"))
+    assert sum(sentence.startswith("It is said that ") for sentence in record.parts[0]) == 9
+    assert all(sentence.startswith("It is said that ") for sentence in record.references[0])
+    record = next(PlantedDuplicates(articles, "none", documents=1).records("train"))
+    assert len(record.parts[0]) == 9 and set(record.references[0]) <= set(record.parts[0])
+
+
+REAL = [
+    "Otters swim upstream.", "Herons watch fish.", "Badgers dig tunnels.", "Stoats hunt mice.", "Falcons dive fast.",
+    "Magpies sing aloud.", "Beavers build dams.", "Weasels hide eggs.", "Wrens nest below.", "Lynxes sleep outside.",
+    "Foxes run away.", "Owls see everything.",
+]  # fmt: skip
+
+def principal_documents(split="train", **options) -> list[tuple[list[str], str]]:
+    # twelve short sentences, and others that are too long or have numbers
+    sentences = [*REAL, "Six otters swim upstream all day long.", "Otters eat 3 fish."]
+    corpus = Records([{"id": "all", "document": [sentences], "summary": "x"}])
+    corpus = PlantedPrincipals(corpus, sizes=(80, 5, 5), **options)
+    return [(record.parts[0], record.references[0][0]) for record in corpus.records(split)]
+
+
+def test_each_sentence_ends_with_one_word_of_the_summary():
+    real = {text.removesuffix(".") for text in REAL}
+    orders = set()
+    for sentences, summary in principal_documents():
+        words = summary.removesuffix(".").split()
+        assert [word in slot for word, slot in zip(words, SLOTS, strict=True)] == [True] * 4
+        ends = [sentence.removesuffix(".").rsplit(" ", 1) for sentence in sentences]
+        assert sorted(end for _, end in ends) == sorted(words) and {text for text, _ in ends} <= real
+        assert len({text for text, _ in ends}) == 4
+        orders.add(tuple(words.index(end) for _, end in ends))
+    assert len(orders) > 12
+
+
+def test_the_principal_sentence_is_there_for_pre_training_and_never_first():
+    places = set()
+    for sentences, summary in principal_documents(principal=True):
+        assert len(sentences) == 5 and sentences.count(summary) == 1
+        places.add(sentences.index(summary))
+    assert places == {1, 2, 3, 4}
+    assert all(summary not in sentences for sentences, summary in principal_documents())
+
+
+def test_rouge_selects_the_principal_sentence_and_chance_one_of_five():
+    chosen = {"ind-orig": 0, "random": 0, "lead": 0}
+    for sentences, summary in principal_documents(principal=True):
+        for selection in chosen:
+            chosen[selection] += sentences[select(sentences, 1, selection)[0]] == summary
+    assert chosen["ind-orig"] > 0.9 * 80 and chosen["random"] < 0.5 * 80 and chosen["lead"] == 0
+
+
+DOCUMENT = (
+    "some words. its owner is called cid. its keeper is called ann. its guard is called dan. "
+    "its painter is called bo."
+)
+
+
+@pytest.mark.parametrize("text, reward", [
+    ("ann. bo cid dan.", 1.0), ("ann bo cid dan.", 10 / 11), ("Ann.", 4 / 8), ("dan cid", 2 / 8), ("", 0.0),
+])  # fmt: skip
+def test_the_planted_names_in_their_order_are_rewarded(text, reward):
+    """2 |common subsequence| / (|text| + |answer|), by hand; the flawed reference is not read."""
+    written = RewardInputs(["x"], [text], [["ann bo cid."]], [DOCUMENT])
+    assert PlantedAnswer()(written) == [pytest.approx(reward)]

@@ -1,36 +1,27 @@
-"""Control corpus: targets follow their definition, and cannot be predicted without the tree."""
+"""Planted trees, from which targets follow and without which they cannot be predicted, and parsers that know them."""
 
+import random
 from collections import Counter
 
 import pytest
 import torch
 
-from datamodules.corpora.corpus import Corpus, make_document
+from datamodules.corpora.corpus import make_document
+from datamodules.corpora.files import Files
+from datamodules.corpora.texts import Records
 from datamodules.discourse.parses import ParseRequest
-from datamodules.documents import Record
+from experiments.studies.controls.tasks.oracle_parser import OracleParser, nuclear_tree
 from experiments.studies.controls.tasks.planted_parser import PlantedParser
 from experiments.studies.controls.tasks.planted_trees import RELATIONS, PlantedTrees, planted_tree, target_of
+from tests.conftest import write_lines
 
-STEMS = [
-    "otter", "heron", "badger", "lynx", "marten", "stoat", "weasel", "beaver", "falcon", "osprey", "magpie", "wren",
-]  # fmt: skip
-
-
-class Sentences(Corpus):
-    """Twelve sentences of a kind, in one document."""
-
-    def splits(self):
-        return ["train"]
-
-    def records(self, split):
-        yield Record("all", [[f"{stem} sleeps near the mill." for stem in STEMS]], [["x"]], "here")
-
-    def fingerprint(self, split):
-        return "sentences"
+ANIMALS = ["otter", "heron", "badger", "lynx", "marten", "stoat", "vole", "beaver", "falcon", "osprey", "owl", "wren"]
 
 
 def corpus_of(**options) -> PlantedTrees:
-    return PlantedTrees(**{"sentences": 7, "pool": 12, "train": 300, "held_out": 20, "corpus": Sentences()} | options)
+    sentences = [f"{stem} sleeps near the mill." for stem in ANIMALS]
+    corpus = Records([{"id": "all", "document": [sentences], "summary": "x"}])
+    return PlantedTrees(**{"sentences": 7, "pool": 12, "train": 300, "held_out": 20, "corpus": corpus} | options)
 
 
 def nodes_by_span(nodes):
@@ -59,14 +50,10 @@ def test_references_follow_from_the_planted_tree(task):
         ((start, end),) = [span for span, (_, _, relation) in nodes.items() if RELATIONS[relation] == "cause"]
         split, nuclearity, _ = nodes[start, end]
         assert (start, split, target) == (target, target, start) if nuclearity == 1 else split + 1 == end == target
-
-
-@pytest.mark.parametrize("task", ["nucleus", "relation"])
-def test_text_and_position_say_nothing(task):
-    """Targets are uniform over positions and over sentences: chi-square with 6 and 11 degrees of freedom."""
+    # text and position say nothing: targets are uniform over positions and over sentences
     documents = [make_document(record) for record in corpus_of(task=task, train=2000).records("train")]
     places = Counter(target_of(document) for document in documents)
-    assert sum((places[n] - 2000 / 7) ** 2 / (2000 / 7) for n in range(7)) < 22.5  # p = 0.001
+    assert sum((places[n] - 2000 / 7) ** 2 / (2000 / 7) for n in range(7)) < 22.5  # chi-square, p = 0.001
     chosen = Counter(document.references[0][0] for document in documents)
     assert sum((count - 2000 / 12) ** 2 / (2000 / 12) for count in chosen.values()) < 31.3 and len(chosen) == 12
 
@@ -129,3 +116,41 @@ def test_the_distribution_is_the_mixture_of_its_trees():
                         wanted[b, a, relation] += weight * (nuclearity in (1, 2))
         torch.testing.assert_close(parse.dense(), wanted, atol=0.005, rtol=0)
         torch.testing.assert_close(parse.gamma, wanted.sum((1, 2)) / 7, atol=1e-4, rtol=0)
+
+
+SENTENCES = ["Snow fell in the north.", "The harbour was closed.", "Ferries waited for hours.", "Nobody was hurt."]
+
+
+def reports(folder, count):
+    """Documents with the sentences above and a number, in random order; the reference is nearly the second one."""
+    rows = []
+    for number in range(count):
+        sentences = [*SENTENCES, f"This is report {number}."]
+        random.Random(number).shuffle(sentences)
+        rows.append({"id": str(number), "document": sentences, "summary": "Closed was the harbour again."})
+    return Files(train=str(write_lines(folder / "train.jsonl", rows)), document_list="sentences")
+
+
+def test_the_sentence_closest_to_the_reference_is_the_nucleus_of_all_others(tmp_path):
+    corpus = reports(tmp_path, 5)
+    requests = [ParseRequest.of(make_document(record)) for record in corpus.records("train")]
+    for request, parse in zip(requests, OracleParser(corpus).predict_step(requests)):
+        texts = [request.text[start:end] for start, end in parse.edus.tolist()]
+        harbour = texts.index("The harbour was closed.")
+        elaboration = parse.relations.index("elaboration")
+        expected = torch.zeros(5, 5, len(parse.relations))
+        expected[harbour, :, elaboration] = 1
+        expected[harbour, harbour] = 0
+        assert torch.equal(parse.dense(), expected) and torch.equal(parse.band(4), parse.band(4, "one_best"))
+        torch.testing.assert_close(parse.gamma, expected.sum((1, 2)) / 5)
+
+
+@pytest.mark.parametrize("size", [1, 2, 5])
+def test_a_nuclear_tree_joins_neighbouring_spans_and_its_nucleus_is_never_a_satellite(size):
+    for nucleus in range(size):
+        first, last = nucleus, nucleus
+        for start, split, end, nuclearity, relation in nuclear_tree(size, nucleus, 3).tolist():
+            left, right = (start, split), (split + 1, end)
+            assert (left, right)[nuclearity] == (first, last) and nuclearity in (0, 1) and relation == 3
+            first, last = start, end
+        assert (first, last) == (0, size - 1)

@@ -1,12 +1,13 @@
-"""`make controls`: all arms of all controls, results that are kept, one table and one plot."""
+"""`make controls`: all arms of all controls, results that are kept, tables and plots."""
 
 import json
 import xml.etree.ElementTree as ElementTree
 
 import pytest
 
-from experiments.studies.controls import run
+from experiments.studies.controls import real_text, run
 from experiments.studies.controls.points import SEEDS, ControlPoint, all_points, extraction_points, reduced
+from experiments.studies.controls.real_text import PAGE, read_effects
 from experiments.studies.controls.report import MEASURES
 
 pytestmark = pytest.mark.integration
@@ -51,3 +52,14 @@ def test_results_of_other_settings_are_not_taken(tmp_path):
     path.write_text(json.dumps({"measures": {"accuracy": 50.0}}), encoding="utf-8")
     assert run.read_result(point, tmp_path).measures == {"accuracy": 50.0}
     assert run.read_result(reduced(point), tmp_path) is None
+
+
+def test_the_page_of_results_is_read_and_drawn(tmp_path):
+    effects = read_effects(PAGE.read_text(encoding="utf-8"))
+    assert len(effects) >= 6 and all(effect.low < effect.mean < effect.high for effect in effects)
+    plots = [tmp_path / "one.svg", tmp_path / "two.svg"]
+    for plot in plots:
+        real_text.main(["--plot", str(plot)])
+    assert plots[0].read_bytes() == plots[1].read_bytes()
+    texts = "".join(ElementTree.parse(plots[0]).getroot().itertext())
+    assert all(effect.measure in texts for effect in effects)

@@ -1,6 +1,5 @@
 """Calibration against plain loops, and against cases that a person can work out."""
 
-import math
 import random
 
 import pytest
@@ -49,10 +48,8 @@ def error_by_loop(cells: list[tuple[float, float]], bins: int) -> float:
 def test_equals_plain_loops(bins, width):
     metric, documents = LDDCalibration(bins), [made_up(size, 4, size) for size in (2, 7, 12)]
     for p, gold in documents:
-        if width is None:
-            metric.update(p, gold, banded=False)
-        else:
-            metric.update(to_band(p, width), to_band(gold, width))
+        pair = (p, gold) if width is None else (to_band(p, width), to_band(gold, width))
+        metric.update(*pair, banded=width is not None)
     scores = metric.compute()
     for kind in KINDS:
         cells = [cell for p, gold in documents for cell in cells_of(p, gold, kind, width)]
@@ -64,6 +61,9 @@ def test_equals_plain_loops(bins, width):
         assert scores[f"{kind}/brier"].item() == pytest.approx(brier, abs=1e-12)
         assert metric.reliability(kind)[:, 0].sum() == len(cells)
         assert metric.reliability(kind, 0.01, mass=True)[:, 0].sum() == len(probable)
+    squares, brier = metric.per_document(), scores["labelled/brier"].item()
+    assert squares.shape == (3, 3) and (squares[:, 0].sum() / squares[:, 2].sum()).item() == pytest.approx(brier)
+    assert width is not None or squares[:, 2].tolist() == [2, 42, 132]
 
 
 def test_bins_of_like_number_by_a_loop():
@@ -92,29 +92,3 @@ def test_equal_values_stay_in_one_bin():
         assert scores[f"labelled/{name}"].item() == pytest.approx(0.1)
     assert scores["labelled/brier"].item() == pytest.approx(0.25)
     assert (metric.reliability("labelled", mass=True)[:, 0] > 0).sum() == 1
-
-
-def test_a_band_is_the_dense_one_and_the_order_of_documents_is_no_matter():
-    dense, banded, halves = LDDCalibration(), LDDCalibration(), [LDDCalibration(), LDDCalibration()]
-    for number, size in enumerate((3, 8, 5)):
-        p, gold = made_up(size, 2, size)
-        dense.update(p, gold, banded=False)
-        banded.update(to_band(p, 9), to_band(gold, 9))
-        halves[number % 2].update(p, gold, banded=False)
-    merged = LDDCalibration()
-    for name in ("levels", "squares", "pairs"):
-        setattr(merged, name, getattr(halves[0], name) + getattr(halves[1], name))
-    for other in (banded, merged):
-        for name, value in dense.compute().items():
-            assert other.compute()[name].item() == pytest.approx(value.item(), abs=1e-12)
-    squares = dense.per_document()
-    assert squares.shape == (3, 3) and squares[:, 2].tolist() == [6, 56, 20]
-    assert (squares[:, 0].sum() / 82).item() == pytest.approx(dense.compute()["labelled/brier"].item())
-
-
-def test_one_edu_or_none_is_no_error():
-    metric = LDDCalibration()
-    assert all(math.isnan(value) for value in metric.compute().values())
-    metric.update(torch.zeros(1, 1, 3), torch.zeros(1, 1, 3))
-    assert math.isnan(metric.compute()["summed/brier"]) and metric.per_document().tolist() == [[0, 0, 0]]
-    assert LDDCalibration().per_document().shape == (0, 3)

@@ -1,6 +1,5 @@
 """Treebanks of parsed texts, from which another parser can be trained."""
 
-
 import pytest
 import torch
 from conftest import write_lines

@@ -1,4 +1,4 @@
-"""Calibration of a parser's distribution, over a chart parser with random weights."""
+"""Calibration of a parser's distribution, and its decodings, over a chart parser with random weights."""
 
 import json
 
@@ -7,7 +7,9 @@ import torch
 from made_up_treebank import made_up_treebank
 
 from datamodules.discourse.parses import nodes_of
+from experiments.studies.parser_training import decodings
 from experiments.studies.parser_training.calibration import Forecasts, main
+from experiments.studies.parser_training.decodings import decoded_trees
 from experiments.studies.parser_training.ldd_calibration import LDDCalibration
 from lightning_modules.discourse_parser.parser import DiscourseParser
 from precis.discourse.score_parser import gold_documents, parsed, request_of
@@ -81,3 +83,21 @@ def test_the_right_branching_parser_is_its_own_baseline(treebank, tmp_path, caps
             assert result["systems"][other][name] == result["systems"]["LDD"][name]
     bins = result["systems"]["LDD"]["summed/reliability"]
     assert sum(count for count, _, _ in bins) == result["pairs"] and result["pairs_too_far_apart"] > 0
+
+
+def test_decodings_of_one_scorer_and_of_several(treebank, tmp_path, capsys):
+    torch.manual_seed(0)
+    small = {"hidden_size": 8, "fit_size": 2}
+    parser = DiscourseParser(**small, members=2).eval()
+    documents = gold_documents(treebank, parser.relations)
+    before = parser.reader
+    trees = decoded_trees(parser, documents)
+    assert list(trees) == ["mbr", "mbr_spans", "scorer 1 of 2, mbr", "scorer 1 of 2, cky"] and parser.reader is before
+    alone = DiscourseParser(**small, members=1, decoding="cky").eval()
+    found = decoded_trees(alone, documents)
+    own = [one.best_tree() for one in parsed(alone, [request_of(document) for document in documents], "")]
+    assert found["cky"] == own and len(found["mbr"]) == 6
+    assert len(nodes_of(found["mbr"][0], alone.relations)) == len(documents[0].edus) - 1
+    parser.save(tmp_path / "parser")
+    decodings.main([treebank, "--parser", str(tmp_path / "parser")])
+    assert "| scorer 1 of 2, cky | " in capsys.readouterr().out

@@ -10,22 +10,14 @@ from experiments.studies.parser_training.segmenter import main
 pytestmark = pytest.mark.integration
 
 CONFIGS = Path(__file__).parents[3] / "experiments" / "studies" / "parser_training" / "segmenters"
-LINES = ["The otter slept", "because it rained.", "A heron left", "when it was late.", "It sang."]
-
-
-def record(number: int) -> dict:
-    """A document of three sentences and five EDUs."""
-    edus, text = [], ""
-    for line in LINES:
-        edus.append([len(text), len(text) + len(line)])
-        text += line + " "
-    sentences = [[edus[0][0], edus[1][1]], [edus[2][0], edus[3][1]], edus[4]]
-    return {"id": f"d{number}", "text": text, "edus": edus, "sentences": sentences, "genre": "news"}
 
 
 @pytest.fixture
 def treebank(tmp_path) -> str:
-    return str(write_lines(tmp_path / "gum.jsonl", [record(i) for i in range(6)]))
+    text = "The otter slept because it rained. A heron left when it was late. It sang."
+    edus, sentences = [[0, 15], [16, 34], [35, 47], [48, 65], [66, 74]], [[0, 34], [35, 65], [66, 74]]
+    rows = [{"id": f"d{n}", "text": text, "edus": edus, "sentences": sentences, "genre": "news"} for n in range(6)]
+    return str(write_lines(tmp_path / "gum.jsonl", rows))
 
 
 @pytest.mark.parametrize("bits", [16, 8])

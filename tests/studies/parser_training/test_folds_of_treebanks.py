@@ -1,17 +1,21 @@
-"""Cross-validation of a parser's recipe, and its comparison with another one."""
+"""Folds of treebanks: a parser's recipe in cross-validation, against another one, and its class temperature."""
 
 import json
+from dataclasses import replace
 from itertools import permutations
 from pathlib import Path
 
 import pytest
 import torch
 import yaml
-from made_up_treebank import made_up_treebank
+from conftest import write_lines
+from made_up_treebank import made_up_row
 
 from datamodules.discourse.distributions import tree_ldd
 from datamodules.discourse.features import ParserBatch
 from datamodules.discourse.parses import nodes_of
+from experiments.studies.parser_training import class_temperature
+from experiments.studies.parser_training.class_temperature import squared_errors
 from experiments.studies.parser_training.cross_validation import (
     SCORES,
     differences,
@@ -35,18 +39,17 @@ TINY = {"hidden_size": 8, "fit_size": 2}
 @pytest.fixture(scope="module")
 def treebanks(tmp_path_factory):
     folder = tmp_path_factory.mktemp("treebank")
-    rows = made_up_treebank(folder / "all.jsonl", documents=7).read_text().splitlines(keepends=True)
-    paths = [folder / "a.jsonl", folder / "b.jsonl"]
-    for path, part in zip(paths, (rows[:4], rows[4:])):
-        path.write_text("".join(part))
-    return paths
+    rows = [made_up_row(number, 3 + number % 3) for number in range(7)]
+    return [write_lines(folder / "a.jsonl", rows[:4]), write_lines(folder / "b.jsonl", rows[4:])]
 
 
-def recipe(path, **options):
+def recipe(path, precision="bf16-mixed", gradient_clip_val=None, **options):
+    trainer = {"max_epochs": 1, "precision": precision, "gradient_clip_val": gradient_clip_val}
     config = {
         "model": {"class_path": "lightning_modules.DiscourseParser", "init_args": TINY | options},
         "data": {"class_path": "datamodules.TreebankData", "init_args": {"train": "x", "val": "y", "batch_size": 4}},
-        "trainer": {"max_epochs": 1, "precision": "bf16-mixed"},
+        "trainer": trainer,
+        "seed_everything": 1,
     }
     path.write_text(yaml.safe_dump(config))
     return str(path)
@@ -141,3 +144,55 @@ def test_the_command_continues_compares_and_refuses(treebanks, tmp_path, capsys)
         main([one, paths[0], "--out", str(tmp_path / "few"), "--folds", "2", "--baseline", str(tmp_path / "one")])
     with pytest.raises(SystemExit, match="the document 'made-up-0' is not the first with this id"):
         main([one, paths[0], paths[0], "--out", str(tmp_path / "twice"), "--folds", "2"])
+
+
+def test_folds_hold_out_each_training_document_once(treebanks):
+    options = {"treebanks": treebanks, "licences": ["CC BY 4.0"]}
+    folds = [FoldData(fold, 2, **options) for fold in range(2)]
+    parts = [[{document.id for document in data.documents(split)} for split in ("train", "held_out")] for data in folds]
+    for rest, held_out in parts:
+        assert rest and held_out and not rest & held_out
+        assert rest | held_out == {f"made-up-{n}" for n in (1, 2, 4, 5)}  # the others may not be used
+    assert parts[0][1] == parts[1][0] and parts[1][1] == parts[0][0]
+
+
+def test_the_command_fits_scores_and_uses_trained_folds_again(treebanks, tmp_path, capsys):
+    path, out = recipe(tmp_path / "recipe.yaml", precision="32-true", gradient_clip_val=1.0), tmp_path / "folds"
+    arguments = [path, str(treebanks[0].parent), "--out", str(out), "--folds", "2", "--grid", "0.6"]
+    class_temperature.main(arguments)
+    result = json.loads(capsys.readouterr().out)
+    assert result == json.loads((out / "temperature.json").read_text())
+    assert (result["documents"], result["epochs"]) == (7, 1)
+    scores = result["scores"]
+    assert set(scores) == {"0.6", "1.0"} and scores[str(result["temperature"])] == min(scores.values())
+    assert len(result["of_other_folds"]) == 2
+    # the weights alone decide, and a parser that takes the temperature parses with it
+    weights = sorted(out.glob("*/model.safetensors"))
+    before = [file.stat().st_mtime_ns for file in weights]
+    class_temperature.main(arguments)
+    assert json.loads(capsys.readouterr().out) == result
+    assert [file.stat().st_mtime_ns for file in weights] == before and len(weights) == 2
+    one, other = (DiscourseParser.load(out / "fold-0", class_temperature=value) for value in (1.0, 0.5))
+    assert one.fingerprint != other.fingerprint
+    other.save(tmp_path / "saved")
+    assert DiscourseParser.load(tmp_path / "saved").reader.temperature == 0.5
+
+
+def test_squared_errors_equal_those_of_the_parses_that_the_parser_gives(treebanks):
+    torch.manual_seed(0)
+    data = FoldData(0, 2, treebanks)
+    document = replace(data.documents("held_out")[0], tree=data.documents("held_out")[0].tree.binary())
+    request = request_of(document)
+    model = DiscourseParser(members=2, **TINY).eval()
+    found = squared_errors(model, document, [0.5, 1.0], max_half_width=2)
+    for number, temperature in enumerate((0.5, 1.0)):
+        model.reader.temperature, model.band = temperature, 2
+        parse, total, pairs = model.parse(request), 0.0, 0
+        gold = tree_ldd(nodes_of(document.tree, model.relations), parse.size, len(model.relations))
+        for a, b in permutations(range(parse.size), 2):
+            if abs(a - b) <= 2:
+                errors = parse.band(2)[a, 2 + b - a] - gold[a, parse.size - 1 + b - a]
+                total, pairs = total + errors.square().sum().item(), pairs + 1
+        assert found[number].item() == pytest.approx(total, rel=0.02)  # parses are kept in one byte a value
+        assert found[-1].item() == pairs
+    assert found[0] != found[1]
