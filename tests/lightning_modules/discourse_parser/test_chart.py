@@ -1,3 +1,5 @@
+"""Charts of trees and the distributions over discourse that follow from them, against all trees, written out."""
+
 import math
 
 import pytest
@@ -7,6 +9,7 @@ from torch.testing import assert_close
 from lightning_modules.discourse_parser.chart import (
     Chart,
     Potentials,
+    SplitPosterior,
     all_marginals,
     best_trees,
     log_partition,
@@ -14,9 +17,12 @@ from lightning_modules.discourse_parser.chart import (
     node_marginals,
     span_marginals,
 )
-from tests.lightning_modules.discourse_parser.brute_trees import trees
+from lightning_modules.discourse_parser.ldd import LabelClasses, discourse_distribution, extract_band
+from tests.lightning_modules.discourse_parser.brute_trees import RELATION, SIDES, distribution, labelled, trees
+from tests.made_up_parses import to_band
 
 DEPTH = 3
+CLASSES = LabelClasses.of(SIDES, RELATION, 2)
 
 
 def random_potentials(batch, size, seed=0, fitted=True):
@@ -99,3 +105,38 @@ def test_most_probable_splits_equal_those_of_the_best_marginals():
         for i in range(size):
             for j in range(i + 1, size):
                 assert best[b, i, j] == table[b, i, j].argmax()
+
+
+# Distributions over discourse -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("rows", ["side", "nucleus"])
+@pytest.mark.parametrize("size", [1, 2, 3, 4, 5])
+def test_equals_the_sum_over_all_labelled_trees(size, rows):
+    """Classes depend on start, split and end of a node."""
+    potentials = random_potentials(1, size, seed=size, fitted=False)
+    nodes = node_marginals(potentials, all_marginals(potentials, torch.tensor([size])))
+    labels = torch.randn(len(nodes.start), 3, dtype=torch.double).mul(2).softmax(-1)
+    place = {node: n for n, node in enumerate(zip(*(column.tolist() for column in nodes[1:4])))}
+    weight, weighted = weights(potentials, 0, size), []
+    for tree, w in weight.items():
+        for chosen in labelled(tree, 3):
+            chance = math.prod(labels[place[node], c].item() for node, c in zip(tree, chosen))
+            weighted.append((w / sum(weight.values()) * chance, tree, chosen))
+    p = discourse_distribution(nodes, labels, CLASSES, size, rows)
+    assert_close(p, distribution(weighted, size, rows), atol=1e-9, rtol=0)
+
+
+def test_the_example_of_the_paper():
+    # ((EDU1) <-elaboration- (EDU2 -concession-> EDU3))
+    starts, splits, ends = torch.tensor([[0, 1], [0, 1], [2, 2]])
+    nodes = SplitPosterior(torch.zeros_like(starts), starts, splits, ends, torch.ones(2))
+    p = discourse_distribution(nodes, torch.nn.functional.one_hot(torch.tensor([0, 1]), 3), CLASSES, 3)
+    expected = torch.zeros(3, 3, 2, dtype=torch.double)
+    expected[0, 1, 0] = expected[0, 2, 0] = expected[2, 1, 1] = 1
+    assert p.equal(expected)
+
+
+def test_band_of_a_whole_document():
+    dense = torch.rand(7, 7, 2)
+    assert extract_band(dense, 3).equal(to_band(dense, 3))

@@ -9,15 +9,15 @@ from torch.testing import assert_close
 from lightning_modules.discourse_parser import discourse_charts
 from lightning_modules.discourse_parser.discourse_charts import ChartReader, chunk_bounds, document_ldd, document_tree
 from lightning_modules.discourse_parser.ldd import LabelClasses, extract_band
-from lightning_modules.discourse_parser.span_scorer import DiscourseScorer, Layout, Units, node_scores
+from lightning_modules.discourse_parser.span_scorer import DiscourseScorer, Layout, Units, node_scores, pool_edus
 from tests.lightning_modules.discourse_parser.brute_trees import RELATION, SIDES, distribution, labelled, trees
 
 CLASSES = LabelClasses.of(SIDES, RELATION, 2)
 
 
-def layout_of(size: int) -> Layout:
-    place = torch.arange(size).unsqueeze(0)
-    return Layout(place // 2, place // 5, torch.full_like(place, 4), torch.tensor([size]))
+def layout_of(*sizes: int) -> Layout:
+    place = torch.arange(max(sizes)).expand(len(sizes), -1)
+    return Layout(place // 2, place // 5, torch.full_like(place, 4), torch.tensor(sizes))
 
 
 def reader_with(members: int, **options) -> ChartReader:
@@ -112,9 +112,7 @@ def test_a_mixture_over_chunks_equals_the_sum_over_all_nested_trees(rows):
 def test_batches_of_different_sizes_say_what_each_alone_says():
     reader = reader_with(1)
     vectors = torch.randn(3, 8, 6)
-    place = torch.arange(8).expand(3, -1)
-    together = Layout(place // 2, place // 5, torch.full_like(place, 4), torch.tensor([8, 1, 5]))
-    found = reader.compute_charts(vectors, together, [[(0, 8)], [(0, 1)], [(0, 5)]])
+    found = reader.compute_charts(vectors, layout_of(8, 1, 5), [[(0, 8)], [(0, 1)], [(0, 5)]])
     for row, size in enumerate((8, 1, 5)):
         (alone,) = reader.compute_charts(vectors[row : row + 1, :size], layout_of(size), [[(0, size)]])
         one, other = (document_ldd(charts, CLASSES, 7, "side").band for charts in (found[row], alone))
@@ -160,3 +158,53 @@ def test_cky_takes_one_scorer():
         reader_with(2, decoding="cky")
     with pytest.raises(ValueError, match="'best' is none of mbr, mbr_spans, cky"):
         reader_with(1, decoding="best")
+
+
+# Scores of spans -------------------------------------------------------------------------------------------------
+
+
+def flags(unit: list[int], i: int, j: int) -> list[float]:
+    """The sheet's boundary flags of a span, by looking."""
+    begins = i == 0 or unit[i - 1] != unit[i]
+    ends = j == len(unit) - 1 or unit[j + 1] != unit[j]
+    several = unit[i] != unit[j]
+    return [float(x) for x in (begins, ends, begins and ends, several, several and not begins, several and not ends)]
+
+
+@pytest.mark.parametrize("size", [7, 4, 1])
+def test_layout_of_spans_is_what_one_sees(size):
+    layout = layout_of(7, size)
+    sentences, paragraphs = layout.sentence[1, :size].tolist(), layout.paragraph[1, :size].tolist()
+    for i in range(size):
+        for j in range(i, size):
+            found = layout.of_spans(*(torch.tensor([n]) for n in (1, i, j)))[0]
+            assert found[:6].tolist() == flags(sentences, i, j)
+            assert found[7:13].tolist() == flags(paragraphs, i, j)
+            assert found[14:16].tolist() == [i == 0, j == size - 1]
+            assert_close(found[17].item(), (j - i + 1) / size)
+    edus = layout.of_edus()[1, :size]
+    for e in range(size):
+        assert edus[e, :2].tolist() == flags(sentences, e, e)[:2]
+        assert edus[e, 2:4].tolist() == flags(paragraphs, e, e)[:2]
+
+
+def test_units_of_one_edu_and_runs_of_edus_get_the_scores_of_the_same_spans():
+    torch.manual_seed(0)
+    scorer, layout = DiscourseScorer(5, 8, classes=4, fit_size=3).eval(), layout_of(7)
+    states = scorer.context(torch.randn(1, 7, 5), layout)
+    whole = scorer.potentials(states, layout, Units.edus(layout))
+    runs = [(0, 1), (2, 4), (5, 6)]
+    starts, ends = (torch.tensor([[run[side] for run in runs]]) for side in (0, 1))
+    over = scorer.potentials(states, layout, Units(torch.tensor([0]), starts, ends, torch.tensor([3])))
+    for i, k, j in [(0, 0, 1), (0, 1, 2), (1, 1, 2)]:
+        units = (torch.tensor([n]) for n in (0, i, k, j))
+        edus = (torch.tensor([n]) for n in (0, runs[i][0], runs[k][1], runs[j][1]))
+        assert_close(node_scores(over, *units), node_scores(whole, *edus))
+
+
+def test_pooled_vectors_are_first_last_and_mean():
+    tokens, edus = torch.randn(7, 2), torch.tensor([-1, 0, 0, 0, 2, 2, -1])
+    pooled = pool_edus(tokens, edus, 4)
+    assert_close(pooled[0], torch.cat([tokens[1], tokens[3], tokens[1:4].mean(0)]))
+    assert_close(pooled[2], torch.cat([tokens[4], tokens[5], tokens[4:6].mean(0)]))
+    assert pooled[[1, 3]].eq(0).all()
