@@ -37,7 +37,12 @@ CHAT_TEMPLATE = (
 
 
 def write_bert(
-    folder: Path, words: Iterable[str], kind: type = BertModel, model_max_length: int | None = None, **changes
+    folder: Path,
+    words: Iterable[str],
+    kind: type = BertModel,
+    model_max_length: int | None = None,
+    seed: int = 0,
+    **changes,
 ) -> str:
     """Write a random BERT of one layer, unless its config is changed, and a tokenizer that has some words to a folder.
 
@@ -50,7 +55,7 @@ def write_bert(
     limit = {"model_max_length": model_max_length} if model_max_length else {}
     BertTokenizerFast(str(folder / "vocab.txt"), **limit).save_pretrained(folder)
     sizes = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16}
-    torch.manual_seed(0)
+    torch.manual_seed(seed)
     kind(BertConfig(**{"vocab_size": len(vocabulary)} | sizes | changes)).save_pretrained(folder)
     return str(folder)
 

@@ -70,11 +70,13 @@ def test_source_ids_are_the_document(data, batch):
 
 @pytest.mark.parametrize("encoder", ["graph", "hierarchical", "flat"])
 def test_a_summary_says_which_paragraphs_it_looked_at(data, batch, encoder):
-    for summary, mask in zip(model_of(data, kind=encoder).summarize(batch), batch.source_mask.any(-1)):
+    model = model_of(data, kind=encoder)
+    for summary, mask in zip(model.summarize(batch), batch.source_mask.any(-1)):
         looked = torch.tensor(summary.extra["paragraph_attention"])
         assert looked.shape == (len(summary.sentences), int(mask.sum()))
         torch.testing.assert_close(looked.sum(-1), torch.ones(len(looked)), atol=1e-3, rtol=0)
         assert summary.record()["paragraph_attention"] == summary.extra["paragraph_attention"]
+    assert not any(layer.cross_attention._forward_hooks for layer in model.network.decoder)
 
 
 def test_one_paragraph_and_an_empty_document_can_be_summarized(data):

@@ -126,15 +126,6 @@ def test_each_part_can_be_left_out(change):
         assert not lacking
 
 
-@every_encoder
-def test_paragraph_attention_sums_to_one_and_skips_padding(encoder):
-    net, given = network(encoder), source(SIZES, 4, 6)
-    looked = net.paragraph_attention(torch.randint(V, (2, 2, 3)), given)
-    assert looked.shape == (2, 2, 3, 4) and looked[0, ..., 3:].eq(0).all() and looked[1, ..., 2:].eq(0).all()
-    torch.testing.assert_close(looked.sum(-1), torch.ones(2, 2, 3, dtype=torch.float64))
-    assert not any(layer.cross_attention._forward_hooks for layer in net.decoder)
-
-
 class Windows(nn.Module):
     """Stands for a pretrained encoder: a vector for each token of lists of documents."""
 

@@ -39,7 +39,7 @@ def decode_by_hand(network, words, targets, gate):
 
 
 @pytest.mark.parametrize("pointer", [True, False])
-@pytest.mark.parametrize(("coverage", "gate"), [(True, 1.0), (True, 0.0), (False, 0.0)])
+@pytest.mark.parametrize(("coverage", "gate"), [(True, 1.0), (True, 0.5), (True, 0.0), (False, 0.0)])
 def test_equals_a_plain_loop_over_the_equations(pointer, coverage, gate):
     torch.manual_seed(0)
     network = PointerGeneratorNetwork(11, 4, 3, pointer, coverage, embedding_std=0.5)
