@@ -6,8 +6,8 @@ from torch.autograd.function import once_differentiable
 from torch.nn.functional import linear
 from torch.utils.checkpoint import checkpoint
 
-# exponentials that are kept for the backward pass (256 MB in float32); more are computed again, some rows at a time
-KEPT_ELEMENTS = 2**26
+# exponentials that are kept for the backward pass (1 GB in float32); more are computed again, some rows at a time
+KEPT_ELEMENTS = 2**28
 # logits computed at once: 2 MB fit into a CPU's caches, 512 MB keep a GPU busy
 SLICE_ELEMENTS = {"cpu": 2**19, "cuda": 2**27}
 BLOCK = 64  # words of which the search for the largest logits looks at the maximum first
