@@ -38,6 +38,10 @@ def test_the_step_before_the_validation_counts(corpus_files, tmp_path):
         assert torch.load(best.best_model_path, weights_only=True)["global_step"] == expected
     _, best = fit(case, corpus_files, [CoverageAnnealing(2, ramp_steps=7)], tmp_path / "ramp", "train/coverage_weight")
     assert torch.load(best.best_model_path, weights_only=True)["global_step"] == 9  # steps 2 to 8 ramp
+    # a model without coverage does not wait for it
+    _, best = fit(BY_NAME["pointer"], corpus_files, [CoverageAnnealing(start_step=9)], tmp_path, "val/loss")
+    assert best.best_model_path
+    assert torch.load(best.best_model_path, weights_only=True)["switches"] == {}
 
 
 def test_states_of_switches(corpus_files, tmp_path):
@@ -52,12 +56,6 @@ def test_states_of_switches(corpus_files, tmp_path):
             "max_source": (lengths[step][0], 30),
             "max_target": (lengths[step][1], 12),
         }
-
-
-def test_a_model_without_coverage_does_not_wait_for_it(corpus_files, tmp_path):
-    _, best = fit(BY_NAME["pointer"], corpus_files, [CoverageAnnealing(start_step=9)], tmp_path, "val/loss")
-    assert best.best_model_path
-    assert torch.load(best.best_model_path, weights_only=True)["switches"] == {}
 
 
 def test_a_run_that_is_too_short_says_so_twice_and_selects_nothing(corpus_files, tmp_path):
@@ -92,8 +90,7 @@ def test_the_command_tests_and_records_what_is_fully_on(annealed, tmp_path, prec
     assert f"{best}: trained for 9 steps; coverage_gate 1 (fully on); coverage_weight 1 (fully on)" in caplog.text
     record = json.loads((run / "predictions.checkpoint.json").read_text(encoding="utf-8"))
     switches = {"coverage_gate": [1.0, 1.0], "coverage_weight": [1.0, 1.0]}
-    weights = {"coverage": 1.0}
-    assert record == {"checkpoint": str(best), "step": 9, "loss_weights": weights, "switches": switches}
+    assert record == {"checkpoint": str(best), "step": 9, "loss_weights": {"coverage": 1.0}, "switches": switches}
 
 
 @pytest.mark.integration

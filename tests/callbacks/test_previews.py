@@ -4,6 +4,7 @@ import json
 import struct
 import warnings
 from types import SimpleNamespace
+from unittest.mock import Mock, call
 
 import numpy as np
 import pytest
@@ -14,28 +15,6 @@ from quiet_trainer import quiet_trainer
 from callbacks import Previews, SelfCritical, figure_fonts
 from callbacks.previews import draw_attention, marked, whole_documents
 from lightning_modules.summarizer import Summary
-
-
-class FakeWandb(WandbLogger):
-    """WandbLogger that records its arguments."""
-
-    def __init__(self):
-        self.tables, self.images = [], []
-
-    def log_table(self, key, columns=None, data=None, **others):
-        self.tables.append((key, columns, data))
-
-    def log_image(self, key, images, **others):
-        self.images.append((key, images))
-
-    experiment = property(lambda self: None)
-    save_dir = name = version = property(lambda self: None)
-
-    def log_metrics(self, metrics, step=None): ...
-
-    def log_hyperparams(self, params): ...
-
-    def finalize(self, status): ...
 
 
 def words_and_copies(text: str) -> Summary:
@@ -78,17 +57,17 @@ def test_documents_are_whole_whatever_training_cuts_them_to():
 def shown(corpus_files, tmp_path_factory):
     """Run a short training with two validations, whose previews the logger keeps."""
     case = next(case for case in CASES if case.name == "pointer-coverage")
-    folder, logger, data = tmp_path_factory.mktemp("previews"), FakeWandb(), case.build_data(corpus_files)
+    folder, logger, data = tmp_path_factory.mktemp("previews"), Mock(spec=WandbLogger), case.build_data(corpus_files)
     model = case.build_model()
     quiet_trainer(Previews(folder, documents=3, heat_maps=2), max_epochs=2, logger=logger).fit(model, data)
     return SimpleNamespace(folder=folder, logger=logger, data=data, model=model)
 
 
 def test_the_table_has_the_first_documents(shown):
-    assert [(key, columns) for key, columns, _ in shown.logger.tables] == [
-        ("previews", ["id", "reference", "summary", "rouge1"])
-    ] * 2, "after each validation, not after the sanity check"
-    rows = shown.logger.tables[-1][2]
+    tables, columns = shown.logger.log_table.call_args_list, ["id", "reference", "summary", "rouge1"]
+    expected = [call("previews", columns=columns, data=table.kwargs["data"]) for table in tables]
+    assert tables == expected and len(tables) == 2, "after each validation, not after the sanity check"
+    rows = tables[-1].kwargs["data"]
     documents = shown.data.documents("val")
     assert [row[0] for row in rows] == ["doc-26", "doc-27", "doc-28"] == documents["id"][:3]
     assert [row[1] for row in rows] == [" ".join(references[0]) for references in documents["references"][:3]]
@@ -101,8 +80,8 @@ def test_the_table_has_the_first_documents(shown):
 def test_heat_maps_lie_in_the_run_folder_and_are_logged(shown):
     files = sorted(path.relative_to(shown.folder).as_posix() for path in shown.folder.rglob("*.png"))
     assert files == ["step000007/0.png", "step000007/1.png", "step000014/0.png", "step000014/1.png"]
-    logged = [(f"attention/{name[-5]}", [str(shown.folder / name)]) for name in files]
-    assert shown.logger.images == logged
+    logged = [call(f"attention/{name[-5]}", [str(shown.folder / name)]) for name in files]
+    assert shown.logger.log_image.call_args_list == logged
     features = shown.data.features("val")
     source, target, attention, coverage = shown.model.attention_map(shown.data.collate([features[0]]), 0)
     expected = 130 * (2.0 + 0.16 * len(source)), 130 * (1.8 + 0.2 * len(target))
@@ -112,14 +91,14 @@ def test_heat_maps_lie_in_the_run_folder_and_are_logged(shown):
 
 
 def test_samples_with_their_rewards_are_shown_in_training_by_rewards(corpus_files, tmp_path):
-    case, logger = next(case for case in CASES if case.name == "pointer"), FakeWandb()
+    case, logger = next(case for case in CASES if case.name == "pointer"), Mock(spec=WandbLogger)
     reward = SelfCritical(samples=3, advantage="group")
     previews = Previews(tmp_path, documents=2, heat_maps=0)
     trainer = quiet_trainer(reward, previews, max_steps=2, val_check_interval=2, logger=logger)
     trainer.fit(case.build_model(), case.build_data(corpus_files))
-    assert [key for key, *_ in logger.tables] == ["previews", "samples"]
-    _, columns, rows = logger.tables[-1]
-    assert columns == ["id", "sample", "reward"] and rows == [list(row.values()) for row in reward.last_samples[:6]]
+    assert [table.args for table in logger.log_table.call_args_list] == [("previews",), ("samples",)]
+    rows = [list(row.values()) for row in reward.last_samples[:6]]
+    assert logger.log_table.call_args == call("samples", columns=["id", "sample", "reward"], data=rows)
     lines = (tmp_path / "step000002" / "samples.jsonl").read_text(encoding="utf-8").splitlines()
     assert [list(json.loads(line).values()) for line in lines] == rows
 

@@ -6,6 +6,7 @@ import os
 import signal
 import time
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
@@ -131,10 +132,7 @@ def test_a_lock_is_held_until_it_is_released(tmp_path):
 
 @pytest.mark.parametrize("number", [errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP], ids=errno.errorcode.get)
 def test_a_file_system_without_locks_is_named_once_and_used(number, tmp_path, monkeypatch):
-    def flock(file, operation):
-        raise OSError(number, os.strerror(number))
-
-    monkeypatch.setattr(fcntl, "flock", flock)
+    monkeypatch.setattr(fcntl, "flock", Mock(side_effect=OSError(number, os.strerror(number))))
     monkeypatch.setattr(file_locks, "_without_locks", set())
     (tmp_path / f"{BUILDING}other").mkdir()  # may belong to a builder that is active
     with pytest.warns(UserWarning, match="without locks") as caught:

@@ -22,10 +22,7 @@ def document(number: int, sentences: int) -> dict:
 
 @pytest.fixture(scope="module")
 def files(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("plain")
-    rows = [document(n, 2 + n % 7) for n in range(20)]
-    files = {split: str(write_lines(folder / f"{split}.jsonl", rows)) for split in ("train", "val", "test")}
-    return files | {"summary": None}
+    return everywhere(tmp_path_factory.mktemp("plain"), [document(n, 2 + n % 7) for n in range(20)])
 
 
 def everywhere(folder, rows) -> dict:
@@ -95,13 +92,11 @@ def test_a_drawn_ratio_differs_between_documents(tmp_path):
 def test_a_long_document_is_read_in_pieces_without_a_loss(tmp_path):
     rows = [document(n, 40) for n in range(3)]
     data = ready(everywhere(tmp_path, rows), tmp_path, max_source=60)
-    pieces: dict[str, list[str]] = {}
     for row in data.documents("train"):
         whole = Document(row["id"], row["parts"])
-        for piece in data.pieces(whole):
-            pieces.setdefault(row["id"], []).extend(piece.sentences)
-            assert len(data.tokenizer(piece.text)[0]) <= data.room and len(piece.sentences) > 1
-        assert pieces[row["id"]] == whole.sentences
+        pieces = list(data.pieces(whole))
+        assert [sentence for piece in pieces for sentence in piece.sentences] == whole.sentences
+        assert all(len(data.tokenizer(piece.text)[0]) <= data.room and len(piece.sentences) > 1 for piece in pieces)
     names = data.features("train")["id"][:]
     assert names[:3] == ["d0#1", "d0#2", "d0#3"] and len(names) == len(set(names))
 
@@ -109,16 +104,14 @@ def test_a_long_document_is_read_in_pieces_without_a_loss(tmp_path):
 def test_a_single_sentence_has_no_gap(files, tmp_path):
     long = {"id": "long", "document": "Otter " * 80 + "guards. The heron paints. The heron repairs the mill."}
     rows = [document(1, 4), {"id": "single", "document": "One otter."}, {"id": "dots", "document": "... !"}, long]
-    given = everywhere(tmp_path, rows)
     with pytest.warns(UserWarning, match="train: left out 2 of 5 pieces of a single sentence: single, long#1"):
-        data = ready(given, tmp_path, max_source=70)
+        data = ready(everywhere(tmp_path, rows), tmp_path, max_source=70)
     assert data.features("train")["id"][:] == ["d1", "dots", "long#2"] == data.features("val")["id"][:]
     data.setup("test")
     test = {row["id"]: row for row in data.features("test")}
     assert len(test) == 5 and test["single"]["references"] == [] and test["single"]["target"] == [data.tokenizer.stop]
     assert data.tokenizer.decode(test["single"]["source"]) == "One otter." and len(test["long#1"]["source"]) == 70
-    batch = next(iter(data.test_dataloader()))
-    assert batch.batch_size == 4
+    assert next(iter(data.test_dataloader())).batch_size == 4
     with pytest.raises(UserError, match="train: no document has two sentences"):
         ready(everywhere(tmp_path / "only", rows[1:2]), tmp_path)
 
@@ -132,10 +125,8 @@ def test_targets_that_are_too_long_are_counted(files, tmp_path):
     row = next(row for row in data.truncation["train"] if row.counted == "target tokens")
     assert (row.left_out, row.documents_cut, row.documents) == (lost, number, len(whole))
     assert row.limit == "data.max_target 9"
-    nothing = data_of(files, tmp_path / "whole")
-    nothing.tokenizer = ready(files, tmp_path / "whole").tokenizer
-    row = nothing.encode(Document("none", []))
-    assert row["gaps"] == 0 and row["target"] == [nothing.tokenizer.stop]
+    nothing = data.encode(Document("none", []))
+    assert nothing["gaps"] == 0 and nothing["target"] == [data.tokenizer.stop]
 
 
 def test_arguments_out_of_bounds_are_refused(files, tmp_path):
@@ -149,8 +140,8 @@ def test_arguments_out_of_bounds_are_refused(files, tmp_path):
 
 
 def test_fine_tuning_reads_document_and_summary(corpus_files, tmp_path):
-    data = PegasusData(Files(**corpus_files), vocab_size=300, max_source=40, max_target=9, batch_size=5,
-                       cache_dir=tmp_path)  # fmt: skip
+    sizes = {"vocab_size": 300, "max_source": 40, "max_target": 9, "batch_size": 5}
+    data = PegasusData(Files(**corpus_files), cache_dir=tmp_path, **sizes)
     data.prepare_data()
     data.setup("fit")
     batch = next(iter(data.val_dataloader()))

@@ -72,24 +72,21 @@ def test_long_documents_can_be_left_out(packages, corpus):
         Docstrings([str(packages)], max_words=0)
 
 
-def five_grams(text):
-    words = "".join(c if c.isalnum() else " " for c in text.lower()).split()
-    return {tuple(words[i : i + 5]) for i in range(len(words) - 4)}
-
-
 def leaked(train, test):
-    """The share of test texts with a text in train of Jaccard similarity 0.7 or more."""
-    grams = [five_grams(text) for text in train]
+    """The share of test texts with a text in train of Jaccard similarity 0.7 or more, by their five-grams."""
+
+    def five_grams(text):
+        words = "".join(c if c.isalnum() else " " for c in text.lower()).split()
+        return {tuple(words[i : i + 5]) for i in range(len(words) - 4)}
+
+    grams = list(map(five_grams, train))
     close = [any(len(mine & g) >= 0.7 * len(mine | g) for g in grams) for mine in map(five_grams, test)]
     return sum(close) / len(close)
 
 
-def texts(corpus, split):
-    return ["\n".join(record.parts) for record in corpus.records(split)]
-
-
 def test_splits_leak_nothing_where_a_hash_split_does(corpus):
-    train, val, test = (texts(corpus, split) for split in corpus.splits())
+    records = [corpus.records(split) for split in corpus.splits()]
+    train, val, test = (["\n".join(record.parts) for record in split] for split in records)
     assert (len(train) + len(val) + len(test), len(val), len(test)) == (408, 20, 20)
     assert leaked(train, test) == leaked(train, val) == leaked(val, test) == 0
     by_hash = sorted(train + val + test, key=lambda text: hashlib.md5(text.encode()).digest())
@@ -120,19 +117,20 @@ def test_records_are_named_and_placed(corpus, packages):
     assert "raises" not in sys.modules and "package0" not in sys.modules
 
 
+SCRIPT = """
+import sys
+from datamodules.corpora.corpus import build_documents, read_manifest
+from datamodules.corpora.docstrings import Docstrings
+if __name__ == '__main__':
+    dataset = build_documents(Docstrings([sys.argv[1]], num_proc=2), 'train', sys.argv[2], require_references=True)
+    print(read_manifest(dataset)['digest'])
+"""
+
+
 @pytest.mark.integration
 def test_the_same_packages_give_the_same_documents(corpus, packages, tmp_path):
     dataset = build_documents(corpus, "train", tmp_path / "here", require_references=True)
-    script = (
-        "import sys\n"
-        "from datamodules.corpora.corpus import build_documents, read_manifest\n"
-        "from datamodules.corpora.docstrings import Docstrings\n"
-        "if __name__ == '__main__':\n"
-        "    corpus = Docstrings([sys.argv[1]], num_proc=2)\n"
-        "    dataset = build_documents(corpus, 'train', sys.argv[2], require_references=True)\n"
-        "    print(read_manifest(dataset)['digest'])\n"
-    )
-    command = [sys.executable, "-c", script, str(packages), str(tmp_path / "there")]
+    command = [sys.executable, "-c", SCRIPT, str(packages), str(tmp_path / "there")]
     there = subprocess.run(command, env={"PYTHONHASHSEED": "77"}, capture_output=True, text=True, check=True)
     assert there.stdout.strip() == read_manifest(dataset)["digest"]
     document = as_document(dataset[0])
@@ -163,20 +161,14 @@ def test_by_default_only_listed_packages_and_the_standard_library_are_read(tmp_p
     assert names == {"mailbox.f", "torch.nn.f", "torch.extra.code.f"}
 
 
-def add_requirements(distribution, names):
-    """Add the name of a distribution and of all that it requires without extras to `names`."""
-    name = canonicalize_name(distribution)
-    if name in names:
-        return
-    names.add(name)
-    for requirement in map(Requirement, metadata.requires(name) or []):
-        if requirement.marker is None or requirement.marker.evaluate({"extra": ""}):
-            add_requirements(requirement.name, names)
-
-
 def test_every_installation_has_the_listed_packages():
-    always_installed = set()
-    add_requirements("precis-suite", always_installed)
+    always_installed, required = set(), ["precis-suite"]
+    while required:
+        name = canonicalize_name(required.pop())
+        if name not in always_installed:
+            always_installed.add(name)
+            needs = map(Requirement, metadata.requires(name) or [])
+            required += [need.name for need in needs if need.marker is None or need.marker.evaluate({"extra": ""})]
     distributions = metadata.packages_distributions()
     for package in PACKAGES:
         assert set(map(canonicalize_name, distributions[package])) & always_installed, package
@@ -267,41 +259,28 @@ def test_a_module_summarizes_what_is_defined_in_it(tmp_path):
     assert corpus.fingerprint("val") != Docstrings([str(tmp_path)], num_proc=1).fingerprint("val")
 
 
-def drawn_words(count, generator, vocabulary=5000):
-    return [f"w{generator.randrange(vocabulary)}" for _ in range(count)]
-
-
 def test_shingles_are_five_words_whatever_the_case():
     assert shingles("One two, THREE four five -- six!") == {"one two three four five", "two three four five six"}
-    assert shingles("Just three drawn_words") == {"just three drawn_words"}
+    assert shingles("Just three words") == {"just three words"}
 
 
 def test_copies_with_a_few_words_changed_go_together():
     generator = random.Random(1)
-    texts, family = [], []
+    texts = []  # with the number of their family
     for number in range(120):
-        base = drawn_words(100, generator)
-        for _ in range(number % 3):
-            copy = list(base)
-            copy[generator.randrange(100)] = "changed"
-            texts.append(" ".join(copy))
-            family.append(number)
-        texts.append(" ".join(base))
-        family.append(number)
-    order = list(range(len(texts)))
-    generator.shuffle(order)
-    found = clusters([texts[i] for i in order])
-    assert sorted(index for group in found for index in group) == sorted(order)
-    for group in found:
-        number = {family[order[index]] for index in group}
-        assert len(number) == 1 and len(group) == family.count(number.pop())
-    assert [group[0] for group in found] == sorted(group[0] for group in found)
+        base = [f"w{generator.randrange(5000)}" for _ in range(100)]
+        for _ in range(1 + number % 3):
+            texts.append((number, " ".join(base)))
+            base[generator.randrange(100)] = "changed"
+    generator.shuffle(texts)
+    found = clusters([text for _, text in texts])
+    families = [[place for place, (family, _) in enumerate(texts) if family == number] for number in range(120)]
+    assert found == sorted(families)
 
 
 @pytest.mark.parametrize("num_proc", [1, 2])
 def test_equal_keys_join_groups_in_chains(num_proc):
-    generator = random.Random(2)
-    texts = [" ".join(drawn_words(50, generator)) for _ in range(5)]
+    texts = [" ".join(f"w{number}x{place}" for place in range(50)) for number in range(5)]
     by_summary, by_length = ["a", "b", "a", "c", "d"], [1, 2, 3, 2, 4]
     assert clusters(texts, [by_summary, by_length], num_proc=num_proc) == [[0, 2], [1, 3], [4]]
     assert clusters(texts, [by_summary, ["x", "x", 0, 1, 2]]) == [[0, 1, 2], [3], [4]]

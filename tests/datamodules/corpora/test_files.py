@@ -95,23 +95,17 @@ def test_patterns_and_lists_of_files_are_read_in_order(tmp_path):
 
 @pytest.mark.parametrize(("row", "fields", "parts", "references"), [
     ({"document": "a\nb\n\nc", "summary": "s"}, {}, ["a\nb", "c"], ["s"]),
-    ({"document": "a\nb\n \n\nc", "summary": "s"}, {"paragraphs": "line"}, ["a", "b", " ", "", "c"], ["s"]),
-    ({"document": "a\nb\n\nc", "summary": "s"}, {"paragraphs": "none"}, ["a\nb\n\nc"], ["s"]),
-    ({"document": "a||b", "summary": "s"}, {"separator": "||"}, ["a", "b"], ["s"]),
-    ({"document": ["a", "b"], "summary": "s"}, {}, ["a", "b"], ["s"]),
-    ({"document": ["a", "b"], "summary": "s"}, {"document_list": "sentences"}, [["a", "b"]], ["s"]),
-    ({"document": [["a", "b"], ["c"]], "summary": "s"}, {}, [["a", "b"], ["c"]], ["s"]),
+    ({"document": "a\nb\n \n\nc", "summary": ["s", "t"]}, {"paragraphs": "line"}, ["a", "b", " ", "", "c"], ["s", "t"]),
+    ({"document": "a\n\nc", "summary": ["s", "t"]}, {"paragraphs": "none", "summary_list": "sentences"},
+     ["a\n\nc"], [["s", "t"]]),
+    ({"document": "a||b", "summary": [["s", "t"], ["u"]]}, {"separator": "||"}, ["a", "b"], [["s", "t"], ["u"]]),
+    ({"document": ["a", "b"], "summary": "s\nt"}, {"summary_sentences": "line"}, ["a", "b"], [["s", "t"]]),
+    ({"document": ["a", "b"], "summary": None}, {"document_list": "sentences"}, [["a", "b"]], []),
+    ({"document": [["a", "b"], ["c"]], "summary": "s"}, {"summary": None}, [["a", "b"], ["c"]], []),
     ({"document": "a\nb\n\nc", "summary": "s\nt"}, {"document_sentences": "line"}, [["a", "b"], ["c"]], ["s\nt"]),
-    ({"document": "a", "summary": "s\nt"}, {"summary_sentences": "line"}, ["a"], [["s", "t"]]),
-    ({"document": "a", "summary": ["s", "t"]}, {}, ["a"], ["s", "t"]),
-    ({"document": "a", "summary": ["s", "t"]}, {"summary_list": "sentences"}, ["a"], [["s", "t"]]),
-    ({"document": "a", "summary": [["s", "t"], ["u"]]}, {}, ["a"], [["s", "t"], ["u"]]),
-    ({"document": "a", "summary": "s", "more": ["t"]}, {"summary": ["summary", "more"]}, ["a"], ["s", "t"]),
-    ({"document": "a", "more": ["t"]}, {"summary": ["summary", "more"]}, ["a"], ["t"]),
-    ({"document": ["a", "b", "c"], "summary": "s"}, {"skip_parts": 1}, ["b", "c"], ["s"]),
-    ({"document": "a", "summary": None}, {}, ["a"], []),
-    ({"document": "a", "summary": "s"}, {"summary": None}, ["a"], []),
-    ({"text": "a", "title": "s"}, {"document": "text", "summary": "title"}, ["a"], ["s"]),
+    ({"document": ["a", "b", "c"], "summary": "s", "more": ["t"]}, {"skip_parts": 1, "summary": ["summary", "more"]},
+     ["b", "c"], ["s", "t"]),
+    ({"text": "a", "more": ["t"]}, {"document": "text", "summary": ["title", "more"]}, ["a"], ["t"]),
 ])  # fmt: skip
 def test_field_map(tmp_path, row, fields, parts, references):
     record = one(row, tmp_path, **fields)
@@ -142,7 +136,6 @@ def test_null_on_the_command_line_is_nothing_and_no_name():
     ({"document": "a", "summary": "s"}, {"id": "key"}, r"no field 'key' \(there are: document, summary\)"),
     ({"document": None, "summary": "s"}, {}, "field 'document' is null"),
     ({"document": 3, "summary": "s"}, {}, "field 'document' is of type int, not a string or a list of strings"),
-    ({"document": ["a", 3], "summary": "s"}, {}, "field 'document' is of type list"),
     ({"document": "a", "summary": {"text": "s"}}, {}, "field 'summary' is of type dict"),
     ({"document": "a", "summary": "s", "id": ["n"]}, {}, "field 'id' is of type list, not a string or a number"),
 ])  # fmt: skip
@@ -168,21 +161,21 @@ def test_utf16_is_named_and_texts_longer_than_the_csv_modules_limit_are_read(tmp
     assert records(corpus)[0].parts == [long]
 
 
-@pytest.mark.parametrize(("name", "content", "problems"), [
-    ("x.jsonl", jsonl(ROWS[:1]) + b'{"id": "b", "docu\n' + jsonl(ROWS[1:]), {2: "broken JSON"}),
-    ("x.jsonl", jsonl(ROWS[:1]) + b"[1, 2]\n" + jsonl(ROWS[1:]), {2: "a JSON list, not an object"}),
-    ("x.jsonl", jsonl(ROWS[:1]) + '{"document": "é"}\n'.encode("latin1") + jsonl(ROWS[1:]), {2: "byte 0xe9"}),
-    ("x.jsonl", jsonl(ROWS) + b"[" * 100_000 + b"\n", {3: "broken JSON"}),
-    ("x.csv", csv_bytes(ROWS) + "c,é,s\n".encode("latin1"), {8: "not UTF-8 .byte 0xe9."}),
-    ("x.csv", csv_bytes(ROWS) + b"c,too,many,fields\n", {8: "4 fields where the header has 3"}),
-    ("x.csv", csv_bytes(ROWS) + b'c,"open quote\n', {8: "broken CSV"}),
+@pytest.mark.parametrize(("name", "content", "problem"), [
+    ("x.jsonl", jsonl(ROWS[:1]) + b'{"id": "b", "docu\n' + jsonl(ROWS[1:]), "2: broken JSON"),
+    ("x.jsonl", jsonl(ROWS[:1]) + b"[1, 2]\n" + jsonl(ROWS[1:]), "2: a JSON list, not an object"),
+    ("x.jsonl", jsonl(ROWS[:1]) + '{"document": "é"}\n'.encode("latin1") + jsonl(ROWS[1:]), "2: .*byte 0xe9"),
+    ("x.jsonl", jsonl(ROWS) + b"[" * 100_000 + b"\n", "3: broken JSON"),
+    ("x.jsonl", jsonl(ROWS) + b'{"id": ' + b"7" * 5000 + b', "document": "x", "summary": "y"}\n', "3: .*4300 digits"),
+    ("x.csv", csv_bytes(ROWS) + "c,é,s\n".encode("latin1"), "8: not UTF-8 .byte 0xe9."),
+    ("x.csv", csv_bytes(ROWS) + b"c,too,many,fields\n", "8: 4 fields where the header has 3"),
+    ("x.csv", csv_bytes(ROWS) + b'c,"open quote\n', "8: broken CSV"),
 ])  # fmt: skip
-def test_bad_lines_are_named_and_the_others_read(tmp_path, name, content, problems):
+def test_bad_lines_are_named_and_the_others_read(tmp_path, name, content, problem):
     corpus = Files(val=write(tmp_path / name, content))
-    for line, problem in problems.items():
-        with pytest.raises(UserError, match=rf"{name}:{line}: .*{problem}.*(?:skip|one object per line)"):
-            build_documents(corpus, "val", tmp_path / "cache")
-    with pytest.warns(UserWarning, match=f"left out {len(problems)} bad"):
+    with pytest.raises(UserError, match=rf"{name}:{problem}.*(?:skip|one object per line)"):
+        build_documents(corpus, "val", tmp_path / "cache")
+    with pytest.warns(UserWarning, match="left out 1 bad"):
         assert documents(corpus, tmp_path / "cache", on_bad_record="skip") == DOCUMENTS
 
 
@@ -208,14 +201,6 @@ def test_absent_files_and_unknown_suffixes(tmp_path):
     for name in ("x.txt", "x.gz", "x", "x.parquet.gz"):
         with pytest.raises(UserError, match=rf"{name}: unknown type of file; .*\.jsonl"):
             records(Files(val=write(tmp_path / name, b"")))
-
-
-def test_numbers_that_python_does_not_read_are_named(tmp_path):
-    path = tmp_path / "long.jsonl"
-    path.write_bytes(b'{"id": ' + b"7" * 5000 + b', "document": "x", "summary": "y"}\n' + jsonl(ROWS))
-    bad, *good = Files(train=str(path)).records("train")
-    assert isinstance(bad, BadRecord) and bad.where == f"{path}:1" and "4300 digits" in bad.problem
-    assert [record.id for record in good] == ["a", "b"]
 
 
 def test_text_of_parquet_that_is_not_utf8_is_named(tmp_path):

@@ -3,14 +3,8 @@
 import pytest
 import torch
 
-from datamodules.discourse.ablations import (
-    OtherDiscourse,
-    RandomDiscourse,
-    document_seed,
-    evenly_spread,
-    fit_to_size,
-    permute_pairs,
-)
+from datamodules.discourse import ablations
+from datamodules.discourse.ablations import OtherDiscourse, RandomDiscourse, fit_to_size, permute_pairs
 from datamodules.discourse.distributions import encode, random_ldd
 from datamodules.discourse.parses import ParseRequest
 from datamodules.documents import UserError
@@ -98,9 +92,9 @@ def test_another_document_is_of_like_length_and_never_the_same_one():
 
 
 def test_seeds_depend_on_text_and_seed_and_sizes_are_evenly_spread():
-    seeds = {document_seed(seed, text) for seed in range(5) for text in ("a", "b", "1 a")}
+    seeds = {ablations.document_seed(seed, text) for seed in range(5) for text in ("a", "b", "1 a")}
     assert len(seeds) == 15 and min(seeds) >= 0 and max(seeds) < 2**63
     sizes = {f"k{n}": n * n for n in range(100)}
-    keys = evenly_spread(sizes, 4)
+    keys = ablations.evenly_spread(sizes, 4)
     assert keys == ["k0", "k33", "k66", "k99"]
-    assert evenly_spread(sizes, 200) == sorted(sizes, key=lambda key: sizes[key])
+    assert ablations.evenly_spread(sizes, 200) == sorted(sizes, key=lambda key: sizes[key])

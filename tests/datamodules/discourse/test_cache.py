@@ -6,6 +6,7 @@ import os
 import pickle
 from dataclasses import replace
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 from made_up_parses import made_up_document, made_up_parse, same
@@ -27,11 +28,14 @@ PARSES = dict(made_up(number) for number in range(12))
 KEYS = list(PARSES)
 
 
+def add(writer: ShardWriter, keys: list[str]) -> None:
+    for key in keys:
+        writer.add(key, PARSES[key])
+
+
 def write(folder: Path, keys: list[str], rank: int = 0, **limits: float) -> ParseCache:
-    cache = ParseCache(folder)
-    with ShardWriter(cache, rank, **limits) as writer:
-        for key in keys:
-            writer.add(key, PARSES[key])
+    with ShardWriter(ParseCache(folder), rank, **limits) as writer:
+        add(writer, keys)
     return ParseCache(folder)
 
 
@@ -55,8 +59,7 @@ def test_readers_see_the_union_of_what_writers_add(tmp_path):
     reader = ParseCache(tmp_path)
     writers = [ShardWriter(ParseCache(tmp_path), rank) for rank in range(3)]
     for rank, writer in enumerate(writers):
-        for key in [*KEYS[rank::3], KEYS[0]]:  # one document by all of them
-            writer.add(key, PARSES[key])
+        add(writer, [*KEYS[rank::3], KEYS[0]])  # one document by all of them
     assert reader.missing(KEYS) == KEYS
     for writer in writers:
         writer.flush()
@@ -69,36 +72,26 @@ def test_readers_see_the_union_of_what_writers_add(tmp_path):
 def test_the_key_covers_all_that_a_parse_depends_on():
     request = ParseRequest.of(made_up_document(1))
     base = parse_key(request, "weights", "side", 8)
-    changed = [
-        parse_key(replace(request, text=request.text + "!"), "weights", "side", 8),
-        parse_key(replace(request, sentences=request.sentences[:-1]), "weights", "side", 8),
-        parse_key(replace(request, paragraphs=()), "weights", "side", 8),
-        parse_key(replace(request, edus=((0, 3),)), "weights", "side", 8),
-        parse_key(request, "others", "side", 8),
-        parse_key(request, "weights", "nucleus", 8),
-        parse_key(request, "weights", "side", 9),
-    ]
-    assert len({base, *changed}) == 8
+    changes = [{"text": request.text + "!"}, {"sentences": request.sentences[:-1]}, {"paragraphs": ()}]
+    changed = [replace(request, **change) for change in [*changes, {"edus": ((0, 3),)}]]
+    keys = [parse_key(other, "weights", "side", 8) for other in changed]
+    keys += [parse_key(request, *other) for other in (("other", "side", 8), ("weights", "nucleus", 8))]
+    assert len({base, *keys, parse_key(request, "weights", "side", 9)}) == 8
     assert parse_key(replace(request, id="other id"), "weights", "side", 8) == base
 
 
-def damage(path: Path, place: int) -> None:
-    content = bytearray(path.read_bytes())
-    content[place] ^= 0x10
-    path.write_bytes(content)
+def damaged(content: bytes, place: int) -> bytes:
+    return content[:place] + bytes([content[place] ^ 0x10]) + content[place + 1 :]
 
 
 @pytest.mark.parametrize("kind", ["data", "cut", "longer", "empty"])
 def test_a_damaged_shard_is_named_left_out_and_parsed_again(tmp_path, kind):
     write(tmp_path, KEYS[:3])
     path = only_shard(tmp_path)
-    size = path.stat().st_size
+    whole = path.read_bytes()
     write(tmp_path, KEYS[3:5], rank=1)
-    if kind == "data":
-        damage(path, size - 10)
-    else:
-        whole = path.read_bytes()
-        path.write_bytes({"cut": whole[:-5], "longer": whole + b"more", "empty": b""}[kind])
+    contents = {"data": damaged(whole, len(whole) - 10), "cut": whole[:-5], "longer": whole + b"more", "empty": b""}
+    path.write_bytes(contents[kind])
     with pytest.warns(UserWarning, match=f"{path.name}: not used: .*parsed again"):
         cache = ParseCache(tmp_path)
         assert cache.missing(KEYS[:5]) == KEYS[:3]
@@ -106,8 +99,7 @@ def test_a_damaged_shard_is_named_left_out_and_parsed_again(tmp_path, kind):
         cache.get(KEYS[1])
     assert list(cache.broken) == [path.name]
     with ShardWriter(cache) as writer:
-        for key in KEYS[:3]:
-            writer.add(key, PARSES[key])
+        add(writer, KEYS[:3])
     again = ParseCache(tmp_path)  # nothing to warn of any more
     assert again.missing(KEYS[:5]) == [] and again.broken == {}
     assert path.with_name(f"{path.name}.broken").exists()
@@ -118,7 +110,7 @@ def test_every_byte_is_covered(tmp_path):
     path = only_shard(tmp_path)
     whole = path.read_bytes()
     for place in range(0, len(whole), 7):
-        damage(path, place)
+        path.write_bytes(damaged(whole, place))
         with pytest.warns(UserWarning, match="not used"):
             assert ParseCache(tmp_path).missing(KEYS[:1]) == KEYS[:1]
         path.write_bytes(whole)
@@ -136,9 +128,8 @@ def test_a_shard_that_breaks_under_a_reader_is_not_used(tmp_path):
 
 def test_a_foreign_file_is_named_and_left_where_it_is(tmp_path):
     cache = write(tmp_path, KEYS[:1])
-    content = only_shard(tmp_path).read_bytes()
     foreign = tmp_path / "model.safetensors"
-    foreign.write_bytes(content)
+    foreign.write_bytes(only_shard(tmp_path).read_bytes())
     with pytest.warns(UserWarning, match="model.safetensors: not used: a foreign file"):
         cache = ParseCache(tmp_path)
     ShardWriter(cache)
@@ -148,8 +139,7 @@ def test_a_foreign_file_is_named_and_left_where_it_is(tmp_path):
 def test_a_folder_of_another_version_or_kind(tmp_path):
     write(tmp_path, KEYS[:1])
     manifest = tmp_path / "manifest.json"
-    said = json.loads(manifest.read_text())
-    manifest.write_text(json.dumps(said | {"version": 0}))
+    manifest.write_text(json.dumps(json.loads(manifest.read_text()) | {"version": 0}))
     with pytest.raises(UserError, match="format version 0, and this is version 2; choose another folder"):
         ParseCache(tmp_path)
     for other in ('{"documents": 3}', "[]", "no json"):
@@ -173,11 +163,8 @@ def test_a_folder_that_cannot_be_written_to(tmp_path):
 def test_a_full_disk_leaves_nothing_half_written(tmp_path, monkeypatch):
     writer = ShardWriter(ParseCache(tmp_path))
     writer.add(KEYS[0], PARSES[KEYS[0]])
-
-    def full(handle: int) -> None:
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    monkeypatch.setattr(shards.os, "fsync", full)
+    full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    monkeypatch.setattr(shards.os, "fsync", Mock(side_effect=full))
     with pytest.raises(UserError, match=r"cannot be written \(No space left on device\); free some space"):
         writer.flush()
     assert sorted(path.name for path in tmp_path.iterdir()) == [LOCK, "manifest.json"]

@@ -6,18 +6,8 @@ import pytest
 import torch
 from made_up_parses import random_tree, to_band
 
-from datamodules.discourse.distributions import (
-    band_gamma,
-    check_tree,
-    decode,
-    encode,
-    inside,
-    random_ldd,
-    resize,
-    to_dense,
-    tree_gamma,
-    tree_ldd,
-)
+from datamodules.discourse import distributions
+from datamodules.discourse.distributions import band_gamma, inside, to_dense, tree_gamma, tree_ldd
 
 
 def by_hand(tree: torch.Tensor, size: int, relations: int, rows: str) -> torch.Tensor:
@@ -82,7 +72,7 @@ def test_rows_of_the_papers_example():
 ])  # fmt: skip
 def test_invalid_trees_are_refused(nodes, named):
     with pytest.raises(ValueError, match=named):
-        check_tree(torch.tensor(nodes), 3, 2)
+        distributions.check_tree(torch.tensor(nodes), 3, 2)
 
 
 def test_band_and_dense_are_the_same_pairs():
@@ -96,8 +86,8 @@ def test_band_and_dense_are_the_same_pairs():
                 expected = dense[i, i + d] if 0 <= i + d < 6 else torch.zeros(2)
                 assert torch.equal(band[i, half + d], expected)
         assert torch.equal(inside(6, half), to_band(torch.ones(6, 6, 1) - torch.eye(6)[..., None], half)[..., 0] > 0)
-        assert torch.equal(resize(to_band(dense, 9), half), band)
-        assert torch.equal(resize(band, 9)[:, 9 - half : 10 + half], band)
+        assert torch.equal(distributions.resize(to_band(dense, 9), half), band)
+        assert torch.equal(distributions.resize(band, 9)[:, 9 - half : 10 + half], band)
     assert torch.equal(to_dense(to_band(dense, 7)), dense)
     with pytest.raises(ValueError, match="all pairs of 6 EDUs"):
         to_dense(to_band(dense, 4))
@@ -105,19 +95,19 @@ def test_band_and_dense_are_the_same_pairs():
 
 def test_the_error_of_a_byte_is_as_stated():
     p = torch.cat([torch.linspace(0, 1, 100_001), torch.logspace(-9, 0, 10_000)]).double()
-    error = (decode(encode(p)).double() - p).abs()
+    error = (distributions.decode(distributions.encode(p)).double() - p).abs()
     assert (error <= p.sqrt() / 255 + 4e-6 + 1e-7).all()
-    assert decode(torch.tensor([0, 255], dtype=torch.uint8)).tolist() == [0.0, 1.0]
+    assert distributions.decode(torch.tensor([0, 255], dtype=torch.uint8)).tolist() == [0.0, 1.0]
     for value in (-0.1, 1.1, float("nan")):
         with pytest.raises(ValueError, match="probabilities"):
-            encode(torch.tensor([0.5, value]))
+            distributions.encode(torch.tensor([0.5, value]))
 
 
 def test_chance_is_the_same_for_every_document_and_band():
-    wide, short = random_ldd(40, 20, 3), random_ldd(12, 5, 3)
+    wide, short = distributions.random_ldd(40, 20, 3), distributions.random_ldd(12, 5, 3)
     within = inside(12, 5)
     assert torch.equal(short[within], wide[:12, 15:26][within])
-    assert not torch.equal(random_ldd(12, 5, 3, seed=1), short)
+    assert not torch.equal(distributions.random_ldd(12, 5, 3, seed=1), short)
     values = wide[inside(40, 20)]
     assert values.min() >= 0 and values.max() < 1
     counts = torch.histc(values, 10, 0, 1)

@@ -7,19 +7,10 @@ import pickle
 import numpy as np
 import pytest
 
+from datamodules import graphs
 from datamodules.corpora import Files
 from datamodules.documents import UserError
-from datamodules.graphs import (
-    RST,
-    Discourse,
-    FromFile,
-    NoGraph,
-    ParagraphGraph,
-    ParagraphRule,
-    Similarity,
-    Topic,
-    make_graph,
-)
+from datamodules.graphs import RST, FromFile, ParagraphGraph, ParagraphRule, Topic, make_graph
 from datamodules.graphsum import GraphSumData
 from lightning_modules.discourse_parser.right_branching import RightBranchingParser
 from tests.conftest import write_lines
@@ -61,8 +52,8 @@ def test_the_error_of_an_invalid_graph_names_its_document(weights, message):
 
 
 def test_graphs_by_name():
-    assert isinstance(make_graph("similarity"), Similarity) and isinstance(make_graph("topic"), Topic)
-    assert isinstance(make_graph("discourse"), Discourse) and isinstance(make_graph("none"), NoGraph)
+    assert isinstance(make_graph("similarity"), graphs.Similarity) and isinstance(make_graph("topic"), Topic)
+    assert isinstance(make_graph("discourse"), graphs.Discourse) and isinstance(make_graph("none"), graphs.NoGraph)
     own = Topic(topics=3)
     assert make_graph(own) is own
     names = "similarity, scaled_similarity, topic, discourse, rst, none"

@@ -4,13 +4,12 @@ import random
 
 import pytest
 from rouge_score.rouge_scorer import RougeScorer
-from rouge_score.tokenize import tokenize
 from rouge_score.tokenizers import DefaultTokenizer
 
 from datamodules.text.gap_selection import select
 
 SCORER = RougeScorer(["rouge1"], use_stemmer=True)
-WORDS = ["otter", "otters", "heron", "guards", "guarded", "mill", "mills", "rain", "the", "the", "the", "of", "a"]
+WORDS = ["otter", "otters", "Naïve", "guards", "re-guarded", "mill's", "mills", "2", "the", "the", "the", "of", "a"]
 
 
 def made_up(seed: int) -> list[str]:
@@ -60,12 +59,6 @@ def test_equals_a_brute_force_with_rouge_score(selection):
             assert select(sentences, number, selection) == expected, (seed, number, sentences)
             different += expected != list(range(number))
     assert different > 4
-
-
-def test_the_words_equal_those_of_rouge():
-    sentence = "Naïve otters' re-guarded 2 mills"
-    twin = " ".join(tokenize(sentence, None))
-    assert select([sentence, "heron", twin, "rain"], 2) == [0, 2]
 
 
 def test_lead_and_random():

@@ -60,16 +60,6 @@ def test_scores_of_sentences_and_texts_equal_rouge_score(sentences, references):
         assert text_scores([sentences], references, variants) == pytest.approx([mean(" ".join(sentences))])
 
 
-def test_edges():
-    assert greedy_oracle([], [["a"]]) == []
-    assert greedy_oracle(["", "..."], [["a storm"]]) == []
-    assert greedy_oracle(["nothing shared"], [["a storm"]]) == []
-    assert greedy_oracle(["a storm"] * 4, [["a storm"]]) == [0]  # a repetition gains nothing
-    assert greedy_oracle(["the storm", "hit us"], [["storm hit"]], 1) == [0]
-    assert greedy_oracle(["the storm", "hit us"], [["storm hit"]]) == [0, 1]  # the bigram over the sentence's end
-    assert sentence_scores(["a storm"], []) == [0.0]
-
-
 def set_oracle(sentences: list[str], references: list[list[str]], k: int | None) -> list[int]:
     """Greedy selection over sets of n-grams with plain precision and recall, one set of sentences at a time."""
 

@@ -8,13 +8,7 @@ import pytest
 from datamodules.corpora import Files
 from datamodules.corpora.texts import Records
 from datamodules.text.gap_selection import select
-from experiments.studies.controls.tasks import (
-    PlantedDuplicates,
-    PlantedEnumerations,
-    PlantedKeys,
-    PlantedNames,
-    PlantedPrincipals,
-)
+from experiments.studies.controls import tasks
 from experiments.studies.controls.tasks.control_sentences import real_sentences
 from experiments.studies.controls.tasks.planted_answer import PlantedAnswer
 from experiments.studies.controls.tasks.planted_enumerations import COLOURS
@@ -37,7 +31,7 @@ def names_by_role(document: list[str]) -> dict[str, str]:
 
 @pytest.mark.parametrize("split, flawed", [("train", 0.0), ("train", 1.0), ("test", 1.0)])
 def test_the_answer_is_planted_once_among_real_sentences(source, split, flawed):
-    corpus, real = PlantedNames(source, "everyone", 0.5, flawed, SIZES), real_sentences(source, split)
+    corpus, real = tasks.PlantedNames(source, "everyone", 0.5, flawed, SIZES), real_sentences(source, split)
     records = list(corpus.records(split))
     assert len(records) == len({record.id for record in records}) == SIZES[corpus.splits().index(split)]
     for record in records:
@@ -55,7 +49,7 @@ def test_the_answer_is_planted_once_among_real_sentences(source, split, flawed):
 
 
 def test_rare_names_occur_once_and_common_ones_often(source):
-    records = list(PlantedNames(source, rare=0.5, sizes=SIZES).records("train"))
+    records = list(tasks.PlantedNames(source, rare=0.5, sizes=SIZES).records("train"))
     names = {record.id: names_by_role(record.parts[0]) for record in records}
     rare = [name for key, found in names.items() if "rare" in key for name in found.values()]
     common = [name for key, found in names.items() if "common" in key for name in found.values()]
@@ -65,7 +59,7 @@ def test_rare_names_occur_once_and_common_ones_often(source):
 
 
 def test_an_enumeration_is_its_own_summary_and_longer_in_test(source):
-    corpus, sizes = PlantedEnumerations(source, (2, 4), (16, 18), SIZES), {}
+    corpus, sizes = tasks.PlantedEnumerations(source, (2, 4), (16, 18), SIZES), {}
     for split in corpus.splits():
         records = list(corpus.records(split))
         for record in records:
@@ -81,13 +75,10 @@ def test_an_enumeration_is_its_own_summary_and_longer_in_test(source):
 @pytest.mark.parametrize("paragraphs, key_first", [(2, False), (4, False), (3, True)])
 def test_key_and_value_are_in_different_paragraphs(source, paragraphs, key_first):
     places, keys = set(), []
-    for record in PlantedKeys(source, paragraphs, 3, key_first, SIZES).records("train"):
+    for record in tasks.PlantedKeys(source, paragraphs, 3, key_first, SIZES).records("train"):
         assert len(record.parts) == paragraphs
-        ((key_part, key),) = [
-            (number, match[1])
-            for number, part in enumerate(record.parts)
-            if (match := re.fullmatch(r"The key is (\w+)\.", part[-1]))
-        ]
+        matches = [re.fullmatch(r"The key is (\w+)\.", part[-1]) for part in record.parts]
+        ((key_part, key),) = [(number, match[1]) for number, match in enumerate(matches) if match]
         values = [dict(re.findall(r"(\w+) holds (\w+)\.", " ".join(part))) for part in record.parts]
         ((value_part, named),) = [(number, found) for number, found in enumerate(values) if found]
         assert key_part != value_part and len(named) == len(set(named.values())) == 3
@@ -103,11 +94,6 @@ def test_key_and_value_are_in_different_paragraphs(source, paragraphs, key_first
 COMMON_TRIGRAM = {"one_word": True, "every_third_word": False}
 
 
-def plain_sentence(number: int) -> str:
-    """Words that no other sentence has."""
-    return " ".join(f"word{chr(97 + number)}x{chr(97 + place)}" for place in range(12 + number)) + "."
-
-
 def trigrams(sentence: str) -> set[tuple[str, ...]]:
     words = sentence.split()
     return set(zip(words, words[1:], words[2:]))
@@ -115,13 +101,15 @@ def trigrams(sentence: str) -> set[tuple[str, ...]]:
 
 @pytest.fixture
 def articles() -> Records:
-    rows = [{"id": f"a{n}", "document": f"{plain_sentence(n)} See a.b().", "summary": "x"} for n in range(14)]
-    return Records(rows)
+    """Each has a sentence of words that no other one has, and one that is too short."""
+    letters = "abcdefghijklmnopqrstuvwxyz"
+    words = [" ".join(f"word{letter}x{other}" for other in letters[: 12 + n]) for n, letter in enumerate(letters[:14])]
+    return Records({"id": text, "document": f"{text}. See a.b().", "summary": "x"} for text in words)
 
 
 @pytest.mark.parametrize("variation", COMMON_TRIGRAM)
 def test_versions_of_three_sentences_among_fillers(articles, variation):
-    for record in PlantedDuplicates(articles, variation, fillers=5, documents=10).records("train"):
+    for record in tasks.PlantedDuplicates(articles, variation, fillers=5, documents=10).records("train"):
         (document,), (reference,) = record.parts, record.references
         assert len(document) == 4 + 3 + 2 + 5 and len(reference) == 3
         for sentence, copies in zip(reference, (4, 3, 2)):
@@ -136,10 +124,10 @@ def test_versions_of_three_sentences_among_fillers(articles, variation):
 
 
 def test_openings_and_documents_without_repetition(articles):
-    record = next(PlantedDuplicates(articles, opening="It is said that", documents=1).records("train"))
+    record = next(tasks.PlantedDuplicates(articles, opening="It is said that", documents=1).records("train"))
     assert sum(sentence.startswith("It is said that ") for sentence in record.parts[0]) == 9
     assert all(sentence.startswith("It is said that ") for sentence in record.references[0])
-    record = next(PlantedDuplicates(articles, "none", documents=1).records("train"))
+    record = next(tasks.PlantedDuplicates(articles, "none", documents=1).records("train"))
     assert len(record.parts[0]) == 9 and set(record.references[0]) <= set(record.parts[0])
 
 
@@ -149,11 +137,12 @@ REAL = [
     "Foxes run away.", "Owls see everything.",
 ]  # fmt: skip
 
+
 def principal_documents(split="train", **options) -> list[tuple[list[str], str]]:
     # twelve short sentences, and others that are too long or have numbers
     sentences = [*REAL, "Six otters swim upstream all day long.", "Otters eat 3 fish."]
     corpus = Records([{"id": "all", "document": [sentences], "summary": "x"}])
-    corpus = PlantedPrincipals(corpus, sizes=(80, 5, 5), **options)
+    corpus = tasks.PlantedPrincipals(corpus, sizes=(80, 5, 5), **options)
     return [(record.parts[0], record.references[0][0]) for record in corpus.records(split)]
 
 
@@ -168,9 +157,7 @@ def test_each_sentence_ends_with_one_word_of_the_summary():
         assert len({text for text, _ in ends}) == 4
         orders.add(tuple(words.index(end) for _, end in ends))
     assert len(orders) > 12
-
-
-def test_the_principal_sentence_is_there_for_pre_training_and_never_first():
+    # the principal sentence is there for pre-training, and never first
     places = set()
     for sentences, summary in principal_documents(principal=True):
         assert len(sentences) == 5 and sentences.count(summary) == 1

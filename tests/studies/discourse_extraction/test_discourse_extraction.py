@@ -16,29 +16,12 @@ from datamodules.discourse.cache import ParseCache
 from datamodules.discourse.distributions import decode, to_dense
 from datamodules.discourse.records import TreebankDocument
 from datamodules.parsing import CorpusDocuments, parse_missing
-from experiments.studies.discourse_extraction import halves, long_documents, run
-from experiments.studies.discourse_extraction.documents import (
-    SentenceFeatures,
-    SummarizedDocument,
-    content_f1,
-    of_length,
-    out_of_fold,
-    over_sentences,
-    sentence_parse,
-)
+from experiments.studies.discourse_extraction import documents, halves, long_documents, run, training
+from experiments.studies.discourse_extraction.documents import SentenceFeatures, SummarizedDocument, content_f1
 from experiments.studies.discourse_extraction.linear import ridge_scores
 from experiments.studies.discourse_extraction.parsed_corpora import common_headings, section_of
 from experiments.studies.discourse_extraction.ranker import relation_sums
-from experiments.studies.discourse_extraction.training import (
-    ARMS,
-    ARMS_BY_NAME,
-    FOLDS,
-    bands_of,
-    batches_of,
-    in_folds,
-    measure,
-    train_fold,
-)
+from experiments.studies.discourse_extraction.training import ARMS_BY_NAME, FOLDS, batches_of, in_folds, train_fold
 from lightning_modules.discourse_parser.parser import DiscourseParser
 from precis.command_line.commands import guess_corpus
 from precis.config.parsers import load_parser
@@ -56,7 +39,7 @@ def features_of(number: int, sentences: int) -> tuple[SummarizedDocument, Senten
     units[-1] = (units[-1][0], len(text))
     document = TreebankDocument(id=str(number), text=text, edus=units, sentences=units)
     probability = torch.rand(sentences, 1, 1, generator=generator).expand(-1, sentences, len(RELATIONS)) / 2
-    parse = sentence_parse(document, RELATIONS, probability * (1 - torch.eye(sentences)).unsqueeze(-1))
+    parse = documents.sentence_parse(document, RELATIONS, probability * (1 - torch.eye(sentences)).unsqueeze(-1))
     structures = dict.fromkeys(("gold", "parser", "parser, best tree"), parse)
     vectors = torch.randn(sentences, 6, generator=generator)
     features = SentenceFeatures(vectors, torch.zeros(sentences, 4), torch.rand(sentences), structures)
@@ -72,7 +55,7 @@ def test_a_pair_of_sentences_has_the_mean_of_its_edus():
     ldd = torch.rand(5, 5, 2, generator=torch.Generator().manual_seed(1))
     edus, sentences = torch.tensor([[0, 2], [2, 4], [4, 6], [6, 8], [8, 9]]), torch.tensor([[0, 4], [4, 5], [5, 9]])
     owner = [0, 0, 1, 2, 2]  # the third one begins in the second sentence and ends in the third
-    result = over_sentences(ldd, edus, sentences)
+    result = documents.over_sentences(ldd, edus, sentences)
     for s in range(3):
         for t in range(3):
             pairs = [ldd[a, b] for a in range(5) for b in range(5) if owner[a] == s != t == owner[b]]
@@ -88,17 +71,17 @@ def test_targets_ignore_function_words_and_average_summaries():
 def test_controls_keep_values_or_take_another_document():
     rows = [features_of(number, 6)[1] for number in range(4)]
     others = OtherDiscourse(5, 0, [row.structures["gold"] for row in rows])
-    bands = {name: bands_of(ARMS_BY_NAME[name], rows, 5, others) for name in ("gold", "gold, permuted", "gold, other")}
-    for number, row in enumerate(rows):
-        own, permuted, other = (values[number] for values in bands.values())
+    names = ("gold", "gold, permuted", "gold, other")
+    gold, *controls = (training.bands_of(ARMS_BY_NAME[name], rows, 5, others) for name in names)
+    for number, (row, own, permuted, other) in enumerate(zip(rows, gold, *controls)):
         assert torch.equal(own, decode(row.structures["gold"].ldd))
         assert not torch.equal(permuted, own) and torch.equal(permuted.flatten().sort()[0], own.flatten().sort()[0])
-        assert any(torch.equal(other, bands["gold"][k]) for k in range(4) if k != number)
+        assert any(torch.equal(other, gold[k]) for k in range(4) if k != number)
 
 
 def test_each_document_is_parsed_by_a_parser_that_has_not_seen_it(tmp_path):
     folders = [tmp_path / "fold-0", tmp_path / "fold-1"]
-    parser_of = out_of_fold(folders, [["a", "c"], ["b"]], ["a", "b", "c", "unseen", "unseen too"])
+    parser_of = documents.out_of_fold(folders, [["a", "c"], ["b"]], ["a", "b", "c", "unseen", "unseen too"])
     assert [parser_of[id].name for id in ("a", "b", "c")] == ["fold-0", "fold-1", "fold-0"]
     assert {parser_of["unseen"], parser_of["unseen too"]} == set(folders)
 
@@ -128,7 +111,7 @@ def test_the_ranker_reads_a_planted_tree_and_not_another_document_s():
         rankers = train_fold(arm, "discourse alone", batches, torch.tensor(corpus.folds) == 0, [1], epochs=25)
         pairs = [pair for batch in batches for pair in zip(rankers(batch)[0].detach(), batch.mask)]
         rows = [row[: int(mask.sum())] for row, mask in pairs]
-        measured = zip(measure(rows, corpus, planted=True), corpus.folds)
+        measured = zip(training.measure(rows, corpus, planted=True), corpus.folds)
         means[name] = np.mean([correlation for (correlation, *_), fold in measured if fold == 0])
     assert min(means["gold"], means["gold, sums as inputs"]) > 0.6 and abs(means["gold, other"]) < 0.4
 
@@ -166,8 +149,9 @@ def test_sums_of_relations_are_those_of_the_pairs():
 
 def test_long_documents_and_those_that_are_their_own_extract_are_left_out():
     rows = [features_of(number, 4 + number)[0]._replace(lengths=[4, 7]) for number in range(5)]
-    assert [len(row.sentences) for row in of_length(rows, 4, 7)] == [5, 6, 7]
-    assert [len(row.sentences) for row in of_length(rows, None, 7)] == [7]  # the mean of 4 and 7 is rounded to 6
+    assert [len(row.sentences) for row in documents.of_length(rows, 4, 7)] == [5, 6, 7]
+    # the mean of 4 and 7 is rounded to 6
+    assert [len(row.sentences) for row in documents.of_length(rows, None, 7)] == [7]
 
 
 def test_the_section_of_a_sentence_is_the_last_heading_before_it():
@@ -217,7 +201,7 @@ def arguments(tmp_path_factory):
 def test_the_command_ranks_by_all_arms_and_goes_on_where_it_stopped(arguments, capsys, monkeypatch):
     run.main([*arguments, "--inputs=[vectors]"])
     page = capsys.readouterr().out
-    assert all(f"| vectors | {arm.name} | 2 | " in page for arm in ARMS if not arm.by_relation)
+    assert all(f"| vectors | {arm.name} | 2 | " in page for arm in training.ARMS if not arm.by_relation)
     monkeypatch.setattr(run, "cross_validate", None)  # would raise
     monkeypatch.setattr(run, "treebank_features", lambda *_: pytest.fail("features are computed again"))
     run.main([*arguments, "--inputs=[vectors]"])
@@ -238,8 +222,8 @@ def corpus_arguments(arguments, tmp_path, monkeypatch):
         rows.append({"id": f"doc-{number}", "document": "\n\n".join(sentences), "summary": sentences[number % 3]})
     rows.append({"id": "one sentence", "document": "Otters swim.", "summary": "Otters swim."})
     path = write_lines(tmp_path / "corpus.jsonl", rows)
-    documents = CorpusDocuments(guess_corpus(path), tmp_path / "cache")
-    parse_missing(documents, ParseCache(tmp_path / "parses"), load_parser(str(folder), "side", 128))
+    corpus = CorpusDocuments(guess_corpus(path), tmp_path / "cache")
+    parse_missing(corpus, ParseCache(tmp_path / "parses"), load_parser(str(folder), "side", 128))
     encoder = next(argument for argument in arguments if argument.startswith("--encoder"))
     return [
         f"--corpus=[{path}]", f"--parser={folder}", f"--parses={tmp_path / 'parses'}", f"--out={tmp_path / 'out'}",

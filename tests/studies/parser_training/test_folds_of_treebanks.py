@@ -1,6 +1,7 @@
 """Folds of treebanks: a parser's recipe in cross-validation, against another one, and its class temperature."""
 
 import json
+import shutil
 from dataclasses import replace
 from itertools import permutations
 from pathlib import Path
@@ -14,16 +15,9 @@ from made_up_treebank import made_up_row
 from datamodules.discourse.distributions import tree_ldd
 from datamodules.discourse.features import ParserBatch
 from datamodules.discourse.parses import nodes_of
-from experiments.studies.parser_training import class_temperature
+from experiments.studies.parser_training import class_temperature, cross_validation
 from experiments.studies.parser_training.class_temperature import squared_errors
-from experiments.studies.parser_training.cross_validation import (
-    SCORES,
-    differences,
-    log_likelihood,
-    main,
-    score_fold,
-    scores_of,
-)
+from experiments.studies.parser_training.cross_validation import SCORES, differences, log_likelihood, score_fold
 from experiments.studies.parser_training.folds import FoldData, read_recipe, train_fold
 from lightning_modules.discourse_parser.parser import DiscourseParser, layout_of
 from lightning_modules.discourse_parser.span_scorer import Units, node_scores
@@ -103,7 +97,7 @@ def test_sums_give_the_scores_of_the_metrics(treebanks):
             errors += (probs - gold[a, parse.size - 1 + b - a]).square().sum().item()
             pairs += 1
     sums = torch.tensor(fold["sums"], dtype=torch.float64)
-    scores = dict(zip(SCORES, scores_of(sums.sum(0)).tolist()))
+    scores = dict(zip(SCORES, cross_validation.scores_of(sums.sum(0)).tolist()))
     for level in "SNRF":
         assert scores[level] == pytest.approx(parseval.compute()[f"original_parseval/{level}"].item())
     assert scores["brier"] == pytest.approx(errors / pairs, rel=1e-4)
@@ -120,30 +114,31 @@ def test_arguments_of_parsing_apply_to_a_fold_that_is_trained_and_to_one_that_is
 def test_the_command_continues_compares_and_refuses(treebanks, tmp_path, capsys):
     one, other = recipe(tmp_path / "one.yaml"), recipe(tmp_path / "other.yaml", dropout=0.1)
     paths = [str(path) for path in treebanks]
-    main([one, *paths, "--out", str(tmp_path / "one"), "--folds", "2"])
-    first = json.loads(capsys.readouterr().out)
+
+    def run(recipe_path: str, paths: list[str], out: str, *options: str) -> dict:
+        cross_validation.main([recipe_path, *paths, "--out", str(tmp_path / out), "--folds", "2", *options])
+        return json.loads(capsys.readouterr().out)
+
+    first = run(one, paths, "one")
     assert first["documents"] == 7 and set(first["scores"]) == set(SCORES)
     # a run that was killed after the first fold trains the second one alone
     weights = [tmp_path / "one" / f"fold-{fold}" / "model.safetensors" for fold in range(2)]
     before = weights[0].stat().st_mtime_ns
     (tmp_path / "one" / "fold-1.json").unlink()
-    weights[1].unlink()
-    weights[1].with_name("config.json").unlink()
-    weights[1].parent.rmdir()
-    main([one, *paths, "--out", str(tmp_path / "one"), "--folds", "2"])
-    assert json.loads(capsys.readouterr().out) == first and weights[0].stat().st_mtime_ns == before
-    main([other, *paths, "--out", str(tmp_path / "other"), "--folds", "2", "--baseline", str(tmp_path / "one")])
-    second = json.loads(capsys.readouterr().out)
+    shutil.rmtree(weights[1].parent)
+    assert run(one, paths, "one") == first and weights[0].stat().st_mtime_ns == before
+    baseline = ["--baseline", str(tmp_path / "one")]
+    second = run(other, paths, "other", *baseline)
     for score in SCORES:
         expected = second["scores"][score]["value"] - first["scores"][score]["value"]
         assert second["difference"][score]["value"] == pytest.approx(expected)
         assert second["baseline"][score] == first["scores"][score]
     with pytest.raises(SystemExit, match="folds with another 'model'; choose another folder"):
-        main([other, *paths, "--out", str(tmp_path / "one"), "--folds", "2"])
+        run(other, paths, "one")
     with pytest.raises(SystemExit, match="3 documents in only one of both"):
-        main([one, paths[0], "--out", str(tmp_path / "few"), "--folds", "2", "--baseline", str(tmp_path / "one")])
+        run(one, paths[:1], "few", *baseline)
     with pytest.raises(SystemExit, match="the document 'made-up-0' is not the first with this id"):
-        main([one, paths[0], paths[0], "--out", str(tmp_path / "twice"), "--folds", "2"])
+        run(one, paths[:1] * 2, "twice")
 
 
 def test_folds_hold_out_each_training_document_once(treebanks):

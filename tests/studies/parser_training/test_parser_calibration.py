@@ -6,6 +6,7 @@ import pytest
 import torch
 from made_up_treebank import made_up_treebank
 
+from datamodules.discourse.distributions import tree_ldd
 from datamodules.discourse.parses import nodes_of
 from experiments.studies.parser_training import decodings
 from experiments.studies.parser_training.calibration import Forecasts, main
@@ -30,21 +31,12 @@ def gold(treebank):
 
 
 def test_the_tree_variant_is_the_trees_own_distribution(gold):
-    """By the pairs' lowest common ancestors, in a loop."""
     documents, parses = gold
     forecasts = Forecasts(parses, documents)
     for number, (found, document) in enumerate(zip(parses, documents)):
         for band, tree in ((forecasts.best(number), found.best_tree()), (forecasts.target(number), document.tree)):
-            expected = torch.zeros_like(band)
-            for a in range(tree.size):
-                for b in range(tree.size):
-                    holding = [s for s in tree.spans() if s.start <= min(a, b) and max(a, b) <= s.end and a != b]
-                    if holding:
-                        lowest = min(holding, key=lambda span: span.end - span.start)
-                        if lowest.nuclearity[a > lowest.split] == "N":
-                            relation = found.relations.index(lowest.relation)
-                            expected[a, found.half_width + b - a, relation] = 1
-            assert torch.equal(band, expected)
+            nodes = nodes_of(tree, found.relations)
+            assert torch.equal(band, tree_ldd(nodes, tree.size, len(found.relations), band=found.half_width))
 
 
 @pytest.mark.parametrize("right, least, most", [(0, 0.5, 1.0), (3, 0.05, 0.95), (6, 0.0, 0.0)])
