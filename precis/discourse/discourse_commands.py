@@ -66,6 +66,7 @@ def _parse_options() -> ArgumentParser:
     add("--shard", type=str | None, default=None, help="K/N: task K of N; by default that of the SLURM array")
     add("--on_bad_record", type=Literal["raise", "skip"], default="skip", help="what to do with invalid records")
     add("--num_proc", type=int, default=1, help="number of processes for sentence splitting")
+    add("--dry-run", action="store_true", help="estimate hours and size from a few documents; write nothing")
     add("--show", action="store_true", help="draw the tree of one document")
     add("--svg", type=Path | None, default=None, help="with --show: the tree as an image")
     add("--heat_map", type=Path | None, default=None, help="with --show: PNG of the LDD over EDU pairs")

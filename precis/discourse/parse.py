@@ -2,6 +2,8 @@
 
 import os
 import sys
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from time import monotonic
 
 import torch
@@ -16,7 +18,7 @@ from datamodules.discourse.cache import ParseCache
 from datamodules.discourse.distributions import Rows
 from datamodules.discourse.parses import DiscourseParse, ParseRequest
 from datamodules.documents import Document, UserError
-from datamodules.parsing import CorpusDocuments, ParsingData
+from datamodules.parsing import CorpusDocuments, ParsingData, Requests
 from datamodules.text.language import length_words
 from datamodules.text.lines import counted
 from precis.config.parsers import explain_choice, load_parser
@@ -24,6 +26,7 @@ from precis.discourse.draw_parse import LARGEST_HEAT_MAP, draw
 from precis.files.texts import collect_texts, documents_of
 
 _NAMED = 5  # number of documents left out that the report names
+_MEASURED = 3  # number of batches that a dry run parses
 
 # A corpus ----------------------------------------------------------------------------------------------------------
 
@@ -49,14 +52,15 @@ def task_of(shard: str | None) -> tuple[int, int]:
 
 
 def parse_corpus(corpus: Corpus, options: Namespace) -> None:
-    """Parse the documents that are missing in the cache, and print a summary.
+    """Parse the documents that are missing in the cache, and print a summary; in a dry run, print an estimate.
 
     Raises:
         UserError: if the corpus, the parser or the cache cannot be used.
     """
     shard = task_of(options.shard)
     cache = ParseCache(options.out)
-    cache.prepare()  # fail before loading a model
+    if not options.dry_run:
+        cache.prepare()  # fail before loading a model
     parser = _announced(options.parser, options.rows, options.band)
     documents = CorpusDocuments(
         corpus=corpus,
@@ -75,6 +79,9 @@ def parse_corpus(corpus: Corpus, options: Namespace) -> None:
         shard=shard,
     )
     missing = set(data.missing())
+    if options.dry_run:
+        print(_estimate(parser, data, options) if missing else f"{cache.folder}: no document is missing", flush=True)
+        return
     writer, start = ParseWriter(cache), monotonic()
     if missing or "LOCAL_RANK" in os.environ:  # processes started by another one must take part
         _predict(parser, data, writer, options)
@@ -92,8 +99,36 @@ def _announced(name: str, rows: Rows, band: int) -> LightningModule:
     return parser
 
 
-def _predict(parser: LightningModule, data: ParsingData, writer: ParseWriter, options: Namespace) -> None:
-    """Run the prediction; on Ctrl-C, finished parses are in the cache."""
+def _estimate(parser: LightningModule, data: ParsingData, options: Namespace) -> str:
+    """Parse the first batches, of the longest documents, into a temporary cache; return time and size of all."""
+    options.devices = 1
+    requests = data.predict_dataloader()
+    sample = Requests(data, requests.batches[:_MEASURED])
+    with TemporaryDirectory() as folder:
+        cache, start = ParseCache(Path(folder)), monotonic()
+        cache.prepare()
+        writer = ParseWriter(cache)
+        device = _predict(parser, data, writer, options, batches=_MEASURED)
+        if writer.interrupted:
+            raise SystemExit(130)
+        seconds = monotonic() - start
+        cache.refresh()
+        megabytes = cache.nbytes / 1e6
+    times = requests.tokens / sample.tokens
+    return (
+        f"{counted(requests.documents, 'document')}, {requests.tokens:,} tokens: about {times * seconds / 3600:,.2f} "
+        f"hours of one {device} and {times * megabytes:,.0f} MB, judged by the "
+        f"{counted(sample.documents, 'longest document')}; --shard K/N divides the work"
+    )
+
+
+def _predict(
+    parser: LightningModule, data: ParsingData, writer: ParseWriter, options: Namespace, batches: int | None = None
+) -> str:
+    """Run the prediction over all batches, or the first ones, and return the device's kind.
+
+    On Ctrl-C, finished parses are in the cache.
+    """
     trainer = Trainer(
         accelerator=options.accelerator,
         devices=options.devices,
@@ -103,6 +138,7 @@ def _predict(parser: LightningModule, data: ParsingData, writer: ParseWriter, op
         enable_checkpointing=False,
         enable_progress_bar=False,
         enable_model_summary=False,
+        limit_predict_batches=batches,
         use_distributed_sampler=False,
         inference_mode=False,
     )
@@ -111,6 +147,7 @@ def _predict(parser: LightningModule, data: ParsingData, writer: ParseWriter, op
     except SystemExit:  # raised by Lightning on Ctrl-C
         if not writer.interrupted:
             raise
+    return "GPU" if trainer.strategy.root_device.type == "cuda" else "processor"
 
 
 def _report(documents: CorpusDocuments, data: ParsingData, missing: set[str], seconds: float) -> list[str]:

@@ -53,6 +53,15 @@ def test_a_corpus_is_parsed_once(precis, tmp_path, texts):
     assert len(cache) == 10 and cache.missing(cache) == []
 
 
+def test_a_dry_run_estimates_what_is_missing_and_writes_nothing(precis, tmp_path, texts):
+    out = tmp_path / "parses"
+    done = precis("parse", texts, "--out", out, *OURS, "--batch_size", 1, "--dry-run").succeeded()
+    assert done.out.startswith("5 documents, 75 tokens: about 0.00 hours of one processor")
+    assert "judged by the 3 longest documents" in done.out and not out.exists()
+    precis("parse", texts, "--out", out, *OURS).succeeded()
+    assert precis("parse", texts, "--out", out, *OURS, "--dry-run").out.endswith("no document is missing\n")
+
+
 def test_corpora_files_and_shards(precis, tmp_path, corpus_files):
     out = tmp_path / "parses"
     for shard, parsed in (("1/3", 3), ("3/3", 2), ("3/3", 0)):
