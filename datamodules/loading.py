@@ -1,7 +1,9 @@
 """Batching and order of documents, and resumption within an epoch."""
 
 import os
+import pickle
 from collections.abc import Callable, Iterator, Sequence
+from time import perf_counter
 from typing import Any
 
 import torch
@@ -159,6 +161,16 @@ def default_workers(device: str, processes: int = 1) -> int:
     return max(0, min(MAX_WORKERS, cores // processes - 1))
 
 
+def _worth_workers(dataset: Dataset, collate: Callable, documents: int) -> bool:
+    """Return whether it takes longer to make a batch than to pass it between processes, measured with one batch."""
+    collate([dataset[0]])  # opens files
+    start = perf_counter()
+    batch = collate([dataset[i] for i in range(documents)])
+    made = perf_counter()
+    pickle.loads(pickle.dumps(batch, pickle.HIGHEST_PROTOCOL))
+    return made - start > perf_counter() - made
+
+
 def loader_of(
     dataset: Dataset,
     lengths: Sequence[int],
@@ -171,7 +183,8 @@ def loader_of(
 ) -> "ResumableLoader":
     """Return the loader of this rank for the documents of a split; `order` are arguments of `BatchSampler`.
 
-    The number of loader processes is `default_workers` by default, and 0 without a trainer.
+    The number of loader processes is `default_workers` by default, but 0 without a trainer, or where a batch is made
+    faster than a process passes it on.
 
     Raises:
         UserError: if there are fewer documents than ranks.
@@ -182,6 +195,8 @@ def loader_of(
         raise UserError(f"{split}: {documents} for {world} processes; lower --trainer.devices")
     if num_workers is None:
         num_workers = 0 if trainer is None else default_workers(trainer.strategy.root_device.type, trainer.num_devices)
+        if num_workers and not _worth_workers(dataset, collate, min(batch_size, len(lengths))):
+            num_workers = 0
     sampler = BatchSampler(lengths, batch_size, num_replicas=world, rank=rank, **order)
     return ResumableLoader(dataset, sampler, collate, num_workers, trainer)
 

@@ -1,5 +1,6 @@
 import os
 import random
+import time
 from itertools import islice
 from types import SimpleNamespace
 
@@ -148,6 +149,14 @@ def test_an_epoch_after_one_that_ended_early_starts_with_its_first_batch():
         list(other)
 
 
+class SlowDataset:
+    """A dataset whose documents take 20 ms each."""
+
+    def __getitem__(self, index: int) -> int:
+        time.sleep(0.02)
+        return index
+
+
 @pytest.mark.parametrize("device, processes, cores, expected", [
     ("cpu", 1, 64, 0), ("cuda", 1, 64, 4), ("cuda", 8, 16, 1), ("cuda", 8, 8, 0), ("cuda", 4, 16, 3), ("cuda", 1, 1, 0),
 ])  # fmt: skip
@@ -156,6 +165,8 @@ def test_loader_processes_leave_a_core_to_each_training_process(device, processe
     trainer = SimpleNamespace(
         strategy=SimpleNamespace(root_device=torch.device(device)), num_devices=processes, global_rank=0, world_size=1
     )
-    for requested, number in ((None, expected), (2, 2), (0, 0)):
-        loader = loader_of([], [1], 1, list, "train", trainer, requested, shuffle=True)
+    # a batch that is read slowly, and one that is large and at hand
+    slow, large = SlowDataset(), [torch.zeros(10**6)]
+    for dataset, requested, number in ((slow, None, expected), (large, None, 0), (large, 2, 2), (slow, 0, 0)):
+        loader = loader_of(dataset, [1], 1, list, "train", trainer, requested, shuffle=True)
         assert loader.loader.num_workers == number

@@ -20,7 +20,7 @@ from datamodules.discourse.parses import DiscourseParse, strip_edus
 from datamodules.discourse.records import TreebankDocument
 from datamodules.documents import UserError
 from datamodules.text.offsets import paragraph_offsets, sentence_offsets
-from lightning_modules.metrics.parseval import parseval_counts
+from lightning_modules.metrics.parseval import parseval_counts, parseval_scores
 from precis.config.parsers import load_parser
 from precis.discourse.parser_scores import edu_starts, intervals, table
 from precis.discourse.score_parser import gold_documents, parsed, request_of
@@ -76,8 +76,6 @@ def counts_of(parses: Sequence[DiscourseParse], gold: Sequence[TreebankDocument]
 
 def f_scores(sums: torch.Tensor) -> torch.Tensor:
     """Return F of two systems and their difference from sums [..., 2 K], [..., 3]."""
-    from lightning_modules.metrics.parseval import parseval_scores
-
     first, second = (parseval_scores(half)[..., -1] for half in sums.chunk(2, -1))
     return torch.stack([first, second, second - first], -1)
 
