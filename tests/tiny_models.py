@@ -18,6 +18,7 @@ from transformers import (
     LlamaForCausalLM,
     PegasusConfig,
     PegasusForConditionalGeneration,
+    PreTrainedModel,
     PreTrainedTokenizerFast,
     T5Config,
     T5ForConditionalGeneration,
@@ -78,28 +79,31 @@ def make_tokenizer(texts: list[str], max_length: int) -> PreTrainedTokenizerFast
     return PreTrainedTokenizerFast(tokenizer_object=tokenizer, model_max_length=max_length, **names)
 
 
+def random_summarizer(kind: str, vocab_size: int, window: int = 40, layers: int = 1) -> PreTrainedModel:
+    """Return a random encoder-decoder."""
+    sizes = {"vocab_size": vocab_size, **IDS}
+    shared = SMALL | sizes | {"encoder_layers": layers, "decoder_layers": layers}
+    torch.manual_seed(0)
+    if kind == "bart":
+        return BartForConditionalGeneration(BartConfig(**shared, **START_WITH_END, max_position_embeddings=window))
+    if kind == "pegasus":
+        config = PegasusConfig(**shared, decoder_start_token_id=0, max_position_embeddings=window)
+        return PegasusForConditionalGeneration(config)
+    if kind == "led":
+        lengths = {"max_encoder_position_embeddings": window, "max_decoder_position_embeddings": 32}
+        return LEDForConditionalGeneration(LEDConfig(**shared, **START_WITH_END, **lengths, attention_window=8))
+    task = {"summarization": {"prefix": "summarize: ", "num_beams": 3, "max_length": 12}}
+    config = T5Config(
+        **sizes, d_model=16, d_kv=8, d_ff=24, num_layers=layers, num_heads=2, decoder_start_token_id=0,
+        initializer_factor=9.0, task_specific_params=task,
+    )  # fmt: skip
+    return T5ForConditionalGeneration(config)
+
+
 def make_summarizer(kind: str, folder: Path, texts: list[str], window: int = 40, **generation) -> Path:
     """Write a random encoder-decoder with its tokenizer and generation settings to a folder."""
     tokenizer = make_tokenizer(texts, window)
-    sizes = {"vocab_size": len(tokenizer), **IDS}
-    torch.manual_seed(0)
-    if kind == "bart":
-        config = BartConfig(**SMALL, **sizes, **START_WITH_END, max_position_embeddings=window)
-        model = BartForConditionalGeneration(config)
-    elif kind == "pegasus":
-        config = PegasusConfig(**SMALL, **sizes, decoder_start_token_id=0, max_position_embeddings=window)
-        model = PegasusForConditionalGeneration(config)
-    elif kind == "led":
-        lengths = {"max_encoder_position_embeddings": window, "max_decoder_position_embeddings": 32}
-        config = LEDConfig(**SMALL, **sizes, **START_WITH_END, **lengths, attention_window=8)
-        model = LEDForConditionalGeneration(config)
-    else:
-        task = {"summarization": {"prefix": "summarize: ", "num_beams": 3, "max_length": 12}}
-        config = T5Config(
-            **sizes, d_model=16, d_kv=8, d_ff=24, num_layers=1, num_heads=2, decoder_start_token_id=0,
-            initializer_factor=9.0, task_specific_params=task,
-        )  # fmt: skip
-        model = T5ForConditionalGeneration(config)
+    model = random_summarizer(kind, len(tokenizer), window)
     model.generation_config.update(**generation)
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)

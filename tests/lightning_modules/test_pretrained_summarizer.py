@@ -62,47 +62,41 @@ def test_settings_of_the_card_become_decoding_options(checkpoints):
     assert decoding_options(settings).max_length == 20
 
 
-@pytest.mark.integration
-@pytest.mark.parametrize("kind", ["bart", "t5"])
-def test_fit_trains_a_checkpoint_that_loads_everywhere(checkpoints, corpus_files, texts, tmp_path, precis, kind):
-    files = [f"--data.corpus.{split}={path}" for split, path in corpus_files.items()]
-    run = tmp_path / "run"
-    done = precis(
-        "fit", "--model", "PretrainedSummarizer", f"--model.encoder.checkpoint={checkpoints[kind]}", "--run_dir", run,
-        "--data", "PretrainedSummarizerData", "--data.corpus", "Files", *files, "--data.max_source", 64,
-        "--data.batch_size", 4, "--trainer.max_steps", 12, "--model.optimizer.lr", 0.01, "--wandb", "off",
-        "--trainer.accelerator", "cpu", "--data.cache_dir", tmp_path / "cache",
-    )  # fmt: skip
-    assert done.status == 0, done.err
-    loaded = api.load(run)
-    assert loaded.summarize(texts[0]).sentences
-    exported = tmp_path / "exported"
-    assert precis("export", run, "--out", exported).status == 0
-    assert api.load(exported).summarize(texts[0]).sentences == loaded.summarize(texts[0]).sentences
-    weights = AutoModelForSeq2SeqLM.from_pretrained(exported).state_dict()
-    trained = {name.removeprefix("network.model."): value for name, value in loaded.model.state_dict().items()}
-    assert all(torch.equal(value, trained[name]) for name, value in weights.items() if name in trained)
-    before = AutoModelForSeq2SeqLM.from_pretrained(checkpoints[kind]).state_dict()
-    assert any(not torch.equal(value, before[name]) for name, value in weights.items())
+@pytest.fixture
+def fit(corpus_files, tmp_path, precis):
+    """Fine-tune a checkpoint on the corpus, and export the run to a folder that writes the same summaries."""
+
+    def run_and_export(checkpoint: Path, text: str, name: str, *options: object) -> tuple[Path, Path]:
+        run, exported = tmp_path / name, tmp_path / f"{name}-exported"
+        files = [f"--data.corpus.{split}={path}" for split, path in corpus_files.items()]
+        precis(
+            "fit", "--model", "PretrainedSummarizer", f"--model.encoder.checkpoint={checkpoint}", "--run_dir", run,
+            "--data", "PretrainedSummarizerData", "--data.corpus", "Files", *files, "--data.max_source", 64,
+            "--data.batch_size", 4, "--model.optimizer.lr", 0.02, "--data.cache_dir", tmp_path / "cache",
+            "--wandb", "off", "--trainer.accelerator", "cpu", "--previews", 0, *options,
+        ).succeeded()  # fmt: skip
+        assert precis("export", run, "--out", exported).status == 0
+        summary = api.load(run).summarize(text).sentences
+        assert summary and api.load(exported).summarize(text).sentences == summary
+        return run, exported
+
+    return run_and_export
 
 
 @pytest.mark.integration
 @pytest.mark.parametrize("kind", FAMILIES)
-def test_adapters_start_from_a_run_without_them_and_are_merged_in_what_transformers_loads(
-    checkpoints, corpus_files, texts, tmp_path, precis, kind
-):
+def test_a_run_and_adapters_that_start_from_it_load_everywhere(checkpoints, texts, fit, kind):
+    whole, exported = fit(checkpoints[kind], texts[0], "whole", "--trainer.max_steps", 4)
+    weights = AutoModelForSeq2SeqLM.from_pretrained(exported).state_dict()
+    first = AutoModelForSeq2SeqLM.from_pretrained(checkpoints[kind]).state_dict()
+    state = api.load(whole).model.state_dict()
+    trained = {name.removeprefix("network.model."): value for name, value in state.items()}
+    assert all(torch.equal(value, trained[name]) for name, value in weights.items() if name in trained)
+    assert any(not torch.equal(value, first[name]) for name, value in weights.items())
+
     pytest.importorskip("peft", reason="needs the extra lora")
-    files = [f"--data.corpus.{split}={path}" for split, path in corpus_files.items()]
-    options = [
-        "--model", "PretrainedSummarizer", f"--model.encoder.checkpoint={checkpoints[kind]}",
-        "--data", "PretrainedSummarizerData", "--data.corpus", "Files", *files, "--data.max_source", 64,
-        "--data.batch_size", 4, "--model.optimizer.lr", 0.02, "--data.cache_dir", tmp_path / "cache",
-        "--wandb", "off", "--trainer.accelerator", "cpu", "--previews", 0,
-    ]  # fmt: skip
-    whole, run, exported = tmp_path / "whole", tmp_path / "run", tmp_path / "exported"
-    assert precis("fit", *options, "--run_dir", whole, "--trainer.max_steps", 2).status == 0
     adapters = ["--model.encoder.lora_rank", 2, "--start_from", whole, "--trainer.max_steps", 4]
-    precis("fit", *options, *adapters, "--run_dir", run).succeeded()
+    run, exported = fit(checkpoints[kind], texts[0], "run", *adapters)
     before, after = (
         torch.load(folder / "checkpoints" / "last.ckpt", weights_only=True)["state_dict"] for folder in (whole, run)
     )
@@ -111,11 +105,9 @@ def test_adapters_start_from_a_run_without_them_and_are_merged_in_what_transform
     changed = {name for name in after if name.endswith("lora_B.default.weight") and after[name].any()}
     assert changed and {name.split(".")[-4] for name in changed} <= {"q_proj", "v_proj", "q", "v", "query", "value"}
 
-    assert precis("export", run, "--out", exported).status == 0
     ours = api.load(run).model.network.model.eval()
     theirs = AutoModelForSeq2SeqLM.from_pretrained(exported).eval()
     ids = AutoTokenizer.from_pretrained(exported)(texts[0], return_tensors="pt").input_ids
     with torch.no_grad():
         logits = [model(input_ids=ids, decoder_input_ids=ids[:, :5]).logits for model in (ours, theirs)]
     torch.testing.assert_close(*logits, rtol=1e-4, atol=1e-4)
-    assert api.load(exported).summarize(texts[0]).sentences == api.load(run).summarize(texts[0]).sentences

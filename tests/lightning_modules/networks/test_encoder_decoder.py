@@ -6,20 +6,9 @@ import math
 import pytest
 import torch
 from test_transformer import copy_layer
+from tiny_models import random_summarizer
 from torch import nn
-from transformers import (
-    BartConfig,
-    BartForConditionalGeneration,
-    BertConfig,
-    EncoderDecoderConfig,
-    EncoderDecoderModel,
-    LEDConfig,
-    LEDForConditionalGeneration,
-    PegasusConfig,
-    PegasusForConditionalGeneration,
-    T5Config,
-    T5ForConditionalGeneration,
-)
+from transformers import BertConfig, EncoderDecoderConfig, EncoderDecoderModel
 
 from lightning_modules.decoding.beam_search import beam_search
 from lightning_modules.decoding.options import DecodingOptions
@@ -27,8 +16,6 @@ from lightning_modules.networks.encoder_decoder import EncoderDecoder
 from lightning_modules.networks.pretrained import PretrainedEncoderDecoder
 
 V, WORDS, B, S, K, T = 50, 47, 3, 7, 2, 5
-SIZES = {"d_model": 16, "encoder_layers": 2, "decoder_layers": 2, "encoder_ffn_dim": 24, "decoder_ffn_dim": 24}
-SIZES |= {"encoder_attention_heads": 2, "decoder_attention_heads": 2, "max_position_embeddings": 12, "vocab_size": V}
 
 
 def bert2bert() -> nn.Module:
@@ -40,21 +27,10 @@ def bert2bert() -> nn.Module:
 
 def small(kind: str) -> nn.Module:
     torch.manual_seed(1)
-    made = {
-        "ours": lambda: EncoderDecoder(V, 16, 2, 2, 3, 24, dropout=0.3),
-        "pegasus": lambda: PegasusForConditionalGeneration(PegasusConfig(**SIZES)),
-        "bart": lambda: BartForConditionalGeneration(BartConfig(**SIZES)),
-        "led": lambda: LEDForConditionalGeneration(
-            LEDConfig(
-                **SIZES, max_encoder_position_embeddings=12, max_decoder_position_embeddings=16, attention_window=4
-            )
-        ),
-        "t5": lambda: T5ForConditionalGeneration(
-            T5Config(vocab_size=V, d_model=16, d_kv=6, num_layers=2, num_heads=2, d_ff=24, decoder_start_token_id=0)
-        ),
-        "bert2bert": bert2bert,
-    }[kind]()
-    network = made if kind == "ours" else PretrainedEncoderDecoder(made)
+    if kind == "ours":
+        network = EncoderDecoder(V, 16, 2, 2, 3, 24, dropout=0.3)
+    else:
+        network = PretrainedEncoderDecoder(bert2bert() if kind == "bert2bert" else random_summarizer(kind, V, 16, 2))
     for parameter in network.parameters():
         parameter.data += 0.2 * torch.randn_like(parameter)
     return network.eval()
