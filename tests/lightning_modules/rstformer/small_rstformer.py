@@ -8,7 +8,7 @@ from datamodules.corpora import Files
 from datamodules.rstformer import RSTformerBatch, RSTformerData
 from lightning_modules.decoding.options import DecodingOptions
 from lightning_modules.rstformer.module import RSTformer
-from tests.datamodules.test_rstformer_data import MadeUpParser
+from tests.made_up_parses import MadeUpParser
 
 DECODING = DecodingOptions(beam_size=2, min_length=1, max_length=30)
 SMALL = {"vocab_size": 320, "hidden_size": 16, "heads": 3, "layers": 2, "inner_size": 24, "window": 16}
@@ -36,7 +36,7 @@ def model_of(**changes) -> RSTformer:
 
 def data_of(files, folder, **changes) -> RSTformerData:
     settings = {"vocab_size": 320, "max_source": 60, "max_target": 40, "half_width": 8, "batch_size": 4}
-    return RSTformerData(Files(**files), cache_dir=folder, **settings | {"parser": MadeUpParser()} | changes)
+    return RSTformerData(Files(**files), cache_dir=folder, **settings | {"parser": MadeUpParser(band=8)} | changes)
 
 
 def ready(files, folder, **changes) -> RSTformerData:

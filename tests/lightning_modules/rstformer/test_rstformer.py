@@ -12,8 +12,7 @@ from datamodules.discourse.parses import DiscourseParse
 from datamodules.documents import UserError
 from lightning_modules.rstformer.injection import ABLATIONS
 from lightning_modules.rstformer.module import RSTformer
-from tests.datamodules.test_rstformer_data import MadeUpParser
-from tests.made_up_parses import RELATIONS
+from tests.made_up_parses import RELATIONS, MadeUpParser
 
 
 @pytest.fixture(scope="module")
@@ -42,8 +41,6 @@ def test_the_ablations_differ(corpus_files, folder, batch_and_text):
 class LateParser(MadeUpParser):
     """A parser whose only EDU is the last sentence."""
 
-    fingerprint = "late"
-
     def predict_step(self, batch, batch_idx):
         tree, band, gamma = torch.empty(0, 5), torch.zeros(1, 1, len(RELATIONS)), torch.ones(1)
         edus = [request.sentences[-1:] for request in batch]
@@ -54,7 +51,7 @@ class LateParser(MadeUpParser):
 def test_documents_whose_edus_are_all_cut_off_have_plain_attention(changes, corpus_files, folder):
     if "lora_rank" in changes:
         pytest.importorskip("peft", reason="needs the extra lora")
-    data = ready(corpus_files, folder, parser=LateParser(), max_source=8)
+    data = ready(corpus_files, folder, parser=LateParser("late", band=8), max_source=8)
     model = randomized(model_of(formula="product", **changes), data.tokenizer)
     batch = next(iter(data.test_dataloader()))
     assert batch.token_edu.eq(-1).all() and batch.ldd.eq(0).all()
