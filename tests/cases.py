@@ -21,31 +21,20 @@ from precis.config.parsers import provide_parsers
 
 @dataclass(frozen=True)
 class Case:
-    """A model with its DataModule.
+    """A model with its DataModule."""
 
-    Attributes:
-        name: in the tests' ids.
-        model: class path.
-        data: class path.
-        model_args: what makes it small.
-        data_args: the same, beside the corpus.
-        repeatable: changes of `model_args` without which two processes draw other numbers than one.
-        callbacks: makes those that change something during its training, with changes early in a short run.
-        overfit_args: changes of `model_args` and `data_args` with which it learns a handful of documents by heart.
-        overfit_loss: what its loss is then below.
-        overfit_epochs: epochs of one batch that it gets for that; about four times as many as it takes to get there.
-    """
-
-    name: str
-    model: str
-    data: str
-    model_args: dict[str, Any] = field(default_factory=dict)
-    data_args: dict[str, Any] = field(default_factory=dict)
+    name: str  # in the tests' ids
+    model: str  # class path
+    data: str  # class path
+    model_args: dict[str, Any] = field(default_factory=dict)  # what makes it small
+    data_args: dict[str, Any] = field(default_factory=dict)  # the same, beside the corpus
+    # changes of `model_args` without which two processes draw other numbers than one
     repeatable: dict[str, Any] = field(default_factory=dict)
-    callbacks: Callable[[], list[Callback]] = list
+    callbacks: Callable[[], list[Callback]] = list  # those that change something early in its training
+    # changes of `model_args` and `data_args` with which it learns a handful of documents by heart
     overfit_args: tuple[dict[str, Any], dict[str, Any]] = ({}, {})
-    overfit_loss: float = 0.2
-    overfit_epochs: int = 110
+    overfit_loss: float = 0.2  # what its loss is then below
+    overfit_epochs: int = 110  # epochs of one batch for that; about four times as many as it takes
 
     @property
     def model_class(self) -> type:
@@ -104,13 +93,9 @@ def own_sentences(files: dict[str, str]) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class ExtractiveCase(Case):
-    """A case over documents whose summaries are sentences of theirs.
+    """A case over documents whose summaries are sentences of theirs."""
 
-    Attributes:
-        injected: arguments of the data that are objects, by their class paths.
-    """
-
-    injected: dict[str, str] = field(default_factory=dict)
+    injected: dict[str, str] = field(default_factory=dict)  # arguments of the data that are objects, by class path
 
     def build_data(self, files: dict[str, str], **changes: Any):
         made = {name: _class(path)() for name, path in self.injected.items()}
@@ -119,9 +104,6 @@ class ExtractiveCase(Case):
     def arguments(self, files: dict[str, str]) -> list[str]:
         options = [argument.replace("=None", "=null") for argument in super().arguments(own_sentences(files))]
         return options + [f"--data.{name}={path}" for name, path in self.injected.items()]
-
-
-# Communicating agents; words that stand more than once in a made-up summary make it cohesive.
 
 
 def _agents(name: str, **settings: Any) -> Case:
@@ -136,13 +118,12 @@ def _agents(name: str, **settings: Any) -> Case:
     )  # fmt: skip
 
 
+# words that stand more than once in a made-up summary make it cohesive
 COHESION = {"cohesion": 0.01, "sentence_ends": [".", "the"]}
 AGENTS = [
     _agents("agents-m1", agents=1),
     _agents("agents-m7", agents=3, messages="attention", contextual_agent_attention=True, **COHESION),
 ]
-
-# Extractive models
 
 _ENCODER = {"vocab_size": 300, "checkpoint": None, "hidden_size": 16, "heads": 2, "layers": 1, "dropout": 0.1}
 _ENCODER |= {"schedule": "inverse_root", "warmup_steps": 5, "lr": 0.005, "val_summaries": 2}
@@ -175,10 +156,9 @@ EXTRACTIVE = [
     ),
 ]  # fmt: skip
 
-# GraphSum and its two baselines; sentences are the paragraphs
-
 
 def _graphsum(name: str, **changes: Any) -> Case:
+    """GraphSum or one of its two baselines; sentences are the paragraphs."""
     model = {"vocab_size": 290, "hidden_size": 12, "heads": 2, "inner_size": 16, "token_layers": 1}
     model |= {"paragraph_layers": 1, "decoder_layers": 1, "dropout": 0.1, "warmup_steps": 20, "val_summaries": 2}
     data = {"vocab_size": 290, "paragraphs": ParagraphRule(sentences=1), "max_tokens": 40, "max_target": 40}
@@ -196,8 +176,6 @@ GRAPHSUM = [
     _graphsum("flat", kind="flat", norm="post"),
 ]
 
-# PEGASUS in pre-training and in fine-tuning
-
 _GNMT = DecodingOptions(beam_size=2, min_length=1, max_length=40, length_penalty="gnmt", alpha=0.8)
 _PEGASUS = {"vocab_size": 300, "hidden_size": 16, "heads": 2, "layers": 1, "inner_size": 24, "dropout": 0.1}
 _PEGASUS |= {"val_summaries": 2, "decoding": _GNMT}
@@ -209,8 +187,6 @@ PEGASUS = [
     Case("gap-sentences", "lightning_modules.Pegasus", "datamodules.GapSentenceData", _PEGASUS,
          _SUBWORDS | {"max_source": 100, "ratio": 0.4, "unchanged": 0.2}, {"dropout": 0.0}, overfit_args=_LARGER),
 ]  # fmt: skip
-
-# The pointer-generator without and with its two mechanisms
 
 
 def _pointer_generator(name: str, pointer: bool, coverage: bool) -> Case:
@@ -234,8 +210,6 @@ POINTER_GENERATOR = [
     _pointer_generator("pointer", pointer=True, coverage=False),
     _pointer_generator("pointer-coverage", pointer=True, coverage=True),
 ]
-
-# RSTformer with a learned injection, and without discourse
 
 
 def _rstformer(name: str, **settings: Any) -> Case:

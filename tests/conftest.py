@@ -7,6 +7,7 @@ import os
 import random
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -26,6 +27,7 @@ with suppress(ImportError):
 # on a busy machine an example may take seconds, and so may drawing it
 settings.register_profile("suite", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("suite")
+os.environ["HF_HUB_OFFLINE"] = "1"  # read when libraries are imported: nothing is downloaded
 # one thread unless the environment says otherwise, here and in the processes that a test starts
 torch.set_num_threads(int(os.environ.setdefault("OMP_NUM_THREADS", "1")))
 # a shell lets what it starts in the background ignore Ctrl-C, and so would the processes that a test interrupts
@@ -51,6 +53,13 @@ def made_up(number: int, rng: random.Random) -> dict[str, str]:
     return {"id": f"doc-{number}", "document": text + more, "summary": f"the {animal} {name} {deed} the {place} ."}
 
 
+def write(path: Path, content: str | dict) -> Path:
+    """Write a text, or a dictionary as YAML, to a file; return the file."""
+    text = content if isinstance(content, str) else yaml.safe_dump(content, sort_keys=False)
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
 def write_lines(path: Path, rows: list) -> Path:
     """A JSON Lines file; strings are written as they are."""
     lines = (row if isinstance(row, str) else json.dumps(row) for row in rows)
@@ -71,6 +80,11 @@ def read_metrics(run: Path) -> list[dict[str, str]]:
         return list(csv.DictReader(file))
 
 
+def contents(folder: Path) -> dict[Path, bytes]:
+    """The content of all files in a folder."""
+    return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
 def assert_same_checkpoints(one: Path, other: Path, *names: str) -> None:
     """Check that checkpoints of two runs have the same steps and weights."""
     for name in names or ("last",):
@@ -89,6 +103,13 @@ def change_config(path: Path, changes: dict[str, object], out: Path | None = Non
         set_value(config, key, value)
     out.write_text(yaml.safe_dump(config), encoding="utf-8")
     return out
+
+
+def free_port() -> int:
+    """Return a port of the loopback address that nothing listens on."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
 
 
 def wait_until(ready: Callable[[], bool], process: subprocess.Popen | None = None) -> None:
@@ -116,7 +137,8 @@ def cache(tmp_path_factory) -> Path:
     os.environ["PRECIS_CACHE"] = str(folder)
     os.environ["WANDB_MODE"] = "offline"
     os.environ["NETRC"] = str(folder / "no-netrc")
-    for name in ("WANDB_API_KEY", "PRECIS_DEBUG"):
+    os.environ["NO_PROXY"] = "127.0.0.1"
+    for name in ("WANDB_API_KEY", "OPENAI_API_KEY", "PRECIS_DEBUG"):
         os.environ.pop(name, None)
     return folder
 
@@ -173,35 +195,21 @@ def source(corpus_files) -> list[str]:
 @pytest.fixture(scope="session")
 def tiny_config(tmp_path_factory, corpus_files) -> Path:
     """A config that trains the pointer-generator for two epochs of seven steps."""
-    model = {
-        "vocab_size": 40,
-        "embedding": {"size": 12, "std": 0.1},
-        "hidden_size": 12,
-        "decoding": {"beam_size": 2, "min_length": 2, "max_length": 8},
-    }
-    data = {
-        "corpus": {"class_path": "datamodules.corpora.Files", "init_args": corpus_files},
-        "max_source": 30,
-        "max_target": 12,
-        "batch_size": 4,
-    }
+    model = {"vocab_size": 40, "embedding": {"size": 12, "std": 0.1}, "hidden_size": 12}
+    model["decoding"] = {"beam_size": 2, "min_length": 2, "max_length": 8}
+    data = {"corpus": {"class_path": "datamodules.corpora.Files", "init_args": corpus_files}}
+    data |= {"max_source": 30, "max_target": 12, "batch_size": 4}
+    trainer = {"max_epochs": 2, "log_every_n_steps": 1, "accelerator": "cpu"}
+    trainer |= {"enable_progress_bar": False, "enable_model_summary": False}
     config = {
         "seed_everything": 3,
         "model": {"class_path": "lightning_modules.PointerGenerator", "init_args": model},
         "data": {"class_path": "datamodules.PointerGeneratorData", "init_args": data},
-        "trainer": {
-            "max_epochs": 2,
-            "log_every_n_steps": 1,
-            "accelerator": "cpu",
-            "enable_progress_bar": False,
-            "enable_model_summary": False,
-        },
+        "trainer": trainer,
         "wandb": "off",
         "previews": 0,
     }
-    path = tmp_path_factory.mktemp("config") / "tiny.yaml"
-    path.write_text(yaml.safe_dump(config), encoding="utf-8")
-    return path
+    return write(tmp_path_factory.mktemp("config") / "tiny.yaml", config)
 
 
 @pytest.fixture(scope="session")
@@ -244,22 +252,33 @@ class Finished(NamedTuple):
         """Check that the command failed with status 1, and said all this."""
         assert self.status == 1 and all(word in self.err for word in words), self
 
+    def failed_in_one_line(self, *words: str, status: int | tuple[int, ...] = 1) -> None:
+        """Check that the command failed with a status, or one of several, and printed one error that says all this."""
+        assert self.status in (status if isinstance(status, tuple) else (status,)), self
+        assert self.err.startswith("precis: error: ") and self.err.count("\n") == 1, self.err
+        assert [word for word in words if word not in self.err] == [], self.err
+
+
+def run_main(*arguments: object) -> int:
+    """Run the command in this process, and return its exit status."""
+    from precis.command_line.cli import main
+
+    before = list(sys.argv)
+    try:
+        return main([str(argument) for argument in arguments])
+    except SystemExit as end:
+        return end.code
+    finally:
+        sys.argv = before
+
 
 @pytest.fixture
 def precis(capfd):
     """Run the command in this process: `precis("fit", "--config", path)`."""
-    from precis.command_line.cli import main
 
     def run(*arguments: object) -> Finished:
         capfd.readouterr()
-        before = list(sys.argv)
-        try:
-            status = main([str(argument) for argument in arguments])
-        except SystemExit as end:
-            status = end.code
-        finally:
-            sys.argv = before
-        return Finished(status, *capfd.readouterr())
+        return Finished(run_main(*arguments), *capfd.readouterr())
 
     return run
 
@@ -273,11 +292,8 @@ def trusted(monkeypatch):
 @pytest.fixture(scope="session")
 def trained(tmp_path_factory, tiny_config) -> Path:
     """A run folder as `precis fit` leaves it. Read it, do not write to it: `run_folder` is a copy."""
-    from precis.command_line.cli import main
-
-    folder, before = tmp_path_factory.mktemp("runs") / "tiny", list(sys.argv)
-    assert main(["fit", "--config", str(tiny_config), "--run_dir", str(folder), "--previews", "2"]) == 0
-    sys.argv = before
+    folder = tmp_path_factory.mktemp("runs") / "tiny"
+    assert run_main("fit", "--config", tiny_config, "--run_dir", folder, "--previews", 2) == 0
     return folder
 
 

@@ -23,22 +23,14 @@ def run_command(arguments: list[str], out: Path) -> None:
 
 
 class Interrupt(Callback):
-    """Sends signals to this process.
-
-    Args:
-        number: of the signal.
-        batch: number of the training batch, over all epochs, at whose start it comes.
-        validation: number of the validation batch at which it comes instead, in the first validation.
-        sanity: whether it comes at the start of the sanity check instead.
-        times: how often.
-        rank: of the process that gets it, for a training batch.
-    """
+    """Send a signal to this process, at the start of a training batch, counted over all epochs, of a batch of the first
+    validation, or of the sanity check; for a training batch to the process of a rank."""
 
     def __init__(
         self, number: int, batch: int = -1, validation: int = -1, sanity: bool = False, times: int = 1, rank: int = 0
     ) -> None:
-        self.number, self.batch, self.validation, self.sanity, self.times = number, batch, validation, sanity, times
-        self.rank = rank
+        self.number, self.batch, self.validation, self.sanity = number, batch, validation, sanity
+        self.times, self.rank = times, rank
 
     def _send(self) -> None:
         for _ in range(self.times):
@@ -65,12 +57,7 @@ class Broken(Callback):
 
 
 class BrokenOnce(Callback):
-    """Fail in the first batch, unless another process has failed already.
-
-    Args:
-        marker: a file that is made by whoever fails.
-        seed: only runs with this seed fail.
-    """
+    """Fail in the first batch of a run with a seed, unless another process has done so and left a marker."""
 
     def __init__(self, marker: Path, seed: int) -> None:
         self.marker, self.seed = Path(marker), seed
@@ -82,11 +69,7 @@ class BrokenOnce(Callback):
 
 
 class Diverge(Callback):
-    """Let gradients be NaN in an optimizer step.
-
-    Args:
-        step: number of the step, from 0.
-    """
+    """Let gradients be NaN in an optimizer step, counted from 0."""
 
     def __init__(self, step: int) -> None:
         self.step = step
@@ -99,12 +82,7 @@ class Diverge(Callback):
 
 
 class Hold(Callback):
-    """Wait once at the start of a training batch, until the test lets it continue.
-
-    Args:
-        folder: `holding` in it says that it waits and holds this process's number, `go` lets it go on.
-        batch: number of the batch, over all epochs.
-    """
+    """Wait once at the start of a training batch: `holding` in the folder has this process's number, `go` ends it."""
 
     def __init__(self, folder: Path, batch: int) -> None:
         self.folder, self.batch = Path(folder), batch
@@ -122,11 +100,7 @@ class Hold(Callback):
 
 
 class KillAfterSave(Callback):
-    """Kills this process once last.ckpt is on disk, before anything else happens.
-
-    Args:
-        step: of the checkpoint.
-    """
+    """Kill this process once the last.ckpt of a step is on disk, before anything else happens."""
 
     def __init__(self, step: int) -> None:
         self.step = step
@@ -143,14 +117,7 @@ class KillAfterSave(Callback):
 
 
 class RemoveRun(Callback):
-    """Removes the run folder.
-
-    Args:
-        run: the folder.
-        batch: number of the training batch at whose start it does.
-        validation: number of the validation batch at whose start it does instead.
-        end: whether it does when training has ended instead.
-    """
+    """Remove the run folder at the start of a training batch or a validation batch, or when training has ended."""
 
     def __init__(self, run: Path, batch: int = -1, validation: int = -1, end: bool = False) -> None:
         self.run, self.batch, self.validation, self.end = Path(run), batch, validation, end

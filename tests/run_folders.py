@@ -16,12 +16,10 @@ from model_options import dotted
 from precis.files.nested_values import set_value
 from precis.runs.run_folder import build
 
+MODEL = {"vocab_size": 40, "pointer": True, "coverage": True}
 CONFIG = {
     "seed_everything": 1,
-    "model": {
-        "class_path": "lightning_modules.PointerGenerator",
-        "init_args": {"vocab_size": 40, "pointer": True, "coverage": True},
-    },
+    "model": {"class_path": "lightning_modules.PointerGenerator", "init_args": MODEL},
     "data": {"class_path": "datamodules.PointerGeneratorData", "init_args": {"batch_size": 4, "seed": 0}},
     "trainer": {"max_epochs": 2, "callbacks": [{"class_path": "callbacks.CoverageAnnealing"}]},
     "run_dir": "somewhere",
@@ -30,10 +28,9 @@ CONFIG = {
 SIGNATURES = {name: f"{name}|stem:porter|tok:rouge|split:given|refs:best|precis:0.1.0" for name in ("rouge1", "rouge2")}
 
 
-def prediction(number: int, summary: str, scores: dict[str, float], copied: list[bool] | None = None) -> dict[str, Any]:
+def prediction(number: int, summary: str, scores: dict[str, float]) -> dict[str, Any]:
     """A line of predictions.jsonl, of one sentence and one reference."""
-    row = {"id": f"doc-{number}", "summary": [summary], "references": [[f"reference {number}"]], "scores": scores}
-    return row | ({"words": summary.split(), "copied": copied} if copied is not None else {})
+    return {"id": f"doc-{number}", "summary": [summary], "references": [[f"reference {number}"]], "scores": scores}
 
 
 def make_run(

@@ -38,28 +38,15 @@ def records(path: Path) -> Iterator[Record]:
 
 
 class OfflineRun:
-    """Records that the starts of one run left in its wandb folder, merged.
-
-    Args:
-        run: the run folder.
-        start: name of one start's folder, or a pattern.
-
-    Attributes:
-        ids: of W&B, one if they are one run.
-        history: values by key, over all starts; tables and images with their `_type`.
-        config: by dotted key.
-        summary: by key.
-        artifacts: type and names of files of each.
-        group, job_type, tags: of the last start.
-    """
+    """Records that the starts of one run, or those of a pattern, left in its wandb folder, merged."""
 
     def __init__(self, run: Path, start: str = "offline-run-*") -> None:
-        self.ids: set[str] = set()
-        self.history: dict[str, list[Any]] = {}
-        self.config: dict[str, Any] = {}
+        self.ids: set[str] = set()  # one if they are one run
+        self.history: dict[str, list[Any]] = {}  # values by key; tables and images with their `_type`
+        self.config: dict[str, Any] = {}  # by dotted key
         self.summary: dict[str, Any] = {}
-        self.artifacts: list[tuple[str, set[str]]] = []
-        self.group, self.job_type, self.tags = "", "", []
+        self.artifacts: list[tuple[str, set[str]]] = []  # type and names of files of each
+        self.group, self.job_type, self.tags = "", "", []  # of the last start
         for path in sorted((run / "wandb").glob(f"{start}/*.wandb")):
             for record in records(path):
                 self._take(record)
@@ -72,14 +59,12 @@ class OfflineRun:
             self._configure(record.run.config)
         elif kind == "config":
             self._configure(record.config)
-        elif kind == "history":
-            for item in record.history.item:
+        elif kind == "history" or record.request.WhichOneof("request_type") == "partial_history":
+            history = record.history if kind == "history" else record.request.partial_history
+            for item in history.item:
                 self.history.setdefault(_key(item), []).append(json.loads(item.value_json))
         elif kind == "summary":
             self.summary |= {_key(item): json.loads(item.value_json) for item in record.summary.update}
-        elif kind == "request" and record.request.WhichOneof("request_type") == "partial_history":
-            for item in record.request.partial_history.item:
-                self.history.setdefault(_key(item), []).append(json.loads(item.value_json))
         elif kind == "artifact":
             names = {entry.path for entry in record.artifact.manifest.contents}
             self.artifacts.append((record.artifact.type, names))
