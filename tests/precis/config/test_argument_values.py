@@ -2,7 +2,7 @@
 
 import pytest
 import yaml
-from conftest import change_config
+from conftest import change_config, write
 from jsonargparse import ArgumentParser
 
 import precis.config.load_classes  # noqa: F401 (sets how values are read)
@@ -58,16 +58,58 @@ def test_values_mean_the_same_at_any_depth(classes, name, value, expected):
 
 
 @pytest.mark.integration
-@pytest.mark.parametrize("part", ["grid", "set"])
-def test_null_and_number_signs_in_a_sweep(part, tmp_path, tiny_config):
-    changes = {"separator": "||", "id": "id", "skip_parts": 0}
-    changes = {f"data.init_args.corpus.init_args.{name}": value for name, value in changes.items()}
-    base = change_config(tiny_config, changes, tmp_path / "base.yaml")
-    path = tmp_path / "sweep.yaml"
-    for values in ([None], ["###"]) if part == "set" else ([None, "###", "||"],):
-        varied = {part: {"data.corpus.separator": values[0] if part == "set" else values}}
-        content = {"base": str(base), "set": {}, "seeds": [1]} | varied
-        content["set"]["data.corpus.id"] = None
-        path.write_text(yaml.safe_dump(content), encoding="utf-8")
+def test_null_and_number_signs_in_a_sweep(tmp_path, tiny_config):
+    corpus = "data.init_args.corpus.init_args"
+    base = change_config(tiny_config, {f"{corpus}.separator": "||", f"{corpus}.id": "id"}, tmp_path / "base.yaml")
+    base = str(base)
+    grid = {"base": base, "set": {"data.corpus.id": None}, "grid": {"data.corpus.separator": [None, "###", "||"]}}
+    fixed = {"base": base, "set": {"data.corpus.id": None, "data.corpus.separator": "###"}, "seeds": [1]}
+    for content, values in ((grid, [None, "###", "||"]), (fixed, ["###"])):
+        path = write(tmp_path / "sweep.yaml", content)
         corpora = [point.config["data"]["init_args"]["corpus"]["init_args"] for point in compose(read_sweep(path))]
         assert [(corpus["separator"], corpus["id"]) for corpus in corpora] == [(value, None) for value in values]
+
+
+FIT = ["fit", "--config", "base.yaml", "--run_dir", "run"]
+COMMANDS = [
+    [*FIT, "--trainer", "trainer.yaml", "--data.corpus=corpus.yaml", "--model.decoding=decoding.yaml"],
+    [*FIT, "--optimizer", "optimizer.yaml", "--lr_scheduler", "schedule.yaml", "--trainer.callbacks+=callback.yaml"],
+    ["baseline", "lead", "--corpus=corpus.yaml", "--out=lead.jsonl"],
+    ["evaluate", "outputs.jsonl", "--fields", "fields.yaml", "--metrics=rouge", "--resamples=9"],
+    ["sweep", "sweep.yaml", "--launcher=slurm", "--profile", "profile.yaml", "--dry-run"],
+]
+
+
+@pytest.fixture
+def folder(tiny_config, tmp_path, monkeypatch):
+    """Return the working folder, with a file for each option, and modules of these names that must not be imported."""
+    base = yaml.safe_load(tiny_config.read_text(encoding="utf-8"))
+    base["trainer"] = {"max_steps": 1, "accelerator": "cpu", "enable_progress_bar": False}
+    annealing = {"class_path": "callbacks.CoverageAnnealing", "init_args": {"start_step": 2}}
+    files = {
+        "base": base,
+        "trainer": base["trainer"],
+        "corpus": base["data"]["init_args"]["corpus"],
+        "decoding": {"beam_size": 3, "min_length": 2, "max_length": 8},
+        "optimizer": {"class_path": "torch.optim.SGD", "init_args": {"lr": 0.1}},
+        "schedule": {"class_path": "torch.optim.lr_scheduler.ConstantLR"},
+        "callback": annealing,
+        "fields": {"summary": "text"},
+        "sweep": {"base": "base.yaml", "seeds": [1]},
+        "profile": {"minutes": 60},
+    }
+    for name, content in files.items():
+        (tmp_path / f"{name}.yaml").write_text(yaml.safe_dump(content), encoding="utf-8")
+    for name in ("trainer", "optimizer", "profile", "corpus"):
+        (tmp_path / f"{name}.py").write_text("raise SystemExit('imported')\n", encoding="utf-8")
+    row = '{"id": "a", "text": ["an otter"], "references": [["an otter"]]}\n'
+    (tmp_path / "outputs.jsonl").write_text(row, encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    return tmp_path
+
+
+@pytest.mark.integration
+@pytest.mark.parametrize("arguments", COMMANDS, ids=lambda arguments: " ".join(arguments[-3:]))
+def test_a_file_is_named_without_its_folder(arguments, folder, precis):
+    precis(*arguments).succeeded()

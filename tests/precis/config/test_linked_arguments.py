@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from conftest import write
 
 import datamodules
 import lightning_modules
@@ -23,11 +24,7 @@ def parser():
 
 
 @pytest.mark.parametrize(
-    "config, name, value",
-    [
-        ("rstformer/docstrings", "ablation", "ria"),
-        ("bertsum/scitldr", "checkpoint", "elsewhere"),
-    ],
+    "config, name, value", [("rstformer/docstrings", "ablation", "ria"), ("bertsum/scitldr", "checkpoint", "elsewhere")]
 )
 def test_linked_arguments_are_refused_for_the_data_and_accepted_for_the_model(config, name, value, parser, tmp_path):
     base = f"--config={CONFIGS}/{config}.yaml"
@@ -40,15 +37,9 @@ def test_linked_arguments_are_refused_for_the_data_and_accepted_for_the_model(co
     assert str(parsed.data.init_args[name]) == value
     content = yaml.safe_load(Path(f"{CONFIGS}/{config}.yaml").read_text(encoding="utf-8"))
     content["data"]["init_args"][name] = value
-    path = tmp_path / "config.yaml"
-    path.write_text(yaml.safe_dump(content), encoding="utf-8")
+    path = write(tmp_path / "config.yaml", content)
     with pytest.raises(UserError, match=rf"config\.yaml: data\.{name}: the data takes it from the model; give model"):
         check_linked([f"--config={path}"], parser.parse_args([f"--config={path}"]))
-
-
-def test_the_help_of_the_data_says_what_is_given_for_the_model(precis):
-    done = precis("fit", "--data.help", "RSTformerData")
-    assert "given for the model alone (--model.NAME): vocab_size, inventory, injection.ablation" in done.out
 
 
 def arguments_of(kind: type) -> set[str]:

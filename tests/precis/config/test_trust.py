@@ -6,7 +6,7 @@ import json
 import pytest
 import torch
 import yaml
-from conftest import change_config
+from conftest import change_config, write
 
 from precis.config.trust import check_commands, names_on_command_line
 from precis.runs.run_folder import load_run
@@ -41,7 +41,6 @@ def callback(name, **init_args):
 
 
 def with_changes(path, tmp_path, changes):
-    """A copy of a config with other values at dotted keys."""
     return change_config(path, changes, tmp_path / "hostile.yaml")
 
 
@@ -78,10 +77,8 @@ def fill(value, trap):
 
 
 def refused(done, trap, *words):
-    assert done.status in (1, 2) and not trap.exists()
-    assert done.err.startswith("precis: error: ") and done.err.count("\n") == 1, done.err
-    for word in words:
-        assert word in done.err, done.err
+    done.failed_in_one_line(*words, status=(1, 2))
+    assert not trap.exists()
 
 
 @pytest.mark.parametrize("spelling", SPELLINGS)
@@ -91,14 +88,11 @@ def test_a_config_calls_nothing(spelling, tiny_config, tmp_path, trap, precis):
     assert not (tmp_path / "run").exists()
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "torch.hub.load", "torch.utils.data.DataLoader", "pytorch_lightning.trainer.trainer.os.abort",
-        "pytorch_lightning.cli.LightningCLI", "datamodules.corpora.corpus.build_documents",
-        "precis.command_line.cli.main", "callbacks.graceful_stop.os.system", "os . system",
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize("name", [
+    "torch.hub.load", "torch.utils.data.DataLoader", "pytorch_lightning.trainer.trainer.os.abort",
+    "pytorch_lightning.cli.LightningCLI", "datamodules.corpora.corpus.build_documents",
+    "precis.command_line.cli.main", "callbacks.graceful_stop.os.system", "os . system",
+])  # fmt: skip
 def test_no_spelling_of_a_name_helps(name, tiny_config, tmp_path, trap, precis):
     for value in (call(trap, name), name):  # with arguments, and a function by its name alone
         config = with_changes(tiny_config, tmp_path, {"trainer.callbacks": [callback(LAMBDA, on_fit_start=value)]})
@@ -124,17 +118,14 @@ def test_a_class_path_that_is_no_name_is_refused(key, tiny_config, tmp_path, tra
 def test_yaml_tags_make_no_objects(tiny_config, tmp_path, trap, precis):
     tag = f"!!python/object/apply:os.system ['{COMMAND.format(trap)}']"
     text = tiny_config.read_text(encoding="utf-8")
-    config = tmp_path / "tagged.yaml"
-    config.write_text(text + f"run_dir: {tag}\n", encoding="utf-8")
+    config = write(tmp_path / "tagged.yaml", text + f"run_dir: {tag}\n")
     refused(precis("fit", "--config", config), trap, "tagged.yaml:", "tag")
 
 
 def test_a_module_is_not_even_imported(hostile_module, tiny_config, tmp_path, trap, precis):
-    hello = {"trainer.callbacks": [callback(f"{hostile_module}.Hello")]}
-    config = with_changes(tiny_config, tmp_path, hello)
-    refused(precis("fit", "--config", config), trap, f"{hostile_module}.Hello", "--trust")
-    config = with_changes(tiny_config, tmp_path, {"trainer.callbacks": f"{hostile_module}.Hello"})
-    refused(precis("fit", "--config", config), trap, f"{hostile_module}.Hello", "--trust")
+    for named in ([callback(f"{hostile_module}.Hello")], f"{hostile_module}.Hello"):
+        config = with_changes(tiny_config, tmp_path, {"trainer.callbacks": named})
+        refused(precis("fit", "--config", config), trap, f"{hostile_module}.Hello", "--trust")
 
 
 @pytest.mark.parametrize("how", ["--trust", "--trainer.callbacks=hostile_code.Hello"])
@@ -180,29 +171,25 @@ def test_a_strangers_sweep_calls_nothing(part, tiny_config, tmp_path, trap, prec
     callbacks = [callback(LAMBDA, on_fit_start=call(trap))]
     values = {"set": {"trainer.callbacks": callbacks}, "points": [{"name": "a", "trainer.callbacks": callbacks}]}
     values |= {name: {"trainer.callbacks": [callbacks, None]} for name in ("grid", "zip")}
-    sweep = tmp_path / "sweep.yaml"
-    sweep.write_text(yaml.safe_dump({"base": str(tiny_config), "seeds": [1], part: values[part]}), encoding="utf-8")
+    sweep = write(tmp_path / "sweep.yaml", {"base": str(tiny_config), "seeds": [1], part: values[part]})
     for options in ([], ["--dry-run"]):
         done = precis("sweep", sweep, "--out", tmp_path / "out", *options)
         refused(done, trap, "os.system", "--trust", "sweep.yaml: point")
         assert not (tmp_path / "out").exists() and done.out == ""
 
 
-@pytest.mark.parametrize(
-    "command",
-    [
-        "test --trainer.callbacks+=subprocess.Popen --trainer.callbacks.args=id",
-        "test --data.corpus=hostile_code.Hello",
-        "validate --trust=true",
-        "clean / --yes",
-        "evaluate {run}/predictions.jsonl --metrics=[rouge,hostile_code.Hello]",
-        "evaluate {run}/../documents.jsonl",
-        "evaluate {run}/predictions.jsonl --ou={run}/status.json",
-        "evaluate {run}/predictions.jsonl --html {run}/../page.html",
-        "test --run_dir=other",
-        "test --trainer.callbacks callbacks.PredictionWriter --trainer.callbacks.path .bashrc",
-    ],
-)
+@pytest.mark.parametrize("command", [
+    "test --trainer.callbacks+=subprocess.Popen --trainer.callbacks.args=id",
+    "test --data.corpus=hostile_code.Hello",
+    "validate --trust=true",
+    "clean / --yes",
+    "evaluate {run}/predictions.jsonl --metrics=[rouge,hostile_code.Hello]",
+    "evaluate {run}/../documents.jsonl",
+    "evaluate {run}/predictions.jsonl --ou={run}/status.json",
+    "evaluate {run}/predictions.jsonl --html {run}/../page.html",
+    "test --run_dir=other",
+    "test --trainer.callbacks callbacks.PredictionWriter --trainer.callbacks.path .bashrc",
+])  # fmt: skip
 def test_commands_of_a_strangers_sweep_name_no_foreign_class(command, tiny_config, tmp_path, trap, precis):
     sweep, out = tmp_path / "sweep.yaml", tmp_path / "out"
     sweep.write_text(yaml.safe_dump({"base": str(tiny_config), "seeds": [1], "after": [command]}), encoding="utf-8")
@@ -282,8 +269,7 @@ def test_a_chat_model_as_a_reward_is_named_on_the_command_line(tiny_config, tmp_
     arguments = {"model": "tiny", "base_url": "http://localhost:1/v1", "answers": str(tmp_path / "answers.jsonl")}
     reward = {"class_path": "precis.baselines.chat_reward.ChatReward", "init_args": arguments}
     callback = {"class_path": "callbacks.SelfCritical", "init_args": {"reward": reward}}
-    path = tmp_path / "chat.yaml"
-    path.write_text(yaml.safe_dump({"trainer": {"callbacks": [callback]}}), encoding="utf-8")
+    path = write(tmp_path / "chat.yaml", {"trainer": {"callbacks": [callback]}})
     done = precis("fit", "--config", tiny_config, "--config", path, "--print_config")
     assert done.status != 0 and "a config may not name precis.baselines.chat_reward.ChatReward" in done.err
     option = "--trainer.callbacks.reward"
