@@ -1,8 +1,6 @@
 """Chat endpoints on the loopback address: `transformers serve`, and a small one whose faults are chosen by a test."""
 
 import json
-import os
-import socket
 import subprocess
 import sys
 import threading
@@ -13,13 +11,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from unittest.mock import patch
 
-
-def free_port() -> int:
-    """Return a port that nothing listens on."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
+from conftest import free_port
 
 
 @contextmanager
@@ -28,9 +22,8 @@ def transformers_serve(model: Path, log: Path) -> Iterator[str]:
     port = free_port()
     command = [sys.executable, "-c", "from transformers.cli.transformers import main; main()", "serve", str(model)]
     command += ["--host", "127.0.0.1", "--port", str(port), "--device", "cpu"]
-    environment = os.environ | {"HF_HUB_OFFLINE": "1", "NO_PROXY": "127.0.0.1"}
     with log.open("wb") as output:
-        process = subprocess.Popen(command, stdout=output, stderr=output, env=environment)
+        process = subprocess.Popen(command, stdout=output, stderr=output)
     try:
         while True:
             assert process.poll() is None, log.read_text(encoding="utf-8")
@@ -46,21 +39,17 @@ def transformers_serve(model: Path, log: Path) -> Iterator[str]:
 
 
 class ChatServer(ThreadingHTTPServer):
-    """An endpoint that answers each prompt by a function.
+    """An endpoint that answers each prompt by a function: with a text, or with the fields of a choice.
 
-    Attributes:
-        answer: from the content of the prompt to the answer; or to a dict with the fields of a choice.
-        faults: what the next requests get instead of an answer, see `Handler.fail`.
-        requests: bodies of all requests.
-        keys: their headers `Authorization`.
-        released: set when slow requests may end.
+    The next requests get `faults` instead, see `Handler.fail`; slow ones end when `released` is set.
     """
 
     daemon_threads = True
 
     def __init__(self, answer: Callable[[str], str | dict]) -> None:
         super().__init__(("127.0.0.1", 0), Handler)
-        self.answer, self.faults, self.requests, self.keys = answer, [], [], []
+        self.answer, self.faults = answer, []
+        self.requests, self.keys = [], []  # bodies, and headers `Authorization`
         self.released = threading.Event()
 
     def handle_error(self, request: object, client_address: object) -> None:
@@ -70,7 +59,6 @@ class ChatServer(ThreadingHTTPServer):
 
     @property
     def url(self) -> str:
-        """Address of the endpoint."""
         return f"http://127.0.0.1:{self.server_port}/v1"
 
 
@@ -78,10 +66,9 @@ class Handler(BaseHTTPRequestHandler):
     """Answers the requests of a `ChatServer`."""
 
     def log_message(self, *_) -> None:
-        """Say nothing on stderr."""
+        pass
 
     def do_POST(self) -> None:
-        """Answer a request, or fail as the test wants."""
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         self.server.requests.append(body)
         self.server.keys.append(self.headers.get("Authorization"))
@@ -120,16 +107,13 @@ class Handler(BaseHTTPRequestHandler):
             self.close_connection = True
 
     def reply(self, status: int, body: dict) -> None:
-        """Send JSON."""
         self.send(status, json.dumps(body).encode())
 
     def send(self, status: int, content: bytes, kind: str = "application/json") -> None:
-        """Send a response."""
         self.head(status, len(content), kind, "gzip" if content.startswith(b"\x1f\x8b") else "identity")
         self.wfile.write(content)
 
     def head(self, status: int, length: int, kind: str = "application/json", encoding: str = "identity") -> None:
-        """Send the head of a response."""
         self.send_response(status)
         self.send_header("Content-Type", kind)
         self.send_header("Content-Length", str(length))
@@ -139,12 +123,13 @@ class Handler(BaseHTTPRequestHandler):
 
 @contextmanager
 def chat_server(answer: Callable[[str], str | dict]) -> Iterator[ChatServer]:
-    """Run a `ChatServer`."""
+    """Run a `ChatServer`; clients repeat a request that fails at once."""
     server = ChatServer(answer)
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
     thread.start()
     try:
-        yield server
+        with patch("openai._base_client.INITIAL_RETRY_DELAY", 0.01):
+            yield server
     finally:
         server.released.set()
         server.shutdown()

@@ -8,12 +8,6 @@ from precis.baselines.chat_reward import ChatReward
 INPUTS = RewardInputs(["a", "a", "b"], ["tiny", "a bit longer", "tiny"], [[]] * 3, ["one", "one", "two"])
 
 
-@pytest.fixture(autouse=True)
-def surroundings(monkeypatch):
-    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
-    monkeypatch.setattr("openai._base_client.INITIAL_RETRY_DELAY", 0.01)
-
-
 def grade(prompt: str) -> str:
     """Seven for tiny summaries of `one`, none for others of it, and too many for those of `two`."""
     if "two" in prompt:
@@ -38,27 +32,9 @@ def test_each_text_is_asked_about_once_also_in_a_resumed_run(tmp_path):
     assert len(server.requests) == 3
 
 
-@pytest.mark.parametrize(
-    ("answer", "score"),
-    [
-        ("8/10", 0.8), ("Score: 7.5 out of 10.", 0.75), ("10", 1), ("6\n\nIt is faithful.", 0.6),
-        ("Answer with one whole number from 0, useless, to 10, perfect.", None), ("8 or 9", None), ("", None),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("answer", "score"), [
+    ("8/10", 0.8), ("Score: 7.5 out of 10.", 0.75), ("10", 1), ("6\n\nIt is faithful.", 0.6),
+    ("Answer with one whole number from 0, useless, to 10, perfect.", None), ("8 or 9", None), ("", None),
+])  # fmt: skip
 def test_the_score_is_the_one_number_and_not_its_scale(tmp_path, answer, score):
     assert ChatReward("tiny", "http://localhost:1/v1", tmp_path / "answers.jsonl")._score(answer) == score
-
-
-def test_a_failed_request_stops_training(tmp_path):
-    with chat_server(grade) as server:
-        server.faults += [500] * 4
-        reward = ChatReward("tiny", server.url, tmp_path / "answers.jsonl", retries=1, concurrency=1)
-        with pytest.raises(UserError, match="1 request failed, the last: status 500"):
-            reward(INPUTS)
-
-
-def test_a_prompt_needs_its_fields(tmp_path):
-    prompt = tmp_path / "prompt.txt"
-    prompt.write_text("{document}", encoding="utf-8")
-    with pytest.raises(UserError, match=r"it has no .summary."):
-        ChatReward("tiny", "http://localhost:1/v1", tmp_path / "answers.jsonl", prompt=prompt)

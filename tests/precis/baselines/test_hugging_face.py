@@ -24,11 +24,6 @@ def bart(tmp_path_factory, texts) -> Path:
     return make_summarizer("bart", tmp_path_factory.mktemp("bart"), texts, **GENERATION)
 
 
-@pytest.fixture(autouse=True)
-def offline(monkeypatch):
-    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
-
-
 def summaries_one_by_one(folder: Path, texts: list[str], **options) -> list[list[str]]:
     """Summaries of single texts by plain `generate`, without padding."""
     tokenizer = AutoTokenizer.from_pretrained(folder)
@@ -53,18 +48,13 @@ def test_predictions_have_ids_references_and_summaries(tmp_path, precis, documen
     assert [row["references"] for row in rows] == [[[row["summary"]]] for row in documents]
 
 
-@pytest.mark.parametrize(
-    ("kind", "flags", "length"),
-    [
-        ("bart", [], 24),
-        ("led", [], 32),
-        ("bart", ["--generation.max_length", "7"], 6),  # with the first symbol of the decoder
-        ("bart", ["--generation.max_new_tokens", "9"], 9),
-    ],
-)
-def test_a_model_that_states_no_length_writes_up_to_its_positions(
-    tmp_path, precis, source, texts, kind, flags, length
-):
+@pytest.mark.parametrize(("kind", "flags", "length"), [
+    ("bart", [], 24),
+    ("led", [], 32),
+    ("bart", ["--generation.max_length", "7"], 6),  # with the first symbol of the decoder
+    ("bart", ["--generation.max_new_tokens", "9"], 9),
+])  # fmt: skip
+def test_a_model_that_states_no_length_writes_up_to_its_positions(tmp_path, precis, source, texts, kind, flags, length):
     folder = make_summarizer(kind, tmp_path / "model", texts, window=24, eos_token_id=None, forced_eos_token_id=None)
     out = tmp_path / "out.jsonl"
     precis("baseline", "hf", "--checkpoint", folder, *source, "--out", out, *flags).succeeded()
@@ -121,26 +111,18 @@ def test_a_killed_command_continues_where_it_was(tmp_path, precis, source, bart,
     precis(*command, out, "--generation.num_beams", "2").refused("other settings", '"num_beams": 3')
 
 
-@pytest.mark.parametrize(
-    ("flags", "parts"),
-    [
-        (["--checkpoint", "nowhere/at/all"], ["nowhere/at/all: no such folder"]),
-        (["--checkpoint", "no-such-model-of-anyone"], ["no-such-model-of-anyone: cannot be loaded", "check the name"]),
-        (["--checkpoint", "BERT"], ["BertModel generates no text", "give a summarizer"]),
-        (["--checkpoint", "BART", "--generation.num_beam", "4"], ["--generation.num_beam", "did you mean num_beams?"]),
-        (["--checkpoint", "BART", "--generation.num_beams", "0"], ["--generation.num_beams 0", "at least 1"]),
-        (["--checkpoint", "BART", "--generation.do_sample", "true"], ["--generation.do_sample True", "random"]),
-        (["--checkpoint", "BART", "--max_source", "99"], ["--max_source 99", "40 positions"]),
-        (["--checkpoint", "BART", "--generation.max_length", "99"], ["98 tokens", "40 positions", "max_new_tokens 40"]),
-        (["--checkpoint", "BART", "--out", "OUT.csv"], ["ends in .jsonl"]),
-        (["--checkpoint", "BART", "--batch_tokens", "0"], ["batch_tokens must be above 0, got 0"]),
-    ],
-)
+@pytest.mark.parametrize(("flags", "parts"), [
+    (["--checkpoint", "no-such-model-of-anyone"], ["no-such-model-of-anyone: cannot be loaded", "check the name"]),
+    (["--checkpoint", "BERT"], ["BertModel generates no text", "give a summarizer"]),
+    (["--checkpoint", "BART", "--generation.num_beam", "4"], ["--generation.num_beam", "did you mean num_beams?"]),
+    (["--checkpoint", "BART", "--generation.do_sample", "true"], ["--generation.do_sample True", "random"]),
+    (["--checkpoint", "BART", "--max_source", "99"], ["--max_source 99", "40 positions"]),
+    (["--checkpoint", "BART", "--generation.max_length", "99"], ["98 tokens", "40 positions", "max_new_tokens 40"]),
+])  # fmt: skip
 def test_wrong_input_is_one_line_and_nothing_is_written(tmp_path, precis, source, bart, flags, parts):
     out = tmp_path / "results" / "out.jsonl"
     BertConfig(architectures=["BertModel"]).save_pretrained(tmp_path / "bert")
-    names = {"BART": bart, "BERT": tmp_path / "bert", "OUT.csv": out.with_suffix(".csv")}
+    names = {"BART": bart, "BERT": tmp_path / "bert"}
     done = precis("baseline", "hf", *source, "--out", out, *(names.get(flag, flag) for flag in flags))
-    assert done.status in (1, 2), done.err
-    assert [part for part in parts if part not in done.err] == []
+    assert done.status in (1, 2) and [part for part in parts if part not in done.err] == [], done.err
     assert "Traceback" not in done.err and not out.parent.exists()

@@ -30,12 +30,6 @@ def prefers_short(prompt: str) -> str:
     return "tie" if first == second else "The shorter one.\n\nAnswer: 1" if first < second else "**2**"
 
 
-@pytest.fixture(autouse=True)
-def surroundings(monkeypatch):
-    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
-    monkeypatch.setattr("openai._base_client.INITIAL_RETRY_DELAY", 0.01)
-
-
 @pytest.fixture
 def files(tmp_path) -> list[Path]:
     """Predictions of A with sources, and of B in another order."""
@@ -108,46 +102,28 @@ def test_answers_that_cannot_be_read_are_named(judge):
 @pytest.mark.parametrize("readable", [False, True])
 def test_a_judge_without_a_verdict_in_both_orders_is_an_error_that_shows_an_answer(judge, readable):
     done, _ = judge(lambda prompt: "1" if readable and len(shown(prompt)[0]) > 10 else "Summary of the text")
-    assert done.status == 1 and done.err.count("\n") == 1, done.err
-    assert "no document has a readable verdict in both orders" in done.err and "'Summary of the text'" in done.err
+    done.failed_in_one_line("no document has a readable verdict in both orders", "'Summary of the text'")
 
 
-@pytest.mark.parametrize(
-    ("text", "verdict"),
-    [
-        ("1", "first"), ("2.", "second"), ("Tie", "tie"), ("**Summary 2**", "second"), ("Answer: 1", "first"),
-        ("Verdict: **tie**", "tie"), ("Summary 1 is vague.\n\n2\n", "second"),
-        ("final answer: summary 1", "first"), ("the better one is 1", None),
-        ("1 or 2", None), ("12", None), ("Both are good, but 2 is better", None), ("", None),
-        ("<think>1\n2</think>\n1", "first"), ("<think>1", None),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("text", "verdict"), [
+    ("1", "first"), ("2.", "second"), ("Tie", "tie"), ("**Summary 2**", "second"), ("Answer: 1", "first"),
+    ("Verdict: **tie**", "tie"), ("Summary 1 is vague.\n\n2\n", "second"),
+    ("final answer: summary 1", "first"), ("the better one is 1", None),
+    ("1 or 2", None), ("12", None), ("Both are good, but 2 is better", None), ("", None),
+    ("<think>1\n2</think>\n1", "first"), ("<think>1", None),
+])  # fmt: skip
 def test_verdicts(text, verdict):
     assert read_verdict(text) == verdict
 
 
-@pytest.mark.parametrize(
-    ("change", "flags", "parts"),
-    [
-        ("shorter", [], ["b.jsonl", "no summary of document 'd1'"]),
-        ("no source", [], ["a.jsonl:1", "--documents FILE or --run RUN"]),
-        (None, ["--out", "judged.txt"], [".jsonl"]),
-        (None, ["--prompt", "nowhere.txt"], ["nowhere.txt", "{first}"]),
-        (None, ["--timeout", "-1"], ["timeout"]),
-    ],
-)
-def test_wrong_input_is_one_line_and_nothing_is_asked(judge, files, change, flags, parts):
-    if change == "shorter":
-        write_lines(files[1], read_lines(files[1])[:-1])
-    if change == "no source":
-        rows = read_lines(files[0])
-        write_lines(files[0], [{name: row[name] for name in row if name != "document"} for row in rows])
+@pytest.mark.parametrize(("file", "rows", "flags", "parts"), [
+    (1, slice(-1), [], ["b.jsonl", "no summary of document 'd1'"]),
+    (0, slice(1, None), [], ["a.jsonl"]),
+    (0, slice(None), ["--prompt", "nowhere.txt"], ["nowhere.txt", "{first}"]),
+    (0, slice(None), ["--timeout", "-1"], ["timeout"]),
+])  # fmt: skip
+def test_wrong_input_is_one_line_and_nothing_is_asked(judge, files, file, rows, flags, parts):
+    write_lines(files[file], read_lines(files[file])[rows])
     done, server = judge(prefers_short, *flags)
-    assert done.status in (1, 2) and done.err.count("\n") == 1
-    assert [part for part in parts if part not in done.err] == [] and not server.requests
-
-
-def test_without_answers_and_without_a_model(precis, files, tmp_path):
-    precis("judge", *files, "--out", tmp_path / "judged.jsonl").refused("no such file of answers")
-    done = precis("judge", *files, "--out", tmp_path / "judged.jsonl", "--base_url", "http://127.0.0.1:1/v1")
-    assert done.status == 1 and "--model" in done.err
+    done.failed_in_one_line(*parts, status=(1, 2))
+    assert not server.requests
