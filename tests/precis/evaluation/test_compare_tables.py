@@ -11,7 +11,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import write_lines
 from run_folders import make_run, prediction
 
 from precis.evaluation.compare_tables import escape_latex
@@ -66,17 +65,6 @@ def test_latex_marks_the_best_mean_repeats_no_value_and_separates_groups(grid, t
         (tmp_path / "page.tex").write_text(page, encoding="utf-8")
         command = ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "page.tex"]
         assert subprocess.run(command, cwd=tmp_path, capture_output=True, timeout=100).returncode == 0
-
-
-def test_files_of_outputs_are_named_in_one_column(tmp_path, precis):
-    for name in ("lead", "ora|cle"):
-        rows = [prediction(number, "a", {"rouge1": float(number)}) for number in range(3)]
-        write_lines(tmp_path / f"{name}.jsonl", rows)
-    files = sorted(tmp_path.glob("*.jsonl"))
-    precis("compare", *files, ROUGE, "--latex", tmp_path / "new" / "table.tex").succeeded()
-    lines = (tmp_path / "new" / "table.tex").read_text(encoding="utf-8").splitlines()
-    lines = [line for line in lines if "&" in line]
-    assert lines[0].startswith("system & seeds & ") and lines[2].startswith("ora|cle & 1 & ")
 
 
 @pytest.mark.parametrize("text", ["a_b", "50 %", "x & y", r"\input{x}", "$a^2$", "~#{}"])

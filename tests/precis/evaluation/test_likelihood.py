@@ -68,12 +68,6 @@ def test_the_star_is_after_holms_correction_and_takes_two_seeds():
     assert " *" not in compare([runs[:1] for runs in systems[:2]], ["one", "two"])[1]
 
 
-def test_one_run_counts_for_all_seeds():
-    rng = np.random.default_rng(0)
-    one, *several = ({str(n): value for n, value in enumerate(run)} for run in rng.normal(size=(4, 50)))
-    assert compare([[one], several], ["one", "two"]) == compare([[one] * 3, several], ["one", "two"])
-
-
 @pytest.mark.integration
 def test_runs_of_a_pattern_are_its_seeds(trained, tmp_path, capsys):
     for name, seed in (("own_b", 1), ("own_a", 2), ("other_1", 1), ("other_3", 3)):
@@ -91,23 +85,3 @@ def test_runs_of_a_pattern_are_its_seeds(trained, tmp_path, capsys):
     ):
         assert main(systems) == 1
         assert message in capsys.readouterr().err
-
-
-@pytest.mark.integration
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (["--change", "-", "-"], "--change has 2 entries for 1 system"),
-        (["--change", "max_target=3"], "--change max_target=3: expected data.NAME=VALUE"),
-        (["--change", "data.vocab_size=9"], "the data takes vocab_size from the model; give model.vocab_size"),
-        (["--change", "model.hidden_size=["], "expected"),
-        (["--split", "val"], "no folder text"),
-    ],
-)
-def test_wrong_arguments_are_named(options, message, trained, tmp_path, capsys):
-    folder = trained
-    if "--split" in options:
-        folder = tmp_path / "run"
-        shutil.copytree(trained, folder, ignore=shutil.ignore_patterns("text"))
-    assert main([str(folder), *options]) == 1
-    assert message in capsys.readouterr().err

@@ -5,7 +5,9 @@ import pytest
 from scipy import stats
 
 from benchmarks.evidence import REPETITIONS, rejected, simulate
+from precis.statistics import statistics
 from precis.statistics.significance import format_p, mean_difference, paired_difference, significant, system_interval
+from precis.statistics.statistics import bootstrap_interval, holm, resampled_means
 
 
 @pytest.fixture
@@ -119,3 +121,34 @@ def test_a_detectable_difference_is_found_in_four_of_five_cases():
     for seeds in (3, 10):
         detectable = np.median(mean_difference(*simulate(seeds, 200, 0.5, 0.0, 0.0)).detectable)
         assert 0.7 < rejected(mean_difference(*simulate(seeds, 200, 0.5, detectable, 0.0))) < 0.93
+
+
+def test_bootstrap_interval_is_scipys(rng):
+    scores = rng.gamma(2.0, 10.0, size=60)
+    ours = bootstrap_interval(scores, resamples=20_000)
+    theirs = stats.bootstrap(
+        (scores,), np.mean, n_resamples=20_000, method="percentile", rng=np.random.default_rng(1)
+    ).confidence_interval
+    error = scores.std() / math.sqrt(60)
+    assert math.isclose(ours.mean, scores.mean(), rel_tol=1e-12)
+    assert abs(ours.low - theirs.low) < 0.06 * error
+    assert abs(ours.high - theirs.high) < 0.06 * error
+
+
+def test_resamples_equal_those_of_a_plain_loop_and_missing_scores_are_left_out(rng, monkeypatch):
+    scores = rng.random((9, 2))
+    scores[[1, 4, 5], 1] = np.nan
+    drawn = np.random.default_rng(3).integers(9, size=(50, 9))
+    expected = [[np.nanmean(scores[row, column]) for column in range(2)] for row in drawn]
+    np.testing.assert_allclose(resampled_means(scores, 50, seed=3), expected)
+    monkeypatch.setattr(statistics, "_BLOCK", 20)  # two resamples at a time
+    np.testing.assert_allclose(resampled_means(scores, 50, seed=3), expected)
+
+
+def test_holm_by_hand():
+    # sorted 0.005, 0.01, 0.03, 0.04 times 4, 3, 2, 1; the last may not fall below the one before
+    np.testing.assert_allclose(holm([0.01, 0.04, 0.03, 0.005]), [0.03, 0.06, 0.06, 0.02])
+    assert holm([0.9, 0.8]) == [1.0, 1.0]
+    assert holm([]) == []
+    with pytest.raises(ValueError, match="between 0 and 1"):
+        holm([1.2])
