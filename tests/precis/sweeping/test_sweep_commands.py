@@ -22,6 +22,7 @@ from datamodules.file_locks import take_lock
 from precis.sweeping.folder_files import read_launch, read_points, read_profile
 from precis.sweeping.job import Job
 from precis.sweeping.slurm import Profile, checked_profile, submit
+from precis.sweeping.sweep import _run_here
 from precis.sweeping.sweep_folder import LOCK, states, write_launch
 
 SQUEUE = (
@@ -104,8 +105,8 @@ def test_each_state_is_told_from_folder_and_queue(sweep, precis):
 
 def test_a_queue_that_does_not_answer_is_no_empty_queue(sweep, slurm, precis):
     (slurm / "down").touch()
-    precis("sweep", "status", sweep).refused("SLURM's queue does not answer: error: no answer; try again later")
-    assert precis("sweep", "retry", sweep).status == 1
+    for command in ("status", "retry"):
+        precis("sweep", command, sweep).refused("SLURM's queue does not answer: error: no answer; try again later")
 
 
 def test_logs_of_the_points_that_are_named(sweep, precis):
@@ -126,31 +127,12 @@ def test_cancel_asks_slurm_for_what_runs_or_waits(sweep, slurm, precis):
     assert precis("sweep", "cancel", sweep).out == "no point is running or waiting\n"
 
 
-@pytest.mark.parametrize(
-    ("name", "text", "part"),
-    [
-        ("points.json", '{"sweep": "s", "after": [', "cannot be read"),
-        ("points.json", OUTSIDE.replace("NAME", "../other"), "'../other' is not the name of a folder beside this file"),
-        ("points.json", '{"after": "test", "points": []}', "the value of 'after' has a wrong type"),
-        ("launch.json", '{"launcher": null, "jobs": {"a": "--user=x"}}', "'--user=x' is not the id of a SLURM job"),
-        ("done/status.json", '{"done": [[]], "failed": null}', "the value of 'done' has a wrong type"),
-        ("again/requeued.json", "", "cannot be read"),
-    ],
-)
-def test_a_damaged_file_of_a_sweep_is_named(name, text, part, sweep, precis):
-    (sweep / name).write_text(text)
-    done = precis("sweep", "status", sweep)
-    assert done.status == 1 and done.err.startswith(f"precis: error: {sweep}/{name}: {part}")
-    assert done.err.count("\n") == 1
-
-
 @pytest.mark.parametrize("command", ["status", "retry", "point --index 0"])
 def test_every_command_refuses_commands_of_a_strangers_sweep_folder(command, tmp_path, precis, monkeypatch):
     monkeypatch.chdir(tmp_path)
     content = json.loads(OUTSIDE.replace("NAME", "a")) | {"after": ["evaluate x.jsonl --out .bashrc"]}
     (tmp_path / "points.json").write_text(json.dumps(content))
-    done = precis("sweep", *command.split(), ".")
-    assert done.status == 1 and "points.json: after: " in done.err and done.err.count("\n") == 1
+    precis("sweep", *command.split(), ".").failed_in_one_line("points.json: after: ")
     assert [path.name for path in tmp_path.iterdir()] == ["points.json"]
     assert precis("sweep", "status", ".", "--trust").status == 0
 
@@ -163,10 +145,8 @@ def test_lines_of_a_batch_script_in_a_strangers_folder_need_trust(tmp_path, monk
         with pytest.raises(UserError, match=r"launch.json: profile: (setup|output) may run commands; name a profile"):
             read_profile(tmp_path / "out")
         monkeypatch.setenv("PRECIS_TRUST", "1")
-        profile_read = read_profile(tmp_path / "out")
-        assert {"setup": profile_read.setup, "directives": profile_read.directives} == {
-            "setup": [], "directives": {}
-        } | profile  # fmt: skip
+        trusted = read_profile(tmp_path / "out")
+        assert {name: getattr(trusted, name) for name in profile} == profile
     write_launch(tmp_path / "out", "slurm", {}, profile={"directives": {"account": "nlp"}, "minutes": 5})
     monkeypatch.delenv("PRECIS_TRUST")
     assert read_profile(tmp_path / "out").directives == {"account": "nlp"}
@@ -193,27 +173,6 @@ def test_a_submission_does_not_write_through_a_link(sweep, slurm, tmp_path, prec
     done = precis("sweep", "retry", sweep, "--launcher", "slurm")
     assert done.status == 1 and f"{sweep / 'failed'}: a link that leads out of {sweep}" in done.err
     assert sorted(outside.iterdir()) == files
-
-
-def test_without_slurm_the_launcher_says_so(tmp_path, tiny_config, precis, monkeypatch):
-    pytest.importorskip("submitit", reason="needs the optional package submitit")
-    monkeypatch.setenv("PATH", str(tmp_path))
-    path = tmp_path / "sweep.yaml"
-    path.write_text(yaml.safe_dump({"base": str(tiny_config), "seeds": [1, 2]}))
-    done = precis("sweep", path, "--out", tmp_path / "out", "--launcher", "slurm")
-    assert done.status == 1 and "no SLURM here" in done.err and "use --launcher local" in done.err
-
-
-@pytest.mark.parametrize(
-    "profile, said",
-    [("minutes: 0", "minutes"), ("minuts: 5", "minuts")],
-)
-def test_a_wrong_profile_is_named_and_nothing_is_written(profile, said, tmp_path, tiny_config, precis):
-    path, file = tmp_path / "sweep.yaml", tmp_path / "profile.yaml"
-    path.write_text(yaml.safe_dump({"base": str(tiny_config), "seeds": [1, 2]}))
-    file.write_text(profile)
-    done = precis("sweep", path, "--out", tmp_path / "out", "--launcher", "slurm", "--profile", file)
-    assert done.status == 2 and said in done.err and not (tmp_path / "out").exists()
 
 
 def profiles_of_the_page() -> list[Profile]:
@@ -253,9 +212,6 @@ def test_if_slurm_refuses_an_array_those_before_are_canceled(slurm, tmp_path):
     assert (slurm / "cancelled").read_text().split() == ["7_0", "7_1"]
 
 
-# On this machine
-
-
 def test_points_wait_while_a_launcher_is_active(tmp_path):
     out = tmp_path / "out"
     first, _ = make_sweep(out, "first", "second")
@@ -287,24 +243,20 @@ def test_a_launcher_elsewhere_is_not_killed_here(tmp_path, precis):
 
 @pytest.mark.integration
 @pytest.mark.timeout(900)  # four starts of the command; a bound for a busy machine, not a measure
-def test_a_sweep_in_the_background_is_cancelled_and_retried(tmp_path, tiny_config, precis):
+def test_a_sweep_in_the_background_is_cancelled_and_retried(tmp_path, tiny_config, precis, monkeypatch):
     """With real runs: one that is finished in the background, one that waits when it is cancelled."""
     out, path, hold = tmp_path / "out", tmp_path / "sweep.yaml", tmp_path / "hold"
     callback = {"class_path": "interrupting.Hold", "init_args": {"folder": str(hold), "batch": 1}}
     fixed = {"trainer.max_steps": 3, "trainer.callbacks": [callback]}
     path.write_text(yaml.safe_dump({"base": str(tiny_config), "set": fixed, "seeds": [1], "after": []}))
-    tests = str(Path(__file__).parents[2])
-    command = [sys.executable, "-m", "precis.command_line.cli", "sweep", str(path)]
-    command += ["--out", str(out), "--trust"]
     root = Path(__file__).parents[3]
-    environment = os.environ | {"PYTHONPATH": f"{tests}{os.pathsep}{root}"}
+    command = [sys.executable, "-m", "precis.command_line.cli", "sweep", str(path), "--out", str(out), "--trust"]
+    environment = os.environ | {"PYTHONPATH": f"{root / 'tests'}{os.pathsep}{root}"}
     launcher = subprocess.Popen(["nohup", *command], env=environment, start_new_session=True, stdout=subprocess.DEVNULL)
     wait_until((hold / "holding").exists)
     assert list(by_name(out).values()) == ["running"]
     launcher.send_signal(signal.SIGHUP)  # as when the user logs out
     with pytest.raises(UserError, match="another launcher is running"):
-        from precis.sweeping.sweep import _run_here
-
         _run_here(out, [], 1)
     assert "told process" in precis("sweep", "cancel", out).out
     (point,) = states(out)
@@ -312,9 +264,6 @@ def test_a_sweep_in_the_background_is_cancelled_and_retried(tmp_path, tiny_confi
     (hold / "go").touch()
     assert launcher.wait(600) == 130
     assert list(by_name(out).values()) == ["interrupted"]
-    os.environ["PYTHONPATH"] = environment["PYTHONPATH"]
-    try:
-        done = precis("sweep", "retry", out, "--trust")
-    finally:
-        del os.environ["PYTHONPATH"]
+    monkeypatch.setenv("PYTHONPATH", environment["PYTHONPATH"])
+    done = precis("sweep", "retry", out, "--trust")
     assert done.status == 0 and "1 point, 1 to run" in done.out and list(by_name(out).values()) == ["finished"]
