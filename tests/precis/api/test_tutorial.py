@@ -26,6 +26,7 @@ def cells():
 
 def run_cell(source: str, names: dict, precis) -> object:
     """Run a code cell; a line with `!` is a command. Return the value of a last line that is an expression."""
+
     def command(line: str) -> None:
         precis(*shlex.split(line)[1:]).succeeded()
 

@@ -45,8 +45,7 @@ def test_a_corpus_is_parsed_once(precis, tmp_path, texts):
     assert "5 documents parsed, 0 were parsed before" in done.out and "20 EDUs" in done.out
     assert "1 records left out: text 'empty.txt' (the document is empty)" in done.out
     assert "5 parses in the cache" in done.out
-    again = precis("parse", texts, "--out", out, *OURS)
-    assert again.status == 0 and "0 documents parsed, 5 were parsed before" in again.out
+    assert "0 documents parsed, 5 were parsed before" in precis("parse", texts, "--out", out, *OURS).succeeded().out
     other = precis("parse", texts, "--out", out, *OURS, "--rows", "nucleus", "--band", 2)
     assert "5 documents parsed, 0 were parsed before" in other.out and "10 parses in the cache" in other.out
     cache = ParseCache(out)
@@ -105,8 +104,7 @@ def test_ctrl_c_leaves_what_is_done_and_the_same_command_continues(precis, tmp_p
     assert done.status == 130 and "2 documents parsed" in done.out, done
     assert "3 documents left; the same command continues" in done.out
     monkeypatch.undo()
-    done = precis("parse", texts, "--out", out, *OURS)
-    assert done.status == 0 and "3 documents parsed, 2 were parsed before" in done.out
+    assert "3 documents parsed, 2 were parsed before" in precis("parse", texts, "--out", out, *OURS).succeeded().out
 
 
 def test_a_document_of_100_000_tokens_one_of_one_edu_and_odd_ones(precis, tmp_path):
@@ -120,25 +118,6 @@ def test_a_document_of_100_000_tokens_one_of_one_edu_and_odd_ones(precis, tmp_pa
     assert "1 records left out" in done.out and f"{path}:4" in done.out
 
 
-@pytest.mark.parametrize(
-    "arguments, problem",
-    [
-        (["--out", "OUT", "--parser", "nobody"], "no parser 'nobody': there are default, mpnet, small"),
-        ([*OURS], "needs --out"),
-        (["--out", "OUT", *OURS, "--shard", "4/3"], "--shard 4/3: give K/N"),
-        (["--out", "OUT", *OURS, "--svg", "OUT"], "pass --show"),
-        (["--out", "TEXT", *OURS], "a file; name a folder"),
-        (["--show", *OURS], "there are 6; name one file"),
-    ],
-)
-def test_wrong_arguments_in_one_line(precis, tmp_path, texts, arguments, problem):
-    names = {"OUT": str(tmp_path / "out"), "TEXT": str(texts / "1.txt")}
-    if "--show" in arguments:
-        (texts / "empty.txt").write_text("Not empty.")
-    done = precis("parse", texts, *(names.get(argument, argument) for argument in arguments))
-    assert done.status and problem in done.err.splitlines()[-1], done
-
-
 def test_tasks_of_a_slurm_array(monkeypatch):
     assert command.task_of(None) == (1, 1) and command.task_of("2/8") == (2, 8)
     for name, value in {"ID": "7", "MIN": "5", "MAX": "8", "COUNT": "4"}.items():
@@ -147,9 +126,6 @@ def test_tasks_of_a_slurm_array(monkeypatch):
     monkeypatch.setenv("SLURM_ARRAY_TASK_COUNT", "3")
     with pytest.raises(UserError, match="has gaps; pass --shard"):
         command.task_of(None)
-
-
-# One document ----------------------------------------------------------------------------------------------------
 
 
 def test_show_draws_a_tree_an_image_and_a_heat_map(precis, tmp_path, texts, monkeypatch):

@@ -6,13 +6,12 @@ import random
 
 import pytest
 import torch
-from conftest import write_lines
+from conftest import write, write_lines
 from made_up_treebank import made_up_row, made_up_treebank
 
 from lightning_modules.discourse_parser.parser import DiscourseParser
 from lightning_modules.metrics.parseval import parseval_scores
 from precis.discourse.parser_scores import intervals
-from precis.discourse.score_parser import name_of
 from precis.statistics.statistics import resampled_sums
 
 SMALL = {"members": 2, "hidden_size": 8, "fit_size": 4, "dropout": 0.0}
@@ -48,9 +47,6 @@ def test_intervals_are_quantiles_of_resampled_scores():
     assert all(math.isnan(value) for value in intervals(torch.zeros(3, 6), parseval_scores, 10)[0])
 
 
-# The command
-
-
 def test_scores_of_a_parser(precis, treebank, weights, tmp_path):
     out = tmp_path / "scores"
     done = precis("score-parser", treebank, "--parser", weights, "--out", out, "--resamples", 50).succeeded()
@@ -64,13 +60,6 @@ def test_scores_of_a_parser(precis, treebank, weights, tmp_path):
     assert 0 < segmentation["low"] <= segmentation["value"] <= segmentation["high"] <= 100
 
 
-def test_names(weights, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "right-branching").mkdir()
-    assert name_of("default") == "default" and name_of(weights) == "random"
-    assert name_of("right-branching") == "right-branching (parser)"
-
-
 @pytest.mark.integration
 def test_a_treebank_with_relations_of_its_own(precis, tmp_path):
     """Train, score and parse with relation names that no inventory of the suite has."""
@@ -78,8 +67,7 @@ def test_a_treebank_with_relations_of_its_own(precis, tmp_path):
     rows = made_up_treebank(tmp_path / "gum.jsonl").read_text(encoding="utf-8")
     for old, new in {**names, "joint-list": "and"}.items():
         rows = rows.replace(old, new)
-    own = tmp_path / "own.jsonl"
-    own.write_text(rows, encoding="utf-8")
+    own = write(tmp_path / "own.jsonl", rows)
     arguments = ["--model=DiscourseParser", "--model.hidden_size=8", "--data=TreebankData"]
     arguments += [f"--data.train={own}", f"--data.val={own}", "--trainer.max_steps=1", "--trainer.accelerator=cpu"]
     arguments += ["--checkpoint.monitor=val/loss", "--checkpoint.mode=min", "--wandb=off"]
@@ -96,32 +84,15 @@ def test_a_treebank_with_relations_of_its_own(precis, tmp_path):
     assert done.status == 0 and ("hypotactic" in done.out or " and" in done.out.replace(text, "")), done.err
 
 
-def test_the_right_branching_parser_is_its_own_baseline(precis, treebank, tmp_path):
-    out = tmp_path / "scores"
-    options = ("--out", out, "--resamples", 20)
-    precis("score-parser", treebank, "--parser", "right_branching", *options).succeeded()
-    result = json.loads((out / "scores.json").read_text())
-    assert result["gold_edus"]["right_branching"] == result["gold_edus"]["right-branching"]
-
-
-@pytest.mark.parametrize(
-    "change, options, problem",
-    [
-        ({"tree": None}, [], "made_up.jsonl: made-up-1 has no tree; a parser is scored on gold trees"),
-        ({"tree": ["NS", "odd", 0, 1], "edus": [[0, 15], [16, 34]], "text": "The otter slept because it rained."}, [],
-         "made-up-1, EDUs 0"),
-        ({}, ["--parser", "nobody"], "no parser 'nobody'"),
+def test_wrong_input_in_one_line(precis, tmp_path):
+    plain = {name: value for name, value in made_up_row(1, 3).items() if name not in ("tree", "tree_nary")}
+    odd = {"tree": ["NS", "odd", 0, 1], "edus": [[0, 15], [16, 34]], "text": "The otter slept because it rained."}
+    for change, options, problem in (
+        ({}, [], "made_up.jsonl: made-up-1 has no tree; a parser is scored on gold trees"),
+        (odd | {"sentences": [], "paragraphs": []}, [], "made-up-1, EDUs 0"),
         ({}, ["--out", __file__], "a file; name a folder"),
-    ],
-)  # fmt: skip
-def test_wrong_input_in_one_line(precis, tmp_path, change, options, problem):
-    row = made_up_row(1, 3) | change
-    del row["tree_nary"]
-    if "text" in change:
-        row["sentences"], row["paragraphs"] = [], []
-    if row["tree"] is None:
-        del row["tree"]
-    path = write_lines(tmp_path / "made_up.jsonl", [made_up_row(0, 3), row])
-    done = precis("score-parser", path, "--parser", "right_branching", *options)
-    assert done.status and problem in done.err.splitlines()[-1], done
+    ):
+        path = write_lines(tmp_path / "made_up.jsonl", [made_up_row(0, 3), plain | change])
+        done = precis("score-parser", path, "--parser", "right_branching", *options)
+        assert done.status and problem in done.err.splitlines()[-1], done
     precis("score-parser", tmp_path / "none.jsonl", "--parser", "right_branching").refused("no such file or folder")

@@ -1,7 +1,6 @@
 import xml.etree.ElementTree as ElementTree
 from itertools import pairwise
 
-import pytest
 from hypothesis import given, settings
 
 from datamodules.discourse.trees import Span, Tree
@@ -76,11 +75,3 @@ def test_odd_characters():
     root = ElementTree.fromstring(draw_svg(TREE, texts).encode())
     assert "null and escape [31m" in " ".join("".join(root.itertext()).split())
     assert "\x1b" not in draw_text(TREE, texts) and "🙂" in draw_text(TREE, texts)
-
-
-def test_what_cannot_be_drawn():
-    for draw in (draw_text, draw_svg):
-        with pytest.raises(ValueError, match="3 texts for a tree of 4 EDUs"):
-            draw(TREE, TEXTS[:3])
-    with pytest.raises(ValueError, match="at least 40"):
-        draw_text(TREE, TEXTS, width=10)

@@ -5,7 +5,7 @@ import shutil
 
 import numpy as np
 import pytest
-from conftest import read_lines, write_lines
+from conftest import read_lines, write, write_lines
 
 from callbacks.previews import draw_attention
 
@@ -30,8 +30,7 @@ def test_markup_in_ids_is_reported_literally(run_folder, precis, tmp_path, monke
 
 
 def test_formulas_in_a_parse_and_words(precis, tmp_path):
-    path = tmp_path / f"{FORMULA}.txt"
-    path.write_text(TEXT, encoding="utf-8")
+    path = write(tmp_path / f"{FORMULA}.txt", TEXT)
     precis("parse", "--show", path, "--parser=right_branching", "--heat_map", tmp_path / "map.png").succeeded()
     assert (tmp_path / "map.png").read_bytes().startswith(PNG)
     draw_attention(tmp_path / "words.png", [FORMULA, "b"], [FORMULA], np.ones((1, 2)) / 2, np.ones(2))

@@ -40,12 +40,6 @@ def test_links_and_looks_are_as_thick_as_their_weights():
     assert widest.find(f"{SVG}title").text == "sentence 2 to paragraph 5: 0.96"
 
 
-def test_a_graph_without_links_says_so():
-    texts = [["Apples."], ["Trains."]]
-    assert "no links: the graph gives no two paragraphs a weight of at least 0.02" in draw_svg(np.eye(2), texts)
-    assert "no links" not in draw_svg(np.full((2, 2), 0.02), texts)
-
-
 @pytest.mark.parametrize("size", [1, 2, 64])
 def test_any_text_makes_a_sound_image_that_holds_it(size):
     rng = random.Random(size)

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from conftest import write
 
 import precis as api
 from lightning_modules.metrics.rouge import rouge_scores
@@ -36,8 +37,7 @@ TEXT = TEXTS[0][0]
 
 @pytest.fixture
 def article(tmp_path) -> Path:
-    path = tmp_path / "article.txt"
-    path.write_text(TEXT, encoding="utf-8")
+    path = write(tmp_path / "article.txt", TEXT)
     return path
 
 
@@ -67,6 +67,7 @@ def test_a_summary_needs_no_option_and_names_its_model(article, tmp_path, precis
     assert precis("summarize", "-").out == done.out
     (tmp_path / "other.txt").write_text(TEXTS[1][0], encoding="utf-8")
     assert re.findall("== (.*)", precis("summarize", tmp_path).out) == ["article.txt", "other.txt"]
+    precis("summarize", "--model", "extractiv", article).refused("extractive, small, docstring")
 
 
 def test_length_is_limited(article, precis):
@@ -105,10 +106,6 @@ def test_a_text_in_another_script_is_summarized_with_a_warning():
     with pytest.warns(UserWarning, match="trained on English, and these texts are not"):
         summary = api.summarize("Поезд опоздал. Пассажиры ждали два часа.", model="small", sentences=1)
     assert len(summary.sentences) == 1
-
-
-def test_wrong_models_are_named(article, precis):
-    precis("summarize", "--model", "extractiv", article).refused("extractive, small, docstring")
 
 
 @pytest.mark.integration
