@@ -10,6 +10,7 @@ import pytest
 import wandb
 import yaml
 from cases import CASES
+from conftest import run_main
 from wandb_file import OfflineRun, inspect
 
 from precis.dashboards.contents import ABLATED, ABLATION_KEY, ABLATIONS, PAPERS, SETTINGS, Dashboard
@@ -36,8 +37,6 @@ def config_of(model: str) -> Path:
 @pytest.fixture(scope="module", params=sorted(DASHBOARDS.keys() - {"PretrainedSummarizer"}))  # which no config trains
 def recorded(request, tmp_path_factory, corpus_files) -> Iterator[tuple[Dashboard, Path]]:
     """A run of a config, made small: trained for two steps, validated and tested, with W&B offline."""
-    from precis.command_line.cli import main
-
     model, folder = request.param, tmp_path_factory.mktemp("run")
     config = config_of(model)
     if config.parent.name in PARSING:
@@ -55,7 +54,7 @@ def recorded(request, tmp_path_factory, corpus_files) -> Iterator[tuple[Dashboar
     trainer = [f"--trainer.{name}={value}" for name, value in TRAINER.items()]
     run = folder / "run"
     start = ["fit", f"--config={config}", *small, *trainer, "--start_from=null", "--wandb=offline", f"--run_dir={run}"]
-    assert main(start) == 0 and main(["test", f"--run={run}"]) == 0
+    assert run_main(*start) == 0 and run_main("test", f"--run={run}") == 0
     wandb.teardown()  # its service writes a little later
     yield DASHBOARDS[model], run
 
@@ -95,24 +94,17 @@ def test_every_model_has_a_dashboard():
     assert models == {dashboard.paper for dashboard in PAPERS}
 
 
-def test_workspaces_ask_for_every_key():
+def test_workspaces_ask_for_every_key_and_the_report_has_the_rows_of_the_ablation():
     pytest.importorskip("wandb_workspaces", reason="needs the optional package wandb-workspaces")
-    from precis.dashboards.build import workspace
+    from lightning_modules.rstformer.injection import ABLATIONS as ROWS
+    from precis.dashboards.build import ablation_report, workspace
 
     for dashboard in PAPERS:
         spec = workspace(dashboard, "somebody", "precis")._to_model().model_dump_json(by_alias=True)
         assert [key for key in dashboard.history() if f'"{key}"' not in spec] == []
         assert dashboard.paper in spec and '"jobType"' in spec
-
-
-def test_the_report_has_the_rows_of_the_ablation():
-    pytest.importorskip("wandb_workspaces", reason="needs the optional package wandb-workspaces")
-    from lightning_modules.rstformer.injection import ABLATIONS as ROWS
-    from precis.dashboards.build import ablation_report
-
     assert set(ABLATIONS) == set(ROWS)
-    made = ablation_report("a", "b")
-    runsets = [runset for block in made.blocks for runset in getattr(block, "runsets", [])]
+    runsets = [runset for block in ablation_report("a", "b").blocks for runset in getattr(block, "runsets", [])]
     groups = {str(group) for runset in runsets for group in runset.groupby}
     assert groups == {"config.model.init_args.injection.ablation"}
 

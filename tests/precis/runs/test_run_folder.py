@@ -1,14 +1,19 @@
+import fcntl
 import json
 import subprocess
+from functools import wraps
 
 import pytest
 import torch
 from conftest import read_metrics
+from pytorch_lightning import Trainer
+from run_folders import make_run
 
 from datamodules.documents import UserError
 from precis.runs import run_folder as module
 from precis.runs.metrics_file import RunCSVLogger
 from precis.runs.run_folder import best_checkpoint, environment, load_run, read_checkpoint
+from precis.runs.run_state import LOCK, read_state, write_state
 
 
 def log(folder, *rows: tuple[int, dict[str, float]]) -> RunCSVLogger:
@@ -67,3 +72,57 @@ def test_the_environment_can_be_told_without_git(monkeypatch):
     assert without["git_commit"] is None and without["corpus"] == {}
     assert set(without["versions"]) <= set(module.PACKAGES) and without["versions"]["torch"] == torch.__version__
     json.dumps(without)
+
+
+@pytest.fixture
+def runs(tmp_path):
+    """Two runs, one of them in a folder of its own, beside files that are no runs."""
+    make_run(tmp_path / "one", [], curve={"val/rouge1": [10.0, 30.0, 20.0]})
+    make_run(tmp_path / "grid" / "two", [], curve={"val/rouge1": [5.0]})
+    (tmp_path / "notes").mkdir()
+    (tmp_path / "notes" / "config.yaml").write_text("a: 1\n", encoding="utf-8")
+    return tmp_path
+
+
+def test_runs_are_listed_with_their_scores(runs, precis):
+    done = precis("runs", runs, "--json")
+    rows = {row["run"]: row for row in map(json.loads, done.out.splitlines())}
+    assert set(rows) == {str(runs / "one"), str(runs / "grid" / "two")}
+    one = rows[str(runs / "one")]
+    assert (one["model"], one["best"], one["step"]) == ("PointerGenerator", 30.0, 21)
+    assert one["state"] == "unknown"
+    assert "PointerGenerator" in precis("runs", runs).succeeded().out
+
+
+def test_a_run_whose_lock_is_free_was_killed(tmp_path):
+    run = make_run(tmp_path / "one", [])
+    write_state(run, "running", 3)
+    assert read_state(run) == {"state": "killed", "step": 3}
+    with (run / LOCK).open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        assert read_state(run)["state"] == "running"
+    write_state(run, "stopped", 4)
+    assert read_state(run) == {"state": "stopped", "step": 4}
+
+
+@pytest.mark.integration
+def test_training_records_that_it_was_stopped_or_failed(tiny_config, tmp_path, precis, trusted, monkeypatch):
+    fit = Trainer.fit
+    for error, state in ((SystemExit(143), "stopped"), (ValueError("no"), "failed")):
+        run = tmp_path / state
+
+        @wraps(fit)
+        def end(*arguments, error=error, **options):
+            fit(*arguments, **options)
+            raise error
+
+        monkeypatch.setattr(Trainer, "fit", end)
+        assert precis("fit", "--config", tiny_config, "--run_dir", run, "--trainer.max_steps=5").status != 0
+        assert read_state(run) == {"state": state, "step": 5}
+
+
+def test_a_broken_config_is_named_and_the_others_are_listed(runs, precis):
+    (runs / "one" / "config.yaml").write_text("a: [", encoding="utf-8")
+    rows = [json.loads(line) for line in precis("runs", runs, "--json").out.splitlines()]
+    assert [bool(row["problem"]) for row in rows] == [False, True]
+    assert precis("runs", runs).status == 0

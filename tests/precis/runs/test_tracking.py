@@ -1,12 +1,11 @@
 """Records of a run at W&B, read from its offline files, have the values that the dashboards show."""
 
 import json
-import sys
 from pathlib import Path
 
 import pytest
 import wandb
-from conftest import read_lines, read_metrics
+from conftest import read_lines, read_metrics, run_main
 from wandb_file import OfflineRun
 
 from precis.runs.tracking import grouping, run_id, sweep_and_label
@@ -25,9 +24,7 @@ def describe(sweep: Path, *runs: tuple[str, str]) -> None:
 @pytest.fixture(scope="module")
 def tracked(tmp_path_factory, tiny_config, corpus_files) -> Path:
     """A point of a sweep, trained in two starts and tested, with W&B offline."""
-    from precis.command_line.cli import main
-
-    sweep, before = tmp_path_factory.mktemp("sweep"), list(sys.argv)
+    sweep = tmp_path_factory.mktemp("sweep")
     describe(sweep, ("first", "copy coverage=true seed=3"))
     run = sweep / "first"
     start = ["fit", f"--config={tiny_config}", f"--run_dir={run}", "--wandb=offline", "--previews=2"]
@@ -35,9 +32,8 @@ def tracked(tmp_path_factory, tiny_config, corpus_files) -> Path:
         for name, key in KEYS.items():
             patch.setenv(name, key)
         for arguments in ([*start, "--trainer.max_epochs=1"], ["fit", f"--run={run}", "--trainer.max_epochs=2"]):
-            assert main(arguments) == 0
-        assert main(["test", f"--run={run}"]) == 0
-        sys.argv = before
+            assert run_main(*arguments) == 0
+        assert run_main("test", f"--run={run}") == 0
         wandb.teardown()  # its service writes a little later
     return run
 
@@ -61,7 +57,7 @@ def test_three_commands_are_one_wandb_run_in_the_group_of_its_sweep(tracked, off
     assert set(offline.tags) == {"PointerGenerator", "copy coverage=true", "seed=3"}
 
 
-def test_the_values_equal_those_of_the_run_folder(tracked, offline):
+def test_the_values_the_table_of_predictions_and_the_artifacts_equal_those_of_the_run_folder(tracked, offline):
     rows = read_metrics(tracked)
     for key in ("train/loss", "train/grad_norm", "val/rouge1"):
         assert offline.history[key] == pytest.approx([float(row[key]) for row in rows if row[key]])
@@ -72,10 +68,6 @@ def test_the_values_equal_those_of_the_run_folder(tracked, offline):
     assert offline.summary["signature/rouge1"] == signatures["rouge1"]
     assert all(value > 0 for value in offline.history["throughput/documents_per_second"])
     assert "throughput/documents_per_second" not in rows[0], "metrics.csv does not depend on the hour"
-
-
-def test_the_table_of_predictions_and_the_artifacts(tracked, offline):
-    lines = read_lines(tracked / "predictions.jsonl")
     (path,) = (tracked / "wandb").rglob("predictions_*.table.json")
     table = json.loads(path.read_text())
     assert table["columns"] == ["id", "reference", "summary", *lines[0]["scores"]]

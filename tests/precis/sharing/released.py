@@ -3,31 +3,21 @@
 from pathlib import Path
 
 import torch
-from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
+from tiny_models import write_bert
 from torch import Tensor
 from torch.nn import functional as F
-from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
+from transformers import BertModel
 
 TEXT = "a storm hit the coast boats sank nobody had slept ships waited outside for two long days . in harbour"
-VOCABULARY = ["[PAD]", "[unused0]", "[unused1]", "[unused2]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *TEXT.split()]
+UNUSED = ["[unused0]", "[unused1]", "[unused2]"]
+VOCABULARY = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *UNUSED, *TEXT.split()]
 SIZE, HEADS, INNER, POSITIONS, LAYERS = 16, 2, 24, 40, 2
 
 
 def write_encoder(folder: Path) -> BertModel:
     """A tiny BERT with the symbols of bert-base-uncased."""
-    tokenizer = Tokenizer(models.WordPiece({word: i for i, word in enumerate(VOCABULARY)}, unk_token="[UNK]"))
-    tokenizer.normalizer = normalizers.BertNormalizer(lowercase=True)
-    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-    names = {"pad_token": "[PAD]", "unk_token": "[UNK]", "cls_token": "[CLS]", "sep_token": "[SEP]"}
-    PreTrainedTokenizerFast(tokenizer_object=tokenizer, mask_token="[MASK]", **names).save_pretrained(folder)
-    config = BertConfig(
-        vocab_size=len(VOCABULARY), hidden_size=SIZE, num_hidden_layers=2, num_attention_heads=2, intermediate_size=32,
-        max_position_embeddings=POSITIONS,
-    )  # fmt: skip
-    torch.manual_seed(0)
-    encoder = BertModel(config).eval()
-    encoder.save_pretrained(folder)
-    return encoder
+    write_bert(folder, VOCABULARY[5:], num_hidden_layers=2, intermediate_size=32, max_position_embeddings=POSITIONS)
+    return BertModel.from_pretrained(folder).eval()
 
 
 def other_weights(encoder: BertModel) -> dict[str, Tensor]:
@@ -88,9 +78,6 @@ def abstractive_state(encoder: BertModel) -> dict[str, Tensor]:
     state["generator.0.weight"] = state["decoder.embeddings.weight"]
     state["generator.0.bias"] = torch.randn(len(VOCABULARY)) / 4
     return state
-
-
-# What the models compute, from their papers and the names of the weights
 
 
 def positions(length: int) -> Tensor:

@@ -147,9 +147,7 @@ def test_a_pretrained_encoder_decoder_is_a_model_of_transformers(name, corpus_fi
         sizes |= {"max_decoder_position_embeddings": 48, "num_hidden_layers": 1}
         pretrained(base, corpus_files, LEDForConditionalGeneration, LEDConfig, **sizes)
     more = {} if name == "pegasus" else {"model_heads": 2, "model_relation_frequency": None}
-    run = write_run(
-        tmp_path / "run", name, corpus_files, model_checkpoint=str(base), data_checkpoint=str(base), **more
-    )
+    run = write_run(tmp_path / "run", name, corpus_files, model_checkpoint=str(base), data_checkpoint=str(base), **more)
     exported = export(precis, run, tmp_path / "exported")
     expected, network = api.load(run).summarize(TEXT), api.load(run).model.network
     shutil.rmtree(base)
@@ -191,9 +189,7 @@ def test_the_command_line_reads_an_exported_model(run_folder, tmp_path, precis):
     (tmp_path / "text.txt").write_text(TEXT, encoding="utf-8")
     outputs = [precis("summarize", "--checkpoint", run, tmp_path / "text.txt").out for run in (run_folder, exported)]
     assert outputs[0] == outputs[1] != ""
-    done = precis("test", "--run", exported)
-    assert done.status == 1 and "an exported model, which precis test does not read" in done.err
-    assert done.err.count("\n") == 1
+    precis("test", "--run", exported).failed_in_one_line("an exported model, which precis test does not read")
     precis("export", run_folder, "--out", exported).refused("not empty; choose another folder")
 
 
@@ -226,16 +222,12 @@ def hub(tmp_path, monkeypatch) -> Path:
 
 def test_a_model_goes_to_the_hub_and_comes_back(hub, run_folder, tmp_path, precis, monkeypatch):
     exported = export(precis, run_folder, tmp_path / "exported")
-    done = precis("push", exported, "me/heron")
-    assert done.status == 1 and done.err == (
-        "precis: error: no Hugging Face token; log in with `hf auth login`, or set HF_TOKEN\n"
-    )
+    push = ["push", exported, "me/heron"]
+    precis(*push).failed_in_one_line("no Hugging Face token; log in with `hf auth login`, or set HF_TOKEN\n")
     monkeypatch.setenv("HF_TOKEN", "hf_wrong")
-    done = precis("push", exported, "me/heron")
-    assert done.status == 1 and "me/heron: the hub refuses the upload" in done.err and done.err.count("\n") == 1
+    precis(*push).failed_in_one_line("me/heron: the hub refuses the upload")
     monkeypatch.setenv("HF_TOKEN", "hf_test")
-    done = precis("push", exported, "me/heron")
-    assert done.status == 0 and "me/heron" in done.out, done.err
+    assert "me/heron" in precis(*push).succeeded().out
     monkeypatch.chdir(tmp_path)
     summary = api.load("me/heron").summarize(TEXT)
     assert summary.record() == api.load(run_folder).summarize(TEXT).record()

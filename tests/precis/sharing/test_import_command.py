@@ -126,23 +126,16 @@ def test_nothing_in_a_file_is_executed(encoder, tmp_path, precis):
         assert not mark.exists()
 
 
-def without(state: dict, name: str) -> dict:
-    return {key: value for key, value in state.items() if key != name}
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        (lambda state: {"a.weight": torch.zeros(2)}, "belong to no kind that can be imported"),
-        (lambda state: without(state, "ext_layer.layer_norm.bias"), "network.norm.bias is absent in the file"),
-        (lambda state: state | {"other.weight": torch.zeros(2)}, "other.weight: not in a presumm_ext checkpoint"),
-        (lambda state: state | {"bert.model.embeddings.LayerNorm.bias": torch.zeros(3)}, "--encoder"),
-        (lambda state: {}, "no weights in it"),
-    ],
-)
+@pytest.mark.parametrize("change, message", [
+    ({"bert.model.embeddings.LayerNorm.bias": torch.zeros(3)}, "--encoder"),
+    ({"other.weight": torch.zeros(2)}, "other.weight: not in a presumm_ext checkpoint"),
+    ({"ext_layer.layer_norm.bias": None}, "network.norm.bias is absent in the file"),
+    (None, "no weights in it"),
+])  # fmt: skip
 def test_weights_that_do_not_fit_leave_no_run(change, message, encoder, tmp_path, precis):
-    torch.save({"model": change(extractive_state(encoder))}, tmp_path / "released.pt")
+    state = {} if change is None else extractive_state(encoder) | change
+    state = {name: value for name, value in state.items() if value is not None}
+    torch.save({"model": state}, tmp_path / "released.pt")
     arguments = ("--out", tmp_path / "run", "--encoder", tmp_path / "encoder", "--heads", "2")
-    done = precis("import", tmp_path / "released.pt", *arguments)
-    assert done.status == 1 and message in done.err and done.err.count("\n") == 1, done.err
-    assert not (tmp_path / "run").exists() and str(tmp_path / "released.pt") in done.err
+    precis("import", tmp_path / "released.pt", *arguments).failed_in_one_line(message, str(tmp_path / "released.pt"))
+    assert not (tmp_path / "run").exists()

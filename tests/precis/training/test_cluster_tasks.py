@@ -13,28 +13,23 @@ STEP = {"SLURM_JOB_ID": "1", "SLURM_STEP_ID": "0", "SLURM_JOB_NAME": "sweep"}
 TORCHRUN = {"TORCHELASTIC_RUN_ID": "x", "LOCAL_WORLD_SIZE": "2", "WORLD_SIZE": "4"}
 
 
-@pytest.mark.parametrize(
-    "devices, accelerator, expected",
-    [("auto", "cpu", 1), ("auto", "auto", None), (-1, "gpu", None), (2, "cpu", 2), ("2", "gpu", 2),
-     ("0,3", "gpu", 2), ([1, 2, 3], "gpu", 3)],
-)  # fmt: skip
-def test_devices_are_counted_as_lightning_counts_them(devices, accelerator, expected):
-    assert number_of_devices({"devices": devices, "accelerator": accelerator}) == expected
+def test_devices_are_counted_as_lightning_counts_them():
+    counts = {("auto", "cpu"): 1, ("auto", "auto"): None, (-1, "gpu"): None, (2, "cpu"): 2, ("2", "gpu"): 2}
+    for (devices, accelerator), expected in (counts | {("0,3", "gpu"): 2, ((1, 2, 3), "gpu"): 3}).items():
+        devices = list(devices) if isinstance(devices, tuple) else devices
+        assert number_of_devices({"devices": devices, "accelerator": accelerator}) == expected, devices
 
 
-@pytest.mark.parametrize(
-    "environment, trainer, said",
-    [
-        (STEP | {"SLURM_NTASKS": "4", "SLURM_NNODES": "2"}, {"devices": 2, "num_nodes": 2}, ""),
-        (STEP | {"SLURM_NTASKS": "2"}, {"devices": 1}, "SLURM starts 2 tasks a node (--ntasks-per-node) but "
-         "trainer.devices is 1; pass --trainer.devices 2 and --trainer.strategy ddp, or ask for 1"),
-        (STEP | {"SLURM_NTASKS": "4", "SLURM_NNODES": "2"}, {"devices": 2}, "SLURM gives the job 2 nodes (--nodes) "
-         "but trainer.num_nodes is 1"),
-        ({"SLURM_JOB_ID": "1", "SLURM_NTASKS": "2"}, {"devices": 2}, "start it with srun precis fit"),
-        ({"SLURM_JOB_ID": "1", "SLURM_NTASKS": "2", "SLURM_JOB_NAME": "interactive"}, {"devices": 1}, ""),
-        (TORCHRUN, {"devices": 4}, "torchrun starts 2 processes a node (--nproc-per-node) but trainer.devices is 4"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize("environment, trainer, said", [
+    (STEP | {"SLURM_NTASKS": "4", "SLURM_NNODES": "2"}, {"devices": 2, "num_nodes": 2}, ""),
+    (STEP | {"SLURM_NTASKS": "2"}, {"devices": 1}, "SLURM starts 2 tasks a node (--ntasks-per-node) but "
+     "trainer.devices is 1; pass --trainer.devices 2 and --trainer.strategy ddp, or ask for 1"),
+    (STEP | {"SLURM_NTASKS": "4", "SLURM_NNODES": "2"}, {"devices": 2}, "SLURM gives the job 2 nodes (--nodes) "
+     "but trainer.num_nodes is 1"),
+    ({"SLURM_JOB_ID": "1", "SLURM_NTASKS": "2"}, {"devices": 2}, "start it with srun precis fit"),
+    ({"SLURM_JOB_ID": "1", "SLURM_NTASKS": "2", "SLURM_JOB_NAME": "interactive"}, {"devices": 1}, ""),
+    (TORCHRUN, {"devices": 4}, "torchrun starts 2 processes a node (--nproc-per-node) but trainer.devices is 4"),
+])  # fmt: skip
 def test_tasks_and_devices_are_compared(environment, trainer, said):
     trainer = {"accelerator": "cpu", "num_nodes": 1} | trainer
     if not said:
@@ -45,31 +40,12 @@ def test_tasks_and_devices_are_compared(environment, trainer, said):
     assert said in str(raised.value)
 
 
-@pytest.mark.parametrize(
-    "environment, launcher",
-    [
-        ({}, None),
-        (TORCHRUN | {"WORLD_SIZE": "1"}, None),
-        (STEP | {"SLURM_NTASKS": "2"}, "SLURM"),
-        (TORCHRUN, "torchrun"),
-    ],
-)
-def test_processes_of_a_launcher_do_not_choose_a_run_folder_each(environment, launcher):
-    if launcher is None:
+def test_processes_of_a_launcher_do_not_choose_a_run_folder_each():
+    for environment in ({}, TORCHRUN | {"WORLD_SIZE": "1"}):
         check_run_dir(environment)
-        return
-    with pytest.raises(UserError, match=f"{launcher} starts several processes.*pass --run_dir"):
-        check_run_dir(environment)
-
-
-@pytest.mark.integration
-def test_one_process_in_a_job_of_several_tasks_is_told_to_use_srun(tiny_config, tmp_path, precis, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    environment = {name: value for name, value in STEP.items() if name != "SLURM_STEP_ID"} | {"SLURM_NTASKS": "2"}
-    for name, value in environment.items():
-        monkeypatch.setenv(name, value)
-    refused = precis("fit", "--config", tiny_config)
-    assert refused.status and "start it with srun" in refused.err and not list(tmp_path.glob("runs"))
+    for environment, launcher in ((STEP | {"SLURM_NTASKS": "2"}, "SLURM"), (TORCHRUN, "torchrun")):
+        with pytest.raises(UserError, match=f"{launcher} starts several processes.*pass --run_dir"):
+            check_run_dir(environment)
 
 
 def test_a_profile_that_does_not_fit_a_point_names_it(tmp_path):

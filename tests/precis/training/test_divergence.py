@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from conftest import write
 
 from lightning_modules.checkpoints import find_not_finite
 from precis.runs.run_state import read_state
@@ -50,15 +51,9 @@ def test_weights_that_are_not_finite_are_not_scored(run_folder, tmp_path, precis
     content = torch.load(best, weights_only=True)
     content["state_dict"][name][3, 1] = float("inf")
     torch.save(content, best)
-    text = tmp_path / "text.txt"
-    text.write_text("It rained.", encoding="utf-8")
-    commands = (
-        ["test", "--run", run_folder],
-        ["validate", "--run", run_folder],
-        ["predict", "--run", run_folder],
-        ["summarize", "--checkpoint", run_folder, text],
-        ["export", run_folder, "--out", tmp_path / "exported"],
-    )
-    for command in commands:
+    text = write(tmp_path / "text.txt", "It rained.")
+    commands = [[name, "--run", run_folder] for name in ("test", "validate", "predict")]
+    commands.append(["summarize", "--checkpoint", run_folder, text])
+    for command in (*commands, ["export", run_folder, "--out", tmp_path / "exported"]):
         precis(*command).refused(f"{best}: training has diverged, {name} is not finite")
     assert not (tmp_path / "exported").exists()

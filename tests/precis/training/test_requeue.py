@@ -6,7 +6,7 @@ import threading
 from pathlib import Path
 
 import pytest
-from conftest import wait_until
+from conftest import wait_until, write
 from stub_command import write_stub
 
 from precis.sweeping import slurm_task
@@ -29,8 +29,7 @@ def scontrol(tmp_path, monkeypatch):
     """Return the folder of a stub of scontrol: `state` is the state that it reports, `asked` its arguments."""
     folder = tmp_path / "slurm"
     folder.mkdir()
-    program = folder / "scontrol"
-    program.write_text(SCONTROL.format(folder=folder))
+    program = write(folder / "scontrol", SCONTROL.format(folder=folder))
     program.chmod(0o755)
     (folder / "state").write_text("RUNNING")
     monkeypatch.setenv("PATH", f"{folder}{os.pathsep}{os.environ['PATH']}")
@@ -45,30 +44,22 @@ def requeues(folder: Path) -> list[str]:
     return [line for line in asked.read_text().splitlines() if line.startswith("requeue")] if asked.exists() else []
 
 
-# Putting a job back
-
-
-def test_a_running_job_is_put_back(scontrol, tmp_path, capsys):
+def test_a_job_is_put_back_if_it_runs_and_slurm_takes_it(scontrol, tmp_path, capsys):
     assert requeue(tmp_path) and requeues(scontrol) == ["requeue 7"]
     assert "job 7 is back in the queue" in capsys.readouterr().out
+    (scontrol / "refuse").touch()
+    assert not requeue(tmp_path) and "presently disabled" in capsys.readouterr().out
+    for state, comes_back in {"CANCELLED": False, "COMPLETING": True, "TIMEOUT": False}.items():
+        (scontrol / "state").write_text(state)
+        assert requeue(tmp_path) == comes_back, state
+    (scontrol / "state").unlink()
+    assert not requeue(tmp_path) and "job 7 is unknown" in capsys.readouterr().out
+    assert requeues(scontrol) == ["requeue 7"] * 2  # one was refused, and none was asked for again
 
 
 def test_a_task_of_an_array_is_named_by_both_numbers():
     assert job_id({"SLURM_JOB_ID": "9", "SLURM_ARRAY_JOB_ID": "7", "SLURM_ARRAY_TASK_ID": "3"}) == "7_3"
     assert job_id({"SLURM_JOB_ID": "9"}) == "9" and job_id({}) is None
-
-
-@pytest.mark.parametrize("state, comes_back", [("CANCELLED", False), ("COMPLETING", True), ("TIMEOUT", False)])
-def test_a_job_that_runs_no_more_is_left_alone(state, comes_back, scontrol, tmp_path):
-    (scontrol / "state").write_text(state)
-    assert requeue(tmp_path) == comes_back and requeues(scontrol) == []
-
-
-def test_without_an_answer_or_against_its_will_nothing_comes_back(scontrol, tmp_path, capsys):
-    (scontrol / "refuse").touch()
-    assert not requeue(tmp_path) and "presently disabled" in capsys.readouterr().out
-    (scontrol / "state").unlink()
-    assert not requeue(tmp_path) and "job 7 is unknown" in capsys.readouterr().out
 
 
 def test_a_run_that_saves_nothing_does_not_come_back_for_ever(scontrol, tmp_path, capsys):
@@ -80,9 +71,6 @@ def test_a_run_that_saves_nothing_does_not_come_back_for_ever(scontrol, tmp_path
         assert requeue(tmp_path)
     assert [requeue(tmp_path) for _ in range(4)] == [True, True, False, False]
     assert "without a new checkpoint" in capsys.readouterr().out and len(requeues(scontrol)) == 7
-
-
-# The tasks of a job
 
 
 @pytest.fixture

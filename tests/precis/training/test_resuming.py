@@ -9,7 +9,7 @@ from pathlib import Path
 import interrupting
 import pytest
 import torch
-from conftest import assert_same_checkpoints, read_metrics, wait_until
+from conftest import assert_same_checkpoints, read_metrics, run_main, wait_until
 
 KILL = int(signal.SIGKILL)
 pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("trusted")]
@@ -18,10 +18,8 @@ pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("trusted")]
 @pytest.fixture(scope="module")
 def one_epoch(tmp_path_factory, tiny_config) -> Path:
     """An uninterrupted run of one epoch, limited by its number of steps. Read it, do not write to it."""
-    from precis.command_line.cli import main
-
     folder = tmp_path_factory.mktemp("one-epoch") / "run"
-    assert main(["fit", f"--config={tiny_config}", f"--run_dir={folder}", "--trainer.max_steps=7"]) == 0
+    assert run_main("fit", f"--config={tiny_config}", f"--run_dir={folder}", "--trainer.max_steps=7") == 0
     return folder
 
 
@@ -29,9 +27,6 @@ def assert_same_run(run: Path, whole: Path) -> None:
     """Check that the weights of last and best checkpoint and all logged rows equal those of the uninterrupted run."""
     assert read_metrics(run) == read_metrics(whole)
     assert_same_checkpoints(run, whole, "last", "best")
-
-
-# Killed in a validation
 
 
 def test_the_last_validation_is_run_again(tiny_config, one_epoch, tmp_path, precis, in_a_process):
@@ -47,9 +42,6 @@ def test_the_last_validation_is_run_again(tiny_config, one_epoch, tmp_path, prec
     assert_same_run(run, one_epoch)
 
 
-# Rows of metrics.csv
-
-
 def test_the_row_of_the_step_just_saved_is_not_lost(tiny_config, trained, tmp_path, precis, in_a_process):
     """Lightning logs a step after its callbacks, so that this row comes after the checkpoint of the same step."""
     run = tmp_path / "run"
@@ -59,9 +51,6 @@ def test_the_row_of_the_step_just_saved_is_not_lost(tiny_config, trained, tmp_pa
     assert [row["step"] for row in read_metrics(run)] == ["0", "1", "2"]
     precis("fit", "--run", run, "--trainer.callbacks=[]").succeeded()
     assert_same_run(run, trained)
-
-
-# Started twice
 
 
 def test_one_process_trains_a_run_and_its_death_frees_the_run(tiny_config, trained, tmp_path, precis, server):
@@ -87,17 +76,12 @@ def test_one_process_trains_a_run_and_its_death_frees_the_run(tiny_config, train
     assert_same_run(run, trained)
 
 
-# The best model
-
-
 @pytest.fixture(scope="module")
 def no_better(tmp_path_factory, tiny_config) -> Path:
     """A run of one epoch whose later validations are as good as its first: nothing is learned. Copy it."""
-    from precis.command_line.cli import main
-
     folder = tmp_path_factory.mktemp("no-better") / "run"
     flags = ["--optimizer=SGD", "--optimizer.lr=0", "--trainer.max_epochs=1"]
-    assert main(["fit", f"--config={tiny_config}", f"--run_dir={folder}", *flags]) == 0
+    assert run_main("fit", f"--config={tiny_config}", f"--run_dir={folder}", *flags) == 0
     return folder
 
 
@@ -158,9 +142,6 @@ def test_a_checkpoint_that_lightning_cannot_restore_is_named(no_better, tmp_path
     del content["pytorch-lightning_version"]
     torch.save(content, best)
     precis("test", "--run", run).refused(f"{best}: cannot be restored (KeyError: 'pytorch-lightning")
-
-
-# A run folder that is removed
 
 
 def test_a_run_folder_that_is_removed_during_training_ends_the_run(tiny_config, tmp_path, precis):

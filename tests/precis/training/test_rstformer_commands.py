@@ -3,7 +3,12 @@
 import re
 
 import pytest
+import torch
 from cases import RSTFORMER
+from conftest import run_main
+
+from lightning_modules.rstformer.attention_maps import EduAttention
+from precis.summarizing.draw_attention import cut_off, layer_figure
 
 pytestmark = pytest.mark.integration
 
@@ -13,13 +18,11 @@ TEXT = "The otter sleeps, because the mill is warm. The heron watches it; nobody
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory, corpus_files):
     """Train runs with discourse and without, one step each; return their folder."""
-    from precis.command_line.cli import main
-
     folder = tmp_path_factory.mktemp("rstformer-runs")
     short = ["--trainer.max_steps=1", "--trainer.limit_val_batches=0", "--trainer.accelerator=cpu", "--wandb=off"]
     short += ["--trainer.enable_progress_bar=false", "--previews=0"]
     for case in RSTFORMER:
-        assert main(["fit", *case.arguments(corpus_files), *short, f"--run_dir={folder / case.name}"]) == 0
+        assert run_main("fit", *case.arguments(corpus_files), *short, f"--run_dir={folder / case.name}") == 0
     (folder / "text.txt").write_text(TEXT, encoding="utf-8")
     return folder
 
@@ -36,5 +39,14 @@ def test_attention_is_drawn_beside_tree_and_summary(runs, precis, tmp_path):
         ("led", [runs / "text.txt"], "not the run of an RSTformer with discourse"),
         ("rstformer", [runs / "text.txt"] * 2, "draws one document, and there are 2"),
     ):
-        done = precis("attention", runs / wrong, *inputs, "--out", tmp_path / "none")
-        assert done.status == 1 and message in done.err and not (tmp_path / "none").exists()
+        precis("attention", runs / wrong, *inputs, "--out", tmp_path / "none").refused(message)
+        assert not (tmp_path / "none").exists()
+
+
+def test_omissions_in_drawings_are_reported():
+    values = torch.rand(1, 2, 9, 9)
+    title = layer_figure(EduAttention(values, values.flip(2)), 0, most=4).get_suptitle()
+    assert title == "layer 1: attention between the first 4 of 9 EDUs"
+    note = cut_off(size=500, num_read=300, num_drawn=200)
+    assert "reads the first 300 of 500 EDUs" in note and "show the first 200 of these 300 EDUs" in note
+    assert "first" not in cut_off(size=9, num_read=9, num_drawn=9)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from conftest import assert_same_checkpoints, read_lines, read_metrics
+from conftest import assert_same_checkpoints, read_lines, read_metrics, write
 
 pytestmark = pytest.mark.integration
 
@@ -18,8 +18,7 @@ def config(tiny_config, tmp_path_factory) -> Path:
     (shown,) = re.findall(r"^```yaml\n(.*?)^```", PAGE.read_text(encoding="utf-8"), flags=re.S | re.M)
     content = yaml.safe_load(tiny_config.read_text(encoding="utf-8"))
     content["trainer"] |= yaml.safe_load(shown)["trainer"] | {"val_check_interval": 5}
-    path = tmp_path_factory.mktemp("rewards") / "config.yaml"
-    path.write_text(yaml.safe_dump(content | {"previews": 2}), encoding="utf-8")
+    path = write(tmp_path_factory.mktemp("rewards") / "config.yaml", content | {"previews": 2})
     return path
 
 
