@@ -10,8 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
-import torch
-from conftest import wait_until
+from conftest import contents, wait_until, write
 
 from datamodules.building import LOCK
 from datamodules.documents import UserError
@@ -22,13 +21,11 @@ pytestmark = pytest.mark.integration
 GOOD = {"id": "good", "document": "The otter paints the mill before the rain.", "summary": "the otter paints ."}
 
 
-def refused(done, *said, status=1):
-    """A status and one line that says all this; what Lightning tells of the machine may stand before it."""
-    assert done.status == status, done
+def refused(done, *said):
+    """Check for one line of error that says all this; what Lightning tells of the machine may stand before it."""
     lines = [line for line in done.err.splitlines() if line.startswith("precis: error: ")]
-    assert len(lines) == 1 and done.err.endswith(lines[0] + "\n") and "Traceback" not in done.err, done.err
-    for words in said:
-        assert words in lines[0], lines[0]
+    assert done.status == 1 and len(lines) == 1 and done.err.endswith(lines[0] + "\n"), done
+    assert "Traceback" not in done.err and [words for words in said if words not in lines[0]] == [], lines[0]
 
 
 @pytest.fixture
@@ -37,9 +34,6 @@ def fresh_cache(tmp_path, monkeypatch):
     folder = tmp_path / "cache"
     monkeypatch.setenv("PRECIS_CACHE", str(folder))
     return folder
-
-
-# Records
 
 
 def test_a_bad_record_ends_the_run_before_it_begins(tiny_config, fresh_cache, tmp_path, precis):
@@ -73,8 +67,7 @@ def test_bad_records_are_skipped_counted_and_named_if_one_asks_for_that(tiny_con
 
 def test_a_missing_split_is_named(tiny_config, tmp_path, precis):
     lines = tiny_config.read_text(encoding="utf-8").splitlines()
-    without = tmp_path / "without.yaml"
-    without.write_text("\n".join(line for line in lines if not line.strip().startswith("val:")), encoding="utf-8")
+    without = write(tmp_path / "without.yaml", "\n".join(line for line in lines if not line.strip().startswith("val:")))
     done = precis("fit", "--config", without, "--run_dir", tmp_path / "other")
     remedy = "name a source for it with --data.corpus.val, or take a share of the training documents with --data.corpus"
     refused(done, f"Files has no split 'val' (it has: train, test); {remedy}.split")
@@ -83,15 +76,12 @@ def test_a_missing_split_is_named(tiny_config, tmp_path, precis):
     assert done.status == 0, done.err
 
 
-# Runs, checkpoints, vocabularies
-
-
 def test_an_existing_run_is_not_overwritten(run_folder, tiny_config, precis):
-    before = {path: path.read_bytes() for path in run_folder.rglob("*") if path.is_file()}
+    before = contents(run_folder)
     done = precis("fit", "--config", tiny_config, "--run_dir", run_folder)
     command = f"precis fit --run {run_folder}"
     refused(done, f"{run_folder}: the folder already has a run; continue it with `{command}`, or pass")
-    assert {path: path.read_bytes() for path in run_folder.rglob("*") if path.is_file()} == before
+    assert contents(run_folder) == before
 
 
 def test_a_missing_run_is_named(tiny_config, tmp_path, precis):
@@ -105,47 +95,20 @@ def test_a_missing_run_is_named(tiny_config, tmp_path, precis):
     assert not (tmp_path / "none").exists()
 
 
-def _cut(path):
-    path.write_bytes(path.read_bytes()[:-100])
-
-
-def _other_content(path):
-    torch.save({"weights": torch.zeros(2)}, path)
-
-
-@pytest.mark.parametrize(
-    "spoil, said",
-    [(_cut, "only a part of one"), (_other_content, "not a checkpoint of `precis fit`")],
-)
-def test_a_checkpoint_that_is_none_is_named(spoil, said, run_folder, precis, tmp_path):
-    for path in (run_folder / "checkpoints").iterdir():
-        spoil(path)
-    text = tmp_path / "text.txt"
-    text.write_text("The otter paints.", encoding="utf-8")
-    for command in (["test", "--run", run_folder], ["summarize", "--checkpoint", run_folder, text]):
-        refused(precis(*command), f"{run_folder}/checkpoints/best.ckpt: ", said, "; give ")
-    refused(precis("fit", "--run", run_folder), f"{run_folder}/checkpoints/last.ckpt: ", said)
-    assert not (run_folder / "predictions.jsonl").exists()
-
-
 def test_a_vocabulary_that_does_not_fit_the_checkpoint_is_named(run_folder, precis, tmp_path):
     other = tmp_path / "text"
     other.mkdir()
     content = json.loads((run_folder / "text" / "vocabulary.json").read_text(encoding="utf-8"))
     content["words"][:2] = content["words"][1::-1]  # other words, as many of them
     (other / "vocabulary.json").write_text(json.dumps(content), encoding="utf-8")
-    done = precis("test", "--run", run_folder, "--data.tokenizer_dir", other)
-    problem = "the vocabulary of the data is not the one this checkpoint was trained with"
-    refused(done, f"{problem}; give --data.tokenizer_dir")
-    done = precis("test", "--run", run_folder, "--model.vocab_size", 20)
-    problem = "the tokenizer has 40 tokens but model.vocab_size is 20"
-    refused(done, f"{problem}; raise --model.vocab_size, or give --data.tokenizer_dir")
-    done = precis("test", "--run", run_folder, "--model.vocab_size", 60)
-    refused(done, "the checkpoint does not fit the model: network.embedding.weight is [40, 12] there and [60, 12] here")
-    done = precis("test", "--run", run_folder, "--model.pointer", "false")
-    refused(done, "network.pointer.bias is [1] there and absent here; give the --model arguments")
-    done = precis("test", "--run", run_folder, "--data.tokenizer_dir", tmp_path / "none")
-    refused(done, "no such file; give the `text` folder of a run")
+    for option, value, problem in (
+        ("--data.tokenizer_dir", other, "not the one this checkpoint was trained with; give --data.tokenizer_dir"),
+        ("--model.vocab_size", 20, "has 40 tokens but model.vocab_size is 20; raise --model.vocab_size, or give"),
+        ("--model.vocab_size", 60, "not fit the model: network.embedding.weight is [40, 12] there and [60, 12] here"),
+        ("--model.pointer", "false", "network.pointer.bias is [1] there and absent here; give the --model arguments"),
+        ("--data.tokenizer_dir", tmp_path / "none", "no such file; give the `text` folder of a run"),
+    ):
+        refused(precis("test", "--run", run_folder, option, value), problem)
     assert not list(run_folder.glob("*predictions*"))
     shutil.copy(other / "vocabulary.json", run_folder / "text")
     with pytest.raises(UserError, match="the vocabulary of the data is not the one"):
@@ -163,19 +126,3 @@ def test_sigterm_while_documents_are_made_leaves_nothing_half_written(tiny_confi
     process.send_signal(signal.SIGTERM)
     assert process.wait(200) == 143
     assert not run.exists() and [path.name for path in fresh_cache.rglob("*")] == [LOCK]
-
-
-def test_places_of_caches_and_encodings_that_do_not_work_are_named(precis, corpus_files, tmp_path, monkeypatch):
-    monkeypatch.setenv("PRECIS_CACHE", corpus_files["val"])
-    refused(precis("corpus", corpus_files["train"]), corpus_files["val"], "name another one")
-    monkeypatch.delenv("PRECIS_CACHE")
-    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
-    monkeypatch.setenv("HOME", os.devnull)
-    refused(precis("corpus", corpus_files["train"]), "set PRECIS_CACHE to a folder that you can write to")
-    monkeypatch.undo()
-    path = tmp_path / "records.jsonl"
-    path.write_text('{"id": "a", "document": "Über den Fluss.", "summary": "Über."}\n', encoding="utf-8")
-    command = [sys.executable, "-m", "precis.command_line.cli", "corpus", str(path)]
-    environment = {**os.environ, "PYTHONIOENCODING": "ascii"}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True)
-    assert done.returncode == 1 and "Traceback" not in done.stderr and "PYTHONIOENCODING=utf-8" in done.stderr

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 import yaml
-from conftest import assert_same_checkpoints, read_lines, read_metrics
+from conftest import assert_same_checkpoints, read_lines, read_metrics, write
 
 from lightning_modules.metrics.rouge import rouge_scores
 from precis.runs import run_folder as run_folder_module
@@ -22,19 +22,6 @@ pytestmark = pytest.mark.integration
 def without_run_dir(path: Path) -> dict:
     config = yaml.safe_load(path.read_text(encoding="utf-8"))
     return {name: value for name, value in config.items() if name not in ("run_dir", "previews")}
-
-
-@pytest.fixture
-def typed(monkeypatch):
-    """Puts bytes on the command's standard input."""
-
-    def put(content: bytes) -> None:
-        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(content), encoding="utf-8"))
-
-    return put
-
-
-# What `fit` leaves
 
 
 def test_the_run_folder_has_its_documented_content(trained):
@@ -72,9 +59,6 @@ def test_without_summaries_the_best_model_has_the_lowest_loss(tiny_config, tmp_p
     losses = {int(row["step"]) + 1: float(row["val/loss"]) for row in read_metrics(run) if row["val/loss"]}
     best = torch.load(run / "checkpoints" / "best.ckpt", weights_only=True)
     assert best["global_step"] == min(losses, key=losses.get)
-
-
-# Scores and summaries
 
 
 def test_test_scores_every_document(run_folder, precis, tmp_path, monkeypatch):
@@ -125,8 +109,7 @@ def test_out_names_another_file(run_folder, precis, tmp_path, tiny_config):
 
 
 def test_documents_without_references_are_summarized_and_test_reports_what_is_missing(run_folder, precis, tmp_path):
-    plain = tmp_path / "plain.jsonl"
-    plain.write_text('{"id": "a", "document": "The otter paints the mill."}\n', encoding="utf-8")
+    plain = write(tmp_path / "plain.jsonl", '{"id": "a", "document": "The otter paints the mill."}\n')
     precis("predict", "--run", run_folder, "--data.corpus.test", plain).succeeded()
     (predictions,) = run_folder.glob("predictions.predict.files-*.jsonl")
     (row,) = read_lines(predictions)
@@ -145,14 +128,10 @@ def test_report_compares_with_lead_and_shows_documents(run_folder, precis):
     assert len(shown) == 2
 
 
-# Summaries of any text
-
-
 @pytest.fixture
-def predicted(run_folder, precis, corpus_files):
+def predicted(run_folder, precis, texts):
     """The test documents' texts, each with its summary."""
     assert precis("predict", "--run", run_folder).status == 0
-    texts = [row["document"] for row in read_lines(corpus_files["test"])]
     summaries = [" ".join(row["summary"]) for row in read_lines(run_folder / "predictions.predict.jsonl")]
     return list(zip(texts, summaries))
 
@@ -172,18 +151,16 @@ def test_summarize_files_and_folders(run_folder, predicted, precis, tmp_path, ca
     assert sorted(cache.rglob("*")) == kept, "other people's texts stay in no cache"
 
 
-def test_summarize_as_json_and_with_marks(run_folder, predicted, precis, typed):
+def test_summarize_as_json_and_with_marks(run_folder, predicted, precis, monkeypatch):
     text, summary = predicted[0]
-    typed(text.encode())
-    record = json.loads(precis("summarize", "--checkpoint", run_folder, "--json", "true").out)
+    outputs = []
+    for option in ("--json", "--mark"):
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(text.encode()), encoding="utf-8"))
+        outputs.append(precis("summarize", "--checkpoint", run_folder, option, "true").out)
+    record, marked = json.loads(outputs[0]), outputs[1]
     assert record["id"] == "standard input" and " ".join(record["summary"]) == summary
-    typed(text.encode())
-    marked = precis("summarize", "--checkpoint", run_folder, "--mark", "true").out
     assert ("[" in marked) == any(record["copied"]) and marked.count("[") == marked.count("]")
     assert re.sub(r"[\[\]]", "", marked).split() == " ".join(record["words"]).split()
-
-
-# Once more, and further
 
 
 @pytest.mark.parametrize("how", ["--config", "--run"])

@@ -26,8 +26,7 @@ def test_a_project_trains_as_it_is(tmp_path, precis, monkeypatch):
 def test_the_configs_are_accepted_and_have_the_fields_of_the_files(tmp_path, precis, monkeypatch):
     path = write_lines(tmp_path / "mine.jsonl", ROWS)
     for model in MODELS:
-        done = precis("init", tmp_path / model, "--model", model, "--train", path)
-        assert done.status == 0 and "'Article'" in done.out
+        assert "'Article'" in precis("init", tmp_path / model, "--model", model, "--train", path).succeeded().out
         monkeypatch.chdir(tmp_path / model)
         fit_parser().parse_args(["--config", "config.yaml"])
     config = yaml.safe_load((tmp_path / model / "config.yaml").read_text(encoding="utf-8"))
@@ -48,16 +47,12 @@ def test_the_id_is_unique_and_the_commands_are_for_the_given_files(tmp_path, pre
     assert "the same `id`" in precis("init", tmp_path / "third", "--train", path).err
 
 
-@pytest.mark.parametrize(
-    ("row", "message"),
-    [
-        ({"words": "a"}, "fields: words"),
-        ({"document": "a"}, "training needs one"),
-        ("{", "broken JSON"),
-    ],
-)
+@pytest.mark.parametrize(("row", "message"), [
+    ({"words": "a"}, "fields: words"),
+    ({"document": "a"}, "training needs one"),
+    ("{", "broken JSON"),
+])  # fmt: skip
 def test_files_that_cannot_be_used_leave_no_project(row, message, tmp_path, precis):
     path = write_lines(tmp_path / "mine.jsonl", [] if row is None else [row])
-    done = precis("init", tmp_path / "project", "--train", path)
-    assert done.status == 1 and message in done.err and done.err.count("\n") == 1
+    precis("init", tmp_path / "project", "--train", path).failed_in_one_line(message)
     assert not (tmp_path / "project").exists()
