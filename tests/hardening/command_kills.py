@@ -24,14 +24,7 @@ SCORES = {"rouge1": 30.0, "rouge2": 10.0, "rougeL": 25.0, "rougeLsum": 25.0}
 
 
 class KilledCommand:
-    """A command that writes into a folder.
-
-    Args:
-        arguments: arguments of `precis`.
-        out: folder that it writes.
-        content: function of the folder that returns what has to be the same.
-        atomic: whether every single file has to be complete after a kill.
-    """
+    """A command that writes into a folder: content that has to be the same; if `atomic`, whole files after a kill."""
 
     def __init__(
         self, arguments: list[str], out: Path, content: Callable[[Path], dict] = contents, atomic: bool = True

@@ -28,12 +28,7 @@ from processes import Parsed, changed_names, contents, differences, in_a_child, 
 
 
 class Crashes(ABC):
-    """Work that is killed at its file operations in a folder.
-
-    Args:
-        folder: working folder.
-        watched: folder whose operations count.
-    """
+    """Work that is killed at its file operations in a folder that is watched."""
 
     name: str
 

@@ -13,8 +13,7 @@ from pathlib import Path
 
 import datasets  # noqa: F401  # imported once, before processes are forked
 from damaged_records import SECONDS, csv_lines, good_record, json_lines
-from processes import in_a_child
-from time_limit import TimeLimit, time_limit
+from processes import TimeLimit, in_a_child, time_limit
 
 from datamodules.corpora.corpus import build_documents, read_manifest
 from datamodules.corpora.files import Files
@@ -80,16 +79,7 @@ def read_file(path: Path, folder: Path) -> None:
 
 
 def count_damaged_files(damage: str, kind: str, files: int, number: int, seed: int, folder: Path) -> Counter:
-    """Return counts over files with one damage.
-
-    Args:
-        damage: a key of `DAMAGES`, or `the same id` or `a document of a million words`.
-        kind: jsonl or csv.
-        files: number of files.
-        number: number of records of each.
-        seed: seed of the damages.
-        folder: folder for files.
-    """
+    """Return counts over a number of files with one of `ALL_DAMAGES`, jsonl or csv, each with a number of records."""
     counts = Counter(files=files, read=0, named=0, refused=0, lost=0, tracebacks=0, hangs=0, memory=0)
     for index in range(files):
         rng = random.Random(f"{damage} {kind} {seed} {index}")

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from time_limit import TimeLimit, time_limit
+from processes import TimeLimit, time_limit
 
 from datamodules.corpora.corpus import build_documents
 from datamodules.corpora.files import Files

@@ -32,12 +32,7 @@ def read_options(description: str, **options: tuple[Any, str]) -> argparse.Names
 
 
 def tiny_config(files: dict[str, str], **trainer: Any) -> dict[str, Any]:
-    """Return the config of a small pointer-generator over files of made-up documents.
-
-    Args:
-        files: files of the corpus, by split.
-        trainer: arguments of the trainer.
-    """
+    """Return the config of a small pointer-generator over files of made-up documents."""
     decoding = {"beam_size": 2, "min_length": 1, "max_length": 6}
     model = {"vocab_size": 40, "embedding": {"size": 4}, "hidden_size": 4, "decoding": decoding}
     corpus = {"class_path": "datamodules.corpora.Files", "init_args": files}

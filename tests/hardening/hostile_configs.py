@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from time_limit import TimeLimit, time_limit
+from processes import TimeLimit, time_limit
 
 from precis.command_line.cli import main
 
@@ -85,14 +85,9 @@ def run_command(arguments: list[str]) -> tuple[int | str, str]:
 
 
 def count_configs(base: dict[str, Any], run: Path, number: int, seed: int, folder: Path) -> tuple[Counter, list[str]]:
-    """Return counts over hostile configs and sweeps, and descriptions of what went wrong.
+    """Return counts over hostile variants of a config that works, and descriptions of what went wrong.
 
-    Args:
-        base: a config that works.
-        run: a run folder.
-        number: number of configs; a third are config.yaml of the run folder, another third are sweeps.
-        seed: seed of the damages.
-        folder: folder for files.
+    A third of them are the config.yaml of the run folder, another third are sweeps.
     """
     counts, wrong = Counter(tracebacks=0, hangs=0, ran=0, unexplained=0), []
     trap, whole = folder / "ran", yaml.safe_load((run / "config.yaml").read_text(encoding="utf-8"))

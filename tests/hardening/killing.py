@@ -18,10 +18,7 @@ class FileOperations:
 
     Operations are those that Python audits (a file is opened for writing, renamed, linked, removed, a folder made or
     removed), each before it happens, and every single `write(2)` of a Python file, after the first half of its bytes.
-
-    Args:
-        folder: other places do not count.
-        kill_at: number of the operation that is not survived, from 1; 0 for none.
+    The operation with the number `kill_at`, counted from 1, is not survived.
     """
 
     def __init__(self, folder: Path, kill_at: int = 0) -> None:

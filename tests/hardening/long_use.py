@@ -41,11 +41,7 @@ def usage() -> Usage:
 
 
 class Measured(Callback):
-    """Measures at regular intervals of training.
-
-    Args:
-        every: number of steps between measurements.
-    """
+    """Measures after every so many steps of training."""
 
     def __init__(self, every: int) -> None:
         self.every, self.usages = every, []

@@ -1,10 +1,11 @@
-"""Processes that are forked from one that has imported everything, and the comparison of the run folders they leave."""
+"""Forked processes, a limit of time, and the comparison of the run folders that processes leave."""
 
 import os
 import signal
 import sys
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from threading import Timer
 from typing import Any
@@ -20,12 +21,7 @@ def in_a_child(
 ) -> int:
     """Run a function in a forked process, and return its exit status, or minus the number of the signal that killed it.
 
-    Args:
-        work: the function.
-        output: file for standard output and standard error.
-        signals: signals to send to the process, if it is still running.
-        after: seconds before the first signal.
-        pause: seconds between two signals.
+    While it runs, it gets the signals, the first after some seconds, the others with pauses between them.
     """
     output.write_bytes(b"")  # a process can be killed before it opens the file
     process = os.fork()
@@ -69,12 +65,7 @@ def _run(work: Callable[[], None], output: Path) -> None:
 
 
 class Parsed:
-    """A command of `precis` that has been parsed, and is then carried out as often as wanted, each time in a process
-    of its own.
-
-    Args:
-        arguments: of the command.
-    """
+    """A parsed command of `precis`, which is carried out as often as wanted, each time in a process of its own."""
 
     def __init__(self, *arguments: object) -> None:
         from precis.training.training import PrecisCLI, command_line
@@ -148,3 +139,23 @@ def parses_in(folder: Path) -> dict[str, Any]:
 def changed_names(content: dict[str, Any], whole: dict[str, Any]) -> str:
     """Return the names of what is missing, additional or different; empty if nothing is."""
     return ", ".join(name for name in {**content, **whole} if content.get(name) != whole.get(name))
+
+
+class TimeLimit(BaseException):
+    """The work took longer."""
+
+
+@contextmanager
+def time_limit(seconds: int) -> Iterator[None]:
+    """Raise `TimeLimit` in the block after a number of seconds."""
+
+    def end(*_: object) -> None:
+        raise TimeLimit
+
+    before = signal.signal(signal.SIGALRM, end)
+    signal.alarm(seconds)
+    try:
+        yield
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)

@@ -31,13 +31,7 @@ TRAINER = {name: json.dumps(value).strip('"') for name, value in (harness.SHORT 
 
 
 class InterruptedRun:
-    """A small `precis fit` of a model, interrupted and resumed.
-
-    Args:
-        case: model, DataModule and their arguments.
-        folder: working folder.
-        wandb: value of --wandb.
-    """
+    """A small `precis fit` of a model, interrupted and resumed."""
 
     def __init__(self, case: Any, folder: Path, wandb: str) -> None:
         self.name, self.folder = case.name, folder

@@ -5,7 +5,6 @@ resumes after three of them, in the middle of an epoch, and the comparison of th
 """
 
 import os
-import socket
 import sys
 import traceback
 from itertools import product
@@ -16,7 +15,7 @@ from typing import Any
 import harness  # first, since it finds the others
 import torch
 from cases import CASES, Case
-from conftest import write_corpus
+from conftest import free_port, write_corpus
 from pytorch_lightning import Callback, LightningModule, Trainer, seed_everything
 
 from lightning_modules.checkpoints import read_checkpoint
@@ -67,10 +66,7 @@ def one_rank(case: Case, files: dict[str, str], folder: Path, rank: int, port: i
 def outcome(case: Case, files: dict[str, str], folder: Path, **options: Any) -> str:
     """Return `exact` if a resumed training on two processes ends with the same weights, else what failed."""
     folder.mkdir(parents=True)
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    context = get_context("fork")
+    context, port = get_context("fork"), free_port()
     ranks = [context.Process(target=one_rank, args=(case, files, folder, rank, port, options)) for rank in (0, 1)]
     for process in ranks:
         process.start()
@@ -102,9 +98,8 @@ def main() -> int:
             case.build_data(files, batch_size=2).prepare_data()
             cells = []
             for strategy, precision in columns:
-                cell = outcome(
-                    case, files, folder / f"{case.name}-{strategy}-{precision}", strategy=strategy, precision=precision
-                )
+                place = folder / f"{case.name}-{strategy}-{precision}"
+                cell = outcome(case, files, place, strategy=strategy, precision=precision)
                 cells.append("needs ddp" if "--trainer.strategy ddp" in cell else cell)  # an error with a remedy
             failed += sum(cell not in ("exact", "needs ddp") for cell in cells)
             print(f"| {case.name} |", " | ".join(cells), "|", flush=True)

@@ -27,11 +27,7 @@ RESUMED = {"log.txt", "status.json", ".lock"}  # files that tell of more than on
 
 
 class KilledSweep:
-    """A sweep over two seeds of a tiny pointer-generator, trained and tested one after the other.
-
-    Args:
-        folder: working folder.
-    """
+    """A sweep over two seeds of a tiny pointer-generator, trained and tested one after the other."""
 
     def __init__(self, folder: Path) -> None:
         self.out, self.whole, self.log = folder / "out", folder / "whole", folder / "log.txt"
@@ -53,12 +49,7 @@ class KilledSweep:
             return subprocess.Popen(self.command, stdout=log, stderr=log, start_new_session=True)
 
     def kill(self, share: float, with_runs: bool) -> str:
-        """Kill the sweep after a share of its duration, launch it until it ends; return what is lost, or nothing.
-
-        Args:
-            share: moment, as a share of the duration of an unkilled sweep.
-            with_runs: whether to kill the runs that the launcher has started, too.
-        """
+        """Kill a sweep, or its runs too, after a share of its duration, launch it to the end; return what is lost."""
         shutil.rmtree(self.out, ignore_errors=True)
         launcher = self._launch()
         time.sleep(share * self.seconds)

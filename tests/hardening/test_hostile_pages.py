@@ -18,14 +18,7 @@ SCORES = {"rouge1": 30.0, "rouge2": 10.0, "rougeL": 25.0, "rougeLsum": 25.0}
 
 
 class Elements(HTMLParser):
-    """Event handlers, classes and text of styles in a page.
-
-    Attributes:
-        handlers: attributes that run scripts.
-        classes: values of all attributes `class`.
-        styles: texts of all styles.
-        title: title of the page.
-    """
+    """Event handlers, classes, text of styles and title of a page."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -67,8 +60,7 @@ def pages(tmp_path, models, precis):
         "parse": ["parse", "--show", text, "--parser", "right_branching", "--svg", tmp_path / "tree.svg"],
     }
     for command in commands.values():
-        done = precis(*command)
-        assert done.status == 0, done.err
+        precis(*command).succeeded()
     written = sorted({*tmp_path.glob("*.html"), *tmp_path.glob("*.svg"), *(tmp_path / "attention").glob("*.html")})
     assert len(written) == len(commands)
     return written
