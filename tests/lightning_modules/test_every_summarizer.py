@@ -73,7 +73,9 @@ def test_scores_are_log_probs_and_texts_what_summarize_writes(model_and_batch, d
     options = DecodingOptions(beam_size=3, min_length=1, max_length=8, length_penalty="none", sample=draws)
     torch.manual_seed(1)
     found = model.generate(batch, options)
-    samples = Samples(found.tokens, found.lengths)
+    torch.manual_seed(1)
+    samples = model.sample(batch, options)
+    assert samples.tokens.equal(found.tokens) and len(model.source_ids(batch)) == batch.batch_size
     # without options, of the model's distribution; with them, of that over the tokens that may be drawn
     log_probs = model.log_probs(batch, samples, options if draws else None)
     torch.testing.assert_close(log_probs.sum(-1), found.scores, rtol=1e-4, atol=1e-4)
