@@ -32,15 +32,12 @@ def test_a_schedule_needs_an_end(tmp_path, limits):
         fitted(tmp_path, **limits)
 
 
-@pytest.mark.parametrize(
-    "options, steps",
-    [
+def test_a_fractional_warm_up_needs_the_number_of_steps(monkeypatch):
+    for options, steps in [
         (AdamWOptions(schedule="constant", warmup_steps=5), 1),
         (AdamWOptions(schedule="constant"), 8),
         (EncoderAdamWOptions(schedule="inverse_root", warmup_steps=5, encoder_warmup_steps=0.5), 8),
         (AdamWOptions(warmup_steps=0), 8),
-    ],
-)
-def test_a_fractional_warm_up_needs_the_number_of_steps(options, steps, monkeypatch):
-    monkeypatch.setattr("lightning_modules.schedules.training_steps", lambda trainer: 8)
-    assert steps_needed(None, options) == steps
+    ]:
+        monkeypatch.setattr("lightning_modules.schedules.training_steps", lambda trainer: 8)
+        assert steps_needed(None, options) == steps

@@ -184,9 +184,8 @@ def test_penalties_are_their_formulas():
     assert DecodingOptions(length_penalty="gnmt", alpha=0.5).penalty(7) == pytest.approx((12 / 6) ** 0.5)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
+def test_impossible_options_are_named():
+    for arguments, message in [
         ({"beam_size": 0}, "beam_size must be at least 1, got 0"),
         ({"max_length": 0, "min_length": 0}, "max_length must be at least 1"),
         ({"min_length": 120}, "min_length must be at least 0 and below max_length 120, got 120"),
@@ -196,11 +195,9 @@ def test_penalties_are_their_formulas():
         ({"top_k": -1}, "top_k must not be negative"),
         ({"top_p": 0.0}, r"top_p must be in \(0, 1\]"),
         ({"greedy_first": True}, "greedy_first is about sampling"),
-    ],
-)
-def test_impossible_options_are_named(arguments, message):
-    with pytest.raises(ValueError, match=message):
-        DecodingOptions(**arguments)
+    ]:
+        with pytest.raises(ValueError, match=message):
+            DecodingOptions(**arguments)
 
 
 # Beside `transformers`, on a small random encoder-decoder; two options have other names or meanings there: without

@@ -93,9 +93,8 @@ def test_no_sentence_gives_no_sentence():
     assert select(torch.zeros(1, 2), torch.zeros(1, 2).bool(), None, SelectionOptions(k=3)).tolist() == [[-1, -1]]
 
 
-@pytest.mark.parametrize(
-    "arguments, part",
-    [
+def test_wrong_options_are_named():
+    for arguments, part in [
         ({"selector": "best"}, "top_k, trigram_blocking, mmr, triangle"),
         ({"k": 0}, "k = 0"),
         ({"selector": "mmr", "trade_off": 1.5}, "1.5"),
@@ -106,11 +105,9 @@ def test_no_sentence_gives_no_sentence():
         ({"ratio": 1.5}, "ratio"),
         ({"share": -1.0}, "share"),
         ({"min_score": -1}, "min_score"),
-    ],
-)
-def test_wrong_options_are_named(arguments, part):
-    with pytest.raises(ValueError, match=part):
-        SelectionOptions(**arguments)
+    ]:
+        with pytest.raises(ValueError, match=part):
+            SelectionOptions(**arguments)
 
 
 def greedy_within(scores, words, mask, options: SelectionOptions) -> list[int]:

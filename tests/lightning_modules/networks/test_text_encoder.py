@@ -135,19 +135,16 @@ def test_the_last_position_of_models_whose_positions_follow_the_padding_id(famil
         TextEncoder(model, ([0], [2]), window=13)
 
 
-@pytest.mark.parametrize(
-    "options, message",
-    [
+def test_what_cannot_be_is_refused():
+    for options, message in [
         ({"layers": (3,)}, "0 to 2"),
         ({"layers": ()}, "0 to 2"),
         ({"window": 13}, "12 tokens"),
         ({"window": 2}, "room for a token"),
         ({"batch_size": 0}, "batch of one"),
-    ],
-)
-def test_what_cannot_be_is_refused(options, message):
-    with pytest.raises(ValueError, match=message):
-        encoder(**options)
+    ]:
+        with pytest.raises(ValueError, match=message):
+            encoder(**options)
 
 
 def small(**options) -> SmallEncoder:

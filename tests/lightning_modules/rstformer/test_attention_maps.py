@@ -1,16 +1,16 @@
 import pytest
 import torch
-from small_rstformer import small_led
+from small_rstformer import Batch, small_led
 
 from lightning_modules.rstformer.attention_maps import between_edus, edu_attention, weights_of
 from lightning_modules.rstformer.injection import DiscourseInjection, View, head_relations
 from lightning_modules.rstformer.led import Discourse, DiscourseLED, LayerView
 
-T, EDUS, HEADS = 300, 60, 3
+T, HEADS = 300, 3
 
 
 def network_of(injection="product", ablation="none", window=16) -> DiscourseLED:
-    led = small_led(attention_window=[window] * 2, vocab_size=30, max_encoder_position_embeddings=T)
+    led = small_led(attention_window=[window] * 2, max_encoder_position_embeddings=T)
     injection = DiscourseInjection(head_relations(HEADS, 3), injection, ablation)
     network = DiscourseLED(led, injection, "chunked").eval()
     for parameter in network.parameters():
@@ -19,22 +19,11 @@ def network_of(injection="product", ablation="none", window=16) -> DiscourseLED:
 
 
 def inputs() -> dict:
-    """Return a document of 290 tokens, the first one global, with EDUs of five tokens and a gap after each tenth."""
-    torch.manual_seed(1)
-    edu = (torch.arange(T) - 1).div(5, rounding_mode="floor")
-    edu[0] = -1
-    edu[edu % 10 == 9] = -1
-    mask = (torch.arange(T) < 290).long()
-    edu[mask == 0] = -1
-    is_global = torch.zeros(1, T, dtype=torch.long)
-    is_global[0, 0] = 1
-    band = torch.rand(1, EDUS, 2 * 6 + 1, 3)
-    return {
-        "input_ids": torch.randint(4, 30, (1, T)),
-        "attention_mask": mask[None],
-        "global_attention_mask": is_global,
-        "discourse": Discourse(band, edu[None]),
-    }
+    """Return one document whose first token is global."""
+    batch = Batch(length=T, padded=False, everywhere=((0,), (0,)))
+    batch.edu[:, 0] = -1
+    source = {name: tensor[:1] for name, tensor in batch.source.items()}
+    return source | {"discourse": Discourse(batch.discourse.band[:1], batch.edu[:1])}
 
 
 @pytest.mark.parametrize(
@@ -47,7 +36,7 @@ def test_the_weights_are_those_that_the_layer_mixes_its_values_with(injection, a
     batch, tables = network.views(
         given["input_ids"], given["attention_mask"], given["global_attention_mask"], given["discourse"]
     )
-    rows = torch.arange(1, 290)  # the first is global and has projections of its own
+    rows = torch.arange(1, T)  # the first is global and has projections of its own
     for table in (tables[0], None):
         (out,) = module(hidden, attention_mask=LayerView(batch, table))
         weights = weights_of(module, hidden, batch, table and table(), rows)
@@ -62,7 +51,7 @@ def test_maps_are_sums_over_keys_and_means_over_queries():
     view = View.of(given["attention_mask"], given["global_attention_mask"], edu[None])
     table = network.injections[0](given["discourse"].band)
     weights = weights_of(module, hidden, view, table, torch.arange(T))
-    found = between_edus(module, hidden, view, table, edu, EDUS)
+    found = between_edus(module, hidden, view, table, edu, given["discourse"].band.shape[1])
     for a, b in ((0, 0), (3, 4), (20, 18), (55, 57), (9, 8)):
         queries, keys = (edu == a).nonzero().flatten(), (edu == b).nonzero().flatten()
         expected = sum(weights[:, q, k] for q in queries for k in keys) / max(1, len(queries))
@@ -71,13 +60,14 @@ def test_maps_are_sums_over_keys_and_means_over_queries():
 
 def test_both_kinds_in_every_layer_and_head():
     network, given = network_of(), inputs()
-    maps = edu_attention(network, EDUS, **given)
-    assert maps.with_discourse.shape == maps.without.shape == (2, HEADS, EDUS, EDUS)
+    edus = given["discourse"].band.shape[1]
+    maps = edu_attention(network, edus, **given)
+    assert maps.with_discourse.shape == maps.without.shape == (2, HEADS, edus, edus)
     assert maps.without.sum(-1).le(1 + 1e-5).all() and not torch.allclose(maps.without, maps.with_discourse)
     started = network_of("log_bias")
     for injection in started.injections:
         injection.beta.data.zero_()
-    same = edu_attention(started, EDUS, **given)
+    same = edu_attention(started, edus, **given)
     torch.testing.assert_close(same.with_discourse, same.without)
     with pytest.raises(ValueError, match="single document with discourse"):
-        edu_attention(network, EDUS, **given | {"discourse": None})
+        edu_attention(network, edus, **given | {"discourse": None})

@@ -4,18 +4,17 @@ import copy
 
 import pytest
 import torch
-from small_rstformer import small_led
+from small_rstformer import Batch, small_led
 from torch.testing import assert_close
 from transformers import LEDForConditionalGeneration
 
 from lightning_modules.rstformer import led as led_module
 from lightning_modules.rstformer.injection import DiscourseInjection, head_relations
 from lightning_modules.rstformer.led import Discourse, DiscourseLED
-from tests.lightning_modules.rstformer.dense_attention import made_up_edus
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*gradient_checkpointing_enable. is deprecated")
 
-HEADS, RELATIONS, VOCABULARY, WINDOWS = 2, 3, 40, [8, 16]
+HEADS, RELATIONS, WINDOWS = 2, 3, [8, 16]
 
 
 def plain(**changes) -> LEDForConditionalGeneration:
@@ -24,29 +23,6 @@ def plain(**changes) -> LEDForConditionalGeneration:
     for p in led.parameters():
         p.data += 0.2 * torch.randn_like(p)  # freshly made, biases are 0 and weights so small that attention is even
     return led
-
-
-class Batch:
-    """Made-up tokens, the second document shorter; global tokens differ in number."""
-
-    def __init__(self, length=45, padded=True, everywhere=((0,), (0, 3, 17)), seed=1):
-        g = torch.Generator().manual_seed(seed)
-        self.input_ids = torch.randint(3, VOCABULARY, (2, length), generator=g)
-        self.labels = torch.randint(3, VOCABULARY, (2, 7), generator=g)
-        self.attention_mask = torch.ones(2, length, dtype=torch.long)
-        if padded:
-            self.attention_mask[1, 26:] = 0
-            self.input_ids[1, 26:] = 1
-        self.global_attention_mask = torch.zeros(2, length, dtype=torch.long)
-        for row, at in zip(self.global_attention_mask, everywhere):
-            row[list(at)] = 1
-        self.edu = torch.stack([made_up_edus(length, g) for _ in range(2)])
-        edus = int(self.edu.max()) + 1
-        self.discourse = Discourse(torch.rand(2, edus, 2 * edus + 1, RELATIONS, generator=g), self.edu, ["a", "b"])
-
-    @property
-    def source(self):
-        return {n: getattr(self, n) for n in ("input_ids", "attention_mask", "global_attention_mask")}
 
 
 def injection(name="bias", **others) -> DiscourseInjection:

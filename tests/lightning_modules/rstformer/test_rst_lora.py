@@ -4,49 +4,33 @@ import pytest
 import torch
 
 pytest.importorskip("peft", reason="needs the extra lora")
-from small_rstformer import small_led
+from small_rstformer import Batch, small_led
 
 from lightning_modules.rstformer.led import Discourse, DiscourseLED
 from lightning_modules.rstformer.lora import DiscourseAdapters, token_weights
 
-B, T, EDUS, HALF, RELATIONS = 2, 24, 5, 2, 3
+BATCH = Batch(length=24, everywhere=((0,), (0,)))
+BATCH.edu[:, 0] = -1  # global
 
 
-def discourse_of(seed: int = 0) -> Discourse:
-    generator = torch.Generator().manual_seed(seed)
-    band = torch.rand(B, EDUS, 2 * HALF + 1, RELATIONS, generator=generator) / RELATIONS
-    edus = torch.arange(T).div(5, rounding_mode="floor").expand(B, T).clone()
-    edus[:, 0] = edus[:, -1] = -1
-    edus[1, 14:] = -1  # the second document has three EDUs
-    return Discourse(band, edus, gamma=torch.rand(B, EDUS, generator=generator))
-
-
-def batch(discourse: Discourse | None) -> dict:
-    ids = torch.randint(4, 30, (B, T), generator=torch.Generator().manual_seed(7))
-    is_global = torch.zeros(B, T, dtype=torch.long)
-    is_global[:, 0] = 1
-    return {
-        "input_ids": ids,
-        "global_attention_mask": is_global,
-        "discourse": discourse,
-        "decoder_input_ids": ids[:, :6],
-    }
+def logits(network: DiscourseLED, discourse: Discourse | None = BATCH.discourse) -> torch.Tensor:
+    return network(**BATCH.source, discourse=discourse, decoder_input_ids=BATCH.labels).logits
 
 
 @pytest.mark.parametrize("no_labels", [False, True])
 def test_a_tokens_weight_is_the_gamma_of_its_edu(no_labels):
-    found, led = discourse_of(), small_led()
+    discourse, led = BATCH.discourse, small_led()
     adapters = DiscourseAdapters(led, rank=2, alpha=6.0, no_labels=no_labels)
     network = DiscourseLED(led, None, "chunked", adapters).eval()
     with torch.no_grad():
-        network(**batch(found))
-    for n in range(B):
-        for t in range(T):
-            edu = int(found.token_edu[n, t])
-            expected = float(found.gamma[n, edu]) / (RELATIONS if no_labels else 1) if edu >= 0 else 0.0
+        logits(network)
+    for n in range(2):
+        for t in range(24):
+            edu = int(discourse.token_edu[n, t])
+            expected = float(discourse.gamma[n, edu]) / (3 if no_labels else 1) if edu >= 0 else 0.0
             assert float(adapters.gamma[n, t]) == pytest.approx(expected, abs=1e-6)
     with pytest.raises(ValueError, match="weighted by gamma, which the discourse of the batch lacks"):
-        network(**batch(replace(found, gamma=None)))
+        logits(network, replace(discourse, gamma=None))
 
 
 def test_the_update_is_weighted_in_the_encoder_and_nowhere_else():
@@ -64,10 +48,9 @@ def test_the_update_is_weighted_in_the_encoder_and_nowhere_else():
                 seen[name] = (module, inputs[0], out)
 
             module.register_forward_hook(keep)
-    discourse = discourse_of()
     with torch.no_grad():
-        network(**batch(discourse))
-    gamma = token_weights(discourse.gamma, discourse.token_edu)
+        logits(network)
+    gamma = token_weights(BATCH.discourse.gamma, BATCH.discourse.token_edu)
     assert len(seen) == 2 * 2 + 2 * 2
     for name, (module, x, out) in seen.items():
         down, up = module.lora_A["default"].weight, module.lora_B["default"].weight
@@ -79,9 +62,8 @@ def test_the_update_is_weighted_in_the_encoder_and_nowhere_else():
 def test_it_starts_at_the_led_and_learns_adapters_alone():
     plain, led = DiscourseLED(small_led(), None, "chunked").eval(), small_led()
     network = DiscourseLED(led, None, "chunked", DiscourseAdapters(led, 2, 4.0)).eval()
-    discourse = discourse_of()
-    expected, out = plain(**batch(None)).logits, network(**batch(discourse)).logits
-    torch.testing.assert_close(out, expected)
+    out = logits(network)
+    torch.testing.assert_close(out, logits(plain, None))
     out.square().sum().backward()
     learned = {name for name, p in network.named_parameters() if p.requires_grad}
     assert learned == {name for name, p in network.named_parameters() if p.grad is not None}
