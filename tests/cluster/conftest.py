@@ -28,7 +28,7 @@ def pytest_collection_modifyitems(config, items) -> None:
 
 @pytest.fixture(scope="session")
 def slurm(cache):
-    """A SLURM with one node of two CPUs; the tests' commands find it."""
+    """A SLURM with two nodes of two CPUs; the tests' commands find it."""
     if why := missing():
         pytest.skip(why)
     pytest.importorskip("submitit", reason="needs the optional package submitit")

@@ -1,7 +1,8 @@
-"""A local SLURM for tests: one node, arrays of five, no accounting; the system's configuration is not touched.
+"""A local SLURM for tests: two nodes, arrays of five, no accounting; the system's configuration is not touched.
 
 It needs root, slurm-wlm and munge of Debian. All its files are in a folder; its commands find it
-by SLURM_CONF. The node has as many CPUs as it is told, whether the machine has them or not.
+by SLURM_CONF. A node has as many CPUs as it is told, whether the machine has them or not. The second one is in the
+partition `pair` alone, which is not the default.
 """
 
 import os
@@ -24,13 +25,12 @@ AuthInfo=socket={folder}/munge.socket
 CredType=cred/munge
 CryptoType=crypto/munge
 StateSaveLocation={folder}/state
-SlurmdSpoolDir={folder}/spool
+SlurmdSpoolDir={folder}/spool-%n
 SlurmctldPidFile={folder}/slurmctld.pid
-SlurmdPidFile={folder}/slurmd.pid
+SlurmdPidFile={folder}/slurmd-%n.pid
 SlurmctldLogFile={folder}/slurmctld.log
-SlurmdLogFile={folder}/slurmd.log
+SlurmdLogFile={folder}/slurmd-%n.log
 SlurmctldPort={controller}
-SlurmdPort={daemon}
 ProctrackType=proctrack/linuxproc
 TaskPlugin=task/none
 SelectType=select/cons_tres
@@ -45,8 +45,10 @@ KillWait=60
 MaxArraySize=5
 SlurmdTimeout=600
 MessageTimeout=60
-NodeName={host} NodeAddr={address} CPUs={cpus} State=UNKNOWN
+NodeName={host} NodeAddr={address} Port={first} CPUs={cpus} State=UNKNOWN
+NodeName={host}-2 NodeHostname={host} NodeAddr={address} Port={second} CPUs={cpus} State=UNKNOWN
 PartitionName=debug Nodes={host} Default=YES MaxTime=INFINITE State=UP
+PartitionName=pair Nodes={host},{host}-2 MaxTime=INFINITE State=UP
 """
 
 
@@ -77,7 +79,7 @@ class LocalSlurm:
 
     Args:
         folder: for all its files; short, as it holds a socket.
-        cpus: of its node.
+        cpus: of each node.
     """
 
     def __init__(self, folder: Path, cpus: int = 2) -> None:
@@ -97,16 +99,12 @@ class LocalSlurm:
         self.stop()
 
     def _start(self) -> None:
-        for name in ("state", "spool"):
-            (self.folder / name).mkdir(parents=True)
+        (self.folder / "state").mkdir(parents=True)
         self.folder.chmod(0o755)  # munged accepts no folder that others may write to, clients must see its socket
-        host, (controller, daemon) = socket.gethostname().split(".")[0], _free_ports(2)
-        self.config.write_text(
-            CONFIG.format(
-                host=host, address="127.0.0.1", folder=self.folder, controller=controller, daemon=daemon, cpus=self.cpus
-            ),
-            encoding="utf-8",
-        )
+        host = socket.gethostname().split(".")[0]
+        ports = dict(zip(("controller", "first", "second"), _free_ports(3)))
+        text = CONFIG.format(host=host, address="127.0.0.1", folder=self.folder, cpus=self.cpus, **ports)
+        self.config.write_text(text, encoding="utf-8")
         key = self.folder / "munge.key"
         key.write_bytes(os.urandom(128))
         key.chmod(0o400)
@@ -114,11 +112,12 @@ class LocalSlurm:
         self._run("munged", "--foreground", "--force", "--num-threads=2", *places)
         self._wait(lambda: (self.folder / "munge.socket").exists(), "munged made no socket")
         self._run("slurmctld", "-D", "-f", str(self.config))
-        self._run("slurmd", "-D", "-f", str(self.config), "-N", host)
-        self._wait(lambda: self.ask("sinfo", "-h", "-o", "%T") == "idle", "the node is not idle")
+        for node in (host, f"{host}-2"):
+            self._run("slurmd", "-D", "-f", str(self.config), "-N", node)
+        self._wait(lambda: self.ask("sinfo", "-h", "-p", "pair", "-o", "%T %D") == "idle 2", "the nodes are not idle")
 
     def _run(self, program: str, *arguments: str) -> None:
-        with (self.folder / f"{program}.out").open("w", encoding="utf-8") as out:
+        with (self.folder / f"{program}.out").open("a", encoding="utf-8") as out:
             command = [_program(program), *arguments]
             self._processes.append(subprocess.Popen(command, stdout=out, stderr=out, env=self.environment()))
 
@@ -176,7 +175,7 @@ class LocalSlurm:
 
     def stop(self) -> None:
         """Cancel all jobs, and stop the started services."""
-        if len(self._processes) == 3 and self.ask("squeue", "-h"):
+        if len(self._processes) == 4 and self.ask("squeue", "-h"):
             self.ask("scancel", "--signal=KILL", "--full", "--user=root")
             self.ask("scancel", "--user=root")
             until = time.monotonic() + 60

@@ -1,4 +1,4 @@
-"""Sweeps on a real SLURM: arrays, a crash and its retry, preemption, SIGKILL, cancellation, two tasks."""
+"""Sweeps on a real SLURM: arrays, a crash and its retry, preemption, SIGKILL, cancellation, two tasks, two nodes."""
 
 import json
 import os
@@ -138,24 +138,33 @@ def test_interrupted_runs_end_with_the_weights_of_one_that_was_not(slurm, tiny_c
     assert len(started) == 2 and len(set(started)) == 1  # two starts, one W&B run
 
 
-def test_two_tasks_are_two_local_processes(slurm, tiny_config, tmp_path, precis):
+def test_two_tasks_of_one_node_or_of_two_are_two_local_processes(slurm, tiny_config, tmp_path, precis):
     two = {"trainer.devices": 2, "trainer.strategy": "ddp", "data.batch_size": 2, "trainer.max_epochs": 1}
-    path, out = write_sweep(tmp_path, tiny_config, set=two, seeds=[3], after=[]), tmp_path / "out"
-    done = precis("sweep", path, "--out", out, "--launcher", "slurm")
-    assert done.status == 1 and "trainer.devices is 2, but the profile has tasks_per_node 1" in done.err
-    profile = tmp_path / "profile.yaml"
-    profile.write_text(yaml.safe_dump({"tasks_per_node": 2, "minutes": 600, "setup": ["export GLOO_SOCKET_IFNAME=lo"]}))
-    assert precis("sweep", path, "--out", out, "--launcher", "slurm", "--profile", profile).status == 0
+    one_node = {"tasks_per_node": 2}, two
+    two_nodes = {"nodes": 2, "partition": "pair"}, two | {"trainer.devices": 1, "trainer.num_nodes": 2}
+    outs = [tmp_path / "one", tmp_path / "two"]
+    refusals = [
+        f"trainer.{key} is 2, but the profile has {name} 1"
+        for key, name in (("devices", "tasks_per_node"), ("num_nodes", "nodes"))
+    ]
+    for out, refusal, (resources, settings) in zip(outs, refusals, (one_node, two_nodes)):
+        path = write_sweep(tmp_path, tiny_config, set=settings, seeds=[3], after=[])
+        done = precis("sweep", path, "--out", out, "--launcher", "slurm")
+        assert done.status == 1 and refusal in done.err
+        profile = tmp_path / "profile.yaml"
+        profile.write_text(yaml.safe_dump({**resources, "minutes": 600, "setup": ["export GLOO_SOCKET_IFNAME=lo"]}))
+        assert precis("sweep", path, "--out", out, "--launcher", "slurm", "--profile", profile).status == 0
     local = tmp_path / "local"
     command = [sys.executable, "-m", "precis.command_line.cli", "fit", f"--config={tiny_config}", f"--run_dir={local}"]
     command += [*(f"--{key}={value}" for key, value in two.items()), "--seed_everything=3"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=1800)
     assert done.returncode == 0, done.stderr
     slurm.wait_until_empty()
-    (point,) = points_of(precis, out).values()
-    assert point["state"] == "finished", logs_in(out)
-    run = out / point["run"]
-    assert same_weights(run, local)
-    assert (run / "metrics.csv").read_bytes() == (local / "metrics.csv").read_bytes()
-    assert "distributed_backend=gloo" in (run / "log.txt").read_text()
-    assert "GLOBAL_RANK: 1, MEMBER: 2/2" in (run / "log.rank1.txt").read_text()
+    for out in outs:
+        (point,) = points_of(precis, out).values()
+        assert point["state"] == "finished", logs_in(out)
+        run = out / point["run"]
+        assert same_weights(run, local)
+        assert (run / "metrics.csv").read_bytes() == (local / "metrics.csv").read_bytes()
+        assert "distributed_backend=gloo" in (run / "log.txt").read_text()
+        assert "GLOBAL_RANK: 1, MEMBER: 2/2" in (run / "log.rank1.txt").read_text()
