@@ -43,7 +43,9 @@ def with_edus(document: TreebankDocument, starts: set[int]) -> TreebankDocument:
     return replace(document, edus=[tuple(edu) for edu in edus.tolist()], tree=None)
 
 
-def repairs(documents: Sequence[TreebankDocument], missed: Sequence[set[int]]) -> dict[str, Repair]:
+def repairs(
+    documents: Sequence[TreebankDocument], missed: Sequence[set[int]], spurious: Sequence[set[int]]
+) -> dict[str, Repair]:
     """Return the repairs by name, those of relations with the most missed boundaries first."""
 
     def of_relations(relations: set[str]) -> Repair:
@@ -60,7 +62,7 @@ def repairs(documents: Sequence[TreebankDocument], missed: Sequence[set[int]]) -
     return named | {
         f"missed: other relations ({rest})": of_relations(set(counts) - frequent),
         f"all missed ({counts.total()})": lambda document, missed, spurious: (missed, set()),
-        "all spurious": lambda document, missed, spurious: (set(), spurious),
+        f"all spurious ({sum(map(len, spurious))})": lambda document, missed, spurious: (set(), spurious),
         "both, gold EDUs": lambda document, missed, spurious: (missed, spurious),
     }
 
@@ -93,7 +95,7 @@ def report(parser: LightningModule, gold: Sequence[TreebankDocument], language: 
     spurious = [starts - set(edu_starts(document)) for document, starts in zip(gold, predicted)]
     before = counts_of(segmented, gold)
     rows = []
-    for name, repair in repairs(gold, missed).items():
+    for name, repair in repairs(gold, missed, spurious).items():
         repaired = []
         for text, starts, *errors in zip(texts, predicted, missed, spurious):
             added, removed = repair(text, *errors)
