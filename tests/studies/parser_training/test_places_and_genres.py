@@ -1,13 +1,18 @@
-"""Parseval by place and genre."""
+"""Parseval by place and genre, and after errors of the segmenter are repaired."""
 
 import json
 
 from conftest import write_lines
-from made_up_treebank import made_up_row
+from made_up_treebank import made_up_row, made_up_treebank
 
 from datamodules.discourse.records import TreebankDocument
+from datamodules.discourse.relations import GUM
 from datamodules.discourse.trees import Span, Tree
 from experiments.studies.parser_training.places_and_genres import PLACES, by_place, edu_units, main
+from experiments.studies.parser_training.segmentation_errors import repairs, report
+from lightning_modules.discourse_parser.right_branching import RightBranchingParser
+from precis.discourse.parser_scores import edu_starts, parseval
+from precis.discourse.score_parser import gold_documents, request_of
 
 
 def test_places_by_hand():
@@ -37,3 +42,18 @@ def test_tables_are_printed(tmp_path, capsys):
     main([str(treebank), "--parser", "right_branching", "--resamples", "20"])
     printed = capsys.readouterr().out
     assert "| within sentences | right_branching | " in printed and "| fiction | right-branching | 4 | " in printed
+
+
+def test_repairs_of_a_segmenter(tmp_path):
+    """Without any error F is that over gold EDUs; a repair of missed boundaries adds those of its relation alone."""
+    gold = gold_documents(made_up_treebank(tmp_path / "treebank.jsonl", documents=9), tuple(GUM.coarse))
+    parser = RightBranchingParser()
+    missed = [set(edu_starts(document)[1:]) for document in gold]
+    spurious = [{edu_starts(document)[0] + 4} for document in gold]
+    named = repairs(gold, missed, spurious)
+    for document, lacking in zip(gold, missed):
+        joints = named[next(name for name in named if name.startswith("missed: joint"))](document, lacking, set())[0]
+        assert joints == {start for start, _ in document.sentences[1:]}
+    text = report(parser, gold, "en")
+    expected = parseval([parser.parse(request_of(d)).best_tree() for d in gold], [d.tree for d in gold])
+    assert f"| both, gold EDUs | {expected['original']['F'].mean:.1f} |" in text
