@@ -2,7 +2,6 @@
 
 import json
 import os
-import socket
 import subprocess
 import sys
 import time
@@ -12,6 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 from cases import CASES
+from conftest import free_port
 from pytorch_lightning import Callback, seed_everything
 from quiet_trainer import quiet_trainer
 from torch.distributed.tensor import DTensor
@@ -102,6 +102,7 @@ def run_all(files: dict[str, str], folder: Path, rank: int, world: int) -> None:
             "decoded": list(decoded),
             "gradients": recorder.gradients,
             "coverage_weights": recorder.weights,
+            "sharded": any(isinstance(tensor, DTensor) for tensor in model.state_dict().values()),
             "weights": {name: whole(tensor).clone() for name, tensor in model.state_dict().items()},
             "fit": {name: value.item() for name, value in trainer.callback_metrics.items()},
             "validate": trainer.validate(model, data, verbose=False)[0],
@@ -147,17 +148,9 @@ def prepare(files: dict[str, str]) -> None:
 def run_on_one_and_two(context, target, files: dict[str, str], folder: Path, seconds: float = 600) -> list[dict]:
     """Return the results of the first and second of two processes, and of a single one.
 
-    Args:
-        context: context of `multiprocessing` that starts the processes.
-        target: `process`, by the name under which a new process finds it.
-        files: files of the corpus, by split.
-        folder: folder of the results.
-        seconds: time after which processes that are still running are an error.
+    The target is `process`, by the name under which a new process finds it.
     """
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    ranks = [(0, 2), (1, 2), (0, 1)]
+    port, ranks = free_port(), [(0, 2), (1, 2), (0, 1)]
     processes = [context.Process(target=target, args=(files, folder, *rank, port)) for rank in ranks]
     for p in processes:
         p.start()
@@ -199,15 +192,11 @@ def test_training_on_two_processes_equals_one(results, key):
 
 
 @every_run
-def test_training_logs_the_means_of_both_processes(results, key):
+def test_training_logs_the_means_of_both_processes_which_are_reduced_at_once(results, key):
     first, second, one = (result[key]["logged"] for result in results[:3])
     assert "train/loss" in one[0] and first == second and len(one) == {1: 6, 2: 4}[key[1]]
     for ours, expected in zip(first, one, strict=True):
         assert ours == pytest.approx(expected, rel=1e-6, abs=1e-9)
-
-
-@every_run
-def test_all_values_are_reduced_at_once_and_only_where_they_are_logged(results, key):
     # the first batch, and every second of 12 or 8 steps; an epoch ends with one of those
     assert [result[key]["reductions"] for result in results[:3]] == [{1: 7, 2: 5}[key[1]]] * 2 + [0]
 
@@ -229,17 +218,13 @@ def test_coverage_was_being_annealed_meanwhile(results, accumulate):
 
 
 @every_run
-def test_evaluation_of_an_odd_number_of_documents_equals_one_process(results, key):
+def test_evaluation_and_predictions_of_an_odd_number_of_documents_equal_those_of_one_process(results, key):
     first, second, one = (result[key] for result in results[:3])
     for stage, prefix in (("validate", "val"), ("test", "test")):
         assert {f"{prefix}/rouge1", f"{prefix}/length"} <= one[stage].keys()
         assert first[stage] == second[stage] == pytest.approx(one[stage], rel=1e-6)
     scores = {name: value for name, value in one["fit"].items() if name.startswith("val/")}
     assert {name: first["fit"][name] for name in scores} == pytest.approx(scores, rel=1e-6)
-
-
-@every_run
-def test_predictions_of_two_processes_equal_those_of_one(results, key):
     folder = results[3]
     two, one = (folder / f"{world}-{key[0]}-{key[1]}.jsonl" for world in (2, 1))
     lines = one.read_text(encoding="utf-8").splitlines()

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from conftest import write
 
 from precis.command_line.completion import find_parser
 from precis.config.command_table import COMMANDS, TRAINING
@@ -69,19 +70,13 @@ def test_paths_and_links_lead_to_files_and_shown_records_can_be_read(page):
         assert "--8<--" in block or isinstance(yaml.safe_load(block), dict)
 
 
-def test_the_readme_is_short():
+def test_the_readme_is_short_and_every_page_is_in_the_navigation_of_the_site_which_asks_no_other_server():
     assert len((ROOT / "README.md").read_text(encoding="utf-8").splitlines()) <= 100
-
-
-def test_every_page_is_in_the_navigation_of_the_site():
     text = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
     pages = {name_of(page).removeprefix("docs/") for page in PAGES} - {"README.md"}
     assert pages - set(re.findall(r": ([\w/]+\.md)$", text, flags=re.M)) == set()
-
-
-def test_the_site_asks_no_other_server():
-    """Material loads fonts unless they are off, and a script of mermaid's for its diagrams."""
-    assert yaml.safe_load((ROOT / "mkdocs.yml").read_text(encoding="utf-8"))["theme"]["font"] is False
+    # Material loads fonts unless they are off, and a script of mermaid's for its diagrams
+    assert yaml.safe_load(text)["theme"]["font"] is False
     assert not [name_of(page) for page in PAGES if blocks(page, "mermaid")]
 
 
@@ -137,8 +132,7 @@ def test_make_targets_that_are_named_exist():
 def test_the_sweep_file_that_is_shown_can_be_composed(tmp_path, monkeypatch):
     page = ROOT / "docs" / "sweeps.md"
     (shown,) = blocks(page, "yaml")
-    path = tmp_path / "shown.yaml"
-    path.write_text(shown, encoding="utf-8")
+    path = write(tmp_path / "shown.yaml", shown)
     monkeypatch.chdir(ROOT)
     assert len(compose(read_sweep(path))) == 2 * 4 * 3
     keys = set(re.findall(r"^\| `(\w+)` \|", page.read_text(encoding="utf-8"), flags=re.M))

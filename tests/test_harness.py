@@ -1,5 +1,6 @@
-"""Every model of the suite through train, save, load, resume, a gradient everywhere, and learning by heart."""
+"""Every model through train, save, load, resume, a gradient everywhere, learning by heart; what its seed decides."""
 
+import json
 from dataclasses import replace
 from types import MethodType
 
@@ -11,7 +12,7 @@ from pytorch_lightning.callbacks import Checkpoint
 from quiet_trainer import quiet_trainer
 from torch import Tensor
 
-from callbacks import GracefulStop
+from callbacks import GracefulStop, SelfCritical
 from lightning_modules.summarizer import weighted_sum
 from precis.runs.run_folder import load_run
 from precis.training.training import PrecisCLI
@@ -19,12 +20,7 @@ from tests.half_precision import skip_without_half_precision_lstm
 
 
 class Recorder(Callback):
-    """Losses as they come, and checkpoints after some batches and after each validation.
-
-    Args:
-        folder: for checkpoints.
-        batches: numbers of batches, over all epochs, after which to save.
-    """
+    """Losses as they come, and checkpoints after some batches, counted over all epochs, and after each validation."""
 
     def __init__(self, folder=None, batches=()):
         self.folder, self.batches = folder, batches
@@ -52,10 +48,10 @@ def trainer_with(*callbacks: Callback, **arguments) -> Trainer:
     return quiet_trainer(*callbacks, **options | arguments)
 
 
-def adam_with_schedule(module):
+def adam_with_schedule(module, total_steps=30, max_lr=0.02, **options):
     """As the command line combines `--optimizer` and `--lr_scheduler`."""
     optimizer = torch.optim.Adam(module.parameters(), lr=0.01)
-    schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, max_lr=0.02, total_steps=30)
+    schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, max_lr, total_steps=total_steps, **options)
     return PrecisCLI.configure_optimizers(module, optimizer, schedule)
 
 
@@ -175,16 +171,6 @@ def test_a_gradient_in_every_trained_parameter(case, corpus_files):
     assert len(missing) == 14 and missing[-1] == []
 
 
-def adam_that_settles(module, steps: int):
-    """Return Adam whose rate rises for a tenth of the steps and then falls to almost nothing.
-
-    At a constant rate the last weights depend on how the processor rounds, and single words of the summaries on them.
-    """
-    optimizer = torch.optim.Adam(module.parameters(), lr=0.01)
-    schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, max_lr=0.01, total_steps=steps, pct_start=0.1)
-    return PrecisCLI.configure_optimizers(module, optimizer, schedule)
-
-
 @pytest.mark.integration
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_learns_a_handful_of_documents_by_heart(case, corpus_files):
@@ -193,7 +179,9 @@ def test_learns_a_handful_of_documents_by_heart(case, corpus_files):
     model = case.build_model(**model_args)
     data = case.build_data(corpus_files, **data_args, max_train=4)  # one batch: an epoch is a step
     epochs = case.overfit_epochs
-    model.configure_optimizers = MethodType(lambda self: adam_that_settles(self, epochs), model)
+    # a rate that falls to almost nothing: at a constant one, the last weights depend on how the processor rounds
+    settling = {"total_steps": epochs, "max_lr": 0.01, "pct_start": 0.1}
+    model.configure_optimizers = MethodType(lambda self: adam_with_schedule(self, **settling), model)
     if hasattr(model, "decoding"):
         # a search with early stopping may end with two improbable summaries that end early, which depends on rounding
         model.decoding = replace(model.decoding, early_stopping=False)
@@ -268,3 +256,56 @@ def test_validates_summarizes_and_samples_in_true_precision(case, precision, cor
             samples = model.sample(batch, options)
             log_probs = model.log_probs(batch, samples, options)
             assert log_probs.shape == samples.tokens.shape and log_probs.isfinite().all()
+
+
+POINTER = next(case for case in CASES if case.name == "pointer-coverage")
+
+
+class Draws(Callback):
+    """Everything random of a training, in the order in which it happens."""
+
+    def on_fit_start(self, trainer, pl_module):
+        self.weights = torch.cat([parameter.detach().flatten() for parameter in pl_module.parameters()])
+        self.order, self.samples, self.losses = [], [], []
+        draw = pl_module.sample
+
+        def sample(batch, options):
+            samples = draw(batch, options)
+            self.samples.append((sorted(batch.ids), samples.tokens.tolist()))
+            return samples
+
+        pl_module.sample = sample
+
+    def on_train_batch_end(self, trainer, pl_module, outputs, batch, batch_idx):
+        self.order.append(batch.ids)
+        self.losses.append(outputs["loss"].item())
+
+
+def draws_of(run_seed: int, files: dict[str, str], **data) -> Draws:
+    seed_everything(run_seed, verbose=False)
+    model, draws = POINTER.build_model(dropout=0.5), Draws()
+    callbacks = [draws, SelfCritical(samples=2, gamma=0.5)]
+    trainer_with(*callbacks, max_epochs=1, limit_val_batches=0).fit(model, POINTER.build_data(files, **data))
+    return draws
+
+
+@pytest.mark.integration
+def test_everything_random_follows_the_seed(corpus_files):
+    one, again, other = (draws_of(seed, corpus_files) for seed in (1, 1, 2))
+    for name in ("order", "samples", "losses"):
+        assert getattr(one, name) == getattr(again, name) != getattr(other, name), name
+    assert torch.equal(one.weights, again.weights)
+    trained = one.weights != other.weights
+    assert trained.float().mean() > 0.9  # all but biases and the like, which start at zero
+    pinned = draws_of(2, corpus_files, seed=1)
+    assert pinned.order == one.order and pinned.losses != one.losses
+
+
+@pytest.mark.integration
+@pytest.mark.parametrize("flags, data_seed", [([], 7), (["--data.seed=4"], 4)])
+def test_a_run_folder_says_which_seeds_it_had(flags, data_seed, tiny_config, precis, tmp_path):
+    fast = ["--trainer.max_steps=1", "--trainer.limit_val_batches=0", "--seed_everything=7"]
+    precis("fit", "--config", tiny_config, *fast, *flags, "--run_dir", tmp_path / "run").succeeded()
+    record = json.loads((tmp_path / "run" / "environment.json").read_text(encoding="utf-8"))
+    assert (record["seed"], record["data_seed"]) == (7, data_seed)
+    assert "seed_everything: 7" in (tmp_path / "run" / "config.yaml").read_text(encoding="utf-8")

@@ -36,6 +36,7 @@ def results(server, corpus_files, tmp_path_factory):
 @pytest.mark.parametrize("key", [(case.name, accumulate) for case, accumulate, _ in RUNS], ids=lambda key: key[0])
 def test_sharded_training_and_evaluation_equal_one_process(results, key):
     first, second, one = (result[key] for result in results)
+    assert first["sharded"] and second["sharded"] and not one["sharded"]
     close([(a + b) / 2 for a, b in zip(first["losses"], second["losses"], strict=True)], one["losses"])
     for sharded, expected in zip(first["gradients"], one["gradients"], strict=True):
         close(sharded, expected)

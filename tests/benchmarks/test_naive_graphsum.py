@@ -31,20 +31,13 @@ def batch() -> GraphSumBatch:
     source = torch.randint(6, V, (2, 3, 5)).masked_fill(~mask, 1)
     real = torch.arange(6) < torch.tensor(targets).unsqueeze(1)
     target = torch.randint(6, V, (2, 6)).masked_fill(~real, 1)
-    places = [row.nonzero().squeeze(1) for row in mask.flatten(1)]
+    places = torch.nn.utils.rnn.pad_sequence([row.nonzero().squeeze(1) for row in mask.flatten(1)], batch_first=True)
     return GraphSumBatch(
-        ids=["a", "b"],
-        references=[[], []],
-        source=source,
-        source_mask=mask,
-        graph=torch.rand(2, 3, 3),
-        places=torch.nn.utils.rnn.pad_sequence(places, batch_first=True),
-        lengths=torch.tensor([8, 7]),
+        ids=["a", "b"], references=[[], []], source=source, source_mask=mask, graph=torch.rand(2, 3, 3),
+        places=places, lengths=torch.tensor([8, 7]),
         target_input=torch.cat([torch.zeros_like(target[:, :1]), target[:, :-1]], 1),
-        target=target,
-        target_lengths=torch.tensor(targets),
-        target_rows=real.flatten().nonzero().squeeze(1),
-    )
+        target=target, target_lengths=torch.tensor(targets), target_rows=real.flatten().nonzero().squeeze(1),
+    )  # fmt: skip
 
 
 def small(**changes) -> GraphSum:

@@ -5,7 +5,7 @@ import re
 from pathlib import Path
 
 import pytest
-import yaml
+from conftest import write
 
 pytest.importorskip("optuna")
 
@@ -24,11 +24,9 @@ def test_workers_share_the_trials_and_a_requeued_one_continues_its_own(slurm, ti
         "set": {"trainer.callbacks": [callback], "trainer.max_epochs": 1},
         "search": {"trials": 3, "sampler": "random", "keys": {"model.dropout": {"uniform": [0.0, 0.5]}}},
     }
-    path = tmp_path / "search.yaml"
-    path.write_text(yaml.safe_dump(content), encoding="utf-8")
+    path = write(tmp_path / "search.yaml", content)
     asked = ["--launcher", "slurm", "--profile.concurrency", 2, "--trust"]
-    done = precis("sweep", path, "--out", out, *asked)
-    assert done.status == 0 and "submitted 2 workers as job" in done.out, done.err
+    assert "submitted 2 workers as job" in precis("sweep", path, "--out", out, *asked).succeeded().out
     slurm.wait_for((held / "holding").exists)
     # the trial of the process that waits in a training step: others may still be starting
     command = Path("/proc", (held / "holding").read_text(), "cmdline").read_text()

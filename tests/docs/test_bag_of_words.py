@@ -64,8 +64,6 @@ def test_it_trains_and_is_tested_by_the_commands_of_the_page(tutorial, corpus_fi
     fit = ["fit", "--config", "bag_of_words.yaml", *named, "--data.corpus=Files", *files, *small]
     fit += ["--run_dir", tmp_path / "run", "--wandb=off", "--trainer.accelerator=cpu", "--previews=0"]
     fit += ["--trainer.enable_progress_bar=false", "--trainer.enable_model_summary=false"]
-    done = precis(*fit)
-    assert done.status == 0, done.err
-    done = precis("test", "--run", tmp_path / "run", "--trust")
-    assert done.status == 0, done.err
+    precis(*fit).succeeded()
+    precis("test", "--run", tmp_path / "run", "--trust").succeeded()
     assert len((tmp_path / "run" / "predictions.jsonl").read_text(encoding="utf-8").splitlines()) == 7

@@ -4,20 +4,12 @@ from functools import partial
 
 import pytest
 import torch
-from devices import CUDA
 
 from lightning_modules.rstformer.batched_attention import batched_attention
 from lightning_modules.rstformer.chunked_attention import chunked_attention
 from lightning_modules.rstformer.dense_attention import dense_attention
 from lightning_modules.rstformer.fused_attention import fused_attention
-from lightning_modules.rstformer.injection import (
-    INJECTIONS,
-    DiscourseInjection,
-    HeadTable,
-    View,
-    head_relations,
-    reach,
-)
+from lightning_modules.rstformer.injection import INJECTIONS, DiscourseInjection, HeadTable, View, head_relations, reach
 from tests.lightning_modules.rstformer.dense_attention import made_up_edus, made_up_ldd
 from tests.made_up_parses import to_band
 
@@ -83,7 +75,9 @@ def test_forward_and_backward_equal_double_precision(path, device, dtype, inject
         assert (one - other).norm() <= TOLERANCES[dtype] * other.norm() + 1e-6
 
 
-@pytest.mark.parametrize("device", [pytest.param("cpu", marks=pytest.mark.slow), CUDA])
+@pytest.mark.parametrize("device", [
+    pytest.param("cpu", marks=pytest.mark.slow), pytest.param("cuda", marks=pytest.mark.cuda)
+])  # fmt: skip
 @pytest.mark.parametrize("length", [300, 130])
 def test_the_compiled_kernel_without_gradients(length, device, batch):
     """Inductor's code for `flex_attention`, which exists for CPUs as well: the logic of the kernel without a GPU.

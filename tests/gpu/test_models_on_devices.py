@@ -5,14 +5,14 @@ The same tests run on the CPU with some of the models, so that the tests themsel
 
 from contextlib import contextmanager
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 import torch
 from cases import CASES
-from devices import trainer_arguments
 from half_precision import skip_without_half_precision_lstm
-from pytorch_lightning import Callback, Trainer, seed_everything
+from pytorch_lightning import Callback, seed_everything
+from quiet_trainer import quiet_trainer
+from test_harness import Recorder
 
 import lightning_modules
 from callbacks import Previews, SelfCritical
@@ -31,45 +31,24 @@ GENERATIVE_RUNS = [pytest.param(c, "cpu", id=f"{c.name}-cpu") for c in GENERATIV
 GENERATIVE_RUNS += [pytest.param(c, "cuda", marks=pytest.mark.cuda, id=f"{c.name}-cuda") for c in GENERATIVE]
 
 
-class Losses(Callback):
-    """Losses of all training batches, and a checkpoint after the second one.
-
-    Args:
-        path: path of the checkpoint; None for none.
-    """
-
-    def __init__(self, path: Path | None = None) -> None:
-        self.values: list[float] = []
-        self.path = path
-
-    def on_train_batch_end(self, trainer, pl_module, outputs, batch, batch_idx):
-        self.values.append(outputs["loss"].item())
-        if self.path is not None and len(self.values) == 2:
-            trainer.save_checkpoint(self.path)
-
-
-def make_trainer(device: str, *callbacks: Callback, **arguments) -> Trainer:
-    usual = {"enable_checkpointing": False, "enable_progress_bar": False, "enable_model_summary": False}
-    usual |= {"logger": False, "use_distributed_sampler": False, "num_sanity_val_steps": 0, "limit_val_batches": 1}
-    return Trainer(**usual | trainer_arguments(device) | arguments, callbacks=list(callbacks))
-
-
 def fit(case, files, device: str, *callbacks: Callback, ckpt_path=None, **arguments):
     """Return model, data and trainer after training."""
     seed_everything(5, verbose=False)
     model, data = case.build_model(), case.build_data(files)
-    trainer = make_trainer(device, *callbacks, **arguments)
+    usual = {"accelerator": "gpu" if device == "cuda" else "cpu", "devices": 1}
+    usual |= {"num_sanity_val_steps": 0, "limit_val_batches": 1}
+    trainer = quiet_trainer(*callbacks, **usual | arguments)
     trainer.fit(model, data, ckpt_path=ckpt_path)
     return model, data, trainer
 
 
 @every_run
 def test_trains_resumes_and_writes(case, device, corpus_files, tmp_path):
-    path = tmp_path / "two.ckpt"
-    whole, rest = Losses(path), Losses()
+    whole, rest = Recorder(tmp_path, batches=(1,)), Recorder()
     fit(case, corpus_files, device, whole, max_steps=4)
-    model, data, trainer = fit(case, corpus_files, device, rest, max_steps=4, ckpt_path=path)
-    assert whole.values[2:] == pytest.approx(rest.values, rel=1e-3)  # a GPU adds in any order
+    model, data, trainer = fit(case, corpus_files, device, rest, max_steps=4, ckpt_path=tmp_path / "batch1.ckpt")
+    losses, resumed = ([loss for _, loss in recorder.losses] for recorder in (whole, rest))
+    assert losses[2:] == pytest.approx(resumed, rel=1e-3)  # a GPU adds in any order
     (scores,) = trainer.test(model, data, verbose=False)
     assert 0 <= scores["test/rouge1"] <= 100
 
@@ -78,10 +57,10 @@ def test_trains_resumes_and_writes(case, device, corpus_files, tmp_path):
 def test_trains_in_half_precision(case, device, corpus_files):
     if device == "cpu":
         skip_without_half_precision_lstm(case.build_model())
-    exact, half = Losses(), Losses()
+    exact, half = Recorder(), Recorder()
     fit(case, corpus_files, device, exact, max_steps=2)
     model, *_ = fit(case, corpus_files, device, half, max_steps=2, precision="bf16-mixed")
-    assert half.values[0] == pytest.approx(exact.values[0], rel=0.05)
+    assert half.losses[0][1] == pytest.approx(exact.losses[0][1], rel=0.05)
     assert all(p.isfinite().all() for p in model.parameters())
 
 
