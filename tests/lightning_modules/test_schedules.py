@@ -33,11 +33,11 @@ def test_a_schedule_needs_an_end(tmp_path, limits):
 
 
 def test_a_fractional_warm_up_needs_the_number_of_steps(monkeypatch):
+    monkeypatch.setattr("lightning_modules.schedules.training_steps", lambda trainer: 8)
     for options, steps in [
         (AdamWOptions(schedule="constant", warmup_steps=5), 1),
         (AdamWOptions(schedule="constant"), 8),
         (EncoderAdamWOptions(schedule="inverse_root", warmup_steps=5, encoder_warmup_steps=0.5), 8),
         (AdamWOptions(warmup_steps=0), 8),
     ]:
-        monkeypatch.setattr("lightning_modules.schedules.training_steps", lambda trainer: 8)
         assert steps_needed(None, options) == steps

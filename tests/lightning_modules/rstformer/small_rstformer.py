@@ -5,7 +5,7 @@ from model_options import build_model
 from transformers import LEDConfig, LEDForConditionalGeneration
 
 from datamodules.corpora import Files
-from datamodules.rstformer import RSTformerBatch, RSTformerData
+from datamodules.rstformer import RSTformerData
 from lightning_modules.decoding.options import DecodingOptions
 from lightning_modules.rstformer.led import Discourse
 from lightning_modules.rstformer.module import RSTformer
@@ -70,14 +70,6 @@ def ready(files, folder, **changes) -> RSTformerData:
     data.prepare_data()
     data.setup("test")
     return data
-
-
-def no_discourse_data(files, folder):
-    return data_of(files, folder, half_width=1, ablation="no_discourse", parser=None)
-
-
-def ready_batch(files, folder) -> RSTformerBatch:
-    return next(iter(ready(files, folder, parser=None, ablation="no_discourse").test_dataloader()))
 
 
 def randomized(model, text):

@@ -6,7 +6,7 @@ import pytest
 import torch
 from model_options import build_model, grouped
 from quiet_trainer import quiet_trainer
-from small_rstformer import SMALL, data_of, model_of, no_discourse_data, randomized, ready, ready_batch, small_led
+from small_rstformer import SMALL, data_of, model_of, randomized, ready, small_led
 
 from datamodules.documents import UserError
 from datamodules.text.subword_tokenizer import SMALLEST, SubwordTokenizer
@@ -153,8 +153,9 @@ def test_a_frozen_encoder_stays_as_it_is(tmp_path):
 
 def test_what_does_not_fit_is_refused(corpus_files, folder, batch_and_text):
     batch, text = batch_and_text
+    plain = next(iter(ready(corpus_files, folder, parser=None, ablation="no_discourse").test_dataloader()))
     with pytest.raises(UserError, match="give both the same ablation"):
-        model_of().loss_terms(ready_batch(corpus_files, folder))
+        model_of().loss_terms(plain)
     with pytest.raises(ValueError, match="2 heads for 3 relations: give the frequency"):
         model_of(heads=2)
     with pytest.raises(ValueError, match="the parse has 3 relations, but the model has 5"):
@@ -246,6 +247,5 @@ def test_a_window_that_leaves_the_band_is_found_before_training(corpus_files, fo
     data = data_of(corpus_files, folder, half_width=widest)
     quiet_trainer(max_steps=1, limit_val_batches=0).fit(model_of(), data)
     # what reads no window does not mind
-    quiet_trainer(max_steps=1, limit_val_batches=0).fit(
-        model_of(ablation="no_discourse"), no_discourse_data(corpus_files, folder)
-    )
+    plain = data_of(corpus_files, folder, half_width=1, ablation="no_discourse", parser=None)
+    quiet_trainer(max_steps=1, limit_val_batches=0).fit(model_of(ablation="no_discourse"), plain)

@@ -1,10 +1,16 @@
-"""`long_input`: one choice, with the same name in every model over a pretrained encoder."""
+"""Pretrained encoders: `long_input`, one choice in every model over one, and fingerprints of local folders."""
 
 import pytest
 import torch
 import yaml
 from cases import CASES
 from tiny_models import make_summarizer, write_bert
+
+from datamodules.bertsum import ExtractiveData
+from datamodules.corpora import Texts
+from datamodules.graphsum import GraphSumData
+from lightning_modules.discourse_parser.parser import DiscourseParser
+from lightning_modules.extractive.zero_shot import ZeroShot
 
 CASE_OF = {case.model.rsplit(".", 1)[-1]: case for case in reversed(CASES)}
 WORDS = ["the", "old", "mill", "harbour", "library", "orchard", "is", "a", "from", "every", "morning", "rain", "."]
@@ -57,3 +63,28 @@ def test_a_pretrained_encoder_decoder_is_checked_before_training(corpus_files, t
     checkpoint = make_summarizer("bart", tmp_path / "bart", [" ".join(WORDS)], window=40)
     options = arguments(CASE_OF["Pegasus"], corpus_files, tmp_path / "run", f"--model.encoder.checkpoint={checkpoint}")
     precis(*options, "--data.max_source=41").refused("the encoder reads 40 tokens, and data.max_source is 41")
+
+
+# What a folder with a pretrained encoder holds, and not its path alone, tells caches apart
+
+
+def parser(encoder: str) -> DiscourseParser:
+    torch.manual_seed(0)
+    return DiscourseParser.of_settings(encoder=encoder, layers=[1], hidden_size=16, fit_size=4)
+
+
+@pytest.mark.parametrize("model", [ZeroShot, parser], ids=["zero-shot", "parser"])
+def test_fingerprints_tell_weights_apart(model, tmp_path):
+    first = model(write_bert(tmp_path, WORDS)).fingerprint
+    assert model(write_bert(tmp_path, WORDS)).fingerprint == first  # the same weights
+    assert model(write_bert(tmp_path, WORDS, seed=1)).fingerprint != first
+
+
+@pytest.mark.parametrize(
+    "data", [lambda name: ExtractiveData(Texts([]), 100, name), lambda name: GraphSumData(Texts([]), checkpoint=name)]
+)
+def test_settings_of_the_tokenizer_tell_vocabularies_apart(data, tmp_path):
+    first = data(write_bert(tmp_path, WORDS)).tokenizer_settings()
+    # other weights, the same vocabulary
+    assert data(write_bert(tmp_path, WORDS, seed=1)).tokenizer_settings() == first
+    assert data(write_bert(tmp_path, WORDS[::-1])).tokenizer_settings() != first
