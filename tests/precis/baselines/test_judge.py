@@ -4,7 +4,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from chat_servers import chat_server
-from conftest import read_lines, write_lines
+from conftest import write_lines
 
 from precis.baselines.judge import read_verdict
 from precis.statistics.statistics import bootstrap_interval
@@ -114,16 +114,3 @@ def test_a_judge_without_a_verdict_in_both_orders_is_an_error_that_shows_an_answ
 ])  # fmt: skip
 def test_verdicts(text, verdict):
     assert read_verdict(text) == verdict
-
-
-@pytest.mark.parametrize(("file", "rows", "flags", "parts"), [
-    (1, slice(-1), [], ["b.jsonl", "no summary of document 'd1'"]),
-    (0, slice(1, None), [], ["a.jsonl"]),
-    (0, slice(None), ["--prompt", "nowhere.txt"], ["nowhere.txt", "{first}"]),
-    (0, slice(None), ["--timeout", "-1"], ["timeout"]),
-])  # fmt: skip
-def test_wrong_input_is_one_line_and_nothing_is_asked(judge, files, file, rows, flags, parts):
-    write_lines(files[file], read_lines(files[file])[rows])
-    done, server = judge(prefers_short, *flags)
-    done.failed_in_one_line(*parts, status=(1, 2))
-    assert not server.requests

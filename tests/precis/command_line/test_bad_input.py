@@ -1,16 +1,12 @@
 """Bad records, texts, checkpoints and folders: one clear line, a status, and nothing half-written."""
 
 import json
-import os
 import re
 import shutil
-import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
-from conftest import contents, wait_until, write
+from conftest import contents, write
 
 from datamodules.building import LOCK
 from datamodules.documents import UserError
@@ -113,16 +109,3 @@ def test_a_vocabulary_that_does_not_fit_the_checkpoint_is_named(run_folder, prec
     shutil.copy(other / "vocabulary.json", run_folder / "text")
     with pytest.raises(UserError, match="the vocabulary of the data is not the one"):
         load_run(run_folder)
-
-
-def test_sigterm_while_documents_are_made_leaves_nothing_half_written(tiny_config, fresh_cache, tmp_path):
-    rows, run = tmp_path / "rows.jsonl", tmp_path / "run"
-    rows.write_text("".join(json.dumps(GOOD | {"id": str(i)}) + "\n" for i in range(200_000)))  # some ten seconds
-    arguments = ["fit", "--config", tiny_config, "--run_dir", run, "--data.corpus.train", rows, "--wandb", "off"]
-    command = [sys.executable, "-m", "precis.command_line.cli", *map(str, arguments)]
-    environment = os.environ | {"PRECIS_CACHE": str(fresh_cache)}
-    process = subprocess.Popen(command, env=environment, cwd=Path(__file__).parents[3], stdout=subprocess.DEVNULL)
-    wait_until(lambda: bool(list(fresh_cache.glob(".building-*"))), process)
-    process.send_signal(signal.SIGTERM)
-    assert process.wait(200) == 143
-    assert not run.exists() and [path.name for path in fresh_cache.rglob("*")] == [LOCK]

@@ -6,8 +6,8 @@ import random
 
 import pytest
 import torch
-from conftest import write, write_lines
-from made_up_treebank import made_up_row, made_up_treebank
+from conftest import write
+from made_up_treebank import made_up_treebank
 
 from lightning_modules.discourse_parser.parser import DiscourseParser
 from lightning_modules.metrics.parseval import parseval_scores
@@ -82,17 +82,3 @@ def test_a_treebank_with_relations_of_its_own(precis, tmp_path):
     (tmp_path / "a.txt").write_text(text, encoding="utf-8")
     done = precis("parse", "--parser", tmp_path / "run", "--show", tmp_path / "a.txt")
     assert done.status == 0 and ("hypotactic" in done.out or " and" in done.out.replace(text, "")), done.err
-
-
-def test_wrong_input_in_one_line(precis, tmp_path):
-    plain = {name: value for name, value in made_up_row(1, 3).items() if name not in ("tree", "tree_nary")}
-    odd = {"tree": ["NS", "odd", 0, 1], "edus": [[0, 15], [16, 34]], "text": "The otter slept because it rained."}
-    for change, options, problem in (
-        ({}, [], "made_up.jsonl: made-up-1 has no tree; a parser is scored on gold trees"),
-        (odd | {"sentences": [], "paragraphs": []}, [], "made-up-1, EDUs 0"),
-        ({}, ["--out", __file__], "a file; name a folder"),
-    ):
-        path = write_lines(tmp_path / "made_up.jsonl", [made_up_row(0, 3), plain | change])
-        done = precis("score-parser", path, "--parser", "right_branching", *options)
-        assert done.status and problem in done.err.splitlines()[-1], done
-    precis("score-parser", tmp_path / "none.jsonl", "--parser", "right_branching").refused("no such file or folder")

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from conftest import assert_same_checkpoints
 
 from datamodules.documents import UserError
 from lightning_modules.checkpoints import find_damage
@@ -38,10 +37,6 @@ def flip_a_byte(path: Path) -> None:
     place = content.index(torch.full((4,), 2.0).numpy().tobytes()) + 1
     content[place] ^= 1
     path.write_bytes(content)
-
-
-def remove(path: Path) -> None:
-    path.unlink()
 
 
 @pytest.mark.parametrize("links", [True, False])
@@ -108,21 +103,6 @@ def test_without_a_whole_one_the_reasons_are_named(tmp_path):
         cut_in_half(tmp_path / "checkpoints" / f"{name}.ckpt")
     with pytest.raises(UserError, match=r"last.ckpt: .* only .*; .*previous.ckpt: .* only .*; start the run again"):
         resumable(tmp_path)
-
-
-@pytest.mark.integration
-@pytest.mark.parametrize("damage", [cut_in_half, remove])
-def test_a_run_with_a_torn_checkpoint_ends_as_if_nothing_had_been(damage, trained, run_folder, precis):
-    """The one before is of the first epoch: the second one is trained again."""
-    damage(run_folder / "checkpoints" / "last.ckpt")
-    if damage is cut_in_half:
-        with pytest.warns(UserWarning, match=r"last.ckpt: .*only a part of one; continuing"):
-            done = precis("fit", "--run", run_folder)
-    else:
-        done = precis("fit", "--run", run_folder)
-    assert done.status == 0, done.err
-    assert_same_checkpoints(run_folder, trained)
-    assert (run_folder / "metrics.csv").read_text() == (trained / "metrics.csv").read_text()
 
 
 @pytest.mark.integration

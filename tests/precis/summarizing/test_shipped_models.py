@@ -37,8 +37,7 @@ TEXT = TEXTS[0][0]
 
 @pytest.fixture
 def article(tmp_path) -> Path:
-    path = write(tmp_path / "article.txt", TEXT)
-    return path
+    return write(tmp_path / "article.txt", TEXT)
 
 
 def test_every_shipped_model_has_weights_a_card_and_its_name():

@@ -25,8 +25,7 @@ ROOT = Path(__file__).parents[3]
 
 
 def write_sweep(folder: Path, base: Path, **parts) -> Path:
-    path = write(folder / "ablation.yaml", {"base": str(base), **parts})
-    return path
+    return write(folder / "ablation.yaml", {"base": str(base), **parts})
 
 
 @pytest.fixture

@@ -18,8 +18,7 @@ def config(tiny_config, tmp_path_factory) -> Path:
     (shown,) = re.findall(r"^```yaml\n(.*?)^```", PAGE.read_text(encoding="utf-8"), flags=re.S | re.M)
     content = yaml.safe_load(tiny_config.read_text(encoding="utf-8"))
     content["trainer"] |= yaml.safe_load(shown)["trainer"] | {"val_check_interval": 5}
-    path = write(tmp_path_factory.mktemp("rewards") / "config.yaml", content | {"previews": 2})
-    return path
+    return write(tmp_path_factory.mktemp("rewards") / "config.yaml", content | {"previews": 2})
 
 
 def test_a_dry_run_writes_no_reference(config, tmp_path, precis):
