@@ -32,9 +32,10 @@ def data_of(treebank, **options) -> TreebankData:
     return TreebankData(treebank, treebank, treebank, **options)
 
 
-def batch_of(data: TreebankData, split: str = "train") -> ParserBatch:
+def features_of(treebank, **options) -> list:
+    data = data_of(treebank, **options)
     data.setup("fit")
-    return ParserBatch.of(data._features[split])
+    return data._features["train"]
 
 
 def trainer_with(*callbacks: Callback, **options) -> Trainer:
@@ -50,9 +51,9 @@ def trained(treebank):
     return model.eval(), trainer
 
 
-def requests(data: TreebankData, given: bool = True) -> list[ParseRequest]:
+def requests(data: TreebankData) -> list[ParseRequest]:
     return [
-        ParseRequest(d.id, d.text, tuple(d.sentences), tuple(d.paragraphs), tuple(d.edus) if given else None)
+        ParseRequest(d.id, d.text, tuple(d.sentences), tuple(d.paragraphs), tuple(d.edus))
         for d in data.documents("train")
     ]
 
@@ -61,9 +62,7 @@ def test_the_loss_is_the_likelihood_among_all_trees(treebank):
     """-log P(tree) against every tree of the shortest document, -log P(class) one node at a time."""
     torch.manual_seed(0)
     model = DiscourseParser(**TINY).eval()
-    data = data_of(treebank)
-    data.setup("fit")
-    features = min(data._features["train"], key=lambda text: text.size)
+    features = min(features_of(treebank), key=lambda text: text.size)
     batch = ParserBatch.of([features])
     terms = model.loss_terms(batch)
     layout, scorer = layout_of(batch), model.scorers[0]
@@ -88,9 +87,7 @@ def test_the_loss_is_the_likelihood_among_all_trees(treebank):
 def test_two_documents_weigh_like_two_batches(treebank):
     torch.manual_seed(0)
     model = DiscourseParser(**TINY).eval()
-    data = data_of(treebank)
-    data.setup("fit")
-    texts = data._features["train"][:2]
+    texts = features_of(treebank)[:2]
     together = model.loss_terms(ParserBatch.of(texts))
     alone = [model.loss_terms(ParserBatch.of([text])) for text in texts]
     for name, value in together.items():
@@ -99,7 +96,7 @@ def test_two_documents_weigh_like_two_batches(treebank):
 
 def test_every_parameter_gets_a_gradient(treebank):
     model = DiscourseParser(members=2, **TINY)
-    sum(model.loss_terms(batch_of(data_of(treebank))).values()).backward()
+    sum(model.loss_terms(ParserBatch.of(features_of(treebank))).values()).backward()
     assert not [name for name, p in model.named_parameters() if p.requires_grad and p.grad is None]
 
 
@@ -236,10 +233,8 @@ def test_over_a_pretrained_encoder(encoder, treebank, tmp_path, how):
 def test_a_frozen_encoder_reads_each_text_and_not_each_id(encoder, treebank):
     """Different texts with one id, and one text with two segmentations, have different vectors."""
     model = DiscourseParser.of_settings(encoder=encoder, layers=(0, 2), window=16, **TINY).eval()
-    data = data_of(treebank, checkpoint=encoder)
-    data.setup("fit")
-    one, other = (replace(text, id="same") for text in data._features["train"][:2])
-    document = data.documents("train")[0]
+    one, other = (replace(text, id="same") for text in features_of(treebank, checkpoint=encoder)[:2])
+    document = data_of(treebank).documents("train")[0]
     whole = parser_features(document, [(0, len(document.text))], model.subwords, name="same")
     for texts in ([one], [other], [whole], [other, one]):
         batch = ParserBatch.of(texts)
