@@ -117,7 +117,7 @@ class Parseval(Metric):
             parseval_counts(predicted, target, variant, predicted_starts, target_starts) for variant in self.variants
         ]
         counts = torch.stack(rows)  # [V, 6]
-        self.totals += counts.to(self.device)
+        self.totals = self.totals + counts.to(self.device)  # not in place, as in `Rouge`
         self._documents.append(counts)
 
     def per_document(self) -> Tensor:

@@ -36,9 +36,10 @@ class Rouge(Metric):
     def update(self, predictions: list[list[str]], references: list[list[list[str]]]) -> None:
         """Add documents: sentences of each prediction, and its references as lists of sentences."""
         scores = score_many(predictions, references, self.variants, language=self.language)
-        for column, variant in enumerate(self.variants):
-            self.totals[column] += sum(round(score[variant].fmeasure * self._UNIT) for score in scores)
-        self.documents += len(scores)
+        sums = [sum(round(score[variant].fmeasure * self._UNIT) for score in scores) for variant in self.variants]
+        # not in place: after `validate` the state is an inference tensor, which `fit` may not change
+        self.totals = self.totals + self.totals.new_tensor(sums)
+        self.documents = self.documents + len(scores)
 
     def compute(self) -> dict[str, Tensor]:
         """Return the mean F1 x 100 of each variant, scalars."""

@@ -3,6 +3,7 @@ import json
 from pathlib import Path
 
 import pytest
+import torch
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from rouge_score.rouge_scorer import RougeScorer
@@ -191,6 +192,15 @@ def test_errors_say_what_is_wrong_and_where():
     ]:
         with pytest.raises(error, match=says):
             call()
+
+
+def test_a_metric_that_inference_mode_has_reset_counts_again():
+    metric = Rouge(["rouge1"])
+    with torch.inference_mode():  # as in `validate` before `fit`
+        metric.update([["a"]], [[["b"]]])
+        metric.reset()
+    metric.update([["a"]], [[["a"]]])
+    assert metric.compute()["rouge1"].item() == 100
 
 
 def test_a_failed_update_adds_nothing():
