@@ -56,6 +56,7 @@ def test_the_loss_equals_that_of_the_printed_equations(model_and_batch):
         assert torch.isclose(model.loss_terms(batch)["nll"], sum(documents) / len(documents), atol=1e-5)
 
 
+@pytest.mark.integration
 def test_it_trains_and_is_tested_by_the_commands_of_the_page(tutorial, corpus_files, tmp_path, monkeypatch, precis):
     monkeypatch.chdir(EXAMPLES)
     files = [f"--data.corpus.{split}={path}" for split, path in corpus_files.items()]

@@ -15,7 +15,7 @@ LIBRARIES = (*HEAVY, "jsonargparse", "rich", "numpy", "pyarrow", "yaml")
 
 # Commands by the libraries that they may not import.
 FORBIDDEN = {
-    LIBRARIES: ["", "--help", "--trust trian"],
+    LIBRARIES: ["", "--help", "--version", "--trust trian"],
     HEAVY: [
         "fit --help", "fit --config MISSING", "evaluate --metrcs rouge",
         "evaluate FILE --metrics rouge,novelty,fragments,repetition,length", "sweep MISSING", "sweep cancel FOLDER",

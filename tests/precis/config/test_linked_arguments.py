@@ -23,6 +23,7 @@ def parser():
     return fit_parser()
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize(
     "config, name, value", [("rstformer/docstrings", "ablation", "ria"), ("bertsum/scitldr", "checkpoint", "elsewhere")]
 )

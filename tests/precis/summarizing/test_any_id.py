@@ -37,6 +37,7 @@ def test_formulas_in_a_parse_and_words(precis, tmp_path):
     assert (tmp_path / "words.png").read_bytes().startswith(PNG)
 
 
+@pytest.mark.integration
 def test_records_are_summarized_one_by_one(run_folder, precis, corpus_files, tmp_path):
     assert precis("predict", "--run", run_folder).status == 0
     done = precis("summarize", "--checkpoint", run_folder, corpus_files["test"], "--json", "true")

@@ -9,11 +9,12 @@ from precis.sweeping.composition import compose
 from precis.sweeping.grid import read_sweep
 from precis.sweeping.search import compose_search
 
+pytestmark = pytest.mark.integration
+
 SWEEPS = Path(__file__).parents[3] / "experiments" / "sweeps"
 SHIPPED = sorted(SWEEPS.rglob("*.yaml"))
 
 
-@pytest.mark.integration
 @pytest.mark.parametrize("path", SHIPPED, ids=lambda path: f"{path.parent.name}-{path.stem}")
 def test_every_shipped_sweep_can_be_composed(path):
     sweep = read_sweep(path)
