@@ -16,7 +16,7 @@ from datamodules.parsing import ParsingData
 DOCUMENTS = [made_up_document(number) for number in range(9)]
 
 
-class MadeUpParser(LightningModule):
+class InterruptingParser(LightningModule):
     """Parser that interrupts the process in the batch `interrupt`."""
 
     fingerprint, rows, band = "made up", "side", 4
@@ -48,7 +48,7 @@ def run(folder, parser: LightningModule, **options) -> ParseWriter:
 
 def test_a_run_writes_all_and_counts_tokens(tmp_path, capfd, monkeypatch):
     monkeypatch.setattr(parallel, "LINE_INTERVAL", 0.0)
-    writer = run(tmp_path, MadeUpParser())
+    writer = run(tmp_path, InterruptingParser())
     cache = ParseCache(tmp_path)
     assert writer.left == 0 and len(cache) == 9 and cache.missing(cache) == []
     lines = [line for line in capfd.readouterr().err.splitlines() if line.startswith("parsing tokens: ")]
@@ -67,10 +67,10 @@ def test_the_time_left_follows_from_the_tokens_so_far(capsys, monkeypatch):
 
 
 def test_an_interrupted_run_keeps_what_it_has_and_continues(tmp_path):
-    writer = run(tmp_path, MadeUpParser(interrupt=2))
+    writer = run(tmp_path, InterruptingParser(interrupt=2))
     assert writer.interrupted and isinstance(writer.error, SystemExit)
     assert writer.left == 5 and len(ParseCache(tmp_path)) == 4
-    again = run(tmp_path, MadeUpParser())
+    again = run(tmp_path, InterruptingParser())
     assert again.left == 0 and not again.interrupted
 
 
@@ -81,5 +81,5 @@ def test_ranks_wait_for_each_other_once_they_have_written_shards_as_large_as_ask
         waited.append((name, len(ParseCache(tmp_path))))
 
     monkeypatch.setattr(SingleDeviceStrategy, "barrier", barrier)
-    run(tmp_path, MadeUpParser(), documents=4)
+    run(tmp_path, InterruptingParser(), documents=4)
     assert ("parses", 9) in waited and len(list(tmp_path.glob("*.safetensors"))) == 3

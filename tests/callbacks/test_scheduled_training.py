@@ -6,22 +6,13 @@ import pytest
 import torch
 from cases import CASES
 from pytorch_lightning import Callback, seed_everything
+from pytorch_lightning.callbacks import LambdaCallback
 from quiet_trainer import quiet_trainer
 
 from callbacks import CoverageAnnealing, LengthCurriculum
 
 BY_NAME = {case.name: case for case in CASES}
 COVERAGE, PLAIN = BY_NAME["pointer-coverage"], BY_NAME["seq2seq"]
-
-
-class Weights(Callback):
-    """The optimizer step that each batch belongs to, and gate and weight that it is trained with."""
-
-    def __init__(self):
-        self.rows = []
-
-    def on_train_batch_start(self, trainer, pl_module, batch, batch_idx):
-        self.rows.append((trainer.global_step, pl_module.coverage_gate, pl_module.loss_weights["coverage"]))
 
 
 class Lengths(Callback):
@@ -59,11 +50,16 @@ def test_weight_is_a_ramp(ramp, weight, expected):
 
 @pytest.mark.parametrize("accumulate, steps", [(1, 7), (3, 3)])
 def test_an_epoch_is_counted_in_optimizer_steps(accumulate, steps, corpus_files):
-    seen = Weights()
+    rows = []  # the optimizer step that each batch belongs to, and gate and weight that it is trained with
+
+    def see(trainer, model, *_):
+        rows.append((trainer.global_step, model.coverage_gate, model.loss_weights["coverage"]))
+
+    seen = LambdaCallback(on_train_batch_start=see)
     trained_with([CoverageAnnealing(start_epoch=1), seen], corpus_files, accumulate)
-    assert len(seen.rows) == 14 and seen.rows[-1][0] == 2 * steps - 1
-    assert [gate for _, gate, _ in seen.rows] == [0.0] * 7 + [1.0] * 7  # seven batches an epoch
-    assert all(gate == weight for _, gate, weight in seen.rows)
+    assert len(rows) == 14 and rows[-1][0] == 2 * steps - 1
+    assert [gate for _, gate, _ in rows] == [0.0] * 7 + [1.0] * 7  # seven batches an epoch
+    assert all(gate == weight for _, gate, weight in rows)
 
 
 def test_one_start_and_a_model_with_coverage_are_needed():

@@ -7,6 +7,7 @@ import pytest
 import torch
 from cases import CASES
 from pytorch_lightning import Callback, seed_everything
+from pytorch_lightning.callbacks import LambdaCallback
 from test_harness import trainer_with
 from torch import nn
 
@@ -109,20 +110,16 @@ def test_rewards_rise(corpus_files):
         def __call__(self, written: RewardInputs) -> list[float]:
             return [float("otter" in text) for text in written.texts]
 
-    class Seen(Callback):
-        def __init__(self):
-            self.rewards = []
-
-        def on_train_batch_end(self, trainer, pl_module, outputs, batch, batch_idx):
-            self.rewards.append(trainer.callback_metrics["train/reward"].item())
-
-    seen, case = Seen(), CASE
+    rewards = []
+    seen = LambdaCallback(
+        on_train_batch_end=lambda trainer, *_: rewards.append(trainer.callback_metrics["train/reward"].item())
+    )
     seed_everything(5, verbose=False)
-    model = case.build_model(dropout=0.0)
+    model = CASE.build_model(dropout=0.0)
     model.configure_optimizers = lambda: torch.optim.Adam(model.parameters(), lr=0.02)
     callback = SelfCritical(Otters(), samples=8, advantage="leave_one_out", gamma=1.0)
-    trainer_with(callback, seen, max_epochs=5, limit_val_batches=0).fit(model, case.build_data(corpus_files))
-    assert sum(seen.rewards[:5]) / 5 < 0.5 and sum(seen.rewards[-5:]) / 5 > 0.9
+    trainer_with(callback, seen, max_epochs=5, limit_val_batches=0).fit(model, CASE.build_data(corpus_files))
+    assert sum(rewards[:5]) / 5 < 0.5 and sum(rewards[-5:]) / 5 > 0.9
 
 
 class Weights(Callback):
@@ -180,9 +177,7 @@ def test_a_recurrent_layer_stays_in_training_without_its_dropout():
     with pytest.raises(RuntimeError, match="inside"), without_dropout(module):
         raise RuntimeError("inside")
     assert module["drop"].training
-
-
-def test_layers_of_transformers_recompute_their_activations_in_the_rescoring_pass_too():
+    # layers of `transformers` recompute their activations in the rescoring pass, too
     class Layer(nn.Module):
         """As `transformers` writes them: a share for dropout and layers left out, training, and the mark."""
 

@@ -79,8 +79,9 @@ def test_advantages_equal_a_plain_loop(credit):
 
 
 @pytest.mark.parametrize("credit", ["summary", "reward_to_go"])
-@pytest.mark.parametrize("baseline", ["greedy", "leave_one_out"])
+@pytest.mark.parametrize("baseline", ["greedy", "leave_one_out", "group_mean"])
 def test_the_expectation_over_everything_that_can_be_drawn_is_the_exact_gradient(credit, baseline):
+    """It is half of it for the mean of both samples, (K - 1) / K."""
     model, every = ToyWriter(1), everything()
     chance = model.eval().log_probs(None, padded(every))[0].sum(-1).exp().detach()
     assert chance.sum() == pytest.approx(1, abs=1e-12)
@@ -96,7 +97,8 @@ def test_the_expectation_over_everything_that_can_be_drawn_is_the_exact_gradient
         for i, j in itertools.product(range(len(every)), repeat=2):
             advantage = callback.advantages(model, model.batch(), padded([every[i], every[j]]))[0]
             total = total + chance[i] * chance[j] * (advantage * log_probs[[i, j]]).sum() / 2
-    torch.testing.assert_close(torch.autograd.grad(total, model.logits)[0], exact, rtol=1e-9, atol=1e-12)
+    expected = exact / 2 if baseline == "group_mean" else exact
+    torch.testing.assert_close(torch.autograd.grad(total, model.logits)[0], expected, rtol=1e-9, atol=1e-12)
 
 
 CONSTRAINTS = [

@@ -1,9 +1,9 @@
 """The language of a corpus and limits of its documents, which hold for every DataModule."""
 
-import json
 import warnings
 
 import pytest
+from conftest import write_lines
 
 from datamodules.bertsum import ExtractiveData
 from datamodules.corpora import Files
@@ -19,10 +19,9 @@ ROWS = {
 
 def written(folder, code: str) -> Files:
     document, summary = ROWS[code]
-    path = folder / f"{code}.jsonl"
     rows = [{"id": str(i), "document": document, "summary": summary} for i in range(2)]
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return Files(train=str(path), val=str(path), test=str(path))
+    path = str(write_lines(folder / f"{code}.jsonl", rows))
+    return Files(train=path, val=path, test=path)
 
 
 @pytest.mark.parametrize(("code", "script"), [("ru", "Cyrillic"), ("zh", "Han")])

@@ -176,18 +176,6 @@ def test_ids_equal_those_of_a_plain_loop(data):
     assert batch.references[0] == [["Zebra sat."], ["unused"]] and batch.ids == ["a", "b"]
 
 
-def test_cutting_the_source_later_takes_its_words_out_of_the_vocabulary(data):
-    rows = [row(data, [["the yak sat near one gnu"]], [["gnu yak sat"]])]
-    whole = data.collate(rows)
-    assert whole.oov_words == [["yak", "near", "one", "gnu"]]
-    assert whole.target[0].tolist() == [V + 3, V, 6, STOP]
-    data.lengths_now = (2, 3)
-    cut = data.collate(rows)
-    assert cut.oov_words == [["yak"]] and cut.source_extended.tolist() == [[4, V]]
-    assert cut.target[0].tolist() == [UNK, V, 6], "a summary that is cut off has no end symbol"
-    assert cut.target_lengths.tolist() == [3]
-
-
 def test_lengths_stay_on_the_host(data):
     batch = data.collate([row(data, [["the cat"]], [["cat"]])])
     moved = batch.to("meta")

@@ -6,6 +6,7 @@ import logging
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
+from unittest.mock import Mock
 
 import pytest
 from conftest import write_lines
@@ -27,15 +28,6 @@ from precis.runs.run_folder import TruncationTable
 
 SENTENCES = ["The otter guards the mill.", "It rains.", "The heron paints the old harbour before noon.", "Nobody came."]
 RAGGED = Document("r", [SENTENCES[:2], SENTENCES[2:3], SENTENCES[3:], SENTENCES[:3]], [SENTENCES[2:]])
-
-
-class FirstSentences:
-    """Scores that fall from sentence to sentence."""
-
-    fingerprint = "first"
-
-    def sentence_scores(self, documents):
-        return [[-float(number) for number, _ in enumerate(document.sentences)] for document in documents]
 
 
 @pytest.fixture
@@ -150,7 +142,8 @@ def test_counts_of_paragraphs_that_are_nodes(files, tmp_path):
 
 
 def test_models_that_read_everything_say_so(files, tmp_path):
-    data = MatchSumData(Files(**files), FirstSentences(), 300, None, cache_dir=tmp_path)
+    scores = Mock(fingerprint="first", sentence_scores=lambda documents: [[0.0] * len(d.sentences) for d in documents])
+    data = MatchSumData(Files(**files), scores, 300, None, cache_dir=tmp_path)
     data.prepare_data()
     assert {(row.left_out, row.limit) for row in data.truncation["train"]} == {(0, "no limit")}
     assert all(row.total > 0 for row in data.truncation["train"])

@@ -1,10 +1,11 @@
 """Corpora over another corpus, of its own sentences or in folds, and over texts."""
 
 import pytest
+from conftest import write_lines
 
-from datamodules.corpora import Folds, OwnSentences, Texts
+from datamodules.corpora import Files, Folds, OwnSentences, Texts
 from datamodules.corpora.corpus import as_document, build_documents
-from datamodules.documents import BadRecord, Document, Record, UserError
+from datamodules.documents import BadRecord, Document, UserError
 
 FIRST = "The cat sat on the mat. A dog ran by.\n\nThe cat and the dog sat on the mat. It rained."
 TEXTS = [("a", FIRST), ("b", "Only one sentence here.")]
@@ -15,14 +16,11 @@ def documents(tmp_path, **options):
     return [as_document(row) for row in build_documents(corpus, "test", tmp_path, require_references=True)]
 
 
-def test_lead_is_the_first_sentence_and_stays(tmp_path):
+def test_lead_is_the_first_sentence_and_the_principal_one_shares_most_words(tmp_path):
     first, second = documents(tmp_path)
     assert first.references == [["The cat sat on the mat."]]
     assert first.text == FIRST  # parts, sentences and their order are those of the corpus
     assert second.references == [["Only one sentence here."]]
-
-
-def test_principal_sentence_shares_most_words(tmp_path):
     # "the cat (and the dog) sat on the mat" meets both others; "it rained" and "a dog ran by" hardly anything
     assert documents(tmp_path, selection="ind-orig")[0].references == [["The cat and the dog sat on the mat."]]
 
@@ -54,42 +52,28 @@ def test_wrong_arguments(options, words):
         OwnSentences(Texts(TEXTS), **options)
 
 
-class Numbers(Texts):
-    """Records 0 to 10 as training documents; record 4 is damaged. `val` fails when it is read."""
-
-    def splits(self):
-        return ["train", "val"]
-
-    def records(self, split):
-        assert split == "train"
-        for number in range(11):
-            if number == 4:
-                yield BadRecord("line 5", "broken", "fix it")
-            else:
-                yield Record(str(number), [[f"Text {number}."]], [], where=f"line {number + 1}")
-
-    def fingerprint(self, split):
-        assert split == "train"
-        return "numbers"
+@pytest.fixture
+def numbers(tmp_path) -> Files:
+    """Records 0 to 10 as training documents, of which record 4 is damaged; `val` fails when it is read."""
+    rows = [{"id": str(number), "document": f"Text {number}.", "summary": "x"} for number in range(11)]
+    path = write_lines(tmp_path / "train.jsonl", [*rows[:4], "damaged", *rows[5:]])
+    return Files(train=str(path), val=str(tmp_path / "nowhere.jsonl"))
 
 
 def ids(corpus, split):
     return [getattr(record, "id", "damaged") for record in corpus.records(split)]
 
 
-def test_each_record_is_held_out_once():
-    corpora = [Folds(Numbers([]), fold, folds=3) for fold in range(3)]
+def test_each_record_is_held_out_once(numbers):
+    corpora = [Folds(numbers, fold, folds=3) for fold in range(3)]
     assert [ids(corpus, "val") for corpus in corpora] == [
         ["0", "3", "6", "9"], ["1", "damaged", "7", "10"], ["2", "5", "8"],
     ]  # fmt: skip
-    everything = sorted(ids(Numbers([]), "train"))
+    everything = sorted(ids(numbers, "train"))
     for corpus in corpora:
         assert corpus.splits() == ["train", "val"]
         assert sorted(ids(corpus, "train") + ids(corpus, "val")) == everything
-
-
-def test_fingerprints_tell_folds_apart():
-    made = [Folds(Numbers([]), 0), Folds(Numbers([]), 1), Folds(Numbers([]), 0, folds=4)]
+    made = [*corpora[:2], Folds(numbers, 0, folds=4)]
     prints = {corpus.fingerprint(split) for corpus in made for split in ("train", "val")}
     assert len(prints) == 6
 

@@ -136,6 +136,7 @@ def test_null_on_the_command_line_is_nothing_and_no_name():
     ({"document": "a", "summary": "s"}, {"id": "key"}, r"no field 'key' \(there are: document, summary\)"),
     ({"document": None, "summary": "s"}, {}, "field 'document' is null"),
     ({"document": 3, "summary": "s"}, {}, "field 'document' is of type int, not a string or a list of strings"),
+    ({"document": ["a", 3], "summary": "s"}, {}, "field 'document' is of type list"),
     ({"document": "a", "summary": {"text": "s"}}, {}, "field 'summary' is of type dict"),
     ({"document": "a", "summary": "s", "id": ["n"]}, {}, "field 'id' is of type list, not a string or a number"),
 ])  # fmt: skip

@@ -1,8 +1,8 @@
-import json
 
 import datasets
 import huggingface_hub.constants
 import pytest
+from conftest import write_lines
 
 from datamodules.corpora.corpus import as_document, build_documents
 from datamodules.corpora.hub import SOURCES, Hub
@@ -18,20 +18,17 @@ def own_cache(tmp_path, monkeypatch):
 def folder(tmp_path):
     """A dataset as `load_dataset` reads it: a file a split."""
     rows = [{"article": f"Text {i}. More.", "highlights": f"Summary {i}.", "n": i} for i in range(10)]
-    place = tmp_path / "dataset"
-    place.mkdir()
-    for name, part in (("train", rows[:8]), ("validation", rows[8:])):
-        (place / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in part))
-    return str(place)
+    write_lines(tmp_path / "dataset" / "train.jsonl", rows[:8])
+    write_lines(tmp_path / "dataset" / "validation.jsonl", rows[8:])
+    return str(tmp_path / "dataset")
 
 
 def test_a_local_folder(folder, tmp_path):
     corpus = Hub(folder, document="article", summary="highlights")
     assert corpus.splits() == ["train", "val"]
     dataset = build_documents(corpus, "val", tmp_path / "cache", require_references=True)
-    assert [as_document(row) for row in dataset] == [
-        Document(f"val-{i}", [[f"Text {8 + i}.", "More."]], [[f"Summary {8 + i}."]]) for i in range(2)
-    ]
+    expected = [Document(f"val-{i}", [[f"Text {8 + i}.", "More."]], [[f"Summary {8 + i}."]]) for i in range(2)]
+    assert [as_document(row) for row in dataset] == expected
 
 
 def test_slices_and_other_names_of_splits(folder):

@@ -79,7 +79,6 @@ def test_graphs_from_a_file(tmp_path):
 
 @pytest.mark.parametrize("lines, message", [
     ([{"id": "doc-7", "weights": [[1, 0], [0, 1]]}], r":1: document 'doc-7': its graph is 2 x 2, not 3 x 3"),
-    ([{"id": "doc-7", "weights": [[1, 2, 0]] * 3}], r":1: document 'doc-7': weight 2 between paragraphs 0 and 1"),
     ([{"id": "doc-8", "weights": [[1]]}], r"no graph of document 'doc-7' in field 'id'; add it"),
     ([{"id": "doc-7"}], r":1: it has no field 'weights'; name the right one"),
     ([{"id": "a", "weights": [[1]]}, {"id": "a", "weights": [[1]]}], r":2: document 'a' is also in line 1"),

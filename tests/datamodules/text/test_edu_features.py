@@ -1,13 +1,13 @@
 """The features of words and EDUs that a segmenter reads."""
 
 import zlib
-from dataclasses import dataclass, field
 
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from datamodules.discourse.parses import ParseRequest
 from datamodules.documents import UserError
 from datamodules.text.edu_features import MAX_CHAIN, SegmentationBatch, edu_features, sentence_starts
 from datamodules.text.hashing import FEATURES, hashed_words, word_features
@@ -16,27 +16,21 @@ from datamodules.text.subwords import Tokens
 TEXT = "We left,  because it rained.\nThe end."
 
 
-@dataclass
-class Asked:
-    """A request."""
-
-    text: str
-    sentences: list = field(default_factory=list)
-    paragraphs: list = field(default_factory=list)
+def asked(text: str, sentences=(), paragraphs=()) -> ParseRequest:
+    return ParseRequest("doc", text, sentences, paragraphs)
 
 
-def whole(text: str = TEXT) -> Asked:
-    return Asked(text, [(0, 28), (29, 37)], [(0, 28), (29, 37)])
+WHOLE = asked(TEXT, [(0, 28), (29, 37)], [(0, 28), (29, 37)])
 
 
-def halves(text: str) -> Tokens:
-    """Return pieces of up to four letters, and one without characters."""
+def letters(text: str) -> Tokens:
+    """Return a piece for each letter, and one without characters."""
     offsets = [(at, at + 1) for at, letter in enumerate(text) if not letter.isspace()]
     return Tokens([7, *range(len(offsets))], [(0, 0), *offsets])
 
 
 def test_features_of_each_word():
-    features = edu_features(whole(), halves, [(0, 8), (10, 28), (29, 37)], "doc")
+    features = edu_features(WHOLE, letters, [(0, 8), (10, 28), (29, 37)], "doc")
     words = ["We", "left", ",", "because", "it", "rained", ".", "The", "end", "."]
     assert [TEXT[a:b] for a, b in features.offsets] == words
     assert features.chains == [7, 3] and features.starts == [0, 29]
@@ -49,26 +43,27 @@ def test_features_of_each_word():
 
 
 def test_where_sentences_begin():
-    features = edu_features(Asked(TEXT))
+    features = edu_features(asked(TEXT))
     assert features.starts == [0, 29] and features.layout[7, 1] == 1
-    features = edu_features(Asked("abcd ef gh", [(0, 2), (2, 10)]))  # one begins inside a word
+    features = edu_features(asked("abcd ef gh", [(0, 2), (2, 10)]))  # one begins inside a word
     assert features.starts == [0, 2]  # an EDU begins there all the same
     assert features.chains == [1, 2] and features.begins.tolist() == [True, True, False]
     # text before and after the sentences
-    assert sentence_starts(Asked("  Oh! One. Two. More", [(6, 10), (10, 10), (11, 15)])) == [2, 6, 11]
-    assert sentence_starts(Asked(" One.", [(0, 5)])) == [1]
+    assert sentence_starts(asked("  Oh! One. Two. More", [(6, 10), (10, 10), (11, 15)])) == [2, 6, 11]
+    assert sentence_starts(asked(" One.", [(0, 5)])) == [1]
     # a long sentence is cut evenly
-    features = edu_features(Asked("a " * (2 * MAX_CHAIN + 1), [(0, 10)]))
+    features = edu_features(asked("a " * (2 * MAX_CHAIN + 1), [(0, 10)]))
     assert features.chains == [267, 267, 267] and features.begins.sum() == 1
     for blank in ("", " \n\t"):
-        features = edu_features(Asked(blank), halves)
+        features = edu_features(asked(blank), letters)
         assert features.offsets == features.chains == features.starts == [] and features.words.shape == (0, 10)
 
 
 @pytest.mark.parametrize("request_, edus, message", [
-    (Asked("abc", [(0, 4)]), [], r"text: sentences\[0\] is characters 0 to 4 of a text of 3"),
-    (Asked("abc", [], [(2, 1)]), [], r"paragraphs\[0\] is characters 2 to 1"),
-    (Asked("abc"), [(3, 4)], "EDU begins at character 3"),
+    (asked("abc", [(0, 4)]), [], r"text: sentences\[0\] is characters 0 to 4 of a text of 3"),
+    (asked("abc", [], [(2, 1)]), [], r"paragraphs\[0\] is characters 2 to 1"),
+    (asked("abc", [(-1, 2)]), [], "characters -1 to 2"),
+    (asked("abc"), [(3, 4)], "EDU begins at character 3"),
 ])  # fmt: skip
 def test_offsets_of_another_text_are_refused(request_, edus, message):
     with pytest.raises(UserError, match=message):
@@ -76,7 +71,7 @@ def test_offsets_of_another_text_are_refused(request_, edus, message):
 
 
 def test_a_batch_puts_texts_in_a_row():
-    texts = [edu_features(whole(), halves, [(29, 37)], "one"), edu_features(Asked("Go on"), halves, name="two")]
+    texts = [edu_features(WHOLE, letters, [(29, 37)], "one"), edu_features(asked("Go on"), letters, name="two")]
     batch = SegmentationBatch.of(texts)
     assert batch.ids == ["one", "two"] and batch.batch_size == 2
     assert batch.lengths.tolist() == [7, 3, 2]

@@ -10,12 +10,13 @@ from collections import Counter
 from types import SimpleNamespace
 
 import pytest
+from conftest import write_lines
 
 from datamodules.corpora import Files, ParallelText, TextFolders
 from datamodules.corpora.corpus import as_document, build_documents, read_manifest
 from datamodules.corpora.texts import Texts
 from datamodules.discourse.treebanks import read_treebank
-from datamodules.documents import UserError
+from datamodules.documents import Document, UserError
 from datamodules.text.cleaning import clean
 from datamodules.text.vocabulary import Vocabulary
 from datamodules.text.word_vectors import read_word_vectors
@@ -116,11 +117,11 @@ def test_marks_of_datasets(text, cleaned):
 
 def test_marks_are_counted_and_reported_once_per_split(tmp_path, caplog):
     row = {"article_text": ["It rained.", "We stayed."], "abstract_text": ["<S> it rained </S>", "<S> we stayed </S>"]}
-    (tmp_path / "a.jsonl").write_text(json.dumps(row) + "\n")
+    path = str(write_lines(tmp_path / "a.jsonl", [row]))
     fields = {"document": "article_text", "document_list": "sentences"}
     fields |= {"summary": "abstract_text", "summary_list": "sentences"}
     with caplog.at_level(logging.INFO):
-        table = build_documents(Files(test=str(tmp_path / "a.jsonl"), **fields), "test", tmp_path / "cache")
+        table = build_documents(Files(test=path, **fields), "test", tmp_path / "cache")
     document = as_document(table[0])
     assert (document.parts, document.references) == ([row["article_text"]], [["it rained", "we stayed"]])
     assert read_manifest(table)["cleaned"] == {"sentence tags <S>": 4}
@@ -130,7 +131,5 @@ def test_marks_are_counted_and_reported_once_per_split(tmp_path, caplog):
 def test_stories_of_cnn_dailymail(tmp_path):
     text = "(CNN) -- It rained.\n\nWe stayed.\n\n@highlight\n\nRain all day\n\n@highlight\n\nNobody left . Not one\n"
     (tmp_path / "0a1b.story").write_text(text)
-    table = build_documents(TextFolders(test=str(tmp_path)), "test", tmp_path / "cache")
-    document = as_document(table[0])
-    assert (document.id, document.parts) == ("0a1b", [["It rained."], ["We stayed."]])
-    assert document.references == [["Rain all day", "Nobody left . Not one"]]
+    references = [["Rain all day", "Nobody left . Not one"]]
+    assert documents(TextFolders(test=str(tmp_path)), tmp_path) == [Document("0a1b", PARTS, references)]

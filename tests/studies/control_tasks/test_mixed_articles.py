@@ -9,8 +9,8 @@ from experiments.studies.controls.tasks.mixed_articles import WORDS
 
 @pytest.fixture
 def articles() -> Records:
-    """Articles of four to eight sentences."""
-    texts = [" ".join(f"Sentence {k} of article{n}." for k in range(4 + n % 5)) for n in range(30)]
+    """Articles of three to eight sentences."""
+    texts = [" ".join(f"Sentence {k} of article{n}." for k in range(3 + n % 6)) for n in range(30)]
     return Records({"id": f"a{n}", "document": text, "summary": f"S{n}."} for n, text in enumerate(texts))
 
 
@@ -38,7 +38,7 @@ def test_the_summary_is_the_colour_of_the_first_paragraphs_partner(articles):
 def test_a_cluster_has_whole_articles_in_random_order_and_asks_for_that_of_the_first_paragraph(articles, target):
     records = list(MixedClusters(articles, target, articles=3, paragraphs=3).records("train"))
     # six sentences are needed
-    assert [record.id for record in records] == [f"a{n}" for n in range(30) if n % 5 >= 2]
+    assert [record.id for record in records] == [f"a{n}" for n in range(30) if n % 6 >= 3]
     openings, leads = set(), set()
     for record in records:
         number = record.id[1:]

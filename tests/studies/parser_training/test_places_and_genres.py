@@ -1,6 +1,5 @@
 """Parseval by place and genre, and after errors of the segmenter are repaired."""
 
-import json
 
 from conftest import write_lines
 from made_up_treebank import made_up_row, made_up_treebank
@@ -38,7 +37,7 @@ def test_places_by_hand():
 def test_tables_are_printed(tmp_path, capsys):
     rows = [made_up_row(number, 3 + number % 3) | {"genre": ["fiction", "news"][number % 2]} for number in range(5)]
     single = {"id": "single", "genre": "fiction", "text": "Rain.", "edus": [[0, 5]], "tree": 0}
-    treebank = write_lines(tmp_path / "made_up.jsonl", [json.dumps(row) for row in [*rows, single]])
+    treebank = write_lines(tmp_path / "made_up.jsonl", [*rows, single])
     main([str(treebank), "--parser", "right_branching", "--resamples", "20"])
     printed = capsys.readouterr().out
     assert "| within sentences | right_branching | " in printed and "| fiction | right-branching | 4 | " in printed

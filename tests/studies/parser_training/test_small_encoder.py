@@ -1,12 +1,12 @@
 """Pre-training of the small encoder: targets, training, and weights that parser and segmenter start from."""
 
-import json
 import random
 
 import numpy as np
 import pytest
 import torch
 from conftest import write_lines
+from sklearn.decomposition import PCA
 from tiny_models import write_bert
 
 from datamodules.text.hashing import hashed_words
@@ -48,9 +48,7 @@ def test_targets_are_principal_components_of_the_teacher(teacher_folder, narrow)
         framed = torch.tensor([[2, *ids, 3] for ids in inputs])  # [CLS], [SEP]
         states = teacher.encoder.model(framed, output_hidden_states=True).hidden_states
     vectors = torch.cat([states[1], states[2]], -1)[:, 1:-1].flatten(0, 1).double().numpy()
-    centred = vectors - vectors.mean(0)
-    _, _, rows = np.linalg.svd(centred, full_matrices=False)
-    components = centred @ rows[:3].T
+    components = PCA(3, svd_solver="full").fit_transform(vectors)
     components = components / components.std(0) ** 0.5
     expected = components / np.sqrt((components**2).mean())
     targets = torch.cat([row.targets for row in passages]).double().numpy()[:, ::-1]  # the largest last
@@ -73,7 +71,7 @@ def test_a_student_learns_from_its_teacher(teacher_folder, narrow):
 
 
 def test_parsers_and_segmenters_start_from_the_weights(teacher_folder, narrow, tmp_path, capsys):
-    texts = write_lines(tmp_path / "texts.jsonl", [json.dumps({"document": passage(n, 400)}) for n in (1, 2, 2, 3)])
+    texts = write_lines(tmp_path / "texts.jsonl", [{"document": passage(n, 400)} for n in (1, 2, 2, 3)])
     options = ["--teacher", teacher_folder, "--layers", "2", "--epochs", "1"]
     main([str(texts), "--out", str(tmp_path / "small"), *options])
     assert "weights of the small encoder, from 1,200 words" in capsys.readouterr().out  # each text once
