@@ -3,13 +3,12 @@ import signal
 from pathlib import Path
 
 import pytest
-import torch
 from conftest import read_lines
 from tiny_models import make_summarizer
-from transformers import AutoModelForSeq2SeqLM, AutoTokenizer, BertConfig
+from transformers import BertConfig
 
 from precis.summarizing.generation import Generator
-from precis.summarizing.prompts import sentences_of
+from tests.precis.summarizing.test_hugging_face_models import generate
 
 GENERATION = {"num_beams": 3, "max_length": 14, "min_length": 3, "length_penalty": 2.0, "no_repeat_ngram_size": 2}
 
@@ -24,26 +23,13 @@ def bart(tmp_path_factory, texts) -> Path:
     return make_summarizer("bart", tmp_path_factory.mktemp("bart"), texts, **GENERATION)
 
 
-def summaries_one_by_one(folder: Path, texts: list[str], **options) -> list[list[str]]:
-    """Summaries of single texts by plain `generate`, without padding."""
-    tokenizer = AutoTokenizer.from_pretrained(folder)
-    model = AutoModelForSeq2SeqLM.from_pretrained(folder).eval()
-    outputs = []
-    for text in texts:
-        inputs = tokenizer(text, return_tensors="pt", truncation=True)
-        with torch.no_grad():
-            ids = model.generate(input_ids=inputs.input_ids, attention_mask=inputs.attention_mask, **options)
-        outputs.append(sentences_of(tokenizer.decode(ids[0], skip_special_tokens=True)))
-    return outputs
-
-
 def test_predictions_have_ids_references_and_summaries(tmp_path, precis, documents, source, texts):
     folder = make_summarizer("t5", tmp_path / "model", texts)
     out = tmp_path / "out.jsonl"
     precis("baseline", "hf", "--checkpoint", folder, *source, "--out", out, "--batch_tokens", 100).succeeded()
     rows = read_lines(out)
     # the settings of T5 and its prefix stand in its config, under the task "summarization"
-    assert [row["summary"] for row in rows] == summaries_one_by_one(folder, texts, num_beams=3, max_length=12)
+    assert [row["summary"] for row in rows] == [generate(folder, text, num_beams=3, max_length=12) for text in texts]
     assert [row["id"] for row in rows] == [row["id"] for row in documents]
     assert [row["references"] for row in rows] == [[[row["summary"]]] for row in documents]
 
@@ -71,7 +57,7 @@ def test_truncation_is_counted_once(tmp_path, precis, documents, source, bart):
     line = f"{100 * left_out / sum(lengths):.1f} % of source tokens in {longer} documents (max_source 19)"
     assert done.out.count(line) == 1
     shortened = [" ".join(row["document"].split()[:18]) for row in documents]
-    assert [row["summary"] for row in read_lines(out)] == summaries_one_by_one(bart, shortened)
+    assert [row["summary"] for row in read_lines(out)] == [generate(bart, text) for text in shortened]
 
 
 def test_a_sentence_longer_than_a_window_is_counted(tmp_path, precis, source, bart):
