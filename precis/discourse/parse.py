@@ -159,7 +159,7 @@ def _report(documents: CorpusDocuments, data: ParsingData, missing: set[str], se
     lines = [f"{cache.folder}: {counted(len(parsed), 'document')} parsed, {num_before:,} were parsed before"]
     if parsed:
         edus = sum(map(cache.size, parsed))
-        speed = f"{len(parsed) / seconds:,.1f} documents/s, {edus / seconds:,.0f} EDUs/s"
+        speed = f"{60 * len(parsed) / seconds:,.1f} documents/min, {edus / seconds:,.0f} EDUs/s"
         lines.append(f"{counted(edus, 'EDU')} in {seconds:,.1f} s: {speed}")
     if data.repeated:
         lines.append(f"{counted(data.repeated, 'document')} with the text and the parse of another")
