@@ -1,11 +1,13 @@
 """Penalty to a reference, clipped ratios, masked samples and repeated updates against plain loops and enumeration."""
 
+import math
+from itertools import product
 from statistics import mean, stdev
 
 import pytest
 import torch
 from torch import Tensor
-from toy_writer import END, START, STOP, WORD, ByTable, ToyWriter, everything, padded, text_of
+from toy_writer import END, LONGEST, START, STOP, WORD, ByTable, ToyWriter, everything, padded, text_of
 
 from callbacks import SelfCritical
 from callbacks.policy_gradient import divergence
@@ -57,6 +59,23 @@ def test_the_expected_penalty_is_the_divergence_of_all_texts_by_enumeration():
     chance = ours.sum(-1).exp().detach()
     exact = (chance * (ours - theirs).sum(-1)).sum()  # KL(P || Q)
     torch.testing.assert_close((chance * penalties.sum(-1)).sum(), exact, rtol=1e-12, atol=1e-12)
+
+
+def test_the_expected_gradient_of_the_penalty_is_that_of_the_reverse_divergence_at_each_token():
+    model, every = ToyWriter(1).eval(), everything()
+    reference = moved(model, seed=2).eval()
+    ours, theirs = (writer.log_probs(None, padded(every))[0] for writer in (model, reference))
+    chance = ours.sum(-1).exp().detach()
+    gradient = torch.autograd.grad((chance * divergence(ours, theirs.detach()).sum(-1)).sum(), model.logits)[0]
+    total = 0.0
+    for n in range(LONGEST):
+        for prefix in product((WORD, END), repeat=n):
+            weight = math.exp(sum(float(value) for value in log_prob_by_loop(model, list(prefix))))
+            last = prefix[-1] if prefix else START
+            p, q = (writer.logits[0, last].log_softmax(-1) for writer in (model, reference))
+            total = total + weight * (q.exp() * (q - p)).sum()                       # KL(Q || P) of the next token
+    expected = torch.autograd.grad(total, model.logits)[0]
+    torch.testing.assert_close(gradient, expected, rtol=1e-9, atol=1e-12)
 
 
 def loss_by_loop(model: ToyWriter, old: ToyWriter, reference: ToyWriter, options: dict) -> Tensor:
