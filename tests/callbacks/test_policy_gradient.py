@@ -113,6 +113,9 @@ def test_loss_and_gradient_equal_a_plain_loop(advantage, more):
     gradients = [torch.autograd.grad(value, model.logits)[0] for value in (loss, expected)]
     torch.testing.assert_close(*gradients, rtol=1e-10, atol=1e-13)
     assert model.step_values["truncated"] == 0.25 and ("kl" in model.step_values) == ("kl" in more)
+    plain = SelfCritical(ByTable(), samples=4)
+    plain.term(model, model.batch())
+    assert plain.reference.module is None, "without a penalty there is no reference"
 
 
 def test_later_updates_reuse_samples_rewards_and_old_probabilities():

@@ -38,6 +38,8 @@ def test_a_record(tmp_path):
     bare = {"id": "doc", "text": "a", "edus": [[0, 1]]}
     (tmp_path / "b.json").write_text(json.dumps(bare))
     assert read_treebank(tmp_path / "b.json") == [TreebankDocument("doc", "a", [(0, 1)])]
+    nary = RECORD | {"tree": ["NN", "list", 0, ["NN", "list", 1, 2]], "tree_nary": ["NN", "list", 0, 1, 2]}
+    assert read_treebank(write_lines(tmp_path / "c.jsonl", [nary]))[0].tree.nested() == nary["tree_nary"]
 
 
 @pytest.mark.parametrize("change, said", [

@@ -46,6 +46,8 @@ def test_the_likelihood_equals_the_sum_over_all_sequences():
         expected = expected + scores[chosen] - everything
     likelihood = crf.log_likelihood(emissions, tags, mask)
     torch.testing.assert_close(likelihood, expected)
+    gradients = (torch.autograd.grad(x, tuple(crf.parameters()), retain_graph=True) for x in (likelihood, expected))
+    torch.testing.assert_close(*gradients)
     likelihood.backward()
     assert all(parameter.grad.isfinite().all() for parameter in crf.parameters()), "impossible tags have none"
 

@@ -19,9 +19,11 @@ def network_of(injection="product", ablation="none", window=16) -> DiscourseLED:
 
 
 def inputs() -> dict:
-    """Return one document whose first token is global."""
+    """Return one document of 290 tokens and padding, whose first token is global."""
     batch = Batch(length=T, padded=False, everywhere=((0,), (0,)))
+    batch.attention_mask[:, 290:] = 0
     batch.edu[:, 0] = -1
+    batch.edu[:, 290:] = -1
     source = {name: tensor[:1] for name, tensor in batch.source.items()}
     return source | {"discourse": Discourse(batch.discourse.band[:1], batch.edu[:1])}
 
@@ -36,7 +38,7 @@ def test_the_weights_are_those_that_the_layer_mixes_its_values_with(injection, a
     batch, tables = network.views(
         given["input_ids"], given["attention_mask"], given["global_attention_mask"], given["discourse"]
     )
-    rows = torch.arange(1, T)  # the first is global and has projections of its own
+    rows = torch.arange(1, 290)  # the first is global and has projections of its own
     for table in (tables[0], None):
         (out,) = module(hidden, attention_mask=LayerView(batch, table))
         weights = weights_of(module, hidden, batch, table and table(), rows)

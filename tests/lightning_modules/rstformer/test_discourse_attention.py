@@ -141,6 +141,22 @@ def test_gradient_of_the_table(operation, path):
     assert torch.autograd.gradcheck(attended, inputs, fast_mode=True)
 
 
+@pytest.mark.parametrize("injection", ["bias", "log_bias", "product"])
+def test_learned_weights_get_the_gradient_of_finite_differences(injection):
+    c = case(length=17)
+    module = DiscourseInjection(head_relations(HEADS, RELATIONS) + 0.1, injection, learn_weights=True).double()
+    if module.beta is not None:
+        module.beta.data.copy_(BETA)
+
+    def attend(*values):
+        made = torch.func.functional_call(module, dict(zip(names, values)), (c.band,))
+        return usual(c, chunked_attention(c.q, c.k, c.v, c.view, made, WINDOW))
+
+    names = [name for name, _ in module.named_parameters()]
+    assert names == (["weights"] if injection == "product" else ["weights", "beta"])
+    assert torch.autograd.gradcheck(attend, tuple(module.parameters()), fast_mode=True)
+
+
 def test_one_edu_alone_and_no_edu_at_all():
     c = case(length=9, which="none")
     inside = View.of(c.view.token_mask, None, torch.zeros(2, 9))

@@ -7,9 +7,11 @@ from pytorch_lightning import seed_everything
 from quiet_trainer import quiet_trainer
 from small_rstformer import SMALL, data_of, model_of, randomized, ready
 from transformers import AutoTokenizer, LEDForConditionalGeneration
+from transformers.modeling_outputs import BaseModelOutput
 
 from datamodules.discourse.parses import DiscourseParse
 from datamodules.documents import UserError
+from lightning_modules.decoding.options import DecodingOptions
 from lightning_modules.rstformer.injection import ABLATIONS
 from lightning_modules.rstformer.module import RSTformer
 from tests.made_up_parses import RELATIONS, MadeUpParser
@@ -69,7 +71,7 @@ def test_documents_whose_edus_are_all_cut_off_have_plain_attention(changes, corp
             torch.testing.assert_close(ours, logits(None))
 
 
-@pytest.mark.parametrize("ablation", ["ria", "permuted"])
+@pytest.mark.parametrize("ablation", ["ria", "permuted", "other"])
 def test_controls_train_validate_and_write(ablation, corpus_files, folder):
     seed_everything(5, verbose=False)
     data, model = data_of(corpus_files, folder, ablation=ablation), model_of(formula="product", ablation=ablation)
@@ -142,3 +144,28 @@ def test_what_discourse_learns_has_a_rate_of_its_own():
     assert (led["lr"], own["lr"], own["weight_decay"]) == (1e-3, 1e-2, 0)
     assert {id(p) for p in own["params"]} == {id(p) for p in model.network.injections.parameters()}
     assert len(led["params"]) + len(own["params"]) == len(list(model.parameters()))
+
+
+SEARCHES = [{}, {"beam_size": 1}, {"alpha": 2.0}, {"length_penalty": "none"}, {"min_length": 9}, {"no_repeat_ngram": 2}]
+
+
+@pytest.mark.parametrize("changes", SEARCHES, ids=str)
+def test_beam_search_finds_what_generate_finds(changes, batch_and_text):
+    batch, text = batch_and_text
+    model = randomized(model_of(formula="log_bias"), text).double()
+    options = DecodingOptions(**{"beam_size": 4, "min_length": 2, "max_length": 12} | changes)
+    led, made = model.network.led, model.sample(batch, options)
+    beams = {"num_beams": options.beam_size, "num_return_sequences": options.beam_size, "do_sample": False}
+    if options.beam_size > 1:  # greedy search has neither penalty nor early stopping there
+        beams |= {"early_stopping": True, "length_penalty": options.alpha * (options.length_penalty == "mean")}
+    with torch.no_grad():
+        states, mask = model.encode(batch)
+        theirs = led.generate(
+            encoder_outputs=BaseModelOutput(states), attention_mask=mask, max_new_tokens=options.max_length,
+            min_new_tokens=options.min_length, no_repeat_ngram_size=options.no_repeat_ngram,
+            suppress_tokens=list(model.forbidden(options)), **beams,
+        )[:, 1:].unflatten(0, (-1, options.beam_size))  # fmt: skip
+    width = theirs.shape[-1]
+    assert torch.equal(made.tokens[..., :width], theirs) and made.tokens[..., width:].eq(text.pad).all()
+    assert torch.equal(made.lengths, theirs.ne(text.pad).sum(-1))
+    assert led.generation_config.forced_bos_token_id is led.generation_config.forced_eos_token_id is None

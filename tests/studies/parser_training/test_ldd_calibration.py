@@ -1,5 +1,6 @@
 """Calibration against plain loops, and against cases that a person can work out."""
 
+import math
 import random
 
 import pytest
@@ -92,3 +93,23 @@ def test_equal_values_stay_in_one_bin():
         assert scores[f"labelled/{name}"].item() == pytest.approx(0.1)
     assert scores["labelled/brier"].item() == pytest.approx(0.25)
     assert (metric.reliability("labelled", mass=True)[:, 0] > 0).sum() == 1
+
+
+def test_halves_of_the_documents_merge():
+    whole, halves, merged = LDDCalibration(), [LDDCalibration(), LDDCalibration()], LDDCalibration()
+    for number, size in enumerate((3, 8, 5)):
+        pair = made_up(size, 2, size)
+        whole.update(*pair, banded=False)
+        halves[number % 2].update(*pair, banded=False)
+    for name in ("levels", "squares", "pairs"):
+        setattr(merged, name, getattr(halves[0], name) + getattr(halves[1], name))
+    for name, value in whole.compute().items():
+        assert merged.compute()[name].item() == pytest.approx(value.item(), abs=1e-12)
+
+
+def test_one_edu_or_none_is_no_error():
+    metric = LDDCalibration()
+    assert all(math.isnan(value) for value in metric.compute().values())
+    metric.update(torch.zeros(1, 1, 3), torch.zeros(1, 1, 3))
+    assert math.isnan(metric.compute()["summed/brier"]) and metric.per_document().tolist() == [[0, 0, 0]]
+    assert LDDCalibration().per_document().shape == (0, 3)
