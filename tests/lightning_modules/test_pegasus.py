@@ -96,6 +96,23 @@ def released(tmp_path, data):
     return str(tmp_path / "released")
 
 
+def test_a_checkpoint_is_taken_as_it_is(released, corpus_files, folder):
+    data = data_of(PegasusData, corpus_files, folder, checkpoint=released)
+    model, batch = build_model(Pegasus, SMALL | {"checkpoint": released}), next(iter(data.test_dataloader()))
+    model.set_tokenizer(data.tokenizer)
+    model.eval()
+    theirs = PegasusForConditionalGeneration.from_pretrained(released).eval()
+    with torch.no_grad():
+        labels = batch.target.masked_fill(torch.arange(batch.target.shape[1]) >= batch.target_lengths[:, None], -100)
+        inputs = torch.cat([torch.full_like(batch.target[:, :1], data.tokenizer.pad), batch.target[:, :-1]], 1)
+        logits = theirs(batch.source, attention_mask=batch.source_mask.long(), decoder_input_ids=inputs).logits
+        nll = torch.nn.functional.cross_entropy(
+            logits[..., : len(data.tokenizer)].transpose(1, 2), labels, ignore_index=-100, reduction="none"
+        )
+        expected = (nll.sum(1) / batch.target_lengths).mean()
+        torch.testing.assert_close(model.loss_terms(batch)["nll"], expected)
+
+
 def test_a_checkpoint_is_trained_and_pre_trained(released, corpus_files, folder, tmp_path):
     data = data_of(GapSentenceData, corpus_files, folder, checkpoint=released)
     assert data.tokenizer.mask is not None

@@ -49,6 +49,15 @@ def model_of(data: GraphSumData, **changes) -> GraphSum:
     return model
 
 
+def test_the_distribution_is_the_softmax_over_embeddings_of_tokens(data, batch):
+    model = model_of(data)
+    features = model.network.decode(batch.target_input.unsqueeze(1), model.network.encode(model.source(batch)))
+    words = len(model.tokenizer)
+    logits = features @ model.network.embedding.weight[:words].T + model.network.output_bias[:words]
+    log_probs = model.distribution(batch, batch.target.unsqueeze(1))(batch.target_rows)
+    torch.testing.assert_close(log_probs, logits.log_softmax(-1).flatten(0, -2)[batch.target_rows])
+
+
 def test_sentences_end_at_separators_and_empty_ones_are_left_out(data):
     model, text = model_of(data), data.tokenizer
     one, other = text(" The otter")[0], text(" It rains")[0]

@@ -145,6 +145,14 @@ def test_resamples_equal_those_of_a_plain_loop_and_missing_scores_are_left_out(r
     np.testing.assert_allclose(resampled_means(scores, 50, seed=3), expected)
 
 
+def test_interval_of_columns_and_of_a_measure_that_no_document_has():
+    table = np.array([[1.0, np.nan], [3.0, np.nan]])
+    found = bootstrap_interval(table, resamples=2_000)
+    assert found.mean[0] == 2.0 and found.low[0] == 1.0 and found.high[0] == 3.0
+    assert all(math.isnan(values[1]) for values in found)
+    assert bootstrap_interval([5.0, 5.0]) == (5.0, 5.0, 5.0)
+
+
 def test_holm_by_hand():
     # sorted 0.005, 0.01, 0.03, 0.04 times 4, 3, 2, 1; the last may not fall below the one before
     np.testing.assert_allclose(holm([0.01, 0.04, 0.03, 0.005]), [0.03, 0.06, 0.06, 0.02])
@@ -152,3 +160,13 @@ def test_holm_by_hand():
     assert holm([]) == []
     with pytest.raises(ValueError, match="between 0 and 1"):
         holm([1.2])
+
+
+@pytest.mark.parametrize("scores, changes, message", [
+    ([], {}, "documents"),
+    ([1.0], {"level": 95}, "between 0 and 1"),
+    ([1.0], {"resamples": 0}, "at least one resample"),
+])  # fmt: skip
+def test_undefined_statistics_are_refused(scores, changes, message):
+    with pytest.raises(ValueError, match=message):
+        bootstrap_interval(scores, **changes)
