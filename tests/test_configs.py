@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from jsonargparse import Namespace
+from jsonargparse import ArgumentError, Namespace
 from pytorch_lightning import Callback
 from pytorch_lightning.cli import instantiate_class
 from transformers import MPNetConfig, MPNetModel, MPNetTokenizerFast
@@ -118,6 +118,25 @@ def test_no_config_or_sweep_fixes_the_order_of_documents():
         data = yaml.safe_load(text).get("data") or {}
         assert "seed" not in data and "seed" not in data.get("init_args", {}), path
         assert not re.search(r"\bdata(\.init_args)?\.seed\b", text), path
+
+
+def keys_of(path: Path) -> set[str]:
+    return set(re.findall(r"^ +(\w+): *\S", path.read_text(encoding="utf-8"), re.MULTILINE)) - {"class_path"}
+
+
+@pytest.mark.integration
+@pytest.mark.parametrize("folder", sorted({path.parent.name for path in CONFIGS}))
+def test_a_misspelt_key_is_refused(folder, parser, tmp_path):
+    """In the config of each model that has most keys."""
+    path = max((path for path in CONFIGS if path.parent.name == folder), key=lambda path: len(keys_of(path)))
+    text, keys = path.read_text(encoding="utf-8"), keys_of(path)
+    assert len(keys) > 5
+    for key in sorted(keys):
+        copy = tmp_path / f"{key}.yaml"
+        misspelt = re.sub(rf"^( +){key}:", rf"\1{key}_:", text, count=1, flags=re.MULTILINE)
+        copy.write_text(misspelt, encoding="utf-8")
+        with pytest.raises(ArgumentError, match=f"{key}_"):
+            parsed(parser, f"--config={copy}")
 
 
 def test_checkpoints_are_chosen_where_coverage_is_open():

@@ -7,9 +7,11 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+import torch
 
 from benchmarks.gpu import __main__ as command
 from benchmarks.gpu.cells import LOST_GPU, RUNNING, Cell, read_record, record_interrupted, run_cells
+from benchmarks.gpu.made_up import entries
 
 ROOT = Path(__file__).parents[2]
 WITHOUT = ("datasets", "wandb", "jsonargparse", "rouge_score", "datasketch", "peft")
@@ -43,6 +45,16 @@ def test_every_part_runs_without_the_packages_of_the_full_environment(tmp_path):
     summary = (tmp_path / "summary.md").read_text(encoding="utf-8")
     assert "| rstformer | bf16 |" in summary
     assert (tmp_path / "attention.png").stat().st_size > 1000
+
+
+def test_the_plan_is_printed_and_a_gpu_is_needed(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["gpu", "--dry-run", "--out", str(tmp_path)])
+    assert command.main() == 0
+    plan = capsys.readouterr().out
+    assert "estimated" in plan and "attention-16384-1024-product" in plan and "rstformer-public" in plan
+    monkeypatch.setattr(sys, "argv", ["gpu", "--out", str(tmp_path), "--device", "cpu"])
+    with pytest.raises(SystemExit):
+        command.main()
 
 
 def test_failed_cells_are_recorded_and_tried_again_and_finished_ones_are_not(tmp_path):
@@ -80,3 +92,12 @@ def test_a_worker_and_its_children_end_with_the_time_of_the_part(tmp_path):
     assert command.run_worker([sys.executable, "-c", child], 0.5) is None
     assert time.monotonic() - started < 30
     assert command.run_worker([sys.executable, "-c", "raise SystemExit(3)"], 60) == 3
+
+
+@pytest.mark.integration
+def test_models_of_the_benchmark_have_the_sizes_of_the_papers():
+    large = entries(tiny=False)
+    with torch.device("meta"):
+        models = {name: large[name].build() for name in ("bertsum", "led", "pegasus")}
+    sizes = {name: sum(p.numel() for p in model.parameters()) for name, model in models.items()}
+    assert 100e6 < sizes["bertsum"] < 130e6 and 400e6 < sizes["led"] < 520e6 and 500e6 < sizes["pegasus"] < 620e6

@@ -52,6 +52,14 @@ def test_options_hold_for_one_call(run):
     assert run.model.decoding is before
 
 
+def test_records_may_have_references_and_several_parts(run):
+    row = {"id": "mill", "document": TEXTS, "summary": "the heron watches the river ."}
+    summary = run.summarize(row)
+    assert summary.id == "mill" and summary.references == [["the heron watches the river ."]]
+    expected = api.rouge("\n".join(summary.sentences), row["summary"])
+    assert summary.scores == pytest.approx(expected)
+
+
 def test_what_is_no_text_is_refused(run):
     for texts, message in (
         ("  ", "text 1 has no words; leave it out"),

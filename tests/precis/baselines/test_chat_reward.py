@@ -38,3 +38,11 @@ def test_each_text_is_asked_about_once_also_in_a_resumed_run(tmp_path):
 ])  # fmt: skip
 def test_the_score_is_the_one_number_and_not_its_scale(tmp_path, answer, score):
     assert ChatReward("tiny", "http://localhost:1/v1", tmp_path / "answers.jsonl")._score(answer) == score
+
+
+def test_a_failed_request_stops_training(tmp_path):
+    with chat_server(grade) as server:
+        server.faults += [500] * 4
+        reward = ChatReward("tiny", server.url, tmp_path / "answers.jsonl", retries=1, concurrency=1)
+        with pytest.raises(UserError, match="1 request failed, the last: status 500"):
+            reward(INPUTS)

@@ -1,12 +1,16 @@
 """Bad records, texts, checkpoints and folders: one clear line, a status, and nothing half-written."""
 
 import json
+import os
 import re
 import shutil
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
-from conftest import contents, write
+from conftest import contents, wait_until, write
 
 from datamodules.building import LOCK
 from datamodules.documents import UserError
@@ -109,3 +113,31 @@ def test_a_vocabulary_that_does_not_fit_the_checkpoint_is_named(run_folder, prec
     shutil.copy(other / "vocabulary.json", run_folder / "text")
     with pytest.raises(UserError, match="the vocabulary of the data is not the one"):
         load_run(run_folder)
+
+
+def test_sigterm_while_documents_are_made_leaves_nothing_half_written(tiny_config, fresh_cache, tmp_path):
+    rows, run = tmp_path / "rows.jsonl", tmp_path / "run"
+    rows.write_text("".join(json.dumps(GOOD | {"id": str(i)}) + "\n" for i in range(200_000)))  # some ten seconds
+    arguments = ["fit", "--config", tiny_config, "--run_dir", run, "--data.corpus.train", rows, "--wandb", "off"]
+    command = [sys.executable, "-m", "precis.command_line.cli", *map(str, arguments)]
+    environment = os.environ | {"PRECIS_CACHE": str(fresh_cache)}
+    process = subprocess.Popen(command, env=environment, cwd=Path(__file__).parents[3], stdout=subprocess.DEVNULL)
+    wait_until(lambda: bool(list(fresh_cache.glob(".building-*"))), process)
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(200) == 143
+    assert not run.exists() and [path.name for path in fresh_cache.rglob("*")] == [LOCK]
+
+
+def test_places_of_caches_and_encodings_that_do_not_work_are_named(precis, corpus_files, tmp_path, monkeypatch):
+    monkeypatch.setenv("PRECIS_CACHE", corpus_files["val"])
+    refused(precis("corpus", corpus_files["train"]), corpus_files["val"], "name another one")
+    monkeypatch.delenv("PRECIS_CACHE")
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    monkeypatch.setenv("HOME", os.devnull)
+    refused(precis("corpus", corpus_files["train"]), "set PRECIS_CACHE to a folder that you can write to")
+    monkeypatch.undo()
+    path = write(tmp_path / "records.jsonl", '{"id": "a", "document": "Über den Fluss.", "summary": "Über."}\n')
+    command = [sys.executable, "-m", "precis.command_line.cli", "corpus", str(path)]
+    environment = {**os.environ, "PYTHONIOENCODING": "ascii"}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True)
+    assert done.returncode == 1 and "Traceback" not in done.stderr and "PYTHONIOENCODING=utf-8" in done.stderr

@@ -233,6 +233,21 @@ def test_ids_with_line_separators_are_one_record(tmp_path, precis):
     assert compared(precis, run, "--metric=rouge1,rougeL")["documents"] == 12
 
 
+def test_a_broken_file_of_a_run_is_named(tmp_path, precis):
+    for number, (name, content) in enumerate((
+        ("predictions.jsonl", b"\xff\xfe"),
+        ("predictions.jsonl", b'{"id": ["a"], "summary": [], "references": []}\n'),
+        ("predictions.signatures.json", b"{"),
+        ("results.json", b"nothing"),
+        ("metrics.csv", b"\x00\xff\xfe\x01"),
+        ("config.yaml", b"a: " + b"[" * 5000),
+    )):  # fmt: skip
+        run = make_run(tmp_path / f"run{number}", rows_of(0), curve={"val": [1.0]})
+        (run / name).write_bytes(content)
+        precis("compare", run, ROUGE, "--html", tmp_path / "page.html").failed_in_one_line(f"run{number}/{name}")
+        assert not (tmp_path / "page.html").exists()
+
+
 def test_what_cannot_be_compared_is_named_and_nothing_is_written(tmp_path, precis):
     run = make_run(tmp_path / "run", rows_of(0))
     unpredicted = make_run(tmp_path / "unpredicted", rows_of(0))

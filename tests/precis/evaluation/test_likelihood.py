@@ -57,6 +57,23 @@ def test_an_interval_covers_seeds_that_are_paired():
     assert detectable == pytest.approx(quantiles * noise.std(ddof=1) / 3**0.5, abs=1e-4)
 
 
+def test_the_star_is_after_holms_correction_and_takes_two_seeds():
+    rng = np.random.default_rng(0)
+    base = rng.normal(size=(5, 100))
+    pairs = [base, base + rng.normal(0, 0.1, size=(5, 100)) + 1, base + np.array([[0.1], [0.9], [0.5], [0.2], [-0.1]])]
+    systems = [[{str(n): value for n, value in enumerate(run)} for run in runs] for runs in pairs]
+    p = stats.ttest_1samp([0.1, 0.9, 0.5, 0.2, -0.1], 0).pvalue
+    lines = compare(systems, ["one", "two", "three"])
+    assert "p <0.0001 *, detectable" in lines[1] and f"p {p:.4f}, detectable" in lines[2] and p > 0.05
+    assert " *" not in compare([runs[:1] for runs in systems[:2]], ["one", "two"])[1]
+
+
+def test_one_run_counts_for_all_seeds():
+    rng = np.random.default_rng(0)
+    one, *several = ({str(n): value for n, value in enumerate(run)} for run in rng.normal(size=(4, 50)))
+    assert compare([[one], several], ["one", "two"]) == compare([[one] * 3, several], ["one", "two"])
+
+
 @pytest.mark.integration
 def test_runs_of_a_pattern_are_its_seeds(trained, tmp_path, capsys):
     for name, seed in (("own_b", 1), ("own_a", 2), ("other_1", 1), ("other_3", 3)):

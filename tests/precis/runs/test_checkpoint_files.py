@@ -2,17 +2,24 @@
 
 import os
 import resource
+import shutil
 import signal
+import subprocess
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
 import torch
+from conftest import assert_same_checkpoints
 
 from datamodules.documents import UserError
 from lightning_modules.checkpoints import find_damage
 from precis.runs.checkpoint_files import WholeCheckpoints, _ErrorRecordingFile, check_writable, resumable
 
 ROOT = Path(__file__).parents[3]
+root_alone = pytest.mark.skipif(os.geteuid() != 0, reason="needs root: mounts a disk")
+
+
 def checkpoint(step: int, size: int = 1000) -> dict:
     return {"global_step": step, "state_dict": {"weight": torch.full((size,), float(step))}}
 
@@ -106,6 +113,18 @@ def test_without_a_whole_one_the_reasons_are_named(tmp_path):
 
 
 @pytest.mark.integration
+@pytest.mark.parametrize("damage", [cut_in_half, Path.unlink])
+def test_a_run_with_a_torn_checkpoint_ends_as_if_nothing_had_been(damage, trained, run_folder, precis):
+    """The one before is of the first epoch: the second one is trained again."""
+    damage(run_folder / "checkpoints" / "last.ckpt")
+    said = pytest.warns(UserWarning, match=r"last.ckpt: .*only a part of one; continuing")
+    with said if damage is cut_in_half else nullcontext():
+        precis("fit", "--run", run_folder).succeeded()
+    assert_same_checkpoints(run_folder, trained)
+    assert (run_folder / "metrics.csv").read_text() == (trained / "metrics.csv").read_text()
+
+
+@pytest.mark.integration
 def test_resume_auto_begins_continues_and_removes_leftovers_of_a_start_without_checkpoint(
     tiny_config, trained, tmp_path, precis
 ):
@@ -117,6 +136,32 @@ def test_resume_auto_begins_continues_and_removes_leftovers_of_a_start_without_c
         done = precis("fit", "--config", tiny_config, "--run_dir", run, "--resume=auto", "--trainer.max_epochs", epochs)
         assert done.status == 0, done.err
     assert (run / "metrics.csv").read_text() == (trained / "metrics.csv").read_text()
+
+
+@pytest.mark.integration
+@root_alone
+def test_a_disk_that_is_full_while_training_ends_the_run_and_room_lets_it_go_on(trained, tiny_config, tmp_path, precis):
+    disk, size = tmp_path / "disk", (trained / "checkpoints" / "last.ckpt").stat().st_size
+    disk.mkdir()
+    room = 4 * size  # for the best, the last and what is being written in its place, not for the one before too
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={room}", "tmpfs", disk], capture_output=True)
+    if mounted.returncode:
+        pytest.skip("a disk cannot be mounted here")
+    try:
+        run, ballast = disk / "run", disk / "ballast"
+        precis("fit", "--config", tiny_config, "--run_dir", run, "--trainer.max_epochs", 1).succeeded()
+        ballast.write_bytes(b"x" * (shutil.disk_usage(disk).free - size // 2))
+        kept = (run / "checkpoints" / "last.ckpt").read_bytes()
+        done = precis("fit", "--run", run, "--trainer.max_epochs", 2)
+        assert done.status == 1 and "cannot be written (No space left on device)" in done.err, done.err
+        assert done.err.count("precis: error") == 1 and "make room" in done.err
+        assert (run / "checkpoints" / "last.ckpt").read_bytes() == kept
+        ballast.unlink()
+        precis("fit", "--run", run, "--trainer.max_epochs", 2).succeeded()
+        assert_same_checkpoints(run, trained)
+        assert (run / "metrics.csv").read_text() == (trained / "metrics.csv").read_text()
+    finally:
+        subprocess.run(["umount", disk], check=True)
 
 
 def test_a_folder_that_can_be_written_to_is_as_it_was(tmp_path):

@@ -165,6 +165,29 @@ def test_the_storage_of_another_search_is_refused(changes, message, tmp_path, ti
     assert {path.name: path.read_bytes() for path in out.iterdir()} == before
 
 
+def test_a_storage_of_another_study_and_a_damaged_one_are_refused(tmp_path, tiny_config, precis):
+    import optuna
+
+    out = make_search(tmp_path, tiny_config)
+    journal = out / "search.journal"
+    journal.unlink()
+    backend = optuna.storages.journal.JournalFileBackend(str(journal))
+    optuna.create_study(study_name="other", storage=optuna.storages.JournalStorage(backend))
+    precis("sweep", "status", out).refused(f"{journal}: of another study, other; pass another --out")
+    for text in ("no journal\n", "{}\n", '{"op_code": 0, "worker'):
+        journal.write_text(text)
+        precis("sweep", "status", out).failed_in_one_line(f"{journal}: no journal of Optuna, or a")
+
+
+def test_a_sweep_and_a_search_do_not_share_a_folder(tmp_path, tiny_config, precis):
+    out = make_search(tmp_path, tiny_config)
+    plain = write(tmp_path / "plain.yaml", {"base": str(tiny_config), "seeds": [1]})
+    precis("sweep", plain, "--out", out).refused(f"{out}: has a search; pass another --out")
+    (out / "search.journal").unlink()
+    precis("sweep", tmp_path / "search.yaml", "--out", out).refused(f"{out}: has a sweep without search")
+    precis("sweep", "work", out, "--worker", 1).refused(f"{out}: no search here")
+
+
 def test_workers_are_launched_and_a_search_that_is_done_starts_nothing(tmp_path, tiny_config, precis, monkeypatch):
     launched = []
     monkeypatch.setattr("precis.sweeping.sweep.launch", lambda jobs, slots: launched.append((jobs, slots)))

@@ -127,6 +127,22 @@ def test_cancel_asks_slurm_for_what_runs_or_waits(sweep, slurm, precis):
     assert precis("sweep", "cancel", sweep).out == "no point is running or waiting\n"
 
 
+@pytest.mark.parametrize(
+    ("name", "text", "part"),
+    [
+        ("points.json", '{"sweep": "s", "after": [', "cannot be read"),
+        ("points.json", OUTSIDE.replace("NAME", "../other"), "'../other' is not the name of a folder beside this file"),
+        ("points.json", '{"after": "test", "points": []}', "the value of 'after' has a wrong type"),
+        ("launch.json", '{"launcher": null, "jobs": {"a": "--user=x"}}', "'--user=x' is not the id of a SLURM job"),
+        ("done/status.json", '{"done": [[]], "failed": null}', "the value of 'done' has a wrong type"),
+        ("again/requeued.json", "", "cannot be read"),
+    ],
+)
+def test_a_damaged_file_of_a_sweep_is_named(name, text, part, sweep, precis):
+    (sweep / name).write_text(text)
+    precis("sweep", "status", sweep).failed_in_one_line(f"precis: error: {sweep}/{name}: {part}")
+
+
 @pytest.mark.parametrize("command", ["status", "retry", "point --index 0"])
 def test_every_command_refuses_commands_of_a_strangers_sweep_folder(command, tmp_path, precis, monkeypatch):
     monkeypatch.chdir(tmp_path)

@@ -73,6 +73,15 @@ def test_early_stopping_that_waits_for_min_epochs_has_not_ended_a_run(tiny_confi
     assert read_metrics(run) == read_metrics(trained)
 
 
+def test_a_logger_of_the_command_line_is_added(tiny_config, tmp_path, precis):
+    run, other = tmp_path / "run", tmp_path / "other"
+    flags = ["--trainer.logger=CSVLogger", f"--trainer.logger.save_dir={other}", "--trainer.max_epochs=1"]
+    precis("fit", "--config", tiny_config, "--run_dir", run, *flags, "--wandb=offline").succeeded()
+    assert len(list((run / "wandb").glob("offline-run-*/*.wandb"))) == 1
+    (theirs,) = other.rglob("metrics.csv")
+    assert read_metrics(theirs.parent) == read_metrics(run) != []
+
+
 def test_classes_in_the_working_folder_are_found(tiny_config, tmp_path):
     hello = "    def on_train_start(self, trainer, pl_module):\n        print('hello from the working folder')\n"
     write(tmp_path / "my_code.py", f"from pytorch_lightning import Callback\nclass Hello(Callback):\n{hello}")
