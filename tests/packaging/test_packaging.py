@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from datamodules.documents import UserError
 from precis.config.shipped import CONFIGS, SWEEPS, find_shipped, resolve_configs, short_names
 from precis.runs import run_folder
 from precis.sweeping.job import COMMAND, same_suite
@@ -39,6 +40,16 @@ def test_an_existing_file_wins_over_a_short_name(tmp_path, monkeypatch):
     assert find_shipped(str(mine), CONFIGS) == mine
     expected = ["fit", f"--config={CONFIGS}/graphsum/docstrings.yaml", "--config", str(mine)]
     assert resolve_configs(["fit", "--config=graphsum/docstrings", "--config", str(mine)]) == expected
+
+
+def test_a_wrong_name_is_an_error_with_the_nearest_one(precis, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    done = precis("fit", "--config", "pointer_generator/docstring")
+    done.failed_in_one_line("did you mean pointer_generator/docstrings?")
+    done = precis("sweep", "pointer_generator_row", "--dry-run")
+    done.failed_in_one_line("did you mean pointer_generator_rows?")
+    with pytest.raises(UserError, match="no such config file"):
+        find_shipped("../sweeps/pointer_generator_rows", CONFIGS)
 
 
 def test_the_commit_of_a_repository_around_the_installed_suite_is_not_recorded(tmp_path, monkeypatch):

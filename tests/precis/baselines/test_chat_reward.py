@@ -1,5 +1,6 @@
 import pytest
 from chat_servers import chat_server
+from conftest import write
 
 from datamodules.documents import UserError
 from lightning_modules.metrics.rewards import RewardInputs
@@ -46,3 +47,9 @@ def test_a_failed_request_stops_training(tmp_path):
         reward = ChatReward("tiny", server.url, tmp_path / "answers.jsonl", retries=1, concurrency=1)
         with pytest.raises(UserError, match="1 request failed, the last: status 500"):
             reward(INPUTS)
+
+
+def test_a_prompt_needs_its_fields(tmp_path):
+    prompt = write(tmp_path / "prompt.txt", "{document}")
+    with pytest.raises(UserError, match=r"it has no .summary."):
+        ChatReward("tiny", "http://localhost:1/v1", tmp_path / "answers.jsonl", prompt=prompt)

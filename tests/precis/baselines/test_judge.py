@@ -4,7 +4,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from chat_servers import chat_server
-from conftest import write_lines
+from conftest import read_lines, write, write_lines
 
 from precis.baselines.judge import read_verdict
 from precis.statistics.statistics import bootstrap_interval
@@ -114,3 +114,31 @@ def test_a_judge_without_a_verdict_in_both_orders_is_an_error_that_shows_an_answ
 ])  # fmt: skip
 def test_verdicts(text, verdict):
     assert read_verdict(text) == verdict
+
+
+@pytest.mark.parametrize(("change", "flags", "parts"), [
+    ("shorter", [], ["b.jsonl", "no summary of document 'd1'"]),
+    ("no source", [], ["a.jsonl:1", "--documents FILE or --run RUN"]),
+    (None, ["--out", "judged.txt"], [".jsonl"]),
+    (None, ["--prompt", "nowhere.txt"], ["nowhere.txt", "{first}"]),
+    (None, ["--timeout", "-1"], ["timeout"]),
+])  # fmt: skip
+def test_wrong_input_is_one_line_and_nothing_is_asked(judge, files, change, flags, parts):
+    if change == "shorter":
+        write_lines(files[1], read_lines(files[1])[:-1])
+    if change == "no source":
+        rows = read_lines(files[0])
+        write_lines(files[0], [{name: row[name] for name in row if name != "document"} for row in rows])
+    done, server = judge(prefers_short, *flags)
+    done.failed_in_one_line(*parts, status=(1, 2))
+    assert not server.requests
+
+
+def test_without_answers_a_model_or_a_field_of_the_prompt(precis, files, tmp_path):
+    prompt = write(tmp_path / "prompt.txt", "{document} {first}")
+    for flags, said in (
+        ([], "no such file of answers"),
+        (["--base_url", "http://127.0.0.1:1/v1"], "--model"),
+        (["--model", "tiny", "--prompt", prompt], "it has no {second}"),
+    ):
+        precis("judge", *files, "--out", tmp_path / "judged.jsonl", *flags).failed_in_one_line(said)

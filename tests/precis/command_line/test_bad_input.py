@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 from conftest import contents, wait_until, write
 
 from datamodules.building import LOCK
@@ -93,6 +94,20 @@ def test_a_missing_run_is_named(tiny_config, tmp_path, precis):
     done = precis("fit", "--config", tiny_config, "--run_dir", tmp_path / "none", "--resume", "true")
     refused(done, "no checkpoint to resume from; pass --resume auto, which then starts a new run")
     assert not (tmp_path / "none").exists()
+
+
+@pytest.mark.parametrize("spoil, said", [
+    (lambda path: path.write_bytes(path.read_bytes()[:-100]), "only a part of one"),
+    (lambda path: torch.save({"weights": torch.zeros(2)}, path), "not a checkpoint of `precis fit`"),
+])  # fmt: skip
+def test_a_checkpoint_that_is_none_is_named(spoil, said, run_folder, precis, tmp_path):
+    for path in (run_folder / "checkpoints").iterdir():
+        spoil(path)
+    text = write(tmp_path / "text.txt", "The otter paints.")
+    for command in (["test", "--run", run_folder], ["summarize", "--checkpoint", run_folder, text]):
+        refused(precis(*command), f"{run_folder}/checkpoints/best.ckpt: ", said, "; give ")
+    refused(precis("fit", "--run", run_folder), f"{run_folder}/checkpoints/last.ckpt: ", said)
+    assert not (run_folder / "predictions.jsonl").exists()
 
 
 def test_a_vocabulary_that_does_not_fit_the_checkpoint_is_named(run_folder, precis, tmp_path):

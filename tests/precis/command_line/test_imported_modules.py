@@ -66,6 +66,18 @@ def test_a_command_imports_only_what_it_needs(libraries, commands, folder):
     assert done.returncode == 0 and "Traceback" not in done.stderr, done.stderr
 
 
+def test_evaluate_imports_torch_for_a_metric_that_needs_it(folder):
+    """The check above would pass if it could not see a library that was imported."""
+    script = (
+        "import sys; from precis.command_line.cli import main; main(sys.argv[1:]); "
+        "sys.exit(3 if 'torch' in sys.modules else 0)"
+    )
+    model = folder / "model"
+    arguments = ["evaluate", folder / "predictions.jsonl", "--metrics", "summac", "--summac_model", model]
+    done = subprocess.run([sys.executable, "-c", script, *arguments], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 3, done.stderr
+
+
 @pytest.mark.parametrize(
     "command, meant",
     [("evaluat", "evaluate"), ("train", "fit"), ("trian", "fit"), ("score", "evaluate"), ("sweep staus", "status"),

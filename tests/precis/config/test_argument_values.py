@@ -74,7 +74,9 @@ FIT = ["fit", "--config", "base.yaml", "--run_dir", "run"]
 COMMANDS = [
     [*FIT, "--trainer", "trainer.yaml", "--data.corpus=corpus.yaml", "--model.decoding=decoding.yaml"],
     [*FIT, "--optimizer", "optimizer.yaml", "--lr_scheduler", "schedule.yaml", "--trainer.callbacks+=callback.yaml"],
+    ["fit", "--config=base.yaml", "--data=data.yaml", "--dry-run"],
     ["baseline", "lead", "--corpus=corpus.yaml", "--out=lead.jsonl"],
+    ["graph", "text.txt", "--paragraphs=paragraphs.yaml", "--html=graph.html"],
     ["evaluate", "outputs.jsonl", "--fields", "fields.yaml", "--metrics=rouge", "--resamples=9"],
     ["sweep", "sweep.yaml", "--launcher=slurm", "--profile", "profile.yaml", "--dry-run"],
 ]
@@ -89,11 +91,13 @@ def folder(tiny_config, tmp_path, monkeypatch):
     files = {
         "base": base,
         "trainer": base["trainer"],
+        "data": base["data"],
         "corpus": base["data"]["init_args"]["corpus"],
         "decoding": {"beam_size": 3, "min_length": 2, "max_length": 8},
         "optimizer": {"class_path": "torch.optim.SGD", "init_args": {"lr": 0.1}},
         "schedule": {"class_path": "torch.optim.lr_scheduler.ConstantLR"},
         "callback": annealing,
+        "paragraphs": {"max_paragraphs": 4, "sentences": 1},
         "fields": {"summary": "text"},
         "sweep": {"base": "base.yaml", "seeds": [1]},
         "profile": {"minutes": 60},
@@ -102,6 +106,7 @@ def folder(tiny_config, tmp_path, monkeypatch):
         (tmp_path / f"{name}.yaml").write_text(yaml.safe_dump(content), encoding="utf-8")
     for name in ("trainer", "optimizer", "profile", "corpus"):
         (tmp_path / f"{name}.py").write_text("raise SystemExit('imported')\n", encoding="utf-8")
+    write(tmp_path / "text.txt", "The otter sleeps.\n\nIt eats a fish. It swims.")
     row = '{"id": "a", "text": ["an otter"], "references": [["an otter"]]}\n'
     (tmp_path / "outputs.jsonl").write_text(row, encoding="utf-8")
     monkeypatch.chdir(tmp_path)

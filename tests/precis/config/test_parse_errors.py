@@ -1,7 +1,7 @@
 """Errors in arguments and configs are one line, and no files are left."""
 
 import pytest
-from conftest import change_config
+from conftest import change_config, write
 
 DECODING = "model.init_args.decoding"
 
@@ -34,6 +34,15 @@ def test_a_wrong_key_or_value_of_a_config_is_named_with_the_right_one(key, value
     refused(precis("fit", "--config", config, "--run_dir", tmp_path / "run"), tmp_path, said)
 
 
+@pytest.mark.parametrize("arguments, said", [
+    (["--data.batch", "4"], "data: PointerGeneratorData has no option 'batch'; did you mean batch_size?"),
+    (["--optimizer", "Adam", "--optimizer.lrr", "1"], "optimizer: Adam has no option 'lrr'; did you mean lr?"),
+    (["--trainer.max_epoch", "1"], "no such argument: --trainer.max_epoch"),
+])  # fmt: skip
+def test_a_wrong_argument_is_named(arguments, said, tiny_config, tmp_path, precis):
+    refused(precis("fit", "--config", tiny_config, "--run_dir", tmp_path / "run", *arguments), tmp_path, said)
+
+
 def test_missing_arguments_are_named(tmp_path, precis):
     refused(precis("fit", "--run_dir", tmp_path / "run"), tmp_path, "missing: data, model", "--config")
     refused(precis("summarize", "--model", "small", "--run", "r"), tmp_path, "--model and --run both name", status=1)
@@ -63,3 +72,11 @@ def test_the_traceback_can_be_had(tmp_path, precis, monkeypatch):
     monkeypatch.setenv("PRECIS_DEBUG", "1")
     with pytest.raises(ValueError, match="no such config file"):
         precis("fit", "--config", tmp_path / "none.yaml")
+
+
+def test_a_file_in_place_of_a_corpus_is_told_how_it_is_given(tmp_path, precis, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    said = "train.jsonl is not a class; a file is given as --corpus Files --corpus.train train.jsonl"
+    refused(precis("corpus", "--corpus", "train.jsonl"), tmp_path, said)
+    write(tmp_path / "train.jsonl", '{"id": "a"}\n{"id": "b"}\n')  # which would be read as a config
+    refused(precis("corpus", "--corpus", "train.jsonl"), tmp_path, said)

@@ -1,8 +1,10 @@
 """Discourse parsers by name."""
 
+import sys
 
 import pytest
 import torch
+from conftest import write
 from pytorch_lightning import Trainer
 
 from datamodules.corpora import Files
@@ -47,3 +49,19 @@ def test_a_named_parser_loses_no_probability_whatever_the_rule(tmp_path, corpus_
             assert found.rows == rows
             assert found.band(59).sum().item() == pytest.approx(exact.sum().item(), rel=0.01)
             assert found.dense().sum((1, 2)).sub(exact.sum((1, 2))).abs().max() < 0.02 * exact.sum((1, 2)).max()
+
+
+def test_an_encoder_that_cannot_be_downloaded_is_named_with_a_remedy(monkeypatch):
+    def unreachable(name, **options):
+        raise OSError("We couldn't connect")
+
+    monkeypatch.setattr(DiscourseParser, "load", unreachable)
+    with pytest.raises(UserError, match=r"all-mpnet-base-v2, which is not in the cache .* or use --parser default"):
+        load_parser("mpnet")
+
+
+def test_isanlp_that_is_not_installed(precis, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "isanlp_rst.parser", None)
+    text = write(tmp_path / "a.txt", "It rains.")
+    done = precis("parse", text, "--out", tmp_path / "out", "--parser", "isanlp_rst")
+    done.failed_in_one_line("--parser isanlp_rst", "pip install")

@@ -66,6 +66,12 @@ def test_other_models_too(model, data, values, said, corpus_files, tmp_path, pre
     refused(precis("sweep", sweep, "--out", tmp_path / "out", "--dry-run"), "point 'seed=1'", said)
 
 
+@pytest.mark.skipif("__import__('torch').cuda.is_available()", reason="there is a GPU here")
+def test_a_missing_gpu_is_reported(tiny_config, tmp_path, precis):
+    done = precis("fit", "--config", tiny_config, "--run_dir", tmp_path / "run", "--trainer.accelerator=gpu")
+    refused(done, "trainer.accelerator: no GPU here", "--trainer.accelerator cpu")
+
+
 @pytest.mark.parametrize("arguments, said", [
     (["--trainer.devices=0"], "trainer.devices: `Trainer(devices='0')` value is not a valid input"),
     (["--optimizer=Adam", "--optimizer.lr=-1"], "optimizer.lr must be at least 0, got -1"),

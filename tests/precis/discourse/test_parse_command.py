@@ -118,6 +118,20 @@ def test_a_document_of_100_000_tokens_one_of_one_edu_and_odd_ones(precis, tmp_pa
     assert "1 records left out" in done.out and f"{path}:4" in done.out
 
 
+@pytest.mark.parametrize("arguments, problem", [
+    (["--out", "OUT", "--parser", "nobody"], "no parser 'nobody': there are default, mpnet, small"),
+    ([*OURS], "needs --out"),
+    (["--out", "OUT", *OURS, "--shard", "4/3"], "--shard 4/3: give K/N"),
+    (["--out", "OUT", *OURS, "--svg", "OUT"], "pass --show"),
+    (["--out", "TEXT", *OURS], "a file; name a folder"),
+    (["--show", *OURS], "there are 6; name one file"),
+])  # fmt: skip
+def test_wrong_arguments_in_one_line(precis, tmp_path, texts, arguments, problem):
+    (texts / "empty.txt").write_text("Not empty.")
+    names = {"OUT": tmp_path / "out", "TEXT": texts / "1.txt"}
+    precis("parse", texts, *(names.get(word, word) for word in arguments)).failed_in_one_line(problem)
+
+
 def test_tasks_of_a_slurm_array(monkeypatch):
     assert command.task_of(None) == (1, 1) and command.task_of("2/8") == (2, 8)
     for name, value in {"ID": "7", "MIN": "5", "MAX": "8", "COUNT": "4"}.items():

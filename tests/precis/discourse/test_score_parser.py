@@ -6,8 +6,8 @@ import random
 
 import pytest
 import torch
-from conftest import write
-from made_up_treebank import made_up_treebank
+from conftest import write, write_lines
+from made_up_treebank import made_up_row, made_up_treebank
 
 from lightning_modules.discourse_parser.parser import DiscourseParser
 from lightning_modules.metrics.parseval import parseval_scores
@@ -82,3 +82,21 @@ def test_a_treebank_with_relations_of_its_own(precis, tmp_path):
     (tmp_path / "a.txt").write_text(text, encoding="utf-8")
     done = precis("parse", "--parser", tmp_path / "run", "--show", tmp_path / "a.txt")
     assert done.status == 0 and ("hypotactic" in done.out or " and" in done.out.replace(text, "")), done.err
+
+
+@pytest.mark.parametrize("change, options, problem", [
+    ({"tree": None}, [], "made_up.jsonl: made-up-1 has no tree; a parser is scored on gold trees"),
+    ({"tree": ["NS", "odd", 0, 1], "edus": [[0, 15], [16, 34]], "text": "The otter slept because it rained.",
+      "sentences": [], "paragraphs": []}, [], "made-up-1, EDUs 0"),
+    ({}, ["--parser", "nobody"], "no parser 'nobody'"),
+    ({}, ["--out", __file__], "a file; name a folder"),
+])  # fmt: skip
+def test_wrong_input_in_one_line(precis, tmp_path, change, options, problem):
+    row = made_up_row(1, 3) | {"tree_nary": None} | change
+    row = {name: value for name, value in row.items() if value is not None}
+    path = write_lines(tmp_path / "made_up.jsonl", [made_up_row(0, 3), row])
+    precis("score-parser", path, "--parser", "right_branching", *options).failed_in_one_line(problem)
+
+
+def test_a_missing_treebank_is_named(precis, tmp_path):
+    precis("score-parser", tmp_path / "none.jsonl").failed_in_one_line("no such file or folder")

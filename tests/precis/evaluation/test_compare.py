@@ -45,6 +45,7 @@ def test_seeds_are_averaged_and_statistics_equal_those_of_direct_calls(runs, pre
     assert [run["seed"] for run in first["runs"]] == [1, 2, 3] and len(second["runs"]) == 1
     assert found["documents"] == 12 and found["baseline"] == "coverage=false"
     assert found["differences"] == {"model.init_args.coverage": [False, True]}
+    assert any("fewer than three seeds: coverage=true 1" in note for note in found["notes"])
 
     averaged, by_hand = SCORES[:3].mean(0), system_interval(SCORES[:3])
     difference = mean_difference(SCORES[3:], SCORES[:3])
@@ -272,6 +273,15 @@ def test_what_cannot_be_compared_is_named_and_nothing_is_written(tmp_path, preci
     ):
         precis("compare", ROUGE, *arguments, "--html", page).failed_in_one_line(said)
         assert not page.exists()
+
+
+def test_other_versions_and_unknown_ways_are_noted(tmp_path, precis):
+    newer = {name: text.replace("precis:0.1.0", "precis:0.2.0") for name, text in SIGNATURES.items()}
+    runs = [make_run(tmp_path / "one", rows_of(0)), make_run(tmp_path / "two", rows_of(1), seed=2, signatures=newer)]
+    runs.append(make_run(tmp_path / "three", rows_of(2), seed=3, signatures=None))
+    notes = compared(precis, *runs, ROUGE)["notes"]
+    assert any("rouge1 was computed by several versions of the suite: 0.1.0, 0.2.0" in note for note in notes)
+    assert any(str(runs[2]) in note and "not recorded" in note for note in notes)
 
 
 def test_equal_references_may_be_divided_into_different_sentences(tmp_path, precis):

@@ -10,6 +10,7 @@ import torch
 from conftest import change_config, read_lines, write_lines
 from rouge_score.rouge_scorer import RougeScorer
 
+from precis.evaluation import scorers
 from precis.evaluation.predictions import run_sources
 
 sacrebleu = pytest.importorskip("sacrebleu")
@@ -147,6 +148,18 @@ def test_sentences_of_strings(tmp_path, evaluated):
     assert expected == 1.0
 
 
+def test_omitted_metrics_have_reasons(tmp_path, precis, monkeypatch):
+    path = write_lines(tmp_path / "out.jsonl", records())
+    out = precis("evaluate", path, "--resamples", 50).out
+    for line in ("novelty: there are no documents: add --documents FILE or --run RUN", "summac: ", "bertscore: "):
+        assert f"left out: {line}" in out
+    assert "left out: rouge" not in out and "left out: bleu" not in out
+    monkeypatch.setattr(scorers.importlib.util, "find_spec", lambda name: None)
+    assert "pip install 'precis-suite[bleu]'" in precis("evaluate", path, "--resamples", 50).out
+    problem = "bleu cannot be computed: sacrebleu is not installed"
+    precis("evaluate", path, "--metrics", "rouge,bleu").failed_in_one_line(problem)
+
+
 def test_summac_and_meteor_by_name(tmp_path, evaluated, monkeypatch):
     class Halves:
         """Entailment model that gives every pair of sentences a probability of one half."""
@@ -249,6 +262,12 @@ def test_each_file_is_a_system_with_the_scores_that_it_has_alone(tmp_path, evalu
     assert "not recorded" not in compared.out
 
 
+def test_systems_with_different_documents_are_noted(tmp_path, evaluated):
+    files = [write_lines(tmp_path / f"M{size}.jsonl", records()[:size]) for size in (5, 4)]
+    (note,) = evaluated(*files, "--metrics", "length")["notes"]
+    assert note == "means are over different documents: of 5 documents, M4 4"
+
+
 @pytest.mark.parametrize(("name", "mode"), [("realsumm_bart_100", "best"), ("squality_human_loo_100", "pooled")])
 def test_means_are_perls(tmp_path, evaluated, name, mode):
     path = GOLDEN / f"{name}.jsonl.gz"
@@ -283,6 +302,12 @@ class Shared:
             words = summary.split()
             shares.append(sum(w in document.split() for w in words) / len(words) if words else math.nan)
         return shares
+class Short:
+    def score(self, documents, summaries):
+        return [1.0]
+class Words:
+    def score(self, documents, summaries):
+        return ["good"] * len(summaries)
 '''
 
 
@@ -298,3 +323,11 @@ def test_a_class_of_the_working_folder_is_a_metric(tmp_path, precis, monkeypatch
     assert rows["shared"]["mean"] == pytest.approx((3 / 5 + 1) / 2) and "words" in rows
     assert rows["shared"]["signature"].startswith("shared|metrics_of_mine.Shared|exact words|")
     assert [row["scores"]["shared"] for row in read_lines("predictions.scores.jsonl")] == [0.6, 1.0]
+    Path("predictions.scores.jsonl").unlink()
+    for name, message in {
+        "Short": "1 scores for 2 summaries",
+        "Words": "not numbers",
+        "Missing": "import path of a class",
+    }.items():
+        precis("evaluate", "predictions.jsonl", "--metrics", f"metrics_of_mine.{name}").failed_in_one_line(message)
+        assert not Path("predictions.scores.jsonl").exists()

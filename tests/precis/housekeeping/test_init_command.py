@@ -45,3 +45,14 @@ def test_the_id_is_unique_and_the_commands_are_for_the_given_files(tmp_path, pre
     assert "id the file and line" in precis("init", tmp_path / "other", "--train", path).out
     write_lines(path, [row | {"guid": 1, "id": 1} for row in rows])
     assert "the same `id`" in precis("init", tmp_path / "third", "--train", path).err
+
+
+@pytest.mark.parametrize(("row", "message"), [
+    ({"words": "a"}, "fields: words"),
+    ({"document": "a"}, "training needs one"),
+    ("{", "broken JSON"),
+])  # fmt: skip
+def test_files_that_cannot_be_used_leave_no_project(row, message, tmp_path, precis):
+    path = write_lines(tmp_path / "mine.jsonl", [row])
+    precis("init", tmp_path / "project", "--train", path).failed_in_one_line(message)
+    assert not (tmp_path / "project").exists()

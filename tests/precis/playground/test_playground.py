@@ -3,6 +3,7 @@
 import html
 import re
 import shutil
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +12,7 @@ from conftest import SIZES, change_config
 from run_folders import write_run
 
 import precis as api
+from datamodules.documents import UserError
 from precis.playground import demo_command as command
 from precis.playground.cards import MACROS, copied_summary, picture
 from precis.playground.playground import Playground
@@ -112,6 +114,11 @@ def test_two_runs_of_one_name_are_told_apart_and_a_lost_corpus_is_no_error(folde
     assert "no documents of its corpus can be picked" in capfd.readouterr().err
 
 
+def test_gradio_that_is_not_installed_is_named(monkeypatch, trained, precis):
+    monkeypatch.setitem(sys.modules, "gradio", None)
+    precis("demo", trained).failed_in_one_line("pip install 'precis-suite[demo]'")
+
+
 @pytest.fixture(scope="module")
 def address(playground):
     pytest.importorskip("gradio")
@@ -119,6 +126,12 @@ def address(playground):
     page = command.build(playground)
     yield command.serve(page, "127.0.0.1", 0, block=False)
     page.close()
+
+
+def test_a_port_that_is_taken_is_named(address, playground):
+    for port in (int(address.rstrip("/").rpartition(":")[2]), 99999):
+        with pytest.raises(UserError, match=f"port {port} on 127.0.0.1 cannot be used; give another --port, or 0"):
+            command.serve(command.build(playground), "127.0.0.1", port, block=False)
 
 
 @pytest.fixture(scope="module")

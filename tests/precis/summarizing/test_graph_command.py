@@ -38,6 +38,10 @@ def test_every_graph_that_learns_nothing(article, tmp_path, capsys):
         assert "An otter swims" in capsys.readouterr().out
 
 
+def test_topics_need_a_run(article, precis):
+    precis("graph", article, "--graph=topic").failed_in_one_line("topics are learned from a corpus; give the --run")
+
+
 def run_of(folder, monkeypatch, prefix="cluster-"):
     """Return a run folder with predictions of two of its documents, which are made-up clusters."""
     made = [cluster(seed).parts for seed in range(4)]

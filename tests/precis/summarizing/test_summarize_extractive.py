@@ -65,6 +65,19 @@ def test_a_page_has_paragraphs_headed_columns_and_what_was_not_read():
     assert heads == ["sentence", "score", "text (selected sentences are marked)"]
 
 
+def test_what_a_model_does_not_have_is_refused(runs, trained, tmp_path, precis):
+    file, picture = write(tmp_path / "1.txt", TEXT), tmp_path / "map.png"
+    for flags, said in (
+        (["--run", trained, "--scores=true"], "PointerGenerator selects no sentences"),
+        (["--run", trained, f"--heat_map={picture}"], "PointerGenerator selects no sentences"),
+        (["--run", runs["matchsum"], f"--heat_map={picture}"], "MatchSum has no attention between sentences"),
+        (["--run", trained, "--prompt=words"], "prompt: an option of models of Hugging Face"),
+        (["--model", "extractiv"], "extractive, small, docstring"),
+    ):
+        precis("summarize", file, *flags).failed_in_one_line(said)
+    assert not picture.exists()
+
+
 def test_texts_of_a_selection():
     assert sentence_lines(SUMMARY).splitlines()[1] == "* 2  0.500  Boats <sank>."
     assert marked_document(SUMMARY).plain == "A storm hit the coast. [Boats <sank>.] Nobody had slept."

@@ -188,6 +188,14 @@ def test_a_sweep_and_a_search_do_not_share_a_folder(tmp_path, tiny_config, preci
     precis("sweep", "work", out, "--worker", 1).refused(f"{out}: no search here")
 
 
+def test_without_optuna_the_message_has_the_extra(tmp_path, tiny_config, precis, monkeypatch):
+    path = write_search(tmp_path, tiny_config, KEYS)
+    monkeypatch.setitem(sys.modules, "optuna", None)
+    monkeypatch.delitem(sys.modules, "precis.trials.study", raising=False)
+    done = precis("sweep", path, "--out", tmp_path / "out")
+    done.failed_in_one_line("a search needs optuna; pip install 'precis-suite[search]'")
+
+
 def test_workers_are_launched_and_a_search_that_is_done_starts_nothing(tmp_path, tiny_config, precis, monkeypatch):
     launched = []
     monkeypatch.setattr("precis.sweeping.sweep.launch", lambda jobs, slots: launched.append((jobs, slots)))

@@ -41,6 +41,13 @@ def test_a_wrong_section_is_one_line(section, message, tmp_path, tiny_config):
     assert text.startswith(f"{path}: ") and message in text and "\n" not in text
 
 
+def test_a_search_stands_alone(tmp_path, tiny_config):
+    for other in ({"grid": {"model.coverage": [True]}}, {"seeds": [1]}, {"after": ["test"]}):
+        path = write_search(tmp_path, tiny_config, {"model.dropout": [0.1, 0.2]}, other)
+        with pytest.raises(UserError, match=f"{next(iter(other))} beside search; a search only has base, set and sea"):
+            read_sweep(path)
+
+
 def test_a_key_is_not_fixed_and_varied(tmp_path, tiny_config):
     for place, varying in {
         "search": {"search": {"trials": 3, "keys": {"model.dropout": [0.1]}}},

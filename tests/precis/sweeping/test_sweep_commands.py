@@ -14,7 +14,7 @@ from types import SimpleNamespace
 
 import pytest
 import yaml
-from conftest import wait_until
+from conftest import wait_until, write
 
 from datamodules.atomic_write import atomic_write
 from datamodules.documents import UserError
@@ -189,6 +189,23 @@ def test_a_submission_does_not_write_through_a_link(sweep, slurm, tmp_path, prec
     done = precis("sweep", "retry", sweep, "--launcher", "slurm")
     assert done.status == 1 and f"{sweep / 'failed'}: a link that leads out of {sweep}" in done.err
     assert sorted(outside.iterdir()) == files
+
+
+def test_without_slurm_the_launcher_says_so(tmp_path, tiny_config, precis, monkeypatch):
+    pytest.importorskip("submitit", reason="needs the optional package submitit")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    path = write(tmp_path / "sweep.yaml", {"base": str(tiny_config), "seeds": [1, 2]})
+    done = precis("sweep", path, "--out", tmp_path / "out", "--launcher", "slurm")
+    done.failed_in_one_line("no SLURM here", "use --launcher local")
+
+
+@pytest.mark.parametrize("profile", ["minutes: 0", "minuts: 5"])
+def test_a_wrong_profile_is_named_and_nothing_is_written(profile, tmp_path, tiny_config, precis):
+    path = write(tmp_path / "sweep.yaml", {"base": str(tiny_config), "seeds": [1, 2]})
+    file = write(tmp_path / "profile.yaml", profile)
+    done = precis("sweep", path, "--out", tmp_path / "out", "--launcher", "slurm", "--profile", file)
+    done.failed_in_one_line(profile.split(":")[0], status=2)
+    assert not (tmp_path / "out").exists()
 
 
 def profiles_of_the_page() -> list[Profile]:

@@ -8,7 +8,7 @@ from conftest import change_config
 
 from datamodules.corpora import Texts
 from datamodules.corpora.corpus import as_document
-from datamodules.documents import Document
+from datamodules.documents import Document, UserError
 from datamodules.matchsum import MatchSumData
 from precis.runs.run_folder import load_run
 from precis.training.run_scorer import RunScorer
@@ -57,3 +57,8 @@ def test_few_documents_are_in_memory_while_a_corpus_is_scored(extractive):
 
     scores = list(RunScorer(extractive, pool=5).sentence_scores(corpus()))
     assert [len(row) for row in scores] == [2] * 60 and most <= 2 * 5
+
+
+def test_the_run_of_another_model_proposes_nothing(trained):
+    with pytest.raises(UserError, match="PointerGenerator scores no sentences; give a run of BertSum"):
+        RunScorer(trained).sentence_scores([])
