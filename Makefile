@@ -35,7 +35,7 @@ demo: $(SETUP) ## summarize three texts, train a model with and without copying,
 	@echo "      precis summarize YOUR_TEXT.txt"
 	@echo "      precis init my_project --train YOUR_RECORDS.jsonl"
 
-test: $(TOOLS) ## run the unit tests (five minutes on two cores)
+test: $(TOOLS) ## run the unit tests (three minutes on two cores)
 	$(BIN)/python -m pytest -n 2 --dist worksteal
 
 test-all: $(TOOLS) ## run all tests but slow ones: also whole commands, sweeps, processes and browsers
