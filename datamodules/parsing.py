@@ -146,6 +146,7 @@ class ParsingData(LightningDataModule):
         self._lengths: dict[str, int] = {}  # key -> characters
         self.tokens: dict[str, int] = {}  # key -> tokens
         self._surveyed = False
+        self.max_batches: int | None = None  # fewer than all for an estimate
 
     def setup(self, stage: str | None = None) -> None:
         """Compute the keys and lengths of all documents, once."""
@@ -192,7 +193,7 @@ class ParsingData(LightningDataModule):
                 batches[-1].append(key)
             else:
                 batches.append([key])
-        return Requests(self, batches)
+        return Requests(self, batches[: self.max_batches])
 
     def transfer_batch_to_device(self, batch: Any, device: Any, dataloader_idx: int) -> Any:
         """Return the batch unchanged: requests are text."""

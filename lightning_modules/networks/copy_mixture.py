@@ -4,10 +4,10 @@ from typing import NamedTuple, Self
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import logsigmoid, softplus
+from torch.nn.functional import logsigmoid
 
 from lightning_modules.networks.copying import CopyOutputs, copied_mass, mix_log_probs
-from lightning_modules.networks.output_layer import largest, logits_and_normalizer, vocabulary_logits
+from lightning_modules.networks.output_layer import largest, logits_and_normalizer
 
 
 class PermittedMixture(NamedTuple):
@@ -40,21 +40,17 @@ class PermittedMixture(NamedTuple):
             source: extended ids of the documents, [B, S].
             forbidden: ids that are not permitted, negative ones are ignored, [B, K, F]; None if all are.
         """
-        weight, bias = output.weight[:words], output.bias[:words]
-        if forbidden is None:
-            logits, total = logits_and_normalizer(outputs.features, weight, bias)
-            return cls(logits, total, torch.zeros_like(total), outputs.attention, outputs.gate, source)
-        logits = vocabulary_logits(outputs.features, weight, bias)                               # [B, K, words]
-        repeated = (forbidden.unsqueeze(-1) == forbidden.unsqueeze(-2)).tril(-1).any(-1)
-        is_word = (forbidden >= 0) & (forbidden < words) & ~repeated                             # [B, K, F]
-        # without an index of the forbidden words alone, whose number the host would wait for
-        column = forbidden.masked_fill(~is_word, 0)
-        excluded = logits.gather(-1, column).masked_fill(~is_word, float("-inf")).logsumexp(-1)  # [B, K]
-        logits.scatter_add_(-1, column, torch.zeros_like(excluded).unsqueeze(-1).masked_fill(is_word, float("-inf")))
-        total = logits.logsumexp(-1).clamp_min(torch.finfo(logits.dtype).min)
-        share = -softplus(excluded - total)
-        readable = (source[:, None, :, None] != forbidden.unsqueeze(2)).all(-1)                  # [B, K, S]
-        copied = outputs.attention.masked_fill(~readable, 0)
+        logits, total = logits_and_normalizer(outputs.features, output.weight[:words], output.bias[:words])
+        share, copied = torch.zeros_like(total), outputs.attention
+        if forbidden is not None:
+            is_word = (forbidden >= 0) & (forbidden < words)
+            # without an index of the forbidden words alone, whose number the host would wait for
+            lowered = torch.zeros_like(forbidden, dtype=logits.dtype).masked_fill(is_word, float("-inf"))
+            logits.scatter_add_(-1, forbidden.masked_fill(~is_word, 0), lowered)
+            permitted = logits.logsumexp(-1).clamp_min(torch.finfo(logits.dtype).min)            # [B, K]
+            total, share = permitted, (permitted - total).clamp_max(0)
+            readable = (source[:, None, :, None] != forbidden.unsqueeze(2)).all(-1)              # [B, K, S]
+            copied = copied.masked_fill(~readable, 0)
         return cls(logits, total, share, copied, outputs.gate, source)
 
     def candidates(self, count: int, first: Tensor) -> tuple[Tensor, Tensor]:

@@ -18,7 +18,7 @@ from datamodules.discourse.cache import ParseCache
 from datamodules.discourse.distributions import Rows
 from datamodules.discourse.parses import DiscourseParse, ParseRequest
 from datamodules.documents import Document, UserError
-from datamodules.parsing import CorpusDocuments, ParsingData, Requests
+from datamodules.parsing import CorpusDocuments, ParsingData
 from datamodules.text.language import length_words
 from datamodules.text.lines import counted
 from precis.config.parsers import explain_choice, load_parser
@@ -103,12 +103,13 @@ def _estimate(parser: LightningModule, data: ParsingData, options: Namespace) ->
     """Parse the first batches, of the longest documents, into a temporary cache; return time and size of all."""
     options.devices = 1
     requests = data.predict_dataloader()
-    sample = Requests(data, requests.batches[:_MEASURED])
+    data.max_batches = _MEASURED
+    sample = data.predict_dataloader()
     with TemporaryDirectory() as folder:
         cache, start = ParseCache(Path(folder)), monotonic()
         cache.prepare()
         writer = ParseWriter(cache)
-        device = _predict(parser, data, writer, options, batches=_MEASURED)
+        device = _predict(parser, data, writer, options)
         if writer.interrupted:
             raise SystemExit(130)
         seconds = monotonic() - start
@@ -122,13 +123,8 @@ def _estimate(parser: LightningModule, data: ParsingData, options: Namespace) ->
     )
 
 
-def _predict(
-    parser: LightningModule, data: ParsingData, writer: ParseWriter, options: Namespace, batches: int | None = None
-) -> str:
-    """Run the prediction over all batches, or the first ones, and return the device's kind.
-
-    On Ctrl-C, finished parses are in the cache.
-    """
+def _predict(parser: LightningModule, data: ParsingData, writer: ParseWriter, options: Namespace) -> str:
+    """Run the prediction, and return the kind of device; on Ctrl-C, finished parses are in the cache."""
     trainer = Trainer(
         accelerator=options.accelerator,
         devices=options.devices,
@@ -138,7 +134,6 @@ def _predict(
         enable_checkpointing=False,
         enable_progress_bar=False,
         enable_model_summary=False,
-        limit_predict_batches=batches,
         use_distributed_sampler=False,
         inference_mode=False,
     )

@@ -41,7 +41,7 @@ def usage() -> Usage:
 
 
 class Measured(Callback):
-    """Measures after every so many steps of training."""
+    """Measures after a fixed number of training steps each time."""
 
     def __init__(self, every: int) -> None:
         self.every, self.usages = every, []

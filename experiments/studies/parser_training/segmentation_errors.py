@@ -8,7 +8,7 @@ so that the last one, with gold EDUs, differs from gold EDUs in `precis score-pa
 
 import argparse
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -25,8 +25,6 @@ from precis.config.parsers import load_parser
 from precis.discourse.parser_scores import edu_starts, intervals, table
 from precis.discourse.score_parser import gold_documents, parsed, request_of
 
-# Repair(document, missed, spurious) returns the boundaries to add and to take away.
-Repair = Callable[[TreebankDocument, set[int], set[int]], tuple[set[int], set[int]]]
 SMALLEST = 15  # relations with fewer missed boundaries are one row
 
 
@@ -43,27 +41,24 @@ def with_edus(document: TreebankDocument, starts: set[int]) -> TreebankDocument:
     return replace(document, edus=[tuple(edu) for edu in edus.tolist()], tree=None)
 
 
-def repairs(
-    documents: Sequence[TreebankDocument], missed: Sequence[set[int]], spurious: Sequence[set[int]]
-) -> dict[str, Repair]:
-    """Return the repairs by name, those of relations with the most missed boundaries first."""
+def repairs(gold: Sequence[TreebankDocument], predicted: Sequence[set[int]]) -> dict[tuple[str, int], list[set[int]]]:
+    """Return the boundaries of each document after each repair, by its name and its number of errors."""
+    boundaries = [set(edu_starts(document)) for document in gold]
+    relations = [relations_of(document) for document in gold]
+    missed = [[(start, relation[start]) for start in b - p] for b, p, relation in zip(boundaries, predicted, relations)]
 
-    def of_relations(relations: set[str]) -> Repair:
-        def repair(document: TreebankDocument, missed: set[int], spurious: set[int]) -> tuple[set[int], set[int]]:
-            relation = relations_of(document)
-            return {start for start in missed if relation.get(start) in relations}, set()
+    def added(names: Collection[str]) -> list[set[int]]:
+        return [p | {start for start, relation in rows if relation in names} for p, rows in zip(predicted, missed)]
 
-        return repair
-
-    counts = Counter(relations_of(document)[start] for document, starts in zip(documents, missed) for start in starts)
-    frequent = {relation for relation, count in counts.items() if count >= SMALLEST}
-    named = {f"missed: {r} ({n})": of_relations({r}) for r, n in counts.most_common() if r in frequent}
-    rest = sum(count for relation, count in counts.items() if relation not in frequent)
-    return named | {
-        f"missed: other relations ({rest})": of_relations(set(counts) - frequent),
-        f"all missed ({counts.total()})": lambda document, missed, spurious: (missed, set()),
-        f"all spurious ({sum(map(len, spurious))})": lambda document, missed, spurious: (set(), spurious),
-        "both, gold EDUs": lambda document, missed, spurious: (missed, spurious),
+    counts = Counter(relation for rows in missed for _, relation in rows)
+    frequent = {relation: count for relation, count in counts.most_common() if count >= SMALLEST}
+    rest = counts.keys() - frequent.keys()
+    spurious = sum(len(p - b) for p, b in zip(predicted, boundaries))
+    return {(f"missed: {relation}", count): added({relation}) for relation, count in frequent.items()} | {
+        ("missed: other relations", sum(counts[relation] for relation in rest)): added(rest),
+        ("all missed", counts.total()): added(counts),
+        ("all spurious", spurious): [p & b for p, b in zip(predicted, boundaries)],
+        ("both: gold EDUs", counts.total() + spurious): boundaries,
     }
 
 
@@ -90,21 +85,15 @@ def report(parser: LightningModule, gold: Sequence[TreebankDocument], language: 
         sentences = sentence_offsets(document.text, paragraphs, language)
         texts.append(replace(document, paragraphs=paragraphs, sentences=sentences))
     segmented = parsed(parser, [request_of(text, edus=False) for text in texts], "text alone")
-    predicted = [set(parse.edus[:, 0].tolist()) for parse in segmented]
-    missed = [set(edu_starts(document)) - starts for document, starts in zip(gold, predicted)]
-    spurious = [starts - set(edu_starts(document)) for document, starts in zip(gold, predicted)]
     before = counts_of(segmented, gold)
     rows = []
-    for name, repair in repairs(gold, missed, spurious).items():
-        repaired = []
-        for text, starts, *errors in zip(texts, predicted, missed, spurious):
-            added, removed = repair(text, *errors)
-            repaired.append(with_edus(text, (starts | added) - removed))
-        parses = parsed(parser, [request_of(document) for document in repaired], name)
-        _, score, gain = intervals(torch.cat([before, counts_of(parses, gold)], -1), f_scores)
-        rows.append([name, f"{score.mean:.1f}", f"{gain.mean:+.1f} [{gain.low:+.1f}, {gain.high:+.1f}]"])
-        print(rows[-1], flush=True)
-    return table(["repaired", "F", "gain"], rows)
+    for (name, errors), boundaries in repairs(gold, [set(p.edus[:, 0].tolist()) for p in segmented]).items():
+        requests = [request_of(with_edus(text, starts)) for text, starts in zip(texts, boundaries)]
+        counts = counts_of(parsed(parser, requests, name), gold)
+        _, score, gain = intervals(torch.cat([before, counts], -1), f_scores)
+        interval = f"{gain.mean:+.1f} [{gain.low:+.1f}, {gain.high:+.1f}]"
+        rows.append([name, str(errors), f"{score.mean:.1f}", interval])
+    return table(["repaired", "errors", "F", "gain"], rows)
 
 
 def main() -> None:

@@ -273,9 +273,9 @@ def test_copies_with_a_few_words_changed_go_together():
             texts.append((number, " ".join(base)))
             base[generator.randrange(100)] = "changed"
     generator.shuffle(texts)
-    found = clusters([text for _, text in texts])
+    groups = clusters([text for _, text in texts])
     families = [[place for place, (family, _) in enumerate(texts) if family == number] for number in range(120)]
-    assert found == sorted(families)
+    assert groups == sorted(families)
 
 
 @pytest.mark.parametrize("num_proc", [1, 2])

@@ -39,8 +39,8 @@ def test_what_continues_in_the_next_paragraph():
     assert [spread.follows(place) for place in range(4)] == [False, False, True, False]
     # a document without words has one paragraph without sentences
     for parts in ([], [[]], [[""], ["  "]]):
-        found = ParagraphRule(sentences=3)(Document("empty", parts))
-        assert found.texts == [[]] and (len(found), found.total, found.dropped, found.empty) == (1, 0, 0, len(parts))
+        empty = ParagraphRule(sentences=3)(Document("empty", parts))
+        assert empty.texts == [[]] and (len(empty), empty.total, empty.dropped, empty.empty) == (1, 0, 0, len(parts))
 
 
 documents = st.lists(st.lists(st.sampled_from(["one", "two", " "]), max_size=7), max_size=7)

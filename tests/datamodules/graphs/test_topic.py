@@ -24,16 +24,16 @@ def graph():
 
 
 def test_weights_are_cosines_of_mixtures_which_paragraphs_about_one_theme_share(graph):
-    found = paragraphs(*cluster(100).parts)
-    p = graph.mixtures(found)
+    documents = paragraphs(*cluster(100).parts)
+    p = graph.mixtures(documents)
     lengths = np.sqrt((p**2).sum(1))
-    np.testing.assert_allclose(graph(found), p @ p.T / np.outer(lengths, lengths), atol=1e-5)
+    np.testing.assert_allclose(graph(documents), p @ p.T / np.outer(lengths, lengths), atol=1e-5)
     texts = {theme: " ".join(words) for theme, words in THEMES.items()}
-    found = paragraphs(texts["river"], texts["market"], texts["river"], texts["sky"], "Unheard-of syllables.")
-    weights = graph(found)
+    documents = paragraphs(texts["river"], texts["market"], texts["river"], texts["sky"], "Unheard-of syllables.")
+    weights = graph(documents)
     assert_is_graph(weights, 5, symmetric=True)
     assert weights[0, 2] > 0.99 and max(weights[0, 1], weights[0, 3], weights[1, 3]) < 0.3
-    mixtures = graph.mixtures(found)
+    mixtures = graph.mixtures(documents)
     np.testing.assert_allclose(mixtures.sum(1), 1)
     np.testing.assert_allclose(mixtures[4], 1 / 3)  # no term is known
 
@@ -52,19 +52,19 @@ def test_learned_topics_are_reproducible_and_infer_like_the_model_that_learned_t
 
 
 def test_learned_topics_are_stored(graph):
-    found = paragraphs(*cluster(100).parts)
-    kept = json.loads(json.dumps(graph.state()))
+    documents = paragraphs(*cluster(100).parts)
+    stored = json.loads(json.dumps(graph.state()))
     again = Topic(topics=3, passes=20)
     assert again.state() == {} and again.digest() != graph.digest()
-    again.load_state(kept)
-    assert again.digest() == graph.digest() and (again(found) == graph(found)).all()
-    assert (pickle.loads(pickle.dumps(graph))(found) == graph(found)).all()
+    again.load_state(stored)
+    assert again.digest() == graph.digest() and (again(documents) == graph(documents)).all()
+    assert (pickle.loads(pickle.dumps(graph))(documents) == graph(documents)).all()
     with pytest.raises(UserError, match="has 3 topics, not 5"):
-        Topic(topics=5).load_state(kept)
+        Topic(topics=5).load_state(stored)
     with pytest.raises(UserError, match="has no topics, not 5"):
         Topic(topics=5).load_state({})
     with pytest.raises(UserError, match="document 'x': there are no topics yet; call fit or load_state first"):
-        Topic()(found)
+        Topic()(documents)
     with pytest.raises(ValueError, match="must be at least 1"):
         Topic(topics=0)
 

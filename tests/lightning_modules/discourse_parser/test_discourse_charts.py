@@ -112,12 +112,12 @@ def test_a_mixture_over_chunks_equals_the_sum_over_all_nested_trees(rows):
 def test_batches_of_different_sizes_say_what_each_alone_says():
     reader = reader_with(1)
     vectors = torch.randn(3, 8, 6)
-    found = reader.compute_charts(vectors, layout_of(8, 1, 5), [[(0, 8)], [(0, 1)], [(0, 5)]])
+    batched = reader.compute_charts(vectors, layout_of(8, 1, 5), [[(0, 8)], [(0, 1)], [(0, 5)]])
     for row, size in enumerate((8, 1, 5)):
         (alone,) = reader.compute_charts(vectors[row : row + 1, :size], layout_of(size), [[(0, size)]])
-        one, other = (document_ldd(charts, CLASSES, 7, "side").band for charts in (found[row], alone))
+        one, other = (document_ldd(charts, CLASSES, 7, "side").band for charts in (batched[row], alone))
         assert_close(one, other, atol=1e-5, rtol=0)
-        assert document_tree(found[row], CLASSES).equal(document_tree(alone, CLASSES))
+        assert document_tree(batched[row], CLASSES).equal(document_tree(alone, CLASSES))
 
 
 def labelled_nodes(nodes: list[tuple], classes: list[int]) -> list[tuple]:
@@ -177,11 +177,11 @@ def test_layout_of_spans_is_what_one_sees(size):
     sentences, paragraphs = layout.sentence[1, :size].tolist(), layout.paragraph[1, :size].tolist()
     for i in range(size):
         for j in range(i, size):
-            found = layout.of_spans(*(torch.tensor([n]) for n in (1, i, j)))[0]
-            assert found[:6].tolist() == flags(sentences, i, j)
-            assert found[7:13].tolist() == flags(paragraphs, i, j)
-            assert found[14:16].tolist() == [i == 0, j == size - 1]
-            assert_close(found[17].item(), (j - i + 1) / size)
+            features = layout.of_spans(*(torch.tensor([n]) for n in (1, i, j)))[0]
+            assert features[:6].tolist() == flags(sentences, i, j)
+            assert features[7:13].tolist() == flags(paragraphs, i, j)
+            assert features[14:16].tolist() == [i == 0, j == size - 1]
+            assert_close(features[17].item(), (j - i + 1) / size)
     edus = layout.of_edus()[1, :size]
     for e in range(size):
         assert edus[e, :2].tolist() == flags(sentences, e, e)[:2]

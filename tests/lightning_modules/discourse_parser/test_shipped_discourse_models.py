@@ -83,9 +83,9 @@ def test_scores_equal_those_of_the_model_card(name):
             model._score(ParserBatch.of([text]), "val")
     scores = model.metrics["val"].compute()
     card = (weights_folder("discourse_parser", name) / "README.md").read_text(encoding="utf-8")
-    said = dict(re.findall(r"([SNRF]) (\d+\.\d)", card.partition("original Parseval:")[2])[:4])
-    assert {level: scores[f"original_parseval/{level}"].item() for level in said} == pytest.approx(
-        {level: float(value) for level, value in said.items()}, abs=0.2
+    stated = dict(re.findall(r"([SNRF]) (\d+\.\d)", card.partition("original Parseval:")[2])[:4])
+    assert {level: scores[f"original_parseval/{level}"].item() for level in stated} == pytest.approx(
+        {level: float(value) for level, value in stated.items()}, abs=0.2
     )
     assert scores["original_parseval/F"] > {"mpnet": 42, "minilm": 40, "small": 36}[name]
 

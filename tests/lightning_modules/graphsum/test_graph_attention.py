@@ -35,10 +35,10 @@ def inputs(*shape: int) -> Tensor:
     return torch.randn(*shape, dtype=torch.float64, requires_grad=True)
 
 
-def same(ours: Tensor, theirs: Tensor, module: nn.Module, *given: Tensor) -> None:
+def same(ours: Tensor, theirs: Tensor, module: nn.Module, *inputs: Tensor) -> None:
     """Equal values, and equal gradients of everything that they depend on."""
     torch.testing.assert_close(ours, theirs)
-    leaves = [*module.parameters(), *given]
+    leaves = [*module.parameters(), *inputs]
     weights = torch.randn_like(ours)
     for one, other in zip(*(torch.autograd.grad((out * weights).sum(), leaves) for out in (ours, theirs))):
         torch.testing.assert_close(one, other)
@@ -171,7 +171,7 @@ def position_by_hand(attention: GraphAttention, query: Tensor, h: int, L: int) -
 
 
 def by_hand(attention: GraphAttention, x: Tensor, tokens: Tensor, sizes: list[int], vectors: Tensor, graph: Tensor):
-    """d_t of one target token x [D]: L paragraphs of so many tokens [L, n, D], their vectors [L, D], G [L, L]."""
+    """d_t of one target token x [D]: L paragraphs of n tokens [L, n, D], their vectors [L, D], G [L, L]."""
     overall, local, L = [], [], len(sizes)
     for h in range(N):
         query = head(attention.paragraphs.query, x, h)
@@ -199,8 +199,8 @@ def documents(L: int) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
     return inputs(B, L, n, D), token_mask, inputs(B, L, D), mask, torch.rand(B, L, L, dtype=torch.float64)
 
 
-def expected_of(attention: GraphAttention, x: Tensor, given: tuple[Tensor, ...]) -> Tensor:
-    tokens, token_mask, vectors, mask, graph = given
+def expected_of(attention: GraphAttention, x: Tensor, memory: tuple[Tensor, ...]) -> Tensor:
+    tokens, token_mask, vectors, mask, graph = memory
     rows = []
     for b, size in enumerate(mask.sum(1).tolist()):
         sizes = token_mask[b, :size].sum(-1).tolist()
@@ -209,8 +209,8 @@ def expected_of(attention: GraphAttention, x: Tensor, given: tuple[Tensor, ...])
     return torch.stack(rows)
 
 
-def decoded(attention: GraphAttention, x: Tensor, given: tuple[Tensor, ...]) -> Tensor:
-    tokens, token_mask, vectors, mask, graph = given
+def decoded(attention: GraphAttention, x: Tensor, memory: tuple[Tensor, ...]) -> Tensor:
+    tokens, token_mask, vectors, mask, graph = memory
     return attention(x, attention.remember(tokens, vectors, token_mask, mask, graph))
 
 
@@ -218,15 +218,15 @@ def decoded(attention: GraphAttention, x: Tensor, given: tuple[Tensor, ...]) -> 
 @pytest.mark.parametrize("L", [2, 5])
 def test_the_decoder_equals_the_formula_at_fractional_positions(L, with_graph):
     attention = scattered(GraphAttention(D, N, 0.1, GraphBias(SIGMA) if with_graph else None))
-    x, given = inputs(B, T, D), documents(L)
-    same(decoded(attention, x, given), expected_of(attention, x, given), attention, x, given[0], given[2])
+    x, memory = inputs(B, T, D), documents(L)
+    same(decoded(attention, x, memory), expected_of(attention, x, memory), attention, x, memory[0], memory[2])
 
 
 def test_one_paragraph_is_attention_to_its_vector_and_its_tokens():
     attention = scattered(GraphAttention(D, N, 0.1, GraphBias(SIGMA)))
-    x, given = inputs(B, T, D), documents(1)
-    made = decoded(attention, x, given)
-    torch.testing.assert_close(made, expected_of(attention, x, given))
+    x, memory = inputs(B, T, D), documents(1)
+    made = decoded(attention, x, memory)
+    torch.testing.assert_close(made, expected_of(attention, x, memory))
     made.sum().backward()
     assert x.grad.isfinite().all() and all(p.grad.isfinite().all() for p in attention.parameters())
     assert not attention.inner.grad.any()  # there is nowhere else to stand
@@ -236,7 +236,7 @@ def test_one_paragraph_is_attention_to_its_vector_and_its_tokens():
 def test_the_decoder_equals_the_formula_at_integer_positions(share, monkeypatch):
     """Positions 0, 2 and 4 of five paragraphs, where the first document's are exact."""
     attention = scattered(GraphAttention(D, N, 0.1, GraphBias(SIGMA)))
-    x, given = inputs(B, T, D), documents(5)
+    x, memory = inputs(B, T, D), documents(5)
 
     def fixed(query: Tensor, mask: Tensor) -> Tensor:
         return (torch.full(query.shape[:-1], share, dtype=query.dtype) * (mask.sum(-1) - 1)[:, None, None]).round()
@@ -246,7 +246,7 @@ def test_the_decoder_equals_the_formula_at_integer_positions(share, monkeypatch)
         "test_graph_attention.position_by_hand",
         lambda attention, query, h, L: torch.tensor(share * (L - 1), dtype=torch.float64).round(),
     )
-    torch.testing.assert_close(decoded(attention, x, given), expected_of(attention, x, given))
+    torch.testing.assert_close(decoded(attention, x, memory), expected_of(attention, x, memory))
 
 
 def test_positions_under_autocast_are_not_rounded():

@@ -32,11 +32,11 @@ def inputs() -> dict:
     ("injection", "ablation"), [("product", "none"), ("log_bias", "none"), ("product", "wac"), ("one_plus", "none")]
 )
 def test_the_weights_are_those_that_the_layer_mixes_its_values_with(injection, ablation):
-    network, given = network_of(injection, ablation), inputs()
+    network, arguments = network_of(injection, ablation), inputs()
     module = network.encoder.layers[0].self_attn.longformer_self_attn
     hidden = torch.randn(1, T, 12)
     batch, tables = network.views(
-        given["input_ids"], given["attention_mask"], given["global_attention_mask"], given["discourse"]
+        arguments["input_ids"], arguments["attention_mask"], arguments["global_attention_mask"], arguments["discourse"]
     )
     rows = torch.arange(1, 290)  # the first is global and has projections of its own
     for table in (tables[0], None):
@@ -47,29 +47,29 @@ def test_the_weights_are_those_that_the_layer_mixes_its_values_with(injection, a
 
 
 def test_maps_are_sums_over_keys_and_means_over_queries():
-    network, given = network_of(), inputs()
+    network, arguments = network_of(), inputs()
     module, hidden = network.encoder.layers[0].self_attn.longformer_self_attn, torch.randn(1, T, 12)
-    edu = given["discourse"].token_edu[0]
-    view = View.of(given["attention_mask"], given["global_attention_mask"], edu[None])
-    table = network.injections[0](given["discourse"].band)
+    edu = arguments["discourse"].token_edu[0]
+    view = View.of(arguments["attention_mask"], arguments["global_attention_mask"], edu[None])
+    table = network.injections[0](arguments["discourse"].band)
     weights = weights_of(module, hidden, view, table, torch.arange(T))
-    found = between_edus(module, hidden, view, table, edu, given["discourse"].band.shape[1])
+    maps = between_edus(module, hidden, view, table, edu, arguments["discourse"].band.shape[1])
     for a, b in ((0, 0), (3, 4), (20, 18), (55, 57), (9, 8)):
         queries, keys = (edu == a).nonzero().flatten(), (edu == b).nonzero().flatten()
         expected = sum(weights[:, q, k] for q in queries for k in keys) / max(1, len(queries))
-        torch.testing.assert_close(found[:, a, b], torch.as_tensor(expected).expand(HEADS), atol=1e-6, rtol=1e-5)
+        torch.testing.assert_close(maps[:, a, b], torch.as_tensor(expected).expand(HEADS), atol=1e-6, rtol=1e-5)
 
 
 def test_both_kinds_in_every_layer_and_head():
-    network, given = network_of(), inputs()
-    edus = given["discourse"].band.shape[1]
-    maps = edu_attention(network, edus, **given)
+    network, arguments = network_of(), inputs()
+    edus = arguments["discourse"].band.shape[1]
+    maps = edu_attention(network, edus, **arguments)
     assert maps.with_discourse.shape == maps.without.shape == (2, HEADS, edus, edus)
     assert maps.without.sum(-1).le(1 + 1e-5).all() and not torch.allclose(maps.without, maps.with_discourse)
     started = network_of("log_bias")
     for injection in started.injections:
         injection.beta.data.zero_()
-    same = edu_attention(started, edus, **given)
+    same = edu_attention(started, edus, **arguments)
     torch.testing.assert_close(same.with_discourse, same.without)
     with pytest.raises(ValueError, match="single document with discourse"):
-        edu_attention(network, edus, **given | {"discourse": None})
+        edu_attention(network, edus, **arguments | {"discourse": None})

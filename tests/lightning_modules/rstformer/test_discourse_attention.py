@@ -119,13 +119,13 @@ def test_every_path_equals_the_formula_forward_and_backward(injection, ablation,
         out = usual(c, attend(*inputs))
         return [out, *torch.autograd.grad((out * direction).sum(), inputs, retain_graph=True)]
 
-    wanted = passes(lambda q, k, v: expected(c, injection, ablation, q, k, v, neutral))
+    references = passes(lambda q, k, v: expected(c, injection, ablation, q, k, v, neutral))
     for attend in PATHS.values():
-        for ours, theirs in zip(passes(lambda *qkv, attend=attend: attend(*qkv, c.view, table, WINDOW)), wanted):
+        for ours, theirs in zip(passes(lambda *qkv, attend=attend: attend(*qkv, c.view, table, WINDOW)), references):
             assert_close(ours, theirs)
     with torch.no_grad():
         fused = fused_attention(c.q, c.k, c.v, c.view, table, WINDOW, compiled=False)
-    assert_close(usual(c, fused), wanted[0])
+    assert_close(usual(c, fused), references[0])
 
 
 @every_path
