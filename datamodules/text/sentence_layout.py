@@ -10,6 +10,7 @@ from datamodules.batch import pad
 
 NUM_FEATURES = 11
 PROSE = 4  # index of the feature that is 1 for sentences of prose
+LOG_BEFORE, LOG_SIZE = 1, 5  # of log(1 + sentences of prose before) / 3, and of log(sentences of prose) / 5
 _MIN_WORDS = 4  # of a sentence of prose; shorter lines are headings, greetings or signatures
 _MAX_WORDS = 80  # longer sentences count as this long
 _ENDS = tuple(".!?\"'”’:)")

@@ -4,9 +4,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from datamodules.text.sentence_layout import NUM_FEATURES, PROSE
+from datamodules.text.sentence_layout import LOG_BEFORE, LOG_SIZE, NUM_FEATURES, PROSE
 
 _HIDDEN = 64
+_LEAD_SENTENCES = 30  # longer documents are pulled to their beginning less
 
 
 class Layout(nn.Module):
@@ -43,6 +44,24 @@ def centralities(vectors: Tensor, prose: Tensor, mask: Tensor) -> Tensor:
     to_others = (similar.sum(-1) - real) / counts * 5
     columns = [to_topic, _standardized(to_topic, real), to_others, _standardized(to_others, real)]
     return torch.stack(columns, -1) * real.unsqueeze(-1)
+
+
+def lead_prior(features: Tensor, vectors: Tensor, mask: Tensor, strength: float) -> Tensor:
+    """Return what is added to the logits of sentences, [B, L], for documents of genres that training did not have.
+
+    With p_i sentences of prose before sentence i and n in the document, it is
+
+        cos(e_i, topic) - strength log(1 + p_i) min(1, 30 / n).
+
+    Args:
+        features: `layout_features` of the documents, [B, L, 11].
+        vectors: e, [B, L, H].
+        mask: True at sentences, [B, L].
+        strength: how much the beginning is preferred.
+    """
+    to_topic = centralities(vectors, features[..., PROSE], mask)[..., 0]            # [B, L]
+    log_before, size = 3 * features[..., LOG_BEFORE], (5 * features[..., LOG_SIZE]).exp()
+    return to_topic - strength * log_before * (_LEAD_SENTENCES / size).clamp(max=1)
 
 
 def _standardized(values: Tensor, real: Tensor) -> Tensor:

@@ -7,7 +7,7 @@ from typing import Literal, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from lightning_modules.extractive.layout import Layout
+from lightning_modules.extractive.layout import Layout, lead_prior
 from lightning_modules.extractive.names import Pooling, Scoring
 from lightning_modules.extractive.scoring import Pooler, SentenceScorer, cosines, document_cosine
 from lightning_modules.networks.dropout import Dropout
@@ -36,6 +36,8 @@ class InterSentenceOptions:
     layout: bool = False
     """Let the layers see where sentences stand, how long they are, whether they are prose and how near to the topic
     (`layout.Layout`), in place of position embeddings."""
+    lead_prior: float = 0.0
+    """Strength of `layout.lead_prior` in the logits of summaries, not in those of training; needs `layout`."""
 
 
 class ScoredSentences(NamedTuple):
@@ -97,6 +99,9 @@ class SentenceNetwork(nn.Module):
         else:
             self.project = nn.Identity()
         self.layout = Layout(size) if layers and between.layout else None
+        self.lead_prior = between.lead_prior
+        if self.lead_prior and self.layout is None:
+            raise ValueError("inter_sentence.lead_prior needs inter_sentence.layout: true")
 
     def states(self, tokens: Tensor, lengths: Tensor, owner: Tensor, starts: Sequence[Sequence[int]] | None) -> Tensor:
         """Return the states of all tokens, [B, T, H].
@@ -163,8 +168,10 @@ class SentenceNetwork(nn.Module):
         self, vectors: Tensor, document: Tensor, mask: Tensor, features: Tensor | None = None
     ) -> ScoredSentences:
         """Return the scores of pooled vectors of sentences [B, L, H] and documents [B, H]."""
-        states = self.between(vectors, mask, features)
-        return ScoredSentences(self.scorer(states, document, mask), vectors, document)
+        logits = self.scorer(self.between(vectors, mask, features), document, mask)
+        if self.lead_prior and not self.training:
+            logits = logits + lead_prior(features, vectors, mask, self.lead_prior)
+        return ScoredSentences(logits, vectors, document)
 
     def between(self, vectors: Tensor, mask: Tensor, features: Tensor | None = None) -> Tensor:
         """Apply the inter-sentence layers, [B, L, H] -> [B, L, D]."""

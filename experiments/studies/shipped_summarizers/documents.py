@@ -23,10 +23,10 @@ from datamodules.text.sentences import split_sentences
 Row = dict[str, Any]  # id, genre, document (a list of paragraphs), summary (a list of references)
 
 # How often an epoch has each document: there are few of some genres, and sampling is then about even
-REPEATS = {"scitldr": 1, "docstrings": 1, "squality": 10, "gum_places": 10, "gum_people": 10, "passages": 1}
+REPEATS = {"scitldr": 2, "docstrings": 1, "squality": 10, "gum_places": 10, "gum_people": 10, "passages": 1}
 PLACES = ("bio", "news", "voyage")  # genres of GUM whose documents begin with what matters
 ACADEMIC = ("academic", "textbook")
-NUM_DOCSTRINGS, NUM_PASSAGES = 1_000, 1_500
+NUM_DOCSTRINGS, NUM_PASSAGES = 1_000, 2_000
 
 
 def read(path: Path) -> Iterator[Row]:
@@ -67,7 +67,7 @@ def documents(data: Path) -> Iterator[Row]:
 
 
 def passages(rows: list[Row]) -> Iterator[Row]:
-    """Yield passages of 3 to 30 sentences from the beginning of a paragraph on; the summary is their beginning.
+    """Yield passages of 3 to 45 sentences from the beginning of a paragraph on; the summary is their beginning.
 
     They teach the prior that a short text of no known genre begins with what matters. Abstracts and docstrings have
     summaries of their own, and academic texts another order.
@@ -79,13 +79,13 @@ def passages(rows: list[Row]) -> Iterator[Row]:
         row = rng.choice(sources)
         split = [split_sentences(part) for part in row["document"]]
         first = rng.randrange(len(split))
-        size = int(3 * 10 ** rng.random())  # short passages are more frequent
+        size = int(3 * 15 ** rng.random())  # short passages are more frequent
         sentences = [sentence for part in split[first:] for sentence in part][:size]
         is_prose = layout_features([sentences])[0, :, PROSE].tolist()
         prose = [sentence for sentence, flag in zip(sentences, is_prose) if flag]
         if len(sentences) >= 3 and prose:
             # sentences of one part, as in an e-mail or an article without paragraphs
-            reference = [prose[: min(3, 1 + len(prose) // 4)]]
+            reference = [prose[: 1 if len(prose) < 8 else 3]]
             yield {"id": f"passage {number}", "genre": "passages", "of": row["genre"], "document": [sentences],
                    "summary": reference}  # fmt: skip
 

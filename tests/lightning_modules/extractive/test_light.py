@@ -1,5 +1,7 @@
 """The layout of documents, and BertSum without Lightning, which equals the whole model."""
 
+import math
+
 import pytest
 import torch
 from small_extractive import batch_of, data
@@ -12,6 +14,7 @@ from lightning_modules.checkpoints import write_exported
 from lightning_modules.encoder_options import SentenceEncoderOptions
 from lightning_modules.exported import EXPORTED
 from lightning_modules.extractive.bertsum import BertSum
+from lightning_modules.extractive.layout import lead_prior
 from lightning_modules.extractive.light import LightExtractor
 from lightning_modules.extractive.selection import SelectionOptions
 from lightning_modules.extractive.sentence_network import InterSentenceOptions
@@ -26,7 +29,7 @@ DOCUMENTS = [
 ENCODER = {"hidden_size": 8, "heads": 2, "layers": 1, "interval_segments": False}
 ARGUMENTS = {
     "vocab_size": 300, "encoding": "separate", "pooling": "mean", "scoring": "classifier",
-    "inter_sentence": {"layers": 1, "heads": 2, "inner_size": 8, "width": 4, "layout": True},
+    "inter_sentence": {"layers": 1, "heads": 2, "inner_size": 8, "width": 4, "layout": True, "lead_prior": 0.2},
 }  # fmt: skip
 
 
@@ -57,6 +60,18 @@ def test_positions_are_counted_over_prose():
     assert not features[1, 1:].any(), "padding"
 
 
+def test_the_prior_is_for_the_beginning_and_the_topic():
+    features = layout_features([["One sentence of plain prose."] * 3, ["One sentence of plain prose."] * 60])
+    prior = lead_prior(features, torch.ones(2, 60, 4), features.any(-1), 0.2)
+    assert prior[0, :3].tolist() == pytest.approx([1 - 0.2 * math.log(1 + before) for before in range(3)], abs=1e-4)
+    assert prior[1, 59].item() == pytest.approx(1 - 0.1 * math.log(60), abs=1e-5)  # half as strong in 60 sentences
+    made, batch = model(None, dropout=0.0), layout_batch()
+    inference = made.eval().score(batch).logits
+    assert not torch.allclose(made.train().score(batch).logits, inference)
+    with pytest.raises(ValueError, match="lead_prior needs"):
+        model(None, inter_sentence=InterSentenceOptions(layers=1, heads=2, width=4, lead_prior=0.2))
+
+
 def test_gradients_with_a_layout_are_finite():
     made = model(None)
     made.loss_terms(layout_batch())["extraction"].backward()
@@ -78,4 +93,4 @@ def test_scores_and_summaries_are_those_of_the_whole_model(pretrained, tmp_path)
     for document, expected in zip(DOCUMENTS, made.summarize(layout_batch()), strict=True):
         summary = light.summarize(document.id, document.sentences, light.selection)
         assert summary.positions == expected.positions
-        assert summary.sentence_scores == pytest.approx(expected.sentence_scores, abs=1e-5)
+        assert summary.sentence_scores == pytest.approx(expected.sentence_scores, abs=1e-4)
