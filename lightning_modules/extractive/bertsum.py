@@ -175,8 +175,9 @@ class BertSum(EncoderSummarizer):
         self._save_vectors()
 
     def loss_terms(self, batch: ExtractiveBatch) -> dict[str, Tensor]:
-        """Return `extraction`: the mean over the sentences that may be selected, then over the documents."""
-        return {"extraction": self.extraction_loss(upcast_half(self.score(batch).logits), batch)}
+        """Return `extraction`: the mean over the sentences that may be selected, the documents, and the members."""
+        members = upcast_half(self.score(batch).members)                                       # [M, B, L]
+        return {"extraction": torch.stack([self.extraction_loss(logits, batch) for logits in members]).mean()}
 
     def extraction_loss(self, logits: Tensor, batch: ExtractiveBatch) -> Tensor:
         """Return the loss of logits [B, L], see the class."""
@@ -213,7 +214,7 @@ class BertSum(EncoderSummarizer):
         )
 
     def sentence_attention(self, batch: ExtractiveBatch) -> list[np.ndarray]:
-        """Return the attention between sentences in the last inter-sentence layer, [L, L] each; none without layers."""
+        """Return the attention between sentences in the last layer of the first member, [L, L] each, if it has any."""
         with evaluating(self):
             weights = self.network.attention(self.score(batch).vectors, batch.mask, batch.layout)
         if weights is None:

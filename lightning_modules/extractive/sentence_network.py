@@ -37,15 +37,18 @@ class InterSentenceOptions:
     """Let the layers see where sentences stand, how long they are, whether they are prose and how near to the topic
     (`layout.Layout`), in place of position embeddings."""
     lead_prior: float = 0.0
-    """Strength of `layout.lead_prior` in the logits of summaries, not in those of training; needs `layout`."""
+    """Strength of `layout.lead_prior` in the logits of summaries, not in those of the loss; needs `layout`."""
+    members: int = 1
+    """Number of such stacks of layers, each with its own scorer and loss; summaries have the mean of their logits."""
 
 
 class ScoredSentences(NamedTuple):
     """Output of the network for the sentences of a batch."""
 
-    logits: Tensor  # [B, L]
+    logits: Tensor  # mean over members, with the prior, [B, L]
     vectors: Tensor  # pooled vectors of sentences, [B, L, H]
     document: Tensor  # the documents' vectors, [B, H]
+    members: Tensor  # logits of each member, which are trained, [M, B, L]
 
     def similarity(self) -> Tensor:
         """Return the cosines between sentences, [B, L, L]."""
@@ -56,8 +59,77 @@ class ScoredSentences(NamedTuple):
         return document_cosine(self.vectors, self.document)
 
 
-class SentenceNetwork(nn.Module):
-    """Encoder, pooler, inter-sentence layers and scorer.
+class InterSentenceScorer(nn.Module):
+    """Inter-sentence layers and a scorer.
+
+    Args:
+        vector_size: width of the vectors of sentences, H.
+        scoring, between, dropout: see `SentenceNetwork`.
+
+    Raises:
+        ValueError: if a size is not a multiple of the heads, or `lead_prior` lacks `layout`.
+    """
+
+    def __init__(self, vector_size: int, scoring: Scoring, between: InterSentenceOptions, dropout: float) -> None:
+        super().__init__()
+        layers = 0 if scoring == "document_cosine" else between.layers
+        size = between.width if layers and between.width else vector_size
+        self.scorer = SentenceScorer(scoring, size)
+        self.layers = nn.ModuleList(
+            EncoderLayer(size, between.heads, between.inner_size, dropout, activation=between.activation)
+            for _ in range(layers)
+        )
+        if layers and not between.first_norm:
+            self.layers[0].around_attention.norm = nn.Identity()
+        self.norm = nn.LayerNorm(size) if layers else None
+        if layers and between.width:
+            self.project: nn.Module = nn.Sequential(nn.Linear(vector_size, size), Dropout(dropout))
+        else:
+            self.project = nn.Identity()
+        self.layout = Layout(size) if layers and between.layout else None
+        self.lead_prior = between.lead_prior
+        if self.lead_prior and self.layout is None:
+            raise ValueError("inter_sentence.lead_prior needs inter_sentence.layout: true")
+
+    def logits(self, vectors: Tensor, document: Tensor, mask: Tensor, features: Tensor | None = None) -> Tensor:
+        """Return the logits of pooled vectors of sentences [B, L, H], [B, L]."""
+        return self.scorer(self.between(vectors, mask, features), document, mask)
+
+    def between(self, vectors: Tensor, mask: Tensor, features: Tensor | None = None) -> Tensor:
+        """Apply the inter-sentence layers, [B, L, H] -> [B, L, D]."""
+        if self.norm is None:
+            return vectors
+        x, key_mask = self.placed(vectors, mask, features), attention_mask(mask)
+        for layer in self.layers:
+            x = layer(x, key_mask)
+        return self.norm(x)
+
+    def placed(self, vectors: Tensor, mask: Tensor, features: Tensor | None) -> Tensor:
+        """Project sentence vectors and add embeddings of the layout, or of positions, [B, L, H] -> [B, L, D]."""
+        x = self.project(vectors)
+        if self.layout is not None:
+            return x + self.layout(features, vectors, mask)
+        return x + sinusoidal(x.shape[1], x.shape[2], x.device).to(x.dtype)
+
+    def attention(self, vectors: Tensor, mask: Tensor, features: Tensor | None = None) -> Tensor | None:
+        """Return the attention between sentences in the last layer of this member, averaged over heads, [B, L, L].
+
+        None without such layers.
+        """
+        if self.norm is None:
+            return None
+        x, key_mask = self.placed(vectors, mask, features), attention_mask(mask)
+        for layer in self.layers[:-1]:
+            x = layer(x, key_mask)
+        last = self.layers[-1]
+        x = last.around_attention.norm(x)  # these layers normalise first
+        return last.attention.weights(x, x, key_mask).mean(1)
+
+
+class SentenceNetwork(InterSentenceScorer):
+    """Encoder, pooler, and one or several members, which are inter-sentence layers with a scorer each.
+
+    The network itself is the first member, so that its weights have the same names whether there are others or not.
 
     `joint` encodes the whole document in one pass, so that sentences attend to each other. `separate` encodes each
     sentence separately (H_S), and the document in another pass (H_D), which only `document_cosine` and selectors need.
@@ -80,28 +152,15 @@ class SentenceNetwork(nn.Module):
         dropout: float,
         interval_segments: bool,
     ) -> None:
-        super().__init__()
+        super().__init__(reader.size, scoring, between, dropout)
         if encoding not in ("joint", "separate"):
             raise ValueError(f"encoding must be joint or separate, got {encoding!r}")
         self.reader, self.encoding, self.interval_segments = reader, encoding, interval_segments
-        layers = 0 if scoring == "document_cosine" else between.layers
-        size = between.width if layers and between.width else reader.size
-        self.pooler, self.scorer = Pooler(pooling, reader.size), SentenceScorer(scoring, size)
-        self.layers = nn.ModuleList(
-            EncoderLayer(size, between.heads, between.inner_size, dropout, activation=between.activation)
-            for _ in range(layers)
-        )
-        if layers and not between.first_norm:
-            self.layers[0].around_attention.norm = nn.Identity()
-        self.norm = nn.LayerNorm(size) if layers else None
-        if layers and between.width:
-            self.project: nn.Module = nn.Sequential(nn.Linear(reader.size, size), Dropout(dropout))
-        else:
-            self.project = nn.Identity()
-        self.layout = Layout(size) if layers and between.layout else None
-        self.lead_prior = between.lead_prior
-        if self.lead_prior and self.layout is None:
-            raise ValueError("inter_sentence.lead_prior needs inter_sentence.layout: true")
+        self.pooler = Pooler(pooling, reader.size)
+        if between.members < 1:
+            raise ValueError(f"inter_sentence.members must be at least 1, got {between.members}")
+        others = range(between.members - 1)
+        self.others = nn.ModuleList(InterSentenceScorer(reader.size, scoring, between, dropout) for _ in others)
 
     def states(self, tokens: Tensor, lengths: Tensor, owner: Tensor, starts: Sequence[Sequence[int]] | None) -> Tensor:
         """Return the states of all tokens, [B, T, H].
@@ -168,40 +227,11 @@ class SentenceNetwork(nn.Module):
         self, vectors: Tensor, document: Tensor, mask: Tensor, features: Tensor | None = None
     ) -> ScoredSentences:
         """Return the scores of pooled vectors of sentences [B, L, H] and documents [B, H]."""
-        logits = self.scorer(self.between(vectors, mask, features), document, mask)
-        if self.lead_prior and not self.training:
+        members = torch.stack([m.logits(vectors, document, mask, features) for m in (self, *self.others)])
+        logits = members.mean(0)                                                              # [B, L]
+        if self.lead_prior:
             logits = logits + lead_prior(features, vectors, mask, self.lead_prior)
-        return ScoredSentences(logits, vectors, document)
-
-    def between(self, vectors: Tensor, mask: Tensor, features: Tensor | None = None) -> Tensor:
-        """Apply the inter-sentence layers, [B, L, H] -> [B, L, D]."""
-        if self.norm is None:
-            return vectors
-        x, key_mask = self.placed(vectors, mask, features), attention_mask(mask)
-        for layer in self.layers:
-            x = layer(x, key_mask)
-        return self.norm(x)
-
-    def placed(self, vectors: Tensor, mask: Tensor, features: Tensor | None) -> Tensor:
-        """Project sentence vectors and add embeddings of the layout, or of positions, [B, L, H] -> [B, L, D]."""
-        x = self.project(vectors)
-        if self.layout is not None:
-            return x + self.layout(features, vectors, mask)
-        return x + sinusoidal(x.shape[1], x.shape[2], x.device).to(x.dtype)
-
-    def attention(self, vectors: Tensor, mask: Tensor, features: Tensor | None = None) -> Tensor | None:
-        """Return the attention between sentences in the last inter-sentence layer, averaged over heads, [B, L, L].
-
-        None without such layers.
-        """
-        if self.norm is None:
-            return None
-        x, key_mask = self.placed(vectors, mask, features), attention_mask(mask)
-        for layer in self.layers[:-1]:
-            x = layer(x, key_mask)
-        last = self.layers[-1]
-        x = last.around_attention.norm(x)  # these layers normalise first
-        return last.attention.weights(x, x, key_mask).mean(1)
+        return ScoredSentences(logits, vectors, document, members)
 
 
 def document_vector(pooler: Pooler, states: Tensor, owner: Tensor) -> Tensor:

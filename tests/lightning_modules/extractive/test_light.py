@@ -29,7 +29,8 @@ DOCUMENTS = [
 ENCODER = {"hidden_size": 8, "heads": 2, "layers": 1, "interval_segments": False}
 ARGUMENTS = {
     "vocab_size": 300, "encoding": "separate", "pooling": "mean", "scoring": "classifier",
-    "inter_sentence": {"layers": 1, "heads": 2, "inner_size": 8, "width": 4, "layout": True, "lead_prior": 0.2},
+    "inter_sentence": {"layers": 1, "heads": 2, "inner_size": 8, "width": 4, "layout": True, "lead_prior": 0.2,
+                       "members": 2},
 }  # fmt: skip
 
 
@@ -65,11 +66,29 @@ def test_the_prior_is_for_the_beginning_and_the_topic():
     prior = lead_prior(features, torch.ones(2, 60, 4), features.any(-1), 0.2)
     assert prior[0, :3].tolist() == pytest.approx([1 - 0.2 * math.log(1 + before) for before in range(3)], abs=1e-4)
     assert prior[1, 59].item() == pytest.approx(1 - 0.1 * math.log(60), abs=1e-5)  # half as strong in 60 sentences
-    made, batch = model(None, dropout=0.0), layout_batch()
-    inference = made.eval().score(batch).logits
-    assert not torch.allclose(made.train().score(batch).logits, inference)
+    batch = layout_batch()
+    scored = model(None).eval().score(batch)
+    added = lead_prior(batch.layout, scored.vectors, batch.mask, 0.2)
+    assert torch.allclose(scored.logits, scored.members.mean(0) + added)
     with pytest.raises(ValueError, match="lead_prior needs"):
         model(None, inter_sentence=InterSentenceOptions(layers=1, heads=2, width=4, lead_prior=0.2))
+
+
+def test_members_are_trained_one_by_one_and_averaged():
+    options, batch = ARGUMENTS["inter_sentence"] | {"lead_prior": 0.0}, layout_batch()
+    three = model(None, dropout=0.0, inter_sentence=InterSentenceOptions(**options | {"members": 3}))
+    single = model(None, dropout=0.0, inter_sentence=InterSentenceOptions(**options | {"members": 1}))
+    names, state = single.state_dict(), three.state_dict()
+    assert list(names) == [name for name in state if ".others." not in name]
+    logits, losses = [], []
+    for prefix in ("network.", "network.others.0.", "network.others.1."):
+        weights = {name: state.get(name.replace("network.", prefix, 1), state[name]) for name in names}
+        single.load_state_dict(weights)
+        logits.append(single.eval().score(batch).logits)
+        losses.append(single.loss_terms(batch)["extraction"])
+    assert torch.allclose(three.eval().score(batch).logits, torch.stack(logits).mean(0), atol=1e-6)
+    assert not torch.allclose(logits[0], logits[1])
+    assert three.loss_terms(batch)["extraction"].item() == pytest.approx(torch.stack(losses).mean().item(), rel=1e-5)
 
 
 def test_gradients_with_a_layout_are_finite():
