@@ -37,7 +37,7 @@ class BertSum(EncoderSummarizer):
     The model of the paper has `pooling: cls`, `scoring: classifier`, `inter_sentence.layers: 2`, `loss: labels`, and
     `trigram_blocking` of 3 sentences; its TransformerExt has `encoder.checkpoint: null`.
 
-    Loss term: `extraction`, the mean over documents of one of
+    Loss term: `extraction`, the mean over documents and the members of `inter_sentence` of one of
 
     - `labels`: binary cross-entropy with the labels of the oracle, averaged over sentences (the paper's);
     - `soft_labels`: cross-entropy of the softmax over the sentences with softmax(g_i / temperature), where g_i is

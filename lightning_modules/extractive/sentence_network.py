@@ -48,7 +48,7 @@ class ScoredSentences(NamedTuple):
     logits: Tensor  # mean over members, with the prior, [B, L]
     vectors: Tensor  # pooled vectors of sentences, [B, L, H]
     document: Tensor  # the documents' vectors, [B, H]
-    members: Tensor  # logits of each member, which are trained, [M, B, L]
+    members: Tensor  # logits of each member for the loss, [M, B, L]
 
     def similarity(self) -> Tensor:
         """Return the cosines between sentences, [B, L, L]."""
@@ -92,7 +92,7 @@ class InterSentenceScorer(nn.Module):
             raise ValueError("inter_sentence.lead_prior needs inter_sentence.layout: true")
 
     def logits(self, vectors: Tensor, document: Tensor, mask: Tensor, features: Tensor | None = None) -> Tensor:
-        """Return the logits of pooled vectors of sentences [B, L, H], [B, L]."""
+        """Return the logits [B, L] of pooled vectors of sentences [B, L, H] and documents [B, H]."""
         return self.scorer(self.between(vectors, mask, features), document, mask)
 
     def between(self, vectors: Tensor, mask: Tensor, features: Tensor | None = None) -> Tensor:
