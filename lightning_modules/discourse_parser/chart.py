@@ -9,7 +9,7 @@ Every chart is stored twice, indexed by width, so that the terms of a sum over s
 `left[b, i, w]` is the span of w + 1 EDUs that starts at i, `right[b, j, E - 1 - w]` the one that ends at j.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import torch
@@ -73,16 +73,19 @@ def _widths(size: int) -> list[tuple[int, int]]:
     return [(width, size - width) for width in range(1, size)]
 
 
-def inside(potentials: Potentials) -> Chart:
+def inside(potentials: Potentials) -> tuple[Chart, list[Tensor]]:
     """Compute the log of the summed weights of all trees over every span (inside algorithm).
 
     I(i, j) = s(i, j) + log sum_k exp(I(i, k) + I(k + 1, j) + u(i, k) . v(k + 1, j)),    I(i, i) = 0.
+
+    Returns:
+        I, and the terms of its sums over k by width, [B, starts, width] each, which the outside pass needs again.
     """
-    chart = Chart.zeros(potentials.spans)
+    chart, terms = Chart.zeros(potentials.spans), []
     for width, starts in _widths(potentials.spans.shape[1]):
-        total = potentials.splits(chart, width, starts).logsumexp(-1)
-        chart.put(width, total + potentials.spans.diagonal(width, 1, 2))
-    return chart
+        terms.append(potentials.splits(chart, width, starts))
+        chart.put(width, terms[-1].logsumexp(-1) + potentials.spans.diagonal(width, 1, 2))
+    return chart, terms
 
 
 def roots(chart: Chart, sizes: Tensor) -> Tensor:
@@ -98,17 +101,18 @@ class WidthMarginals(NamedTuple):
     splits: Tensor  # P(span is a node with that split), splits in order, [B, starts, width]
 
 
-def split_marginals(potentials: Potentials, chart: Chart, sizes: Tensor) -> Iterator[WidthMarginals]:
+def split_marginals(spans: Tensor, terms: Sequence[Tensor], sizes: Tensor) -> Iterator[WidthMarginals]:
     """Yield posterior probabilities of nodes and splits (outside algorithm), widest spans first.
 
-    `chart` is the result of `inside` for the potentials, `sizes` the number of EDUs of each document, [B].
+    `terms` are those of `inside` for potentials with these span scores, [B, E, E]; `sizes` is the number of EDUs of
+    each document, [B].
     """
-    size = chart.left.shape[1]
-    below = Chart.zeros(chart.left)  # probability that each span receives from its possible parents
+    size = spans.shape[1]
+    below = Chart.zeros(spans)  # probability that each span receives from its possible parents
     below.left[torch.arange(len(sizes), device=sizes.device), 0, sizes - 1] = 1
     for width, starts in reversed(_widths(size)):
         nodes = below.left[:, :starts, width] + below.right[:, width:, size - 1 - width]         # [B, starts]
-        splits = potentials.splits(chart, width, starts).softmax(-1) * nodes.unsqueeze(-1)       # [B, starts, width]
+        splits = terms[width - 1].softmax(-1) * nodes.unsqueeze(-1)                              # [B, starts, width]
         for part in below.splits(width, starts):
             part += splits
         yield WidthMarginals(width, nodes, splits)
@@ -119,7 +123,7 @@ def all_marginals(potentials: Potentials, sizes: Tensor) -> list[WidthMarginals]
 
     The functions below take them, so that the passes through the charts are made once for all of them.
     """
-    return list(split_marginals(potentials, inside(potentials), sizes))
+    return list(split_marginals(potentials.spans, inside(potentials)[1], sizes))
 
 
 def span_marginals(potentials: Potentials, marginals: list[WidthMarginals]) -> Tensor:
@@ -138,20 +142,21 @@ class _LogPartition(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx, sizes: Tensor, spans: Tensor, *fits: Tensor) -> Tensor:
-        chart = inside(Potentials(spans, Chart(*fits) if fits else None))
-        ctx.save_for_backward(sizes, *chart, spans, *fits)
+        chart, terms = inside(Potentials(spans, Chart(*fits) if fits else None))
+        ctx.save_for_backward(sizes, spans, *fits, *terms)
+        ctx.number_of_fits = len(fits)
         return roots(chart, sizes)
 
     @staticmethod
     @once_differentiable
     def backward(ctx, grad: Tensor):
-        sizes, left, right, spans, *fits = ctx.saved_tensors
-        potentials = Potentials(spans, Chart(*fits) if fits else None)
+        sizes, spans, *saved = ctx.saved_tensors
+        fits, terms = saved[: ctx.number_of_fits], saved[ctx.number_of_fits :]
         marginals, fit_grads = torch.zeros_like(spans), [torch.zeros_like(table) for table in fits]
-        for width, nodes, splits in split_marginals(potentials, Chart(left, right), sizes):
+        for width, nodes, splits in split_marginals(spans, terms, sizes):
             marginals.diagonal(width, 1, 2).copy_(nodes)
             if fits:
-                u, v = potentials.fits.splits(width, nodes.shape[1])
+                u, v = Chart(*fits).splits(width, nodes.shape[1])
                 for fit_grad, sibling_fit in zip(Chart(*fit_grads).splits(width, nodes.shape[1]), (v, u)):
                     fit_grad.addcmul_(splits.unsqueeze(-1), sibling_fit)
         # chain rule: each document's gradient is scaled by the gradient of its log Z
