@@ -157,9 +157,9 @@ class EncoderModule(LightningModule):
         model.source = str(folder)
         return model
 
-    def save(self, folder: Path, bits: int = 16) -> None:
+    def save(self, folder: Path | str, bits: int = 16) -> None:
         """Write config.json and model.safetensors, matrices in 16 or 8 bits; see `save_weights`."""
-        save_weights(folder, self.settings, self.state_to_keep(), bits)
+        save_weights(Path(folder), self.settings, self.state_to_keep(), bits)
 
 
 def batches_of_similar_size(sizes: Sequence[int], most: int) -> Iterator[list[int]]:

@@ -291,13 +291,13 @@ class DiscourseParser(EncoderModule):
         self._fingerprint = None
 
     @classmethod
-    def from_checkpoint(cls, path: Path, **options: Any) -> Self:
+    def from_checkpoint(cls, path: Path | str, **options: Any) -> Self:
         """Load the parser of a checkpoint of `precis fit`, in eval mode; options as in `load`.
 
         Raises:
             UserError: if it is the checkpoint of another model, or has weights that the parser does not have.
         """
-        checkpoint = read_checkpoint(path)
+        checkpoint = read_checkpoint(Path(path))
         if "parser" not in checkpoint:
             raise UserError(f"{path}: no checkpoint of a discourse parser; give one of its runs")
         try:

@@ -29,22 +29,36 @@ from datamodules.text.lines import counted
 from precis.config.parsers import load_parser
 
 
-def beginning(document: Document, max_words: int) -> Document:
-    """Return the first sentences of a document, with at most that many words, but at least one sentence."""
-    parts: list[list[str]] = []
+def passages(document: Document, number: int, max_words: int) -> list[Document]:
+    """Divide a document at sentences into passages of at most that many words, and return some of them.
+
+    They are spread evenly, from the first one on. A passage has at least one sentence; one that is shorter than a
+    fourth of `max_words` is left out, unless it is the first.
+    """
+    divided: list[list[list[str]]] = [[]]
     count = 0
     for part in document.parts:
-        parts.append([])
+        divided[-1].append([])
         for sentence in part:
-            count += len(sentence.split())
-            if count > max_words and any(parts):
-                return Document(document.id, [part for part in parts if part])
-            parts[-1].append(sentence)
-    return Document(document.id, parts)
+            words = len(sentence.split())
+            if count + words > max_words and count:
+                divided.append([[]])
+                count = 0
+            divided[-1][-1].append(sentence)
+            count += words
+    long = [i for i, parts in enumerate(divided) if i == 0 or sum(map(_words_of, parts)) >= max_words / 4]
+    chosen = sorted({long[int(i * len(long) / number)] for i in range(number)})
+    return [Document(document.id + f"-{i}" * (i > 0), [part for part in divided[i] if part]) for i in chosen]
 
 
-def read_beginnings(paths: Sequence[Path], field: str, number: int | None, max_words: int) -> Iterator[Document]:
-    """Yield the beginnings of the first documents of each file, each text once.
+def _words_of(sentences: Iterable[str]) -> int:
+    return sum(len(sentence.split()) for sentence in sentences)
+
+
+def read_passages(
+    paths: Sequence[Path], field: str, number: int | None, max_words: int, per_document: int
+) -> Iterator[Document]:
+    """Yield passages of the first documents of each file, each document once.
 
     Ids are preceded by the names of folder and file.
 
@@ -53,20 +67,19 @@ def read_beginnings(paths: Sequence[Path], field: str, number: int | None, max_w
     """
     for path in paths:
         records = Files(train=str(path), document=field, summary=None).records("train")
-        yield from islice(_beginnings_of(path, records, max_words), number)
+        for document in islice(_documents_of(path, records), number):
+            yield from passages(document, per_document, max_words)
 
 
-def _beginnings_of(path: Path, records: Iterable[Record | BadRecord], max_words: int) -> Iterator[Document]:
+def _documents_of(path: Path, records: Iterable[Record | BadRecord]) -> Iterator[Document]:
     texts = set()
     for record in records:
         document = make_document(record)
         if not isinstance(document, Document):
             raise UserError(str(document))
-        name = f"{path.resolve().parent.name}/{path.name}/{document.id}"
-        document = beginning(Document(name, document.parts), max_words)
         if document.text not in texts:
             texts.add(document.text)
-            yield document
+            yield Document(f"{path.resolve().parent.name}/{path.name}/{document.id}", document.parts)
 
 
 def record_of(document: TreebankDocument) -> dict[str, Any]:
@@ -102,14 +115,17 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--field", default="document", help="field of the text")
     parser.add_argument("--parser", default="default", help="parser, as `precis parse --parser` takes it")
     parser.add_argument("--number", type=int, help="maximal number of documents of each file; all by default")
-    parser.add_argument("--max_words", type=int, default=400, help="maximal number of words of a document's beginning")
+    parser.add_argument("--max_words", type=int, default=400, help="maximal number of words of a passage")
+    parser.add_argument("--passages", type=int, default=1, help="number of passages per document; 1: its beginning")
     parser.add_argument("--gold", type=Path, help="treebank of gold trees to write to the same file")
     parser.add_argument("--gold_copies", type=int, default=1, help="how many times each of its documents is written")
     parser.add_argument("--licence", default="", help="licence of the texts, for `data.licences`")
     options = parser.parse_args(arguments)
     try:
         gold = list(gold_records(options.gold, options.gold_copies)) if options.gold else []
-        documents = list(read_beginnings(options.files, options.field, options.number, options.max_words))
+        documents = list(
+            read_passages(options.files, options.field, options.number, options.max_words, options.passages)
+        )
         model, records = load_parser(options.parser, "side", 1), []
         with progress_bar() as progress:
             for document in progress.track(documents, description="parsing"):

@@ -99,7 +99,7 @@ def report(parser: LightningModule, gold: Sequence[TreebankDocument], language: 
 def main() -> None:
     """Print the table of repairs."""
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    arguments.add_argument("parser", help="mpnet, minilm or small, or a run of a parser")
+    arguments.add_argument("parser", help="default, mpnet or small, or a run of a parser")
     arguments.add_argument("treebank", type=Path, help="treebank with gold trees")
     arguments.add_argument("--language", default="en", help="ISO code of the language")
     options = arguments.parse_args()

@@ -150,7 +150,7 @@ def test_saved_weights_give_the_same_parse(trained, treebank, tmp_path):
     trainer.save_checkpoint(tmp_path / "parser.ckpt")
     asked = requests(data_of(treebank))[:2]
     expected = model.predict_step(asked, 0)
-    exact = DiscourseParser.from_checkpoint(tmp_path / "parser.ckpt")
+    exact = DiscourseParser.from_checkpoint(str(tmp_path / "parser.ckpt"))
     assert exact.fingerprint == model.fingerprint
     for one, other in zip(exact.predict_step(asked, 0), expected):
         assert one.tree.equal(other.tree) and one.ldd.equal(other.ldd)

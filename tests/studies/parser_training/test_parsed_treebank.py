@@ -11,7 +11,7 @@ from datamodules.discourse.parses import ParseRequest
 from datamodules.discourse.treebanks import read_treebank
 from datamodules.documents import Document
 from datamodules.treebank import TreebankData
-from experiments.studies.parser_training.parsed_treebank import beginning, main
+from experiments.studies.parser_training.parsed_treebank import main, passages
 from lightning_modules.discourse_parser.parser import DiscourseParser
 
 pytestmark = pytest.mark.integration
@@ -66,7 +66,11 @@ def test_gold_trees_are_copied_into_the_treebank(parser, tmp_path, capsys):
     assert [document.id for document in mixed] == names
 
 
-def test_a_beginning_ends_with_a_sentence():
+def test_passages_are_whole_sentences():
     whole = [["a b c", "d e"], ["f"], ["g h i"]]
     for words, parts in ((1, [["a b c"]]), (3, [["a b c"]]), (5, whole[:1]), (6, whole[:2]), (9, whole)):
-        assert beginning(Document("x", whole), words) == Document("x", parts)
+        assert passages(Document("x", whole), 1, words) == [Document("x", parts)]
+    divided = [Document("x", [["a b c"]]), Document("x-1", [["d e"], ["f"]]), Document("x-2", [["g h i"]])]
+    assert passages(Document("x", whole), 3, 3) == passages(Document("x", whole), 9, 3) == divided
+    assert passages(Document("x", whole), 2, 3) == divided[:2]
+    assert passages(Document("x", [*whole, ["j"]]), 9, 5)[-1].id == "x-1", "shorter than a fourth"
