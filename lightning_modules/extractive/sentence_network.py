@@ -67,7 +67,7 @@ class InterSentenceScorer(nn.Module):
         scoring, between, dropout: see `SentenceNetwork`.
 
     Raises:
-        ValueError: if a size is not a multiple of the heads, or `lead_prior` lacks `layout`.
+        ValueError: if a size is not a multiple of the heads.
     """
 
     def __init__(self, vector_size: int, scoring: Scoring, between: InterSentenceOptions, dropout: float) -> None:
@@ -87,9 +87,6 @@ class InterSentenceScorer(nn.Module):
         else:
             self.project = nn.Identity()
         self.layout = Layout(size) if layers and between.layout else None
-        self.lead_prior = between.lead_prior
-        if self.lead_prior and self.layout is None:
-            raise ValueError("inter_sentence.lead_prior needs inter_sentence.layout: true")
 
     def logits(self, vectors: Tensor, document: Tensor, mask: Tensor, features: Tensor | None = None) -> Tensor:
         """Return the logits [B, L] of pooled vectors of sentences [B, L, H] and documents [B, H]."""
@@ -156,7 +153,9 @@ class SentenceNetwork(InterSentenceScorer):
         if encoding not in ("joint", "separate"):
             raise ValueError(f"encoding must be joint or separate, got {encoding!r}")
         self.reader, self.encoding, self.interval_segments = reader, encoding, interval_segments
-        self.pooler = Pooler(pooling, reader.size)
+        self.pooler, self.lead_prior = Pooler(pooling, reader.size), between.lead_prior
+        if self.lead_prior and self.layout is None:
+            raise ValueError("inter_sentence.lead_prior needs inter_sentence.layout: true")
         if between.members < 1:
             raise ValueError(f"inter_sentence.members must be at least 1, got {between.members}")
         others = range(between.members - 1)

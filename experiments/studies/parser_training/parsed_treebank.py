@@ -35,24 +35,20 @@ def passages(document: Document, number: int, max_words: int) -> list[Document]:
     They are spread evenly, from the first one on. A passage has at least one sentence; one that is shorter than a
     fourth of `max_words` is left out, unless it is the first.
     """
-    divided: list[list[list[str]]] = [[]]
-    count = 0
+    divided: list[list[list[str]]] = [[]]  # parts of each passage
+    counts = [0]  # words of each passage
     for part in document.parts:
         divided[-1].append([])
         for sentence in part:
             words = len(sentence.split())
-            if count + words > max_words and count:
+            if counts[-1] and counts[-1] + words > max_words:
                 divided.append([[]])
-                count = 0
+                counts.append(0)
             divided[-1][-1].append(sentence)
-            count += words
-    long = [i for i, parts in enumerate(divided) if i == 0 or sum(map(_words_of, parts)) >= max_words / 4]
-    chosen = sorted({long[int(i * len(long) / number)] for i in range(number)})
+            counts[-1] += words
+    long = [i for i, count in enumerate(counts) if i == 0 or count >= max_words / 4]
+    chosen = sorted({long[i * len(long) // number] for i in range(number)})
     return [Document(document.id + f"-{i}" * (i > 0), [part for part in divided[i] if part]) for i in chosen]
-
-
-def _words_of(sentences: Iterable[str]) -> int:
-    return sum(len(sentence.split()) for sentence in sentences)
 
 
 def read_passages(
@@ -121,6 +117,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--gold_copies", type=int, default=1, help="how many times each of its documents is written")
     parser.add_argument("--licence", default="", help="licence of the texts, for `data.licences`")
     options = parser.parse_args(arguments)
+    if options.passages < 1:
+        parser.error(f"--passages must be at least 1, got {options.passages}")
     try:
         gold = list(gold_records(options.gold, options.gold_copies)) if options.gold else []
         documents = list(

@@ -7,6 +7,7 @@ from made_up_treebank import made_up_row, made_up_treebank
 from datamodules.discourse.records import TreebankDocument
 from datamodules.discourse.relations import GUM
 from datamodules.discourse.trees import Span, Tree
+from experiments.studies.parser_training.compare_parsers import report as compare
 from experiments.studies.parser_training.places_and_genres import PLACES, by_place, edu_units, main
 from experiments.studies.parser_training.segmentation_errors import repairs, report
 from lightning_modules.discourse_parser.right_branching import RightBranchingParser
@@ -56,3 +57,13 @@ def test_repairs_of_a_segmenter(tmp_path):
     expected = parseval([parser.parse(request_of(d)).best_tree() for d in gold], [d.tree for d in gold])
     name, _, score, _ = text.splitlines()[-1].strip("| ").split(" | ")
     assert (name, score) == ("both: gold EDUs", f"{expected['original']['F'].mean:.1f}")
+
+
+def test_a_parser_compared_with_itself_gains_nothing(tmp_path):
+    gold = gold_documents(made_up_treebank(tmp_path / "treebank.jsonl", documents=4), tuple(GUM.coarse))
+    parser = RightBranchingParser()
+    lines = compare([parser, parser], gold).splitlines()[-4:]
+    expected = parseval([parser.parse(request_of(d)).best_tree() for d in gold], [d.tree for d in gold])
+    cells = [line.strip("| ").split(" | ") for line in lines]
+    assert cells[0][2:6] == [f"{expected['original'][name].mean:.1f}" for name in "SNRF"] and cells[0][6] == "100.0"
+    assert cells[1][-1] == cells[3][-1] == "+0.0 [+0.0, +0.0]" and float(cells[3][6]) < 100
