@@ -21,7 +21,8 @@ class SwitchedMessages(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.mean, self.mode = MeanMessages(), "own"
+        self.mean = MeanMessages()
+        self.mode: Mode = "own"
 
     def forward(self, last: Tensor, agents: Tensor) -> Tensor:
         """Return the messages to each agent, shapes as of `MeanMessages`."""
