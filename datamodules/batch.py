@@ -21,23 +21,17 @@ def on_host() -> Any:
 
 @dataclass
 class Batch:
-    """Base class of batches: a dataclass of tensors and lists.
+    """Base class of batches: a dataclass of tensors and lists."""
 
-    Attributes:
-        ids: ids of the documents.
-        references: reference summaries of each document, each a list of sentences.
-        weight: weight of the loss of this rank in training on several ranks: its number of documents times the number
-            of ranks, divided by the documents of all ranks, so that the mean over ranks is the mean over documents. It
-            is 0 for a rank that has none of the last documents of an epoch and repeats others.
-        accumulation_weight: weight of the loss among the batches that are accumulated for one optimizer step: the
-            documents of all ranks times `accumulate_grad_batches`, by which Lightning divides, divided by the documents
-            of those batches, so that the step is that of one large batch, also with smaller or fewer batches at the end
-            of an epoch.
-    """
-
-    ids: list[str]
-    references: list[list[list[str]]]
+    ids: list[str]  # ids of the documents
+    references: list[list[list[str]]]  # reference summaries of each document, each a list of sentences
+    # weight of the loss of this rank in training on several ranks: its number of documents times the number of ranks,
+    # divided by the documents of all ranks, so that the mean over ranks is the mean over documents. It is 0 for a rank
+    # that has none of the last documents of an epoch and repeats others.
     weight: float = field(default=1.0, kw_only=True)
+    # weight of the loss among the batches that are accumulated for one optimizer step: the documents of all ranks times
+    # `accumulate_grad_batches`, by which Lightning divides, divided by the documents of those batches, so that the step
+    # is that of one large batch, also with smaller or fewer batches at the end of an epoch
     accumulation_weight: float = field(default=1.0, kw_only=True)
 
     @property
@@ -78,30 +72,19 @@ class Batch:
 
 @dataclass
 class TargetBatch(Batch):
-    """Base class of batches with summaries that a model generates; see `target_fields`.
+    """Base class of batches with summaries that a model generates; see `target_fields`."""
 
-    Attributes:
-        target: the first reference and the end symbol, [B, T].
-        target_lengths: number of tokens of each target, [B].
-        target_rows: flat positions of target tokens, without padding, in [B T], [N].
-    """
-
-    target: Tensor
-    target_lengths: Tensor
-    target_rows: Tensor
+    target: Tensor  # the first reference and the end symbol, [B, T]
+    target_lengths: Tensor  # number of tokens of each target, [B]
+    target_rows: Tensor  # flat positions of target tokens, without padding, in [B T], [N]
 
 
 @dataclass
 class SourceTargetBatch(TargetBatch):
-    """Documents and summaries as ids.
+    """Documents and summaries as ids."""
 
-    Attributes:
-        source: input of the encoder, [B, S].
-        source_mask: True at tokens, [B, S].
-    """
-
-    source: Tensor
-    source_mask: Tensor
+    source: Tensor  # input of the encoder, [B, S]
+    source_mask: Tensor  # True at tokens, [B, S]
 
 
 def pad(rows: list[list[int]] | list[list[float]], value: int = 0, dtype: torch.dtype = torch.long) -> Tensor:
@@ -122,7 +105,7 @@ def pair_mask(pairs: Sequence[Sequence[Any]], size: int) -> Tensor:
 def target_fields(targets: list[list[int]], padding: int) -> dict[str, Tensor]:
     """Return the fields of `TargetBatch`."""
     lengths = torch.tensor([len(target) for target in targets])
-    target = pad(targets, padding)                                                           # [B, T]
+    target = pad(targets, padding)  # [B, T]
     real = torch.arange(target.shape[1]) < lengths[:, None]
     return {"target": target, "target_lengths": lengths, "target_rows": real.flatten().nonzero().squeeze(1)}
 

@@ -22,19 +22,12 @@ from datamodules.truncation import COLUMN, count_source, text_limits
 
 @dataclass
 class SentenceBatch(Batch):
-    """Documents as sentences.
+    """Documents as sentences."""
 
-    Attributes:
-        tokens: [CLS] sentence [SEP] [CLS] sentence [SEP] .., [B, T].
-        lengths: number of tokens of each document, [B], in host memory.
-        owner: index of the sentence of each token, -1 for padding, [B, T].
-        heads: True at [CLS], [B, T].
-    """
-
-    tokens: Tensor
-    lengths: Tensor = on_host()
-    owner: Tensor
-    heads: Tensor
+    tokens: Tensor  # [CLS] sentence [SEP] [CLS] sentence [SEP] .., [B, T]
+    lengths: Tensor = on_host()  # number of tokens of each document, [B], in host memory
+    owner: Tensor  # index of the sentence of each token, -1 for padding, [B, T]
+    heads: Tensor  # True at [CLS], [B, T]
 
 
 class SentenceData(EncoderData):
@@ -102,27 +95,16 @@ class SentenceData(EncoderData):
 
 @dataclass
 class ExtractiveBatch(SentenceBatch):
-    """Documents as sentences, with what extraction learns from.
+    """Documents as sentences, with what extraction learns from."""
 
-    Attributes:
-        starts: first tokens of the pieces of each document; a long sentence has several pieces.
-        mask: True at sentences, [B, L].
-        candidates: True at sentences that may be selected, [B, L].
-        labels: 1 for the sentences of the oracle summary, [B, L].
-        gains: (ROUGE-1 F + ROUGE-2 F) / 2 of each sentence alone, [B, L].
-        shared: True for pairs of sentences that share a trigram, [B, L, L].
-        layout: `layout_features` of the sentences, [B, L, 11].
-        sentences: the sentences of each document.
-    """
-
-    starts: list[list[int]]
-    mask: Tensor
-    candidates: Tensor
-    labels: Tensor
-    gains: Tensor
-    shared: Tensor
-    layout: Tensor
-    sentences: list[list[str]]
+    starts: list[list[int]]  # first tokens of the pieces of each document; a long sentence has several pieces
+    mask: Tensor  # True at sentences, [B, L]
+    candidates: Tensor  # True at sentences that may be selected, [B, L]
+    labels: Tensor  # 1 for the sentences of the oracle summary, [B, L]
+    gains: Tensor  # (ROUGE-1 F + ROUGE-2 F) / 2 of each sentence alone, [B, L]
+    shared: Tensor  # True for pairs of sentences that share a trigram, [B, L, L]
+    layout: Tensor  # `layout_features` of the sentences, [B, L, 11]
+    sentences: list[list[str]]  # the sentences of each document
 
 
 class ExtractiveData(SentenceData):

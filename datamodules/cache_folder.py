@@ -24,19 +24,12 @@ _PATTERNS: dict[Kind, str] = {
 
 
 class CacheEntry(NamedTuple):
-    """An entry of the cache.
+    """An entry of the cache."""
 
-    Attributes:
-        kind: kind of its content.
-        path: a file, or a folder of files.
-        nbytes: size on disk.
-        last_used: time of the last access or change, in seconds since the epoch.
-    """
-
-    kind: Kind
-    path: Path
-    nbytes: int
-    last_used: float
+    kind: Kind  # kind of its content
+    path: Path  # a file, or a folder of files
+    nbytes: int  # size on disk
+    last_used: float  # time of the last access or change, in seconds since the epoch
 
 
 def default_cache() -> Path:

@@ -13,16 +13,11 @@ class UserError(ValueError):
 
 @dataclass(frozen=True)
 class Document:
-    """A document or set of documents to summarize, with its reference summaries.
+    """A document or set of documents to summarize, with its reference summaries."""
 
-    Attributes:
-        id: id, unique within a split.
-        parts: paragraphs of one document, or several source documents; each a list of sentences.
-        references: reference summaries, each a list of sentences; possibly empty.
-    """
-
-    id: str
-    parts: list[list[str]]
+    id: str  # id, unique within a split
+    parts: list[list[str]]  # paragraphs of one document, or several source documents; each a list of sentences
+    # reference summaries, each a list of sentences; possibly empty
     references: list[list[str]] = field(default_factory=list)
 
     @property
@@ -55,36 +50,23 @@ class Document:
 
 @dataclass(frozen=True)
 class Record:
-    """A raw record of a corpus, whose texts may not be split into sentences yet.
+    """A raw record of a corpus, whose texts may not be split into sentences yet."""
 
-    Attributes:
-        id: id, unique within a split.
-        parts: paragraphs or source documents, each a text or a list of sentences.
-        references: references, each a text or a list of sentences.
-        where: file and line, or another location, for messages.
-        cleaned: number of marks that were removed from the texts, by rule of `text.cleaning`.
-    """
-
-    id: str
-    parts: list[str | list[str]]
-    references: list[str | list[str]]
-    where: str
+    id: str  # id, unique within a split
+    parts: list[str | list[str]]  # paragraphs or source documents, each a text or a list of sentences
+    references: list[str | list[str]]  # references, each a text or a list of sentences
+    where: str  # file and line, or another location, for messages
+    # number of marks that were removed from the texts, by rule of `text.cleaning`
     cleaned: dict[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class BadRecord:
-    """A record that cannot become a document.
+    """A record that cannot become a document."""
 
-    Attributes:
-        where: file and line, or dataset and row, with the id if there is one.
-        problem: description of the problem.
-        remedy: what to do.
-    """
-
-    where: str
-    problem: str
-    remedy: str
+    where: str  # file and line, or dataset and row, with the id if there is one
+    problem: str  # description of the problem
+    remedy: str  # what to do
 
     def __str__(self) -> str:
         return f"{self.where}: {self.problem}; {self.remedy}"

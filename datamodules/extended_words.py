@@ -26,20 +26,13 @@ class WordsBatch(TargetBatch):
     """Base class of batches of documents and summaries as ids; id V + k is a document's k-th out-of-vocabulary word.
 
     The target has extended ids.
-
-    Attributes:
-        source: vocabulary ids, [B, S], or [B, M, I] in parts for M agents.
-        source_extended: extended ids, of the same shape.
-        lengths: words of each document [B] or part [B, M], 0 for padding, in host memory.
-        target_input: the start symbol and the summary, UNK where the vocabulary lacks a word, [B, T].
-        oov_words: words of each document that extend the vocabulary.
     """
 
-    source: Tensor
-    source_extended: Tensor
-    lengths: Tensor = on_host()
-    target_input: Tensor
-    oov_words: list[list[str]]
+    source: Tensor  # vocabulary ids, [B, S], or [B, M, I] in parts for M agents
+    source_extended: Tensor  # extended ids, of the same shape
+    lengths: Tensor = on_host()  # words of each document [B] or part [B, M], 0 for padding, in host memory
+    target_input: Tensor  # the start symbol and the summary, UNK where the vocabulary lacks a word, [B, T]
+    oov_words: list[list[str]]  # words of each document that extend the vocabulary
 
 
 class WordsData(SummarizationData):
@@ -132,7 +125,7 @@ class WordsData(SummarizationData):
             for row, n in zip(rows, num_oov)
         ]
         extended, lengths = self.arrange(sources, rows)
-        inputs = pad([[START, *words[:-1]] for words in targets], PAD)                       # [B, T]
+        inputs = pad([[START, *words[:-1]] for words in targets], PAD)  # [B, T]
         return self.batch_type(
             ids=[row["id"] for row in rows],
             references=[row["references"] for row in rows],

@@ -27,23 +27,14 @@ if TYPE_CHECKING:
 
 @dataclass
 class GraphSumBatch(TargetBatch):
-    """Documents as paragraphs of ids with a graph, summaries as ids with a separator between sentences.
+    """Documents as paragraphs of ids with a graph, summaries as ids with a separator between sentences."""
 
-    Attributes:
-        source: tokens of paragraphs, the last of each a separator, [B, L, n].
-        source_mask: True at tokens, [B, L, n].
-        graph: G in [0, 1], 0 at padding, [B, L, L].
-        places: index in [L n] of each token of the concatenated document, padded with 0, [B, S].
-        lengths: number of tokens of each document, [B], in host memory.
-        target_input: the start symbol and the summary, [B, T].
-    """
-
-    source: Tensor
-    source_mask: Tensor
-    graph: Tensor
-    places: Tensor
-    lengths: Tensor = on_host()
-    target_input: Tensor
+    source: Tensor  # tokens of paragraphs, the last of each a separator, [B, L, n]
+    source_mask: Tensor  # True at tokens, [B, L, n]
+    graph: Tensor  # G in [0, 1], 0 at padding, [B, L, L]
+    places: Tensor  # index in [L n] of each token of the concatenated document, padded with 0, [B, S]
+    lengths: Tensor = on_host()  # number of tokens of each document, [B], in host memory
+    target_input: Tensor  # the start symbol and the summary, [B, T]
 
 
 class GraphTokenizer(SubwordTokenizer):

@@ -43,41 +43,24 @@ class SentenceScorer(Protocol):
 
 @dataclass
 class MatchSumBatch(Batch):
-    """Texts as rows of tokens; a text that exceeds the encoder has several rows.
+    """Texts as rows of tokens; a text that exceeds the encoder has several rows."""
 
-    Attributes:
-        documents: rows of documents, [N, S].
-        document_sizes: number of tokens of each row, [N], in host memory.
-        document_of: index of the document of each row, [N].
-        texts: rows of candidates and references, [M, T].
-        text_sizes: number of tokens of each row, [M], in host memory.
-        text_of: index of the text of each row, [M]; texts are the candidates of all documents, then the references.
-        slots: index of the text of each candidate, [B, C]; 0 for none.
-        mask: True at candidates, [B, C].
-        gold: index of the text of the first reference, [B]; 0 for none.
-        has_gold: whether there is a reference, [B].
-        gains: mean ROUGE-1, -2 and -L F of each candidate against the first reference, [B, C].
-        prior: mean score of the sentences of each candidate by the proposing model, [B, C].
-        choices: indices of the sentences of each candidate.
-        sentences: sentences of each document.
-        proposed: scores of all sentences by the proposing model.
-    """
-
-    documents: Tensor
-    document_sizes: Tensor = on_host()
-    document_of: Tensor
-    texts: Tensor
-    text_sizes: Tensor = on_host()
+    documents: Tensor  # rows of documents, [N, S]
+    document_sizes: Tensor = on_host()  # number of tokens of each row, [N], in host memory
+    document_of: Tensor  # index of the document of each row, [N]
+    texts: Tensor  # rows of candidates and references, [M, T]
+    text_sizes: Tensor = on_host()  # number of tokens of each row, [M], in host memory
+    # index of the text of each row, [M]; texts are the candidates of all documents, then the references
     text_of: Tensor
-    slots: Tensor
-    mask: Tensor
-    gold: Tensor
-    has_gold: Tensor
-    gains: Tensor
-    prior: Tensor
-    choices: list[list[list[int]]]
-    sentences: list[list[str]]
-    proposed: list[list[float]]
+    slots: Tensor  # index of the text of each candidate, [B, C]; 0 for none
+    mask: Tensor  # True at candidates, [B, C]
+    gold: Tensor  # index of the text of the first reference, [B]; 0 for none
+    has_gold: Tensor  # whether there is a reference, [B]
+    gains: Tensor  # mean ROUGE-1, -2 and -L F of each candidate against the first reference, [B, C]
+    prior: Tensor  # mean score of the sentences of each candidate by the proposing model, [B, C]
+    choices: list[list[list[int]]]  # indices of the sentences of each candidate
+    sentences: list[list[str]]  # sentences of each document
+    proposed: list[list[float]]  # scores of all sentences by the proposing model
 
 
 class MatchSumData(EncoderData):

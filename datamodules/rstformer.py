@@ -52,22 +52,16 @@ def reach(token_edu: Tensor, window: int) -> int:
 
 @dataclass
 class RSTformerBatch(TargetBatch):
-    """Documents and summaries as ids, with discourse; a target is a summary and </s>.
+    """Documents and summaries as ids, with discourse; a target is a summary and </s>."""
 
-    Attributes:
-        source: <s>, the document and </s>, [B, S].
-        source_mask: 1 at tokens, 0 at padding, [B, S].
-        global_mask: 1 at the first token, which has global attention, [B, S], on the CPU.
-        token_edu: EDU of each token, -1 for special tokens and text in no EDU, [B, S], on the CPU.
-        ldd: codes of the LDD band, see `distributions.decode`, uint8 [B, E, 2b + 1, R]; None without discourse.
-        gamma: importance of each EDU as a nucleus, see `DiscourseParse`, float32 [B, E]; None without discourse.
-    """
-
-    source: Tensor
-    source_mask: Tensor
-    global_mask: Tensor = on_host()  # the model looks for the global tokens, and checks the EDUs
-    token_edu: Tensor = on_host()
+    source: Tensor  # <s>, the document and </s>, [B, S]
+    source_mask: Tensor  # 1 at tokens, 0 at padding, [B, S]
+    # 1 at the first token, which has global attention, [B, S], on the CPU, where the model looks for the global tokens
+    global_mask: Tensor = on_host()
+    token_edu: Tensor = on_host()  # EDU of each token, -1 for special tokens and text in no EDU, [B, S], on the CPU
+    # codes of the LDD band, see `distributions.decode`, uint8 [B, E, 2b + 1, R]; None without discourse
     ldd: Tensor | None
+    # importance of each EDU as a nucleus, see `DiscourseParse`, float32 [B, E]; None without discourse
     gamma: Tensor | None
 
 
@@ -235,7 +229,7 @@ class RSTformerData(NeedsParser, TokenizerData):
         long = [row for row, key in enumerate(keys) if key and self.cache.size(key) - 1 > self.half_width]
         for row in features.select(long).with_format("torch", columns=["starts", "ends"], output_all_columns=True):
             parse = self.cache.get(row["parse"], row["id"])
-            edus = parse.align(torch.stack([row["starts"], row["ends"]], 1))          # [S]
+            edus = parse.align(torch.stack([row["starts"], row["ends"]], 1))  # [S]
             if (needed := reach(edus, window)) > widest:
                 widest, name = needed, row["id"]
         return widest, name
@@ -284,9 +278,7 @@ class RSTformerData(NeedsParser, TokenizerData):
             **target_fields([row["target"] for row in rows], self.tokenizer.pad),
         )
 
-    def discourse(
-        self, rows: list[dict[str, Any]], width: int
-    ) -> tuple[Tensor, Tensor | None, Tensor | None]:
+    def discourse(self, rows: list[dict[str, Any]], width: int) -> tuple[Tensor, Tensor | None, Tensor | None]:
         """Return EDUs of tokens [B, S], codes of the LDD [B, E, 2b + 1, R], and weights of EDUs gamma [B, E].
 
         Raises:

@@ -28,27 +28,16 @@ Counts = dict[str, list[int]]  # counts of a document: name -> [read, total]
 
 @dataclass
 class TruncationRow:
-    """Truncation of the documents of a split by one limit.
+    """Truncation of the documents of a split by one limit."""
 
-    Attributes:
-        split: name of the split.
-        counted: unit that is counted, such as `source tokens`.
-        limit: option with its value.
-        documents: number of documents.
-        documents_cut: number of truncated documents.
-        total: number of units in all documents.
-        left_out: number of units that are not read.
-        examples: ids of the first truncated documents, at most three.
-    """
-
-    split: str
-    counted: str
-    limit: str
-    documents: int
-    documents_cut: int
-    total: int
-    left_out: int
-    examples: str
+    split: str  # name of the split
+    counted: str  # unit that is counted, such as `source tokens`
+    limit: str  # option with its value
+    documents: int  # number of documents
+    documents_cut: int  # number of truncated documents
+    total: int  # number of units in all documents
+    left_out: int  # number of units that are not read
+    examples: str  # ids of the first truncated documents, at most three
 
     @property
     def share(self) -> float:
@@ -122,7 +111,7 @@ def truncation_rows(split: str, features: "datasets.Dataset", limits: Mapping[st
     for table in columns.iter(batch_size=10_000):
         counts = table[COLUMN].combine_chunks() if isinstance(table[COLUMN], pa.ChunkedArray) else table[COLUMN]
         for name, row in rows.items():
-            pairs = pc.struct_field(counts, name)                                            # lists of two numbers
+            pairs = pc.struct_field(counts, name)  # lists of two numbers
             read = pc.list_element(pairs, 0).to_numpy(zero_copy_only=False)
             total = pc.list_element(pairs, 1).to_numpy(zero_copy_only=False)
             truncated = np.flatnonzero(read < total)

@@ -22,19 +22,12 @@ MIN_FUNCTIONS = 3  # definitions with a docstring, for a module to be a document
 
 @dataclass(frozen=True)
 class Docstring:
-    """A docstring as a document with its summary.
+    """A docstring as a document with its summary."""
 
-    Attributes:
-        name: module and qualified name.
-        where: file and line.
-        summary: the first paragraph.
-        body: the other paragraphs of prose.
-    """
-
-    name: str
-    where: str
-    summary: str
-    body: tuple[str, ...]
+    name: str  # module and qualified name
+    where: str  # file and line
+    summary: str  # the first paragraph
+    body: tuple[str, ...]  # the other paragraphs of prose
 
 
 def source_files(folders: Iterable[Path], packages: Collection[str] | None = None) -> list[tuple[str, Path]]:

@@ -19,22 +19,14 @@ if TYPE_CHECKING:  # imported when something is loaded: commands that load nothi
 
 @dataclass(frozen=True)
 class Source:
-    """Location and layout of a dataset.
+    """Location and layout of a dataset."""
 
-    Attributes:
-        name: repository on the hub, or a local folder.
-        config: name of a configuration of the dataset.
-        revision: branch, tag or commit.
-        folder: folder within the repository that holds the splits.
-        splits: our name of each split, and its name or slice in the repository.
-        fields: names and layout of the columns.
-    """
-
-    name: str
-    fields: Fields
-    config: str | None = None
-    revision: str | None = None
-    folder: str | None = None
+    name: str  # repository on the hub, or a local folder
+    fields: Fields  # names and layout of the columns
+    config: str | None = None  # name of a configuration of the dataset
+    revision: str | None = None  # branch, tag or commit
+    folder: str | None = None  # folder within the repository that holds the splits
+    # our name of each split, and its name or slice in the repository
     splits: dict[str, str] = field(default_factory=lambda: {"train": "train", "val": "validation", "test": "test"})
 
 

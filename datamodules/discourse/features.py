@@ -30,25 +30,15 @@ def label_classes(inventory: Inventory) -> list[tuple[str, str]]:
 
 @dataclass
 class ParserFeatures:
-    """Features of a text with T tokens and E EDUs.
+    """Features of a text with T tokens and E EDUs."""
 
-    Attributes:
-        id: id of the text.
-        digest: digest of the text and its EDUs; texts with the same digest have the same EDU vectors.
-        tokens: ids of subwords [T], or hashed features of words [T, FEATURES].
-        token_edus: index of the EDU of each token, -1 for none, [T].
-        sentence: index of the sentence in which each EDU begins, [E].
-        paragraph: index of the paragraph in which each EDU begins, [E].
-        nodes: gold nodes (start, split, end, class), [E - 1, 4]; [0, 4] if unknown.
-    """
-
-    id: str
-    digest: str
-    tokens: Tensor
-    token_edus: Tensor
-    sentence: Tensor
-    paragraph: Tensor
-    nodes: Tensor
+    id: str  # id of the text
+    digest: str  # digest of the text and its EDUs; texts with the same digest have the same EDU vectors
+    tokens: Tensor  # ids of subwords [T], or hashed features of words [T, FEATURES]
+    token_edus: Tensor  # index of the EDU of each token, -1 for none, [T]
+    sentence: Tensor  # index of the sentence in which each EDU begins, [E]
+    paragraph: Tensor  # index of the paragraph in which each EDU begins, [E]
+    nodes: Tensor  # gold nodes (start, split, end, class), [E - 1, 4]; [0, 4] if unknown
 
     @property
     def size(self) -> int:
@@ -100,29 +90,17 @@ def _unit_of(starts: Sequence[int], unit_starts: Sequence[int]) -> Tensor:
 
 @dataclass
 class ParserBatch(Batch):
-    """Batch of texts with T tokens and N nodes in all, and up to E EDUs each.
+    """Batch of texts with T tokens and N nodes in all, and up to E EDUs each."""
 
-    Attributes:
-        digests: digest of each text and its EDUs.
-        tokens: tokens of all texts, [T] or [T, FEATURES].
-        token_counts: number of tokens of each text.
-        token_edus: index of the EDU of each token within its text, -1 for none, [T].
-        edu_tokens: number of tokens of each EDU, [B, E].
-        sentence: index of the sentence of each EDU, [B, E].
-        paragraph: index of the paragraph of each EDU, [B, E].
-        sizes: number of EDUs of each text, [B], in host memory.
-        nodes: gold nodes (text, start, split, end, class), [N, 5].
-    """
-
-    digests: list[str]
-    tokens: Tensor
-    token_counts: list[int]
-    token_edus: Tensor
-    edu_tokens: Tensor
-    sentence: Tensor
-    paragraph: Tensor
-    sizes: Tensor = on_host()
-    nodes: Tensor
+    digests: list[str]  # digest of each text and its EDUs
+    tokens: Tensor  # tokens of all texts, [T] or [T, FEATURES]
+    token_counts: list[int]  # number of tokens of each text
+    token_edus: Tensor  # index of the EDU of each token within its text, -1 for none, [T]
+    edu_tokens: Tensor  # number of tokens of each EDU, [B, E]
+    sentence: Tensor  # index of the sentence of each EDU, [B, E]
+    paragraph: Tensor  # index of the paragraph of each EDU, [B, E]
+    sizes: Tensor = on_host()  # number of EDUs of each text, [B], in host memory
+    nodes: Tensor  # gold nodes (text, start, split, end, class), [N, 5]
 
     @classmethod
     def of(cls, texts: list[ParserFeatures]) -> Self:

@@ -30,21 +30,13 @@ Variant = Literal["full", "one_best"]
 
 @dataclass(frozen=True)
 class ParseRequest:
-    """Input of a parser: a document. Offsets are (start, end) in characters of `text`, end exclusive.
+    """Input of a parser: a document. Offsets are (start, end) in characters of `text`, end exclusive."""
 
-    Attributes:
-        id: id of the document.
-        text: `Document.text`.
-        sentences: offsets of the sentences, in order.
-        paragraphs: offsets of the parts (paragraphs or source documents), in order.
-        edus: offsets of EDUs; None if the parser is to segment the text.
-    """
-
-    id: str
-    text: str
-    sentences: Offsets
-    paragraphs: Offsets
-    edus: Offsets | None = None
+    id: str  # id of the document
+    text: str  # `Document.text`
+    sentences: Offsets  # offsets of the sentences, in order
+    paragraphs: Offsets  # offsets of the parts (paragraphs or source documents), in order
+    edus: Offsets | None = None  # offsets of EDUs; None if the parser is to segment the text
 
     @classmethod
     def of(cls, document: Document, edus: Sequence[tuple[int, int]] | None = None) -> Self:
@@ -65,29 +57,20 @@ class ParseRequest:
 
 @dataclass
 class DiscourseParse:
-    """Discourse structure of a document: EDUs, the best tree, and p(edu_i is the nucleus of edu_j under relation l).
+    """Discourse structure of a document: EDUs, the best tree, and p(edu_i is the nucleus of edu_j under relation l)."""
 
-    Attributes:
-        id: id of the document.
-        text_digest: digest of the text.
-        edus: [start, end) in characters of `Document.text`, without whitespace at the ends, in order, int32 [E, 2].
-        relations: names of the R coarse relations.
-        rows: which EDUs carry probability in the LDD, see `tree_ldd`.
-        tree: the best tree's nodes (start, split, end, nuclearity, relation) over EDUs start ... split and
-            split + 1 ... end (inclusive, as in `trees.Span`), with ids into `NUCLEARITIES` and `relations`, int32
-            [E - 1, 5].
-        ldd: band of the LDD, one byte per value (`distributions.encode`), uint8 [E, 2b + 1, R].
-        gamma: importance of each EDU as a nucleus: (1 / E) sum over all EDUs b and relations l of p(a, b, l), including
-            pairs outside the band, float32 [E]. RST-LoRA weights updates by it.
-    """
-
-    id: str
-    text_digest: str
+    id: str  # id of the document
+    text_digest: str  # digest of the text
+    # [start, end) in characters of `Document.text`, without whitespace at the ends, in order, int32 [E, 2]
     edus: Tensor
-    relations: tuple[str, ...]
-    rows: Rows
+    relations: tuple[str, ...]  # names of the R coarse relations
+    rows: Rows  # which EDUs carry probability in the LDD, see `tree_ldd`
+    # the best tree's nodes (start, split, end, nuclearity, relation) over EDUs start ... split and split + 1 ... end
+    # (inclusive, as in `trees.Span`), with ids into `NUCLEARITIES` and `relations`, int32 [E - 1, 5].
     tree: Tensor
-    ldd: Tensor
+    ldd: Tensor  # band of the LDD, one byte per value (`distributions.encode`), uint8 [E, 2b + 1, R]
+    # importance of each EDU as a nucleus: (1 / E) sum over all EDUs b and relations l of p(a, b, l), including pairs
+    # outside the band, float32 [E]. RST-LoRA weights updates by it.
     gamma: Tensor
 
     @classmethod

@@ -21,26 +21,16 @@ class TreebankDocument:
     """Text with its segmentation and, if annotated, its RST tree.
 
     Offsets are in characters, with an exclusive end: `text[start:end]`.
-
-    Attributes:
-        id: unique within a treebank.
-        text: the whole text.
-        edus: offsets of the elementary discourse units, in order.
-        sentences: offsets of the sentences; empty if the file has none.
-        paragraphs: offsets of the paragraphs; empty if the file has none.
-        tree: RST tree over the EDUs, possibly n-ary; `tree.binary()` has two children per node.
-        genre: genre as named by the treebank; empty if unknown.
-        licence: licence as named by the treebank; empty if unknown.
     """
 
-    id: str
-    text: str
-    edus: list[Offsets]
-    sentences: list[Offsets] = field(default_factory=list)
-    paragraphs: list[Offsets] = field(default_factory=list)
-    tree: Tree | None = None
-    genre: str = ""
-    licence: str = ""
+    id: str  # unique within a treebank
+    text: str  # the whole text
+    edus: list[Offsets]  # offsets of the elementary discourse units, in order
+    sentences: list[Offsets] = field(default_factory=list)  # offsets of the sentences; empty if the file has none
+    paragraphs: list[Offsets] = field(default_factory=list)  # offsets of the paragraphs; empty if the file has none
+    tree: Tree | None = None  # RST tree over the EDUs, possibly n-ary; `tree.binary()` has two children per node
+    genre: str = ""  # genre as named by the treebank; empty if unknown
+    licence: str = ""  # licence as named by the treebank; empty if unknown
 
     @property
     def edu_texts(self) -> list[str]:

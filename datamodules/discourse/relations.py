@@ -52,16 +52,11 @@ _RST_DT = {
 
 @dataclass(frozen=True)
 class Inventory:
-    """Relations of a treebank and their classes.
+    """Relations of a treebank and their classes."""
 
-    Attributes:
-        name: name of the inventory.
-        classes: class of each fine relation in lower case, including the classes themselves.
-        suffixes: suffixes of fine relations that do not affect the class, such as `-e` (embedded) in RST-DT.
-    """
-
-    name: str
-    classes: dict[str, str]
+    name: str  # name of the inventory
+    classes: dict[str, str]  # class of each fine relation in lower case, including the classes themselves
+    # suffixes of fine relations that do not affect the class, such as `-e` (embedded) in RST-DT
     suffixes: tuple[str, ...] = ()
 
     @property

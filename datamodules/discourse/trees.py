@@ -17,36 +17,22 @@ class TreeError(ValueError):
 
 
 class Span(NamedTuple):
-    """An internal node of a binary tree.
+    """An internal node of a binary tree."""
 
-    Attributes:
-        start: first EDU.
-        split: last EDU of the left child; the right one is `split + 1` to `end`.
-        end: last EDU, inclusive.
-        nuclearity: `NS`, `SN` or `NN`.
-        relation: relation of the satellite, or of both nuclei of `NN`.
-    """
-
-    start: int
-    split: int
-    end: int
-    nuclearity: str
-    relation: str
+    start: int  # first EDU
+    split: int  # last EDU of the left child; the right one is `split + 1` to `end`
+    end: int  # last EDU, inclusive
+    nuclearity: str  # `NS`, `SN` or `NN`
+    relation: str  # relation of the satellite, or of both nuclei of `NN`
 
 
 class Node(NamedTuple):
-    """An internal node of any tree.
+    """An internal node of any tree."""
 
-    Attributes:
-        starts: first EDU of each child, in order; at least two.
-        end: last EDU of the node, inclusive.
-        nuclearity: one letter per child, `N` or `S`; at least one `N`.
-        relations: one per child: that of a satellite, that shared by several nuclei, or `span` for a single nucleus.
-    """
-
-    starts: tuple[int, ...]
-    end: int
-    nuclearity: str
+    starts: tuple[int, ...]  # first EDU of each child, in order; at least two
+    end: int  # last EDU of the node, inclusive
+    nuclearity: str  # one letter per child, `N` or `S`; at least one `N`
+    # one per child: that of a satellite, that shared by several nuclei, or `span` for a single nucleus
     relations: tuple[str, ...]
 
     @property
@@ -82,16 +68,12 @@ def multinuclear(starts: Iterable[int], end: int, relation: str) -> Node:
 class Tree:
     """An RST tree over EDUs 0 to `size - 1`; a tree of one EDU has no nodes.
 
-    Attributes:
-        size: number of EDUs.
-        nodes: internal nodes; sorted to pre-order on construction.
-
     Raises:
         TreeError: if the nodes are not a tree over these EDUs.
     """
 
-    size: int
-    nodes: tuple[Node, ...] = ()
+    size: int  # number of EDUs
+    nodes: tuple[Node, ...] = ()  # internal nodes; sorted to pre-order on construction
 
     def __post_init__(self) -> None:
         if self.size < 1:

@@ -60,23 +60,14 @@ _MIN_SHARED, _MAX_EXTRA = 4, 2  # letters that the stems of noun and verb share,
 
 @dataclass(frozen=True)
 class Cues:
-    """Cues of a sentence.
+    """Cues of a sentence."""
 
-    Attributes:
-        marker: whether it begins with a discourse marker.
-        pronoun: whether it begins with a pronoun or demonstrative, possibly after a marker.
-        entities: names.
-        verbs: stems of the verbs.
-        definite: nouns with a definite article or a demonstrative ("the attack").
-        indefinite: nouns with an indefinite article.
-    """
-
-    marker: bool
-    pronoun: bool
-    entities: frozenset[str]
-    verbs: frozenset[str]
-    definite: frozenset[str]
-    indefinite: frozenset[str]
+    marker: bool  # whether it begins with a discourse marker
+    pronoun: bool  # whether it begins with a pronoun or demonstrative, possibly after a marker
+    entities: frozenset[str]  # names
+    verbs: frozenset[str]  # stems of the verbs
+    definite: frozenset[str]  # nouns with a definite article or a demonstrative ("the attack")
+    indefinite: frozenset[str]  # nouns with an indefinite article
 
 
 def cues(sentences: Sequence[str]) -> list[Cues]:

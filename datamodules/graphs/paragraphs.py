@@ -16,24 +16,15 @@ class Paragraphs:
     """The L selected paragraphs of a document, in order.
 
     A document without words has one paragraph without sentences, so that L is at least 1.
-
-    Attributes:
-        document: the document.
-        texts: sentences of each paragraph.
-        spans: range (start, end) of each paragraph in `Document.sentences`.
-        parts: index of the part of the document that each paragraph belongs to.
-        separate: whether parts are source documents, rather than paragraphs of one document.
-        total: number of paragraphs with words before the selection.
-        empty: number of parts without words, which are left out.
     """
 
-    document: Document
-    texts: list[list[str]]
-    spans: list[tuple[int, int]]
-    parts: list[int]
-    separate: bool
-    total: int
-    empty: int
+    document: Document  # the document
+    texts: list[list[str]]  # sentences of each paragraph
+    spans: list[tuple[int, int]]  # range (start, end) of each paragraph in `Document.sentences`
+    parts: list[int]  # index of the part of the document that each paragraph belongs to
+    separate: bool  # whether parts are source documents, rather than paragraphs of one document
+    total: int  # number of paragraphs with words before the selection
+    empty: int  # number of parts without words, which are left out
 
     def __len__(self) -> int:
         return len(self.texts)

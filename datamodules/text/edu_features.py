@@ -29,34 +29,21 @@ class Request(Protocol):
 
 @dataclass
 class EduFeatures:
-    """Features of a text with N words and P subwords of an encoder.
+    """Features of a text with N words and P subwords of an encoder."""
 
-    Attributes:
-        id: id of the text.
-        digest: digest of the text, see `text_digest`.
-        offsets: (start, end) characters of the words.
-        words: hashed features, [N, FEATURES].
-        layout: whether a word begins a sentence, begins a paragraph, follows white space; its distance in words from
-            the start and to the end of the sentence, and the length of the sentence; [N, LAYOUT].
-        chains: number of words of each chain, in order; the sum is N.
-        begins: True at the first word of each sentence, where an EDU always begins, [N].
-        starts: first characters of sentences.
-        pieces: ids of the subwords, [P].
-        piece_words: index of the word that each subword belongs to, -1 for none, [P].
-        tags: 1 where an EDU begins, [N]; zeros if unknown.
-    """
-
-    id: str
-    digest: str
-    offsets: list[Span]
-    words: Tensor
+    id: str  # id of the text
+    digest: str  # digest of the text, see `text_digest`
+    offsets: list[Span]  # (start, end) characters of the words
+    words: Tensor  # hashed features, [N, FEATURES]
+    # whether a word begins a sentence, begins a paragraph, follows white space; its distance in words from the start
+    # and to the end of the sentence, and the length of the sentence; [N, LAYOUT]
     layout: Tensor
-    chains: list[int]
-    begins: Tensor
-    starts: list[int]
-    pieces: Tensor
-    piece_words: Tensor
-    tags: Tensor
+    chains: list[int]  # number of words of each chain, in order; the sum is N
+    begins: Tensor  # True at the first word of each sentence, where an EDU always begins, [N]
+    starts: list[int]  # first characters of sentences
+    pieces: Tensor  # ids of the subwords, [P]
+    piece_words: Tensor  # index of the word that each subword belongs to, -1 for none, [P]
+    tags: Tensor  # 1 where an EDU begins, [N]; zeros if unknown
 
 
 def sentence_starts(request: Request, name: str = "text") -> list[int]:
@@ -156,33 +143,19 @@ def _layout(text: str, offsets: list[Span], lengths: list[int], paragraph_heads:
 
 @dataclass
 class SegmentationBatch(Batch):
-    """Concatenated texts: N words and P subwords in all, C chains of up to T words.
+    """Concatenated texts: N words and P subwords in all, C chains of up to T words."""
 
-    Attributes:
-        words: [N, FEATURES].
-        word_counts: number of words of each text.
-        layout: [N, LAYOUT].
-        pieces: [P].
-        piece_counts: number of subwords of each text.
-        piece_words: index of the word that each subword belongs to, -1 for none, [P].
-        rows: indices of the words of each chain, padded with 0, [C, T].
-        lengths: number of words of each chain, [C], in host memory.
-        begins: [N].
-        tags: [N].
-        texts: features of the texts.
-    """
-
-    words: Tensor
-    word_counts: list[int]
-    layout: Tensor
-    pieces: Tensor
-    piece_counts: list[int]
-    piece_words: Tensor
-    rows: Tensor
-    lengths: Tensor = on_host()
-    begins: Tensor
-    tags: Tensor
-    texts: list[EduFeatures] = field(default_factory=list)
+    words: Tensor  # [N, FEATURES]
+    word_counts: list[int]  # number of words of each text
+    layout: Tensor  # [N, LAYOUT]
+    pieces: Tensor  # [P]
+    piece_counts: list[int]  # number of subwords of each text
+    piece_words: Tensor  # index of the word that each subword belongs to, -1 for none, [P]
+    rows: Tensor  # indices of the words of each chain, padded with 0, [C, T]
+    lengths: Tensor = on_host()  # number of words of each chain, [C], in host memory
+    begins: Tensor  # [N]
+    tags: Tensor  # [N]
+    texts: list[EduFeatures] = field(default_factory=list)  # features of the texts
 
     @classmethod
     def of(cls, texts: list[EduFeatures]) -> Self:
@@ -193,7 +166,7 @@ class SegmentationBatch(Batch):
             piece_words.append(torch.where(text.piece_words < 0, text.piece_words, text.piece_words + shift))
         lengths = torch.tensor([length for text in texts for length in text.chains])
         width = torch.arange(int(lengths.max()))
-        rows = (lengths.cumsum(0) - lengths)[:, None] + width                                # [C, T]
+        rows = (lengths.cumsum(0) - lengths)[:, None] + width  # [C, T]
         return cls(
             ids=[text.id for text in texts],
             references=[[] for _ in texts],

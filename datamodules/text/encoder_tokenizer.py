@@ -7,19 +7,12 @@ from datamodules.text.subword_tokenizer import BERTS, SPECIALS, SubwordTokenizer
 
 
 class Pieces(NamedTuple):
-    """Tokens of sentences: [CLS] sentence [SEP] [CLS] sentence [SEP] ..; a long sentence is split into pieces.
+    """Tokens of sentences: [CLS] sentence [SEP] [CLS] sentence [SEP] ..; a long sentence is split into pieces."""
 
-    Attributes:
-        tokens: ids of all pieces.
-        starts: index of the first token of each piece.
-        owners: index of the sentence that each piece belongs to.
-        sentences: number of sentences that were read.
-    """
-
-    tokens: list[int]
-    starts: list[int]
-    owners: list[int]
-    sentences: int
+    tokens: list[int]  # ids of all pieces
+    starts: list[int]  # index of the first token of each piece
+    owners: list[int]  # index of the sentence that each piece belongs to
+    sentences: int  # number of sentences that were read
 
 
 class EncoderTokenizer(SubwordTokenizer):

@@ -14,21 +14,13 @@ Floats = NDArray[np.float64]
 
 
 class WordCounts(NamedTuple):
-    """Sparse matrix of word counts by sentence, with E non-zero entries and W words.
+    """Sparse matrix of word counts by sentence, with E non-zero entries and W words."""
 
-    Attributes:
-        sentence: index of the sentence of each entry, [E].
-        word: index of the word of each entry, [E].
-        occurrences: occurrences of the word in the sentence, [E].
-        sentences: number of sentences N, including empty ones.
-        total: occurrences of each word in the document, [W].
-    """
-
-    sentence: NDArray[np.int64]
-    word: NDArray[np.int64]
-    occurrences: NDArray[np.int64]
-    sentences: int
-    total: NDArray[np.int64]
+    sentence: NDArray[np.int64]  # index of the sentence of each entry, [E]
+    word: NDArray[np.int64]  # index of the word of each entry, [E]
+    occurrences: NDArray[np.int64]  # occurrences of the word in the sentence, [E]
+    sentences: int  # number of sentences N, including empty ones
+    total: NDArray[np.int64]  # occurrences of each word in the document, [W]
 
     @classmethod
     def of(cls, sentences: Sequence[Sequence[int]]) -> Self:
@@ -61,8 +53,8 @@ def gains(counts: WordCounts, inside: NDArray[np.int64], unique: bool) -> Floats
         The score after adding each sentence, [N]; meaningless for sentences that are already selected.
     """
     # Occurrences of each entry's word in the selection and in the rest, before and after its sentence is selected.
-    before = inside[counts.word]                                                     # [E]
-    outside = counts.total[counts.word] - before                                     # [E]
+    before = inside[counts.word]  # [E]
+    outside = counts.total[counts.word] - before  # [E]
     after, left = before + counts.occurrences, outside - counts.occurrences
     if unique:
         shared = ((inside > 0) & (counts.total > inside)).sum()

@@ -217,19 +217,12 @@ def space_after_word(word: str) -> str:
 
 
 class Script(NamedTuple):
-    """Most frequent script of texts.
+    """Most frequent script of texts."""
 
-    Attributes:
-        name: its name in Unicode.
-        share: its share of the letters, in [0, 1].
-        latin: share of Latin letters.
-        language: code of the language to set, or of a likely one.
-    """
-
-    name: str
-    share: float
-    latin: float
-    language: str
+    name: str  # its name in Unicode
+    share: float  # its share of the letters, in [0, 1]
+    latin: float  # share of Latin letters
+    language: str  # code of the language to set, or of a likely one
 
 
 def script_of(texts: Iterable[str]) -> Script | None:

@@ -38,17 +38,12 @@ def score_of(hits: int, predicted: int, reference: int) -> Score:
 
 
 class Positions(NamedTuple):
-    """Positions of the tokens of a text as bit masks, with a free bit after each sentence.
+    """Positions of the tokens of a text as bit masks, with a free bit after each sentence."""
 
-    Attributes:
-        masks: positions of each token.
-        fields: positions of each sentence. Additions carry into the free bit after it, not into the next sentence.
-        ends: last position of each sentence.
-    """
-
-    masks: dict[int, int]
+    masks: dict[int, int]  # positions of each token
+    # positions of each sentence. Additions carry into the free bit after it, not into the next sentence.
     fields: list[int]
-    ends: int
+    ends: int  # last position of each sentence
 
 
 def positions(sentences: Iterable[Sequence[int]]) -> Positions:

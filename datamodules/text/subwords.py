@@ -15,15 +15,11 @@ MPNET = "sentence-transformers/all-mpnet-base-v2"  # encoder of the most accurat
 
 
 class Tokens(NamedTuple):
-    """Tokens of a text.
+    """Tokens of a text."""
 
-    Attributes:
-        ids: token ids, without special tokens.
-        offsets: (start, end) characters of each token, without surrounding white space; start = end for a token
-            without visible characters.
-    """
-
-    ids: list[int]
+    ids: list[int]  # token ids, without special tokens
+    # (start, end) characters of each token, without surrounding white space; start = end for a token without visible
+    # characters
     offsets: list[tuple[int, int]]
 
 
