@@ -30,13 +30,10 @@ def naming_full_disk(path: Path) -> Iterator[None]:
 
 @contextmanager
 def atomic_file(path: Path) -> Iterator[IO[str]]:
-    """Open a text file that replaces `path` when the block ends, and is removed when the block raises.
+    """Open a text file (UTF-8) that replaces `path` when the block ends, and is removed when the block raises.
 
     Only one process at a time may write a path: the temporary name does not depend on the process, so that the next
-    writer overwrites the leftovers of a killed one.
-
-    Args:
-        path: file to write, in an existing folder; UTF-8, without conversion of line ends.
+    writer overwrites the leftovers of a killed one. Line ends are not converted.
 
     Raises:
         UserError: if the disk is full.

@@ -56,10 +56,8 @@ class Batch:
     def to(self, device: torch.device | str, non_blocking: bool | None = None) -> Self:
         """Return a copy on a device, except fields marked `on_host`.
 
-        Args:
-            device: device of the copy.
-            non_blocking: whether to return before the copy is complete; by default except for copies to the CPU (and to
-                MPS), where it could be read too early. Lightning passes nothing.
+        By default, copies to the CPU (and to MPS) are complete on return, as they could be read too early. Lightning
+        passes no `non_blocking`.
         """
         if non_blocking is None:
             non_blocking = torch.device(device).type not in ("cpu", "mps")

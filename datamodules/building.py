@@ -17,13 +17,10 @@ LOCK = ".builders.lock"
 
 @contextmanager
 def builders_lock(folder: Path, prefix: str = BUILDING) -> Iterator[None]:
-    """Hold a lock that all builders in a folder share; a builder without concurrent ones first removes leftovers.
+    """Hold a lock that all builders in a folder share, which is created if needed.
 
-    A lock is released when its owner ends for any reason, so that incomplete files are leftovers if no lock is held.
-
-    Args:
-        folder: folder of the cache, created if needed.
-        prefix: prefix of the names of leftovers.
+    A builder without concurrent ones first removes leftovers, whose names begin with `prefix`. A lock is released when
+    its owner ends for any reason, so that incomplete files are leftovers if no lock is held.
     """
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / LOCK

@@ -28,14 +28,10 @@ def even_parts(words: int, agents: int) -> list[int]:
 
 
 def paragraph_parts(paragraphs: list[int], agents: int) -> list[int]:
-    """Return the lengths of contiguous parts of whole paragraphs.
+    """Return the lengths of contiguous parts of whole paragraphs, from the number of words of each, at least 1.
 
     If there are at most as many paragraphs as agents, each is a part. Otherwise each boundary is the end of a paragraph
     that is closest to that of an even split, such that every agent has a paragraph.
-
-    Args:
-        paragraphs: number of words of each paragraph, at least 1.
-        agents: number of agents.
     """
     agents = min(agents, len(paragraphs))
     ends = [0, *accumulate(paragraphs)]
@@ -101,7 +97,7 @@ class CommunicatingAgentsData(WordsData):
         parts = [self.parts(len(source), row["paragraphs"]) for source, row in zip(sources, rows)]
         parts = [sizes + [0] * (self.agents - len(sizes)) for sizes in parts]
         words_of_agents = [words for source, sizes in zip(sources, parts) for words in _pieces(source, sizes)]
-        return pad(words_of_agents, PAD).unflatten(0, (-1, self.agents)), pad(parts)      # [B, M, I], [B, M]
+        return pad(words_of_agents, PAD).unflatten(0, (-1, self.agents)), pad(parts)  # [B, M, I], [B, M]
 
 
 def _pieces(source: list[int], sizes: list[int]) -> list[list[int]]:

@@ -29,9 +29,7 @@ def lock_file(file: int | IO, path: Path, shared: bool = False, wait: float = 0.
     """Lock an open file until it is closed.
 
     Args:
-        file: the file or its descriptor.
         path: its path, for the warning.
-        shared: whether other processes may share the lock.
         wait: seconds to wait for another process that holds the lock.
 
     Returns:
@@ -68,10 +66,9 @@ def open_lock(path: Path) -> int:
 
 
 def take_lock(path: Path, wait: float = 0.0) -> int | None:
-    """Open a lock file and lock it, if its file system has locks.
+    """Open a lock file, lock it if its file system has locks, and return its descriptor, for `release_lock`.
 
-    Returns:
-        Its descriptor, for `release_lock`; None if another process still holds the lock after `wait` seconds.
+    None if another process still holds the lock after `wait` seconds.
     """
     descriptor = open_lock(path)
     if lock_file(descriptor, path, wait=wait) is False:

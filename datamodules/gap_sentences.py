@@ -21,16 +21,10 @@ if TYPE_CHECKING:
 
 
 def piece_boundaries(sizes: list[int], max_tokens: int) -> list[int]:
-    """Return the boundaries of the pieces of a document, each as long as possible.
+    """Return the boundaries of the pieces of a document: the first sentence of each, and the number of sentences.
 
-    A piece of a single sentence takes one from a neighbour with more than two, if it fits.
-
-    Args:
-        sizes: number of tokens of each sentence.
-        max_tokens: maximal number of tokens of a piece; a longer sentence is a piece by itself.
-
-    Returns:
-        First sentence of each piece, and the number of sentences.
+    Each piece is as long as possible. A sentence of more than `max_tokens` is a piece by itself; otherwise a piece of a
+    single sentence takes one from a neighbour with more than two, if it fits.
     """
     boundaries, tokens = [0], 0
     for i, size in enumerate(sizes):

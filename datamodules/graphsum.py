@@ -38,15 +38,11 @@ class GraphSumBatch(TargetBatch):
 
 
 class GraphTokenizer(SubwordTokenizer):
-    """Subword tokenizer that also stores the learned state of the graph.
-
-    Attributes:
-        graph: plain values, see `ParagraphGraph.state`; empty if nothing is learned.
-    """
+    """Subword tokenizer that also stores the learned state of the graph."""
 
     separators = True
     graph_file = "graph.json"
-    graph: dict[str, Any] = {}  # noqa: RUF012 (never changed in place)
+    graph: dict[str, Any] = {}  # noqa: RUF012 (`ParagraphGraph.state`, never changed in place)
 
     def state(self) -> dict[str, Any]:
         return super().state() | ({"graph": self.graph} if self.graph else {})

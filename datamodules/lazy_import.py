@@ -8,12 +8,7 @@ MODULES: dict[str, Mapping[str, str]] = {}  # package -> class -> module that de
 
 
 def lazy_classes(package: str, modules: Mapping[str, str]) -> tuple[list[str], Callable[[str], Any]]:
-    """Return `__all__` and `__getattr__` of a package.
-
-    Args:
-        package: its name.
-        modules: for each class, the module that defines it.
-    """
+    """Return `__all__` and `__getattr__` of a package, from the module that defines each class."""
 
     MODULES[package] = modules
 

@@ -42,11 +42,7 @@ class BatchSampler(Sampler[list[int]]):
     Args:
         lengths: lengths of the documents; only their order matters.
         batch_size: number of documents per rank and batch.
-        shuffle: whether to shuffle, for training.
-        seed: seed of the order.
         pool: number of global batches that are sorted together; 0 for no sorting.
-        num_replicas: number of ranks.
-        rank: this rank.
         repeats: how often each batch is delivered in training. The batches of an optimizer step (`accumulated` of them)
             are delivered before they are repeated.
     """
@@ -127,9 +123,7 @@ class BatchSampler(Sampler[list[int]]):
     def accumulation_weights(self, accumulated: int, batches: int) -> list[float]:
         """Return the weight of each batch of this epoch, see `Batch.accumulation_weight`.
 
-        Args:
-            accumulated: number of batches per optimizer step.
-            batches: number of batches in the epoch, whose last step may have fewer.
+        There are `accumulated` batches per optimizer step, and `batches` in the epoch, whose last step may have fewer.
         """
         sizes = [len(batch) for batch in self._global_batches()]
         weights = [1.0] * len(sizes)
@@ -146,14 +140,10 @@ MAX_WORKERS = 4  # for each training process
 
 
 def default_workers(device: str, processes: int = 1) -> int:
-    """Return the number of loader processes of a training process.
+    """Return the number of loader processes of a training process on a type of device, `cpu` or `cuda`.
 
     On a CPU there are none, since they would take cores from the training. With GPUs there are up to `MAX_WORKERS`, of
     the cores that the training processes of this machine leave.
-
-    Args:
-        device: type of the device that trains, `cpu` or `cuda`.
-        processes: number of training processes on this machine.
     """
     if device == "cpu":
         return 0
@@ -205,14 +195,7 @@ class ResumableLoader:
     """Loader whose position is part of checkpoints, so that an epoch resumes after its last batch.
 
     It wraps a DataLoader instead of being one, because Lightning would re-instantiate it with another sampler for
-    `predict`.
-
-    Args:
-        dataset: encoded documents.
-        batch_sampler: sampler of their batches.
-        collate_fn: function that makes a batch of documents.
-        num_workers: number of loader processes.
-        trainer: trainer that iterates over the batches in training, by which accumulated batches are weighted.
+    `predict`. Accumulated batches are weighted by the trainer that iterates over them in training.
     """
 
     def __init__(

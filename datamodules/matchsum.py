@@ -27,12 +27,9 @@ class SentenceScorer(Protocol):
 
     Implementations are the run of an extractive model (`precis.training.run_scorer.RunScorer`) and untrained extraction
     (`lightning_modules.extractive.zero_shot.ZeroShot`).
-
-    Attributes:
-        fingerprint: digest of everything that scores depend on.
     """
 
-    fingerprint: str
+    fingerprint: str  # digest of everything that scores depend on
 
     def sentence_scores(self, documents: Iterable[Document]) -> Iterator[list[float]]:
         """Yield the scores of the sentences of each document, in order; higher is better.

@@ -17,17 +17,11 @@ from datamodules.documents import Document, UserError
 
 
 class Parser(Protocol):
-    """Interface of discourse parsers, which are LightningModules.
+    """Interface of discourse parsers, which are LightningModules."""
 
-    Attributes:
-        fingerprint: digest of everything that a parse depends on: weights and version of the code.
-        rows: which EDUs carry probability in the LDD, `side` or `nucleus`.
-        band: half-width of the LDD band; smaller for documents with fewer EDUs.
-    """
-
-    fingerprint: str
-    rows: Rows
-    band: int
+    fingerprint: str  # digest of everything that a parse depends on: weights and version of the code
+    rows: Rows  # which EDUs carry probability in the LDD, `side` or `nucleus`
+    band: int  # half-width of the LDD band; smaller for documents with fewer EDUs
 
     def predict_step(self, batch: list[ParseRequest], batch_idx: int) -> list[DiscourseParse]: ...
 
@@ -40,12 +34,9 @@ class NeedsParser:
 
     This package does not import models, so the code that builds the DataModule sets `load_parser`; `precis` sets
     `precis.config.parsers.load_parser`.
-
-    Attributes:
-        load_parser: function from the name of a parser, `rows` and `band` to the parser.
     """
 
-    load_parser: ParserLoader | None = None
+    load_parser: ParserLoader | None = None  # from the name of a parser, `rows` and `band`
 
     def parser_named(self, name: str, rows: Rows = "side", band: int = 128) -> Parser:
         """Load the parser of a name, as `precis parse --parser` takes it.
@@ -72,18 +63,9 @@ def count_tokens(text: str) -> int:
 
 
 class CorpusDocuments(TableDocuments):
-    """Concatenated documents of several splits of a corpus, read from disk on access.
+    """Concatenated documents of several splits of a corpus, by default all, read from disk on access.
 
-    Args:
-        corpus: corpus to read.
-        splits: names of the splits; all by default.
-        cache_dir: folder of the document cache, see `build_documents`.
-        on_bad_record: as in `build_documents`.
-        num_proc: number of processes for sentence splitting.
-        language: code of the language.
-
-    Raises:
-        UserError: as `build_documents`.
+    For the other arguments and the errors see `build_documents`.
     """
 
     def __init__(
@@ -225,16 +207,9 @@ class Requests:
 
 
 def parse_missing(documents: Sequence[Document], cache: ParseCache, parser: Parser, batch_size: int = 16) -> int:
-    """Parse the documents that are missing in a cache, in this process; for `prepare_data` of a DataModule.
+    """Parse the documents that are missing in a cache, in this process, and return their number.
 
-    Args:
-        documents: all documents whose parses are needed.
-        cache: cache to write to.
-        parser: parser to use; a module is moved to a GPU, if available, and back.
-        batch_size: maximal number of documents in a batch.
-
-    Returns:
-        Number of parsed documents.
+    It is for `prepare_data` of a DataModule. A parser that is a module is moved to a GPU, if available, and back.
     """
     data = ParsingData(documents, cache, parser, batch_size)
     batches = data.predict_dataloader()

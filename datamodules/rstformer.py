@@ -37,12 +37,10 @@ _OTHERS_FOLDER = "other_documents"  # folder of their parses, next to the tokeni
 
 
 def reach(token_edu: Tensor, window: int) -> int:
-    """Return the reach of the attention window in a document: the largest distance between the EDUs of a token and of
-    another one in its window.
+    """Return the reach of an attention window of `window` tokens to each side in a document.
 
-    Args:
-        token_edu: EDU of each token in order, -1 for none, [S].
-        window: number of tokens to each side.
+    It is the largest distance between the EDUs of a token and of another one in its window. `token_edu` has the EDU of
+    each token in order, -1 for none, [S].
     """
     highest = token_edu.cummax(0).values  # tokens in no EDU (-1) count as part of the EDU before them
     last = (torch.arange(len(token_edu)) + window).clamp(max=len(token_edu) - 1)
@@ -214,14 +212,9 @@ class RSTformerData(NeedsParser, TokenizerData):
         return list(self._features)
 
     def widest_reach(self, split: str, window: int) -> tuple[int, str]:
-        """Return the largest `reach` of the documents of a split.
+        """Return the largest `reach` of the documents of a split, and the id of its document.
 
-        Args:
-            split: name of the split.
-            window: number of tokens to each side.
-
-        Returns:
-            The largest reach and the id of its document; 0 and an empty id if all documents are within `half_width`.
+        They are 0 and empty if all documents are within `half_width`.
         """
         widest, name = 0, ""
         features = self.features(split)

@@ -214,13 +214,7 @@ class SummarizationData(LightningDataModule, ABC):
         return documents.map(partial(_encode_row, self._for_workers()), remove_columns=["parts"], **caching)
 
     def with_corpus(self, corpus: Corpus, cache_dir: Path, eval_batch_size: int | None = None) -> Self:
-        """Return a DataModule over other documents, with the same tokenizer and options.
-
-        Args:
-            corpus: corpus of the documents.
-            cache_dir: cache folder for them.
-            eval_batch_size: number of documents in a batch; by default that of this DataModule.
-        """
+        """Return a DataModule over other documents, with the same tokenizer and options, and their own cache folder."""
         data = copy.copy(self)
         data.trainer, data._documents, data._features, data.truncation = None, {}, {}, {}
         data.corpus, data.cache_dir = corpus, Path(cache_dir)

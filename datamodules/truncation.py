@@ -59,14 +59,7 @@ def truncate_target(tokens: list[int], max_target: int, stop: int) -> tuple[list
 
 
 def count_source(document: Document, tokens_read: int, tokens: int, sentences_read: int) -> Counts:
-    """Return the counts of a document that is truncated after some token.
-
-    Args:
-        document: the whole document.
-        tokens_read: number of tokens that are read.
-        tokens: number of tokens of the whole document.
-        sentences_read: number of complete sentences that are read.
-    """
+    """Return the counts of a document that is truncated after some token."""
     sizes = [len(part) for part in document.parts]
     return {
         "source_tokens": [tokens_read, tokens],
@@ -83,10 +76,7 @@ def whole_units(sizes: Sequence[int], length: int) -> int:
 def sentences_read(document: Document, offsets: Sequence[tuple[int, int]], tokens_read: int) -> int:
     """Return the number of complete sentences within the first tokens of a document.
 
-    Args:
-        document: the whole document.
-        offsets: (start, end) of all tokens in characters of `Document.text`.
-        tokens_read: number of tokens that are read.
+    `offsets` are (start, end) of all tokens in characters of `Document.text`.
     """
     if tokens_read >= len(offsets):
         return len(document.sentences)
@@ -95,12 +85,7 @@ def sentences_read(document: Document, offsets: Sequence[tuple[int, int]], token
 
 
 def truncation_rows(split: str, features: "datasets.Dataset", limits: Mapping[str, str]) -> list[TruncationRow]:
-    """Return sums of counts over the encoded documents of a split, a row for each limit.
-
-    Args:
-        split: name of the split.
-        features: table with columns `id` and `truncation`.
-        limits: option that limits each count.
+    """Return sums of counts over the encoded documents of a split, a row for each count and the option that limits it.
     """
     rows = {
         name: TruncationRow(split, name.replace("_", " "), limit, len(features), 0, 0, 0, "")

@@ -75,14 +75,9 @@ def build_documents(
     processes build it at once. Empty paragraphs are dropped.
 
     Args:
-        corpus: corpus to read.
-        split: name of the split.
-        cache_dir: folder of the document cache.
         on_bad_record: `raise` stops at a record that cannot become a document; `skip` leaves it out, and lists it in a
             warning and in the manifest.
         require_references: whether a record without a reference is bad, as in training.
-        num_proc: number of processes for sentence splitting.
-        language: code of the language, which splits sentences.
 
     Raises:
         UserError: if the corpus has no such split, a record is bad and not skipped, or no document is left.

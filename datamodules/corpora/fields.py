@@ -82,8 +82,6 @@ class Fields:
         A row without any summary field becomes a record without references, whose `where` lists the fields of the row.
 
         Args:
-            row: values by field name.
-            where: location of the row, for messages.
             number: id of the record if no field holds one.
         """
         # the number replaces a missing `id`, but not a missing field that the user named

@@ -31,11 +31,9 @@ class Docstring:
 
 
 def source_files(folders: Iterable[Path], packages: Collection[str] | None = None) -> list[tuple[str, Path]]:
-    """Return the Python files below folders, sorted: name relative to its folder, and path.
+    """Return the Python files below folders, of all packages and modules or of some packages alone.
 
-    Args:
-        folders: folders with packages and modules.
-        packages: names of the packages to read; by default all packages and modules.
+    Each is a name relative to its folder, and a path; they are sorted.
     """
     files = []
     for folder in folders:

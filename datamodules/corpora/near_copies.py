@@ -31,7 +31,6 @@ def clusters(texts: Sequence[str], criteria: Iterable[Sequence[Hashable]] = (), 
         texts: texts to compare by the Jaccard similarity of their shingles, as estimated by MinHash; from 0.5 on, they
             are near-duplicates.
         criteria: further criteria, each a sequence with a key for each text; texts with equal keys share a cluster.
-        num_proc: number of processes that compute signatures.
 
     Returns:
         Clusters as ascending indices, ordered by their first index; a text without near-duplicates is a cluster.

@@ -42,9 +42,6 @@ def summary_and_body(docstring: str) -> tuple[str, list[str]] | None:
     Paragraphs, list items and the descriptions of parameters, attributes and results in NumPy, Google and reST sections
     are kept, without names and types. Code, tables, links and other sections are removed.
 
-    Args:
-        docstring: docstring without indentation, see `inspect.cleandoc`.
-
     Returns:
         Summary and paragraphs of the body, each on one line; None if the first paragraph is not prose, or ends with a
         colon.

@@ -24,12 +24,7 @@ _CANDIDATES = 8  # documents of similar length, from which `other` chooses
 
 
 class ParserDiscourse:
-    """Discourse of the parser, unchanged; base class of the ablations.
-
-    Args:
-        half_width: largest half-width of the LDD band.
-        seed: seed of random ablations.
-    """
+    """Discourse of the parser, unchanged, in bands of at most `half_width`; base class of the ablations."""
 
     def __init__(self, half_width: int, seed: int = 0) -> None:
         self.half_width, self.seed = half_width, seed
@@ -71,7 +66,7 @@ class RandomDiscourse(ParserDiscourse):
             self._table = encode(random_ldd(rounded, self.half_width, len(parse.relations), self.seed))
         half = self.half(parse)
         side = self.half_width - half
-        codes = self._table[: parse.size, side : side + 2 * half + 1]                # [E, 2b + 1, R]
+        codes = self._table[: parse.size, side : side + 2 * half + 1]  # [E, 2b + 1, R]
         return (codes * inside(parse.size, half).unsqueeze(-1))[:size]
 
     def gamma(self, parse: DiscourseParse, size: int) -> Tensor:
@@ -95,12 +90,8 @@ class OtherDiscourse(ParserDiscourse):
     It is one of the eight shortest that have at least as many EDUs, or of the eight longest if none has; the choice
     depends on `seed` and the text of the document. A document never gets its own parse.
 
-    Args:
-        half_width, seed: as in `ParserDiscourse`.
-        parses: parses of at least two documents with different texts.
-
     Raises:
-        UserError: if there are fewer.
+        UserError: if there are parses of fewer than two documents with different texts.
     """
 
     def __init__(self, half_width: int, seed: int, parses: Sequence[DiscourseParse]) -> None:
@@ -142,13 +133,9 @@ def permute_pairs(codes: Tensor, seed: int) -> Tensor:
 
     Args:
         codes: codes of a band, [E, 2b + 1, R]; pairs outside the document are ignored.
-        seed: seed of the permutation, which is uniform.
-
-    Returns:
-        Tensor of the same shape and type.
     """
-    pairs = inside(len(codes), codes.shape[1] // 2)                                   # [E, 2b + 1]
-    values = codes[pairs]                                                             # [pairs, R]
+    pairs = inside(len(codes), codes.shape[1] // 2)  # [E, 2b + 1]
+    values = codes[pairs]  # [pairs, R]
     order = torch.randperm(len(values), generator=torch.Generator().manual_seed(seed))
     permuted = torch.zeros_like(codes)
     permuted[pairs] = values[order]
@@ -163,16 +150,14 @@ def fit_to_size(codes: Tensor, size: int, half_width: int) -> Tensor:
 
     Args:
         codes: codes of a band, [F, 2c + 1, R], c at least min(b, F - 1).
-        size: number of EDUs E.
-        half_width: half-width b.
 
     Returns:
         [E, 2b + 1, R], of the type of `codes`.
     """
     length, half = len(codes), codes.shape[1] // 2
-    source_edu = torch.arange(size) * min(length, size) // size                       # [E]
+    source_edu = torch.arange(size) * min(length, size) // size  # [E]
     column_edu = (torch.arange(size)[:, None] + torch.arange(-half_width, half_width + 1)).clamp(0, size - 1)
-    offset = source_edu[column_edu] - source_edu[:, None]                             # [E, 2b + 1], at most b
+    offset = source_edu[column_edu] - source_edu[:, None]  # [E, 2b + 1], at most b
     fitted = codes[source_edu[:, None], (half + offset).clamp(0, 2 * half)]
     return fitted * inside(size, half_width).unsqueeze(-1)
 

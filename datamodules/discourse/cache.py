@@ -42,22 +42,13 @@ def parse_key(request: ParseRequest, fingerprint: str, rows: str, band: int) -> 
 
     These are the text, its sentences, paragraphs and EDUs, the parser, the settings of the LDD, and the version of the
     cache, but not the id of the document.
-
-    Args:
-        request: the document.
-        fingerprint: digest of the parser: weights, version, segmenter.
-        rows: which EDUs carry probability in the LDD, `side` or `nucleus`.
-        band: half-width of the stored LDD band.
     """
     inputs = [VERSION, fingerprint, rows, band, request.sentences, request.paragraphs, request.edus, request.text]
     return text_digest(json.dumps(inputs))
 
 
 class ParseCache:
-    """Cache of parses in a folder.
-
-    Args:
-        folder: path of the folder, which need not exist yet.
+    """Cache of parses in a folder, which need not exist yet.
 
     Raises:
         UserError: if the folder is not a cache of parses, or has another version of the format.
@@ -117,9 +108,7 @@ class ParseCache:
     def missing(self, keys: Iterable[str], deep: bool = True) -> list[str]:
         """Return the keys whose parse is missing or damaged, each once, in order.
 
-        Args:
-            keys: see `parse_key`.
-            deep: read and verify every document (about one second per gigabyte) instead of only looking it up.
+        With `deep`, every document is read and verified (about one second per gigabyte) instead of only looked up.
         """
         self.refresh()
         keys, num_damaged = list(dict.fromkeys(keys)), None
@@ -132,9 +121,7 @@ class ParseCache:
     def get(self, key: str, id: str | None = None) -> DiscourseParse:
         """Return a parse; its tensors are a private memory map, which loads only the pages that are accessed.
 
-        Args:
-            key: see `parse_key`.
-            id: id of the document; by default that of the parsed document, which may be another with the same text.
+        Without `id`, it has the id of the parsed document, which may be another with the same text.
 
         Raises:
             MissingParse: if the parse is missing or damaged.
@@ -230,8 +217,6 @@ class ShardWriter:
     written at its end, also after an exception. Damaged shards of the cache get the suffix `.broken`.
 
     Args:
-        cache: cache to write to.
-        rank: rank of this process.
         documents: maximal number of parses in a shard.
         megabytes: size of the buffer at which a shard is written.
         seconds: age of the oldest buffered parse at which a shard is written.

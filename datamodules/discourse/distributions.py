@@ -120,15 +120,9 @@ def tree_ldd(
 
 
 def tree_gamma(tree: Tensor, size: int, rows: Rows = "side", probability: Tensor | None = None) -> Tensor:
-    """Return gamma of one binary tree: the mean over all EDUs b of the sum over relations of p(a, b, l) (`tree_ldd`).
+    """Return gamma of one binary tree: the mean over all EDUs b of the sum over relations of p(a, b, l), float32 [E].
 
-    An EDU on a nucleus side of a node is the nucleus of all EDUs on the other side.
-
-    Args:
-        tree, size, rows, probability: as in `tree_ldd`.
-
-    Returns:
-        [E], float32.
+    An EDU on a nucleus side of a node is the nucleus of all EDUs on the other side. For the arguments see `tree_ldd`.
     """
     start, split, end, nuclearity = tree[:, :4].long().unbind(1)
     value = torch.ones(len(tree)) if probability is None else probability.float()
@@ -137,7 +131,7 @@ def tree_gamma(tree: Tensor, size: int, rows: Rows = "side", probability: Tensor
         (_LEFT_NUCLEUS, start, split, end - split),
         (_RIGHT_NUCLEUS, split + 1, end, split + 1 - start),
     ):
-        mass = num_satellites * value * torch.isin(nuclearity, torch.tensor(ids))    # [E - 1]
+        mass = num_satellites * value * torch.isin(nuclearity, torch.tensor(ids))  # [E - 1]
         total.index_add_(0, first, mass).index_add_(0, last + 1, mass, alpha=-1)
     gamma = total.cumsum(0)[:size] / max(1, size)
     return gamma * nucleus_leaves(tree, size) if rows == "nucleus" else gamma
@@ -194,19 +188,13 @@ def random_ldd(size: int, band: int, relations: int, seed: int = 0) -> Tensor:
 
     They are therefore identical in every document and for every half-width.
 
-    Args:
-        size: number of EDUs E.
-        band: half-width b.
-        relations: number of relations R.
-        seed: seed of the values.
-
     Returns:
         The band [E, 2b + 1, R], float32, zero on the diagonal and outside the document.
     """
     i = torch.arange(size)[:, None, None]
     j = i + torch.arange(-band, band + 1)[:, None]
-    pairs = _mix_bits(_mix_bits(_mix_bits(torch.tensor(seed) + 1) + i) + j)          # [E, 2b + 1, 1]
-    code = _mix_bits(pairs + torch.arange(relations))                                # [E, 2b + 1, R], 32 bits
+    pairs = _mix_bits(_mix_bits(_mix_bits(torch.tensor(seed) + 1) + i) + j)  # [E, 2b + 1, 1]
+    code = _mix_bits(pairs + torch.arange(relations))  # [E, 2b + 1, R], 32 bits
     return (code >> 8).float() / 2**24 * inside(size, band).unsqueeze(-1)
 
 

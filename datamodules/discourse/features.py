@@ -52,11 +52,8 @@ def parser_features(
     """Return the features of a text.
 
     Args:
-        request: text, and sentences and paragraphs if known.
         edus: character offsets of the EDUs, at least one.
         subwords: tokenizer of the encoder; None for hashed words.
-        nodes: gold nodes, for training.
-        name: id of the text, also for messages.
 
     Raises:
         UserError: if a sentence or a paragraph lies outside the text.

@@ -87,13 +87,10 @@ class DiscourseParse:
         """Build a parse from the output of a parser: validate and compress it.
 
         Args:
-            request: the request that was parsed.
             edus: offsets of the EDUs in order, not overlapping, [E, 2]; whitespace at their ends is stripped.
-            relations: names of the R relations.
             tree: nodes of the best tree, [E - 1, 5], in any order.
             band: band of the LDD, float [E, 2b + 1, R] on any device; values on the diagonal and outside the document
                 are ignored, a half-width above E - 1 is reduced to it.
-            rows: which EDUs carry probability in the LDD.
             gamma: see the attribute; computed from the band by default, which must then include every pair of EDUs.
 
         Raises:
@@ -134,14 +131,12 @@ class DiscourseParse:
         return sum(tensor.nbytes for tensor in (self.edus, self.tree, self.ldd, self.gamma))
 
     def band(self, half_width: int, variant: Variant = "full") -> Tensor:
-        """Return the LDD band: entry [i, b + d, l] is p(edu_i, edu_(i + d), l), zero on the diagonal and outside.
+        """Return the LDD band, float32 [E, 2b + 1, R], of a half-width b in EDUs.
+
+        Entry [i, b + d, l] is p(edu_i, edu_(i + d), l), zero on the diagonal and outside.
 
         Args:
-            half_width: half-width b in EDUs.
             variant: `full`, or `one_best`, the LDD of the best tree, zeros and ones.
-
-        Returns:
-            [E, 2b + 1, R], float32.
 
         Raises:
             ValueError: if the stored band is narrower and the document longer than the requested half-width.

@@ -39,14 +39,7 @@ class TreebankDocument:
 
 
 def validate_document(document: TreebankDocument, where: str) -> TreebankDocument:
-    """Validate a document: EDUs must cover its text, and its tree must cover the EDUs.
-
-    Args:
-        document: the document that was read.
-        where: file and line, for error messages.
-
-    Returns:
-        The same document.
+    """Return a document, whose EDUs must cover its text, and whose tree must cover the EDUs; `where` is for messages.
 
     Raises:
         TreebankError: if id or text is not valid Unicode; if there is no EDU; if EDUs, sentences or paragraphs are

@@ -138,12 +138,7 @@ GUM_COUNTS = {
 def coarsened(
     documents: Iterable[TreebankDocument], inventory: Inventory = GUM, where: str = ""
 ) -> list[TreebankDocument]:
-    """Replace the relations in the trees of documents by their classes.
-
-    Args:
-        documents: documents of a treebank; those without a tree are returned unchanged.
-        inventory: inventory of the treebank.
-        where: file or folder of the documents, for messages.
+    """Replace the relations in the trees of documents by their classes; those without a tree are returned unchanged.
 
     Raises:
         TreebankError: if a relation is unknown; the message has the id of the document and the EDUs of the node.

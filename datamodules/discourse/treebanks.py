@@ -27,7 +27,6 @@ def read_treebank(path: str | Path, language: str = "en") -> list[TreebankDocume
     Args:
         path: `.jsonl` or `.json` (the form of `formats.nested_json`), `.rs3`, `.rs4`, `.dis` or `.conllu`; each
             also with `.gz`. Other files of a folder are ignored.
-        language: code of the language; see `records.in_language`.
 
     Raises:
         TreebankError: if there is nothing to read, the format of a file is unknown or violated, a document is

@@ -46,15 +46,10 @@ _BY_NAME = {
 def make_graph(
     graph: GraphName | ParagraphGraph, parser: "Parser | None" = None, parses: Path | None = None
 ) -> ParagraphGraph:
-    """Return the graph of a name with default settings, or the graph itself if it is an object.
-
-    Args:
-        graph: name of a graph, or an object, for other settings and your own graphs.
-        parser: discourse parser for `rst`.
-        parses: folder of parses for `rst`.
+    """Return the graph of a name with default settings; an object, for other settings or graphs, stays as it is.
 
     Raises:
-        ValueError: if the name is unknown, or `rst` has no parser.
+        ValueError: if the name is unknown, or `rst` has no parser or no folder of parses.
     """
     if isinstance(graph, ParagraphGraph):
         return graph

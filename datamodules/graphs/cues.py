@@ -158,9 +158,7 @@ def _content(word: str) -> bool:
 def verb_of(previous: str, word: str) -> str | None:
     """Return the stem of a verb, or None for other words; verbs are detected by ending, preceding word or a list.
 
-    Args:
-        previous: the preceding word, empty at the beginning of a sentence.
-        word: the word in its original case; words capitalised inside a sentence are not verbs.
+    The preceding word is empty at the beginning of a sentence; words capitalised inside a sentence are not verbs.
     """
     lower, previous = word.lower(), previous.lower()
     if (previous and word[0].isupper()) or lower in STOP_WORDS or lower in _NO_VERBS or not word.isalpha():
@@ -192,14 +190,10 @@ def _nouns_after(words: Sequence[str], verbs: Sequence[str | None], determiners:
 
 
 def deverbal(noun: str, verb: str) -> bool:
-    """Return whether a noun may be derived from a verb: "resignation" from "resign", "the attack" from "attack".
+    """Return whether a noun may be derived from a verb, given by its stem: "resignation" from "resign".
 
     Either their stems are equal; or one of the noun without a suffix such as -ation, -ment or -al, and the stem of the
     verb is a prefix of the other, of at least four letters and at most two letters shorter.
-
-    Args:
-        noun: noun in lower case.
-        verb: stem of the verb.
     """
     if stem(noun) == verb:
         return True

@@ -24,16 +24,11 @@ class ParagraphGraph(ABC):
 
     A subclass defines `weights`, and `settings` if it has any; a graph that learns from training documents also defines
     `fit`, `state` and `load_state`.
-
-    Attributes:
-        name: name of the graph, also part of the cache key.
-        symmetric: whether G[i][j] = G[j][i]; if true, this is validated.
-        language: code of the language of the documents, set by the DataModule.
     """
 
-    name: str = ""
-    symmetric: bool = True
-    language: str = "en"
+    name: str = ""  # part of the cache key
+    symmetric: bool = True  # whether G[i][j] = G[j][i]; if true, this is validated
+    language: str = "en"  # of the documents, set by the DataModule
 
     @abstractmethod
     def weights(self, paragraphs: Paragraphs) -> NDArray:

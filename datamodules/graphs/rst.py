@@ -102,10 +102,7 @@ def paragraph_means(parse: "DiscourseParse", owner: NDArray, size: int, without:
     """Average the LDD of a parse over the pairs of EDUs of each two paragraphs.
 
     Args:
-        parse: parse of the document, with E EDUs.
         owner: index of the paragraph of each EDU, -1 for none, [E].
-        size: number of paragraphs L.
-        without: relations to ignore.
 
     Returns:
         [L, L]; entry [i, j] is the mean probability that EDUs of j are nuclei of EDUs of i.

@@ -71,10 +71,8 @@ def edu_features(
     """Return the features of a text.
 
     Args:
-        request: text, sentences and paragraphs.
         subwords: tokenizer of the encoder; None if only hashed features are needed.
         edus: gold EDUs, for training; an EDU that begins inside a word tags that word.
-        name: id of the text, also for messages.
 
     Raises:
         UserError: if a sentence, paragraph or EDU lies outside the text.

@@ -16,13 +16,9 @@ class Pieces(NamedTuple):
 
 
 class EncoderTokenizer(SubwordTokenizer):
-    """Tokenizer of a pretrained encoder, or byte-level BPE trained on a corpus.
+    """Tokenizer of a pretrained encoder, or byte-level BPE trained on a corpus."""
 
-    Attributes:
-        start, pad, stop: ids of [CLS], [PAD] and [SEP], or of <s>, <pad> and </s>.
-    """
-
-    symbols = (BERTS, SPECIALS[:3])
+    symbols = (BERTS, SPECIALS[:3])  # whose ids are `start`, `pad` and `stop`
 
     def wrapped(self, ids: Sequence[int], piece: int) -> list[list[int]]:
         """Split ids into pieces of at most `piece` tokens, each between a start and an end symbol."""
@@ -33,7 +29,6 @@ class EncoderTokenizer(SubwordTokenizer):
         """Tokenize sentences.
 
         Args:
-            sentences: sentences of a document.
             piece: maximal number of tokens of a piece, without special symbols.
             max_tokens: maximal number of tokens in all; the first sentence that exceeds it and all following ones are
                 left out, but never the very first. None reads all.

@@ -45,7 +45,6 @@ def gains(counts: WordCounts, inside: NDArray[np.int64], unique: bool) -> Floats
     """Return ROUGE-1 F between the selected sentences plus one more, and the rest of the document.
 
     Args:
-        counts: word counts of the document.
         inside: occurrences of each word in the selected sentences, [W].
         unique: whether texts are sets of words instead of multisets.
 
@@ -74,8 +73,6 @@ def principal(counts: WordCounts, number: int, unique: bool, greedy: bool, facto
     """Return the sentences with the highest scores, best first; ties go to the earlier sentence.
 
     Args:
-        counts: word counts of the document.
-        number: number of sentences to select, at most N.
         unique: `Uniq` if true, else `Orig`.
         greedy: `Seq` (one by one, each scored together with the selected ones) if true, else `Ind`.
         factors: factor of each score, [N].
@@ -109,12 +106,9 @@ def select(
     stemmed; a sentence without words scores 0. `lead` selects the first sentences, `random` random ones.
 
     Args:
-        sentences: sentences of the document.
         number: number of sentences to select; all if there are fewer.
-        selection: see above.
         noise: each score of `ind` and `seq` is multiplied by 1 + u, u uniform in [-noise, noise].
         rng: random generator; by default one with seed 0.
-        language: code of the language.
 
     Returns:
         Indices of the sentences, in the order of the document.

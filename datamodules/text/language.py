@@ -201,10 +201,7 @@ ENGLISH_PARSER = "the discourse parsers and EDU segmenters of the suite are Engl
 def warn_if_not_english(what: str, texts: Iterable[str] = (), language: str = "en") -> None:
     """Warn that something English is applied to texts that are not; Python shows the same warning once.
 
-    Args:
-        what: what is English, as a clause.
-        texts: texts whose beginnings are hardly Latin if they are not English.
-        language: code of their language.
+    `what` is a clause. Texts are not English if their language is another, or their beginnings are hardly Latin.
     """
     scripts = (script_of([text[:2000]]) for text in islice(texts, 100))
     if not language_of(language).is_english or any(script and script.latin < 0.5 for script in scripts):

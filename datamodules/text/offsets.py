@@ -22,13 +22,7 @@ def paragraph_offsets(text: str) -> list[Span]:
 
 
 def sentence_offsets(text: str, paragraphs: Sequence[Span] | None = None, language: str = "en") -> list[Span]:
-    """Return the offsets of the sentences that `split_sentences` finds in each paragraph.
-
-    Args:
-        text: any text.
-        paragraphs: offsets of the paragraphs, which also end sentences; lines by default.
-        language: code of the language.
-    """
+    """Return the offsets of the sentences that `split_sentences` finds in each paragraph, by default in each line."""
     text, offsets, primary = encodable(text), [], language_of(language).primary
     for start, end in paragraph_offsets(text) if paragraphs is None else paragraphs:
         # The splitter changes only white space, so that visible characters can be counted.

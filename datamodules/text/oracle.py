@@ -35,13 +35,10 @@ def greedy_oracle(
     incrementally.
 
     Args:
-        sentences: sentences of the document.
         references: at least one, each a list of sentences.
-        k: maximal number of sentences; None for no limit.
         stem: as in `rouge_scores`.
         counts: `all` counts each occurrence of an n-gram, as ROUGE does; `set` counts each n-gram once, and no bigrams
             across sentences of the document, as PreSumm does for its labels.
-        language: code of the language.
 
     Returns:
         Indices in the order of the document; empty if no sentence shares a word with a reference.
@@ -125,9 +122,7 @@ def _set_score(predicted: Sequence[set], reference: Sequence[set]) -> float:
     return _f1_sum(*counts[0], *counts[1])
 
 
-def sentence_scores(
-    sentences: Sequence[str], references: Sequence[Sequence[str]], language: str = "en"
-) -> list[float]:
+def sentence_scores(sentences: Sequence[str], references: Sequence[Sequence[str]], language: str = "en") -> list[float]:
     """Return (ROUGE-1 F + ROUGE-2 F) / 2 of each sentence alone, in [0, 1], with the best of the references."""
     return text_scores([[sentence] for sentence in sentences], references, ("rouge1", "rouge2"), language)
 
@@ -138,13 +133,7 @@ def text_scores(
     variants: Sequence[str] = ("rouge1", "rouge2", "rougeL"),
     language: str = "en",
 ) -> list[float]:
-    """Return the mean of several ROUGE F scores of each text, in [0, 1], with the best of the references.
-
-    Args:
-        texts: texts to score, each a list of sentences.
-        references: references, each a list of sentences.
-        variants, language: as in `rouge_scores`.
-    """
+    """Return the mean of several ROUGE F scores of each text, in [0, 1], with the best of the references."""
     words = vocabulary(language=language)
     words.limit_size()
     targets = [[words.encode(sentence) for sentence in reference] for reference in references]

@@ -116,7 +116,7 @@ def clipped(often: Counter, within: int = -1) -> int:
 
 
 def union_lcs(positions: Iterable[Sequence[int | None]], fields: Sequence[int]) -> int:
-    """Return the union of the longest common subsequences of every predicted sentence with every reference sentence.
+    """Return the mask of the union of the longest common subsequences of every predicted and every reference sentence.
 
     All sentences of the reference are computed at once, in one bit vector (`lcs_length`) with a field for each. Of
     several longest subsequences it uses the one of ROUGE-1.5.5 and `rouge-score` (`_mark`).
@@ -125,9 +125,6 @@ def union_lcs(positions: Iterable[Sequence[int | None]], fields: Sequence[int]) 
         positions: for each sentence of the prediction, a bit mask for each token of its positions in the reference;
             None for a token that is not there.
         fields: `Positions.fields` of the reference.
-
-    Returns:
-        Mask of the positions of the reference in the union.
     """
     union, full = 0, sum(fields)
     for masks in positions:

@@ -36,8 +36,6 @@ class Vocabulary(dict):
         split: function from a text to its lower-cased words, as bytes if that is faster.
         stem: function from a word to its stem, or None. Words of at most three characters are not stemmed, as in
             ROUGE-1.5.5.
-        description: stemmer and tokenizer in the signature of a score.
-        language: code of the language, for messages.
     """
 
     def __init__(

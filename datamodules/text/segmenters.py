@@ -37,10 +37,7 @@ SEGMENTERS = {"zh:jieba": _jieba, "ja:fugashi": _fugashi, "th:pythainlp": _pytha
 
 @cache
 def load_segmenter(code: str) -> Segmenter:
-    """Return a function that divides characters without spaces into words.
-
-    Args:
-        code: one of `SEGMENTERS`.
+    """Return a function of `SEGMENTERS` that divides characters without spaces into words.
 
     Raises:
         UserError: if there is no such segmenter, or its package is not installed.

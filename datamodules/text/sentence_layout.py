@@ -20,16 +20,13 @@ def layout_features(documents: Sequence[Sequence[str]]) -> Tensor:
     """Return features of sentences from their texts, positions and neighbors, [B, L, 11]; 0 at padding.
 
     Positions are counted over sentences of prose, so that titles, bylines and greetings do not move the beginning.
-
-    Args:
-        documents: sentences of each document.
     """
-    real = pad([[1] * len(sentences) for sentences in documents]).float()                       # [B, L]
+    real = pad([[1] * len(sentences) for sentences in documents]).float()  # [B, L]
     words = pad([[min(len(text.split()), _MAX_WORDS) for text in sentences] for sentences in documents]).float()
     ends = pad([[int(text.rstrip().endswith(_ENDS)) for text in sentences] for sentences in documents]).float()
-    prose = (words >= _MIN_WORDS) * ends                                                        # [B, L]
+    prose = (words >= _MIN_WORDS) * ends  # [B, L]
     before = prose.cumsum(1) - prose  # sentences of prose before each one
-    size = prose.sum(1, keepdim=True).clamp(min=1)                                              # [B, 1]
+    size = prose.sum(1, keepdim=True).clamp(min=1)  # [B, 1]
     averaged = torch.where(prose.any(1, keepdim=True), prose, real)
     mean_words = (words * averaged).sum(1, keepdim=True) / averaged.sum(1, keepdim=True).clamp(min=1)
     features = torch.stack(

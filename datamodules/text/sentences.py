@@ -36,7 +36,6 @@ def split_sentences(text: str, splitter: Splitter = "auto", language: str = "en"
         splitter: `sentencex` (rules and abbreviations); `tokenized` for text with spaces between tokens, as in
             CNN/DailyMail after the PTB tokenizer ("he said . she left ."), which splitters of running text get wrong
             if it is also in lower case; `auto` detects which of the two applies.
-        language: ISO 639 code of the language.
 
     Raises:
         ValueError: if the splitter does not exist.

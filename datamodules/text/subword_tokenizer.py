@@ -62,10 +62,6 @@ class SubwordTokenizer:
     def build(cls, texts: Iterable[str], size: int) -> Self:
         """Train a byte-level BPE until there are `size` tokens, or no pair occurs twice.
 
-        Args:
-            texts: training texts.
-            size: size of the vocabulary, special symbols included.
-
         Raises:
             ValueError: if `size` is too small for all bytes.
         """

@@ -43,10 +43,7 @@ def encoder_path(name: str) -> str:
 
 
 def pretrained_tokenizer(name: str) -> "PreTrainedTokenizerFast":
-    """Load a tokenizer of Transformers.
-
-    Args:
-        name: Hugging Face name (downloaded if needed), folder, or `minilm`.
+    """Load a tokenizer of Transformers by Hugging Face name (downloaded if needed), folder, or `minilm`.
 
     Raises:
         UserError: if it provides no character offsets.
@@ -60,15 +57,7 @@ def pretrained_tokenizer(name: str) -> "PreTrainedTokenizerFast":
 
 
 class Subwords:
-    """Tokenizer of Transformers with character offsets.
-
-    Args:
-        name: as in `pretrained_tokenizer`, which also raises its errors.
-
-    Attributes:
-        special: ids of special tokens before and after a text.
-        pad_id: id of padding.
-    """
+    """Tokenizer of Transformers with character offsets; see `pretrained_tokenizer` for its name and errors."""
 
     def __init__(self, name: str) -> None:
         self.tokenizer = pretrained_tokenizer(name)
@@ -77,6 +66,7 @@ class Subwords:
         mask, ids = probe["special_tokens_mask"], probe["input_ids"]
         num_before = mask.index(0) if 0 in mask else len(mask)
         num_after = mask[::-1].index(0) if 0 in mask else 0
+        # ids of special tokens before and after a text
         self.special = (ids[:num_before], ids[len(ids) - num_after :])
 
     def __call__(self, text: str) -> Tokens:

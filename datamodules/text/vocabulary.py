@@ -24,8 +24,6 @@ class Vocabulary:
     Args:
         words: words without the special symbols, most frequent first.
         tokenizer: `words` or `whitespace`, see `tokenize`.
-        lowercase: whether to convert text to lower case.
-        language: code of the language, see `Language`.
     """
 
     file_name = "vocabulary.json"
@@ -80,14 +78,10 @@ class Vocabulary:
         return [self.detokenize(sentence) for sentence in self.language.sentences_of(words)]
 
     def extend(self, words: Sequence[str], size: int) -> tuple[list[int], list[str]]:
-        """Return ids in the vocabulary extended by OOV words: the k-th distinct OOV word has id `size` + k.
+        """Return ids in the vocabulary extended by OOV words, and the OOV words in order of appearance.
 
-        Args:
-            words: words of a document.
-            size: first id of the extension; V of the model, which may be larger than this vocabulary.
-
-        Returns:
-            The ids, and the OOV words in order of appearance.
+        The k-th distinct OOV word has id `size` + k, where `size` is V of the model, perhaps larger than this
+        vocabulary.
         """
         oov_words: dict[str, int] = {}
         ids = []

@@ -16,11 +16,6 @@ def read_word_vectors(path: Path, words: Sequence[str], size: int) -> tuple[Tens
     Each line is a word and its numbers, separated by spaces (GloVe). A first line of two integers, the number and the
     size of vectors, is skipped (word2vec). Files ending in .gz are decompressed. Of duplicate words, the first counts.
 
-    Args:
-        path: the file.
-        words: the vocabulary.
-        size: size of the vectors.
-
     Returns:
         Ascending indices into `words` [N], and their vectors [N, size].
 

@@ -18,10 +18,8 @@ def tokenize(text: str, tokenizer: WordTokenization = "words", lowercase: bool =
     """Split a text into tokens.
 
     Args:
-        text: any text.
         tokenizer: `words` separates words from punctuation; `whitespace` is for tokenized text, such as the
             CNN/DailyMail release of See et al. 2017.
-        lowercase: whether to convert to lower case first.
     """
     if lowercase:
         text = text.lower()
@@ -38,7 +36,6 @@ def detokenize(
     """Join tokens by spaces; with `words`, without spaces before or after punctuation as in usual text.
 
     Args:
-        tokens: words and marks.
         tokenizer: as in `tokenize`.
         no_space_before, no_space_after: marks without a space before or after them.
         unspaced: compiled pattern of characters without a space on either side.
