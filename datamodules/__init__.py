@@ -16,6 +16,6 @@ __all__, __getattr__ = lazy_classes(__name__, {
     "MatchSumData": "datamodules.matchsum",
     "PointerGeneratorData": "datamodules.pointer_generator",
     "RSTformerData": "datamodules.rstformer",
-    "SegmentationData": "datamodules.segmentation",
+    "SegmentationData": "datamodules.treebank",
     "TreebankData": "datamodules.treebank",
 })  # fmt: skip

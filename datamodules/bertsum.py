@@ -12,11 +12,10 @@ from datamodules.corpora.corpus import Corpus
 from datamodules.documents import Document
 from datamodules.encoder_data import EncoderData
 from datamodules.loading import at_least_one
-from datamodules.text.encoder_tokenizer import by_token
 from datamodules.text.lines import counted
 from datamodules.text.oracle import greedy_oracle, sentence_scores
-from datamodules.text.sentence_layout import layout_features
-from datamodules.text.trigrams import pairs_with_common_ngram
+from datamodules.text.sentence_layout import layout_features, pairs_with_common_ngram
+from datamodules.text.subword_tokenizer import by_token
 from datamodules.truncation import COLUMN, count_source, text_limits
 
 

@@ -56,7 +56,7 @@ class Record:
     parts: list[str | list[str]]  # paragraphs or source documents, each a text or a list of sentences
     references: list[str | list[str]]  # references, each a text or a list of sentences
     where: str  # file and line, or another location, for messages
-    # number of marks that were removed from the texts, by rule of `text.cleaning`
+    # number of marks that were removed from the texts, by rule of `corpora.fields`
     cleaned: dict[str, int] = field(default_factory=dict)
 
 

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from datamodules.corpora.corpus import Corpus
 from datamodules.summarization import SavableTokenizer, SummarizationData, all_texts
-from datamodules.text.encoder_tokenizer import EncoderTokenizer
+from datamodules.text.subword_tokenizer import EncoderTokenizer
 from datamodules.text.subwords import is_local
 
 if TYPE_CHECKING:

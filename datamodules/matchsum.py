@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 import torch
 from torch import Tensor
 
+from datamodules.atomic_write import building_folder
 from datamodules.batch import Batch, on_host, pad
-from datamodules.building import building_folder
 from datamodules.corpora.corpus import Corpus, TableDocuments
 from datamodules.documents import Document, UserError
 from datamodules.encoder_data import EncoderData

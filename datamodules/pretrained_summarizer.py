@@ -6,7 +6,7 @@ from datamodules.batch import SourceTargetBatch, pad, target_fields
 from datamodules.corpora.corpus import Corpus
 from datamodules.documents import Document
 from datamodules.encoder_data import TokenizerData
-from datamodules.text.masking_tokenizer import MaskingTokenizer
+from datamodules.text.subword_tokenizer import MaskingTokenizer
 from datamodules.truncation import COLUMN, count_source, sentences_read, text_limits, truncate_target
 
 

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, Self
 from pytorch_lightning import LightningDataModule
 from pytorch_lightning.utilities import rank_zero_info, rank_zero_only
 
+from datamodules.atomic_write import appearing_folder, building_folder
 from datamodules.batch import Batch
-from datamodules.building import appearing_folder, building_folder
 from datamodules.cache_folder import default_cache
 from datamodules.corpora.corpus import Corpus, as_document, build_documents, no_split, read_manifest
 from datamodules.corpora.files import Files

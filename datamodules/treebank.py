@@ -1,14 +1,131 @@
-"""Data of the discourse parser: treebanks of gold trees over gold EDUs."""
+"""Data of the discourse parser and of the EDU segmenter: treebanks of gold EDUs, with gold trees for the parser."""
 
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
+
+from pytorch_lightning import LightningDataModule
+from pytorch_lightning.utilities import rank_zero_info
 
 from datamodules.discourse.features import ParserBatch, ParserFeatures, label_classes, parser_features
 from datamodules.discourse.records import TreebankDocument
 from datamodules.discourse.relations import coarsened, inventory_of
+from datamodules.discourse.treebanks import read_treebank
 from datamodules.documents import UserError
+from datamodules.loading import ResumableLoader, at_least_one, loader_of, order_seed
+from datamodules.text.edu_features import EduFeatures, SegmentationBatch, edu_features
+from datamodules.text.language import language_of
+from datamodules.text.offsets import sentence_offsets
 from datamodules.text.subwords import Subwords
-from datamodules.treebank_split import TreebankSplits
+
+
+class TreebankSplits(LightningDataModule, ABC):
+    """Whole documents of treebanks, read and encoded in memory: a few million words at most.
+
+    Subclasses define `encode`, `collate` and `length`, and may override `documents`.
+
+    Args:
+        train: treebank for training, a file or folder, see `read_treebank`.
+        val: treebank for validation.
+        test: treebank for test.
+        checkpoint: encoder whose tokenizer is used; `small` for hashed words.
+        licences: licences of training documents, optionally followed by a note in brackets in the treebank; others are
+            left out. All documents by default; spelling matters.
+        batch_size: number of documents per rank in a training batch.
+        eval_batch_size: the same in validation and test.
+        pool: number of training batches that are sorted by length together; 0 for no sorting.
+        num_workers: number of loader processes per rank; by default none on a CPU, up to 4 with a GPU
+            (`default_workers`).
+        seed: seed of the training order; by default that of the run (`seed_everything`).
+        language: ISO code of the language, which divides documents without sentences into sentences.
+
+    Raises:
+        ValueError: if a batch size is below 1.
+    """
+
+    collate: Callable[[list[Any]], Any]  # a batch of what `encode` gave
+
+    def __init__(
+        self,
+        train: Path,
+        val: Path,
+        test: Path | None = None,
+        checkpoint: str = "small",
+        licences: Sequence[str] | None = None,
+        batch_size: int = 2,
+        eval_batch_size: int = 1,
+        pool: int = 0,
+        num_workers: int | None = None,
+        seed: int | None = None,
+        language: str = "en",
+    ) -> None:
+        super().__init__()
+        at_least_one(batch_size=batch_size)
+        self.paths = {"train": train, "val": val, "test": test}
+        self.checkpoint, self.licences = checkpoint, licences
+        self.batch_size, self.eval_batch_size, self.pool = batch_size, eval_batch_size, pool
+        self.num_workers, self.seed, self.language = num_workers, order_seed(seed), language_of(language)
+        self._features: dict[str, list[Any]] = {}
+
+    @abstractmethod
+    def encode(self, document: TreebankDocument, subwords: Subwords | None) -> Any:
+        """Return the features of a document."""
+
+    @abstractmethod
+    def length(self, features: Any) -> int:
+        """Return the length of an encoded document, for sorting."""
+
+    def documents(self, split: str) -> list[TreebankDocument]:
+        """Return the documents of a split; a message has the number of those left out for their licence.
+
+        Raises:
+            UserError: if there is no such split, or no document is left.
+        """
+        path = self.paths[split]
+        if path is None:
+            raise UserError(f"data.{split} is not given; name a treebank")
+        documents = read_treebank(path, self.language.code)
+        if split != "train" or self.licences is None:
+            return documents
+        permitted = [document for document in documents if document.licence.partition(" (")[0] in self.licences]
+        if not permitted:
+            raise UserError(
+                f"{path}: no document has one of data.licences {list(self.licences)}; name others, or pass "
+                "--data.licences null to take all"
+            )
+        if len(permitted) < len(documents):
+            licences = sorted(
+                {document.licence or "unknown" for document in documents} - {d.licence for d in permitted}
+            )
+            rank_zero_info(f"train: {len(permitted)} of {len(documents)} documents; left out: {', '.join(licences)}")
+        return permitted
+
+    def setup(self, stage: str) -> None:
+        """Read treebanks and compute their features."""
+        subwords = None if self.checkpoint == "small" else Subwords(self.checkpoint)
+        for split in {"fit": ["train", "val"], "validate": ["val"], "test": ["test"]}.get(stage, []):
+            if split not in self._features:
+                self._features[split] = [self.encode(document, subwords) for document in self.documents(split)]
+
+    def _loader(self, split: str, shuffle: bool) -> ResumableLoader:
+        texts, order = self._features[split], {"shuffle": shuffle, "seed": self.seed, "pool": self.pool}
+        lengths = [self.length(text) for text in texts]
+        batch_size = self.batch_size if shuffle else self.eval_batch_size
+        return loader_of(texts, lengths, batch_size, self.collate, split, self.trainer, self.num_workers, **order)
+
+    def train_dataloader(self) -> ResumableLoader:
+        """Return shuffled batches."""
+        return self._loader("train", True)
+
+    def val_dataloader(self) -> ResumableLoader:
+        """Return documents in order."""
+        return self._loader("val", False)
+
+    def test_dataloader(self) -> ResumableLoader:
+        """Return documents in order."""
+        return self._loader("test", False)
 
 
 class TreebankData(TreebankSplits):
@@ -62,3 +179,48 @@ class TreebankData(TreebankSplits):
     def length(self, features: ParserFeatures) -> int:
         """Return the number of EDUs."""
         return features.size
+
+
+class SegmentationData(TreebankSplits):
+    """Whole documents of treebanks with gold EDUs.
+
+    Args:
+        sentences: `gold` offsets of the treebank if available, or our `own` splitting.
+        max_train: maximal number of training documents; all by default.
+
+    The other arguments are those of `TreebankSplits`.
+    """
+
+    collate = staticmethod(SegmentationBatch.of)
+
+    def __init__(
+        self,
+        train: Path,
+        val: Path,
+        test: Path | None = None,
+        checkpoint: str = "small",
+        sentences: Literal["gold", "own"] = "gold",
+        batch_size: int = 4,
+        max_train: int | None = None,
+        **shared: Any,
+    ) -> None:
+        super().__init__(
+            train, val, test, checkpoint, batch_size=batch_size, eval_batch_size=batch_size, pool=0, **shared
+        )
+        self.sentences, self.max_train = sentences, max_train
+
+    def documents(self, split: str) -> list[TreebankDocument]:
+        """Return the documents of a split, see `TreebankSplits`."""
+        documents = super().documents(split)
+        return documents[: self.max_train] if split == "train" else documents
+
+    def encode(self, document: TreebankDocument, subwords: Subwords | None) -> EduFeatures:
+        """Return the features of a document, with the tags of its gold EDUs."""
+        if self.sentences == "own":
+            sentences = sentence_offsets(document.text, document.paragraphs or None, self.language.code)
+            document = replace(document, sentences=sentences)
+        return edu_features(document, subwords, document.edus, document.id)
+
+    def length(self, features: EduFeatures) -> int:
+        """Return the number of words."""
+        return len(features.offsets)

@@ -10,7 +10,7 @@ from transformers import AutoModelForSeq2SeqLM, GenerationConfig
 
 from datamodules.batch import SourceTargetBatch
 from datamodules.documents import UserError
-from datamodules.text.masking_tokenizer import MaskingTokenizer
+from datamodules.text.subword_tokenizer import MaskingTokenizer
 from lightning_modules.decoding.hugging_face import decoding_options
 from lightning_modules.decoding.options import DecodingOptions
 from lightning_modules.encoder_options import check_truncation

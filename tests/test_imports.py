@@ -14,9 +14,8 @@ PACKAGES = ("callbacks", "datamodules", "experiments", "lightning_modules", "pre
 
 # Importable from every layer except those in ALONE; a batch is the contract between a DataModule and its model.
 SHARED = {
-    "datamodules.atomic_write": "text files that are written as a whole",
+    "datamodules.atomic_write": "files and folders that appear whole, and locks of caches",
     "datamodules.batch": "Batch, the base class of what a DataModule hands to its model",
-    "datamodules.building": "folders that appear whole, and locks of caches",
     "datamodules.documents": "Document, and the errors of a corpus",
     "datamodules.file_locks": "locks of files between processes",
     "datamodules.lazy_import": "classes that packages import on first use",
@@ -50,7 +49,7 @@ DATA_OF = {
     "lightning_modules.extractive.bertsum": "datamodules.bertsum",
     "lightning_modules.extractive.matchsum": "datamodules.matchsum",
     "lightning_modules.discourse_parser.parser": "datamodules.treebank",
-    "lightning_modules.discourse_parser.segmenter": "datamodules.segmentation",
+    "lightning_modules.discourse_parser.segmenter": "datamodules.treebank",
 }
 
 

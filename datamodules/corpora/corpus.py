@@ -13,7 +13,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from datamodules.building import appearing_folder
+from datamodules.atomic_write import appearing_folder
 from datamodules.corpora.parallel import mapper, progress_bar
 from datamodules.documents import FIX_OR_SKIP, OR_SKIP, BadRecord, Document, Record, UserError
 from datamodules.text.hashing import text_digest

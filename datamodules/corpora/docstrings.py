@@ -1,17 +1,94 @@
-"""The built-in corpus: docstrings of the packages that the suite requires."""
+"""The built-in corpora: docstrings of the packages that the suite requires, split so that near-copies stay together."""
 
 import hashlib
 import os
+import re
 import sys
 import sysconfig
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
 
 from datamodules.corpora.corpus import Corpus
-from datamodules.corpora.harvest import Docstring, digest_of, harvest, source_files
-from datamodules.corpora.near_copies import clusters
+from datamodules.corpora.harvest import Docstring, digest_of, harvest, harvest_modules, source_files
+from datamodules.corpora.parallel import mapper
 from datamodules.documents import Record, UserError
+
+if TYPE_CHECKING:
+    from datasketch import LeanMinHash  # imports SciPy, which only comparisons need
+
+_NGRAM = 5
+_PERMUTATIONS = 128
+_THRESHOLD = 0.5  # smallest similarity of near-duplicates
+_BUCKET = 100  # texts of a bucket that later ones are compared with; thousands of copies of a page would take hours
+
+
+def shingles(text: str) -> set[str]:
+    """Return the word 5-grams of a text without case and punctuation; the whole text if it is shorter."""
+    words = re.findall(r"\w+", text.lower())
+    return {" ".join(words[i : i + _NGRAM]) for i in range(max(1, len(words) - _NGRAM + 1))}
+
+
+def clusters(texts: Sequence[str], criteria: Iterable[Sequence[Hashable]] = (), num_proc: int = 1) -> list[list[int]]:
+    """Cluster texts so that near-duplicates are in the same cluster.
+
+    Args:
+        texts: texts to compare by the Jaccard similarity of their shingles, as estimated by MinHash; from 0.5 on, they
+            are near-duplicates.
+        criteria: further criteria, each a sequence with a key for each text; texts with equal keys share a cluster.
+
+    Returns:
+        Clusters as ascending indices, ordered by their first index; a text without near-duplicates is a cluster.
+    """
+    from scipy.sparse import coo_array
+    from scipy.sparse.csgraph import connected_components
+
+    pairs = list(_similar(texts, num_proc))
+    for keys in criteria:
+        first_index: dict[Hashable, int] = {}
+        pairs += [(first_index.setdefault(key, index), index) for index, key in enumerate(keys)]
+    first, second = zip(*pairs) if pairs else ((), ())
+    shape = (len(texts), len(texts))
+    _, labels = connected_components(coo_array((np.ones(len(pairs)), (first, second)), shape), directed=False)
+    groups: dict[int, list[int]] = defaultdict(list)
+    for index, label in enumerate(labels):
+        groups[label].append(index)
+    return list(groups.values())
+
+
+def _similar(texts: Sequence[str], num_proc: int) -> Iterable[tuple[int, int]]:
+    """Yield pairs whose signatures agree in at least a fraction `_THRESHOLD` of their values.
+
+    Pairs are searched among the texts that share a bucket of locality-sensitive hashing; a text is compared with the
+    first 100 of a bucket, so that time is linear in the number of texts.
+    """
+    from datasketch import MinHashLSH
+
+    with mapper(num_proc, chunksize=256) as mapped:
+        signatures = list(mapped(_signature, texts))
+    bands = MinHashLSH(_THRESHOLD, _PERMUTATIONS).hashranges
+    buckets: dict[tuple[int, bytes], list[int]] = defaultdict(list)
+    for number, signature in enumerate(signatures):
+        text_buckets = [buckets[start, signature.hashvalues[start:end].tobytes()] for start, end in bands]
+        for candidate in sorted(set().union(*text_buckets)):
+            if signature.jaccard(signatures[candidate]) >= _THRESHOLD:
+                yield candidate, number
+        for bucket in text_buckets:
+            if len(bucket) < _BUCKET:
+                bucket.append(number)
+
+
+def _signature(text: str) -> "LeanMinHash":
+    from datasketch import LeanMinHash, MinHash
+
+    signature = MinHash(_PERMUTATIONS)
+    signature.update_batch([shingle.encode() for shingle in shingles(text)])
+    return LeanMinHash(signature)
+
 
 # The packages that are read by default: those that every installation of the suite has and that have many docstrings.
 # Packages of extras are left out, so that the corpus does not depend on what else is installed.
@@ -29,7 +106,7 @@ class Docstrings(Corpus):
     """Docstrings of Python packages, whose first paragraph summarizes the others.
 
     Sources are parsed, never imported. A docstring is kept if it is prose, its first paragraph has 3 to 60 words and
-    the rest at least 40. Near-copies (see `near_copies.clusters`) and equal summaries stay in one split; `val` and
+    the rest at least 40. Near-copies (see `clusters`) and equal summaries stay in one split; `val` and
     `test` have 5 % of the docstrings each, at most 1,000. The same versions of the packages give the same documents.
 
     Args:
@@ -119,3 +196,27 @@ def _distinct_paths(*paths: str) -> list[Path]:
 def _hash(docstring: Docstring) -> bytes:
     text = "\n".join([docstring.name, docstring.summary, *docstring.body])
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()
+
+
+class Modules(Docstrings):
+    """Modules as documents: each part is the docstring of a definition, the summary is the docstring of the module.
+
+    A part begins with the name ("Parser.read: ..."). A module is kept if it has at least three parts, and its docstring
+    begins with a paragraph of 3 to 60 words, the summary. Otherwise like `Docstrings`: sources are parsed,
+    not imported, and near-copies stay in one split.
+
+    Args:
+        folders: folders with `.py` files; by default those of `Docstrings`.
+        num_proc: number of processes that parse and compare; by default the number of cores, at most 8.
+        max_words: leave out documents with more words; the others keep their split.
+
+    Raises:
+        UserError: if a folder does not exist, or has no usable module.
+    """
+
+    def fingerprint(self, split: str) -> str:
+        return f"modules 1 {super().fingerprint(split)}"
+
+    @cached_property
+    def _docstrings(self) -> dict[str, list[Docstring]]:
+        return split_by_cluster(harvest_modules(self._files, self.num_proc), self.num_proc)

@@ -1,13 +1,34 @@
-"""Conversion of table rows, with configurable column names, to `Record`s."""
+"""Conversion of table rows, with configurable column names, to `Record`s, without marks of published datasets."""
 
+import re
 from collections import Counter
 from dataclasses import dataclass, fields
 from itertools import groupby
 from typing import Any, Literal, get_args, get_origin
 
 from datamodules.documents import FIX_OR_SKIP, OR_SKIP, BadRecord, Record, UserError
-from datamodules.text.cleaning import clean
 from datamodules.text.lines import is_blank, split_lines
+
+# name of a rule -> its marks, and what replaces them
+RULES = {
+    "byte order marks": (re.compile("\ufeff"), ""),
+    "sentence tags <S>": (re.compile(r"</?S> ?"), ""),  # PubMed and arXiv of Cohan et al. (2018)
+    "marks NEWLINE_CHAR": (re.compile(r" ?\bNEWLINE_CHAR\b ?"), "\n"),  # Multi-News
+    # CNN/DailyMail: "(CNN)" or "LONDON, England (CNN) --", but no convolutional neural network
+    "datelines (CNN)": (re.compile(r"\A(?:[A-Z]{2}[^\n()]{0,60} (?=\(CNN\) --))?\(CNN\)(?: ?--)? ?"), ""),
+}
+
+
+def clean(value: Any, counts: Counter[str]) -> Any:
+    """Return a text, or nested lists of texts, without the marks of `RULES`; add their numbers to `counts`."""
+    if isinstance(value, list):
+        return [clean(item, counts) for item in value]
+    if isinstance(value, str):
+        for name, (marks, replacement) in RULES.items():
+            value, number = marks.subn(replacement, value)
+            counts[name] += number
+    return value
+
 
 # None comes first because the command line takes the first type that fits, and "null" is also a valid string
 NameOrNone = None | str
@@ -77,7 +98,7 @@ class Fields:
         return (self.summary,) if isinstance(self.summary, str) else self.summary
 
     def record(self, row: dict[str, Any], where: str, number: str) -> Record | BadRecord:
-        """Convert a row to a record, after removing the markup that `cleaning.RULES` lists.
+        """Convert a row to a record, after removing the markup that `RULES` lists.
 
         A row without any summary field becomes a record without references, whose `where` lists the fields of the row.
 

@@ -3,7 +3,6 @@
 The header contains the digest of every document, so that everything that is read can be verified.
 """
 
-import errno
 import json
 import os
 import re
@@ -17,7 +16,7 @@ import xxhash
 from safetensors.torch import save
 from torch import Tensor
 
-from datamodules.building import builders_lock
+from datamodules.atomic_write import FULL, builders_lock
 from datamodules.discourse.parses import DiscourseParse
 from datamodules.documents import UserError
 
@@ -28,7 +27,6 @@ WRITING = ".writing-"  # prefix of the names of incomplete files
 _NAME = re.compile(r"parses-\d+-[0-9a-f]+-([0-9a-f]{32})\.safetensors")
 _FIELDS = ("edus", "tree", "ldd", "gamma")
 _DTYPES = {"F32": torch.float32, "I32": torch.int32, "U8": torch.uint8}
-_FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 class BrokenShard(ValueError):
@@ -183,6 +181,6 @@ def durable_write(path: Path, content: bytes) -> None:
 
 def cannot_write(folder: Path, error: OSError) -> UserError:
     """Return the error of a folder that cannot be written to."""
-    remedy = "free some space" if error.errno in _FULL else "check the path and its permissions"
+    remedy = "free some space" if error.errno in FULL else "check the path and its permissions"
     reason = error.strerror or error
     return UserError(f"{folder}: parses cannot be written ({reason}); {remedy}, or choose another folder")

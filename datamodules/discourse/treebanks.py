@@ -1,19 +1,82 @@
-"""Reader of treebanks: `TreebankDocument`s from a file or folder."""
+"""Reader of treebanks: `TreebankDocument`s from a file or folder; JSON is read here, other formats in `formats`."""
 
 import gzip
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
-from datamodules.discourse.formats import conllu, dis, nested_json, rs3
-from datamodules.discourse.records import TreebankDocument, TreebankError, in_language
-from datamodules.discourse.trees import Span, Tree
+from datamodules.discourse.formats import conllu, dis, rs3
+from datamodules.discourse.records import TreebankDocument, TreebankError, in_language, validate_document
+from datamodules.discourse.trees import Span, Tree, TreeError
+from datamodules.text.lines import load_json
 
 __all__ = ["Span", "Tree", "TreebankDocument", "TreebankError", "read_treebank"]
 
+
+def read_json_lines(text: str, name: str) -> list[TreebankDocument]:
+    """Return the documents of a JSON Lines file; blank lines are skipped.
+
+    A record has `id`, `text` and `edus`; optionally `sentences`, `paragraphs`, `genre` and `license`; and the tree in
+    `tree_nary`, or else in `tree` (see `Tree.nested`).
+
+    Raises:
+        TreebankError: if a line is not JSON or not such a record, or the document is invalid.
+    """
+    lines = ((f"{name}:{number}", line) for number, line in enumerate(text.split("\n"), 1))
+    return [_document(_parsed(line, where), where) for where, line in lines if line.strip()]
+
+
+def read_json(text: str, name: str) -> list[TreebankDocument]:
+    """Return the documents of a JSON file: one record as in `read_json_lines`, or a list of records."""
+    records = _parsed(text, name)
+    if not isinstance(records, list):
+        return [_document(records, name)]
+    return [_document(record, f"{name}, record {number}") for number, record in enumerate(records)]
+
+
+def _parsed(text: str, where: str) -> Any:
+    try:
+        return load_json(text)
+    except ValueError as error:
+        raise TreebankError(f"{where}: not JSON ({error}); is the file complete?") from error
+
+
+def _document(record: Any, where: str) -> TreebankDocument:
+    if not isinstance(record, dict) or not isinstance(record.get("id"), str):
+        raise TreebankError(f"{where}: not a document; it needs `id`, `text` and `edus`")
+    location = f"{where}: {record['id']}"
+    if not isinstance(record.get("text"), str):
+        raise TreebankError(f"{location}: `text` is not a string; EDUs are offsets into it")
+    nested = record.get("tree") if record.get("tree_nary") is None else record["tree_nary"]
+    try:
+        tree = None if nested is None else Tree.from_nested(nested)
+    except TreeError as error:
+        raise TreebankError(f"{location}: not a tree: {error}; fix or leave out this record") from error
+    document = TreebankDocument(
+        id=record["id"],
+        text=record["text"],
+        edus=_offsets(record, "edus", location),
+        sentences=_offsets(record, "sentences", location),
+        paragraphs=_offsets(record, "paragraphs", location),
+        tree=tree,
+        genre=str(record.get("genre") or ""),
+        licence=str(record.get("license") or ""),
+    )
+    return validate_document(document, where)
+
+
+def _offsets(record: dict, name: str, location: str) -> list[tuple[int, int]]:
+    offsets = record.get(name) or []
+    pairs = isinstance(offsets, list) and all(isinstance(pair, list) and len(pair) == 2 for pair in offsets)
+    if not pairs or not all(type(value) is int for pair in offsets for value in pair):
+        raise TreebankError(f"{location}: `{name}` is not a list of [start, end]")
+    return [(start, end) for start, end in offsets]
+
+
 Reader = Callable[[str, str], list[TreebankDocument]]  # (content, name) of a file -> documents
 READERS: dict[str, Reader] = {
-    ".jsonl": nested_json.read_lines,
-    ".json": nested_json.read_whole,
+    ".jsonl": read_json_lines,
+    ".json": read_json,
     ".rs3": rs3.read,
     ".rs4": rs3.read,
     ".dis": dis.read,
@@ -25,7 +88,7 @@ def read_treebank(path: str | Path, language: str = "en") -> list[TreebankDocume
     """Read the documents of a treebank file, or of all treebank files in a folder and its subfolders, sorted by name.
 
     Args:
-        path: `.jsonl` or `.json` (the form of `formats.nested_json`), `.rs3`, `.rs4`, `.dis` or `.conllu`; each
+        path: `.jsonl` or `.json` (see `read_json_lines`), `.rs3`, `.rs4`, `.dis` or `.conllu`; each
             also with `.gz`. Other files of a folder are ignored.
 
     Raises:

@@ -5,12 +5,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, get_args
 
 from datamodules.graphs.discourse import Discourse
-from datamodules.graphs.files import FromFile
-from datamodules.graphs.graph import Identity, NoGraph, ParagraphGraph, Weights
+from datamodules.graphs.graph import FromFile, Identity, NoGraph, ParagraphGraph, Weights
 from datamodules.graphs.paragraphs import ParagraphRule, Paragraphs
 from datamodules.graphs.rst import RST
-from datamodules.graphs.similarity import PermutedSimilarity, Similarity
-from datamodules.graphs.topic import Topic
+from datamodules.graphs.similarity import PermutedSimilarity, Similarity, Topic
 
 if TYPE_CHECKING:
     from datamodules.parsing import Parser  # imports torch

@@ -1,15 +1,22 @@
-"""Similarity graph: cosines of the tf-idf vectors of paragraphs."""
+"""Graphs of cosines between paragraphs: of tf-idf vectors, and of topics by latent Dirichlet allocation (LDA)."""
 
+import base64
 import random
-from typing import Any
+from collections import Counter
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from datamodules.documents import UserError
 from datamodules.graphs.graph import ParagraphGraph
 from datamodules.graphs.paragraphs import Paragraphs
 from datamodules.text.content_words import content_stems
 from datamodules.text.term_vectors import cosines, term_counts
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_matrix
 
 
 class Similarity(ParagraphGraph):
@@ -73,3 +80,134 @@ def scaled_to_one(weights: NDArray) -> NDArray:
     off_diagonal = weights * (1 - np.eye(len(weights)))
     largest = off_diagonal.max(initial=0)
     return (off_diagonal / largest if largest > 0 else off_diagonal) + np.eye(len(weights))
+
+
+class Topic(ParagraphGraph):
+    """G[i][j] = cosine of the topic mixtures of paragraphs i and j (Li et al. 2020).
+
+    Topics are learned from training paragraphs by the online variational LDA of scikit-learn (Hoffman et al. 2010),
+    over the stems of content words. The mixture of a paragraph is computed by its variational inference.
+
+    Args:
+        topics: number of topics K.
+        max_terms: size of the vocabulary, the most frequent terms that occur in at most half of the paragraphs.
+        max_paragraphs: number of random training paragraphs to learn from.
+        passes: number of passes over them.
+        seed: seed of the random choice and of the initial topics.
+
+    Raises:
+        ValueError: if a number is below 1.
+    """
+
+    name = "topic"
+
+    def __init__(
+        self,
+        topics: int = 20,
+        max_terms: int = 5000,
+        max_paragraphs: int = 10_000,
+        passes: int = 5,
+        seed: int = 0,
+    ) -> None:
+        if min(topics, max_terms, max_paragraphs, passes) < 1:
+            values = f"{topics}, {max_terms}, {max_paragraphs}, {passes}"
+            raise ValueError(f"topics, max_terms, max_paragraphs and passes must be at least 1; got {values}")
+        self.topics, self.max_terms = topics, max_terms
+        self.max_paragraphs, self.passes, self.seed = max_paragraphs, passes, seed
+        self._columns: dict[str, int] = {}
+        self._term_weights: NDArray | None = None  # exp(E[log p(term | topic)]), float32 [K, V]
+
+    def settings(self) -> dict[str, Any]:
+        names = ("topics", "max_terms", "max_paragraphs", "passes", "seed")
+        return {name: getattr(self, name) for name in names}
+
+    # Learning ----------------------------------------------------------------------------------------------------
+
+    def fit(self, train: Iterable[Paragraphs]) -> None:
+        """Learn the topics, deterministically for the same paragraphs in the same order."""
+        texts = _sample_paragraphs(train, self.max_paragraphs, random.Random(self.seed), self.language)
+        # not a set, whose order differs between processes: it would decide between terms of equal frequency
+        frequencies = Counter(term for terms in texts for term in dict.fromkeys(terms))
+        common = [term for term, count in frequencies.most_common() if 1 < count <= max(2, len(texts) / 2)]
+        self._columns = {term: column for column, term in enumerate(common[: self.max_terms])}
+        self._term_weights = np.zeros((self.topics, 0), dtype=np.float32)
+        if self._columns:
+            with_terms = [terms for terms in texts if any(term in self._columns for term in terms)]
+            self._term_weights = self._learn(with_terms)
+
+    def _learn(self, texts: list[list[str]]) -> NDArray:
+        """Learn topics from texts and return exp(E[log p(term | topic)]), [K, V]."""
+        from sklearn.decomposition import LatentDirichletAllocation  # takes seconds to load
+
+        model = LatentDirichletAllocation(
+            self.topics, learning_method="online", max_iter=self.passes, batch_size=256, random_state=self.seed
+        )
+        return model.fit(self._counts(texts)).exp_dirichlet_component_.astype(np.float32)
+
+    def _counts(self, texts: list[list[str]]) -> "csr_matrix":
+        """Return the counts of the known terms of texts, sparse [N, V]."""
+        from scipy.sparse import csr_matrix
+
+        bags = [Counter(self._columns[term] for term in terms if term in self._columns) for terms in texts]
+        ends = np.cumsum([0, *map(len, bags)])
+        columns = [column for bag in bags for column in sorted(bag)]
+        counts = [bag[column] for bag in bags for column in sorted(bag)]
+        return csr_matrix((counts, columns, ends), shape=(len(texts), len(self._columns)), dtype=np.float64)
+
+    def state(self) -> dict[str, Any]:
+        if self._term_weights is None:
+            return {}
+        content = base64.b64encode(np.ascontiguousarray(self._term_weights, "<f4").tobytes()).decode()
+        return {"terms": list(self._columns), "topics": self.topics, "likely": content}
+
+    def load_state(self, state: dict[str, Any]) -> None:
+        """Restore the topics from `state`.
+
+        Raises:
+            UserError: if the saved state has another number of topics.
+        """
+        if state.get("topics") != self.topics:
+            problem = f"the saved graph has {state.get('topics', 'no')} topics, not {self.topics}"
+            raise UserError(f"{problem}; give the settings of that run, or learn it again")
+        self._columns = {term: column for column, term in enumerate(state["terms"])}
+        weights = np.frombuffer(base64.b64decode(state["likely"]), "<f4")
+        self._term_weights = weights.reshape(self.topics, len(self._columns))  # [K, V]
+
+    # Using -------------------------------------------------------------------------------------------------------
+
+    def mixtures(self, paragraphs: Paragraphs) -> NDArray:
+        """Return p(topic | paragraph), the mean of the variational Dirichlet, [L, K]; uniform without known terms.
+
+        gamma_k = 1/K + sum_w n_w phi_wk  with  phi_wk ~ exp(psi(gamma_k) + E[log p(w | k)]), iterated from gamma = 1
+        (Blei et al. 2003, with the prior 1/K of scikit-learn).
+
+        Raises:
+            UserError: if nothing was learned.
+        """
+        if self._term_weights is None:
+            raise UserError(f"document {paragraphs.id!r}: there are no topics yet; call fit or load_state first")
+        if not self._columns:
+            return np.full((len(paragraphs), self.topics), 1 / self.topics)
+        from sklearn.decomposition import LatentDirichletAllocation
+
+        model = LatentDirichletAllocation(self.topics)
+        model.components_ = model.exp_dirichlet_component_ = self._term_weights.astype(np.float64)
+        model.doc_topic_prior_ = 1 / self.topics
+        terms = [content_stems(" ".join(text), self.language) for text in paragraphs.texts]
+        return model.transform(self._counts(terms))
+
+    def weights(self, paragraphs: Paragraphs) -> NDArray:
+        return cosines(self.mixtures(paragraphs))
+
+
+def _sample_paragraphs(train: Iterable[Paragraphs], size: int, rng: random.Random, language: str) -> list[list[str]]:
+    """Sample paragraphs uniformly (reservoir sampling, Vitter 1985, algorithm R), and return their terms."""
+    reservoir: list[list[str]] = []
+    num_read = 0
+    for paragraphs in train:
+        for text in paragraphs.texts:
+            index = len(reservoir) if len(reservoir) < size else rng.randrange(num_read + 1)
+            if index < size:
+                reservoir[index : index + 1] = [list(text)]
+            num_read += 1
+    return [content_stems(" ".join(text), language) for text in reservoir]

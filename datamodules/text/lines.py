@@ -1,4 +1,4 @@
-"""Single-line texts for figures and terminals, and records on one line for files."""
+"""Single-line and untrusted texts for figures and terminals, and records on one line for files."""
 
 import json
 import os
@@ -9,6 +9,10 @@ from typing import Any
 # Allowed in JSON strings, but line separators for `str.splitlines` and many editors.
 _SEPARATORS = {ord(letter): f"\\u{ord(letter):04x}" for letter in "\x85\u2028\u2029"}
 
+# Escape sequences begin with a control character, bidirectional marks reorder the displayed text, and halves of
+# surrogate pairs cannot be encoded.
+_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+_LINE_BREAK = re.compile("[\n\t]")
 SURROGATE = re.compile("[\ud800-\udfff]")
 
 
@@ -68,3 +72,17 @@ def counted(count: int, noun: str) -> str:
 def shorten(text: str, width: int) -> str:
     """Return at most `width` characters of a text, with an ellipsis if it is longer."""
     return text if len(text) <= width else text[: width - 1] + "…"
+
+
+def printable(text: str) -> str:
+    r"""Replace control characters by escapes such as `\x1b`; line ends and tabs stay."""
+    return _CONTROL.sub(_escape, text)
+
+
+def printable_line(text: str) -> str:
+    """Like `printable`, but escape line ends and tabs as well."""
+    return _LINE_BREAK.sub(_escape, printable(text))
+
+
+def _escape(match: re.Match[str]) -> str:
+    return match[0].encode("unicode_escape").decode("ascii")

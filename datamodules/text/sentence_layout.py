@@ -1,7 +1,8 @@
-"""Layout of documents: where sentences stand, how long they are, and whether they are prose."""
+"""Layout of documents: where sentences stand, how long they are, whether they are prose, and which share trigrams."""
 
 import math
 from collections.abc import Sequence
+from itertools import combinations
 
 import torch
 from torch import Tensor
@@ -46,3 +47,15 @@ def layout_features(documents: Sequence[Sequence[str]]) -> Tensor:
         -1,
     )
     return features * real.unsqueeze(-1)
+
+
+def pairs_with_common_ngram(words: Sequence[Sequence[str]]) -> list[tuple[int, int]]:
+    """Return pairs (i < j) of sentences, as lists of words, that share a trigram."""
+    sentences_with: dict[tuple[str, ...], set[int]] = {}
+    for number, sentence in enumerate(words):
+        for start in range(len(sentence) - 2):
+            sentences_with.setdefault(tuple(sentence[start : start + 3]), set()).add(number)
+    pairs: set[tuple[int, int]] = set()
+    for numbers in sentences_with.values():
+        pairs.update(combinations(sorted(numbers), 2))
+    return sorted(pairs)

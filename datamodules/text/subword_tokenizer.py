@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
@@ -144,3 +144,103 @@ class SubwordTokenizer:
             raise
         except Exception as error:  # the library raises plain exceptions
             raise UserError(f"{path}: not a tokenizer: {error}") from None
+
+
+class Pieces(NamedTuple):
+    """Tokens of sentences: [CLS] sentence [SEP] [CLS] sentence [SEP] ..; a long sentence is split into pieces."""
+
+    tokens: list[int]  # ids of all pieces
+    starts: list[int]  # index of the first token of each piece
+    owners: list[int]  # index of the sentence that each piece belongs to
+    sentences: int  # number of sentences that were read
+
+
+class EncoderTokenizer(SubwordTokenizer):
+    """Tokenizer of a pretrained encoder, or byte-level BPE trained on a corpus."""
+
+    symbols = (BERTS, SPECIALS[:3])  # whose ids are `start`, `pad` and `stop`
+
+    def wrapped(self, ids: Sequence[int], piece: int) -> list[list[int]]:
+        """Split ids into pieces of at most `piece` tokens, each between a start and an end symbol."""
+        pieces = [ids[at : at + piece] for at in range(0, len(ids), piece)] or [[]]
+        return [[self.start, *part, self.stop] for part in pieces]
+
+    def pieces(self, sentences: Sequence[str], piece: int, max_tokens: int | None = None) -> Pieces:
+        """Tokenize sentences.
+
+        Args:
+            piece: maximal number of tokens of a piece, without special symbols.
+            max_tokens: maximal number of tokens in all; the first sentence that exceeds it and all following ones are
+                left out, but never the very first. None reads all.
+        """
+        tokens, starts, owners, count = [], [], [], 0
+        for number, sentence in enumerate(sentences):
+            wrapped = self.wrapped(self(sentence)[0], piece)
+            if max_tokens is not None and number and len(tokens) + sum(map(len, wrapped)) > max_tokens:
+                break
+            for part in wrapped:
+                starts.append(len(tokens))
+                owners.append(number)
+                tokens += part
+            count += 1
+        return Pieces(tokens, starts, owners, count)
+
+
+def by_token(length: int, starts: Sequence[int], owners: Sequence[int]) -> tuple[list[int], list[int]]:
+    """Return the sentence of each token of `Pieces`, and a list with 1 at the first token of each piece."""
+    owner: list[int] = []
+    for number, start, end in zip(owners, starts, [*starts[1:], length]):
+        owner += [number] * (end - start)
+    heads = [0] * length
+    for start in starts:
+        heads[start] = 1
+    return owner, heads
+
+
+# mask symbols of PEGASUS (for sentences), of BART and LED, and the first one of T5
+MASKS = ("<mask_1>", "<mask>", "<extra_id_0>")
+
+
+class MaskingTokenizer(SubwordTokenizer):
+    """Tokenizer with a mask symbol, trained on the corpus, or that of a pretrained PEGASUS, BART or T5.
+
+    Args:
+        tokenizer: tokenizer of the `tokenizers` library, with the special symbols <pad> and </s>.
+
+    Attributes:
+        start, pad, stop: ids of the special symbols; without a <s> decoding starts with <pad>, as PEGASUS and T5 do.
+        mask: id of the symbol that replaces a sentence, or None.
+        opening: ids before a document.
+
+    Raises:
+        UserError: if <pad> or </s> is missing.
+    """
+
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        start, pad, stop = (tokenizer.token_to_id(symbol) for symbol in ("<s>", "<pad>", "</s>"))
+        if pad is None or stop is None:
+            missing = "<pad>" if pad is None else "</s>"
+            raise UserError(f"the tokenizer has no {missing}; give one like that of PEGASUS, BART or T5")
+        self.pad, self.stop, self.start = pad, stop, pad if start is None else start
+        self.opening = [] if start is None else [start]
+        masks = (tokenizer.token_to_id(name) for name in MASKS)
+        self.mask = next((mask for mask in masks if mask is not None), None)
+        self._use(tokenizer)
+
+    @classmethod
+    def build(cls, texts: Iterable[str], size: int) -> Self:
+        """Train a byte-level BPE as in `SubwordTokenizer`, with <mask> as the last of at most `size` tokens.
+
+        Raises:
+            ValueError: if `size` is too small for all bytes.
+        """
+        if size <= SMALLEST:
+            needed = f"it needs at least {SMALLEST + 1}, for bytes, special symbols and the mask"
+            raise ValueError(f"a vocabulary of {size}: {needed}")
+        tokenizer = SubwordTokenizer.build(texts, size - 1).backend
+        tokenizer.add_special_tokens(["<mask>"])
+        return cls(tokenizer)
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """Return the text of ids without special symbols; <n>, the line break of PEGASUS, becomes a space."""
+        return " ".join(super().decode(ids).replace("<n>", " ").split())

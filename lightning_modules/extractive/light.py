@@ -8,10 +8,9 @@ import torch
 from torch import Tensor
 
 from datamodules.batch import pair_mask
-from datamodules.text.encoder_tokenizer import EncoderTokenizer, by_token
-from datamodules.text.sentence_layout import layout_features
+from datamodules.text.sentence_layout import layout_features, pairs_with_common_ngram
+from datamodules.text.subword_tokenizer import EncoderTokenizer, by_token
 from datamodules.text.subwords import encoder_path
-from datamodules.text.trigrams import pairs_with_common_ngram
 from datamodules.text.words import tokenize
 from lightning_modules.checkpoints import read_exported
 from lightning_modules.encoder_options import SentenceEncoderOptions

@@ -9,10 +9,10 @@ from torch import Tensor
 
 from datamodules.batch import groups_by_length, pad, pair_mask, pools
 from datamodules.documents import Document
-from datamodules.text.encoder_tokenizer import EncoderTokenizer, by_token
 from datamodules.text.language import language_of
+from datamodules.text.sentence_layout import pairs_with_common_ngram
+from datamodules.text.subword_tokenizer import EncoderTokenizer, by_token
 from datamodules.text.subwords import encoder_path, is_local
-from datamodules.text.trigrams import pairs_with_common_ngram
 from lightning_modules.extractive.names import Pooling
 from lightning_modules.extractive.scoring import centrality, cosines, document_cosine
 from lightning_modules.extractive.selection import Relations, SelectionOptions, chosen_sentences

@@ -12,12 +12,12 @@ from typing import Literal
 from jsonargparse import ArgumentParser, Namespace
 
 import datamodules.corpora
-from datamodules.building import appearing_folder
+from datamodules.atomic_write import appearing_folder
 from datamodules.corpora.corpus import Corpus
 from datamodules.corpora.files import Files
 from datamodules.corpora.texts import Texts
 from datamodules.documents import UserError
-from datamodules.text.printable import printable_line
+from datamodules.text.lines import printable_line
 from precis.config.load_classes import load_classes
 from precis.config.run_config import read_config
 from precis.config.shipped_models import LIGHT, checked_name

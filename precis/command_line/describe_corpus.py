@@ -16,7 +16,7 @@ from datamodules.cache_folder import default_cache
 from datamodules.corpora.corpus import Corpus, as_document, build_documents, read_manifest
 from datamodules.documents import Document
 from datamodules.text.language import length_words, script_of
-from datamodules.text.printable import printable, printable_line
+from datamodules.text.lines import printable, printable_line
 
 _STATISTICS = {
     "document_words": "words per document",

@@ -19,7 +19,7 @@ from types import FrameType
 from jsonargparse import ArgumentError
 
 from datamodules.cache_folder import default_cache
-from datamodules.text.printable import printable, printable_line
+from datamodules.text.lines import printable, printable_line
 from precis.config.command_table import COMMANDS, load_command
 from precis.config.parse_errors import explain
 from precis.config.trust import FLAG, SUITE, VARIABLE, import_policy, with_absolute_files

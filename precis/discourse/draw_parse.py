@@ -8,8 +8,7 @@ from matplotlib.figure import Figure
 from rich.console import Console
 
 from datamodules.discourse.parses import DiscourseParse, ParseRequest
-from datamodules.text.lines import counted, one_line
-from datamodules.text.printable import printable
+from datamodules.text.lines import counted, one_line, printable
 from precis.discourse.tree_drawing import draw_svg, draw_text
 from precis.files import figures
 

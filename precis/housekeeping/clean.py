@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.filesize import decimal as format_size
 from rich.table import Table
 
-from datamodules.building import BUILDING, builders_lock
+from datamodules.atomic_write import BUILDING, builders_lock
 from datamodules.cache_folder import KINDS, CacheEntry, default_cache, list_entries
 from datamodules.documents import UserError
 from datamodules.text.lines import counted

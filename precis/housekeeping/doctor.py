@@ -17,8 +17,7 @@ from rich.table import Table
 from rich.text import Text
 
 from datamodules.cache_folder import default_cache, list_entries
-from datamodules.text.lines import counted
-from datamodules.text.printable import printable_line
+from datamodules.text.lines import counted, printable_line
 from precis.config.parsers import explain_choice
 from precis.runs.wandb_login import logged_in
 

@@ -10,8 +10,7 @@ from callbacks.previews import marked
 from datamodules.corpora.corpus import as_document
 from datamodules.documents import UserError
 from datamodules.text.language import join_sentences, length_words
-from datamodules.text.lines import counted
-from datamodules.text.printable import printable, printable_line
+from datamodules.text.lines import counted, printable, printable_line
 from lightning_modules.metrics.novelty import repeated_ngrams
 from lightning_modules.metrics.rouge import score_many
 from lightning_modules.summarizer import Summary

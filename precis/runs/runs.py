@@ -16,8 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from datamodules.documents import UserError
-from datamodules.text.lines import load_json
-from datamodules.text.printable import printable_line
+from datamodules.text.lines import load_json, printable_line
 from precis.files.yaml_files import read_yaml
 from precis.runs.run_state import read_state
 

@@ -9,7 +9,7 @@ from pytorch_lightning.utilities import rank_zero_info
 
 from callbacks.graceful_stop import ENDED_EARLY
 from datamodules.documents import UserError
-from datamodules.text.printable import printable_line
+from datamodules.text.lines import printable_line
 from lightning_modules.checkpoints import best_checkpoint, read_checkpoint
 from precis.config.run_config import read_config
 from precis.runs.checkpoint_files import has_checkpoint

@@ -12,7 +12,7 @@ import yaml
 from jsonargparse import ArgumentParser
 from torch import Tensor
 
-from datamodules.building import appearing_folder
+from datamodules.atomic_write import appearing_folder
 from datamodules.documents import UserError
 from precis.runs.run_folder import build, environment
 from precis.sharing.foreign_files import Kind, find_kind, read_weights, rename

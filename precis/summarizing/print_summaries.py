@@ -9,8 +9,7 @@ from jsonargparse import Namespace
 
 from datamodules.corpora.corpus import Corpus, as_document
 from datamodules.summarization import TEST, SummarizationData
-from datamodules.text.lines import counted
-from datamodules.text.printable import printable_line
+from datamodules.text.lines import counted, printable_line
 from datamodules.truncation import COLUMN
 from lightning_modules.summary import Summary
 from precis.runs.run_folder import Run

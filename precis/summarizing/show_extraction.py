@@ -12,8 +12,7 @@ from rich.console import Console
 from rich.text import Text
 
 from datamodules.documents import Document, UserError
-from datamodules.text.lines import json_line, one_line
-from datamodules.text.printable import printable, printable_line
+from datamodules.text.lines import json_line, one_line, printable, printable_line
 from lightning_modules.extractive.summary import ExtractiveSummary
 from lightning_modules.summary import Summary
 

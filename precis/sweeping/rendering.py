@@ -18,8 +18,7 @@ from jsonargparse import ArgumentParser
 
 from datamodules.atomic_write import atomic_write
 from datamodules.documents import UserError
-from datamodules.text.lines import counted
-from datamodules.text.printable import printable_line
+from datamodules.text.lines import counted, printable_line
 from precis.config.shipped import SWEEPS, find_shipped
 from precis.sweeping.grid import read_sweep
 from precis.sweeping.job import Job

@@ -20,7 +20,7 @@ from datamodules.atomic_write import atomic_write
 from datamodules.documents import UserError
 from datamodules.file_locks import release_lock, take_lock
 from datamodules.text.hashing import text_digest
-from datamodules.text.printable import printable_line
+from datamodules.text.lines import printable_line
 from precis.config.written_paths import check_links
 from precis.runs.run_state import read_state, write_state
 from precis.runs.sweep_points import read_described

@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from datamodules.file_locks import is_locked
-from datamodules.text.printable import printable_line
+from datamodules.text.lines import printable_line
 from precis.config.labels import format_value, short_key
 from precis.sweeping.sweep_folder import states, worker_jobs
 from precis.trials.search_folder import BEST

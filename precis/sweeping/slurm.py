@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from jsonargparse.typing import NonNegativeInt, PositiveInt
 
 from datamodules.documents import UserError
-from datamodules.text.printable import printable_line
+from datamodules.text.lines import printable_line
 from precis.sweeping.job import Job
 from precis.sweeping.slurm_task import work
 

@@ -13,8 +13,7 @@ from jsonargparse.typing import PositiveInt
 
 from datamodules.documents import UserError
 from datamodules.file_locks import release_lock, take_lock
-from datamodules.text.lines import counted
-from datamodules.text.printable import printable_line
+from datamodules.text.lines import counted, printable_line
 from precis.config.shipped import SWEEPS, find_shipped, short_names
 from precis.config.written_paths import check_links
 from precis.sweeping.folder_files import read_launch, read_profile

@@ -16,8 +16,7 @@ from rich.text import Text
 
 from datamodules.documents import UserError
 from datamodules.file_locks import is_locked
-from datamodules.text.lines import counted
-from datamodules.text.printable import printable, printable_line
+from datamodules.text.lines import counted, printable, printable_line
 from precis.sweeping import slurm
 from precis.sweeping.folder_files import read_launch, read_local_launch, read_points
 from precis.sweeping.launch import launch

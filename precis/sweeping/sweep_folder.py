@@ -27,8 +27,7 @@ from typing import Any
 
 from datamodules.atomic_write import atomic_write
 from datamodules.file_locks import is_locked
-from datamodules.text.lines import counted
-from datamodules.text.printable import printable_line
+from datamodules.text.lines import counted, printable_line
 from lightning_modules.metrics.lead import beside_lead
 from precis.files.json_files import read_json
 from precis.runs.runs import read_metrics

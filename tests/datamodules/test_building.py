@@ -11,8 +11,16 @@ from unittest.mock import Mock
 import pytest
 
 from datamodules import file_locks
-from datamodules.atomic_write import atomic_file, atomic_write, naming_full_disk
-from datamodules.building import BUILDING, LOCK, appearing_folder, builders_lock, building_folder
+from datamodules.atomic_write import (
+    BUILDING,
+    LOCK,
+    appearing_folder,
+    atomic_file,
+    atomic_write,
+    builders_lock,
+    building_folder,
+    naming_full_disk,
+)
 from datamodules.cache_folder import default_cache
 from datamodules.documents import UserError
 from datamodules.file_locks import is_locked, release_lock, take_lock

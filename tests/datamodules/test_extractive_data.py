@@ -11,9 +11,9 @@ from datamodules.corpora import Files, Texts
 from datamodules.documents import Document, UserError
 from datamodules.matchsum import MatchSumData
 from datamodules.sentence_index import SentenceIndex
-from datamodules.text.encoder_tokenizer import EncoderTokenizer
 from datamodules.text.oracle import greedy_oracle, sentence_scores
-from datamodules.text.trigrams import pairs_with_common_ngram
+from datamodules.text.sentence_layout import pairs_with_common_ngram
+from datamodules.text.subword_tokenizer import EncoderTokenizer
 
 
 @pytest.fixture(scope="module")

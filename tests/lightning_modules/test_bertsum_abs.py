@@ -5,7 +5,7 @@ from model_options import build_model
 from datamodules.bertsum_abs import BertSumAbsData
 from datamodules.corpora import Texts
 from datamodules.documents import Document, UserError
-from datamodules.text.encoder_tokenizer import EncoderTokenizer
+from datamodules.text.subword_tokenizer import EncoderTokenizer
 from lightning_modules.bertsum_abs import BertSumAbs
 from lightning_modules.extractive.bertsum import BertSum
 from lightning_modules.optimizer_options import EncoderAdamWOptions

@@ -17,7 +17,7 @@ from torch import Tensor
 from torch.nn.init import normal_
 from transformers import AutoTokenizer, BertModel, LEDConfig, LEDForConditionalGeneration, PreTrainedTokenizerBase
 
-from datamodules.building import appearing_folder
+from datamodules.atomic_write import appearing_folder
 from datamodules.documents import UserError
 from datamodules.text.subwords import encoder_path
 

@@ -18,8 +18,8 @@ from pytorch_lightning.cli import LightningArgumentParser, LightningCLI
 from datamodules.discourse.records import TreebankDocument
 from datamodules.discourse.treebanks import read_treebank
 from datamodules.documents import UserError
-from datamodules.segmentation import SegmentationData
 from datamodules.text.offsets import sentence_offsets
+from datamodules.treebank import SegmentationData
 from lightning_modules.discourse_parser.segmenter import EduSegmenter
 from lightning_modules.metrics.boundaries import BoundaryF1
 

@@ -13,7 +13,7 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor
 
-from datamodules.text.encoder_tokenizer import EncoderTokenizer
+from datamodules.text.subword_tokenizer import EncoderTokenizer
 from datamodules.text.subwords import MINILM, encoder_path
 
 NAME = "network.reader.model.embedding.weight"

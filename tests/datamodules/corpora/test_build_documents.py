@@ -10,7 +10,7 @@ from multiprocessing import Process
 
 import pytest
 
-from datamodules.building import LOCK
+from datamodules.atomic_write import LOCK
 from datamodules.corpora.corpus import Corpus, as_document, build_documents, read_manifest
 from datamodules.corpora.parallel import mapper
 from datamodules.documents import BadRecord, Document, Record, UserError

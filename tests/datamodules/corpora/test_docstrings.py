@@ -12,10 +12,8 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from datamodules.corpora.corpus import as_document, build_documents, read_manifest
-from datamodules.corpora.docstrings import PACKAGES, Docstrings, split_by_cluster
+from datamodules.corpora.docstrings import PACKAGES, Docstrings, Modules, clusters, shingles, split_by_cluster
 from datamodules.corpora.harvest import Docstring, harvest, source_files
-from datamodules.corpora.modules import Modules
-from datamodules.corpora.near_copies import clusters, shingles
 from datamodules.documents import UserError
 
 WORDS = [

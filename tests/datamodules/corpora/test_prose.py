@@ -2,7 +2,7 @@ from inspect import cleandoc
 
 import pytest
 
-from datamodules.corpora.prose import summary_and_body
+from datamodules.corpora.harvest import summary_and_body
 
 NUMPY = """
     Return the *mean* of ``values`` along an :class:`~pkg.Axis`.

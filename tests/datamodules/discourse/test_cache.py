@@ -11,7 +11,7 @@ from unittest.mock import Mock
 import pytest
 from made_up_parses import made_up_document, made_up_parse, same
 
-from datamodules.building import LOCK, builders_lock
+from datamodules.atomic_write import LOCK, builders_lock
 from datamodules.discourse import cache as cache_module
 from datamodules.discourse import shards
 from datamodules.discourse.cache import MissingParse, ParseCache, ShardWriter, parse_key

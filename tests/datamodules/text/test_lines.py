@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from datamodules.text.lines import counted, json_line, split_lines
-from datamodules.text.printable import printable, printable_line
+from datamodules.text.lines import counted, json_line, printable, printable_line, split_lines
 
 SEPARATORS = "\u2028\u2029\x85\x0b\x0c\x1c\x1d\x1e"
 

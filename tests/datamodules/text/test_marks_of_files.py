@@ -14,10 +14,10 @@ from conftest import write_lines
 
 from datamodules.corpora import Files, ParallelText, TextFolders
 from datamodules.corpora.corpus import as_document, build_documents, read_manifest
+from datamodules.corpora.fields import clean
 from datamodules.corpora.texts import Texts
 from datamodules.discourse.treebanks import read_treebank
 from datamodules.documents import Document, UserError
-from datamodules.text.cleaning import clean
 from datamodules.text.vocabulary import Vocabulary
 from datamodules.text.word_vectors import read_word_vectors
 from precis.files.texts import collect_texts

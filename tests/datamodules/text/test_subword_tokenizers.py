@@ -8,8 +8,7 @@ from transformers import BertTokenizerFast, PreTrainedTokenizerFast
 
 from datamodules.documents import UserError
 from datamodules.graphsum import GraphTokenizer
-from datamodules.text.masking_tokenizer import MaskingTokenizer
-from datamodules.text.subword_tokenizer import SMALLEST, SubwordTokenizer
+from datamodules.text.subword_tokenizer import SMALLEST, MaskingTokenizer, SubwordTokenizer
 from datamodules.text.subwords import Subwords, encoder_path
 
 TEXTS = ["The otter guards the mill.", "Every otter guards a mill, and naïve herons watch.", "The 😀 otter."] * 3

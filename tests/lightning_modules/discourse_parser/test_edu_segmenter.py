@@ -12,8 +12,8 @@ from tiny_models import write_bert
 import lightning_modules.discourse_parser.segmenter as segmenters
 from datamodules.discourse.parses import ParseRequest
 from datamodules.documents import UserError
-from datamodules.segmentation import SegmentationData
 from datamodules.text.edu_features import SegmentationBatch, edu_features
+from datamodules.treebank import SegmentationData
 from lightning_modules.discourse_parser.segmenter import EduSegmenter
 from lightning_modules.optimizer_options import EncoderAdamWOptions
 

@@ -5,7 +5,7 @@ from model_options import build_model
 from datamodules.bertsum import ExtractiveData
 from datamodules.corpora import Texts
 from datamodules.documents import Document
-from datamodules.text.encoder_tokenizer import EncoderTokenizer
+from datamodules.text.subword_tokenizer import EncoderTokenizer
 from lightning_modules.extractive.bertsum import BertSum
 
 DOCUMENTS = [

@@ -8,8 +8,8 @@ from small_extractive import batch_of, data
 from tiny_models import write_bert
 
 from datamodules.documents import Document
-from datamodules.text.encoder_tokenizer import EncoderTokenizer
 from datamodules.text.sentence_layout import NUM_FEATURES, PROSE, layout_features
+from datamodules.text.subword_tokenizer import EncoderTokenizer
 from lightning_modules.checkpoints import write_exported
 from lightning_modules.encoder_options import SentenceEncoderOptions
 from lightning_modules.exported import EXPORTED

@@ -13,7 +13,7 @@ import pytest
 import torch
 from conftest import contents, wait_until, write
 
-from datamodules.building import LOCK
+from datamodules.atomic_write import LOCK
 from datamodules.documents import UserError
 from precis.runs.run_folder import load_run
 

@@ -12,8 +12,7 @@ from datamodules.discourse.treebanks import read_treebank
 from datamodules.documents import Document
 from datamodules.graphs import make_graph
 from datamodules.graphs.rst import RST
-from datamodules.segmentation import SegmentationData
-from datamodules.treebank import TreebankData
+from datamodules.treebank import SegmentationData, TreebankData
 from experiments.studies.parser_training.segmenter import main as segmenter_study
 from lightning_modules.discourse_parser.parser import DiscourseParser
 from lightning_modules.discourse_parser.segmenter import EduSegmenter
