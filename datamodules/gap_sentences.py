@@ -105,8 +105,6 @@ class GapSentenceData(PretrainedSummarizerData):
         names = ("ratio", "max_ratio", "selection", "unchanged", "noise", "draw_seed")
         return super().feature_settings() | {"version": 3} | {name: getattr(self, name) for name in names}
 
-    # Features ----------------------------------------------------------------------------------------------------
-
     def features(self, split: str) -> "datasets.Dataset":
         """Return the encoded pieces of a split, from the cache if possible.
 

@@ -138,8 +138,6 @@ class GraphSumData(NeedsParser, TokenizerData):
         graph.language = self.language.code
         return graph
 
-    # Tokenizer ---------------------------------------------------------------------------------------------------
-
     def tokenizer_settings(self) -> dict[str, Any]:
         graph = [self.graph.name, self.graph.settings(), asdict(self.paragraphs)]
         return super().tokenizer_settings() | {"graph": graph} | self.language.setting
@@ -162,8 +160,6 @@ class GraphSumData(NeedsParser, TokenizerData):
             raise UserError(f"{folder}: {problem}; give the folder `text` of a GraphSum run")
         self.graph.load_state(tokenizer.graph)
         return tokenizer
-
-    # Features ----------------------------------------------------------------------------------------------------
 
     def feature_settings(self) -> dict[str, Any]:
         sizes = {"max_tokens": self.max_tokens, "max_target": self.max_target, "checkpoint": self.checkpoint}
@@ -224,8 +220,6 @@ class GraphSumData(NeedsParser, TokenizerData):
         for split in splits:
             self.graph.prepare(TableDocuments(self.documents(split)))
         super().prepare_splits(splits)
-
-    # Batches -----------------------------------------------------------------------------------------------------
 
     def collate(self, rows: list[dict[str, Any]]) -> GraphSumBatch:
         L = max(len(row["source"]) for row in rows)  # paragraphs

@@ -102,8 +102,6 @@ class MatchSumData(EncoderData):
         self.keep, self.piece = keep, piece
         self._scores: dict[str, list[float]] = {}  # sentence scores of the split that is being encoded, by document id
 
-    # Features ----------------------------------------------------------------------------------------------------
-
     def feature_settings(self) -> dict[str, Any]:
         return {
             "version": 1, "keep": self.keep, "sizes": self.sizes, "piece": self.piece,
@@ -177,8 +175,6 @@ class MatchSumData(EncoderData):
         """Return a text as rows of tokens between special symbols."""
         tokens = [token for sentence in sentences for token in self.tokenizer(sentence)[0]]
         return self.tokenizer.wrapped(tokens, self.piece)
-
-    # Batches -----------------------------------------------------------------------------------------------------
 
     def collate(self, rows: list[dict[str, Any]]) -> MatchSumBatch:
         documents, document_of = _flat([row["document"] for row in rows])

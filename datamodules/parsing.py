@@ -8,7 +8,7 @@ import torch
 from pytorch_lightning import LightningDataModule
 from torch import nn
 
-from datamodules.corpora.corpus import Corpus, OnBadRecord, TableDocuments, build_documents, read_manifest
+from datamodules.corpora.corpus import Corpus, TableDocuments, build_documents, read_manifest
 from datamodules.corpora.parallel import progress_bar
 from datamodules.discourse.cache import ParseCache, ShardWriter, parse_key
 from datamodules.discourse.distributions import Rows
@@ -65,21 +65,13 @@ def count_tokens(text: str) -> int:
 class CorpusDocuments(TableDocuments):
     """Concatenated documents of several splits of a corpus, by default all, read from disk on access.
 
-    For the other arguments and the errors see `build_documents`.
+    The other arguments and the errors are those of `build_documents`, but bad records are left out by default.
     """
 
-    def __init__(
-        self,
-        corpus: Corpus,
-        cache_dir: Path,
-        splits: list[str] | None = None,
-        on_bad_record: OnBadRecord = "skip",
-        num_proc: int = 1,
-        language: str = "en",
-    ) -> None:
+    def __init__(self, corpus: Corpus, cache_dir: Path, splits: list[str] | None = None, **options: Any) -> None:
         from datasets import concatenate_datasets
 
-        options = {"on_bad_record": on_bad_record, "num_proc": num_proc, "language": language}
+        options = {"on_bad_record": "skip"} | options
         tables = [build_documents(corpus, split, cache_dir, **options) for split in splits or corpus.splits()]
         self.skipped = [bad for table in tables for bad in read_manifest(table)["skipped"]]
         super().__init__(concatenate_datasets(tables))
@@ -178,8 +170,7 @@ class ParsingData(LightningDataModule):
         return Requests(self, batches[: self.max_batches])
 
     def transfer_batch_to_device(self, batch: Any, device: Any, dataloader_idx: int) -> Any:
-        """Return the batch unchanged: requests are text."""
-        return batch
+        return batch  # requests are text
 
 
 class Requests:

@@ -45,8 +45,6 @@ class PretrainedSummarizerData(TokenizerData):
         self.vocab_size, self.checkpoint = vocab_size, checkpoint
         self.max_source, self.max_target, self.source_prefix = max_source, max_target, source_prefix
 
-    # Features ----------------------------------------------------------------------------------------------------
-
     def feature_settings(self) -> dict[str, Any]:
         prefix = {"source_prefix": self.source_prefix} if self.source_prefix else {}
         return {"max_source": self.max_source, "max_target": self.max_target} | prefix

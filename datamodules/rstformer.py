@@ -10,14 +10,8 @@ from torch import Tensor
 
 from datamodules.batch import TargetBatch, on_host, pad, target_fields
 from datamodules.corpora.corpus import Corpus, as_document
-from datamodules.discourse.ablations import (
-    OneBestDiscourse,
-    OtherDiscourse,
-    ParserDiscourse,
-    PermutedDiscourse,
-    RandomDiscourse,
-    evenly_spread,
-)
+from datamodules.discourse import ablations
+from datamodules.discourse.ablations import OtherDiscourse, ParserDiscourse
 from datamodules.discourse.cache import ParseCache, ShardWriter
 from datamodules.discourse.distributions import Rows, resize
 from datamodules.discourse.parses import DiscourseParse, ParseRequest
@@ -30,7 +24,11 @@ from datamodules.text.subword_tokenizer import SubwordTokenizer
 from datamodules.truncation import COLUMN, count_source, sentences_read, text_limits, truncate_target
 
 Ablation = Literal["none", "wac", "ria", "permuted", "other", "no_labels", "one_best", "no_discourse"]
-_ABLATIONS = {"one_best": OneBestDiscourse, "ria": RandomDiscourse, "permuted": PermutedDiscourse}
+_ABLATIONS = {
+    "one_best": ablations.OneBestDiscourse,
+    "ria": ablations.RandomDiscourse,
+    "permuted": ablations.PermutedDiscourse,
+}
 _BAND = 128  # half-width of the LDD of a parser named by a string, as in `precis parse`
 _OTHERS = 64  # number of training documents from which the ablation `other` takes discourse
 _OTHERS_FOLDER = "other_documents"  # folder of their parses, next to the tokenizer of a run
@@ -140,8 +138,6 @@ class RSTformerData(NeedsParser, TokenizerData):
             self._cache = ParseCache(self.parses)
         return self._cache
 
-    # Features ----------------------------------------------------------------------------------------------------
-
     def feature_settings(self) -> dict[str, Any]:
         by = None if self.parser is None else [self.parser.fingerprint, self.parser.rows, self.parser.band]
         return {"max_source": self.max_source, "max_target": self.max_target, "parser": by}
@@ -205,7 +201,7 @@ class RSTformerData(NeedsParser, TokenizerData):
             cache = ParseCache(stored)
             return [cache.get(key) for key in cache]
         sizes = {key: self.cache.size(key) for key in set(self.features("train")["parse"][:]) if key}
-        return [self.cache.get(key) for key in evenly_spread(sizes, _OTHERS)]
+        return [self.cache.get(key) for key in ablations.evenly_spread(sizes, _OTHERS)]
 
     def loaded_splits(self) -> list[str]:
         """Return the splits with loaded features."""
@@ -250,8 +246,6 @@ class RSTformerData(NeedsParser, TokenizerData):
                 f"--band {self.parser.band}, or leave data.parses out to have them parsed now"
             )
         rank_zero_info(f"{lacks}; they are parsed now")
-
-    # Batches -----------------------------------------------------------------------------------------------------
 
     def collate(self, rows: list[dict[str, Any]]) -> RSTformerBatch:
         source = pad([row["source"] for row in rows], self.tokenizer.pad)

@@ -292,19 +292,15 @@ class SummarizationData(LightningDataModule, ABC):
         return loader_of(data, lengths, batch_size, self.collate, split, self.trainer, self.num_workers, **order)
 
     def train_dataloader(self) -> ResumableLoader:
-        """Return shuffled batches of training documents."""
         return self._loader(TRAIN, True, self.batch_size)
 
     def val_dataloader(self) -> ResumableLoader:
-        """Return batches of validation documents in order."""
         return self._loader(VAL, False, self.eval_batch_size)
 
     def test_dataloader(self) -> ResumableLoader:
-        """Return batches of test documents in order."""
         return self._loader(TEST, False, self.eval_batch_size)
 
     def predict_dataloader(self) -> ResumableLoader:
-        """Return batches of test documents in order."""
         return self.test_dataloader()
 
 

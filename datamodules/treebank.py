@@ -24,7 +24,7 @@ from datamodules.text.subwords import Subwords
 class TreebankSplits(LightningDataModule, ABC):
     """Whole documents of treebanks, read and encoded in memory: a few million words at most.
 
-    Subclasses define `encode`, `collate` and `length`, and may override `documents`.
+    Subclasses define `encode` and `collate`, and may override `documents`.
 
     Args:
         train: treebank for training, a file or folder, see `read_treebank`.
@@ -71,11 +71,7 @@ class TreebankSplits(LightningDataModule, ABC):
 
     @abstractmethod
     def encode(self, document: TreebankDocument, subwords: Subwords | None) -> Any:
-        """Return the features of a document."""
-
-    @abstractmethod
-    def length(self, features: Any) -> int:
-        """Return the length of an encoded document, for sorting."""
+        """Return the features of a document, with its `size` for sorting."""
 
     def documents(self, split: str) -> list[TreebankDocument]:
         """Return the documents of a split; a message has the number of those left out for their licence.
@@ -111,20 +107,17 @@ class TreebankSplits(LightningDataModule, ABC):
 
     def _loader(self, split: str, shuffle: bool) -> ResumableLoader:
         texts, order = self._features[split], {"shuffle": shuffle, "seed": self.seed, "pool": self.pool}
-        lengths = [self.length(text) for text in texts]
+        lengths = [text.size for text in texts]
         batch_size = self.batch_size if shuffle else self.eval_batch_size
         return loader_of(texts, lengths, batch_size, self.collate, split, self.trainer, self.num_workers, **order)
 
     def train_dataloader(self) -> ResumableLoader:
-        """Return shuffled batches."""
         return self._loader("train", True)
 
     def val_dataloader(self) -> ResumableLoader:
-        """Return documents in order."""
         return self._loader("val", False)
 
     def test_dataloader(self) -> ResumableLoader:
-        """Return documents in order."""
         return self._loader("test", False)
 
 
@@ -176,10 +169,6 @@ class TreebankData(TreebankSplits):
         nodes = [(s.start, s.split, s.end, self.classes[s.nuclearity, s.relation]) for s in spans]
         return parser_features(document, document.edus, subwords, nodes, document.id)
 
-    def length(self, features: ParserFeatures) -> int:
-        """Return the number of EDUs."""
-        return features.size
-
 
 class SegmentationData(TreebankSplits):
     """Whole documents of treebanks with gold EDUs.
@@ -220,7 +209,3 @@ class SegmentationData(TreebankSplits):
             sentences = sentence_offsets(document.text, document.paragraphs or None, self.language.code)
             document = replace(document, sentences=sentences)
         return edu_features(document, subwords, document.edus, document.id)
-
-    def length(self, features: EduFeatures) -> int:
-        """Return the number of words."""
-        return len(features.offsets)

@@ -12,15 +12,7 @@ from time import monotonic
 from typing import Any
 
 from rich.console import Console
-from rich.progress import (
-    MofNCompleteColumn,
-    Progress,
-    Task,
-    TaskID,
-    TextColumn,
-    TimeElapsedColumn,
-    TimeRemainingColumn,
-)
+from rich.progress import MofNCompleteColumn, Progress, Task, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from datamodules.text.lines import counted
 

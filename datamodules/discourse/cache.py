@@ -15,19 +15,9 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
+from datamodules.discourse import shards
 from datamodules.discourse.parses import DiscourseParse, ParseRequest
-from datamodules.discourse.shards import (
-    FORMAT,
-    VERSION,
-    WRITING,
-    BrokenShard,
-    Shard,
-    cannot_write,
-    durable_write,
-    is_shard_name,
-    read_header,
-    write_shard,
-)
+from datamodules.discourse.shards import FORMAT, VERSION, WRITING, BrokenShard, Shard
 from datamodules.documents import UserError
 from datamodules.text.hashing import text_digest
 from datamodules.text.lines import load_json
@@ -91,7 +81,7 @@ class ParseCache:
         self._broken = {path: reason for path, reason in self._broken.items() if path in paths}
         for path in sorted(paths - self._shards.keys() - self._broken.keys()):
             try:
-                shard = self._shards[path] = read_header(path)
+                shard = self._shards[path] = shards.read_header(path)
             except FileNotFoundError:  # another process removed it
                 continue
             except (BrokenShard, OSError) as error:
@@ -134,8 +124,6 @@ class ParseCache:
             raise MissingParse(f"{self.folder}: no parse of {name}; run `precis parse` with this folder as --out")
         return parse if id is None else replace(parse, id=id)
 
-    # Finding and checking ----------------------------------------------------------------------------------------
-
     def _find(self, key: str) -> DiscourseParse | None:
         """Return the first intact copy of a document, or None."""
         for path in list(self._shard_of.get(key, [])):
@@ -173,8 +161,6 @@ class ParseCache:
             if not self._shard_of[key]:
                 del self._shard_of[key]
 
-    # The folder --------------------------------------------------------------------------------------------------
-
     def _check_manifest(self) -> None:
         path = self.folder / "manifest.json"
         if self.folder.exists() and not self.folder.is_dir():
@@ -198,16 +184,16 @@ class ParseCache:
             self.folder.mkdir(parents=True, exist_ok=True)
             text = json.dumps({"format": FORMAT, "version": VERSION}, indent=1) + "\n"
             if not (self.folder / "manifest.json").exists():
-                durable_write(self.folder / "manifest.json", text.encode())
-            for path in filter(lambda path: is_shard_name(path.name), self._broken):
+                shards.durable_write(self.folder / "manifest.json", text.encode())
+            for path in filter(lambda path: shards.is_shard_name(path.name), self._broken):
                 with suppress(FileNotFoundError):  # another process did it first
                     path.rename(path.with_name(f"{path.name}.broken"))
             # Write a test file, because permissions do not tell whether the disk is full or read-only. This also
             # removes the temporary files of killed writers.
-            durable_write(self.folder / f"{WRITING}try", b"")
+            shards.durable_write(self.folder / f"{WRITING}try", b"")
             (self.folder / f"{WRITING}try").unlink(missing_ok=True)
         except OSError as error:
-            raise cannot_write(self.folder, error) from None
+            raise shards.cannot_write(self.folder, error) from None
 
 
 class ShardWriter:
@@ -262,5 +248,5 @@ class ShardWriter:
         """
         if not self.waiting:
             return
-        write_shard(self.cache.folder, self.rank, self.waiting)
+        shards.write_shard(self.cache.folder, self.rank, self.waiting)
         self.waiting, self._size = {}, 0

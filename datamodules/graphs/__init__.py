@@ -16,21 +16,9 @@ if TYPE_CHECKING:
 GraphName = Literal["similarity", "scaled_similarity", "topic", "discourse", "rst", "none"]
 
 __all__ = [
-    "RST",
-    "Discourse",
-    "FromFile",
-    "GraphName",
-    "Identity",
-    "NoGraph",
-    "ParagraphGraph",
-    "ParagraphRule",
-    "Paragraphs",
-    "PermutedSimilarity",
-    "Similarity",
-    "Topic",
-    "Weights",
-    "make_graph",
-]
+    "RST", "Discourse", "FromFile", "GraphName", "Identity", "NoGraph", "ParagraphGraph", "ParagraphRule", "Paragraphs",
+    "PermutedSimilarity", "Similarity", "Topic", "Weights", "make_graph",
+]  # fmt: skip
 
 _BY_NAME = {
     "similarity": Similarity,

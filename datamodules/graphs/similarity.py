@@ -121,8 +121,6 @@ class Topic(ParagraphGraph):
         names = ("topics", "max_terms", "max_paragraphs", "passes", "seed")
         return {name: getattr(self, name) for name in names}
 
-    # Learning ----------------------------------------------------------------------------------------------------
-
     def fit(self, train: Iterable[Paragraphs]) -> None:
         """Learn the topics, deterministically for the same paragraphs in the same order."""
         texts = _sample_paragraphs(train, self.max_paragraphs, random.Random(self.seed), self.language)
@@ -172,8 +170,6 @@ class Topic(ParagraphGraph):
         self._columns = {term: column for column, term in enumerate(state["terms"])}
         weights = np.frombuffer(base64.b64decode(state["likely"]), "<f4")
         self._term_weights = weights.reshape(self.topics, len(self._columns))  # [K, V]
-
-    # Using -------------------------------------------------------------------------------------------------------
 
     def mixtures(self, paragraphs: Paragraphs) -> NDArray:
         """Return p(topic | paragraph), the mean of the variational Dirichlet, [L, K]; uniform without known terms.

@@ -1,6 +1,6 @@
 """Features of EDU segmenters: words, their layout, and the chains that are tagged."""
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
@@ -45,6 +45,11 @@ class EduFeatures:
     piece_words: Tensor  # index of the word that each subword belongs to, -1 for none, [P]
     tags: Tensor  # 1 where an EDU begins, [N]; zeros if unknown
 
+    @property
+    def size(self) -> int:
+        """Number of words N."""
+        return len(self.offsets)
+
 
 def sentence_starts(request: Request, name: str = "text") -> list[int]:
     """Return the first characters of sentences, not counting white space, and the first visible one of the text.
@@ -80,7 +85,8 @@ def edu_features(
     text, (offsets, hashes) = request.text, hashed_words(request.text)
     word_starts = [start for start, _ in offsets]
     starts = sentence_starts(request, name)
-    sentence_words = {_word_from(word_starts, start) for start in starts}
+    # the first word that begins at or after the first character of a sentence or paragraph
+    sentence_words = {bisect_left(word_starts, start) for start in starts}
     first_words = sorted(word for word in sentence_words if word < len(word_starts))
     paragraphs = request.paragraphs or paragraph_offsets(text)
     pieces, piece_words = _pieces(text, subwords, word_starts)
@@ -98,7 +104,7 @@ def edu_features(
         digest=text_digest(text),
         offsets=offsets,
         words=torch.tensor(hashes, dtype=torch.long).reshape(-1, FEATURES),
-        layout=_layout(text, offsets, lengths, {_word_from(word_starts, start) for start, _ in paragraphs}),
+        layout=_layout(text, offsets, lengths, {bisect_left(word_starts, start) for start, _ in paragraphs}),
         chains=[part for length in lengths for part in _chain_lengths(length)],
         begins=begins_sentence,
         starts=starts,
@@ -106,11 +112,6 @@ def edu_features(
         piece_words=piece_words,
         tags=tags,
     )
-
-
-def _word_from(firsts: list[int], at: int) -> int:
-    """Return the index of the first word that begins at or after a character."""
-    return bisect_right(firsts, at - 1)
 
 
 def _chain_lengths(length: int) -> list[int]:

@@ -102,12 +102,14 @@ def _vocabulary(name: str, language: str, wordnet: str | None) -> Vocabulary:
     if not spoken.is_english:
         stem = spoken.stem if name == "porter" else None
         return Vocabulary(spoken.words, stem, f"stem:{'snowball' if stem else 'none'}|tok:{language}", language)
-    function = nltk_porter if name == "porter" else None
     if name == "perl":
-        exceptions = read_exceptions(wordnet)
-        name = "perl+wordnet" if exceptions else "perl-wordnet"
-        function = exceptions_first(exceptions)
-    return Vocabulary(_latin, function, f"stem:{name}|tok:rouge")
+        bases = read_exceptions(wordnet)
+        sign = "+" if bases else "-"
+        # MorphStem of ROUGE-1.5.5: the base form in the exception list, or else the Porter stem
+        return Vocabulary(
+            _latin, lambda word: bases.get(word) or perl_porter(word), f"stem:perl{sign}wordnet|tok:rouge"
+        )
+    return Vocabulary(_latin, nltk_porter if name == "porter" else None, f"stem:{name}|tok:rouge")
 
 
 @cache
@@ -121,16 +123,6 @@ def warn_without_words(language: str) -> None:
     """Warn that a reference has no word of a language; Python shows the same warning once."""
     remedy = "set data.language of a run, or --language of evaluate, compare, report and baseline (xx for any)"
     warnings.warn(f"a reference has no word in language {language!r}, and scores 0; {remedy}", stacklevel=3)
-
-
-def exceptions_first(exceptions: dict[str, str]) -> Callable[[str], str]:
-    """Return the stem by MorphStem of ROUGE-1.5.5: the base form in the exception list, or else the Porter stem."""
-
-    def stem(word: str) -> str:
-        base = exceptions.get(word)
-        return perl_porter(word) if base is None else base
-
-    return stem
 
 
 def read_exceptions(folder: str | None = None) -> dict[str, str]:

@@ -22,14 +22,8 @@ SMALLEST = len(SPECIALS) + 256  # one token for each byte
 class SubwordTokenizer:
     """Subword tokenizer of any text, without unknown tokens.
 
-    Text that spells a special symbol is not encoded as that symbol.
-
-    Args:
-        tokenizer: tokenizer of the `tokenizers` library, with <s>, <pad> and </s> or the special symbols of BERT.
-
-    Attributes:
-        start, pad, stop: ids of the special symbols.
-        paragraph, sentence: ids of the separators, or None.
+    Text that spells a special symbol is not encoded as that symbol. `tokenizer` is one of the `tokenizers` library,
+    with <s>, <pad> and </s> or the special symbols of BERT, whose ids are `start`, `pad` and `stop`.
 
     Raises:
         UserError: if a special symbol is missing.
@@ -38,8 +32,8 @@ class SubwordTokenizer:
     file_name = "tokenizer.json"
     symbols: ClassVar = (SPECIALS[:3], BERTS)  # names of the special symbols; the first that a tokenizer has count
     separators: ClassVar = False  # whether `build` and `of_checkpoint` add symbols of paragraphs and sentences
-    paragraph: int | None = None
-    sentence: int | None = None
+    paragraph: int | None = None  # id of the separator of paragraphs
+    sentence: int | None = None  # of sentences
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         ids_by_names = ([tokenizer.token_to_id(symbol) for symbol in names] for names in self.symbols)
@@ -204,13 +198,8 @@ MASKS = ("<mask_1>", "<mask>", "<extra_id_0>")
 class MaskingTokenizer(SubwordTokenizer):
     """Tokenizer with a mask symbol, trained on the corpus, or that of a pretrained PEGASUS, BART or T5.
 
-    Args:
-        tokenizer: tokenizer of the `tokenizers` library, with the special symbols <pad> and </s>.
-
-    Attributes:
-        start, pad, stop: ids of the special symbols; without a <s> decoding starts with <pad>, as PEGASUS and T5 do.
-        mask: id of the symbol that replaces a sentence, or None.
-        opening: ids before a document.
+    Without a <s> decoding starts with <pad>, as PEGASUS and T5 do. `mask` is the id of the symbol that replaces a
+    sentence, or None; `opening` are the ids before a document.
 
     Raises:
         UserError: if <pad> or </s> is missing.
