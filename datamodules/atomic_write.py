@@ -78,19 +78,15 @@ def builders_lock(folder: Path, prefix: str = BUILDING) -> Iterator[None]:
         with suppress(PermissionError):  # all users who may write to a shared cache may lock it
             os.fchmod(descriptor, folder.stat().st_mode & 0o666)
         if lock_file(descriptor, path):  # there is no other builder
-            _remove_leftovers(folder, prefix)
+            for leftover in folder.glob(f"{prefix}*"):
+                if leftover.is_dir():
+                    shutil.rmtree(leftover, ignore_errors=True)
+                else:
+                    leftover.unlink(missing_ok=True)
         lock_file(descriptor, path, shared=True, wait=math.inf)
         yield
     finally:
         release_lock(descriptor)
-
-
-def _remove_leftovers(folder: Path, prefix: str) -> None:
-    for path in folder.glob(f"{prefix}*"):
-        if path.is_dir():
-            shutil.rmtree(path, ignore_errors=True)
-        else:
-            path.unlink(missing_ok=True)
 
 
 @contextmanager

@@ -1,7 +1,7 @@
 """`Batch`: output of DataModules and input of models."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from itertools import islice
 from typing import Any, Self, TypeVar
 
@@ -45,13 +45,9 @@ class Batch:
         return self.weight * self.accumulation_weight
 
     def _map(self, change) -> Self:
-        values = {f.name: getattr(self, f.name) for f in fields(self)}
-        moved = {
-            f.name: change(values[f.name])
-            for f in fields(self)
-            if isinstance(values[f.name], Tensor) and not f.metadata.get("host")
-        }
-        return type(self)(**values | moved)
+        on_device = [f.name for f in fields(self) if not f.metadata.get("host")]
+        values = {name: getattr(self, name) for name in on_device}
+        return replace(self, **{name: change(value) for name, value in values.items() if isinstance(value, Tensor)})
 
     def to(self, device: torch.device | str, non_blocking: bool | None = None) -> Self:
         """Return a copy on a device, except fields marked `on_host`.

@@ -64,14 +64,13 @@ class CommunicatingAgentsData(WordsData):
     def __init__(
         self,
         corpus: Corpus,
-        vocab_size: int = 50_000,
         agents: int = 3,
         split: Split = "even",
         max_source: int = 800,
         max_target: int = 110,
         **shared: Any,
     ) -> None:
-        super().__init__(corpus, vocab_size, max_source, max_target, **shared)
+        super().__init__(corpus, max_source=max_source, max_target=max_target, **shared)
         at_least_one(agents=agents)
         self.agents, self.split = agents, split
 
@@ -96,11 +95,8 @@ class CommunicatingAgentsData(WordsData):
     def arrange(self, sources: list[list[int]], rows: list[dict[str, Any]]) -> tuple[Tensor, Tensor]:
         parts = [self.parts(len(source), row["paragraphs"]) for source, row in zip(sources, rows)]
         parts = [sizes + [0] * (self.agents - len(sizes)) for sizes in parts]
-        words_of_agents = [words for source, sizes in zip(sources, parts) for words in _pieces(source, sizes)]
+        words_of_agents = []
+        for source, sizes in zip(sources, parts):
+            ends = accumulate(sizes, initial=0)
+            words_of_agents += [source[before:after] for before, after in pairwise(ends)]
         return pad(words_of_agents, PAD).unflatten(0, (-1, self.agents)), pad(parts)  # [B, M, I], [B, M]
-
-
-def _pieces(source: list[int], sizes: list[int]) -> list[list[int]]:
-    """Split a source into pieces of the given sizes."""
-    ends = [0, *accumulate(sizes)]
-    return [source[before:after] for before, after in pairwise(ends)]

@@ -81,13 +81,10 @@ class GapSentenceData(PretrainedSummarizerData):
         unchanged: float = 0.0,
         noise: float = 0.0,
         draw_seed: int = 0,
-        vocab_size: int = 16_000,
-        checkpoint: str | None = None,
-        max_source: int = 512,
         max_target: int = 256,
         **shared: Any,
     ) -> None:
-        super().__init__(corpus, vocab_size, checkpoint, max_source, max_target, **shared)
+        super().__init__(corpus, max_target=max_target, **shared)
         if not 0 < ratio <= (ratio if max_ratio is None else max_ratio) < 1:
             raise ValueError(f"data.ratio is between 0 and 1, max_ratio not below it; got {ratio}, {max_ratio}")
         if not (0 <= unchanged <= 1 and 0 <= noise <= 1):

@@ -119,12 +119,11 @@ class ParsingData(LightningDataModule):
         self.keys: dict[str, int] = {}  # key -> index of the document, longest first
         self._lengths: dict[str, int] = {}  # key -> characters
         self.tokens: dict[str, int] = {}  # key -> tokens
-        self._surveyed = False
         self.max_batches: int | None = None  # fewer than all for an estimate
 
     def setup(self, stage: str | None = None) -> None:
         """Compute the keys and lengths of all documents, once."""
-        if self._surveyed:
+        if self.keys or self.empty:
             return
         indices: dict[str, int] = {}
         for index in range(len(self.documents)):
@@ -138,7 +137,6 @@ class ParsingData(LightningDataModule):
             self._lengths[key] = len(request.text)
             self.tokens[key] = count_tokens(request.text)
         self.keys = {key: indices[key] for key in sorted(indices, key=lambda key: -self._lengths[key])}
-        self._surveyed = True
 
     def request(self, index: int) -> ParseRequest:
         """Return the parse request of a document."""

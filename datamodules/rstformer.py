@@ -1,6 +1,7 @@
 """Data of RSTformer: subwords, the EDU of each, and the discourse between EDUs that a window can reach."""
 
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
@@ -117,7 +118,6 @@ class RSTformerData(NeedsParser, TokenizerData):
         self.ablation_seed = ablation_seed
         self.max_source, self.max_target, self.half_width = max_source, max_target, half_width
         self.parses, self.parses_given = Path(parses or self.cache_dir / "parses"), parses is not None
-        self._cache: ParseCache | None = None
         self._ablation: ParserDiscourse | None = None
 
     @property
@@ -131,12 +131,10 @@ class RSTformerData(NeedsParser, TokenizerData):
             self._parser = self.parser_named(self._parser, self.rows, max(_BAND, self.half_width))
         return self._parser
 
-    @property
+    @cached_property
     def cache(self) -> ParseCache:
         """Cache of parses."""
-        if self._cache is None:
-            self._cache = ParseCache(self.parses)
-        return self._cache
+        return ParseCache(self.parses)
 
     def feature_settings(self) -> dict[str, Any]:
         by = None if self.parser is None else [self.parser.fingerprint, self.parser.rows, self.parser.band]
@@ -165,7 +163,8 @@ class RSTformerData(NeedsParser, TokenizerData):
 
     def _for_workers(self) -> "RSTformerData":
         data = super()._for_workers()
-        data._cache = data._ablation = None
+        data._ablation = None
+        data.__dict__.pop("cache", None)
         return data
 
     def on_new_features(self, split: str) -> None:

@@ -219,7 +219,9 @@ def _write(
             if rows:
                 writer.write_batch(pa.RecordBatch.from_pylist(rows, schema=schema))
     if not place_of_id:
-        raise UserError(_no_document(corpus, split, skipped))
+        number = counted(len(skipped), "bad record")
+        first = f": {number}, the first {skipped[0]['where']}: {skipped[0]['problem']}" if skipped else ""
+        raise UserError(f"{corpus.title(split)}: no usable document{first}; check the files and the field names")
     return {
         "documents": len(place_of_id),
         "without_references": without_references,
@@ -272,10 +274,3 @@ def _report_skipped(name: str, folder: Path, skipped: list[dict[str, str]], on_b
 def no_split(corpus: Corpus, split: str) -> str:
     """Return the message that a corpus has no such split, without a remedy."""
     return f"{type(corpus).__name__} has no split {split!r} (it has: {', '.join(corpus.splits()) or 'none'})"
-
-
-def _no_document(corpus: Corpus, split: str, skipped: list[dict[str, str]]) -> str:
-    first = ""
-    if skipped:
-        first = f": {counted(len(skipped), 'bad record')}, the first {skipped[0]['where']}: {skipped[0]['problem']}"
-    return f"{corpus.title(split)}: no usable document{first}; check the files and the field names"

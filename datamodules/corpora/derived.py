@@ -3,7 +3,6 @@
 import random
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import get_args
 
 from datamodules.corpora.corpus import Corpus, make_document
 from datamodules.documents import BadRecord, Record
@@ -30,8 +29,7 @@ class OwnSentences(Corpus):
     """
 
     def __init__(self, corpus: Corpus, selection: Selection = "lead", number: int = 1, language: str = "en") -> None:
-        if selection not in get_args(Selection):
-            raise ValueError(f"corpus.selection is one of {', '.join(get_args(Selection))}; got {selection!r}")
+        select([], 0, selection)  # raises an error if there is no such selection
         if number < 1:
             raise ValueError(f"corpus.number must be at least 1, got {number}")
         self.corpus, self.selection, self.number = corpus, selection, number
@@ -43,18 +41,17 @@ class OwnSentences(Corpus):
     def records(self, split: str) -> Iterator[Record | BadRecord]:
         for record in self.corpus.records(split):
             document = make_document(record, language=self.language.code)
-            yield record if isinstance(document, BadRecord) else self._with_reference(record, document.parts)
+            if isinstance(document, BadRecord):
+                yield record
+                continue
+            # The seed is the id, so that a choice does not depend on the preceding documents.
+            rng, sentences = random.Random(record.id), document.sentences
+            chosen = select(sentences, self.number, self.selection, rng=rng, language=self.language.code)
+            yield replace(record, parts=document.parts, references=[[sentences[i] for i in chosen]])
 
     def fingerprint(self, split: str) -> str:
         how = " ".join([self.selection, str(self.number), *self.language.setting.values()])
         return f"own sentences 2 {how} of {self.corpus.fingerprint(split)}"
-
-    def _with_reference(self, record: Record, parts: list[list[str]]) -> Record:
-        sentences = [sentence for part in parts for sentence in part]
-        # The seed is the id, so that a choice does not depend on the preceding documents.
-        rng = random.Random(record.id)
-        chosen = select(sentences, self.number, self.selection, rng=rng, language=self.language.code)
-        return replace(record, parts=parts, references=[[sentences[i] for i in chosen]])
 
 
 class Folds(Corpus):

@@ -1,6 +1,5 @@
 """The built-in corpora: docstrings of the packages that the suite requires, split so that near-copies stay together."""
 
-import hashlib
 import os
 import re
 import sys
@@ -17,6 +16,7 @@ from datamodules.corpora.corpus import Corpus
 from datamodules.corpora.harvest import Docstring, digest_of, harvest, harvest_modules, source_files
 from datamodules.corpora.parallel import mapper
 from datamodules.documents import Record, UserError
+from datamodules.text.hashing import text_digest
 
 if TYPE_CHECKING:
     from datasketch import LeanMinHash  # imports SciPy, which only comparisons need
@@ -193,9 +193,8 @@ def _distinct_paths(*paths: str) -> list[Path]:
     return list(dict.fromkeys(Path(path).resolve() for path in paths))
 
 
-def _hash(docstring: Docstring) -> bytes:
-    text = "\n".join([docstring.name, docstring.summary, *docstring.body])
-    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()
+def _hash(docstring: Docstring) -> str:
+    return text_digest("\n".join([docstring.name, docstring.summary, *docstring.body]))
 
 
 class Modules(Docstrings):

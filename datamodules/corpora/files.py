@@ -12,6 +12,7 @@ from datamodules.corpora.corpus import Corpus
 from datamodules.corpora.fields import Fields, NamesOrNone
 from datamodules.corpora.readers import file_type, read_rows
 from datamodules.documents import BadRecord, Record, UserError
+from datamodules.text.hashing import file_digest
 from datamodules.text.lines import readable_name
 
 
@@ -79,10 +80,7 @@ class Files(Corpus):
         return "val" if int.from_bytes(digest[:8]) < self.val_share * 2**64 else "train"
 
     def fingerprint(self, split: str) -> str:
-        digests = []
-        for path in self._files(split):
-            with path.open("rb") as stream:
-                digests.append([path.name, hashlib.file_digest(stream, "sha256").hexdigest()])
+        digests = [[path.name, file_digest(path)] for path in self._files(split)]
         part = f" {split} of {self.val_share}" if self._shares_file(split) else ""
         return f"files {digests} {sorted(asdict(self.fields).items())}{part}"
 

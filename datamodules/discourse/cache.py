@@ -11,7 +11,7 @@ import json
 import time
 import warnings
 from collections.abc import Iterable, Iterator
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -196,7 +196,7 @@ class ParseCache:
             raise shards.cannot_write(self.folder, error) from None
 
 
-class ShardWriter:
+class ShardWriter(AbstractContextManager):
     """Buffered writer of parses, which writes each shard atomically.
 
     If the process is killed, only the parses since the last shard are lost. Use it in a `with` block: the buffer is
@@ -219,9 +219,6 @@ class ShardWriter:
         self.waiting: dict[str, DiscourseParse] = {}
         self._size, self._buffered_since = 0, 0.0
         cache.prepare()
-
-    def __enter__(self) -> "ShardWriter":
-        return self
 
     def __exit__(self, *_: object) -> None:
         self.flush()

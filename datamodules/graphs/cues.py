@@ -87,7 +87,9 @@ def cues(sentences: Sequence[str]) -> list[Cues]:
 
 
 def _cues(words: list[str], verbs: list[str | None], entities: frozenset[str]) -> Cues:
-    marker_length = _marker_length(words)
+    # number of words of the longest discourse marker at the beginning of the sentence
+    sizes = range(1, LONGEST_MARKER + 1)
+    marker_length = max((size for size in sizes if tuple(words[:size]) in MARKERS), default=0)
     first = words[marker_length] if marker_length < len(words) else ""
     words, remaining_verbs = words[marker_length:], verbs[marker_length:]
     return Cues(
@@ -98,11 +100,6 @@ def _cues(words: list[str], verbs: list[str | None], entities: frozenset[str]) -
         definite=frozenset(_nouns_after(words, remaining_verbs, DEFINITE)),
         indefinite=frozenset(_nouns_after(words, remaining_verbs, INDEFINITE)),
     )
-
-
-def _marker_length(words: list[str]) -> int:
-    """Return the number of words of the longest discourse marker at the beginning of a sentence, 0 for none."""
-    return max((size for size in range(1, LONGEST_MARKER + 1) if tuple(words[:size]) in MARKERS), default=0)
 
 
 # Names -----------------------------------------------------------------------------------------------------------

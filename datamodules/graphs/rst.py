@@ -1,6 +1,7 @@
 """Graph of rhetorical structure: the labelled discourse distribution of EDUs, averaged over pairs of paragraphs."""
 
 from collections.abc import Sequence
+from functools import cached_property
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -41,22 +42,20 @@ class RST(ParagraphGraph):
 
     def __init__(self, parser: "Parser", parses: Path, without: Sequence[str] = ("joint",)) -> None:
         self.parser, self.parses, self.without = parser, Path(parses), tuple(without)
-        self._cache: ParseCache | None = None
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the state for another process, without the weights of the parser and open files."""
         names = ("fingerprint", "rows", "band")
         described = SimpleNamespace(**{name: getattr(self.parser, name) for name in names})
-        return self.__dict__ | {"parser": described, "_cache": None}
+        state = {name: value for name, value in self.__dict__.items() if name != "cache"}
+        return state | {"parser": described}
 
-    @property
+    @cached_property
     def cache(self) -> "ParseCache":
         """Cache of parses, opened on first use."""
         from datamodules.discourse.cache import ParseCache
 
-        if self._cache is None:
-            self._cache = ParseCache(self.parses)
-        return self._cache
+        return ParseCache(self.parses)
 
     def settings(self) -> dict[str, Any]:
         return {

@@ -41,14 +41,16 @@ class Similarity(ParagraphGraph):
         return {"scaled": True} if self.scaled else {}  # empty if false, as in caches of earlier versions
 
     def weights(self, paragraphs: Paragraphs) -> NDArray:
-        cosine = self._cosines(paragraphs)
-        return scaled_to_one(cosine) if self.scaled else cosine
-
-    def _cosines(self, paragraphs: Paragraphs) -> NDArray:
         counts = term_counts([content_stems(" ".join(text), self.language) for text in paragraphs.texts])
         size = len(counts)
         idf = 1 + np.log((1 + size) / (1 + (counts > 0).sum(0)))
-        return cosines(counts * idf)
+        weights = cosines(counts * idf)
+        if self.scaled:
+            np.fill_diagonal(weights, 0)
+            largest = weights.max(initial=0)
+            weights = weights / largest if largest > 0 else weights
+            np.fill_diagonal(weights, 1)
+        return weights
 
 
 class PermutedSimilarity(ParagraphGraph):
@@ -73,13 +75,6 @@ class PermutedSimilarity(ParagraphGraph):
         places = list(range(len(weights)))
         random.Random(paragraphs.id).shuffle(places)
         return weights[np.ix_(places, places)]
-
-
-def scaled_to_one(weights: NDArray) -> NDArray:
-    """Scale weights [L, L] so that the largest off-diagonal one is 1 (unless all are 0), and set the diagonal to 1."""
-    off_diagonal = weights * (1 - np.eye(len(weights)))
-    largest = off_diagonal.max(initial=0)
-    return (off_diagonal / largest if largest > 0 else off_diagonal) + np.eye(len(weights))
 
 
 class Topic(ParagraphGraph):

@@ -5,14 +5,13 @@ import unicodedata
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from functools import cache, cached_property
+from functools import cache, cached_property, partial
 from itertools import chain, islice
 from typing import NamedTuple
 
 import regex
 
 from datamodules.documents import UserError
-from datamodules.text.segmenters import load_segmenter
 from datamodules.text.sentences import Splitter, split_sentences
 from datamodules.text.words import (
     NO_SPACE_AFTER,
@@ -23,6 +22,53 @@ from datamodules.text.words import (
     sentences_of,
     tokenize,
 )
+
+Segmenter = Callable[[str], list[str]]
+
+
+def _jieba() -> Segmenter:
+    import jieba
+
+    tokenizer = jieba.Tokenizer()
+    # `initialize` would write and read a cache in the folder of temporary files, which others may write to.
+    tokenizer.FREQ, tokenizer.total = tokenizer.gen_pfdict(tokenizer.get_dict_file())
+    tokenizer.initialized = True
+    return tokenizer.lcut
+
+
+def _fugashi() -> Segmenter:
+    import fugashi
+    import unidic_lite
+
+    tagger = fugashi.Tagger(f'-d "{unidic_lite.DICDIR}"')
+    return lambda text: [word.surface for word in tagger(text)]
+
+
+def _pythainlp() -> Segmenter:
+    from pythainlp.tokenize import word_tokenize
+
+    return partial(word_tokenize, engine="newmm")
+
+
+SEGMENTERS = {"zh:jieba": _jieba, "ja:fugashi": _fugashi, "th:pythainlp": _pythainlp}
+
+
+@cache
+def load_segmenter(code: str) -> Segmenter:
+    """Return a function of `SEGMENTERS` that divides characters without spaces into words.
+
+    Raises:
+        UserError: if there is no such segmenter, or its package is not installed.
+    """
+    if code not in SEGMENTERS:
+        raise UserError(f"language {code!r}: the segmenters of words are {', '.join(SEGMENTERS)}; name one of them")
+    package = code.partition(":")[2]
+    try:
+        return SEGMENTERS[code]()
+    except ImportError as error:
+        install = f"pip install 'precis-suite[{package}]'"
+        raise UserError(f"language {code} needs the package {package} ({error}); run {install}") from error
+
 
 ANY = "xx"
 SPACELESS_LANGUAGES = frozenset({"zh", "yue", "wuu", "ja", "th", "lo", "km", "my"})
@@ -79,7 +125,7 @@ class Language:
 
     Args:
         code: ISO 639 code such as `en`, `ru` or `zh`, possibly with a region or script (`zh-Hant`); `xx` for any. A
-            code with a segmenter (`zh:jieba`, see `segmenters`) divides scripts without spaces into words instead.
+            code with a segmenter (`zh:jieba`, see `SEGMENTERS`) divides scripts without spaces into words instead.
 
     Raises:
         UserError: if it does not look like a code, or there is no such segmenter, or its package is not installed.

@@ -32,7 +32,10 @@ def read_word_vectors(path: Path, words: Sequence[str], size: int) -> tuple[Tens
         if number == 1 or len(numbers) != size:
             _check_width(f"{path}:{number}", line, size)
         if row is not None and row not in vectors:
-            vectors[row] = _floats(f"{path}:{number}", numbers)
+            try:
+                vectors[row] = list(map(float, numbers))
+            except ValueError as error:
+                raise UserError(f"{path}:{number}: {error}; a line must be a word and its numbers") from None
     if not vectors:
         raise UserError(f"{path}: no vector of any of the vocabulary's {len(words):,} words; give another file")
     order = sorted(vectors)
@@ -66,10 +69,3 @@ def _check_width(where: str, line: str, size: int) -> None:
     if width != size:
         problem = f"a vector of size {width}, but the embedding has {size}"
         raise UserError(f"{where}: {problem}; set --model.embedding.size {width}")
-
-
-def _floats(where: str, numbers: list[str]) -> list[float]:
-    try:
-        return [float(number) for number in numbers]
-    except ValueError as error:
-        raise UserError(f"{where}: {error}; a line must be a word and its numbers") from None

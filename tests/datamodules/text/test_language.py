@@ -9,10 +9,9 @@ from pathlib import Path
 import pytest
 
 from datamodules.documents import UserError
-from datamodules.text.language import Language, join_sentences, language_of, length_words, script_of
+from datamodules.text.language import Language, join_sentences, language_of, length_words, load_segmenter, script_of
 from datamodules.text.oracle import greedy_oracle
 from datamodules.text.rouge_words import vocabulary
-from datamodules.text.segmenters import load_segmenter
 from datamodules.text.vocabulary import Vocabulary
 from lightning_modules.metrics.rewards import RewardInputs, RougeReward
 from lightning_modules.metrics.rouge import rouge_scores, signature
