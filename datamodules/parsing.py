@@ -87,8 +87,6 @@ class ParsingData(LightningDataModule):
 
     Args:
         documents: documents to parse; duplicates of a text are parsed once, empty documents are listed in `empty`.
-        cache: cache of parses.
-        parser: parser to use.
         batch_size: maximal number of documents in a batch.
         batch_characters: maximal number of characters in a batch, padding included; a longer document is a batch by
             itself.

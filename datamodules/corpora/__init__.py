@@ -13,7 +13,7 @@ __all__, __getattr__ = lazy_classes(__name__, {
     "Hub": "datamodules.corpora.hub",
     "Modules": "datamodules.corpora.docstrings",
     "OwnSentences": "datamodules.corpora.derived",
-    "ParallelText": "datamodules.corpora.text_files",
-    "TextFolders": "datamodules.corpora.text_files",
+    "ParallelText": "datamodules.corpora.texts",
+    "TextFolders": "datamodules.corpora.texts",
     "Texts": "datamodules.corpora.texts",
 })  # fmt: skip

@@ -137,10 +137,9 @@ class TableDocuments(Sequence[Document]):
 def read_manifest(dataset: "Dataset") -> dict[str, Any]:
     """Read the manifest of a table that `build_documents` returned.
 
-    Returns:
-        `split`, `require_references`, `documents` and `without_references` (counts), `digest` (of the documents, in
-        order), `fingerprint` (of the corpus), `cleaned` (number of removed marks by rule) and `skipped` (a list of
-        `where` and `problem`).
+    It has `split`, `require_references`, `documents` and `without_references` (counts), `digest` (of the documents, in
+    order), `fingerprint` (of the corpus), `cleaned` (number of removed marks by rule) and `skipped` (a list of `where`
+    and `problem`).
     """
     path = Path(dataset.cache_files[0]["filename"]).with_name("manifest.json")
     return json.loads(path.read_text(encoding="utf-8"))

@@ -13,7 +13,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from datamodules.corpora.corpus import Corpus
-from datamodules.corpora.harvest import Docstring, digest_of, harvest, harvest_modules, source_files
+from datamodules.corpora.harvest import (
+    Docstring,
+    digest_of,
+    docstring_of_module,
+    docstrings_of_file,
+    harvest,
+    source_files,
+)
 from datamodules.corpora.parallel import mapper
 from datamodules.documents import Record, UserError
 from datamodules.text.hashing import text_digest
@@ -34,15 +41,12 @@ def shingles(text: str) -> set[str]:
 
 
 def clusters(texts: Sequence[str], criteria: Iterable[Sequence[Hashable]] = (), num_proc: int = 1) -> list[list[int]]:
-    """Cluster texts so that near-duplicates are in the same cluster.
+    """Return clusters of texts, as ascending indices and ordered by their first one, with near-duplicates together.
 
     Args:
         texts: texts to compare by the Jaccard similarity of their shingles, as estimated by MinHash; from 0.5 on, they
             are near-duplicates.
         criteria: further criteria, each a sequence with a key for each text; texts with equal keys share a cluster.
-
-    Returns:
-        Clusters as ascending indices, ordered by their first index; a text without near-duplicates is a cluster.
     """
     from scipy.sparse import coo_array
     from scipy.sparse.csgraph import connected_components
@@ -119,6 +123,8 @@ class Docstrings(Corpus):
         UserError: if a folder does not exist, a package is not among `PACKAGES`, or there is no usable docstring.
     """
 
+    read_file = staticmethod(docstrings_of_file)
+
     def __init__(
         self,
         folders: list[str] | None = None,
@@ -167,7 +173,7 @@ class Docstrings(Corpus):
 
     @cached_property
     def _docstrings(self) -> dict[str, list[Docstring]]:
-        return split_by_cluster(harvest(self._files, self.num_proc), self.num_proc)
+        return split_by_cluster(harvest(self._files, self.num_proc, self.read_file), self.num_proc)
 
 
 def split_by_cluster(docstrings: list[Docstring], num_proc: int = 1) -> dict[str, list[Docstring]]:
@@ -213,9 +219,7 @@ class Modules(Docstrings):
         UserError: if a folder does not exist, or has no usable module.
     """
 
+    read_file = staticmethod(docstring_of_module)
+
     def fingerprint(self, split: str) -> str:
         return f"modules 1 {super().fingerprint(split)}"
-
-    @cached_property
-    def _docstrings(self) -> dict[str, list[Docstring]]:
-        return split_by_cluster(harvest_modules(self._files, self.num_proc), self.num_proc)

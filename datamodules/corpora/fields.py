@@ -98,12 +98,9 @@ class Fields:
         return (self.summary,) if isinstance(self.summary, str) else self.summary
 
     def record(self, row: dict[str, Any], where: str, number: str) -> Record | BadRecord:
-        """Convert a row to a record, after removing the markup that `RULES` lists.
+        """Convert a row to a record without the marks of `RULES`; `number` is its id if no field holds one.
 
         A row without any summary field becomes a record without references, whose `where` lists the fields of the row.
-
-        Args:
-            number: id of the record if no field holds one.
         """
         # the number replaces a missing `id`, but not a missing field that the user named
         identifier = row.get(self.id or "id", number if self.id is None else None)

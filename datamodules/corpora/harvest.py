@@ -48,11 +48,8 @@ def summary_and_body(docstring: str) -> tuple[str, list[str]] | None:
     """Return the first paragraph of a docstring, after a signature if there is one, and the prose of the rest.
 
     Paragraphs, list items and the descriptions of parameters, attributes and results in NumPy, Google and reST sections
-    are kept, without names and types. Code, tables, links and other sections are removed.
-
-    Returns:
-        Summary and paragraphs of the body, each on one line; None if the first paragraph is not prose, or ends with a
-        colon.
+    are kept, each on one line, without names and types. Code, tables, links and other sections are removed. None if the
+    first paragraph is not prose, or ends with a colon.
     """
     first, *blocks = re.split(r"\n(?:[ \t]*\n)+", _SECTION_WITHIN.sub("\n\n", docstring.strip()))
     if _SIGNATURE.match(first) and blocks:
@@ -183,27 +180,37 @@ def digest_of(files: Iterable[tuple[str, Path]]) -> str:
     return total.hexdigest()
 
 
-def harvest(files: list[tuple[str, Path]], num_proc: int = 1) -> list[Docstring]:
-    """Return the distinct docstrings that are prose, in the order of the files.
+def docstrings_of_file(file: tuple[str, Path]) -> list[Docstring]:
+    """Return the docstrings of a file that are prose; none if this version of Python cannot parse it."""
+    name, path = file
+    tree = _parsed(path)
+    return [] if tree is None else list(_of_node(tree, _module_name(name), path))
 
-    Files that this version of Python cannot parse are skipped.
-    """
-    return _distinct(_of_file, files, num_proc)
 
-
-def harvest_modules(files: list[tuple[str, Path]], num_proc: int = 1) -> list[Docstring]:
-    """Return the docstrings of modules as summaries of their definitions, in the order of the files.
+def docstring_of_module(file: tuple[str, Path]) -> list[Docstring]:
+    """Return the docstring of a module as the summary of its definitions, or none.
 
     The body has one text for each function, class and method whose docstring is prose: the name within the module, a
-    colon and the docstring. Files that this version of Python cannot parse are skipped.
+    colon and the docstring.
     """
-    return _distinct(_of_module, files, num_proc)
+    name, path = file
+    tree = _parsed(path)
+    docstring = ast.get_docstring(tree) if tree is not None else None
+    prose = summary_and_body(docstring) if docstring else None
+    if prose is None or not MIN_SUMMARY <= len(prose[0].split()) <= MAX_SUMMARY:
+        return []
+    parts = dict(_definitions(tree, ""))
+    if len(parts) < MIN_FUNCTIONS:
+        return []
+    return [Docstring(_module_name(name), f"{path}:{tree.body[0].lineno}", prose[0], tuple(parts.values()))]
 
 
-def _distinct(
-    read_file: Callable[[tuple[str, Path]], list[Docstring]], files: list[tuple[str, Path]], num_proc: int
+def harvest(
+    files: list[tuple[str, Path]],
+    num_proc: int = 1,
+    read_file: Callable[[tuple[str, Path]], list[Docstring]] = docstrings_of_file,
 ) -> list[Docstring]:
-    """Apply `read_file` to files and return the docstrings, each pair of summary and body once."""
+    """Return the docstrings of files in order, each pair of summary and body once."""
     distinct: dict[tuple[str, tuple[str, ...]], Docstring] = {}
     names: set[str] = set()
     with mapper(num_proc) as mapped, progress_bar() as progress:
@@ -215,25 +222,6 @@ def _distinct(
                     names.add(docstring.name)
                     distinct.setdefault((docstring.summary.lower(), docstring.body), docstring)
     return list(distinct.values())
-
-
-def _of_file(file: tuple[str, Path]) -> list[Docstring]:
-    name, path = file
-    tree = _parsed(path)
-    return [] if tree is None else list(_of_node(tree, _module_name(name), path))
-
-
-def _of_module(file: tuple[str, Path]) -> list[Docstring]:
-    name, path = file
-    tree = _parsed(path)
-    docstring = ast.get_docstring(tree) if tree is not None else None
-    prose = summary_and_body(docstring) if docstring else None
-    if prose is None or not MIN_SUMMARY <= len(prose[0].split()) <= MAX_SUMMARY:
-        return []
-    parts = dict(_definitions(tree, ""))
-    if len(parts) < MIN_FUNCTIONS:
-        return []
-    return [Docstring(_module_name(name), f"{path}:{tree.body[0].lineno}", prose[0], tuple(parts.values()))]
 
 
 def _definitions(node: ast.AST, prefix: str) -> Iterable[tuple[str, str]]:

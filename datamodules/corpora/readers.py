@@ -18,17 +18,20 @@ from datamodules.text.lines import load_json
 
 Row = dict[str, Any] | BadRecord
 
-_OPENERS = {
-    ".gz": gzip.open,
-    ".bz2": bz2.open,
-    ".xz": lzma.open,
-    ".zst": lambda path, mode: _open_zstd(path),
-}
 LONGEST_LINE = 64 << 20  # bytes; about ten times the longest books
 LONGEST_ARRAY = 512 << 20  # bytes; a shard of PreSumm's 2,000 articles has about 15 MiB
 LARGEST_RATIO = 100  # of unpacked to packed bytes of a large Parquet column; text has about 5
 _ROWS_AT_ONCE = 4  # of Parquet, each of which may be as long as the longest line
 _TYPES = (".jsonl", ".ndjson", ".json", ".parquet", ".csv", ".tsv")
+
+
+def _open_zstd(path: Path, mode: str) -> IO[bytes]:
+    import pyarrow as pa
+
+    return io.BufferedReader(pa.input_stream(str(path), compression="zstd"))
+
+
+_OPENERS = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open, ".zst": _open_zstd}
 
 
 def read_rows(path: Path, fields: list[str]) -> Iterator[tuple[int, Row]]:
@@ -60,12 +63,6 @@ def read_rows(path: Path, fields: list[str]) -> Iterator[tuple[int, Row]]:
     except (OSError, EOFError, zlib.error, lzma.LZMAError, *_arrow_errors()) as error:
         reason = " ".join(str(error).split())
         raise UserError(f"{path}: cannot be read ({reason}); get a complete copy of the file") from error
-
-
-def _open_zstd(path: Path) -> IO[bytes]:
-    import pyarrow as pa
-
-    return io.BufferedReader(pa.input_stream(str(path), compression="zstd"))
 
 
 def _arrow_errors() -> tuple[type[Exception], ...]:

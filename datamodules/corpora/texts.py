@@ -1,21 +1,48 @@
-"""Documents in memory: texts, or records."""
+"""Corpora of plain text: in memory, in parallel files with a document per line, and in folders of text or HTML."""
 
+import hashlib
 import json
-from collections.abc import Iterable, Iterator, Mapping
+import os
+from codecs import BOM_UTF8
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from itertools import zip_longest
+from pathlib import Path
 from typing import Any
 
 from datamodules.corpora.corpus import Corpus
-from datamodules.corpora.fields import Fields, Paragraphs
-from datamodules.documents import BadRecord, Record
+from datamodules.corpora.fields import Fields, Paragraphs, Sentences
+from datamodules.documents import FIX_OR_SKIP, BadRecord, Record, UserError
 from datamodules.text.hashing import text_digest
+from datamodules.text.lines import readable_name
+
+SUFFIXES = (".html", ".htm")
+
+
+def is_html(path: Path) -> bool:
+    """Return whether a file is an HTML page, by its suffix."""
+    return path.suffix.lower() in SUFFIXES
+
+
+def article_text(path: Path) -> str:
+    """Return the text of the article in a page, without navigation and comments, its paragraphs apart by blank lines.
+
+    Raises:
+        UserError: if `trafilatura` is not installed, or the page has no article.
+    """
+    try:
+        from trafilatura import extract
+    except ImportError:
+        problem = "reading HTML needs trafilatura, which is not installed"
+        raise UserError(f"{path}: {problem}: pip install 'precis-suite[html]'") from None
+    text = extract(path.read_bytes(), include_comments=False, include_tables=False)
+    if not text:
+        raise UserError(f"{path}: no article was found in this page; save its text in a .txt file")
+    return "\n\n".join(line for line in text.split("\n") if line.strip())
 
 
 class Records(Corpus):
-    """Records in memory, in one split, `test`.
-
-    Args:
-        rows: mappings with `id`, `document` (a string or a list of parts) and, optionally, `summary`.
-    """
+    """Records in memory, in one split, `test`: mappings with `id`, `document` (or its parts) and maybe `summary`."""
 
     def __init__(self, rows: Iterable[Mapping[str, Any]]) -> None:
         self.rows = [dict(row) for row in rows]
@@ -34,12 +61,7 @@ class Records(Corpus):
 
 
 class Texts(Records):
-    """Texts to summarize, in one split, `test`, without references.
-
-    Args:
-        texts: pairs of id and text.
-        paragraphs: separator of paragraphs: `blank_line`, `line` or `none`.
-    """
+    """Texts to summarize as pairs of id and text, in one split, `test`, without references."""
 
     def __init__(self, texts: Iterable[tuple[str, str]], paragraphs: Paragraphs = "blank_line") -> None:
         super().__init__({"id": name, "document": text} for name, text in texts)
@@ -48,3 +70,170 @@ class Texts(Records):
     def records(self, split: str) -> Iterator[Record | BadRecord]:
         for row in self.rows:
             yield self.fields.record(row, f"text {row['id']!r}", row["id"])
+
+
+class ParallelText(Corpus):
+    """Pairs of text files with a document and a reference per line, as fairseq and BART read them.
+
+    Args:
+        train: path without suffix: `cnndm/train` stands for `cnndm/train.source` and `cnndm/train.target`.
+        val: the same.
+        test: the same.
+        source: suffix of the documents.
+        target: suffix of the references; null if there are none.
+        separator: string between the sentences of a line, such as `<q>`, in place of sentence splitting.
+        document_sentences: `split` splits a line into sentences; `line` takes it as one.
+        summary_sentences: the same, for references.
+
+    Raises:
+        UserError: on reading, if a file is missing, or the files of a split differ in their number of lines.
+    """
+
+    def __init__(
+        self,
+        train: str | None = None,
+        val: str | None = None,
+        test: str | None = None,
+        source: str = ".source",
+        target: str | None = ".target",
+        separator: str | None = None,
+        document_sentences: Sentences = "split",
+        summary_sentences: Sentences = "split",
+    ) -> None:
+        self.prefixes = {name: path for name, path in (("train", train), ("val", val), ("test", test)) if path}
+        self.source, self.target, self.separator = source, target, separator
+        self.fields = Fields(
+            paragraphs="none", document_sentences=document_sentences, summary_sentences=summary_sentences
+        )
+
+    def splits(self) -> list[str]:
+        return list(self.prefixes)
+
+    def title(self, split: str) -> str:
+        return f"ParallelText {split} ({self.prefixes[split]})"
+
+    def records(self, split: str) -> Iterator[Record | BadRecord]:
+        paths = self._files(split)
+        stem = readable_name(Path(self.prefixes[split]).name)
+        with ExitStack() as stack:
+            files = [stack.enter_context(path.open("rb")) for path in paths]
+            for number, lines in enumerate(zip_longest(*files), start=1):
+                if None in lines:
+                    shorter, longer = paths if lines[0] is None else reversed(paths)
+                    problem = f"ends before line {number} of {longer}"
+                    raise UserError(f"{shorter}: {problem}; give files with a line for each document")
+                if number == 1:
+                    lines = [line.removeprefix(BOM_UTF8) for line in lines]
+                yield self._record(lines, f"{paths[0]}:{number}", f"{stem}-{number}")
+
+    def _record(self, lines: Sequence[bytes], where: str, name: str) -> Record | BadRecord:
+        """Convert a line of each file to a record."""
+        try:
+            document, *references = [line.decode("utf-8").strip() for line in lines]
+        except UnicodeDecodeError as error:
+            return BadRecord(where, f"not UTF-8 (byte 0x{error.object[error.start]:02x})", FIX_OR_SKIP)
+        reference = self._sentences(references[0]) if any(references) else None
+        row = {"document": self._sentences(document), "summary": reference}
+        return self.fields.record(row, where, name)
+
+    def _sentences(self, line: str) -> str | list[list[str]]:
+        return [line.split(self.separator)] if self.separator else line
+
+    def fingerprint(self, split: str) -> str:
+        digests = [hashlib.sha256(path.read_bytes()).hexdigest() for path in self._files(split)]
+        options = [self.separator, self.fields.document_sentences, self.fields.summary_sentences]
+        return f"parallel text {Path(self.prefixes[split]).name} {digests} {options}"
+
+    def _files(self, split: str) -> list[Path]:
+        """Return the files of a split: documents, and references if there are any."""
+        suffixes = [self.source] if self.target is None else [self.source, self.target]
+        paths = [Path(f"{self.prefixes[split]}{suffix}") for suffix in suffixes]
+        for path in paths:
+            if not path.is_file():
+                raise UserError(f"{path}: no such file; check the path of `{split}`, `source` and `target`")
+        return paths
+
+
+STORY, HIGHLIGHT = ".story", "@highlight"
+
+
+class TextFolders(Corpus):
+    """A folder for each split, with a file for each document in it.
+
+    Documents are the `.txt`, `.story`, `.html` and `.htm` files of `FOLDER/documents`, or of `FOLDER` itself if it has
+    no such folder. The references of `storm.txt` are `FOLDER/references/storm.txt`, or `storm.1.txt`, `storm.2.txt` and
+    so on. A page in HTML is read by `trafilatura`. A `.story` file of CNN/DailyMail has its reference in it, a sentence
+    after each `@highlight`. The id of a document is the name of its file without suffix.
+
+    Args:
+        train: folder.
+        val: the same.
+        test: the same.
+        documents: name of the folder of documents.
+        references: name of the folder of references.
+        paragraphs: separator of paragraphs: `blank_line`, `line` or `none`.
+        summary_sentences: `split` splits references into sentences; `line` takes each line as a sentence.
+
+    Raises:
+        UserError: on reading, if a folder is missing or has no document, or a reference belongs to no document.
+    """
+
+    def __init__(
+        self,
+        train: str | None = None,
+        val: str | None = None,
+        test: str | None = None,
+        documents: str = "documents",
+        references: str = "references",
+        paragraphs: Paragraphs = "blank_line",
+        summary_sentences: Sentences = "split",
+    ) -> None:
+        self.folders = {name: Path(path) for name, path in (("train", train), ("val", val), ("test", test)) if path}
+        self.documents, self.references = documents, references
+        self.fields = Fields(paragraphs=paragraphs, summary_sentences=summary_sentences)
+
+    def splits(self) -> list[str]:
+        return list(self.folders)
+
+    def title(self, split: str) -> str:
+        return f"TextFolders {split} ({self.folders[split]})"
+
+    def records(self, split: str) -> Iterator[Record | BadRecord]:
+        for path, references in self._files(split).items():
+            try:
+                text, *highlights = _read(path).split(HIGHLIGHT) if path.suffix == STORY else [_read(path)]
+                row = {"document": text, "summary": [*([highlights] if highlights else []), *map(_read, references)]}
+            except UnicodeDecodeError as error:
+                yield BadRecord(str(path), f"it, or a reference, is not UTF-8 (byte {error.start})", FIX_OR_SKIP)
+                continue
+            yield self.fields.record(row, str(path), readable_name(path.stem))
+
+    def fingerprint(self, split: str) -> str:
+        digest = hashlib.sha256()
+        for path, references in self._files(split).items():
+            for file in (path, *references):
+                digest.update(os.fsencode(f"{file.name}\n") + hashlib.sha256(file.read_bytes()).digest())
+        return f"text folders {digest.hexdigest()} {self.fields.paragraphs} {self.fields.summary_sentences}"
+
+    def _files(self, split: str) -> dict[Path, list[Path]]:
+        """Return the documents of a split, each with its references."""
+        folder = self.folders[split]
+        documents = folder / self.documents if (folder / self.documents).is_dir() else folder
+        if not documents.is_dir():
+            raise UserError(f"{folder}: no such folder; check the path of `{split}`")
+        paths = sorted(path for path in documents.iterdir() if path.suffix.lower() in (".txt", STORY, *SUFFIXES))
+        if not paths:
+            problem = "no .txt or .html file, and no .story, in this folder"
+            raise UserError(f"{documents}: {problem}; check the path of `{split}`")
+        files: dict[Path, list[Path]] = {path: [] for path in paths}
+        by_stem = {path.stem: path for path in paths}
+        for reference in sorted((folder / self.references).glob("*.txt")):
+            owner = by_stem.get(reference.stem) or by_stem.get(reference.stem.rpartition(".")[0])
+            if owner is None:
+                raise UserError(f"{reference}: no document has this name; call it like its document")
+            files[owner].append(reference)
+        return files
+
+
+def _read(path: Path) -> str:
+    return article_text(path) if is_html(path) else path.read_text(encoding="utf-8-sig")

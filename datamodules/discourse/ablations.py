@@ -126,13 +126,10 @@ def document_seed(seed: int, text_digest: str) -> int:
 
 
 def permute_pairs(codes: Tensor, seed: int) -> Tensor:
-    """Permute the values of an LDD over all pairs of EDUs.
+    """Permute the codes of an LDD, [E, 2b + 1, R], over all pairs of EDUs uniformly.
 
     The relations of a pair stay together, so that each relation keeps the distribution of its values; the diagonal
-    stays zero.
-
-    Args:
-        codes: codes of a band, [E, 2b + 1, R]; pairs outside the document are ignored.
+    stays zero, and pairs outside the document are ignored.
     """
     pairs = inside(len(codes), codes.shape[1] // 2)  # [E, 2b + 1]
     values = codes[pairs]  # [pairs, R]
@@ -143,16 +140,10 @@ def permute_pairs(codes: Tensor, seed: int) -> Tensor:
 
 
 def fit_to_size(codes: Tensor, size: int, half_width: int) -> Tensor:
-    """Fit an LDD to another number of EDUs.
+    """Fit the codes of an LDD to another number of EDUs: [F, 2c + 1, R] -> [E, 2b + 1, R], c at least min(b, F - 1).
 
     A longer LDD is truncated. A shorter one is stretched: EDU i of E gets the values of EDU floor(i F / E) of F, which
     keeps relative positions; EDUs that share a source EDU are unrelated.
-
-    Args:
-        codes: codes of a band, [F, 2c + 1, R], c at least min(b, F - 1).
-
-    Returns:
-        [E, 2b + 1, R], of the type of `codes`.
     """
     length, half = len(codes), codes.shape[1] // 2
     source_edu = torch.arange(size) * min(length, size) // size  # [E]

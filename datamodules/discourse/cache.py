@@ -199,13 +199,10 @@ class ParseCache:
 class ShardWriter(AbstractContextManager):
     """Buffered writer of parses, which writes each shard atomically.
 
-    If the process is killed, only the parses since the last shard are lost. Use it in a `with` block: the buffer is
-    written at its end, also after an exception. Damaged shards of the cache get the suffix `.broken`.
-
-    Args:
-        documents: maximal number of parses in a shard.
-        megabytes: size of the buffer at which a shard is written.
-        seconds: age of the oldest buffered parse at which a shard is written.
+    A shard has at most `documents` parses; it is written when the buffer has as many or reaches `megabytes`, or its
+    oldest parse is `seconds` old. If the process is killed, only the parses since the last shard are lost. Use it in a
+    `with` block: the buffer is written at its end, also after an exception. Damaged shards of the cache get the suffix
+    `.broken`.
 
     Raises:
         UserError: if the folder cannot be written to.

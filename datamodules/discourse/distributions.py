@@ -184,12 +184,10 @@ def check_tree(tree: Tensor, size: int, relations: int) -> Tensor:
 
 
 def random_ldd(size: int, band: int, relations: int, seed: int = 0) -> Tensor:
-    """Return a random LDD (the ablation RIA): values in [0, 1) that depend only on i, j, l and the seed.
+    """Return a random LDD (the ablation RIA), float32 [E, 2b + 1, R], zero on the diagonal and outside the document.
 
-    They are therefore identical in every document and for every half-width.
-
-    Returns:
-        The band [E, 2b + 1, R], float32, zero on the diagonal and outside the document.
+    Values in [0, 1) depend only on i, j, l and the seed, and are therefore identical in every document and for every
+    half-width.
     """
     i = torch.arange(size)[:, None, None]
     j = i + torch.arange(-band, band + 1)[:, None]

@@ -49,11 +49,7 @@ class ParserFeatures:
 def parser_features(
     request: Request, edus: Sequence[Offsets], subwords: Subwords | None, nodes: Sequence[Node] = (), name: str = ""
 ) -> ParserFeatures:
-    """Return the features of a text.
-
-    Args:
-        edus: character offsets of the EDUs, at least one.
-        subwords: tokenizer of the encoder; None for hashed words.
+    """Return the features of a text with at least one EDU; without subwords of an encoder, words are hashed.
 
     Raises:
         UserError: if a sentence or a paragraph lies outside the text.

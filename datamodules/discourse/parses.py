@@ -230,7 +230,7 @@ def strip_edus(edus: Tensor, text: str) -> Tensor:
 
 
 def align(offsets: Tensor, edus: Tensor) -> Tensor:
-    """Return the first EDU that each token overlaps.
+    """Return the index of the first EDU that each token overlaps, int64 [T]; -1 for special tokens and tokens in none.
 
     As EDUs neither begin nor end with whitespace, this is the EDU of the first visible character of the token, also for
     tokenizers whose tokens include spaces.
@@ -238,9 +238,6 @@ def align(offsets: Tensor, edus: Tensor) -> Tensor:
     Args:
         offsets: character offsets of tokens, [T, 2]; empty for special tokens.
         edus: character offsets of EDUs, in order and disjoint, [E, 2].
-
-    Returns:
-        Index of the EDU, -1 for special tokens and for tokens in no EDU, int64 [T].
     """
     start, end = offsets.long().unbind(-1)
     edus = edus.long()

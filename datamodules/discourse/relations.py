@@ -99,11 +99,9 @@ INVENTORIES = {"gum": GUM, "rst_dt": RST_DT}
 
 
 def inventory_of(choice: Sequence[str] | Mapping[str, Sequence[str]] | str) -> Inventory:
-    """Return the inventory that an argument names.
+    """Return the inventory that an argument names: `gum`, `rst_dt`, or the relations of a treebank in any case.
 
-    Args:
-        choice: `gum`, `rst_dt`, or the relations of a treebank in any case: a list of names, each of which is a class,
-            or the names of each class.
+    These are a list of names, each of which is a class, or the names of each class.
 
     Raises:
         ValueError: if the name is unknown, or relations are missing, reserved, or in two classes.

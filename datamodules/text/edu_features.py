@@ -75,9 +75,8 @@ def edu_features(
 ) -> EduFeatures:
     """Return the features of a text.
 
-    Args:
-        subwords: tokenizer of the encoder; None if only hashed features are needed.
-        edus: gold EDUs, for training; an EDU that begins inside a word tags that word.
+    Without subwords of an encoder, there are only hashed features. Gold EDUs are for training; an EDU that begins
+    inside a word tags that word.
 
     Raises:
         UserError: if a sentence, paragraph or EDU lies outside the text.

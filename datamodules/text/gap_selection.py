@@ -42,14 +42,13 @@ class WordCounts(NamedTuple):
 
 
 def gains(counts: WordCounts, inside: NDArray[np.int64], unique: bool) -> Floats:
-    """Return ROUGE-1 F between the selected sentences plus one more, and the rest of the document.
+    """Return ROUGE-1 F between the selected sentences plus each other one, and the rest of the document, [N].
+
+    It is meaningless for sentences that are already selected.
 
     Args:
         inside: occurrences of each word in the selected sentences, [W].
         unique: whether texts are sets of words instead of multisets.
-
-    Returns:
-        The score after adding each sentence, [N]; meaningless for sentences that are already selected.
     """
     # Occurrences of each entry's word in the selection and in the rest, before and after its sentence is selected.
     before = inside[counts.word]  # [E]
@@ -99,7 +98,7 @@ def select(
     rng: random.Random | None = None,
     language: str = "en",
 ) -> list[int]:
-    """Select the gap sentences of a document, the targets of pre-training (section 3.1).
+    """Return the indices of the gap sentences of a document, in its order: the targets of pre-training (section 3.1).
 
     `ind` scores each sentence x_i by ROUGE-1 F(x_i, D without x_i); `seq` adds sentences one by one to S by ROUGE-1
     F(S with x_i, D without both). `orig` counts words as ROUGE does; `uniq` takes texts as sets of words. Words are
@@ -109,9 +108,6 @@ def select(
         number: number of sentences to select; all if there are fewer.
         noise: each score of `ind` and `seq` is multiplied by 1 + u, u uniform in [-noise, noise].
         rng: random generator; by default one with seed 0.
-
-    Returns:
-        Indices of the sentences, in the order of the document.
 
     Raises:
         ValueError: if the selection does not exist, the number is negative, or the noise is not in [0, 1].

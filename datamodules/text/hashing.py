@@ -4,7 +4,6 @@ import hashlib
 import re
 from functools import lru_cache
 from pathlib import Path
-from typing import NamedTuple
 from zlib import crc32
 
 # Thai, Lao, Burmese, Khmer, kana and Chinese characters, which no space separates into words
@@ -28,23 +27,16 @@ def file_digest(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-class Words(NamedTuple):
-    """Words of a text: (start, end) characters, and `FEATURES` hashes, of each."""
+def hashed_words(text: str) -> tuple[list[tuple[int, int]], list[tuple[int, ...]]]:
+    """Return the (start, end) characters of the words and punctuation marks of a text, and `FEATURES` hashes of each.
 
-    offsets: list[tuple[int, int]]
-    features: list[tuple[int, ...]]
-
-
-def hashed_words(text: str) -> Words:
-    """Return the words and punctuation marks of a text, which cover all visible characters, with hashed features.
-
-    Characters of scripts without spaces, such as Chinese, are words.
+    They cover all visible characters. Characters of scripts without spaces, such as Chinese, are words.
 
     The features of a word are 32-bit hashes of the word in lower case, its prefixes and suffixes of 1 to 4 letters, and
     its shape ("Xxx-9" for "Rev-2"). They are the same in every process and on every machine.
     """
     offsets = [(match.start(), match.end()) for match in _WORD.finditer(text)]
-    return Words(offsets, [word_features(text[start : min(end, start + _MAX_LETTERS)]) for start, end in offsets])
+    return offsets, [word_features(text[start : min(end, start + _MAX_LETTERS)]) for start, end in offsets]
 
 
 @lru_cache(maxsize=65536)

@@ -27,11 +27,12 @@ def greedy_oracle(
     counts: Counts = "all",
     language: str = "en",
 ) -> list[int]:
-    """Return the greedy extractive oracle, which adds the sentence that raises ROUGE-1 F + ROUGE-2 F most.
+    """Return the greedy extractive oracle: indices of sentences in the order of the document.
 
-    It stops when no sentence raises the score. The method is that of Nallapati et al. 2017, with the sum of scores of
-    Liu and Lapata (2019). Selected sentences are scored in the order of the document, with bigrams across sentences as
-    in ROUGE; ties go to the first sentence. With several references, the best one counts. Counts are updated
+    It adds the sentence that raises ROUGE-1 F + ROUGE-2 F most, and stops when no sentence raises the score, so that it
+    is empty if none shares a word with a reference. The method is that of Nallapati et al. 2017, with the sum of scores
+    of Liu and Lapata (2019). Selected sentences are scored in the order of the document, with bigrams across sentences
+    as in ROUGE; ties go to the first sentence. With several references, the best one counts. Counts are updated
     incrementally.
 
     Args:
@@ -39,9 +40,6 @@ def greedy_oracle(
         stem: as in `rouge_scores`.
         counts: `all` counts each occurrence of an n-gram, as ROUGE does; `set` counts each n-gram once, and no bigrams
             across sentences of the document, as PreSumm does for its labels.
-
-    Returns:
-        Indices in the order of the document; empty if no sentence shares a word with a reference.
     """
     if counts == "set":
         return _distinct_oracle(sentences, references, k, vocabulary(stem, language))

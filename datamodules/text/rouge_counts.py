@@ -87,12 +87,11 @@ def lcs_length(tokens: Iterable[int], masks: dict[int, int], full: int) -> int:
 def ngram_ends(positions: Sequence[int | None], ends: int, n: int) -> Counter:
     """Count the occurrences in the prediction of each n-gram of the reference.
 
+    The mask of the end positions of an n-gram in the reference identifies it. N-grams cross ends of sentences.
+
     Args:
         positions: positions in the reference of each token of the prediction; None or 0 for none.
-        ends: `Positions.ends` of the reference; n-grams cross ends of sentences.
-
-    Returns:
-        Counts by the mask of end positions in the reference, which identifies an n-gram.
+        ends: `Positions.ends` of the reference.
     """
     grams = positions
     for later in range(1, n):

@@ -32,10 +32,8 @@ MAX_WORDS = 1_000_000
 class Vocabulary(dict):
     """Growing map from words to integers: each word is stemmed once, and words with the same stem share an integer.
 
-    Args:
-        split: function from a text to its lower-cased words, as bytes if that is faster.
-        stem: function from a word to its stem, or None. Words of at most three characters are not stemmed, as in
-            ROUGE-1.5.5.
+    `split` returns the lower-cased words of a text, as bytes if that is faster. Words of at most three characters are
+    not stemmed, as in ROUGE-1.5.5.
     """
 
     def __init__(

@@ -160,12 +160,10 @@ class EncoderTokenizer(SubwordTokenizer):
         return [[self.start, *part, self.stop] for part in pieces]
 
     def pieces(self, sentences: Sequence[str], piece: int, max_tokens: int | None = None) -> Pieces:
-        """Tokenize sentences.
+        """Tokenize sentences in pieces of at most `piece` tokens, without special symbols.
 
-        Args:
-            piece: maximal number of tokens of a piece, without special symbols.
-            max_tokens: maximal number of tokens in all; the first sentence that exceeds it and all following ones are
-                left out, but never the very first. None reads all.
+        The first sentence that exceeds `max_tokens` in all and all following ones are left out, but never the very
+        first.
         """
         tokens, starts, owners, count = [], [], [], 0
         for number, sentence in enumerate(sentences):

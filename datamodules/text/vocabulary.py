@@ -19,11 +19,8 @@ SPECIALS = ("[PAD]", "[UNK]", "[START]", "[STOP]")
 class Vocabulary:
     """The most frequent words of a corpus, after four special symbols.
 
-    Text that spells a special symbol is out of vocabulary.
-
-    Args:
-        words: words without the special symbols, most frequent first.
-        tokenizer: `words` or `whitespace`, see `tokenize`.
+    Text that spells a special symbol is out of vocabulary. Its words are given without the special symbols, most
+    frequent first; `tokenizer` is `words` or `whitespace`, see `tokenize`.
     """
 
     file_name = "vocabulary.json"

@@ -11,13 +11,10 @@ from datamodules.documents import UserError
 
 
 def read_word_vectors(path: Path, words: Sequence[str], size: int) -> tuple[Tensor, Tensor]:
-    """Read the vectors of words from a file.
+    """Return ascending indices into `words` [N], and their vectors [N, size], from a file.
 
     Each line is a word and its numbers, separated by spaces (GloVe). A first line of two integers, the number and the
     size of vectors, is skipped (word2vec). Files ending in .gz are decompressed. Of duplicate words, the first counts.
-
-    Returns:
-        Ascending indices into `words` [N], and their vectors [N, size].
 
     Raises:
         UserError: if the file is missing or not text, a vector has another size or an invalid number, or no word of

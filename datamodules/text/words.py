@@ -17,9 +17,8 @@ NO_SPACE_AFTER = frozenset("([{$#“‘")
 def tokenize(text: str, tokenizer: WordTokenization = "words", lowercase: bool = True) -> list[str]:
     """Split a text into tokens.
 
-    Args:
-        tokenizer: `words` separates words from punctuation; `whitespace` is for tokenized text, such as the
-            CNN/DailyMail release of See et al. 2017.
+    `words` separates words from punctuation; `whitespace` is for tokenized text, such as the CNN/DailyMail release of
+    See et al. 2017.
     """
     if lowercase:
         text = text.lower()

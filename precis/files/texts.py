@@ -6,8 +6,8 @@ from pathlib import Path
 
 from datamodules.corpora.corpus import Corpus, make_document
 from datamodules.corpora.readers import file_type
+from datamodules.corpora.texts import article_text, is_html
 from datamodules.documents import BadRecord, Document, UserError
-from datamodules.text.html_text import article_text, is_html
 from datamodules.text.lines import is_blank, readable_name
 
 

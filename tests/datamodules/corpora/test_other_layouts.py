@@ -7,7 +7,7 @@ import pytest
 
 from datamodules.corpora.corpus import as_document, build_documents
 from datamodules.corpora.files import Files
-from datamodules.corpora.text_files import ParallelText, TextFolders
+from datamodules.corpora.texts import ParallelText, TextFolders
 from datamodules.documents import Document, UserError
 
 PRESUMM = [

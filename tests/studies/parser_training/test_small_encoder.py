@@ -55,7 +55,7 @@ def test_targets_are_principal_components_of_the_teacher(teacher_folder, narrow)
     signs = np.sign((expected * targets).sum(0))
     assert np.allclose(targets, expected * signs, atol=0.05)  # bfloat16 where the processor has it
     for row, text in zip(passages, texts):
-        assert row.words.tolist() == [list(features) for features in hashed_words(text).features]
+        assert row.words.tolist() == [list(features) for features in hashed_words(text)[1]]
 
 
 def test_a_student_learns_from_its_teacher(teacher_folder, narrow):
