@@ -85,8 +85,7 @@ def sentences_read(document: Document, offsets: Sequence[tuple[int, int]], token
 
 
 def truncation_rows(split: str, features: "datasets.Dataset", limits: Mapping[str, str]) -> list[TruncationRow]:
-    """Return sums of counts over the encoded documents of a split, a row for each count and the option that limits it.
-    """
+    """Return sums of counts over the encoded documents of a split, a row for each count and the option that limits it."""
     rows = {
         name: TruncationRow(split, name.replace("_", " "), limit, len(features), 0, 0, 0, "")
         for name, limit in limits.items()
@@ -124,14 +123,11 @@ def truncation_line(rows: Sequence[TruncationRow]) -> str | None:
     return f"{rows[0].split}, {counted(rows[0].documents, 'document')}, cut off: {'; '.join(parts)}"
 
 
-HEADER = [*(field.name for field in fields(TruncationRow)), "share"]
-
-
 def to_csv(rows: Sequence[TruncationRow]) -> str:
     """Return rows as CSV with a header."""
     file = io.StringIO()
     writer = csv.writer(file, lineterminator="\n")
-    writer.writerow(HEADER)
+    writer.writerow([*(field.name for field in fields(TruncationRow)), "share"])
     writer.writerows([*astuple(row), f"{row.share:.4f}"] for row in rows)
     return file.getvalue()
 

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from datamodules.discourse import shards
 from datamodules.discourse.parses import DiscourseParse, ParseRequest
-from datamodules.discourse.shards import FORMAT, VERSION, WRITING, BrokenShard, Shard
+from datamodules.discourse.shards import FORMAT, NAME, VERSION, WRITING, BrokenShard, Shard
 from datamodules.documents import UserError
 from datamodules.text.hashing import text_digest
 from datamodules.text.lines import load_json
@@ -185,7 +185,7 @@ class ParseCache:
             text = json.dumps({"format": FORMAT, "version": VERSION}, indent=1) + "\n"
             if not (self.folder / "manifest.json").exists():
                 shards.durable_write(self.folder / "manifest.json", text.encode())
-            for path in filter(lambda path: shards.is_shard_name(path.name), self._broken):
+            for path in filter(lambda path: NAME.fullmatch(path.name), self._broken):
                 with suppress(FileNotFoundError):  # another process did it first
                     path.rename(path.with_name(f"{path.name}.broken"))
             # Write a test file, because permissions do not tell whether the disk is full or read-only. This also

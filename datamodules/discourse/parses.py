@@ -8,18 +8,8 @@ from typing import Literal, Self
 import torch
 from torch import Tensor
 
-from datamodules.discourse.distributions import (
-    NUCLEARITIES,
-    Rows,
-    band_gamma,
-    check_tree,
-    decode,
-    encode,
-    inside,
-    resize,
-    to_dense,
-    tree_ldd,
-)
+from datamodules.discourse import distributions
+from datamodules.discourse.distributions import NUCLEARITIES, Rows, check_tree, decode, encode, inside, resize
 from datamodules.discourse.trees import Span, Tree
 from datamodules.documents import Document
 from datamodules.text.hashing import text_digest
@@ -109,7 +99,7 @@ class DiscourseParse:
             band = band.where(within, band.new_zeros(()))
             code = encode(band).cpu()
             if gamma is None and band.shape[1] == 2 * size - 1:  # the band includes every pair
-                gamma = band_gamma(band)
+                gamma = distributions.band_gamma(band)
             gamma = validate_gamma(gamma, size)
         except ValueError as error:
             raise ValueError(f"document {request.id!r}: {error}") from None
@@ -142,7 +132,7 @@ class DiscourseParse:
             ValueError: if the stored band is narrower and the document longer than the requested half-width.
         """
         if variant == "one_best":
-            return tree_ldd(self.tree, self.size, len(self.relations), self.rows, half_width)
+            return distributions.tree_ldd(self.tree, self.size, len(self.relations), self.rows, half_width)
         return decode(self.code(half_width))
 
     def code(self, half_width: int) -> Tensor:
@@ -164,7 +154,7 @@ class DiscourseParse:
         Raises:
             ValueError: if the stored band is narrower than the document.
         """
-        return to_dense(self.band(max(0, self.size - 1), variant))
+        return distributions.to_dense(self.band(max(0, self.size - 1), variant))
 
     def best_tree(self) -> Tree:
         """Return the best tree, with names of relations."""

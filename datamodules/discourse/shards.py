@@ -24,7 +24,7 @@ from datamodules.documents import UserError
 VERSION = 2
 FORMAT = "precis discourse parses"
 WRITING = ".writing-"  # prefix of the names of incomplete files
-_NAME = re.compile(r"parses-\d+-[0-9a-f]+-([0-9a-f]{32})\.safetensors")
+NAME = re.compile(r"parses-\d+-[0-9a-f]+-([0-9a-f]{32})\.safetensors")
 _FIELDS = ("edus", "tree", "ldd", "gamma")
 _DTYPES = {"F32": torch.float32, "I32": torch.int32, "U8": torch.uint8}
 
@@ -68,11 +68,6 @@ class Shard(NamedTuple):
     def is_intact(self, key: str, parse: DiscourseParse) -> bool:
         """Return whether a document has the digest with which it was written."""
         return _digest(getattr(parse, field) for field in _FIELDS) == self.documents[key].digest
-
-
-def is_shard_name(name: str) -> bool:
-    """Return whether a file name is that of a shard."""
-    return _NAME.fullmatch(name) is not None
 
 
 def write_shard(folder: Path, rank: int, parses: dict[str, DiscourseParse]) -> Path:
@@ -124,7 +119,7 @@ def read_header(path: Path) -> Shard:
     Raises:
         BrokenShard: if its name, header or size is not that of a complete shard.
     """
-    name = _NAME.fullmatch(path.name)
+    name = NAME.fullmatch(path.name)
     if name is None:
         raise BrokenShard("a foreign file, its name is not that of a shard")
     size = path.stat().st_size

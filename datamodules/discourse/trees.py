@@ -10,6 +10,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 SPAN = "span"  # relation of the only nucleus of a node, whose satellites have the actual relations
+_END = object()  # marks the end of a node on the stack of `Tree.from_nested`
 
 
 class TreeError(ValueError):
@@ -179,18 +180,19 @@ class Tree:
         Raises:
             TreeError: if the form is invalid, or EDUs are missing, duplicate or out of order.
         """
-        leaves, opened = 0, []  # number of EDUs so far; for each open node, the first EDUs of its children
+        leaves, opened = 0, []  # number of EDUs so far; for each open node, its head and the first EDUs of its children
         nodes, pending = [], [nested]
         while pending:
             item = pending.pop()
-            if isinstance(item, _Close):
-                nodes.append(_node_of(item.head, tuple(opened.pop()), leaves - 1))
+            if item is _END:
+                head, starts = opened.pop()
+                nodes.append(_node_of(head, tuple(starts), leaves - 1))
                 continue
             if opened:
-                opened[-1].append(leaves)
+                opened[-1][1].append(leaves)
             if isinstance(item, list) and len(item) >= 4:
-                opened.append([])
-                pending.append(_Close(item[:2]))
+                opened.append((item[:2], []))
+                pending.append(_END)
                 pending.extend(reversed(item[2:]))
             elif isinstance(item, int) and not isinstance(item, bool):
                 if item != leaves:
@@ -200,12 +202,6 @@ class Tree:
                 expected = "neither an EDU nor [nuclearity, relation, child, child, ...]"
                 raise TreeError(f"EDU {leaves}: {str(item)[:60]!r} is {expected}")
         return cls(leaves, tuple(nodes))
-
-
-class _Close(NamedTuple):
-    """Marker of the end of a node on the stack of `from_nested`."""
-
-    head: list
 
 
 def _check_node(node: Node) -> None:

@@ -88,7 +88,8 @@ def edu_features(
     sentence_words = {bisect_left(word_starts, start) for start in starts}
     first_words = sorted(word for word in sentence_words if word < len(word_starts))
     paragraphs = request.paragraphs or paragraph_offsets(text)
-    pieces, piece_words = _pieces(text, subwords, word_starts)
+    ids, piece_offsets = ([], []) if subwords is None else subwords(text)
+    piece_words = [bisect_right(word_starts, start) - 1 if start < end else -1 for start, end in piece_offsets]
     tags = torch.zeros(len(word_starts), dtype=torch.long)
     for start, _ in edus:
         if not 0 <= start < len(text):
@@ -107,8 +108,8 @@ def edu_features(
         chains=[part for length in lengths for part in _chain_lengths(length)],
         begins=begins_sentence,
         starts=starts,
-        pieces=pieces,
-        piece_words=piece_words,
+        pieces=torch.tensor(ids, dtype=torch.long),
+        piece_words=torch.tensor(piece_words, dtype=torch.long),
         tags=tags,
     )
 
@@ -117,14 +118,6 @@ def _chain_lengths(length: int) -> list[int]:
     """Split a sentence into the fewest chains of at most `MAX_CHAIN` words, of nearly equal length."""
     parts = -(-length // MAX_CHAIN)
     return [length // parts + (i < length % parts) for i in range(parts)]
-
-
-def _pieces(text: str, subwords: Subwords | None, firsts: list[int]) -> tuple[Tensor, Tensor]:
-    if subwords is None:
-        return torch.zeros(0, dtype=torch.long), torch.zeros(0, dtype=torch.long)
-    ids, offsets = subwords(text)
-    owners = [bisect_right(firsts, start) - 1 if start < end else -1 for start, end in offsets]
-    return torch.tensor(ids, dtype=torch.long), torch.tensor(owners, dtype=torch.long)
 
 
 def _layout(text: str, offsets: list[Span], lengths: list[int], paragraph_heads: set[int]) -> Tensor:

@@ -12,16 +12,9 @@ from typing import NamedTuple
 import regex
 
 from datamodules.documents import UserError
+from datamodules.text import words
 from datamodules.text.sentences import Splitter, split_sentences
-from datamodules.text.words import (
-    NO_SPACE_AFTER,
-    NO_SPACE_BEFORE,
-    SENTENCE_ENDS,
-    WordTokenization,
-    detokenize,
-    sentences_of,
-    tokenize,
-)
+from datamodules.text.words import NO_SPACE_AFTER, NO_SPACE_BEFORE, SENTENCE_ENDS, WordTokenization
 
 Segmenter = Callable[[str], list[str]]
 
@@ -193,19 +186,19 @@ class Language:
     def tokenize(self, text: str, tokenizer: WordTokenization = "words", lowercase: bool = True) -> list[str]:
         """Split a text into words and marks, see `words.tokenize`."""
         if self.is_english:
-            return tokenize(text, tokenizer, lowercase)
+            return words.tokenize(text, tokenizer, lowercase)
         text = self.normalize(self.lower(text) if lowercase else text)
         return text.split() if tokenizer == "whitespace" else self._pieces(text, _TOKEN, _LONG_TOKEN)
 
     def detokenize(self, tokens: Sequence[str], tokenizer: WordTokenization = "words") -> str:
         """Write words and marks as text, with the spaces of the language."""
         if self.is_english:
-            return detokenize(tokens, tokenizer)
-        return detokenize(tokens, tokenizer, self._no_space_before, self._no_space_after, _UNSPACED).strip()
+            return words.detokenize(tokens, tokenizer)
+        return words.detokenize(tokens, tokenizer, self._no_space_before, self._no_space_after, _UNSPACED).strip()
 
     def sentences_of(self, tokens: Sequence[str]) -> list[list[str]]:
         """Split the tokens of a generated text into sentences."""
-        return sentences_of(tokens, self.sentence_ends)
+        return words.sentences_of(tokens, self.sentence_ends)
 
     @cached_property
     def stem(self) -> Callable[[str], str] | None:
