@@ -85,7 +85,7 @@ def sentences_read(document: Document, offsets: Sequence[tuple[int, int]], token
 
 
 def truncation_rows(split: str, features: "datasets.Dataset", limits: Mapping[str, str]) -> list[TruncationRow]:
-    """Return sums of counts over the encoded documents of a split, a row for each count and the option that limits it."""
+    """Return sums of counts over the encoded documents of a split, a row for each count and its limit."""
     rows = {
         name: TruncationRow(split, name.replace("_", " "), limit, len(features), 0, 0, 0, "")
         for name, limit in limits.items()
