@@ -16,8 +16,8 @@ from rouge_score.rouge_scorer import RougeScorer
 
 from benchmarks.measuring import MadeUpWords, alternate, cpu_seconds, options, print_table, read_rows
 from datamodules.text.rouge_words import vocabulary
+from lightning_modules.metrics.rewards import rouge_l_ids, rouge_l_texts
 from lightning_modules.metrics.rouge import VARIANTS, score_many
-from lightning_modules.metrics.rouge_rewards import rouge_l_ids, rouge_l_texts
 
 Pair = tuple[list[str], list[str]]
 

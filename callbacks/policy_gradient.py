@@ -1,6 +1,63 @@
-"""Terms of a policy gradient for each token: clipped importance ratios, and the divergence from a reference model."""
+"""Terms of a policy gradient: advantages from rewards, clipped ratios, divergence from a reference model."""
 
+from typing import Literal
+
+import torch
 from torch import Tensor
+
+Credit = Literal["summary", "reward_to_go", "myopic"]
+Advantage = Literal["greedy", "leave_one_out", "group", "group_mean"]
+STD_OFFSET = 1e-4  # added to standard deviations, as in `trl`
+
+
+def sentence_numbers(tokens: Tensor, ends: Tensor) -> Tensor:
+    """Return the number of sentences that ended before each token, [..., T], for tokens [..., T] and ids of ends [n].
+
+    It does not depend on the token itself, so an end symbol after the last sentence begins another, empty sentence.
+    """
+    is_end = torch.isin(tokens, ends).long()                                         # [..., T]
+    return is_end.cumsum(-1) - is_end
+
+
+def prefix_lengths(numbers: Tensor, lengths: Tensor) -> Tensor:
+    """Return the number of tokens up to the end of each sentence, [..., Q]; the whole length for missing sentences.
+
+    `numbers` has the index of the sentence of each token, [..., T]; `lengths` the number of tokens, [...].
+    """
+    real = torch.arange(numbers.shape[-1], device=numbers.device) < lengths.unsqueeze(-1)      # [..., T]
+    count = int(numbers.masked_fill(~real, 0).max()) + 1
+    sentences = torch.arange(count, device=numbers.device).unsqueeze(1)              # [Q, 1]
+    return ((numbers.unsqueeze(-2) <= sentences) & real.unsqueeze(-2)).sum(-1)       # [..., Q]
+
+
+def gains(rewards: Tensor) -> Tensor:
+    """Return the gain of each sentence, R([o_1 .. o_q]) - R([o_1 .. o_q-1]), from rewards of prefixes [..., Q]."""
+    return rewards.diff(dim=-1, prepend=torch.zeros_like(rewards[..., :1]))
+
+
+def advantages(gained: Tensor, credit: Credit, advantage: Advantage) -> Tensor:
+    """Return the value of each sentence of each sample, compared with other texts of its document, [B, K, Q].
+
+    The value of a sentence is its gain (`myopic`: equation 14 of Celikyilmaz et al. 2018, biased), or the sum of its
+    gain and all later ones (`reward_to_go`, unbiased, because earlier gains do not depend on it). With Q = 1 both are
+    the reward of the whole text. Missing sentences count 0. It is compared with the sentences of the same number:
+
+    - `greedy`: minus the value in the greedy text.
+    - `leave_one_out`: minus the mean of the other samples (RLOO, arXiv 2402.14740).
+    - `group_mean`: minus the mean of all samples, itself included (Dr. GRPO, arXiv 2503.20783), which is
+      (K - 1) / K of `leave_one_out`.
+    - `group`: the same, divided by the standard deviation over the samples (GRPO, arXiv 2402.03300).
+
+    `gained` are gains of sentences of samples, [B, K, Q]; with `greedy`, [B, 1 + K, Q], the greedy text first.
+    """
+    values = gained if credit == "myopic" else gained.flip(-1).cumsum(-1).flip(-1)
+    if advantage == "greedy":
+        return values[:, 1:] - values[:, :1]
+    if advantage == "leave_one_out":
+        num_others = values.shape[1] - 1
+        return values - (values.sum(1, keepdim=True) - values) / num_others
+    centered = values - values.mean(1, keepdim=True)
+    return centered if advantage == "group_mean" else centered / (values.std(1, keepdim=True) + STD_OFFSET)
 
 
 def clipped_gain(log_probs: Tensor, old_log_probs: Tensor, advantage: Tensor, clip: tuple[float, float]) -> Tensor:

@@ -1,7 +1,10 @@
 """Previews of summaries after each validation: text, copied words, attention and coverage."""
 
+import re
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 
 import matplotlib
@@ -9,15 +12,19 @@ import matplotlib
 matplotlib.use("Agg")
 import numpy as np
 from jsonargparse.typing import NonNegativeInt, PositiveInt
-from matplotlib import pyplot
+from matplotlib import font_manager, pyplot, rc_context
 from pytorch_lightning import Callback, LightningDataModule, LightningModule, Trainer
 from pytorch_lightning.loggers import WandbLogger
+from pytorch_lightning.utilities import rank_zero_warn
 
-from callbacks.figure_fonts import fonts_of_all_scripts
 from callbacks.self_critical import SelfCritical
 from datamodules.atomic_write import atomic_write
 from datamodules.text.lines import json_line
 from lightning_modules.summarizer import Summary
+
+# Matplotlib's own font has Latin, Cyrillic, Greek, Arabic and Hebrew letters; these have the ones of other scripts.
+_OTHER_SCRIPTS = re.compile(r"CJK|WenQuanYi|PingFang|Hiragino|YaHei|SimHei|Noto Sans|Unifont|Arial Unicode")
+_MISSING = re.compile(r"Glyph \d+ \(.*\) missing from font")
 
 
 def marked(summary: Summary, opening: str = "[", closing: str = "]") -> str:
@@ -32,6 +39,31 @@ def marked(summary: Summary, opening: str = "[", closing: str = "]") -> str:
         pieces.append(word)
     text = " ".join(pieces + [closing] * inside)
     return text.replace(f"{opening} ", opening).replace(f" {closing}", closing)
+
+
+@contextmanager
+def fonts_of_all_scripts() -> Iterator[None]:
+    """Draw characters that Matplotlib's own font lacks with installed fonts, and warn once where none has them."""
+    with warnings.catch_warnings(record=True) as recorded, rc_context({"font.family": _families()}):
+        yield
+    others = [warning for warning in recorded if not _MISSING.match(str(warning.message))]
+    for warning in others:
+        warnings.warn_explicit(warning.message, warning.category, warning.filename, warning.lineno)
+    if len(others) < len(recorded):
+        _warn_of_missing_fonts()
+
+
+@cache
+def _families() -> list[str]:
+    return ["sans-serif", *filter(_OTHER_SCRIPTS.search, font_manager.get_font_names())]
+
+
+@cache
+def _warn_of_missing_fonts() -> None:
+    rank_zero_warn(
+        "pictures have boxes in place of characters that no installed font has; install a font of that script, such as "
+        "Noto Sans CJK, and remove Matplotlib's cache of fonts (~/.cache/matplotlib)"
+    )
 
 
 @fonts_of_all_scripts()

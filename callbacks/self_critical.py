@@ -12,11 +12,27 @@ from pytorch_lightning import LightningModule, Trainer
 from pytorch_lightning.utilities import rank_zero_warn
 from torch import Tensor
 
-from callbacks.advantages import Advantage, Credit, advantages, gains, prefix_lengths, sentence_numbers
-from callbacks.drawn_samples import DrawnSamples, Waiting, load_waiting, waiting_state
-from callbacks.policy_gradient import clipped_gain, divergence
+from callbacks.policy_gradient import (
+    Advantage,
+    Credit,
+    advantages,
+    clipped_gain,
+    divergence,
+    gains,
+    prefix_lengths,
+    sentence_numbers,
+)
 from callbacks.reference_model import ReferenceModel
-from callbacks.sample_rewards import SampleRewards, reward_values, sample_rows, score_samples
+from callbacks.sample_rewards import (
+    DrawnSamples,
+    SampleRewards,
+    Waiting,
+    load_waiting,
+    reward_values,
+    sample_rows,
+    score_samples,
+    waiting_state,
+)
 from callbacks.schedules import Scheduled, Switch, ramp
 from datamodules.batch import Batch
 from datamodules.text.language import language_of

@@ -8,12 +8,11 @@ from datamodules.bertsum_abs import BertSumAbsBatch
 from datamodules.documents import UserError
 from lightning_modules.checkpoints import best_checkpoint, read_checkpoint
 from lightning_modules.decoding.options import DecodingOptions
-from lightning_modules.encoder_options import DocumentEncoderOptions
 from lightning_modules.encoder_summarizer import EncoderSummarizer
 from lightning_modules.networks.encoder_decoder import EncoderDecoder
 from lightning_modules.networks.passages import encode_documents
 from lightning_modules.networks.transformer import Activation, ensure_nonempty
-from lightning_modules.optimizer_options import EncoderAdamWOptions
+from lightning_modules.options import DocumentEncoderOptions, EncoderAdamWOptions
 from lightning_modules.sequence_to_sequence import SequenceToSequence
 from lightning_modules.summarizer import Samples
 

@@ -19,9 +19,9 @@ from datamodules.text.vocabulary import PAD, START, STOP, UNK
 from lightning_modules.decoding.beam_search import Hypotheses, State, beam_search
 from lightning_modules.decoding.options import DecodingOptions
 from lightning_modules.decoding.sampling import rescore, sample, sample_with
-from lightning_modules.networks.copy_mixture import PermittedMixture
 from lightning_modules.networks.copying import (
     CopyOutputs,
+    PermittedMixture,
     all_log_probs,
     copied_words,
     extended_size,

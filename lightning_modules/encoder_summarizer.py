@@ -5,9 +5,14 @@ from pathlib import Path
 from typing import Any
 
 from datamodules.text.subwords import encoder_path
-from lightning_modules.encoder_options import DocumentEncoderOptions, EncoderOptions, LongInput, check_truncation
 from lightning_modules.networks.passages import Reader
-from lightning_modules.optimizer_options import EncoderAdamWOptions
+from lightning_modules.options import (
+    DocumentEncoderOptions,
+    EncoderAdamWOptions,
+    EncoderOptions,
+    LongInput,
+    check_truncation,
+)
 from lightning_modules.schedules import steps_needed, two_rates
 from lightning_modules.summarizer import Summarizer
 

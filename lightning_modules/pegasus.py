@@ -7,7 +7,7 @@ import torch
 from lightning_modules.decoding.options import DecodingOptions
 from lightning_modules.networks.encoder_decoder import EncoderDecoder
 from lightning_modules.networks.transformer import Activation
-from lightning_modules.optimizer_options import OptimizerOptions
+from lightning_modules.options import OptimizerOptions
 from lightning_modules.pretrained_summarizer import EncoderDecoderSummarizer, load_encoder_decoder
 
 

@@ -13,11 +13,10 @@ from datamodules.documents import UserError
 from datamodules.text.subword_tokenizer import MaskingTokenizer
 from lightning_modules.decoding.hugging_face import decoding_options
 from lightning_modules.decoding.options import DecodingOptions
-from lightning_modules.encoder_options import check_truncation
 from lightning_modules.networks.adapters import insert_adapters, merged
 from lightning_modules.networks.encoder_decoder import EncoderDecoder
 from lightning_modules.networks.pretrained import PretrainedEncoderDecoder, save_pretrained
-from lightning_modules.optimizer_options import AdamWOptions
+from lightning_modules.options import AdamWOptions, check_truncation
 from lightning_modules.schedules import steps_needed, two_rates
 from lightning_modules.sequence_to_sequence import SequenceToSequence
 

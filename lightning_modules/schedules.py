@@ -11,7 +11,7 @@ from torch import nn
 
 from datamodules.documents import UserError
 from lightning_modules.lightning_internals import reload_training_data
-from lightning_modules.optimizer_options import AdamWOptions, EncoderAdamWOptions, Schedule
+from lightning_modules.options import AdamWOptions, EncoderAdamWOptions, Schedule
 
 
 def training_steps(trainer: Trainer) -> int:

@@ -11,7 +11,7 @@ from tiny_models import make_summarizer
 from torch import nn
 from transformers import BertConfig, BertModel, PreTrainedModel
 
-from lightning_modules.rstformer import batched_attention, fused_attention
+from lightning_modules.rstformer import dense_attention, fused_attention
 from lightning_modules.rstformer.injection import INJECTIONS
 from lightning_modules.summarizer import weighted_sum
 
@@ -72,7 +72,7 @@ def test_attention_with_discourse_does_not_wait(name, path, corpus_files, monkey
     case, changes = BY_NAME["rstformer"], CHANGES[name]
     if "ablation" in changes:
         case = replace(case, data_args=case.data_args | {"ablation": changes["ablation"]})
-    monkeypatch.setattr(batched_attention, "CHUNK", 16)
+    monkeypatch.setattr(dense_attention, "CHUNK", 16)
     monkeypatch.setattr(fused_attention, "_compiled", lambda: without_kernel)
     train_without_waiting(case, corpus_files, attention=path, **changes)
 

@@ -32,9 +32,9 @@ from lightning_modules import (
 )
 from lightning_modules.communicating_agents.module import AgentEmbedding
 from lightning_modules.decoding.options import DecodingOptions
-from lightning_modules.encoder_options import SentenceEncoderOptions
 from lightning_modules.extractive.sentence_network import InterSentenceOptions
 from lightning_modules.graphsum.options import GraphSumEncoder
+from lightning_modules.options import SentenceEncoderOptions
 from lightning_modules.pegasus import EncoderDecoderOptions
 from lightning_modules.rstformer.options import InjectionOptions, LEDOptions
 from lightning_modules.summarizer import Summarizer

@@ -1,7 +1,6 @@
 """Deep communicating agents (Celikyilmaz et al., NAACL 2018, arXiv 1803.10357).
 
 `module.py` is the LightningModule, `network.py` joins the parts: `encoder.py` (local and contextual encoders of each
-agent), `messages.py` (what agents send each other), `decoder.py` (word and agent attention), `cohesion.py` (semantic
-cohesion loss). Decoding and copying are shared with the pointer-generator:
-`lightning_modules/copying_summarizer.py`, `networks/copying.py` and `networks/copy_mixture.py`.
+agent), `messages.py` (what agents send each other), `decoder.py` (word and agent attention). Decoding and copying are
+shared with the pointer-generator: `lightning_modules/copying_summarizer.py` and `networks/copying.py`.
 """

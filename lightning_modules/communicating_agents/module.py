@@ -7,13 +7,13 @@ from typing import Any
 import torch
 from pytorch_lightning.utilities import rank_zero_info
 from torch import Tensor
+from torch.nn.functional import cosine_similarity, pad
 
 from datamodules.communicating_agents import CommunicatingAgentsBatch
 from datamodules.documents import UserError
 from datamodules.text.vocabulary import Vocabulary
 from datamodules.text.word_vectors import read_word_vectors
 from datamodules.text.words import SENTENCE_ENDS
-from lightning_modules.communicating_agents.cohesion import cohesion
 from lightning_modules.communicating_agents.decoder import AgentMemory
 from lightning_modules.communicating_agents.messages import Messages
 from lightning_modules.communicating_agents.network import AgentsDecoded, AgentsState, CommunicatingAgentsNetwork
@@ -21,7 +21,8 @@ from lightning_modules.copying_summarizer import CopyingSummarizer, EmbeddingOpt
 from lightning_modules.decoding.beam_search import State
 from lightning_modules.decoding.options import DecodingOptions
 from lightning_modules.networks.copying import CopyOutputs
-from lightning_modules.optimizer_options import OptimizerOptions
+from lightning_modules.networks.output_layer import upcast_half
+from lightning_modules.options import OptimizerOptions
 
 
 @dataclass(frozen=True)
@@ -198,3 +199,18 @@ class CommunicatingAgents(CopyingSummarizer):
             ends = torch.stack([batch.target == token for token in self.end_ids]).any(0)         # [B, T]
             terms["cohesion"] = cohesion(decoded.states.squeeze(1), ends).mean()
         return terms
+
+
+def cohesion(states: Tensor, ends: Tensor) -> Tensor:
+    """Return sum_{q > 1} cos(s'_q, s'_{q-1}), with s'_q the state at the end of sentence q: [..., T, H] -> [...].
+
+    This is the term that Celikyilmaz et al. 2018 add to the loss; 0 for fewer than two sentences. `ends` is True in
+    steps that end a sentence, [..., T].
+    """
+    positions = torch.arange(ends.shape[-1], device=ends.device)
+    last_end = positions.expand(ends.shape).masked_fill(~ends, -1).cummax(-1).values             # [..., T]
+    previous_end = pad(last_end[..., :-1], (1, 0), value=-1)  # last end before this step, -1 if there is none
+    index = previous_end.clamp_min(0).unsqueeze(-1).expand(states.shape)
+    previous_states = states.gather(-2, index)                                                   # [..., T, H]
+    similarity = cosine_similarity(upcast_half(states), upcast_half(previous_states), dim=-1)    # [..., T]
+    return similarity.masked_fill(~(ends & (previous_end >= 0)), 0).sum(-1)

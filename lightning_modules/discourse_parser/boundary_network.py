@@ -1,4 +1,4 @@
-"""Network of the EDU segmenter: tag scores from word vectors."""
+"""Network of the EDU segmenter: tag scores from word vectors, and a conditional random field over the tags."""
 
 import torch
 from torch import Tensor, nn
@@ -51,3 +51,58 @@ class SegmentationNetwork(nn.Module):
         scores = self.score(self.dropout(states))                                            # [C, T, 2]
         impossible = torch.stack([begins[rows], torch.zeros_like(rows, dtype=torch.bool)], -1)
         return scores.masked_fill(impossible, float("-inf"))
+
+
+class LinearChainCRF(nn.Module):
+    """log p(y | x) = s(x, y) - log sum_y' s(x, y') over the tags of a chain.
+
+        s(x, y) = start[y_1] + sum_t emissions[t, y_t] + sum_t transitions[y_t, y_t+1] + end[y_T]
+
+    Parameters have the names and meaning of AllenNLP's `ConditionalRandomField`. An impossible tag has an emission of
+    -inf; at every position at least one tag of the K must be possible.
+    """
+
+    def __init__(self, num_tags: int) -> None:
+        super().__init__()
+        self.transitions = nn.Parameter(torch.zeros(num_tags, num_tags))  # from, to
+        self.start_transitions = nn.Parameter(torch.zeros(num_tags))
+        self.end_transitions = nn.Parameter(torch.zeros(num_tags))
+
+    def log_likelihood(self, emissions: Tensor, tags: Tensor, mask: Tensor) -> Tensor:
+        """Return the sum of log p(y | x) over chains, a scalar, from scores of tags [C, T, K] and gold tags [C, T].
+
+        The mask is True at positions of the chain, which precede padding, [C, T]; no chain is empty.
+        """
+        return (self._score(emissions, tags, mask) - self._normalizer(emissions, mask)).sum()
+
+    def _score(self, emissions: Tensor, tags: Tensor, mask: Tensor) -> Tensor:
+        scores = emissions.gather(-1, tags.unsqueeze(-1)).squeeze(-1).masked_fill(~mask, 0)     # [C, T]
+        moves = self.transitions[tags[:, :-1], tags[:, 1:]].masked_fill(~mask[:, 1:], 0)     # [C, T - 1]
+        last = tags.gather(1, mask.sum(1, keepdim=True) - 1).squeeze(1)                      # [C]
+        return self.start_transitions[tags[:, 0]] + scores.sum(1) + moves.sum(1) + self.end_transitions[last]
+
+    def _normalizer(self, emissions: Tensor, mask: Tensor) -> Tensor:
+        """Return log sum_y exp(s(x, y)) over all tag sequences y (forward algorithm), [C]."""
+        alpha = self.start_transitions + emissions[:, 0]                                     # [C, K]
+        for t in range(1, emissions.shape[1]):
+            extended = torch.logsumexp(alpha.unsqueeze(2) + self.transitions, 1) + emissions[:, t]
+            alpha = torch.where(mask[:, t, None], extended, alpha)
+        return torch.logsumexp(alpha + self.end_transitions, 1)                              # [C]
+
+    @torch.no_grad()
+    def decode(self, emissions: Tensor, mask: Tensor) -> Tensor:
+        """Return the most probable tags of all chains (Viterbi): [C, T, K], [C, T] -> [C, T], 0 at padding."""
+        chains, length, _ = emissions.shape
+        best, pointers = self.start_transitions + emissions[:, 0], []                        # [C, K]
+        for t in range(1, length):
+            values, origin = (best.unsqueeze(2) + self.transitions).max(1)                   # over the previous tag
+            best = torch.where(mask[:, t, None], values + emissions[:, t], best)
+            pointers.append(origin)
+        tag = (best + self.end_transitions).argmax(1)                                        # [C]
+        tags = emissions.new_zeros(chains, length, dtype=torch.long)
+        for t in range(length - 1, -1, -1):
+            tags[:, t] = torch.where(mask[:, t], tag, 0)
+            if t:  # a chain that ends before t keeps its last tag until its end is reached
+                previous = pointers[t - 1].gather(1, tag[:, None]).squeeze(1)
+                tag = torch.where(mask[:, t], previous, tag)
+        return tags

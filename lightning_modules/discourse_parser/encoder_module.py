@@ -16,7 +16,7 @@ from lightning_modules.discourse_parser.shipped import SHIPPED, SMALL, weights_f
 from lightning_modules.lightning_internals import trainer_of
 from lightning_modules.logged_values import log_mean, log_training
 from lightning_modules.networks.text_encoder import SmallEncoder, TextEncoder
-from lightning_modules.optimizer_options import EncoderAdamWOptions
+from lightning_modules.options import EncoderAdamWOptions
 from lightning_modules.schedules import steps_needed, two_rates
 from lightning_modules.stored import load_model, load_weights, save_weights
 

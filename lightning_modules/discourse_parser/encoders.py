@@ -9,7 +9,7 @@ import torch
 from datamodules.documents import UserError
 from datamodules.text.subwords import Subwords, encoder_path
 from lightning_modules.discourse_parser.shipped import SMALL, weights_folder
-from lightning_modules.networks.low_rank import add_low_rank_changes, merge_low_rank_changes
+from lightning_modules.networks.adapters import add_low_rank_changes, merge_low_rank_changes
 from lightning_modules.networks.text_encoder import TextEncoder
 from lightning_modules.stored import read_settings, read_weights
 

@@ -35,7 +35,7 @@ from lightning_modules.discourse_parser.shipped import shipped_name
 from lightning_modules.discourse_parser.span_scorer import DiscourseScorer, Layout, Units, node_scores, pool_edus
 from lightning_modules.metrics.parseval import Parseval
 from lightning_modules.networks.text_encoder import TextEncoder
-from lightning_modules.optimizer_options import EncoderAdamWOptions
+from lightning_modules.options import EncoderAdamWOptions
 from lightning_modules.stored import digest
 
 Precision = Literal["auto", "float32", "bfloat16"]

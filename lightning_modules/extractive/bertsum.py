@@ -10,7 +10,6 @@ from torch.nn import functional as F
 from datamodules.bertsum import ExtractiveBatch
 from datamodules.text.subwords import is_local
 from lightning_modules.decoding.options import DecodingOptions
-from lightning_modules.encoder_options import SentenceEncoderOptions
 from lightning_modules.encoder_summarizer import EncoderSummarizer
 from lightning_modules.extractive.names import Pooling, Scoring
 from lightning_modules.extractive.selection import Relations, SelectionOptions
@@ -25,7 +24,7 @@ from lightning_modules.extractive.vector_cache import FROZEN_POOLINGS, VectorCac
 from lightning_modules.lightning_internals import trainer_of
 from lightning_modules.networks.output_layer import upcast_half
 from lightning_modules.networks.passages import Reader
-from lightning_modules.optimizer_options import EncoderAdamWOptions
+from lightning_modules.options import EncoderAdamWOptions, SentenceEncoderOptions
 from lightning_modules.summarizer import evaluating
 
 Loss = Literal["labels", "soft_labels"]

@@ -13,13 +13,13 @@ from datamodules.text.subword_tokenizer import EncoderTokenizer, by_token
 from datamodules.text.subwords import encoder_path
 from datamodules.text.words import tokenize
 from lightning_modules.checkpoints import read_exported
-from lightning_modules.encoder_options import SentenceEncoderOptions
 from lightning_modules.exported import EXPORTED
 from lightning_modules.extractive.selection import Relations, SelectionOptions
 from lightning_modules.extractive.sentence_network import InterSentenceOptions, SentenceNetwork
 from lightning_modules.extractive.summary import ExtractiveSummary, extract
 from lightning_modules.networks.bert import BertReader
 from lightning_modules.networks.passages import Reader
+from lightning_modules.options import SentenceEncoderOptions
 
 
 class LightExtractor:

@@ -9,14 +9,13 @@ from torch.nn import functional as F
 from datamodules.documents import UserError
 from datamodules.matchsum import MatchSumBatch
 from lightning_modules.decoding.options import DecodingOptions
-from lightning_modules.encoder_options import EncoderOptions
 from lightning_modules.encoder_summarizer import EncoderSummarizer
 from lightning_modules.extractive.names import Pooling
 from lightning_modules.extractive.scoring import Pooler
 from lightning_modules.extractive.summary import ExtractiveSummary
 from lightning_modules.networks.output_layer import upcast_half
 from lightning_modules.networks.passages import Passage
-from lightning_modules.optimizer_options import EncoderAdamWOptions
+from lightning_modules.options import EncoderAdamWOptions, EncoderOptions
 from lightning_modules.summarizer import evaluating
 
 Loss = Literal["margin", "soft_labels"]

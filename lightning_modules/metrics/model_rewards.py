@@ -91,7 +91,7 @@ class ConsistencyReward(ModelReward):
 
     @cached_property
     def loaded(self) -> Any:
-        from lightning_modules.metrics.consistency import ConsistencyModel
+        from lightning_modules.metrics.pair_classifier import ConsistencyModel
 
         return ConsistencyModel(self.model, self.batch_size, self.device)
 

@@ -1,8 +1,10 @@
-"""Low-rank adapters (LoRA, Hu et al. 2022, arXiv 2106.09685) of pretrained models, those of `peft`."""
+"""Low-rank changes of pretrained weights (LoRA, Hu et al. 2022, arXiv 2106.09685): those of `peft`, and ours."""
 
 import copy
 
-from torch import nn
+import torch
+from torch import Tensor, nn
+from torch.nn.utils import parametrize
 
 _DROPOUT = 0.1  # of the inputs of adapters
 # queries and values of all attention, where LoRA was proposed, by the names of BART, PEGASUS, T5 and LED
@@ -44,3 +46,46 @@ def merged(model: nn.Module) -> nn.Module:
         layer.merge()
         model.set_submodule(name, layer.get_base_layer())
     return model
+
+
+class LowRankChange(nn.Module):
+    """Parametrization W_0 -> W_0 + A B of a weight [outputs, inputs]; A is zero at first.
+
+    The model itself is unchanged, and a step costs what it costs without, because A B is added to the weight, not to the
+    activations. The rank is at most the smaller side of the weight.
+    """
+
+    def __init__(self, outputs: int, inputs: int, rank: int) -> None:
+        super().__init__()
+        rank = min(rank, outputs, inputs)
+        self.left = nn.Parameter(torch.zeros(outputs, rank))
+        self.right = nn.Parameter(torch.randn(rank, inputs) * inputs**-0.5)
+
+    def forward(self, weight: Tensor) -> Tensor:
+        """Return W: [outputs, inputs] -> [outputs, inputs]."""
+        return weight + self.left @ self.right
+
+
+def add_low_rank_changes(model: nn.Module, rank: int, alone: bool = True) -> None:
+    """Train low-rank changes of some rank instead of the weights of all linear layers that are trained.
+
+    With `alone` nothing else is trained; otherwise biases and all other trained parameters remain trained.
+
+    Raises:
+        ValueError: if the rank is not positive.
+    """
+    if rank < 1:
+        raise ValueError(f"the rank of a change must be at least 1, got {rank}")
+    layers = [module for module in model.modules() if isinstance(module, nn.Linear) and module.weight.requires_grad]
+    if alone:
+        model.requires_grad_(False)
+    for layer in layers:
+        layer.weight.requires_grad_(False)
+        parametrize.register_parametrization(layer, "weight", LowRankChange(*layer.weight.shape, rank))
+
+
+def merge_low_rank_changes(model: nn.Module) -> None:
+    """Make W_0 + A B the weights themselves."""
+    for layer in model.modules():
+        if parametrize.is_parametrized(layer, "weight"):
+            parametrize.remove_parametrizations(layer, "weight")

@@ -131,7 +131,7 @@ class Reader(nn.Module):
         if isinstance(self.model, ScratchEncoder):
             return self.model(ids, mask, segments)
         kinds = {"token_type_ids": segments} if segments is not None and self.segments > 1 else {}
-        from lightning_modules.networks.prepared_masks import prepared_mask  # transformers takes seconds to load
+        from lightning_modules.networks.pretrained_attention import prepared_mask  # transformers takes seconds to load
 
         mask = prepared_mask(self.model.config, mask, ids.shape[1], self.model.dtype)
         return self.model(input_ids=ids, attention_mask=mask, **kinds).last_hidden_state

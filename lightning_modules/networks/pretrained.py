@@ -13,8 +13,12 @@ from transformers.cache_utils import DynamicLayer
 from transformers.modeling_outputs import BaseModelOutput
 
 from lightning_modules.networks.output_layer import upcast_half
-from lightning_modules.networks.prepared_masks import causal_mask, prepared_mask
-from lightning_modules.networks.pretrained_attention import share_documents, use_dropout_attention
+from lightning_modules.networks.pretrained_attention import (
+    causal_mask,
+    prepared_mask,
+    share_documents,
+    use_dropout_attention,
+)
 
 State = dict[str, Tensor]
 _OPENED = ("bart", "led")  # families whose tokenizers put `<s>` before summaries, too, after the decoder's first symbol

@@ -1,9 +1,10 @@
-"""Attention of Hugging Face's models: fused kernels with dropout, and documents shared by their summaries."""
+"""Attention of Hugging Face's models: fused kernels with dropout, prepared masks, documents shared by summaries."""
 
 from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 from transformers import AttentionInterface, AttentionMaskInterface, PretrainedConfig, PreTrainedModel
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
@@ -107,3 +108,43 @@ def _attend_together(forward: Callable[..., tuple], states: str, hidden_states: 
             options[name] = mask[:, :, :1].expand(-1, -1, joined.shape[1], -1)
     mixed, *rest = forward(joined, **options)
     return mixed.reshape(hidden_states.shape), *rest
+
+
+# families whose attention takes a mask of four dimensions as it is
+_FAMILIES = {"bart", "bert", "led", "pegasus", "roberta"}
+_IMPLEMENTATIONS = {"sdpa", "eager", NAME}
+
+
+def prepared_mask(config: PretrainedConfig, mask: Tensor, queries: int, dtype: torch.dtype) -> Tensor:
+    """Return the mask to pass to a model of Hugging Face for Q = `queries`, which then does not wait for a GPU.
+
+    Given a mask [B, T], non-zero at tokens, transformers asks in each forward pass whether there is any padding. The
+    result is [B, 1, Q, T], True at tokens (attention of PyTorch) or 0 at tokens and the lowest number at padding (eager
+    attention); [B, T] for other implementations of attention and other families of models.
+    """
+    if not _takes_prepared_masks(config):
+        return mask.long()
+    return _as_used(config, mask.bool()[:, None, None].expand(-1, 1, queries, -1), dtype)
+
+
+def causal_mask(config: PretrainedConfig, tokens: Tensor, dtype: torch.dtype) -> Tensor | None:
+    """Return the mask of a decoder that reads whole sequences of tokens [B, T], as `prepared_mask`: [B, 1, T, T].
+
+    None for families of models that compute it themselves.
+    """
+    if not _takes_prepared_masks(config):
+        return None
+    length = tokens.shape[1]
+    earlier = torch.ones(length, length, dtype=torch.bool, device=tokens.device).tril()
+    return _as_used(config, earlier.expand(len(tokens), 1, -1, -1), dtype)
+
+
+def _takes_prepared_masks(config: PretrainedConfig) -> bool:
+    return config.model_type in _FAMILIES and attention_of(config) in _IMPLEMENTATIONS
+
+
+def _as_used(config: PretrainedConfig, visible: Tensor, dtype: torch.dtype) -> Tensor:
+    """Return a mask, True where a query sees a key, in the form of the implementation of attention."""
+    if attention_of(config) == "eager":
+        return torch.zeros_like(visible, dtype=dtype).masked_fill(~visible, torch.finfo(dtype).min)
+    return visible

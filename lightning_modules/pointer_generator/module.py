@@ -13,7 +13,7 @@ from lightning_modules.decoding.options import DecodingOptions
 from lightning_modules.lightning_internals import trainer_of
 from lightning_modules.logged_values import log_mean
 from lightning_modules.networks.copying import CopyOutputs
-from lightning_modules.optimizer_options import OptimizerOptions
+from lightning_modules.options import OptimizerOptions
 from lightning_modules.pointer_generator.network import Decoded, DecoderState, Memory, PointerGeneratorNetwork
 
 

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from lightning_modules.rstformer.batched_attention import batched_attention
+from lightning_modules.rstformer.dense_attention import batched_attention
 from lightning_modules.rstformer.injection import HeadTable, Operation, View, neutral
 
 CHUNK = 64  # queries at a time, so that a chunk's scores stay in the processor's cache

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from lightning_modules.optimizer_options import AdamWOptions
+from lightning_modules.options import AdamWOptions
 from lightning_modules.rstformer.injection import Ablation, Injection
 from lightning_modules.rstformer.led import AttentionPath
 

@@ -167,7 +167,7 @@ def _summac(predictions: Sequence[Prediction], options: ScoreOptions) -> dict[st
 
 
 def _consistency(predictions: Sequence[Prediction], options: ScoreOptions) -> dict[str, Scores]:
-    from lightning_modules.metrics.consistency import CHUNK_WORDS, ConsistencyModel  # imports torch
+    from lightning_modules.metrics.pair_classifier import CHUNK_WORDS, ConsistencyModel  # imports torch
 
     model = ConsistencyModel(options.consistency_model, options.batch_size, device=_device(options))
     values = _pair_scores("consistency", predictions, model.scores)

@@ -12,7 +12,7 @@ from cases import CASES
 from pytorch_lightning.loggers import WandbLogger
 from quiet_trainer import quiet_trainer
 
-from callbacks import Previews, SelfCritical, figure_fonts
+from callbacks import Previews, SelfCritical, previews
 from callbacks.previews import draw_attention, marked, whole_documents
 from lightning_modules.summarizer import Summary
 
@@ -112,7 +112,7 @@ def drawn_with_warnings(path, word):
 
 
 def test_one_warning_tells_of_all_characters_without_a_font(tmp_path):
-    figure_fonts._warn_of_missing_fonts.cache_clear()
+    previews._warn_of_missing_fonts.cache_clear()
     assert drawn_with_warnings(tmp_path / "latin.png", "ä") == []
     (message,) = drawn_with_warnings(tmp_path / "first.png", "\ue000")  # of private use
     assert "install a font of that script" in message

@@ -14,7 +14,7 @@ from datamodules.documents import UserError
 from datamodules.pretrained_summarizer import PretrainedSummarizerData
 from lightning_modules.decoding.options import DecodingOptions
 from lightning_modules.networks.dropout import without_dropout
-from lightning_modules.optimizer_options import AdamWOptions
+from lightning_modules.options import AdamWOptions
 from lightning_modules.pretrained_summarizer import CheckpointOptions, PretrainedSummarizer
 
 

@@ -5,9 +5,8 @@ from functools import partial
 import pytest
 import torch
 
-from lightning_modules.rstformer.batched_attention import batched_attention
 from lightning_modules.rstformer.chunked_attention import chunked_attention
-from lightning_modules.rstformer.dense_attention import dense_attention
+from lightning_modules.rstformer.dense_attention import batched_attention, dense_attention
 from lightning_modules.rstformer.fused_attention import fused_attention
 from lightning_modules.rstformer.injection import INJECTIONS, DiscourseInjection, HeadTable, View, head_relations, reach
 from tests.lightning_modules.rstformer.dense_attention import made_up_edus, made_up_ldd

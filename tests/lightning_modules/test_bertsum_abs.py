@@ -8,7 +8,7 @@ from datamodules.documents import Document, UserError
 from datamodules.text.subword_tokenizer import EncoderTokenizer
 from lightning_modules.bertsum_abs import BertSumAbs
 from lightning_modules.extractive.bertsum import BertSum
-from lightning_modules.optimizer_options import EncoderAdamWOptions
+from lightning_modules.options import EncoderAdamWOptions
 from lightning_modules.schedules import two_rates
 from lightning_modules.summarizer import Samples
 from tests.lightning_modules.extractive.small_extractive import SMALL, batch_of

@@ -4,7 +4,7 @@ from pytorch_lightning.demos.boring_classes import BoringModel
 from quiet_trainer import quiet_trainer
 
 from datamodules.documents import UserError
-from lightning_modules.optimizer_options import AdamWOptions, EncoderAdamWOptions
+from lightning_modules.options import AdamWOptions, EncoderAdamWOptions
 from lightning_modules.schedules import scheduled, steps_needed, training_steps
 
 

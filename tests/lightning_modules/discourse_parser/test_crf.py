@@ -3,7 +3,7 @@ import itertools
 import pytest
 import torch
 
-from lightning_modules.discourse_parser.crf import LinearChainCRF
+from lightning_modules.discourse_parser.boundary_network import LinearChainCRF
 
 INSTALL = "pip install --no-deps -r allennlp.txt"
 LENGTHS = [5, 1, 3]

@@ -17,7 +17,7 @@ from datamodules.treebank import TreebankData
 from lightning_modules.discourse_parser.parser import DiscourseParser, layout_of
 from lightning_modules.discourse_parser.segmenter import EduSegmenter
 from lightning_modules.discourse_parser.span_scorer import Units, node_scores
-from lightning_modules.optimizer_options import EncoderAdamWOptions
+from lightning_modules.options import EncoderAdamWOptions
 from tests.lightning_modules.discourse_parser.brute_trees import trees
 
 TINY = {"hidden_size": 24, "fit_size": 4}

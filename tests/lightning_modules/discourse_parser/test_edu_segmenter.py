@@ -15,7 +15,7 @@ from datamodules.documents import UserError
 from datamodules.text.edu_features import SegmentationBatch, edu_features
 from datamodules.treebank import SegmentationData
 from lightning_modules.discourse_parser.segmenter import EduSegmenter
-from lightning_modules.optimizer_options import EncoderAdamWOptions
+from lightning_modules.options import EncoderAdamWOptions
 
 CONJUNCTIONS = ("because", "although", "if")
 

@@ -11,13 +11,13 @@ from datamodules.documents import Document
 from datamodules.text.sentence_layout import NUM_FEATURES, PROSE, layout_features
 from datamodules.text.subword_tokenizer import EncoderTokenizer
 from lightning_modules.checkpoints import write_exported
-from lightning_modules.encoder_options import SentenceEncoderOptions
 from lightning_modules.exported import EXPORTED
 from lightning_modules.extractive.bertsum import BertSum
 from lightning_modules.extractive.layout import lead_prior
 from lightning_modules.extractive.light import LightExtractor
 from lightning_modules.extractive.selection import SelectionOptions
 from lightning_modules.extractive.sentence_network import InterSentenceOptions
+from lightning_modules.options import SentenceEncoderOptions
 
 LINES = ["Report on the storm", "By A. N. Author", "A storm hit the coast of the north on Monday.",
          "Boats sank in the harbor, and nobody had slept.", "storm coast " * 60 + "at the end."]  # fmt: skip

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from lightning_modules.graphsum.grouped_attention import PART_ELEMENTS, grouped_attention
+from lightning_modules.graphsum.decoder import PART_ELEMENTS, grouped_attention
 
 B, N, T, L, n, d = 2, 3, 4, 3, 5, 2
 

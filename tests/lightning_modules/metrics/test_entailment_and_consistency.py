@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from tiny_models import write_classifier
 from transformers import BertForSequenceClassification, BertTokenizerFast
 
-from lightning_modules.metrics.consistency import ConsistencyModel, source_chunks
 from lightning_modules.metrics.model_rewards import BertScoreReward, ConsistencyReward, SummaCReward
+from lightning_modules.metrics.pair_classifier import ConsistencyModel, source_chunks
 from lightning_modules.metrics.reference_scores import bert_score
 from lightning_modules.metrics.rewards import RewardInputs
 from lightning_modules.metrics.summac import PERCENTILE_EDGES, EntailmentModel, SummaCConv, summac_scores, summac_zs
@@ -161,7 +161,7 @@ def test_consistency_equals_one_pair_at_a_time(labels, supported, tmp_path):
 def test_the_best_chunk_counts(folder, monkeypatch):
     assert source_chunks(["a b", "c", " ", "a b c d e", "b"], most=3) == ["a b c", "a b c d e", "b"]
     classifier = ConsistencyModel(folder)
-    monkeypatch.setattr("lightning_modules.metrics.consistency.source_chunks", lambda source: source)
+    monkeypatch.setattr("lightning_modules.metrics.pair_classifier.source_chunks", lambda source: source)
     one_by_one = [classifier.scores([["town."]], [[chunk]])[0] for chunk in ("the storm.", "a night.", "coast.")]
     assert classifier.scores([["town."]], [["the storm.", "a night.", "coast."]]) == pytest.approx([max(one_by_one)])
 

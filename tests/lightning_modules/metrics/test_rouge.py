@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from rouge_score.rouge_scorer import RougeScorer
 
 from datamodules.text.rouge_words import WORDNET_FOLDERS
+from lightning_modules.metrics.rewards import rouge_l_ids, rouge_l_texts
 from lightning_modules.metrics.rouge import (
     VARIANTS,
     Score,
@@ -17,7 +18,6 @@ from lightning_modules.metrics.rouge import (
     signature,
 )
 from lightning_modules.metrics.rouge_metric import Rouge
-from lightning_modules.metrics.rouge_rewards import rouge_l_ids, rouge_l_texts
 
 REPOSITORY = Path(__file__).parents[3]
 GOLDEN = REPOSITORY.parent / "shared" / "data" / "rouge_golden"

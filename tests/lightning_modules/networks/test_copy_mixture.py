@@ -7,8 +7,14 @@ import torch
 from torch import nn
 from torch.nn.functional import logsigmoid
 
-from lightning_modules.networks.copy_mixture import PermittedMixture, inverse_cdf
-from lightning_modules.networks.copying import CopyOutputs, all_log_probs, first_positions, mix_log_probs
+from lightning_modules.networks.copying import (
+    CopyOutputs,
+    PermittedMixture,
+    all_log_probs,
+    first_positions,
+    inverse_cdf,
+    mix_log_probs,
+)
 
 V, B, S, H = 150, 2, 6, 4
 SOURCE = torch.tensor([[3, 70, 3, V, V + 1, 140], [70, V, 5, 5, V, 9]])

@@ -3,7 +3,7 @@ import torch
 from torch import nn
 from torch.nn.utils import parametrize
 
-from lightning_modules.networks.low_rank import add_low_rank_changes
+from lightning_modules.networks.adapters import add_low_rank_changes
 
 
 def network() -> nn.Module:

@@ -9,9 +9,8 @@ from torch import Tensor
 from torch.testing import assert_close
 
 from lightning_modules.rstformer import chunked_attention as chunked
-from lightning_modules.rstformer.batched_attention import batched_attention
 from lightning_modules.rstformer.chunked_attention import chunked_attention
-from lightning_modules.rstformer.dense_attention import dense_attention
+from lightning_modules.rstformer.dense_attention import batched_attention, dense_attention
 from lightning_modules.rstformer.fused_attention import fused_attention
 from lightning_modules.rstformer.injection import (
     ABLATIONS,

@@ -192,7 +192,7 @@ def test_consistency_by_name(tmp_path, evaluated, monkeypatch):
             assert all(isinstance(sentence, str) for source in sources for sentence in source)
             return [1 / 3 if summary else 0.0 for summary in summaries]
 
-    monkeypatch.setattr("lightning_modules.metrics.consistency.ConsistencyModel", Thirds)
+    monkeypatch.setattr("lightning_modules.metrics.pair_classifier.ConsistencyModel", Thirds)
     path = write_lines(tmp_path / "out.jsonl", records(document=SOURCES))
     options = ("--consistency_model", "some/minicheck", "--device", "cpu")
     consistency = by_measure(evaluated(path, "--metrics", "consistency", *options))["consistency"]

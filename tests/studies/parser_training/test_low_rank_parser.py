@@ -12,7 +12,7 @@ from datamodules.discourse.features import ParserBatch, parser_features
 from datamodules.treebank import TreebankData
 from experiments.studies.parser_training.low_rank import copy_to_low_rank, main
 from lightning_modules.discourse_parser.parser import DiscourseParser
-from lightning_modules.networks.low_rank import add_low_rank_changes
+from lightning_modules.networks.adapters import add_low_rank_changes
 from precis.discourse.score_parser import request_of
 
 

@@ -3,8 +3,7 @@
 import re
 
 from experiments.studies.controls.tasks.planted_names import planted_answer
-from lightning_modules.metrics.rewards import Reward, RewardInputs
-from lightning_modules.metrics.rouge_rewards import rouge_l_ids
+from lightning_modules.metrics.rewards import Reward, RewardInputs, rouge_l_ids
 
 
 class PlantedAnswer(Reward):
