@@ -70,10 +70,7 @@ def _warn_of_missing_fonts() -> None:
 def draw_attention(
     path: Path, source: list[str], target: list[str], attention: np.ndarray, coverage: np.ndarray
 ) -> None:
-    """Draw attention [T, S] as a heat map of summary words over document words, with the final coverage [S] below.
-
-    Words are shown if there is enough space.
-    """
+    """Draw attention [T, S] of summary words to document words as a heat map, with the final coverage [S] below."""
     width = min(24.0, 2.0 + 0.16 * len(source))
     figure, (top, bottom) = pyplot.subplots(
         2, 1, figsize=(width, 1.8 + 0.2 * len(target)), sharex=True, height_ratios=[max(2, len(target) / 4), 1],

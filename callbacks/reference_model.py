@@ -18,12 +18,9 @@ FILE = "reference.ckpt"
 
 
 def frozen_copy(module: Generative) -> Generative:
-    """Return a copy of a model in eval mode, without gradient.
+    """Return a copy of a model in eval mode, without gradient; a `ValueError` if the weights are sharded.
 
     Weights that are not trained are shared, so that the copy of a model with adapters costs no more than its adapters.
-
-    Raises:
-        ValueError: if the weights are sharded.
     """
     if isinstance(module, FSDPModule):
         raise ValueError("SelfCritical: kl copies the model, whose weights are sharded here; use the strategy ddp")
@@ -46,11 +43,7 @@ class ReferenceModel:
         self.module: Generative | None = None
 
     def begin(self, trainer: Trainer, module: LightningModule, start_step: int) -> None:
-        """Copy the model at `start_step`; a run that is resumed later restores the copy from its file.
-
-        Raises:
-            UserError: if there is no such file.
-        """
+        """Copy the model at `start_step`; a run that is resumed later restores it, a `UserError` without its file."""
         checkpoints = getattr(trainer.checkpoint_callback, "dirpath", None)
         path = Path(checkpoints or trainer.default_root_dir) / FILE
         self.module = frozen_copy(module)

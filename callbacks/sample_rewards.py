@@ -23,14 +23,7 @@ class SampleRewards(NamedTuple):
 
 
 def score_samples(reward: Reward, module: Generative, batch: Batch, tokens: Tensor, ends: Tensor) -> SampleRewards:
-    """Return the rewards of prefixes of samples.
-
-    Args:
-        reward: reward of a text.
-        module: model that decodes the samples.
-        batch: the documents.
-        tokens: samples on the host, [B, K, T].
-        ends: lengths of the prefixes, [B, K, Q].
+    """Return the rewards of prefixes of samples [B, K, T], on the host, with lengths `ends` [B, K, Q].
 
     Raises:
         ValueError: if a reward is not finite.

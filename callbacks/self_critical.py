@@ -224,11 +224,7 @@ class SelfCritical(Scheduled):
     # The term ----------------------------------------------------------------------------------------------------
 
     def options(self, module: Generative) -> DecodingOptions:
-        """Return the options of sampling and rescoring, with the constraints of the model's decoding.
-
-        Raises:
-            ValueError: if `max_length` is not above the `min_length` of that decoding.
-        """
+        """Return the options of sampling and rescoring, with the constraints of the model's decoding, checked."""
         greedy, decoding = self.advantage == "greedy", module.decoding
         if self.max_length is not None and self.max_length <= decoding.min_length:
             raise ValueError(

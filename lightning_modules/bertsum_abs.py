@@ -86,11 +86,7 @@ class BertSumAbs(SequenceToSequence, EncoderSummarizer):
         self.decoder.encoder_norm = nn.Identity()  # unused, as `EncoderDecoder` has no encoder layers here
 
     def setup(self, stage: str) -> None:
-        """Set the tokenizer and, when a new run is trained, load the encoder to start from.
-
-        Raises:
-            UserError: if that run does not exist, or has a different encoder.
-        """
+        """Set the tokenizer and, when a new run is trained, load the encoder to start from."""
         super().setup(stage)
         if stage != "fit" or self.encoder_from is None or self.trainer.ckpt_path:
             return

@@ -59,17 +59,13 @@ class CopyingSummarizer(Summarizer):
 
     @abstractmethod
     def decode(self, batch: Batch, target_input: Tensor) -> Any:
-        """Run the decoder over target inputs [B, K, T] in one teacher-forced pass.
-
-        Returns a named tuple with at least the fields of `CopyOutputs`, each [B, K, T, ...].
-        """
+        """Return a named tuple with the fields of `CopyOutputs`, [B, K, T, ...], for target inputs [B, K, T]."""
 
     @abstractmethod
     def decoder_step(self, words: Tensor, state: State, memory: State) -> tuple[CopyOutputs, State]:
         """Run one decoder step for K hypotheses of each document: the outputs, each [B, K, ...], and the next state.
 
-        `words` are the previous ones, ids below V, [B, K]; state and memory have the fields of those of the network,
-        each [B, K, ...] and [B, ...].
+        `words` are the previous ones, ids below V, [B, K]; state and memory have the fields of those of the network.
         """
 
     # Scoring -----------------------------------------------------------------------------------------------------
@@ -84,10 +80,7 @@ class CopyingSummarizer(Summarizer):
         return target_log_probs(self.network.output, outputs, self.source_ids(batch), target, rows, UNK)
 
     def log_probs(self, batch: Batch, samples: Samples, options: DecodingOptions | None = None) -> Tensor:
-        """Return the log-probabilities of samples in one teacher-forced pass, [B, K, T]; 0 at padding.
-
-        With `options` the distribution is the one that `sample` draws from with these options.
-        """
+        """Return log P of samples, [B, K, T], 0 at padding; with `options` under what `sample` draws from."""
         outputs = self.decode(batch, self.decoder_inputs(samples.tokens))
         if options is None:
             rows = (samples.tokens != PAD).flatten().nonzero().squeeze(1)            # [N]
@@ -225,21 +218,14 @@ class CopyingSummarizer(Summarizer):
     # Explanation -------------------------------------------------------------------------------------------------
 
     def explain(self, batch: Batch, samples: Samples) -> tuple[Any, Tensor]:
-        """Run a teacher-forced pass over samples [B, K, T].
-
-        Returns the outputs of `decode`, and for each token whether copying contributes more probability than generation
-        does, [B, K, T].
-        """
+        """Return the outputs of `decode` for samples, and whether a token is more copied than generated, [B, K, T]."""
         with evaluating(self):
             outputs = self.decode(batch, self.decoder_inputs(samples.tokens))
             copied = copied_words(self.network.output, outputs, self.source_ids(batch), samples.tokens)
             return outputs, copied
 
     def attention_map(self, batch: Batch, index: int) -> tuple[list[str], list[str], np.ndarray, np.ndarray]:
-        """Return the copy attention of the summary of one document of a batch, for a heat map.
-
-        It is the document's words [S], the summary's words [T], the attention [T, S], and its sum over the summary [S].
-        """
+        """Return the words of a document [S] and its summary [T], the copy attention [T, S], and its sum [S]."""
         best = self._best(batch)
         length = int(best.lengths[index, 0])
         positions = torch.arange(batch.source.shape[-1])

@@ -28,11 +28,7 @@ class EncoderSummarizer(Summarizer):
     long_input: LongInput = "windows"
 
     def setup(self, stage: str) -> None:
-        """Set the tokenizer, and check with `long_input: truncate` that no document exceeds the encoder's limit.
-
-        Raises:
-            UserError: if the tokenizer does not fit, or `data.max_source` is too large.
-        """
+        """Set the tokenizer, and check with `long_input: truncate` that no document exceeds the encoder's limit."""
         super().setup(stage)
         if self.long_input == "truncate":
             check_truncation(getattr(self.trainer, "datamodule", None), self.reader.max_tokens, with_choice=True)

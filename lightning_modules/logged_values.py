@@ -14,16 +14,11 @@ from lightning_modules.lightning_internals import accumulates, has_logged, is_la
 def log_training(
     module: LightningModule, values: Mapping[str, Tensor | float], batch: Batch, prog_bar: Collection[str] = ("loss",)
 ) -> None:
-    """Log train/<name> for each value, the mean over the documents of all ranks in this step.
+    """Log train/<name> for each value, a mean over the documents of this rank's batch, averaged over all ranks.
 
     Several ranks reduce all values at once, and only in steps that Lightning logs (`log_every_n_steps`), in the first
-    step and in the last one of each epoch; in other steps, `trainer.callback_metrics` keeps the previous values.
-
-    Args:
-        module: the model in training.
-        values: means over the documents of this rank's batch, by name; the same names, in the same steps, on all ranks.
-        batch: the batch.
-        prog_bar: names of the values that the progress bar shows.
+    step and in the last one of each epoch; in other steps, `trainer.callback_metrics` keeps the previous values. All
+    ranks have the same names in the same steps. The progress bar shows those in `prog_bar`.
     """
     trainer = module.trainer
     values = {name: value * batch.weight for name, value in values.items()}

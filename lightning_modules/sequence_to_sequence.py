@@ -8,10 +8,10 @@ from torch import Tensor
 
 from datamodules.batch import Batch
 from datamodules.text.language import language_of
-from lightning_modules.decoding.beam_search import Hypotheses, State, Step, beam_search
+from lightning_modules.decoding.beam_search import Hypotheses, beam_search
 from lightning_modules.decoding.options import DecodingOptions
 from lightning_modules.decoding.sampling import rescore, sample
-from lightning_modules.networks.encoder_decoder import EncoderDecoder
+from lightning_modules.networks.encoder_decoder import TiedOutput
 from lightning_modules.networks.pretrained import PretrainedEncoderDecoder
 from lightning_modules.summarizer import Samples, Summarizer, Summary, evaluating
 
@@ -19,14 +19,13 @@ from lightning_modules.summarizer import Samples, Summarizer, Summary, evaluatin
 class SequenceToSequence(Summarizer):
     """Likelihood, generation and rescoring of models that define `encode` and a `decoder`.
 
-    A model with another decoder defines `token_log_probs`, `distribution` and `begin` instead. Batches have the fields
-    of `datamodules.batch.target_fields` besides those of the documents.
+    Batches have the fields of `datamodules.batch.target_fields` besides those of the documents.
 
     Loss terms: `nll`, the mean over each summary of -log P(y_t), then over the documents; with label smoothing also
     `smoothing`, the same of the mean of -log P over the vocabulary. With epsilon they weigh 1 - epsilon and epsilon.
     """
 
-    decoder: EncoderDecoder | PretrainedEncoderDecoder
+    decoder: TiedOutput | PretrainedEncoderDecoder
     label_smoothing: float = 0.0
     validation_names = ("nll", "smoothing")
 
@@ -47,8 +46,11 @@ class SequenceToSequence(Summarizer):
         super().on_load_checkpoint(checkpoint)
         self.loss_weights |= weights
 
-    def encode(self, batch: Batch) -> tuple[Tensor, Tensor]:
-        """Return the states of the documents [B, S, H] and a mask that is True at their tokens [B, S]."""
+    def encode(self, batch: Batch) -> tuple[Any, Any]:
+        """Return the states of the documents [B, S, H] and a mask that is True at their tokens [B, S].
+
+        They may have another form that the decoder reads.
+        """
         raise NotImplementedError
 
     @property
@@ -71,27 +73,20 @@ class SequenceToSequence(Summarizer):
         """Shift targets [..., T] right by the start symbol."""
         return torch.cat([torch.full_like(target[..., :1], self.start), target[..., :-1]], -1)
 
-    def _teacher_forced(self, batch: Batch, tokens: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Return states [B, S, H], their mask [B, S] and decoder inputs [B, K, T] for tokens [B, K, T]."""
-        return *self.encode(batch), self.decoder_inputs(tokens)
-
-    def token_log_probs(self, batch: Batch, tokens: Tensor, rows: Tensor) -> Tensor:
-        """Return log P(y_t) of tokens [B, K, T] at the flat positions `rows`, [N]."""
-        states, mask, inputs = self._teacher_forced(batch, tokens)
-        return self.decoder.log_probs(states, mask, inputs, tokens, rows, self.num_outputs)[0]
+    def _token_log_probs(self, batch: Batch, tokens: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
+        """Return log P of tokens [B, K, T] at the flat positions `rows`, and its mean over the vocabulary, [N] each."""
+        inputs = self.decoder_inputs(tokens)
+        return self.decoder.log_probs(*self.encode(batch), inputs, tokens, rows, self.num_outputs)
 
     def distribution(self, batch: Batch, tokens: Tensor) -> Callable[[Tensor], Tensor]:
         """Return a function from flat positions [n] in tokens [B, K, T] to log P of every token there, [n, V]."""
-        return self.decoder.distribution(*self._teacher_forced(batch, tokens), self.num_outputs)
+        return self.decoder.distribution(*self.encode(batch), self.decoder_inputs(tokens), self.num_outputs)
 
     def loss_terms(self, batch: Batch) -> dict[str, Tensor]:
         """Return `nll`, and `smoothing` where it counts: means over each target, then over documents."""
-        if self.label_smoothing:
-            states, mask, inputs = self._teacher_forced(batch, batch.target.unsqueeze(1))
-            values = self.decoder.log_probs(states, mask, inputs, batch.target, batch.target_rows, self.num_outputs)
-            return {name: -self._target_mean(value, batch) for name, value in zip(("nll", "smoothing"), values)}
-        log_probs = self.token_log_probs(batch, batch.target.unsqueeze(1), batch.target_rows)
-        return {"nll": -self._target_mean(log_probs, batch)}
+        values = self._token_log_probs(batch, batch.target.unsqueeze(1), batch.target_rows)
+        names = ("nll", "smoothing") if self.label_smoothing else ("nll",)
+        return {name: -self._target_mean(value, batch) for name, value in zip(names, values)}
 
     @staticmethod
     def _target_mean(values: Tensor, batch: Batch) -> Tensor:
@@ -110,24 +105,19 @@ class SequenceToSequence(Summarizer):
             return rescore(distribution, tokens, lengths, self.tokenizer.stop, options, self.forbidden(options))
         real = torch.arange(tokens.shape[-1], device=tokens.device) < lengths.unsqueeze(-1)  # [B, K, T]
         rows = real.flatten().nonzero().squeeze(1)
-        log_probs = self.token_log_probs(batch, tokens, rows)
+        log_probs = self._token_log_probs(batch, tokens, rows)[0]
         return log_probs.new_zeros(tokens.numel()).index_copy(0, rows, log_probs).view(tokens.shape)
 
     # Generation --------------------------------------------------------------------------------------------------
 
-    def begin(self, batch: Batch) -> tuple[Step, State, State]:
-        """Return the step function of decoding, its initial state, and the memory of the documents."""
-        state, memory = self.decoder.begin(*self.encode(batch))
-        return self.decoder.stepper(self.num_outputs), state, memory
-
     def generate(self, batch: Batch, options: DecodingOptions) -> Hypotheses:
         """Run beam search or sampling."""
         with evaluating(self):
-            step, state, memory = self.begin(batch)
+            state, memory = self.decoder.begin(*self.encode(batch))
             first = torch.full((batch.batch_size,), self.start, device=next(iter(memory.values())).device)
             search = sample if options.sample else beam_search
             return search(
-                step=step,
+                step=self.decoder.stepper(self.num_outputs),
                 state=state,
                 memory=memory,
                 start=first,

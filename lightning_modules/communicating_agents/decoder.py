@@ -83,19 +83,13 @@ class AgentsDecoder(nn.Module):
         return AgentMemory(states, self.words.project(states), parts.tokens, parts.agents)
 
     def run_lstm(self, embedded: Tensor, hidden: Tensor, cell: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Return states s_t [N, T, H] for embedded words [N, T, E], and the hidden and cell state after the last.
-
-        `hidden` and `cell` are the states before the first word, [N, H].
-        """
+        """Return states s_t [N, T, H] for embedded words [N, T, E], and the last of the two states, [N, H] each."""
         initial = tuple(state.unsqueeze(0).to(embedded.dtype).contiguous() for state in (hidden, cell))
         states, hidden, cell = one_layer_lstm(self.lstm, embedded, initial)
         return states, hidden.squeeze(0), cell.squeeze(0)
 
     def attend(self, states: Tensor, embedded: Tensor, memory: AgentMemory) -> Attended:
-        """Attend to the words of each agent, then to the agents, from states s_t [B, N, H].
-
-        `embedded` are the input words y_t of those steps, [B, N, E].
-        """
+        """Attend to words, then agents, from states s_t [B, N, H] with embedded input words y_t [B, N, E]."""
         M = memory.agents.shape[1]
         query = states.unsqueeze(1).expand(-1, M, -1, -1).flatten(0, 1)                          # [B M, N, H]
         # word attention l_a within each agent; the agents are rows of one batch

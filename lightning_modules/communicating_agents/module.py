@@ -124,22 +124,14 @@ class CommunicatingAgents(CopyingSummarizer):
     # Vocabulary --------------------------------------------------------------------------------------------------
 
     def setup(self, stage: str) -> None:
-        """Set the vocabulary and, when training starts, the word vectors.
-
-        Raises:
-            UserError: if the vocabulary does not fit, or the file of word vectors is broken or of another width.
-        """
+        """Set the vocabulary and, when training starts, the word vectors."""
         super().setup(stage)
         # A resumed training takes the embedding from the checkpoint, and the file may no longer exist.
         if stage == "fit" and self.word_vectors is not None and self.trainer.ckpt_path is None:
             self.use_word_vectors(Path(self.word_vectors))
 
     def set_tokenizer(self, vocabulary: Vocabulary) -> None:
-        """Set the vocabulary.
-
-        Raises:
-            UserError: if it is larger than `vocab_size`, or has no word that ends a sentence although cohesion is on.
-        """
+        """Set the vocabulary, which needs a word that ends a sentence if cohesion is on."""
         super().set_tokenizer(vocabulary)
         ends = vocabulary.end_ids(self.sentence_ends)
         if self.has_cohesion and not ends:

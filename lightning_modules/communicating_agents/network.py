@@ -100,12 +100,8 @@ class CommunicatingAgentsNetwork(nn.Module):
     def forward(self, source: Tensor, lengths: Tensor, target_input: Tensor) -> AgentsDecoded:
         """Run a teacher-forced pass over K summaries of each document, which is encoded once.
 
-        Without input feeding no step depends on another step's attention, so all steps are computed at once.
-
-        Args:
-            source: vocabulary ids, [B, M, I].
-            lengths: tokens of each agent, [B, M], on the CPU.
-            target_input: the start symbol, then the summary's words, [B, K, T].
+        Without input feeding no step depends on another step's attention, so all steps are computed at once. `source`
+        and `lengths` are those of `encode`, `target_input` the start symbol and the summary's words, [B, K, T].
         """
         (B, K, T), (memory, start) = target_input.shape, self.encode(source, lengths)
         embedded = self.dropout(self.embedding(target_input))                                    # [B, K, T, E]

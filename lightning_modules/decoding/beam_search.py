@@ -64,10 +64,7 @@ class _Search:
         self.results = self.finished
 
     def advance(self, ids: Tensor | None, log_probs: Tensor, stop: int) -> tuple[Tensor, Tensor]:
-        """Keep the best continuations, of ids and log-probabilities as in `Step`, and finish those that end.
-
-        Returns the parent hypothesis of each continuation kept, and its new token, both [B, K].
-        """
+        """Keep the best continuations, see `Step`, and finish those that end; return parents and tokens, [B, K]."""
         B, K, C = log_probs.shape
         length = self.tokens.shape[-1] + 1
         # the 2K best continuations of all hypotheses of a document
@@ -92,11 +89,7 @@ class _Search:
         return parent.gather(-1, keep), chosen.gather(-1, keep)
 
     def _accepts_truncated(self, ended: Tensor) -> Tensor:
-        """Return whether hypotheses without an end symbol count as finished at `max_length`, [B].
-
-        With `prefer_finished`, only if no hypothesis of the document has ended in any step, nor in this last one
-        (`ended`, [B, K]).
-        """
+        """Return whether hypotheses without an end symbol are finished at `max_length`, [B]; `ended` now, [B, K]."""
         if not self.options.prefer_finished:
             return torch.ones_like(ended[:, 0])
         return self.finished.scores[:, 0].isneginf() & ~ended.any(1)

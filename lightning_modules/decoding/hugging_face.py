@@ -6,19 +6,13 @@ from lightning_modules.decoding.options import DecodingOptions
 
 
 def length_limits(config: GenerationConfig, first_symbols: int = 1) -> tuple[int, int | None]:
-    """Return the smallest and the largest number of generated tokens; None without a maximum.
-
-    `first_symbols` is the number of symbols before the first word, which `min_length` and `max_length` count.
-    """
+    """Return the smallest and largest number of generated tokens (None without); limits count `first_symbols`."""
     minimum = config.min_new_tokens or max(0, (config.min_length or 0) - first_symbols)
     return minimum, config.max_new_tokens or (config.max_length and config.max_length - first_symbols)
 
 
 def decoding_options(config: GenerationConfig, first_symbols: int = 1) -> DecodingOptions:
-    """Return generation settings as decoding options, as far as these know them, for beam search.
-
-    Arguments are those of `length_limits`.
-    """
+    """Return generation settings as decoding options for beam search, as far as these know them."""
     minimum, maximum = length_limits(config, first_symbols)
     maximum = max(2, 129 - first_symbols if maximum is None else maximum)
     return DecodingOptions(

@@ -78,10 +78,7 @@ class DecodingOptions:
 
 
 def repeated_continuations(tokens: Tensor, size: int) -> Tensor:
-    """Return the tokens that would repeat an n-gram of the tokens so far: [..., t] -> [..., max(0, t - n + 1)].
-
-    -1 stands where no n-gram would be repeated.
-    """
+    """Return tokens that would repeat an n-gram, -1 for none: [..., t] -> [..., max(0, t - n + 1)]."""
     length = tokens.shape[-1]
     if size < 1 or length < size:
         return tokens.new_zeros(*tokens.shape[:-1], 0)

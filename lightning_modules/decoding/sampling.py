@@ -13,10 +13,7 @@ CHUNK = 256  # positions whose distributions over the vocabulary are in memory a
 
 
 def truncate(log_probs: Tensor, options: DecodingOptions, keep: Tensor | None = None) -> Tensor:
-    """Apply temperature, top-k and top-p to log-probabilities [..., V] and renormalize; -inf at excluded tokens.
-
-    Top-k and top-p never exclude the tokens `keep`, [..., 1].
-    """
+    """Apply temperature, top-k and top-p to log P [..., V] and renormalize; the tokens `keep`, [..., 1], stay."""
     if options.temperature != 1:
         log_probs = log_probs / options.temperature
     log_probs = log_probs.log_softmax(-1)

@@ -39,13 +39,11 @@ class SegmentationNetwork(nn.Module):
         return torch.cat([self.dropout(self.project(vectors)), layout], -1)
 
     def forward(self, words: Tensor, rows: Tensor, lengths: Tensor, begins: Tensor) -> Tensor:
-        """Return tag scores [C, T, 2]; the first word of a sentence can only be tagged as a beginning.
+        """Return tag scores [C, T, 2]; the first word of a sentence, `begins` [N], can only be a beginning.
 
         Args:
             words: output of `words`, [N, projection + layout].
-            rows: indices of the words of each chain, [C, T]; ignored at padding.
-            lengths: number of words of each chain, at least 1, on the CPU, [C].
-            begins: True at the first words of sentences, [N].
+            rows, lengths: indices of the words of each chain, [C, T], and their number, at least 1, on the CPU, [C].
         """
         states = bidirectional(self.lstm, words[rows], lengths).states
         scores = self.score(self.dropout(states))                                            # [C, T, 2]

@@ -30,10 +30,7 @@ class Chart(NamedTuple):
 
     @classmethod
     def of(cls, spans: tuple[Tensor, Tensor, Tensor], left: Tensor, right: Tensor, batch: int, size: int) -> "Chart":
-        """Build a chart from the values [N, ...] of spans (document, start, end, [N] each) as left and as right parts.
-
-        `batch` is the number of documents B, `size` the number of EDUs E that they are padded to.
-        """
+        """Build a chart of B = `batch` documents of E = `size` EDUs from values of spans (document, start, end)."""
         document, start, end = spans
         empty = left.new_zeros(batch, size, size, *left.shape[1:])
         width = end - start
@@ -74,12 +71,10 @@ def _widths(size: int) -> list[tuple[int, int]]:
 
 
 def inside(potentials: Potentials) -> tuple[Chart, list[Tensor]]:
-    """Compute the log of the summed weights of all trees over every span (inside algorithm).
+    """Return the log of the summed weights of all trees over every span (inside algorithm), and the terms by width.
 
-    I(i, j) = s(i, j) + log sum_k exp(I(i, k) + I(k + 1, j) + u(i, k) . v(k + 1, j)),    I(i, i) = 0.
-
-    Returns:
-        I, and the terms of its sums over k by width, [B, starts, width] each, which the outside pass needs again.
+    I(i, j) = s(i, j) + log sum_k exp(I(i, k) + I(k + 1, j) + u(i, k) . v(k + 1, j)),    I(i, i) = 0. The terms of the
+    sums over k, [B, starts, width] each, are for the outside pass.
     """
     chart, terms = Chart.zeros(potentials.spans), []
     for width, starts in _widths(potentials.spans.shape[1]):
@@ -119,10 +114,7 @@ def split_marginals(spans: Tensor, terms: Sequence[Tensor], sizes: Tensor) -> It
 
 
 def all_marginals(potentials: Potentials, sizes: Tensor) -> list[WidthMarginals]:
-    """Return the posterior probabilities of all nodes and splits, about E^3 / 6 per document, widest spans first.
-
-    The functions below take them, so that the passes through the charts are made once for all of them.
-    """
+    """Return the posterior probabilities of all nodes and splits, about E^3 / 6 per document, widest spans first."""
     return list(split_marginals(potentials.spans, inside(potentials)[1], sizes))
 
 

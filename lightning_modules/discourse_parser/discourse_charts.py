@@ -207,9 +207,8 @@ class ChartReader:
     def _best_labelled_trees(self, spans: Tensor, classes: Tensor, sizes: Tensor) -> tuple[list[Tensor], list[Tensor]]:
         """Return nodes (start, split, end) [U - 1, 3] and classes [U - 1] of the best tree of each chart, on the CPU.
 
-        It has the highest expected sum of correct spans, nuclearities, relations and classes: a node over (i, j) of
-        class c adds P(i, j) + P(i, j, nuclearity of c) + P(i, j, relation of c) + P(i, j, c), of which `spans` has the
-        first, [G, U, U], and `classes` the last, [G, U, U, C].
+        A node over (i, j) of class c adds P(i, j) + P(i, j, nuclearity of c) + P(i, j, relation of c) + P(i, j, c), of
+        which `spans` has the first, [G, U, U], and `classes` the last, [G, U, U, C].
         """
         gain, best = (classes @ self.classes.agreement().to(classes)).max(-1)        # [G, U, U] each
         trees, best = best_trees(Potentials(spans + gain), sizes), best.cpu()

@@ -65,11 +65,7 @@ class EncoderModule(LightningModule):
         return cls(TokenEncoderOptions(**encoder), **settings)
 
     def setup(self, stage: str) -> None:
-        """Load the weights of the small encoder before training, unless a checkpoint is resumed.
-
-        Raises:
-            UserError: if the encoder is another one, or the folder has no such weights.
-        """
+        """Load the weights of the small encoder before training, unless a checkpoint is resumed."""
         is_resumed = getattr(trainer_of(self), "ckpt_path", None) is not None
         if stage != "fit" or self.start_from is None or is_resumed:
             return
@@ -163,12 +159,7 @@ class EncoderModule(LightningModule):
 
 
 def batches_of_similar_size(sizes: Sequence[int], most: int) -> Iterator[list[int]]:
-    """Group the indices of charts or sentences, the largest first, for computation with padding.
-
-    Args:
-        sizes: number of elements of each.
-        most: maximum number of elements of a group, each padded to its first; one that has more is a group by itself.
-    """
+    """Group indices of charts or sentences, the largest first, into batches of at most `most` elements with padding."""
     order = sorted(range(len(sizes)), key=lambda i: -sizes[i])
     start = 0
     while start < len(order):

@@ -63,11 +63,7 @@ class IsaNLPParser(LightningModule):
         return [self.parse(request) for request in batch]
 
     def parse(self, request: ParseRequest) -> DiscourseParse:
-        """Parse one document.
-
-        Raises:
-            UserError: if the package changes the EDUs of the request, or its EDUs do not fit the text.
-        """
+        """Parse one document; a `UserError` if the package changes its EDUs, or makes some that do not fit the text."""
         if self._parser is None:
             device = (self.device.index or 0) if self.device.type == "cuda" else -1  # -1: the CPU
             self._parser = self._package.Parser(
@@ -118,11 +114,7 @@ def _flatten(root: Any) -> tuple[list[Any], list[tuple[int, int, int, Any]]]:
 
 
 def locate_edus(texts: list[str], request: ParseRequest) -> list[tuple[int, int]]:
-    """Return the character offsets of EDUs in a text, matched by their characters other than whitespace.
-
-    Raises:
-        UserError: if these characters differ from those of the text, as after a tokenizer that changes some.
-    """
+    """Return the offsets of EDUs in a text, matched without whitespace; a `UserError` if characters differ."""
     positions = [position for position, char in enumerate(request.text) if not char.isspace()]
     edus, index = [], 0
     for text in texts:

@@ -54,17 +54,9 @@ class LabelClasses(NamedTuple):
 def discourse_distribution(
     nodes: SplitPosterior, labels: Tensor, classes: LabelClasses, size: int, rows: str = "side"
 ) -> Tensor:
-    """Return the labelled discourse distribution of one document; that of one tree if all nodes have probability 1.
+    """Return p of one document in double precision, zero on the diagonal, [E, E, R]; for one tree, all nodes have P = 1.
 
-    Args:
-        nodes: the probable nodes of one document; their `document` field is ignored.
-        labels: P(class | node), [N, C].
-        classes: nuclearity and relation of each class.
-        size: number of EDUs E.
-        rows: `side` or `nucleus`.
-
-    Returns:
-        p in double precision, zero on the diagonal, [E, E, R].
+    The `nodes` are the probable ones of a document of E = `size` EDUs, `labels` are P(class | node), [N, C].
 
     Raises:
         ValueError: if `rows` is neither `side` nor `nucleus`.
@@ -199,10 +191,7 @@ def extract_band(dense: Tensor, half_width: int) -> Tensor:
 
 
 def chunked_gamma(blocks: list[Tensor], top: Tensor, nucleus: list[Tensor] | None) -> Tensor:
-    """Return gamma(a) = (1 / E) sum over all EDUs b and relations l of p(a, b, l), however far apart a and b are, [E].
-
-    Arguments as in `chunked_band`.
-    """
+    """Return gamma(a) = (1 / E) sum over EDUs b and relations l of p(a, b, l), [E]; arguments as in `chunked_band`."""
     sizes = top.new_tensor([len(block) for block in blocks])                         # [chunks]
     across = top.sum(-1) @ sizes                                                     # [chunks], to EDUs of other chunks
     parts = []
@@ -213,7 +202,7 @@ def chunked_gamma(blocks: list[Tensor], top: Tensor, nucleus: list[Tensor] | Non
 
 
 def chunked_band(blocks: list[Tensor], top: Tensor, nucleus: list[Tensor] | None, half_width: int) -> Tensor:
-    """Return the LDD band of a long document that was parsed in chunks: one chart per chunk, one chart over the chunks.
+    """Return the LDD band of a document parsed in chunks, [E, 2 half_width + 1, R]; see `extract_band`.
 
     Pairs within a chunk have the p of that chunk. The lowest common ancestor of two EDUs of different chunks is a node
     over chunks, so their p is that of the two chunks, times P(a is a nucleus leaf | a's chunk) with `rows: nucleus`.
@@ -223,9 +212,6 @@ def chunked_band(blocks: list[Tensor], top: Tensor, nucleus: list[Tensor] | None
         top: p over the chunks, [chunks, chunks, R].
         nucleus: nu(chunk, a) of every chunk, [E_c]; None with `rows: side`.
         half_width: number of EDUs to each side.
-
-    Returns:
-        [E, 2 half_width + 1, R]; column half_width + b - a holds p(a, b).
     """
     sizes = torch.tensor([len(block) for block in blocks])
     chunk = torch.repeat_interleave(torch.arange(len(blocks)), sizes).to(top.device)  # [E]

@@ -193,11 +193,7 @@ class DiscourseParser(EncoderModule):
 
     @torch.no_grad()
     def predict_step(self, batch: Sequence[ParseRequest], batch_idx: int = 0) -> list[DiscourseParse]:
-        """Parse texts, after segmenting those without EDUs.
-
-        Raises:
-            ValueError: if a text is empty.
-        """
+        """Parse texts, after segmenting those without EDUs; a `ValueError` if one is empty."""
         if empty := [request.id for request in batch if request.empty]:
             raise ValueError(f"document {empty[0]!r} is empty; leave empty documents out")
         if self.is_english:

@@ -50,11 +50,7 @@ class RightBranchingParser(LightningModule):
         return [self.parse(request) for request in batch]
 
     def parse(self, request: ParseRequest) -> DiscourseParse:
-        """Parse one document.
-
-        Raises:
-            ValueError: if it is empty.
-        """
+        """Parse one document; a `ValueError` if it is empty."""
         edus = list(request.edus) if request.edus is not None else segment(request)
         document = TreebankDocument(request.id, request.text, edus, list(request.sentences), list(request.paragraphs))
         tree = nodes_of(right_branching(document), self.relations) if edus else torch.empty(0, 5)
@@ -83,9 +79,8 @@ def right_branching(
 ) -> Tree:
     """Return the binary tree that branches to the right within sentences, within paragraphs, and over paragraphs.
 
-    An EDU belongs to the sentence and the paragraph that it begins in. A level without offsets is skipped; without
-    sentences and paragraphs, all nodes have the label `between`. By default, the labels (nuclearity and relation) of
-    nodes within sentences and of all others are the most frequent ones of GUM there.
+    A level without offsets is skipped. By default, the labels (nuclearity and relation) of nodes within sentences and
+    of all others are the most frequent ones of GUM there.
     """
     # Units of each level are represented by their first EDUs; a group has the units within a unit of the next level.
     edus = list(range(len(document.edus)))

@@ -96,17 +96,11 @@ class EduSegmenter(EncoderModule):
     def segment(
         self, requests: Sequence[Request], piece_vectors: Sequence[Tensor] | None = None
     ) -> list[list[Span]]:
-        """Segment texts into EDUs.
+        """Segment texts into EDUs: their character offsets (start, end), end exclusive.
 
         EDUs are in order, do not overlap, cover all visible characters and have no white space at their ends. A text
         without sentences is split by `split_sentences`. A blank text has no EDU, any other text at least one.
-
-        Args:
-            requests: texts with their sentences and paragraphs.
-            piece_vectors: vectors of the subwords of each text from an equal encoder, [P, D]; computed by default.
-
-        Returns:
-            Character offsets (start, end) of the EDUs of each text, end exclusive.
+        `piece_vectors` are those of the subwords of each text from an equal encoder, [P, D].
 
         Raises:
             UserError: if a sentence or a paragraph lies outside its text.
@@ -134,11 +128,7 @@ class EduSegmenter(EncoderModule):
         return self._edus(request.text, features, self._tags(batch, vectors))
 
     def columns_of(self, parser: EncoderModule) -> list[int] | None:
-        """Return which columns of the encoder equal the token vectors of a parser, None for none.
-
-        Both need the same frozen encoder, or this one that of the parser, and this one must read every layer of the
-        other.
-        """
+        """Return which columns of the frozen encoder equal the vectors of a parser; None if they differ."""
         tuned_by = self.settings["tuned_by"]
         is_equal = parser.has_fixed_encoder if tuned_by is None else tuned_by == parser.source
         same = all(parser.settings[name] == self.settings[name] for name in ("encoder", "window"))

@@ -103,10 +103,7 @@ class EduContext(nn.Module):
 
 
 class _SpanLayer(nn.Module):
-    """Linear layer over spans: a sum of projections of the boundary EDUs, EDUs just outside, mean and layout.
-
-    EDUs are projected once; the vector of a span is a sum of a few of these projections.
-    """
+    """Linear layer over spans: a sum of projections of the boundary EDUs, EDUs just outside, mean and layout."""
 
     def __init__(self, input_size: int, hidden_size: int) -> None:
         super().__init__()

@@ -22,10 +22,7 @@ class Layout(nn.Module):
         self.inner, self.outer = nn.Linear(NUM_FEATURES + 4, _HIDDEN), nn.Linear(_HIDDEN, size)
 
     def forward(self, features: Tensor, vectors: Tensor, mask: Tensor) -> Tensor:
-        """Return the embeddings of sentences [B, L, D], from vectors [B, L, H] and a mask [B, L].
-
-        `features` are the `layout_features` of the documents, [B, L, 11].
-        """
+        """Return embeddings [B, L, D] from `layout_features` [B, L, 11], vectors [B, L, H] and a mask [B, L]."""
         central = centralities(vectors, features[..., PROSE], mask)                 # [B, L, 4]
         x = torch.cat([features.to(central), central], -1)
         return self.outer(F.gelu(self.inner(x)))
@@ -53,11 +50,7 @@ def lead_prior(features: Tensor, vectors: Tensor, mask: Tensor, strength: float)
 
         cos(e_i, topic) - strength log(1 + p_i) min(1, 30 / n).
 
-    Args:
-        features: `layout_features` of the documents, [B, L, 11].
-        vectors: e, [B, L, H].
-        mask: True at sentences, [B, L].
-        strength: how much the beginning is preferred.
+    Features, vectors e and mask are those of `Layout.forward`.
     """
     to_topic = centralities(vectors, features[..., PROSE], mask)[..., 0]            # [B, L]
     log_before, size = 3 * features[..., LOG_BEFORE], (5 * features[..., LOG_SIZE]).exp()

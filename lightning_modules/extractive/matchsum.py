@@ -78,11 +78,7 @@ class MatchSum(EncoderSummarizer):
         self.pooler = Pooler(pooling, self.reader.size)
 
     def check_data(self, data: Any) -> None:
-        """Check that a DataModule produces batches of this model, in pieces that the encoder can read.
-
-        Raises:
-            UserError: if it does not.
-        """
+        """Check that a DataModule produces batches of this model, in pieces that the encoder can read."""
         super().check_data(data)
         limit = self.reader.max_tokens
         if limit is not None and (piece := getattr(data, "piece", 0)) + 2 > limit:
@@ -138,10 +134,7 @@ class MatchSum(EncoderSummarizer):
     # Summaries ---------------------------------------------------------------------------------------------------
 
     def summarize(self, batch: MatchSumBatch) -> list[ExtractiveSummary]:
-        """Return the best candidate of each document.
-
-        The score of a sentence is that of the best candidate that contains it, or 0.
-        """
+        """Return the best candidate of each document; a sentence scores as the best candidate with it, or 0."""
         with evaluating(self):
             scores = self.match(batch)[0]
             scores = scores + self.proposal_weight * batch.prior.to(scores)

@@ -26,13 +26,12 @@ class Pooler(nn.Module):
         self.query = nn.Parameter(torch.zeros(size)) if kind == "self_attention" else None
 
     def forward(self, states: Tensor, group: Tensor, heads: Tensor, groups: int) -> Tensor:
-        """Return the vectors of all groups of all documents, [B, L, H]; zeros for empty groups.
+        """Return the vectors of all L = `groups` groups of all documents, [B, L, H]; zeros for empty groups.
 
         Args:
             states: h, [B, T, H].
             group: index of the group of each token, -1 for none, [B, T].
             heads: True at head tokens, [B, T].
-            groups: maximal number of groups L.
         """
         B, _, H = states.shape
         if self.kind == "cls":

@@ -60,11 +60,7 @@ class ScoredSentences(NamedTuple):
 
 
 class InterSentenceScorer(nn.Module):
-    """Inter-sentence layers and a scorer.
-
-    Args:
-        vector_size: width of the vectors of sentences, H.
-        scoring, between, dropout: see `SentenceNetwork`.
+    """Inter-sentence layers and a scorer over vectors of H = `vector_size`; other arguments as of `SentenceNetwork`.
 
     Raises:
         ValueError: if a size is not a multiple of the heads.
@@ -109,10 +105,7 @@ class InterSentenceScorer(nn.Module):
         return x + sinusoidal(x.shape[1], x.shape[2], x.device).to(x.dtype)
 
     def attention(self, vectors: Tensor, mask: Tensor, features: Tensor | None = None) -> Tensor | None:
-        """Return the attention between sentences in the last layer of this member, averaged over heads, [B, L, L].
-
-        None without such layers.
-        """
+        """Return the attention between sentences in the last layer, mean over heads, [B, L, L]; None without layers."""
         if self.norm is None:
             return None
         x, key_mask = self.placed(vectors, mask, features), attention_mask(mask)
@@ -162,11 +155,9 @@ class SentenceNetwork(InterSentenceScorer):
         self.others = nn.ModuleList(InterSentenceScorer(reader.size, scoring, between, dropout) for _ in others)
 
     def states(self, tokens: Tensor, lengths: Tensor, owner: Tensor, starts: Sequence[Sequence[int]] | None) -> Tensor:
-        """Return the states of all tokens, [B, T, H].
+        """Return the states of all tokens, [B, T, H], of documents with these `lengths`, in host memory.
 
         Args:
-            tokens: token ids, [B, T].
-            lengths: lengths of the documents, in host memory.
             owner: index of the sentence of each token, -1 for none, [B, T].
             starts: first tokens of passages that are encoded separately; None encodes whole documents, long ones in
                 windows.
@@ -194,12 +185,9 @@ class SentenceNetwork(InterSentenceScorer):
         with_document: bool = False,
         features: Tensor | None = None,
     ) -> ScoredSentences:
-        """Return the scores of sentences, with vectors of documents that are zeros if they are not needed.
+        """Return the scores of sentences; arguments as in `ExtractiveBatch`, features `layout_features`, [B, L, 11].
 
-        Args:
-            tokens, lengths, owner, heads, starts, mask: as in `ExtractiveBatch`.
-            with_document: whether vectors of documents are needed, which take another pass with `separate`.
-            features: `layout_features` of the documents, for a network with a layout, [B, L, 11].
+        Vectors of documents are zeros without `with_document`, as they take another pass with `separate`.
         """
         states, whole = self.encoded(tokens, lengths, owner, starts, with_document)
         vectors = self.pooler(states, owner, heads, mask.shape[1])                           # [B, L, H]

@@ -41,10 +41,7 @@ def extract(
     relations: Relations | None,
     options: SelectionOptions,
 ) -> list[ExtractiveSummary]:
-    """Select sentences of the documents of a batch by their scores [B, L], and return the summaries.
-
-    `candidates` is True at sentences that may be selected, [B, L]; relations and options are those of `select`.
-    """
+    """Select sentences of the documents of a batch by their scores [B, L], among `candidates` [B, L]; see `select`."""
     selected = chosen_sentences(documents, scores, candidates, relations, options)
     summaries = []
     for number, (positions, values) in enumerate(zip(selected, scores.tolist())):

@@ -58,10 +58,9 @@ class VectorCache:
     def vectors(
         self, texts: Sequence[Sequence[str]], starts: Sequence[Sequence[int]], compute: Callable[[], Tensor]
     ) -> Tensor:
-        """Return the vectors of a batch, [B, 1 + L, P, H], on the CPU; they are computed if the cache lacks a document.
+        """Return the vectors of a batch, [B, 1 + L, P, H], on the CPU; `compute` (`pool_all`) where one is missing.
 
-        `starts` are the first tokens of the pieces of texts, which depend on how sentences are split; `compute` returns
-        the vectors of the batch, see `pool_all`.
+        `starts` are the first tokens of the pieces of texts, which depend on how sentences are split.
         """
         keys = [text_digest(json.dumps([list(text), list(first)])) for text, first in zip(texts, starts)]
         if any(key not in self._vectors for key in keys):

@@ -16,6 +16,7 @@ from lightning_modules.graphsum.graph_attention import (
 )
 from lightning_modules.graphsum.options import Encoder, GraphBiasOptions, GraphSumEncoder
 from lightning_modules.networks.dropout import Dropout
+from lightning_modules.networks.encoder_decoder import State, TiedOutput
 from lightning_modules.networks.text_encoder import TextEncoder
 from lightning_modules.networks.transformer import (
     DecoderLayer,
@@ -102,7 +103,7 @@ class TokenEncoder(nn.Module):
         return self.norm(rows).view(x.shape)
 
 
-class GraphSumNetwork(nn.Module):
+class GraphSumNetwork(TiedOutput):
     """Encoder of tokens and paragraphs, and a decoder that attends to both.
 
     `graph`: token layers within each paragraph, pooling to a vector, graph layers over the vectors; the decoder attends
@@ -211,30 +212,29 @@ class GraphSumNetwork(nn.Module):
 
     # Decoding ----------------------------------------------------------------------------------------------------
 
-    def decode(self, inputs: Tensor, memory: Memory) -> Tensor:
-        """Return the features of all target positions for the output layer, inputs [B, K, T] -> [B, K, T, D]."""
+    def decode(self, inputs: Tensor, memory: list[GraphMemory] | list[KeyValues], mask: Tensor | None) -> Tensor:
+        """Return the input of the output layer at all positions, inputs [B, K, T] -> [B, K, T, D]; see `Memory`."""
         x = self.embed(inputs, sinusoidal(inputs.shape[-1], self.size, inputs.device))
-        for layer, layer_memory in zip(self.decoder, memory.layers):
-            x = layer(x, layer_memory, memory.mask)
+        for layer, layer_memory in zip(self.decoder, memory):
+            x = layer(x, layer_memory, mask)
         return self.decoder_norm(x)
 
-    def start(self, documents: int, device: torch.device) -> list[KeyValues]:
-        """Return empty keys and values of each decoder layer, [B, N, 0, D / N]."""
-        empty = self.embedding.weight.new_zeros(documents, self.heads, 0, self.size // self.heads).to(device)
-        return [KeyValues(empty, empty) for _ in self.decoder]
+    def begin(self, memory: list[GraphMemory] | list[KeyValues], mask: Tensor | None) -> tuple[State, State]:
+        """Return the initial state, empty keys and values of each layer [B, N, 0, D / N], and the memory by name."""
+        empty = memory[0][0].new_zeros(len(memory[0][0]), self.heads, 0, self.size // self.heads)
+        state = {f"{name}{n}": empty for n in range(len(self.decoder)) for name in KeyValues._fields}
+        return state, Memory(memory, mask).tensors()
 
-    def step(self, tokens: Tensor, past: list[KeyValues], memory: Memory) -> tuple[Tensor, list[KeyValues]]:
-        """Decode one more position of K hypotheses for each document, after tokens [B, K]: features [B, K, D].
-
-        `past` and what is returned beside the features are the keys and values of the previous positions for each
-        layer, [B, K, N, t, D / N].
-        """
-        x = self.embed(tokens, sinusoidal(1, self.size, tokens.device, start=past[0].keys.shape[-2]))
-        new_past = []
-        for layer, key_values, layer_memory in zip(self.decoder, past, memory.layers):
-            x, key_values = layer.step(x, key_values, layer_memory, memory.mask)
-            new_past.append(key_values)
-        return self.decoder_norm(x), new_past
+    def step(self, tokens: Tensor, state: State, memory: State) -> tuple[Tensor, State]:
+        """Decode one position of K hypotheses of each document: [B, K] -> [B, K, D], and the next state."""
+        layers, mask = Memory.of(memory)
+        x = self.embed(tokens, sinusoidal(1, self.size, tokens.device, start=state["keys0"].shape[-2]))
+        next_state: State = {}
+        for number, (layer, layer_memory) in enumerate(zip(self.decoder, layers)):
+            past = KeyValues(state[f"keys{number}"], state[f"values{number}"])
+            x, extended = layer.step(x, past, layer_memory, mask)
+            next_state |= {f"{name}{number}": tensor for name, tensor in extended._asdict().items()}
+        return self.decoder_norm(x), next_state
 
     @torch.no_grad()
     def paragraph_attention(self, inputs: Tensor, source: Source) -> Tensor:
@@ -255,7 +255,7 @@ class GraphSumNetwork(nn.Module):
 
         hooks = [layer.cross_attention.register_forward_hook(keep) for layer in self.decoder]
         try:
-            self.decode(inputs, self.encode(source))
+            self.decode(inputs, *self.encode(source))
         finally:
             for hook in hooks:
                 hook.remove()

@@ -40,10 +40,8 @@ class GraphBias(nn.Module):
 class MultiHeadPooling(nn.Module):
     """Tokens to one vector: per head a scalar key, a softmax over the tokens, the weighted values; then a linear layer.
 
-    The heads N divide the size D.
-
     Raises:
-        ValueError: if the heads do not divide D.
+        ValueError: if the heads N do not divide the size D.
     """
 
     def __init__(self, size: int, heads: int) -> None:
@@ -57,10 +55,7 @@ class MultiHeadPooling(nn.Module):
             nn.init.xavier_uniform_(linear.weight)
 
     def by_head(self, x: Tensor, mask: Tensor) -> Tensor:
-        """Pool the tokens for each head, without the final linear layer: [..., n, D] -> [..., N, D / N].
-
-        The mask is True at tokens, at least one in each row, [..., n].
-        """
+        """Pool tokens [..., n, D] by head, without the linear layer: [..., N, D / N]; no row of the mask is empty."""
         scores = self.key(x).masked_fill(~mask.unsqueeze(-1), float("-inf"))                 # [..., n, N]
         values = self.value(x).unflatten(-1, (self.heads, -1)).transpose(-3, -2)             # [..., N, n, D / N]
         weights = scores.softmax(-2).transpose(-1, -2).unsqueeze(-2)                         # [..., N, 1, n]
@@ -109,12 +104,8 @@ class AroundFeedForward(nn.Module):
 class GraphEncoderLayer(nn.Module):
     """Graph-informed self-attention over paragraphs: alpha = softmax(e + R), u_i = sum_j alpha_ij (x_j W_V).
 
-    Args:
-        size: D.
-        heads: N.
-        feed_forward, norm: see `AroundFeedForward`.
-        dropout: dropout on attention weights and as in `AroundFeedForward`.
-        bias: makes R of the graph; None attends without it.
+    R is that of `bias`, None attends without; the other arguments are those of `MultiHeadAttention`,
+    `AroundFeedForward`.
     """
 
     def __init__(
@@ -125,10 +116,7 @@ class GraphEncoderLayer(nn.Module):
         self.around = AroundFeedForward(size, feed_forward, dropout, norm)
 
     def forward(self, x: Tensor, mask: Tensor, graph: Tensor) -> Tensor:
-        """Apply the layer to paragraphs, [B, L, D] -> [B, L, D].
-
-        The mask is True at paragraphs, at least one in each document, [B, L]; the graph G is in [0, 1], [B, L, L].
-        """
+        """Apply the layer to paragraphs [B, L, D], with a mask [B, L], no row of it empty, and a graph G [B, L, L]."""
         score_mask = mask[:, None, None]                                                     # [B, 1, 1, L]
         if self.bias is not None:
             score_mask = self.bias(graph).unsqueeze(1).masked_fill(~score_mask, float("-inf"))           # [B, 1, L, L]
@@ -160,9 +148,6 @@ class HierarchicalLayer(nn.Module):
         return self.pooling.output(context.transpose(1, 2).flatten(2)).unsqueeze(2)
 
     def forward(self, x: Tensor, token_mask: Tensor, mask: Tensor) -> Tensor:
-        """Apply the layer to the tokens of paragraphs, [B, L, n, D] -> [B, L, n, D].
-
-        Masks are True at tokens, at least one in each paragraph, [B, L, n], and at paragraphs, [B, L].
-        """
+        """Apply the layer to tokens [B, L, n, D], with masks of tokens [B, L, n] (no row empty), paragraphs [B, L]."""
         # attention between paragraphs, then the feed-forward network, each with normalization and a residual connection
         return self.around(x, lambda y: self.between(y, token_mask, mask))

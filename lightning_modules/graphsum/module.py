@@ -1,7 +1,6 @@
 """GraphSum: Li, Xiao, Liu, Wu, Wang and Du, ACL 2020. Also the Hierarchical Transformer (Liu and Lapata, ACL 2019)
 and the flat Transformer."""
 
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -11,20 +10,13 @@ from torch import Tensor, nn
 
 from datamodules.graphsum import GraphSumBatch
 from datamodules.text.subwords import Subwords, encoder_path
-from lightning_modules.decoding.beam_search import State, Step
 from lightning_modules.decoding.options import DecodingOptions
 from lightning_modules.graphsum.encoder import GraphSumNetwork, Memory, Source
 from lightning_modules.graphsum.graph_attention import GraphBias
 from lightning_modules.graphsum.options import GraphBiasOptions, GraphSumEncoder, GraphSumOptimizer
-from lightning_modules.networks.output_layer import (
-    best_words,
-    linear_log_prob,
-    smoothed_log_probs,
-    vocabulary_logits,
-)
 from lightning_modules.networks.pretrained import save_pretrained
 from lightning_modules.networks.text_encoder import TextEncoder
-from lightning_modules.networks.transformer import DecoderLayer, KeyValues
+from lightning_modules.networks.transformer import DecoderLayer
 from lightning_modules.schedules import noam_factor, rate_factor, scheduled, split_parameters
 from lightning_modules.sequence_to_sequence import SequenceToSequence
 from lightning_modules.summarizer import Samples, Summary, evaluating
@@ -38,8 +30,7 @@ MULTI_NEWS = DecodingOptions(
 class GraphSum(SequenceToSequence):
     """Encoder-decoder over paragraphs whose attention is biased by a paragraph graph (Li et al. 2020).
 
-    Loss terms: `nll`, the mean over each summary of -log P(y_t), with weight 1 - epsilon, and `smoothing`, the mean
-    over the summary and the vocabulary of -log P(v), with weight epsilon; together they are label smoothing.
+    Loss terms: those of `SequenceToSequence`.
 
     The paper's baselines: the encoder's `kind: hierarchical`, `kind: flat`, and `graph: none` of the data (or the graph
     neither `in_encoder` nor `in_decoder`) for GraphSum without a graph.
@@ -143,11 +134,7 @@ class GraphSum(SequenceToSequence):
     # Training ----------------------------------------------------------------------------------------------------
 
     def source(self, batch: GraphSumBatch) -> Source:
-        """Return the encoder input of a batch.
-
-        Raises:
-            ValueError: if the graph does not have the size of the paragraphs; the message has the ids of the documents.
-        """
+        """Return the encoder input of a batch; a `ValueError` if the graph does not have the size of its paragraphs."""
         size = [*batch.source.shape[:2], batch.source.shape[1]]
         if list(batch.graph.shape) != size:
             raise ValueError(f"documents {', '.join(batch.ids)}: the graph is {list(batch.graph.shape)}, not {size}")
@@ -159,54 +146,14 @@ class GraphSum(SequenceToSequence):
             lengths=batch.lengths,
         )
 
-    def _output_layer(self) -> tuple[Tensor, Tensor]:
-        """Return weight [words, D] and bias [words] of the output layer, for the tokens of the tokenizer only."""
-        layer = (self.network.embedding.weight, self.network.output_bias)
-        words = self.vocab_size if self.tokenizer is None else len(self.tokenizer)
-        return layer if words == self.vocab_size else (layer[0][:words], layer[1][:words])
+    @property
+    def decoder(self) -> GraphSumNetwork:
+        """The network, which writes as well."""
+        return self.network
 
-    def _features(self, batch: GraphSumBatch, inputs: Tensor, rows: Tensor) -> Tensor:
-        """Return decoder features of inputs [B, K, T] at the flat positions `rows` [N], [N, D]."""
-        memory = self.network.encode(self.source(batch))
-        return self.network.decode(inputs, memory).flatten(0, 2)[rows]
-
-    def loss_terms(self, batch: GraphSumBatch) -> dict[str, Tensor]:
-        """Return `nll` and `smoothing`: means over the target, then over the documents."""
-        rows = batch.target_rows
-        features, gold = self._features(batch, batch.target_input.unsqueeze(1), rows), batch.target.flatten()[rows]
-        log_probs, means = smoothed_log_probs(features, *self._output_layer(), gold)         # [N]
-        terms = {"nll": -log_probs, "smoothing": -means}
-        shares = 1 / batch.target_lengths.repeat_interleave(batch.target.shape[1], output_size=batch.target.numel())
-        shares = shares[rows] / batch.batch_size                                             # [N]
-        return {name: (term * shares).sum() for name, term in terms.items()}
-
-    def token_log_probs(self, batch: GraphSumBatch, tokens: Tensor, rows: Tensor) -> Tensor:
-        """Return log P(y_t) of tokens [B, K, T] at the flat positions `rows`, [N]."""
-        features = self._features(batch, self.decoder_inputs(tokens), rows)
-        return linear_log_prob(features, *self._output_layer(), tokens.flatten()[rows])
-
-    def distribution(self, batch: GraphSumBatch, tokens: Tensor) -> Callable[[Tensor], Tensor]:
-        """Return a function from flat positions [n] in tokens [B, K, T] to log P of every token there, [n, V]."""
-        every = torch.arange(tokens.numel(), device=tokens.device)
-        features, layer = self._features(batch, self.decoder_inputs(tokens), every), self._output_layer()
-        return lambda rows: vocabulary_logits(features[rows], *layer).log_softmax(-1)
-
-    # Generation --------------------------------------------------------------------------------------------------
-
-    def _step(
-        self, tokens: Tensor, state: State, memory: State, count: int | None
-    ) -> tuple[Tensor | None, Tensor, State]:
-        """Return the network as a `decoding.Step`, whose state is the keys and values of previous positions."""
-        past = [KeyValues(state[f"keys{n}"], state[f"values{n}"]) for n in range(len(state) // 2)]
-        features, past = self.network.step(tokens, past, Memory.of(memory))                  # [B, K, D]
-        if count is None:
-            return None, vocabulary_logits(features, *self._output_layer()).log_softmax(-1), as_state(past)
-        return *best_words(features, *self._output_layer(), count), as_state(past)
-
-    def begin(self, batch: GraphSumBatch) -> tuple[Step, State, State]:
-        """Return the step function of decoding, its initial state, and the memory of the documents."""
-        memory = self.network.encode(self.source(batch)).tensors()
-        return self._step, as_state(self.network.start(batch.batch_size, batch.source.device)), memory
+    def encode(self, batch: GraphSumBatch) -> Memory:
+        """Return the memory of the decoder, and its mask."""
+        return self.network.encode(self.source(batch))
 
     # What was written --------------------------------------------------------------------------------------------
 
@@ -273,8 +220,3 @@ def _pretrained(options: GraphSumEncoder) -> TextEncoder | None:
     if getattr(encoder.model, "pooler", None) is not None:
         encoder.model.pooler = None  # unused, so that it would get no gradient
     return encoder
-
-
-def as_state(past: list[KeyValues]) -> State:
-    """Return the keys and values of each layer by name, the form in which decoding reorders them."""
-    return {f"{name}{n}": x for n, layer in enumerate(past) for name, x in layer._asdict().items()}

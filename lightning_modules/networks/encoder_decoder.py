@@ -16,7 +16,53 @@ def _names(layer: int, kind: str = "") -> tuple[str, str]:
     return f"{kind}keys{layer}", f"{kind}values{layer}"
 
 
-class EncoderDecoder(nn.Module):
+class TiedOutput(nn.Module):
+    """Log-probabilities and decoding of a network whose output layer is its `embedding`, with a bias `output_bias`.
+
+    A subclass implements `decode`, the features of inputs [B, K, T], and `step`, those of one more position.
+    """
+
+    def output_layer(self, words: int) -> tuple[Tensor, Tensor]:
+        """Return the weight and the bias of the first `words` tokens, [words, D] and [words]."""
+        return self.embedding.weight[:words], self.output_bias[:words]
+
+    def log_probs(
+        self, states: Tensor, mask: Tensor, inputs: Tensor, target: Tensor, rows: Tensor, words: int
+    ) -> tuple[Tensor, Tensor]:
+        """Return log P of targets, teacher-forced, and the mean of log P over the vocabulary, [N] each.
+
+        The output layer is evaluated at real tokens only, in float32 or float64.
+
+        Args:
+            states, mask: result of `encode` for the documents, and the mask, as `decode` takes them.
+            inputs: the token before each target, [B, K, T].
+            target: ids, [B, K, T].
+            rows: flat positions of the real tokens in [B K T], [N].
+            words: number of rows of the output layer that have a token.
+        """
+        features = self.decode(inputs, states, mask).flatten(0, -2)[rows]  # [N, D]
+        return smoothed_log_probs(features, *self.output_layer(words), target.flatten()[rows])
+
+    def distribution(self, states: Tensor, mask: Tensor, inputs: Tensor, words: int) -> Callable[[Tensor], Tensor]:
+        """Return a function from flat positions [n] in [B K T] to log P of all tokens [n, words], see `log_probs`."""
+        features = self.decode(inputs, states, mask).flatten(0, -2)  # [B K T, D]
+        layer = self.output_layer(words)
+        return lambda rows: vocabulary_logits(features[rows], *layer).log_softmax(-1)
+
+    def stepper(self, words: int):
+        """Return the step function of decoding, see `decoding.beam_search.Step`, over the first `words` tokens."""
+        layer = self.output_layer(words)
+
+        def step(tokens: Tensor, state: State, memory: State, count: int | None):
+            x, state = self.step(tokens, state, memory)  # [B, K, D]
+            if count is None:
+                return None, vocabulary_logits(x, *layer).log_softmax(-1), state
+            return *best_words(x, *layer, count), state
+
+        return step
+
+
+class EncoderDecoder(TiedOutput):
     """Transformer encoder-decoder with pre-normalization, sinusoidal positions and tied embeddings.
 
     The architecture of PEGASUS (Zhang et al. 2020, section 3; Vaswani et al. 2017). One embedding, scaled by sqrt(D),
@@ -81,34 +127,6 @@ class EncoderDecoder(nn.Module):
             x = layer(x, states, attention_mask)
         return self.decoder_norm(x)
 
-    def output_layer(self, words: int) -> tuple[Tensor, Tensor]:
-        """Return the weight and the bias of the first `words` tokens, [words, D] and [words]."""
-        return self.embedding.weight[:words], self.output_bias[:words]
-
-    def log_probs(
-        self, states: Tensor, mask: Tensor, inputs: Tensor, target: Tensor, rows: Tensor, words: int
-    ) -> tuple[Tensor, Tensor]:
-        """Return log P of targets, teacher-forced, and the mean of log P over the vocabulary, [N] each.
-
-        The output layer is evaluated at real tokens only, in float32 or float64.
-
-        Args:
-            states: states of the documents, [B, S, D].
-            mask: True at tokens of the documents, [B, S].
-            inputs: the token before each target, [B, K, T].
-            target: ids, [B, K, T].
-            rows: flat positions of the real tokens in [B K T], [N].
-            words: number of rows of the output layer that have a token.
-        """
-        features = self.decode(inputs, states, mask).flatten(0, -2)[rows]  # [N, D]
-        return smoothed_log_probs(features, *self.output_layer(words), target.flatten()[rows])
-
-    def distribution(self, states: Tensor, mask: Tensor, inputs: Tensor, words: int) -> Callable[[Tensor], Tensor]:
-        """Return a function from flat positions [n] in [B K T] to log P of all tokens [n, words], see `log_probs`."""
-        features = self.decode(inputs, states, mask).flatten(0, -2)  # [B K T, D]
-        layer = self.output_layer(words)
-        return lambda rows: vocabulary_logits(features[rows], *layer).log_softmax(-1)
-
     # Incremental decoding ----------------------------------------------------------------------------------------
 
     def begin(self, states: Tensor, mask: Tensor) -> tuple[State, State]:
@@ -124,18 +142,6 @@ class EncoderDecoder(nn.Module):
             memory |= zip(_names(number, "memory_"), projected)
             state |= dict.fromkeys(_names(number), projected.keys[:, :, :0])
         return state, memory
-
-    def stepper(self, words: int):
-        """Return the step function of decoding, see `decoding.beam_search.Step`, over the first `words` tokens."""
-        layer = self.output_layer(words)
-
-        def step(tokens: Tensor, state: State, memory: State, count: int | None):
-            x, state = self.step(tokens, state, memory)  # [B, K, D]
-            if count is None:
-                return None, vocabulary_logits(x, *layer).log_softmax(-1), state
-            return *best_words(x, *layer, count), state
-
-        return step
 
     def step(self, tokens: Tensor, state: State, memory: State) -> tuple[Tensor, State]:
         """Decode one position of K hypotheses of each document: [B, K] -> [B, K, D], and the next state."""

@@ -51,7 +51,7 @@ def model_of(data: GraphSumData, **changes) -> GraphSum:
 
 def test_the_distribution_is_the_softmax_over_embeddings_of_tokens(data, batch):
     model = model_of(data)
-    features = model.network.decode(batch.target_input.unsqueeze(1), model.network.encode(model.source(batch)))
+    features = model.network.decode(batch.target_input.unsqueeze(1), *model.network.encode(model.source(batch)))
     words = len(model.tokenizer)
     logits = features @ model.network.embedding.weight[:words].T + model.network.output_bias[:words]
     log_probs = model.distribution(batch, batch.target.unsqueeze(1))(batch.target_rows)

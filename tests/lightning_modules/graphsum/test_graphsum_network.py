@@ -5,7 +5,7 @@ import torch
 from model_options import grouped
 from torch import Tensor, nn
 
-from lightning_modules.graphsum.encoder import GraphSumNetwork, Memory, Source
+from lightning_modules.graphsum.encoder import GraphSumNetwork, Source
 from lightning_modules.graphsum.module import GraphSum
 from lightning_modules.graphsum.options import GraphBiasOptions
 from lightning_modules.networks.transformer import sinusoidal
@@ -51,10 +51,10 @@ SIZES = [[4, 1, 3], [2, 5]]
 @pytest.mark.parametrize("norm", ["pre", "post"])
 def test_padding_of_tokens_and_paragraphs_changes_nothing(encoder, norm):
     net, inputs = network(encoder, norm=norm), torch.randint(V, (2, 1, 6))
-    tight = net.decode(inputs, net.encode(source(SIZES)))
-    torch.testing.assert_close(net.decode(inputs, net.encode(source(SIZES, 5, 8))), tight)
+    tight = net.decode(inputs, *net.encode(source(SIZES)))
+    torch.testing.assert_close(net.decode(inputs, *net.encode(source(SIZES, 5, 8))), tight)
     for b in range(2):
-        alone = net.decode(inputs[b : b + 1], net.encode(_only(source(SIZES), b)))
+        alone = net.decode(inputs[b : b + 1], *net.encode(_only(source(SIZES), b)))
         torch.testing.assert_close(alone, tight[b : b + 1])
 
 
@@ -70,15 +70,13 @@ def _only(given: Source, b: int) -> Source:
 @every_encoder
 def test_steps_with_a_cache_equal_all_positions_at_once(encoder):
     net, given, inputs = network(encoder), source(SIZES), torch.randint(V, (2, 3, 5))
-    memory = net.encode(given)
-    again = Memory.of(memory.tensors())
-    start = net.start(2, inputs.device)
-    past = [type(seen)(*(x.unsqueeze(1).expand(-1, 3, -1, -1, -1) for x in seen)) for seen in start]
+    state, memory = net.begin(*net.encode(given))
+    state = {name: x.unsqueeze(1).expand(-1, 3, -1, -1, -1) for name, x in state.items()}
     steps = []
     for tokens in inputs.unbind(-1):
-        features, past = net.step(tokens, past, again)
+        features, state = net.step(tokens, state, memory)
         steps.append(features)
-    torch.testing.assert_close(torch.stack(steps, 2), net.decode(inputs, memory))
+    torch.testing.assert_close(torch.stack(steps, 2), net.decode(inputs, *net.encode(given)))
 
 
 def test_flat_reads_the_concatenation():
@@ -90,8 +88,8 @@ def test_flat_reads_the_concatenation():
         graph, places = torch.ones(1, 1, 1).double(), torch.arange(len(ids)).unsqueeze(0)
         whole = Source(ids.view(1, 1, -1), mask, graph, places, mask.sum(-1)[0])
         inputs = torch.randint(V, (1, 1, 4))
-        expected = net.decode(inputs, net.encode(whole))
-        torch.testing.assert_close(net.decode(inputs, net.encode(_only(given, b))), expected)
+        expected = net.decode(inputs, *net.encode(whole))
+        torch.testing.assert_close(net.decode(inputs, *net.encode(_only(given, b))), expected)
 
 
 def test_positions_equal_those_of_token_and_paragraph():
@@ -111,8 +109,8 @@ def test_each_part_can_be_left_out(change):
     flags = {"in_encoder": False, "in_decoder": False} if change == "both" else {change: False}
     torch.manual_seed(1)
     without, given, inputs = network(**flags), source(SIZES), torch.randint(V, (2, 1, 4))
-    features = without.decode(inputs, without.encode(given))
-    other = without.decode(inputs, without.encode(given._replace(graph=torch.ones_like(given.graph))))
+    features = without.decode(inputs, *without.encode(given))
+    other = without.decode(inputs, *without.encode(given._replace(graph=torch.ones_like(given.graph))))
     # without the graph in both places the graph is not read at all
     assert torch.allclose(features, other) == (change == "both")
     full = network()
@@ -145,8 +143,8 @@ class Windows(nn.Module):
 def test_a_pretrained_encoder_reads_the_concatenated_paragraphs(encoder):
     net, given = network(encoder, pretrained=Windows()), source(SIZES, 4, 6)
     inputs = torch.randint(V, (2, 1, 3))
-    wide = net.decode(inputs, net.encode(given))
+    wide = net.decode(inputs, *net.encode(given))
     assert net.pretrained.seen == [given.ids[b][given.mask[b]].tolist() for b in range(2)]
-    torch.testing.assert_close(wide, net.decode(inputs, net.encode(source(SIZES))))
+    torch.testing.assert_close(wide, net.decode(inputs, *net.encode(source(SIZES))))
     wide.square().sum().backward()
     assert net.pretrained.table.weight.grad.any()
