@@ -84,12 +84,10 @@ class SentenceEncoderOptions(DocumentEncoderOptions):
 
 
 def check_truncation(data: Any, limit: int | None, with_choice: bool = False) -> None:
-    """Check that a DataModule with `max_source` truncates documents to what an encoder reads at once.
-
-    A limit of None is no limit; `with_choice` tells that the model has the argument `long_input`.
+    """Check that a DataModule with `max_source` truncates documents to what an encoder reads at once; None is no limit.
 
     Raises:
-        UserError: if it does not.
+        UserError: if it does not; `with_choice` tells that the model has the argument `long_input`.
     """
     if limit is None or not hasattr(data, "max_source"):
         return

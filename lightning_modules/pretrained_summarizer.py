@@ -33,11 +33,7 @@ class EncoderDecoderSummarizer(SequenceToSequence):
     network: EncoderDecoder | PretrainedEncoderDecoder
 
     def setup(self, stage: str) -> None:
-        """Set the tokenizer, and check that no document has more tokens than a pretrained model has positions.
-
-        Raises:
-            UserError: if the tokenizer does not fit, or `data.max_source` is too large.
-        """
+        """Set the tokenizer, and check that no document has more tokens than a pretrained model has positions."""
         super().setup(stage)
         if isinstance(self.network, PretrainedEncoderDecoder):
             check_truncation(getattr(self.trainer, "datamodule", None), self.network.max_positions)
@@ -45,11 +41,7 @@ class EncoderDecoderSummarizer(SequenceToSequence):
     # Tokenizer ---------------------------------------------------------------------------------------------------
 
     def set_tokenizer(self, tokenizer: MaskingTokenizer) -> None:
-        """Set the tokenizer.
-
-        Raises:
-            UserError: if it does not fit `vocab_size` or the pretrained model.
-        """
+        """Set the tokenizer, which must fit `vocab_size` and a pretrained model."""
         super().set_tokenizer(tokenizer)
         if isinstance(self.network, PretrainedEncoderDecoder):
             config = self.network.model.config

@@ -40,20 +40,13 @@ def steps_needed(trainer: Trainer, options: AdamWOptions) -> int:
 
 
 def scheduled(optimizer: torch.optim.Optimizer, factors: Sequence[Callable[[int], float]]) -> dict[str, Any]:
-    """Return the result of `configure_optimizers` for an optimizer whose learning rates change at every step.
-
-    `factors` has, for each parameter group, the factor of its base rate as a function of the step (0, 1, ...).
-    """
+    """Return the result of `configure_optimizers` for an optimizer with a factor of its rate at each step, by group."""
     schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, list(factors))
     return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
 
 
 def noam_factor(size: int, warm_up: int) -> Callable[[int], float]:
     """Return the schedule of Vaswani et al. 2017 (equation 3): D^-0.5 min(t^-0.5, t warm_up^-1.5) at step t = 1, 2, ...
-
-    Args:
-        size: D.
-        warm_up: number of warm-up steps.
 
     Raises:
         ValueError: if the warm-up has no step.
@@ -64,14 +57,9 @@ def noam_factor(size: int, warm_up: int) -> Callable[[int], float]:
 
 
 def rate_factor(step: int, schedule: Schedule, steps: int, warm_up: float) -> float:
-    """Return the learning rate at a step as a fraction of the peak.
+    """Return the learning rate at a step, from 0, as a fraction of the peak; options as in `AdamWOptions`.
 
-    Args:
-        step: step, from 0.
-        schedule: after a linear warm-up, `linear` decay to 0, decay by step^-0.5 (`inverse_root`; Vaswani et al. 2017,
-            scaled to the peak), or `constant`.
-        steps: number of training steps; only used by `linear` and for a fractional warm-up.
-        warm_up: number of warm-up steps, or a fraction of all steps if below 1.
+    The number of `steps` is only used by `linear` and for a fractional warm-up.
     """
     rise = max(1, round(warm_up * steps if warm_up < 1 else warm_up))
     up = (step + 1) / rise

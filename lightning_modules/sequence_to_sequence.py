@@ -30,11 +30,7 @@ class SequenceToSequence(Summarizer):
     validation_names = ("nll", "smoothing")
 
     def set_label_smoothing(self, epsilon: float) -> None:
-        """Set the share, in [0, 1), of the target distribution that is uniform over words (Szegedy et al. 2016).
-
-        Raises:
-            ValueError: if it is not at least 0 and below 1.
-        """
+        """Set the share, in [0, 1), of the target distribution that is uniform over words (Szegedy et al. 2016)."""
         if not 0 <= epsilon < 1:
             raise ValueError(f"label_smoothing is at least 0 and below 1, got {epsilon}")
         self.label_smoothing = epsilon
@@ -47,10 +43,7 @@ class SequenceToSequence(Summarizer):
         self.loss_weights |= weights
 
     def encode(self, batch: Batch) -> tuple[Any, Any]:
-        """Return the states of the documents [B, S, H] and a mask that is True at their tokens [B, S].
-
-        They may have another form that the decoder reads.
-        """
+        """Return the states of the documents [B, S, H] and a mask, True at tokens, [B, S], for the decoder."""
         raise NotImplementedError
 
     @property
@@ -95,10 +88,7 @@ class SequenceToSequence(Summarizer):
         return (table.sum(1) / batch.target_lengths).mean()
 
     def log_probs(self, batch: Batch, samples: Samples, options: DecodingOptions | None = None) -> Tensor:
-        """Return the log-probabilities of samples in one teacher-forced pass, [B, K, T]; 0 after `lengths`.
-
-        With `options` the distribution is the one that `sample` draws from with these options.
-        """
+        """Return log P of samples, [B, K, T], 0 after `lengths`; with `options` under what `sample` draws from."""
         tokens, lengths = samples
         if options is not None:
             distribution = self.distribution(batch, tokens)

@@ -22,22 +22,16 @@ STEPS = ("training_step", "validation_step", "test_step", "predict_step")
 
 
 def find_layers(module: nn.Module) -> list[nn.Module]:
-    """Return the layers of a model, inner ones first.
-
-    They are the elements of `nn.ModuleList`s whose class is named a layer or block, here and in Hugging Face's models.
-    """
+    """Return the layers of a model, inner ones first: elements of `nn.ModuleList`s of a class named layer or block."""
     lists = [part for part in module.modules() if isinstance(part, nn.ModuleList)]
     layers = [layer for elements in reversed(lists) for layer in elements]
     return [layer for layer in layers if type(layer).__name__.endswith(("Layer", "Block"))]
 
 
 def shard(module: nn.Module, layers: Iterable[nn.Module], mesh: DeviceMesh) -> None:
-    """Distribute the weights of a model over processes.
+    """Distribute the weights of a LightningModule over the processes of a mesh, in place.
 
-    Args:
-        module: a LightningModule, changed in place.
-        layers: modules whose weights are gathered whenever they are called; all others are gathered for a whole step.
-        mesh: the processes.
+    Weights of `layers` are gathered whenever they are called, all others for a whole step.
 
     Raises:
         UserError: if a parameter is a scalar, which cannot be sharded.
@@ -89,11 +83,7 @@ class FullyShardedStrategy(ModelParallelStrategy):
         super().__init__(tensor_parallel_size=1, save_distributed_checkpoint=False)
 
     def setup_environment(self) -> None:
-        """Use all processes for data parallelism.
-
-        Raises:
-            UserError: if the model cannot be sharded.
-        """
+        """Use all processes for data parallelism."""
         if not is_overridden("configure_model", self.lightning_module):
             name = type(self.lightning_module).__name__
             raise UserError(f"--trainer.strategy fsdp2: {name} cannot be sharded; {REMEDY}")
@@ -101,11 +91,7 @@ class FullyShardedStrategy(ModelParallelStrategy):
         super().setup_environment()
 
     def setup_optimizers(self, trainer: Trainer) -> None:
-        """Build the optimizers.
-
-        Raises:
-            UserError: if one of them cannot work with sharded weights.
-        """
+        """Build the optimizers, which have to work with sharded weights."""
         super().setup_optimizers(trainer)
         if any(isinstance(optimizer, torch.optim.Adafactor) for optimizer in self.optimizers):
             raise UserError(f"--trainer.strategy fsdp2: Adafactor needs whole weights; choose AdamW, or {REMEDY}")

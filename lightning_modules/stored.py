@@ -54,11 +54,7 @@ def dequantized(stored: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 
 def read_settings(folder: Path) -> dict[str, Any]:
-    """Return the content of config.json.
-
-    Raises:
-        UserError: if the file does not exist, or is not a JSON object.
-    """
+    """Return the content of config.json; a `UserError` if it does not exist, or is not a JSON object."""
     try:
         settings = load_json((folder / "config.json").read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
@@ -69,11 +65,7 @@ def read_settings(folder: Path) -> dict[str, Any]:
 
 
 def read_weights(folder: Path) -> dict[str, Tensor]:
-    """Return the content of model.safetensors, with matrices in 8 bits in float32.
-
-    Raises:
-        UserError: if the file does not exist or is damaged.
-    """
+    """Return the content of model.safetensors, matrices in float32; a `UserError` if it is missing or damaged."""
     file = folder / "model.safetensors"
     try:
         return dequantized(load_file(str(file)))
@@ -82,12 +74,7 @@ def read_weights(folder: Path) -> dict[str, Tensor]:
 
 
 def load_weights(folder: Path, model: nn.Module, expected: Mapping[str, Tensor]) -> None:
-    """Load the weights of a folder into a model.
-
-    Args:
-        folder: folder with model.safetensors.
-        model: model to load the weights into.
-        expected: names and shapes of the weights that the folder must have.
+    """Load model.safetensors of a folder into a model; `expected` are the names and shapes that it must have.
 
     Raises:
         UserError: if the file does not exist, is damaged, or has other weights.
@@ -104,13 +91,9 @@ def load_weights(folder: Path, model: nn.Module, expected: Mapping[str, Tensor])
 
 
 def load_model(kind: Callable[..., Model], folder: Path, noun: str, options: Mapping[str, Any]) -> Model:
-    """Return the model of a folder, in eval mode.
+    """Return the model of a folder that `save_weights` wrote, in eval mode, which has `state_to_keep`.
 
-    Args:
-        kind: function from stored settings and options to the model, which has `state_to_keep`.
-        folder: folder that `save_weights` wrote.
-        noun: name for the class in messages.
-        options: arguments that replace the stored ones.
+    `kind` makes it of stored settings, replaced by `options`; messages call it `noun`.
 
     Raises:
         UserError: if the folder has no such model, or its weights do not fit.

@@ -75,11 +75,7 @@ Term = Callable[[Any, Batch], Tensor]
 
 
 def weighted_sum(terms: Mapping[str, Tensor], weights: Mapping[str, float]) -> Tensor:
-    """Return sum_k weights[k] terms[k] of at least one term; the default weight is 1.
-
-    Raises:
-        ValueError: if there are no terms.
-    """
+    """Return sum_k weights[k] terms[k], by default with weight 1; a `ValueError` if there are no terms."""
     if not terms:
         raise ValueError("a loss needs at least one term")
     return sum(weights.get(name, 1.0) * term for name, term in terms.items())
@@ -128,11 +124,7 @@ class Summarizer(LightningModule, ABC):
     # Vocabulary and checkpoints ----------------------------------------------------------------------------------
 
     def setup(self, stage: str) -> None:
-        """Take the language and the vocabulary or tokenizer from the DataModule, which must fit the model.
-
-        Raises:
-            UserError: if it does not fit `vocab_size`, or the DataModule belongs to another paper.
-        """
+        """Take the language and the vocabulary or tokenizer from the DataModule, which must fit the model."""
         data = getattr(self.trainer, "datamodule", None)
         self.check_data(data)
         if language := getattr(data, "language", None):
@@ -150,9 +142,7 @@ class Summarizer(LightningModule, ABC):
             shard(self, self.layers_to_shard(), self.device_mesh["data_parallel"])
 
     def check_data(self, data: Any) -> None:
-        """Check that a DataModule produces the batches of this model.
-
-        A DataModule without `batch_type` is not checked.
+        """Check that a DataModule, if it has a `batch_type`, produces the batches of this model.
 
         Raises:
             UserError: if the types differ.
@@ -173,11 +163,7 @@ class Summarizer(LightningModule, ABC):
         self.rouge = nn.ModuleDict(metrics)
 
     def set_tokenizer(self, tokenizer: Any) -> None:
-        """Set the vocabulary or tokenizer.
-
-        Raises:
-            UserError: if it is larger than `vocab_size`.
-        """
+        """Set the vocabulary or tokenizer; a `UserError` if it is larger than `vocab_size`."""
         if len(tokenizer) > self.vocab_size:
             raise UserError(
                 f"the tokenizer has {len(tokenizer)} tokens but model.vocab_size is {self.vocab_size}; "
@@ -195,9 +181,6 @@ class Summarizer(LightningModule, ABC):
 
         A run that only starts from the weights of another run (`StartFrom`, which sets `checkpoint["start"]`) keeps its
         own loss weights, because callbacks of the other run may have set them to 0.
-
-        Raises:
-            UserError: if the checkpoint does not fit.
         """
         saved = checkpoint.get("text")
         if saved is not None and self.tokenizer is not None and saved != self.tokenizer.state():
@@ -240,10 +223,7 @@ class Summarizer(LightningModule, ABC):
         self._seed = torch.initial_seed()
 
     def on_train_batch_start(self, batch: Batch, batch_idx: int) -> None:
-        """Seed the generator from seed, rank and batch number.
-
-        A resumed run thus draws the same dropout masks and samples as an uninterrupted one.
-        """
+        """Seed the generator from seed, rank and batch number, so that a resumed run draws the same samples."""
         torch.manual_seed(hash((self._seed, self.trainer.global_rank, self.trainer.fit_loop.total_batch_idx)))
 
     def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
@@ -324,11 +304,7 @@ class Summarizer(LightningModule, ABC):
         self._log_rouge("val")
 
     def on_test_start(self) -> None:
-        """Check for references before anything is decoded.
-
-        Raises:
-            UserError: if no document has a reference.
-        """
+        """Check that some document has a reference before anything is decoded."""
         data = getattr(self.trainer, "datamodule", None)
         if data is None or any(data.features("test")["references"]):
             return

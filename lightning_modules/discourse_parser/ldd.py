@@ -54,7 +54,7 @@ class LabelClasses(NamedTuple):
 def discourse_distribution(
     nodes: SplitPosterior, labels: Tensor, classes: LabelClasses, size: int, rows: str = "side"
 ) -> Tensor:
-    """Return p of one document in double precision, zero on the diagonal, [E, E, R]; for one tree, all nodes have P = 1.
+    """Return p of one document in double precision, 0 on the diagonal, [E, E, R]; for one tree, all nodes have P = 1.
 
     The `nodes` are the probable ones of a document of E = `size` EDUs, `labels` are P(class | node), [N, C].
 

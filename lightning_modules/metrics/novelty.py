@@ -51,9 +51,8 @@ def repetition(
 ) -> dict[str, float | None]:
     """Return the fractions of repeated n-grams and sentences of a summary (See et al. 2017, figure 4).
 
-    Returns:
-        "repeated_1" (and so on, by order) and "repeated_sentences", 1 - distinct / all, in [0, 1); None where the
-        summary has none such. N-grams are taken within sentences, and compared over the whole summary.
+    They are "repeated_1" (and so on, by order) and "repeated_sentences", 1 - distinct / all, in [0, 1); None without
+    any. N-grams are taken within sentences, and compared over the whole summary.
     """
     words = _encoded(summary, language)
     units = {str(n): _ngrams(words, n) for n in orders}

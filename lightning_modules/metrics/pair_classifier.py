@@ -29,10 +29,7 @@ class PairClassifier:
 
     @torch.no_grad()
     def probabilities(self, pairs: Sequence[tuple[str, str]]) -> Tensor:
-        """Return P of each class for (first, second) pairs, [N, classes], on the CPU.
-
-        A model with one output is a classifier of two classes, whose second probability is the output's sigmoid.
-        """
+        """Return P of each class for (first, second) pairs, [N, classes], on the CPU; one output has two classes."""
         result = torch.zeros(len(pairs), max(2, len(self.class_names)))
         by_length = sorted(range(len(pairs)), key=lambda index: len(pairs[index][0]) + len(pairs[index][1]))
         for start in range(0, len(pairs), self.batch_size):
@@ -88,9 +85,6 @@ class ConsistencyModel(PairClassifier):
         """Return the mean over summary sentences of the highest P(supported) by a chunk of the source, in [0, 1].
 
         A chunk is a run of whole sentences of at most 350 words. Summaries without a sentence score 0.
-
-        Raises:
-            ValueError: if the lengths differ.
         """
         claims = [[sentence for sentence in summary if sentence.strip()] for summary in summaries]
         chunks = [source_chunks(source) for source in sources]

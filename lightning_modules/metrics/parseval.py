@@ -146,11 +146,7 @@ def original_brackets(nodes: Sequence[Node]) -> list[Bracket]:
 
 
 def rst_brackets(nodes: Sequence[Node]) -> list[Bracket]:
-    """Return first and last EDU, nuclearity and relation to the parent for each node but the root.
-
-    Raises:
-        ValueError: if a nuclearity is not NS, SN or NN.
-    """
+    """Return EDUs, nuclearity and relation to the parent of each node but the root; nuclearity is checked."""
     brackets = []
     for start, split, end, nuclearity, relation in nodes:
         if nuclearity not in ("NS", "SN", "NN"):

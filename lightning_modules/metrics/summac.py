@@ -64,8 +64,7 @@ def _without_blank(sentences: Sentences) -> list[str]:
 def summac_zs(matrix: Tensor) -> float:
     """Return SummaC-ZS of a pair matrix [3, M, N], in [-1, 1]; 0 for a summary without a sentence.
 
-    It is the mean over summary sentences of the highest entailment minus the highest contradiction, as in the code of
-    the authors.
+    It is the mean over summary sentences of the highest entailment minus the highest contradiction.
     """
     return float((matrix[0].amax(0) - matrix[1].amax(0)).mean()) if matrix.shape[2] else 0.0
 

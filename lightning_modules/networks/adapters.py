@@ -14,11 +14,7 @@ QUERIES_AND_VALUES = r".*\.(q_proj|v_proj|q|v|query|value)"
 def insert_adapters(model: nn.Module, rank: int, alpha: float, targets: str = QUERIES_AND_VALUES) -> None:
     """Freeze a model and insert adapters in place: h = W x + (alpha / rank) W_up W_down x, W_up initially zero.
 
-    Args:
-        model: model to insert adapters into.
-        rank: rank of the update.
-        alpha: see the equation.
-        targets: regular expression for the names of linear layers.
+    `targets` is a regular expression for the names of linear layers.
 
     Raises:
         ValueError: if the rank or alpha is not positive, or `peft` is not installed.
@@ -51,8 +47,8 @@ def merged(model: nn.Module) -> nn.Module:
 class LowRankChange(nn.Module):
     """Parametrization W_0 -> W_0 + A B of a weight [outputs, inputs]; A is zero at first.
 
-    The model itself is unchanged, and a step costs what it costs without, because A B is added to the weight, not to the
-    activations. The rank is at most the smaller side of the weight.
+    The model itself is unchanged, and a step costs what it costs without, because A B is added to the weight. The rank
+    is at most the smaller side of the weight.
     """
 
     def __init__(self, outputs: int, inputs: int, rank: int) -> None:

@@ -105,10 +105,7 @@ def target_log_probs(
 
 
 def copied_words(output: nn.Linear, outputs: CopyOutputs, source: Tensor, target: Tensor) -> Tensor:
-    """Return whether copying contributes more to a word's probability than generation does, [B, K, T].
-
-    Arguments as in `target_log_probs`.
-    """
+    """Return whether copying contributes more to a word than generation, [B, K, T]; see `target_log_probs`."""
     if outputs.gate is None:
         return torch.zeros_like(target, dtype=torch.bool)
     V = output.out_features
@@ -121,14 +118,9 @@ def copied_words(output: nn.Linear, outputs: CopyOutputs, source: Tensor, target
 
 
 def all_log_probs(output: nn.Linear, words: int, outputs: CopyOutputs, source: Tensor, size: int) -> Tensor:
-    """Return log P of every word, [..., size], or [..., V] for a model that does not copy.
+    """Return log P of every word, [..., size], or [..., V] without copying; arguments as in `target_log_probs`.
 
-    Args:
-        output: output layer, V rows.
-        words: number of rows that have a word; the rows after them get -inf.
-        outputs: outputs of the decoder, each [..., ...].
-        source: extended ids, broadcastable to the shape of the attention, [..., S].
-        size: V plus the largest number of out-of-vocabulary words in a document of the batch.
+    `size` is V plus the largest number of out-of-vocabulary words in a document of the batch.
     """
     logits = vocabulary_logits(outputs.features, output.weight, output.bias)                     # [..., V]
     logits[..., words:] = float("-inf")
@@ -174,14 +166,9 @@ class PermittedMixture(NamedTuple):
     def of(
         cls, output: nn.Linear, words: int, outputs: CopyOutputs, source: Tensor, forbidden: Tensor | None = None
     ) -> Self:
-        """Compute the distribution of one decoder step.
+        """Compute the distribution of one decoder step, with outputs [B, K, ...]; arguments as in `target_log_probs`.
 
-        Args:
-            output: the output layer, V rows.
-            words: number of rows of it that have a word; the others have no probability.
-            outputs: outputs of the step, each [B, K, ...].
-            source: extended ids of the documents, [B, S].
-            forbidden: ids that are not permitted, negative ones are ignored, [B, K, F]; None if all are.
+        Forbidden are ids [B, K, F], of which negative ones are ignored; None if all are permitted.
         """
         logits, total = logits_and_normalizer(outputs.features, output.weight[:words], output.bias[:words])
         share, copied = torch.zeros_like(total), outputs.attention

@@ -31,12 +31,11 @@ class TiedOutput(nn.Module):
     ) -> tuple[Tensor, Tensor]:
         """Return log P of targets, teacher-forced, and the mean of log P over the vocabulary, [N] each.
 
-        The output layer is evaluated at real tokens only, in float32 or float64.
+        The output layer is evaluated at real tokens only, in float32 or float64. States and mask are what `decode`
+        takes.
 
         Args:
-            states, mask: result of `encode` for the documents, and the mask, as `decode` takes them.
-            inputs: the token before each target, [B, K, T].
-            target: ids, [B, K, T].
+            inputs, target: the token before each target, and the target, ids, [B, K, T].
             rows: flat positions of the real tokens in [B K T], [N].
             words: number of rows of the output layer that have a token.
         """
@@ -66,15 +65,8 @@ class EncoderDecoder(TiedOutput):
     """Transformer encoder-decoder with pre-normalization, sinusoidal positions and tied embeddings.
 
     The architecture of PEGASUS (Zhang et al. 2020, section 3; Vaswani et al. 2017). One embedding, scaled by sqrt(D),
-    serves the encoder, the decoder and the output layer. Documents may have any length.
-
-    Args:
-        vocab_size: V.
-        size, heads, feed_forward, activation: as of `EncoderLayer`.
-        encoder_layers: number of encoder layers.
-        decoder_layers: number of decoder layers.
-        dropout: on embeddings, attention weights, inside the feed-forward networks, and on each residual branch.
-        output_bias: whether the output layer has a bias.
+    serves the encoder, the decoder and the output layer. Documents may have any length. The sizes are those of
+    `EncoderLayer`; dropout is also on embeddings.
     """
 
     def __init__(

@@ -70,10 +70,7 @@ def best_words(features: Tensor, weight: Tensor, bias: Tensor, count: int) -> tu
 
 
 def linear_log_prob(features: Tensor, weight: Tensor, bias: Tensor, targets: Tensor) -> Tensor:
-    """Return log P of targets [N] below V under softmax(features W^T + b): [N, H], [V, H], [V] -> [N].
-
-    It is in float32 or float64. No tensor of more than `KEPT_ELEMENTS` logits is in memory at once.
-    """
+    """Return log P of targets [N] under softmax(features W^T + b), at least in float32: [N, H], [V, H], [V] -> [N]."""
     return smoothed_log_probs(features, weight, bias, targets)[0]
 
 

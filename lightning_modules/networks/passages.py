@@ -15,10 +15,7 @@ _CHUNK = 16_384  # tokens, including padding, of the passages that are encoded t
 
 
 class Passage(NamedTuple):
-    """Part of a document that is encoded at once.
-
-    The states of tokens `first` to `last` - 1 are used; the other tokens are context.
-    """
+    """Part of a document that is encoded at once; tokens outside of `first` to `last` - 1 are context."""
 
     document: int  # index in the batch
     start: int  # first token
@@ -28,10 +25,7 @@ class Passage(NamedTuple):
 
 
 def windows(lengths: Sequence[int], max_tokens: int) -> list[Passage]:
-    """Return windows of at most `max_tokens` tokens that overlap by half, see `plan_windows`.
-
-    The state of each token comes from the window with the nearest centre.
-    """
+    """Return windows of at most `max_tokens` tokens, see `plan_windows`."""
     passages = []
     for document, length in enumerate(lengths):
         plan = plan_windows(length, max_tokens)
@@ -53,8 +47,7 @@ class Reader(nn.Module):
     """Encoder of token ids: a pretrained encoder or a Transformer from scratch.
 
     Args:
-        model: encoder of Hugging Face Transformers, called with `input_ids`, `attention_mask` and, if it has segment
-            embeddings, `token_type_ids`; or `ScratchEncoder`.
+        model: encoder of Hugging Face Transformers, or `ScratchEncoder`.
         size: H, the width of the states.
         max_tokens: input limit of the model in tokens; None for no limit.
         segments: number of segment types.
@@ -111,10 +104,9 @@ class Reader(nn.Module):
         return cls(model, size, None, segments)
 
     def export(self, folder: Path, tokenizer: Any) -> dict[str, str]:
-        """Write a pretrained encoder and its tokenizer to `folder`/encoder, in the format of Hugging Face.
+        """Write a pretrained encoder and its tokenizer to `folder`/encoder, and return its path for `checkpoint`.
 
-        Returns the path below `folder` that replaces `encoder.checkpoint`; none for an encoder from scratch, and for
-        the encoder of an encoder-decoder, which Hugging Face cannot save alone.
+        There is none for an encoder from scratch, nor of an encoder-decoder, which Hugging Face cannot save alone.
         """
         if isinstance(self.model, ScratchEncoder) or self.model.config.is_encoder_decoder:
             return {}
@@ -124,10 +116,7 @@ class Reader(nn.Module):
         return {"encoder.checkpoint": "encoder"}
 
     def forward(self, ids: Tensor, mask: Tensor, segments: Tensor | None = None) -> Tensor:
-        """Encode ids [B, T] -> [B, T, H]; the mask is True at tokens, segments are 0 or 1, [B, T] each.
-
-        Models without segment embeddings ignore segments.
-        """
+        """Encode ids [B, T] -> [B, T, H]; the mask is True at tokens, segments are 0 or 1, which a model may ignore."""
         if isinstance(self.model, ScratchEncoder):
             return self.model(ids, mask, segments)
         kinds = {"token_type_ids": segments} if segments is not None and self.segments > 1 else {}
@@ -141,8 +130,7 @@ class Reader(nn.Module):
     ) -> Tensor:
         """Encode documents passage by passage: ids [B, T] -> [B, T, H], zeros at tokens of no passage.
 
-        The state of each token is used in at most one passage. At most `chunk` tokens are encoded together, including
-        padding (at least one passage).
+        The state of each token is used in at most one passage; `chunk` tokens, padding included, are encoded together.
         """
         B, T = ids.shape
         flat_ids = ids.flatten()                                                             # [B T]
@@ -181,11 +169,7 @@ def _chunks(passages: Sequence[Passage], max_tokens: int) -> list[list[Passage]]
 
 
 def extend_positions(model: nn.Module, additional: int) -> None:
-    """Add learned positions to a Hugging Face model, each a copy of the last one.
-
-    Raises:
-        ValueError: if the model has no absolute position embeddings.
-    """
+    """Add learned positions to a Hugging Face model, each a copy of the last one; a `ValueError` if it has none."""
     for module in model.modules():
         table = getattr(module, "position_embeddings", None)
         if isinstance(table, nn.Embedding):
@@ -238,10 +222,7 @@ def attention_mask(mask: Tensor) -> Tensor:
 
 
 def encode_documents(reader: Reader, tokens: Tensor, lengths: Tensor, segments: Tensor | None) -> Tensor:
-    """Encode documents in one pass, or in windows if they exceed the encoder's input limit: ids [B, T] -> [B, T, H].
-
-    `lengths` are the tokens of each document, [B], on the CPU; segments of tokens are 0 or 1, [B, T].
-    """
+    """Encode documents in one pass, or in windows: ids [B, T], lengths [B] on the CPU, segments 0 or 1 -> [B, T, H]."""
     if reader.max_tokens is not None and tokens.shape[1] > reader.max_tokens:
         return reader.encode_passages(tokens, windows(lengths.tolist(), reader.max_tokens), segments)
     mask = (torch.arange(tokens.shape[1]) < lengths[:, None]).to(tokens.device, non_blocking=True)

@@ -62,11 +62,7 @@ class PretrainedEncoderDecoder(nn.Module):
         return next(filter(None, stated), None)
 
     def encode(self, source: Tensor, mask: Tensor) -> Tensor:
-        """Return the states of documents: ids [B, S] and mask [B, S] -> [B, S, D].
-
-        Raises:
-            ValueError: if a document is longer than the model's positions.
-        """
+        """Return the states of documents [B, S, D]; a `ValueError` if one is longer than the model's positions."""
         if self.max_positions is not None and source.shape[1] > self.max_positions:
             raise ValueError(
                 f"a document of {source.shape[1]} tokens, {self.max_positions} positions in the model: lower max_source"
@@ -168,10 +164,7 @@ def _cache(tensors: State) -> DynamicCache:
 
 
 def save_pretrained(folder: Path, model: PreTrainedModel, tokenizer: Any) -> None:
-    """Save a model and its tokenizer in the format of Hugging Face, in a folder that is created if needed.
-
-    The tokenizer has a `backend` of the library `tokenizers` and the ids `start`, `pad` and `stop`.
-    """
+    """Save a model and its tokenizer (with `backend`, `start`, `pad`, `stop`) in the format of Hugging Face."""
     model.save_pretrained(folder)
     ids = {"bos_token": tokenizer.start, "pad_token": tokenizer.pad, "eos_token": tokenizer.stop}
     symbols = {name: tokenizer.backend.id_to_token(number) for name, number in ids.items()}

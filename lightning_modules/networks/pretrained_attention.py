@@ -27,10 +27,7 @@ def attention_of(config: PretrainedConfig) -> str:
 
 
 def use_dropout_attention(model: PreTrainedModel) -> None:
-    """Replace PyTorch's attention by `dropout_attention.attention` in a model; other implementations stay.
-
-    MPNet's own attention, a sequence of products, sums and a softmax over all pairs, is replaced as well.
-    """
+    """Replace PyTorch's attention, and MPNet's own, by `dropout_attention.attention`; other implementations stay."""
     for layer in model.modules():
         if type(layer).__name__ == "MPNetSelfAttention":
             layer.forward = partial(_attend_at_once, layer)
@@ -128,10 +125,7 @@ def prepared_mask(config: PretrainedConfig, mask: Tensor, queries: int, dtype: t
 
 
 def causal_mask(config: PretrainedConfig, tokens: Tensor, dtype: torch.dtype) -> Tensor | None:
-    """Return the mask of a decoder that reads whole sequences of tokens [B, T], as `prepared_mask`: [B, 1, T, T].
-
-    None for families of models that compute it themselves.
-    """
+    """Return the mask, as `prepared_mask`, of a decoder over tokens [B, T]: [B, 1, T, T]; None if it is not needed."""
     if not _takes_prepared_masks(config):
         return None
     length = tokens.shape[1]

@@ -48,10 +48,7 @@ def bidirectional(lstm: nn.LSTM, inputs: Tensor, lengths: Tensor) -> Recurrence:
 
 
 def packed(lstm: nn.LSTM, inputs: Tensor, lengths: Tensor) -> Recurrence:
-    """Run the LSTM over a packed sequence; arguments as in `bidirectional`.
-
-    Rows are sorted here, because PyTorch's own sorting waits for the copy of the order to the GPU.
-    """
+    """Run the LSTM over a packed sequence, sorted here, as PyTorch's sorting waits for a copy to the GPU."""
     order = lengths.argsort(descending=True)
     to_sorted = order.to(inputs.device, non_blocking=True)
     to_original = order.argsort().to(inputs.device, non_blocking=True)

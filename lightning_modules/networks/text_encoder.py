@@ -158,10 +158,7 @@ class TextEncoder(WindowedEncoder):
 
     @classmethod
     def pretrained(cls, name: str, special: tuple[Sequence[int], Sequence[int]], **options) -> Self:
-        """Load an encoder by its Hugging Face name (downloaded if not cached) or from a folder.
-
-        `special` and `pad_id` are the tokenizer's, see `datamodules.text.subwords`.
-        """
+        """Load an encoder by its Hugging Face name (downloaded if not cached) or from a folder."""
         from transformers import AutoModel  # takes seconds to load
         from transformers.utils.logging import disable_progress_bar
 
@@ -178,11 +175,7 @@ class TextEncoder(WindowedEncoder):
         self.model.requires_grad_(False).eval()
 
     def freeze_lowest(self, count: int) -> None:
-        """Do not train the embeddings, the lowest `count` layers and what is not in a layer.
-
-        Raises:
-            ValueError: if there are not that many layers.
-        """
+        """Freeze the embeddings, the lowest `count` layers and what is in no layer; a `ValueError` without so many."""
         number = self.model.config.num_hidden_layers
         if not 0 < count <= number:
             raise ValueError(f"the encoder has {number} layers; {count} cannot be frozen")

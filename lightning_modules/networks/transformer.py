@@ -25,21 +25,12 @@ class KeyValues(NamedTuple):
 
 
 def sinusoidal(length: int, size: int, device: torch.device | None = None, start: int = 0) -> Tensor:
-    """Return sinusoidal position embeddings (section 3.5).
+    """Return sinusoidal position embeddings (section 3.5) of T = `length` positions from `start` on, [T, D].
 
         PE[p, 2i] = sin(p / 10000^(2i/D)),   PE[p, 2i + 1] = cos(p / 10000^(2i/D))
 
-    Args:
-        length: T, the number of positions.
-        size: D, even.
-        device: device of the result.
-        start: the first position.
-
-    Returns:
-        [T, D].
-
     Raises:
-        ValueError: if D is odd.
+        ValueError: if D = `size` is odd.
     """
     if size % 2:
         raise ValueError(f"sinusoidal positions need an even size, got {size}")
@@ -92,11 +83,9 @@ class MultiHeadAttention(nn.Module):
     def forward(
         self, x: Tensor, memory: Tensor | KeyValues, mask: Tensor | None = None, causal: bool = False
     ) -> Tensor:
-        """Attend from x to memory, [B, T, D] -> [B, T, D].
+        """Attend from x [B, T, D] to memory [B, S, D], or its keys and values from `project` -> [B, T, D].
 
         Args:
-            x: [B, T, D].
-            memory: [B, S, D], or its keys and values from `project`.
             mask: True where attention is allowed (bool), or a bias added to the scores (float);
                 [B, N or 1, T or 1, S]. Each query must be allowed at least one position.
             causal: position t attends to positions up to t; not together with a mask.
@@ -157,13 +146,8 @@ class Residual(nn.Module):
 class EncoderLayer(nn.Module):
     """Self-attention and feed-forward network, each with a residual connection.
 
-    Args:
-        size: D.
-        heads: N.
-        feed_forward: hidden width of the feed-forward network.
-        dropout: dropout on attention weights, inside the feed-forward network, and on both outputs.
-        norm: `pre` or `post`.
-        activation: activation of the feed-forward network.
+    The size is D, there are N `heads`, and `feed_forward` is the width inside. Dropout is on attention weights, inside
+    the feed-forward network, and on both outputs.
     """
 
     def __init__(
@@ -230,15 +214,10 @@ class DecoderLayer(nn.Module):
     def step(
         self, x: Tensor, past: KeyValues, memory: KeyValues, memory_mask: Tensor | None = None
     ) -> tuple[Tensor, KeyValues]:
-        """Run one position of K hypotheses of each document; the document's keys and values are not repeated.
+        """Run one position of K hypotheses of each document, x [B, K, D]; keys of documents are not repeated.
 
-        Returns the output [B, K, D], and the keys and values of t + 1 positions.
-
-        Args:
-            x: [B, K, D].
-            past: keys and values of previous positions, each [B, K, N, t, D / N]; t = 0 in the first step.
-            memory: keys and values of the documents, each [B, N, S, D / N].
-            memory_mask: [B, N or 1, 1, S].
+        Returns the output [B, K, D], and the keys and values of t + 1 positions. Those of previous positions are [B, K,
+        N, t, D / N] each, those of the documents [B, N, S, D / N], with a mask [B, N or 1, 1, S].
         """
         extended: list[KeyValues] = []
 

@@ -81,9 +81,6 @@ class PointerGenerator(CopyingSummarizer):
         """Restore the coverage gate, or add coverage to the weights of a model without it that training starts from.
 
         As in section 4 of the paper, a trained pointer-generator gets coverage with the initial values of w_c.
-
-        Raises:
-            UserError: if the checkpoint does not fit.
         """
         if checkpoint.get("start") and self.has_coverage:
             w_c = self.network.attention.coverage.detach()

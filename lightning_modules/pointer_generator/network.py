@@ -88,10 +88,7 @@ class PointerGeneratorNetwork(nn.Module):
             nn.init.trunc_normal_(layer.weight, std=1e-4 if std <= 1e-4 else std)
 
     def encode(self, source: Tensor, lengths: Tensor) -> tuple[Memory, DecoderState]:
-        """Encode vocabulary ids [B, S]; the returned decoder state has K = 1.
-
-        `lengths` are the tokens of each document, at least 1, [B], on the CPU.
-        """
+        """Encode vocabulary ids [B, S] of `lengths` tokens, on the CPU, at least 1; the decoder state has K = 1."""
         states, hidden, cell = bidirectional(self.encoder, self.dropout(self.embedding(source)), lengths)
         states = self.dropout(states.contiguous())
         positions = torch.arange(source.shape[1], device=source.device)
@@ -132,13 +129,9 @@ class PointerGeneratorNetwork(nn.Module):
         return features, gate if gate.dtype == torch.float64 else gate.float()
 
     def forward(self, source: Tensor, lengths: Tensor, target_input: Tensor, coverage_gate: float = 1.0) -> Decoded:
-        """Run a teacher-forced pass over K summaries of each document, which is encoded once.
+        """Run a teacher-forced pass over K summaries of each document, which is encoded once, see `encode`.
 
-        Args:
-            source: vocabulary ids, [B, S].
-            lengths: tokens of each document, [B], on the CPU.
-            target_input: the start symbol, then the summary's words, [B, K, T].
-            coverage_gate: 1 to use coverage in the attention, 0 to ignore it.
+        `target_input` is the start symbol, then the summary's words, [B, K, T].
         """
         memory, state = self.encode(source, lengths)
         state = DecoderState(*(tensor.expand(-1, target_input.shape[1], -1) for tensor in state))

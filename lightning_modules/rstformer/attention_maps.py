@@ -25,12 +25,7 @@ class EduAttention(NamedTuple):
 
 @torch.no_grad()
 def edu_attention(network: DiscourseLED, edus: int, **encoding) -> EduAttention:
-    """Return the attention between EDUs of one document.
-
-    Args:
-        network: the model, in eval mode.
-        edus: number of EDUs E.
-        encoding: arguments of `DiscourseLED.encode` for one document.
+    """Return the attention between E = `edus` EDUs of one document, by a model in eval mode; see `DiscourseLED.encode`.
 
     Raises:
         ValueError: if there are several documents, or no discourse.

@@ -43,10 +43,7 @@ class _Document:
             yield slice(start, end), slice(max(0, start - side), min(self.length, end + side))
 
     def products(self, rows: Tensor, columns: Tensor, keys: slice) -> Tensor:
-        """Return the dot products of rows with global tokens and with tokens of the window, concatenated.
-
-        [H, Q, D], [H, T, D] -> [H, Q, G + K], at least in float32.
-        """
+        """Return the products of rows [H, Q, D] with global tokens and the window, [H, Q, G + K], at least float32."""
         first, count = len(self.global_tokens), keys.stop - keys.start
         out = rows.new_empty(*rows.shape[:2], first + count)
         torch.bmm(rows, columns[:, keys].transpose(1, 2), out=out[..., first:])
@@ -104,10 +101,7 @@ class _Document:
         return first, row, column.clamp(0, width - 1), within
 
     def look_up(self, queries: slice, keys: slice) -> Tensor | None:
-        """Return the table at the tokens of a chunk, [H, Q, K]; None if no query is in an EDU.
-
-        Keys are looked up once for each EDU of the queries, then the rows are copied to the queries.
-        """
+        """Return the table at the tokens of a chunk, [H, Q, K], one lookup per EDU of queries; None without EDUs."""
         if (selected := self.table_indices(queries, keys)) is None:
             return None
         low, row, column, within = selected
@@ -254,13 +248,7 @@ def chunked_attention(
 
 
 def global_attention(q: Tensor, k: Tensor, v: Tensor, token_mask: Tensor, dropout: float = 0.0) -> Tensor:
-    """Return the plain attention of global tokens to all tokens, [B, H, G, D].
-
-    Args:
-        q: queries of the global tokens, divided by sqrt(D), [B, H, G, D].
-        k, v: keys and values of all tokens, [B, H, T, D].
-        token_mask: False at padding, bool [B, T].
-    """
+    """Return the plain attention of global tokens to all tokens, with queries divided by sqrt(D), [B, H, G, D]."""
     scores = (q @ k.transpose(-1, -2)).to(torch.promote_types(q.dtype, torch.float32))  # [B, H, G, T]
     hidden = ~token_mask[:, None, None]
     weights = scores.masked_fill(hidden, torch.finfo(scores.dtype).min).softmax(-1).to(v.dtype)

@@ -42,11 +42,7 @@ def _listed(blocks: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def block_mask(view: View, window: int) -> BlockMask:
-    """Return the block mask of the kernel for the `padded_size` of a batch and a window of tokens to each side.
-
-    The blocks of the window are cached by length and window; padding and global tokens are added by blocks, so that no
-    tensor of size [T, T] is needed.
-    """
+    """Return the block mask of the kernel for the `padded_size` of a batch; no tensor of size [T, T] is needed."""
     length = padded_size(view.token_mask.shape[1], BLOCK)
     token_mask, is_global = _pad_end(view.token_mask, length, False), _pad_end(view.is_global, length, False)
     overlapping, inside = _window_blocks(length, window, token_mask.device)
@@ -68,10 +64,7 @@ def _pad_end(x: Tensor, length: int, value: float | bool, dim: int = 1) -> Tenso
 
 
 def _pad_table(values: Tensor, neutral_value: float) -> Tensor:
-    """Surround a table by neutral values: [B, H, E, 2b + 1] -> [B, H, E', 2b' + 1] with E' > E and b' > b.
-
-    Every pair of tokens can then be looked up without a condition, see `_codes`.
-    """
+    """Surround a table by neutral values, so that every pair can be looked up: E' > E and b' > b, see `_codes`."""
     half, edus = values.shape[-1] // 2, values.shape[2]
     side, extra_edus = padded_size(half + 1, _MIN_HALF_WIDTH) - half, padded_size(edus + 1, _MIN_EDUS) - edus
     return torch.nn.functional.pad(values, (side, side, 0, extra_edus), value=neutral_value)

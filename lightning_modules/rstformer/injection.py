@@ -224,11 +224,7 @@ class DiscourseInjection(nn.Module):
         return self.beta is not None or self.weights is not None
 
     def probabilities(self, band: Tensor) -> Tensor:
-        """Return p_h of each head: [B, E, 2b + 1, R] -> [B, H, E, 2b + 1].
-
-        Raises:
-            ValueError: if the band and the model have different numbers of relations.
-        """
+        """Return p_h, [B, E, 2b + 1, R] -> [B, H, E, 2b + 1]; a `ValueError` if numbers of relations differ."""
         weights = self.fixed_weights if self.weights is None else self.weights
         if band.shape[-1] != weights.shape[1]:
             raise ValueError(f"the parse has {band.shape[-1]} relations, but the model has {weights.shape[1]}")
@@ -238,11 +234,7 @@ class DiscourseInjection(nn.Module):
         return torch.einsum("nabl,hl->nhab", band.to(weights.dtype), weights)
 
     def forward(self, band: Tensor) -> HeadTable | None:
-        """Return the table for the LDD of a batch, with values [B, H, E, 2b + 1]; None with `no_discourse`.
-
-        Args:
-            band: entry [n, a, b + d, l] is p(a, a + d, l) of document n, zero at d = 0, [B, E, 2b + 1, R].
-        """
+        """Return the table for a band with p(a, a + d, l) at [n, a, b + d, l], 0 at d = 0; None with `no_discourse`."""
         if self.ablation == "no_discourse":
             return None
         with torch.autocast(band.device.type, enabled=False):  # 1 + p in half precision would lose a small p

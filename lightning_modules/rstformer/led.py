@@ -102,11 +102,9 @@ class LEDWindowAttention(nn.Module):
     def forward(self, hidden_states: Tensor, attention_mask: Tensor | LayerView, **ignored) -> tuple[Tensor]:
         """Compute the attention of one layer, [B, T, D] -> ([B, T, D],).
 
-        Args:
-            hidden_states: [B, T, D].
-            attention_mask: `LayerView` passed by `DiscourseLED.encode`; or, if called by the encoder of Hugging Face,
-                its mask: 0 at tokens, negative at padding, positive at global tokens, [B, T].
-            ignored: other arguments of Hugging Face's encoder, which follow from the mask.
+        The mask is the `LayerView` passed by `DiscourseLED.encode`; or, if called by the encoder of Hugging Face, its
+        mask: 0 at tokens, negative at padding, positive at global tokens, [B, T], from which its other arguments
+        follow.
 
         Raises:
             ValueError: if attention weights are requested, which are not stored.

@@ -16,10 +16,7 @@ DECODER = r".*decoder\.layers\.\d+\.(self_attn|encoder_attn)\.(q_proj|v_proj)"
 
 
 def token_weights(gamma: Tensor, token_edu: Tensor) -> Tensor:
-    """Return gamma of the EDU of each token, 0 for tokens in no EDU (-1): [B, E], [B, T] -> [B, T].
-
-    gamma is (1 / E) sum_b sum_l p(a, b, l) of each EDU a.
-    """
+    """Return gamma(a) = (1 / E) sum_b sum_l p(a, b, l) of the EDU a of each token, 0 for none (-1), [B, T]."""
     return gamma.gather(1, token_edu.clamp(min=0)).masked_fill(token_edu < 0, 0)
 
 
@@ -42,11 +39,7 @@ class DiscourseAdapters:
                 module.register_forward_pre_hook(self._weigh)
 
     def set_discourse(self, gamma: Tensor | None, token_edu: Tensor, relations: int) -> None:
-        """Set the discourse of a batch, see `token_weights`; it is kept for recomputed activations until the next.
-
-        Raises:
-            ValueError: if gamma is missing.
-        """
+        """Set the discourse of a batch, kept for recomputed activations until the next; gamma is required."""
         if gamma is None:
             raise ValueError("the adapters are weighted by gamma, which the discourse of the batch lacks")
         weights = token_weights(gamma, token_edu)

@@ -126,9 +126,7 @@ class RSTformer(SequenceToSequence):
         return scheduled(optimizer, [factor] * len(optimizer.param_groups))
 
     def export(self, folder: Path) -> dict[str, str]:
-        """Save the LED and its tokenizer in the format of Hugging Face, for `checkpoint` and `transformers`.
-
-        Parameters of discourse are not part of a LED and are left out.
+        """Save the LED and its tokenizer in the format of Hugging Face, without the parameters of discourse.
 
         Raises:
             ValueError: if there is no tokenizer yet, or the model has adapters.
@@ -156,12 +154,7 @@ class RSTformer(SequenceToSequence):
         super().on_load_checkpoint(checkpoint)
 
     def setup(self, stage: str) -> None:
-        """Set the tokenizer, and check that arguments of data and model match and the LDD covers windows.
-
-        Raises:
-            UserError: if the tokenizer does not fit, data and model have different arguments or relations, or a
-                window reaches beyond the band of the LDD.
-        """
+        """Set the tokenizer, and check that arguments of data and model match and the LDD covers windows."""
         data = getattr(self.trainer, "datamodule", None)
         with_discourse = hasattr(data, "widest_reach")  # `RSTformerData`, or a DataModule with the same methods
         if with_discourse:
@@ -201,11 +194,7 @@ class RSTformer(SequenceToSequence):
                 )
 
     def on_fit_start(self) -> None:
-        """Check that no document is too long, after the checks of `Summarizer`.
-
-        Raises:
-            UserError: if a document is too long.
-        """
+        """Check that no document is too long, after the checks of `Summarizer`."""
         super().on_fit_start()
         data, max_positions = getattr(self.trainer, "datamodule", None), self.network.encoder.max_source_positions
         for split in ("train", "val") if data is not None else ():
@@ -216,11 +205,7 @@ class RSTformer(SequenceToSequence):
                 raise UserError(self._too_long(features[row]["id"], lengths[row]))
 
     def set_tokenizer(self, tokenizer: SubwordTokenizer) -> None:
-        """Set the tokenizer.
-
-        Raises:
-            UserError: if it does not fit `vocab_size` or the model's embedding, or its special symbols differ.
-        """
+        """Set the tokenizer, which must fit `vocab_size`, the model's embedding and its special symbols."""
         super().set_tokenizer(tokenizer)
         config = self.network.led.config
         if len(tokenizer) > config.vocab_size:
@@ -232,11 +217,7 @@ class RSTformer(SequenceToSequence):
     # Training ----------------------------------------------------------------------------------------------------
 
     def discourse(self, batch: RSTformerBatch) -> Discourse | None:
-        """Return the discourse of a batch, None if the model does not use it.
-
-        Raises:
-            UserError: if the model needs it, but the batch has none.
-        """
+        """Return the discourse of a batch, None if the model does not use it; a `UserError` if it lacks it."""
         if self.ablation == "no_discourse":
             return None
         if batch.ldd is None:
@@ -244,11 +225,7 @@ class RSTformer(SequenceToSequence):
         return Discourse((batch.ldd.float() / 255).square(), batch.token_edu, batch.ids, batch.gamma)
 
     def encode(self, batch: RSTformerBatch) -> tuple[Tensor, Tensor]:
-        """Return the states of the documents [B, S, D], and their mask [B, S].
-
-        Raises:
-            UserError: if a document has more tokens than the model has positions.
-        """
+        """Return the states of the documents [B, S, D], and their mask [B, S]; no document may be too long."""
         max_positions = self.network.encoder.max_source_positions
         if batch.source.shape[1] > max_positions:
             lengths = batch.source_mask.sum(1).tolist()
@@ -288,11 +265,7 @@ class RSTformer(SequenceToSequence):
         return (self.tokenizer.start, self.tokenizer.pad, *range(len(self.tokenizer), self.num_outputs))
 
     def decoder_inputs(self, target: Tensor) -> Tensor:
-        """Shift targets [..., T] right by the start symbol.
-
-        Raises:
-            UserError: if they have more tokens than the decoder has positions.
-        """
+        """Shift targets [..., T] right by the start symbol; they may not have more tokens than positions."""
         max_positions = self.network.led.config.max_decoder_position_embeddings
         if max_positions < target.shape[-1]:
             problem = f"a summary has {target.shape[-1]} tokens"
