@@ -115,7 +115,7 @@ def uncached_search(model: GraphSum, batch: GraphSumBatch, options: DecodingOpti
     def step(tokens: Tensor, state: State, memory: State, count: int | None):
         prefix = torch.cat([state["prefix"], tokens.unsqueeze(-1)], -1)                      # [B, K, t]
         features = network.decode(prefix, *Memory.of(memory))[:, :, -1]
-        return *best_words(features, *model._output_layer(), count), {"prefix": prefix}
+        return *best_words(features, *network.output_layer(len(text)), count), {"prefix": prefix}
 
     start = torch.full_like(batch.source[:, 0, 0], text.start)
     state = {"prefix": start.new_zeros(len(start), 0)}

@@ -34,9 +34,7 @@ class DivergenceCheck(Callback):
         self._last_finite = ""  # last finite loss, and its step
         self._was_finite = True
 
-    def on_train_batch_end(
-        self, trainer: Trainer, pl_module: LightningModule, outputs: object, batch: object, batch_idx: int
-    ) -> None:
+    def on_train_batch_end(self, trainer: Trainer, pl_module: LightningModule, outputs, batch, batch_idx) -> None:
         if accumulates(trainer) or not logs_this_step(trainer):
             return
         loss = float(trainer.callback_metrics.get("train/loss", 0.0))  # of all ranks

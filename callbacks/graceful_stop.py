@@ -14,6 +14,7 @@ from pytorch_lightning.utilities import rank_zero_info
 
 from lightning_modules.lightning_internals import may_stop_early, repeat_validation, validation_follows
 
+AGREE_EVERY = 10  # optimizer steps between synchronizations of ranks
 OUTSTANDING = "validation_outstanding"  # key in a checkpoint: whether its validation is still to be done
 ENDED_EARLY = "early_stopping"  # key in a checkpoint: why training was ended early; None if it was not
 
@@ -40,7 +41,7 @@ class GracefulStop(Checkpoint):
     gradients are not part of a checkpoint) or, before and during a validation, its end. After a validation between
     accumulated batches, the optimizer step is completed first. The handler only sets a flag; a second signal ends the
     process at once, without saving. The exit status is 128 + the number of the signal. Several ranks synchronize every
-    `agree_every` steps, so that all stop after the same step.
+    ten steps, so that all stop after the same step.
 
     A scheduler sends signals to each process of a job, possibly repeatedly: with `patient`, a second SIGTERM is
     ignored; a second SIGUSR1 always is.
@@ -55,7 +56,6 @@ class GracefulStop(Checkpoint):
     Args:
         path: path of the checkpoint.
         resume: command that resumes the run, printed at the end.
-        agree_every: number of optimizer steps between synchronizations of ranks.
         save_every: number of optimizer steps between checkpoints; 0 for checkpoints after validations only.
         patient: whether to ignore a second SIGTERM.
         on_stop: function called on rank 0 after the checkpoint is written on SIGTERM or SIGUSR1, for example to
@@ -66,14 +66,13 @@ class GracefulStop(Checkpoint):
         self,
         path: Path,
         resume: str = "",
-        agree_every: int = 10,
         save_every: int = 0,
         patient: bool = False,
         on_stop: Callable[[], object] | None = None,
     ) -> None:
-        if save_every < 0 or agree_every < 1:
-            raise ValueError(f"GracefulStop needs save_every >= 0, agree_every >= 1, got {save_every}, {agree_every}")
-        self.path, self.resume, self.agree_every = Path(path), resume, agree_every
+        if save_every < 0:
+            raise ValueError(f"GracefulStop needs save_every >= 0, got {save_every}")
+        self.path, self.resume = Path(path), resume
         self.save_every, self.patient, self.on_stop = save_every, patient, on_stop
         self.received: int | None = None
         self.stopping = False
@@ -179,12 +178,10 @@ class GracefulStop(Checkpoint):
             self.on_stop()
         raise SystemExit(128 + (self.received or signal.SIGTERM))
 
-    def on_train_batch_end(
-        self, trainer: Trainer, pl_module: LightningModule, outputs: object, batch: object, batch_idx: int
-    ) -> None:
+    def on_train_batch_end(self, trainer: Trainer, pl_module: LightningModule, outputs, batch, batch_idx) -> None:
         last = batch_idx + 1 == trainer.num_training_batches  # Lightning steps there in any case
         stepped = self._stepped = (batch_idx + 1) % trainer.accumulate_grad_batches == 0 or last
-        if stepped and (trainer.world_size == 1 or trainer.global_step % self.agree_every == 0 or last):
+        if stepped and (trainer.world_size == 1 or trainer.global_step % AGREE_EVERY == 0 or last):
             self.stopping = self._signal_received(trainer)  # after the validation, or before the next batch
         # where training ends within an epoch, Lightning counts that as done before `on_train_end`
         due = stepped and self.save_every and trainer.global_step % self.save_every == 0

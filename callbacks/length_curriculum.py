@@ -60,9 +60,7 @@ class LengthCurriculum(Scheduled):
     # a run that is resumed in the middle of an epoch has no other hook before its first batch is drawn
     on_train_start = on_train_epoch_start
 
-    def on_train_batch_end(
-        self, trainer: Trainer, pl_module: LightningModule, outputs: object, batch: object, batch_idx: int
-    ) -> None:
+    def on_train_batch_end(self, trainer: Trainer, pl_module: LightningModule, outputs, batch, batch_idx) -> None:
         # before the next batch is drawn
         self.on_train_epoch_start(trainer, pl_module)
         pl_module.log("train/max_source", float(trainer.datamodule.lengths_now[0]), batch_size=1)

@@ -60,9 +60,7 @@ class MonitorCheck(Callback):
                     f"{remedy}"
                 )
 
-    def on_train_batch_end(
-        self, trainer: Trainer, pl_module: LightningModule, outputs: object, batch: object, batch_idx: int
-    ) -> None:
+    def on_train_batch_end(self, trainer: Trainer, pl_module: LightningModule, outputs, batch, batch_idx) -> None:
         if (batch_idx + 1) % trainer.accumulate_grad_batches == 0:
             self._check(trainer, [name for name in _monitors(trainer) if name.startswith("train/")])
 

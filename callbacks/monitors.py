@@ -46,9 +46,7 @@ class Throughput(Callback):
             self._step = trainer.global_step
             self._since = monotonic()
 
-    def on_train_batch_end(
-        self, trainer: Trainer, pl_module: LightningModule, outputs: object, batch: object, batch_idx: int
-    ) -> None:
+    def on_train_batch_end(self, trainer: Trainer, pl_module: LightningModule, outputs, batch, batch_idx) -> None:
         self._documents += getattr(batch, "batch_size", 0) * trainer.world_size
         if trainer.global_step - self._step >= trainer.log_every_n_steps:
             self._log_throughput(trainer)

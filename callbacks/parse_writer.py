@@ -6,7 +6,6 @@ from pytorch_lightning import Callback, LightningModule, Trainer
 
 from datamodules.corpora.parallel import progress_bar
 from datamodules.discourse.cache import ParseCache, ShardWriter
-from datamodules.discourse.parses import DiscourseParse, ParseRequest
 from datamodules.parsing import add_answers, count_tokens
 
 
@@ -33,15 +32,7 @@ class ParseWriter(Callback):
             tokens = getattr(trainer.predict_dataloaders, "tokens", None)
             self._task = self._progress.add_task("parsing tokens", total=tokens)
 
-    def on_predict_batch_end(
-        self,
-        trainer: Trainer,
-        pl_module: LightningModule,
-        outputs: list[DiscourseParse],
-        batch: list[ParseRequest],
-        batch_idx: int,
-        dataloader_idx: int = 0,
-    ) -> None:
+    def on_predict_batch_end(self, trainer, pl_module, outputs, batch, batch_idx, dataloader_idx=0) -> None:
         add_answers(self._writer.add, batch, outputs, pl_module)
         if self._progress is not None:
             self._progress.advance(self._task, sum(count_tokens(request.text) for request in batch))

@@ -212,9 +212,7 @@ class SelfCritical(Scheduled):
             self.reference.begin(trainer, pl_module, self.start_step)
         self._began = time.perf_counter()
 
-    def on_train_batch_end(
-        self, trainer: Trainer, pl_module: LightningModule, outputs: object, batch: Batch, batch_idx: int
-    ) -> None:
+    def on_train_batch_end(self, trainer: Trainer, pl_module: LightningModule, outputs, batch, batch_idx) -> None:
         if pl_module.loss_weights[TERM] == 0:
             return
         self.seconds["step"] += time.perf_counter() - self._began

@@ -38,17 +38,12 @@ class AgentsDecoder(nn.Module):
         g   = softmax(v_3^T tanh(W_7 c_a + W_8 s_t + b_2)),   c*  = sum_a g_a c_a
         p_a = sigmoid(v_5 c_a + v_6 s_t + v_7 y_t + b)
 
-    The multi-agent pointer P(w) = sum_a g_a (p_a P_voc(w) + (1 - p_a) u_a(w)) is one mixture p P_voc + (1 - p) u with
-    p = sum_a g_a p_a and the positions of agent a weighted by g_a (1 - p_a) / (1 - p). This form needs no distribution
+    The multi-agent pointer P(w) = sum_a g_a (p_a P_voc(w) + (1 - p_a) u_a(w)) is one mixture p P_voc + (1 - p) u with p
+    = sum_a g_a p_a and the positions of agent a weighted by g_a (1 - p_a) / (1 - p). This form needs no distribution
     over the vocabulary for each agent. The plain pointer computes one p from c*, with g_a as those weights.
 
-    Args:
-        embedding_size, hidden_size: E and H.
-        agent_attention: attend to agents; not needed for M = 1, where g = 1 and W_7, W_8, v_3 do not exist.
-        multi_agent_pointer: compute p_a for each agent, instead of one p for all.
-        contextual: contextual agent attention, P_voc from [s_t; c*_t; c*_{t-1}]. The matrix of c*_{t-1} is initialized
-            with zeros, so that training can continue from a model without it.
-        dropout: dropout on the features before the output layer.
+    For M = 1 there is no attention to agents: g = 1. `contextual` agent attention reads P_voc from [s_t; c*_t;
+    c*_{t-1}]. The matrix of c*_{t-1} is initialized with zeros, so that training can continue from a model without it.
     """
 
     def __init__(

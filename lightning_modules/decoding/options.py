@@ -47,23 +47,16 @@ class DecodingOptions:
     top_p: float = 1.0
 
     def __post_init__(self) -> None:
-        problems = [
-            (self.beam_size < 1, f"beam_size must be at least 1, got {self.beam_size}"),
-            (self.max_length < 1, f"max_length must be at least 1, got {self.max_length}"),
-            (
-                not 0 <= self.min_length < self.max_length,
-                f"min_length must be at least 0 and below max_length {self.max_length}, got {self.min_length}",
-            ),
-            (self.alpha < 0, f"alpha must not be negative, got {self.alpha}"),
-            (self.no_repeat_ngram < 0, f"no_repeat_ngram must not be negative, got {self.no_repeat_ngram}"),
-            (self.greedy_first and not self.sample, "greedy_first is about sampling: set sample too"),
-            (self.temperature <= 0, f"temperature must be positive, got {self.temperature}"),
-            (self.top_k < 0, f"top_k must not be negative, got {self.top_k}"),
-            (not 0 < self.top_p <= 1, f"top_p must be in (0, 1], got {self.top_p}"),
-        ]
-        for violated, message in problems:
-            if violated:
-                raise ValueError(message)
+        limits = {"beam_size": 1, "max_length": 1, "min_length": 0, "alpha": 0, "no_repeat_ngram": 0, "top_k": 0}
+        for name, least in limits.items():
+            if getattr(self, name) < least:
+                raise ValueError(f"{name} must be at least {least}, got {getattr(self, name)}")
+        if self.min_length >= self.max_length:
+            raise ValueError(f"min_length must be below max_length {self.max_length}, got {self.min_length}")
+        if self.greedy_first and not self.sample:
+            raise ValueError("greedy_first is about sampling: set sample too")
+        if self.temperature <= 0 or not 0 < self.top_p <= 1:
+            raise ValueError(f"temperature {self.temperature}, top_p {self.top_p}: above 0, and top_p at most 1")
 
     @property
     def is_untruncated(self) -> bool:

@@ -128,12 +128,9 @@ def rescore(
 ) -> Tensor:
     """Return the log-probabilities of tokens [B, K, T] under the distribution that `sample` uses, [B, K, T].
 
-    Constraints, temperature, top-k and top-p are applied as in `sample`. The distributions are computed for a chunk of
+    `distribution` maps flat positions [n] in [B K T] to log P of all C words, [n, C], with gradient, for a chunk of
     positions at a time, and again in the backward pass, so that no [B, K, T, C] tensor is kept. The result is 0 after
     `lengths` [B, K], end symbol included, and -inf for a token that the options forbid.
-
-    `distribution` maps flat positions [n] in [B K T] to log P of all C words, [n, C], with gradient; the other
-    arguments are those of `sample`.
     """
     T = tokens.shape[-1]
     blocked = _blocked_tokens(tokens, stop, options, forbidden).flatten(0, 2)        # [B K T, F]

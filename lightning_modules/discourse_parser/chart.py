@@ -184,9 +184,7 @@ class SplitPosterior(NamedTuple):
     probability: Tensor  # mu(i, k, j), [N]
 
 
-def node_marginals(
-    potentials: Potentials, marginals: list[WidthMarginals], min_prob: float = 0.0
-) -> SplitPosterior:
+def node_marginals(potentials: Potentials, marginals: list[WidthMarginals], min_prob: float = 0.0) -> SplitPosterior:
     """Return all nodes with mu(i, k, j) = P(the tree has a node over i..j that is split after k) above `min_prob`."""
     by_width = []
     for width, _, splits in marginals:

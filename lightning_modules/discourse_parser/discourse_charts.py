@@ -90,7 +90,7 @@ def chunk_bounds(sentence: Tensor, paragraph: Tensor, size: int, max_edus: int) 
 
 
 class ChartReader:
-    """Computes best trees and tree distributions from a mixture of scorers.
+    """Computes best trees and tree distributions from a mixture of scorers, with equal weights.
 
     With `rows: side`, a distribution includes all nodes. The classes of nodes above `min_prob` are scored one by one;
     the remaining nodes, which hold a few per cent of the probability mass, get the mean class distribution of the
@@ -99,8 +99,7 @@ class ChartReader:
     included.
 
     Args:
-        scorers: members of the mixture, with equal weights.
-        classes: nuclearity and relation of each class.
+        scorers, classes: members of the mixture; nuclearity and relation of each class.
         decoding: `mbr`, the labelled tree with the highest expected sum of correct spans, nuclearities, relations and
             classes (minimum Bayes risk); `mbr_spans`, the tree with the highest expected number of correct spans, each
             node with its most probable class; `cky`, the most probable tree, for a single scorer.
@@ -111,11 +110,7 @@ class ChartReader:
     """
 
     def __init__(
-        self,
-        scorers: nn.ModuleList,
-        classes: LabelClasses,
-        decoding: Decoding = "mbr",
-        temperature: float = 1.0,
+        self, scorers: nn.ModuleList, classes: LabelClasses, decoding: Decoding = "mbr", temperature: float = 1.0
     ) -> None:
         if decoding not in get_args(Decoding):
             raise ValueError(f"decoding {decoding!r} is none of {', '.join(get_args(Decoding))}")
@@ -134,14 +129,10 @@ class ChartReader:
         with_nodes: bool = True,
         min_prob: float = 0.0,
     ) -> list[list[ParsedChart]]:
-        """Compute the charts of each document: those of its chunks and, if there are several, the chart over them.
+        """Compute the charts of each document: of its `chunk_bounds` and, if there are several, the chart over them.
 
-        Args:
-            vectors: vectors of the EDUs, [B, E, D].
-            layout: sentences and paragraphs of the documents.
-            chunks: chunks of each document, see `chunk_bounds`.
-            with_nodes: whether to compute distributions, and not only best trees.
-            min_prob: probability above which the classes of a node are scored; 0 scores all, exactly but slowly.
+        The vectors are those of EDUs, [B, E, D]. Without nodes, only best trees are computed. The classes of nodes
+        above `min_prob` are scored; 0 scores all, exactly but slowly.
         """
         states = [scorer.context(vectors, layout) for scorer in self.scorers]        # [B, E, H] each
         jobs: list[tuple[int, Tensor, Tensor]] = []

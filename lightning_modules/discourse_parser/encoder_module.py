@@ -24,11 +24,7 @@ from lightning_modules.stored import load_model, load_weights, save_weights
 class EncoderModule(LightningModule):
     """Base class of models over a token encoder, `small` or pretrained.
 
-    Args:
-        encoder, optimizer: options of the encoder and of the optimizer.
-        dropout: dropout of the small encoder.
-        settings: further arguments that are stored with the weights.
-        metric: class of the metric of validation and test.
+    `settings` are further arguments to store with the weights, `metric` makes that of validation and test.
     """
 
     main_score: ClassVar[str]  # name of the score that the progress bar shows

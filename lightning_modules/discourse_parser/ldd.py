@@ -121,15 +121,9 @@ def span_masses(potentials: Potentials, marginals: list[WidthMarginals], labels:
 def side_distribution(spans: Tensor, nodes: SplitPosterior, change: Tensor, classes: LabelClasses) -> Tensor:
     """Return the distribution of one document with `rows: side`, [E, E, R], in double precision.
 
-    All nodes are included with the class distribution of their span; for the nodes whose own classes were scored,
-    the difference is added.
-
-    Args:
-        spans: `span_masses` with the relations of classes whose left part is a nucleus, then of those whose right part
-            is, [E, E, 2 R].
-        nodes: the nodes whose own classes were scored.
-        change: P(class | node) - P(class | span), [N, C].
-        classes: nuclearity and relation of each class.
+    All nodes are included with the class distribution of their span (`span_masses` with the relations of classes whose
+    left part is a nucleus, then of those whose right part is, [E, E, 2 R]). For the nodes whose own classes were
+    scored, the change P(class | node) - P(class | span), [N, C], is added.
     """
     triangles = []
     for table, side in zip(spans.chunk(2, -1), (classes.left, classes.right)):

@@ -93,9 +93,7 @@ class EduSegmenter(EncoderModule):
     # Segmentation ------------------------------------------------------------------------------------------------
 
     @torch.no_grad()
-    def segment(
-        self, requests: Sequence[Request], piece_vectors: Sequence[Tensor] | None = None
-    ) -> list[list[Span]]:
+    def segment(self, requests: Sequence[Request], piece_vectors: Sequence[Tensor] | None = None) -> list[list[Span]]:
         """Segment texts into EDUs: their character offsets (start, end), end exclusive.
 
         EDUs are in order, do not overlap, cover all visible characters and have no white space at their ends. A text

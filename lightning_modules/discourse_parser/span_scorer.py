@@ -82,10 +82,7 @@ class Units(NamedTuple):
 
 
 class EduContext(nn.Module):
-    """Bidirectional LSTM over the EDUs of a document, with layout features and a residual connection.
-
-    Dropout is applied to input, projection and output; the output has width H = `hidden_size`.
-    """
+    """Bidirectional LSTM of width H over the EDUs of a document, with layout features and a residual connection."""
 
     def __init__(self, input_size: int, hidden_size: int, dropout: float) -> None:
         super().__init__()
@@ -142,12 +139,7 @@ class _SpanLayer(nn.Module):
 class DiscourseScorer(nn.Module):
     """Span scores for a chart, and class logits of nodes.
 
-    Args:
-        input_size: width of the EDU vectors.
-        hidden_size: width of all layers.
-        classes: number of classes of a node.
-        dropout: probability in all layers.
-        fit_size: width D of the vectors u and v that score how two parts fit; 0 for span scores only.
+    `fit_size` is the width D of the vectors u and v that score how two parts fit; 0 for span scores only.
     """
 
     def __init__(self, input_size: int, hidden_size: int, classes: int, dropout: float = 0.4, fit_size: int = 32):

@@ -30,9 +30,7 @@ def random_k(document: Document, k: int = 3, seed: int = 0) -> list[int]:
     return sorted(random.Random(f"{seed} {document.id}").sample(range(size), min(_checked(k), size)))
 
 
-def oracle(
-    document: Document, k: int | None = None, stem: bool | str = True, language: str = "en"
-) -> list[int]:
+def oracle(document: Document, k: int | None = None, stem: bool | str = True, language: str = "en") -> list[int]:
     """Return the greedy extractive oracle, which adds the sentence that raises ROUGE-1 F + ROUGE-2 F most.
 
     It stops when no sentence raises the score, see `greedy_oracle`.
@@ -142,9 +140,7 @@ BASELINES: dict[str, Callable[..., list[int]]] = {
 def predictions(
     documents: Iterable[Document], baseline: str | Callable[..., list[int]], **options: Any
 ) -> Iterator[dict[str, Any]]:
-    """Yield predictions in the format of models: `{"id", "summary": sentences, "references": lists of sentences}`.
-
-    `baseline` is a name in `BASELINES`, or a function with the same signature; options are its own, such as k.
+    """Yield predictions of a baseline (name or function, with its options) in the format of models.
 
     Raises:
         ValueError: if there is no baseline of that name.

@@ -149,16 +149,8 @@ class MatchSum(EncoderSummarizer):
             for value, choice in sorted(zip(values, choices)):
                 for index in choice:
                     of_sentence[index] = value
-            summaries.append(
-                ExtractiveSummary(
-                    batch.ids[number],
-                    [sentences[index] for index in chosen],
-                    batch.references[number],
-                    positions=chosen,
-                    sentence_scores=of_sentence,
-                    document=sentences,
-                )
-            )
+            of_document = batch.ids[number], batch.references[number], sentences
+            summaries.append(ExtractiveSummary.of(*of_document, chosen, of_sentence))
         return summaries
 
 

@@ -12,10 +12,7 @@ class Pooler(nn.Module):
 
     `cls`: the mean of the head tokens ([CLS]) of a group, one unless a sentence is split into pieces; `mean` and `max`
     of all states; `self_attention`: sum_t a_t h_t with a = softmax_t(q h_t / sqrt(H)) and a learned q, which is
-    initialized with zero (equal to `mean`).
-
-    Raises:
-        ValueError: if `kind` is not one of these.
+    initialized with zero (equal to `mean`). Others are a `ValueError`.
     """
 
     def __init__(self, kind: Pooling, size: int) -> None:
@@ -78,9 +75,6 @@ class SentenceScorer(nn.Module):
 
     `classifier`: w e_i + b. The others are a c_i + b with a learned slope and offset, which keep the ranking while a is
     positive: `document_cosine` with c_i = cos(e_i, D); `centrality` with the mean cosine with other sentences.
-
-    Raises:
-        ValueError: if `kind` is not one of these.
     """
 
     def __init__(self, kind: Scoring, size: int) -> None:

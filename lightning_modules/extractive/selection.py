@@ -77,11 +77,7 @@ def shared_path(similarity: Tensor, to_document: Tensor) -> Tensor:
 
     The triangle inequality bounds it: d(i, j) <= r_i + r_j gives g >= 0 (equality: the sentences are on opposite sides
     of the document), and d(i, j) >= |r_i - r_j| gives (i|j) <= min(r_i, r_j), so g <= 1 (equality: one is on the path
-    to the other, or they are equal). For a sentence equal to the document (r = 0), g = 1.
-
-    Args:
-        similarity: cosines between sentences, [B, L, L].
-        to_document: cosines of sentences and document, [B, L].
+    to the other, or they are equal). For a sentence equal to the document (r = 0), g = 1. See `Relations`.
     """
     radius = angular_distance(to_document)                                           # [B, L]
     radius_i, radius_j = radius.unsqueeze(2), radius.unsqueeze(1)
@@ -127,12 +123,7 @@ def select(
     A sentence that would exceed the budget of words is passed over for the next best that fits. A document has at least
     one sentence in its summary: if none is within the limits, the one with the highest gain.
 
-    Args:
-        scores: s, [B, L].
-        mask: True at sentences that may be selected, [B, L].
-        relations: relations of the sentences; not needed by `top_k`.
-        options: selector, limits and lambda.
-        words: number of words of each sentence of the document, [B, L]; needed for the budgets alone.
+    The scores s, the mask of sentences that may be selected, and the number of words, for budgets, are [B, L].
     """
     within_limit, room = _limit(scores, mask, options, words)
     selectable = torch.where(within_limit.any(1, keepdim=True), within_limit, mask)

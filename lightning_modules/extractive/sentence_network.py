@@ -123,13 +123,7 @@ class SentenceNetwork(InterSentenceScorer):
 
     `joint` encodes the whole document in one pass, so that sentences attend to each other. `separate` encodes each
     sentence separately (H_S), and the document in another pass (H_D), which only `document_cosine` and selectors need.
-
-    Args:
-        reader: the encoder.
-        encoding, pooling, scoring: see `BertSum`.
-        between: inter-sentence Transformer layers; none with `document_cosine`.
-        dropout: dropout in these layers.
-        interval_segments: whether segment embeddings alternate between sentences (E_A, E_B, E_A, ..).
+    Interval segments alternate between sentences (E_A, E_B, E_A, ..). Other arguments are those of `BertSum`.
     """
 
     def __init__(

@@ -1,7 +1,7 @@
 """Extractive summaries."""
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from torch import Tensor
@@ -18,6 +18,14 @@ class ExtractiveSummary(Summary):
     sentence_scores: list[float] = field(default_factory=list)  # of all sentences of the document
     document: list[str] = field(default_factory=list)  # its sentences; not part of the record
     attention: np.ndarray | None = None  # between its sentences, [L, L], if requested; not part of the record
+
+    @classmethod
+    def of(
+        cls, name: str, references: list[list[str]], document: list[str], positions: list[int], scores: list[float]
+    ) -> Self:
+        """Return the summary of the sentences at some positions; scores may be padded."""
+        sentences, scores = [document[index] for index in positions], scores[: len(document)]
+        return cls(name, sentences, references, positions=positions, sentence_scores=scores, document=document)
 
     @property
     def selected(self) -> list[tuple[int, str, float]]:
@@ -43,17 +51,4 @@ def extract(
 ) -> list[ExtractiveSummary]:
     """Select sentences of the documents of a batch by their scores [B, L], among `candidates` [B, L]; see `select`."""
     selected = chosen_sentences(documents, scores, candidates, relations, options)
-    summaries = []
-    for number, (positions, values) in enumerate(zip(selected, scores.tolist())):
-        sentences = documents[number]
-        summaries.append(
-            ExtractiveSummary(
-                ids[number],
-                [sentences[index] for index in positions],
-                references[number],
-                positions=positions,
-                sentence_scores=values[: len(sentences)],
-                document=sentences,
-            )
-        )
-    return summaries
+    return list(map(ExtractiveSummary.of, ids, references, documents, selected, scores.tolist()))

@@ -31,14 +31,12 @@ class ZeroShot:
     Args:
         encoder: `tfidf` (idf over the sentences of the document, whose vector is their sum), `minilm` (the optional
             package), Hugging Face name (downloaded if needed) or folder.
-        encoding: `joint` or `separate`, see `SentenceNetwork`; for encoders.
-        pooling: see `Pooler`; for encoders. `self_attention` equals `mean` without training.
+        encoding, pooling: for encoders, see `SentenceNetwork` and `Pooler`; `self_attention` equals `mean` here.
         scoring: `document_cosine` or `centrality`.
         batch_tokens: maximal number of tokens in a batch, padding included; at least one document.
 
     Attributes:
         fingerprint: digest of everything that scores depend on, but the documents and their language.
-        language: code of the language of the documents; English by default.
     """
 
     language = "en"

@@ -66,13 +66,9 @@ def _parts(query: Tensor, keys: Tensor) -> list[slice]:
 def grouped_attention(query: Tensor, keys: Tensor, values: Tensor, mask: Tensor, shares: Tensor) -> Tensor:
     """Return sum_j share_tj sum_i gamma_tji v_ji, gamma a softmax over the n keys of each of L groups, [B, N, T, d].
 
-    No tensor of the size of gamma, [B, N, T, L n], is kept for the backward pass.
-
-    Args:
-        query: [B, N, T, d].
-        keys, values: [B, N, L n, d].
-        mask: True at valid keys, at least one in each group, [B, L, n].
-        shares: weights of the groups, [B, N, T, L].
+    Queries are [B, N, T, d], keys and values [B, N, L n, d], the mask of keys, none of whose groups is empty, [B, L,
+    n], the shares of groups [B, N, T, L]. No tensor of the size of gamma, [B, N, T, L n], is kept for the backward
+    pass.
     """
     bias = query.new_zeros(mask.shape).masked_fill_(~mask, float("-inf")).flatten(1)             # [B, L n]
     bias = bias[:, None, None].expand(-1, query.shape[1], -1, -1)                                # [B, N, 1, L n]
@@ -107,13 +103,8 @@ class GraphAttention(nn.Module):
 
     Global: beta_tj = softmax(e_tj - (1 - G[s_t][j])^2 / (2 sigma^2)), g_t = sum_j beta_tj x_j. Local: gamma is softmax
     within each paragraph, l_t = sum_j sum_i gamma_tji beta_tj x_ji. The position of the target token among the
-    paragraphs is s_t = (L - 1) sigmoid(U^T tanh(W q_t)), of each head.
-
-    Args:
-        size: D.
-        heads: N.
-        dropout: dropout on beta, both as weights of paragraphs and of their tokens.
-        bias: bias of the scores by the graph; None attends without graph and position.
+    paragraphs is s_t = (L - 1) sigmoid(U^T tanh(W q_t)), of each head. Dropout is on beta, both as weights of
+    paragraphs and of their tokens. Without a `bias`, graph and position are not used.
     """
 
     def __init__(self, size: int, heads: int, dropout: float, bias: GraphBias | None) -> None:

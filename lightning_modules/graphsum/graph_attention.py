@@ -15,11 +15,8 @@ from lightning_modules.networks.transformer import FeedForward, MultiHeadAttenti
 class GraphBias(nn.Module):
     """Bias of attention scores by a graph: R = -(1 - G)^2 / (2 sigma^2).
 
-    With sigma = 1, R is in [-0.5, 0]: a bias, not a mask. Sigma is positive; `learned` learns its logarithm, which
-    keeps it so.
-
-    Raises:
-        ValueError: if sigma is not positive.
+    With sigma = 1, R is in [-0.5, 0]: a bias, not a mask. Sigma is positive, else a `ValueError`; `learned` learns its
+    logarithm, which keeps it so.
     """
 
     def __init__(self, sigma: float = 1.0, learned: bool = False) -> None:
@@ -78,11 +75,8 @@ class MeanPooling(nn.Module):
 class AroundFeedForward(nn.Module):
     """Residual connections and normalization around attention u and a feed-forward network f.
 
-    `post`, as in both papers: LayerNorm(f(u(x) + x) + x). `pre`, as in their released code: y = x + u(LayerNorm(x)),
-    y + f(LayerNorm(y)); a stack of such layers needs a final normalization. Dropout is inside f, and on u and f.
-
-    Raises:
-        ValueError: if `norm` is neither.
+    `post`, as in both papers: LayerNorm(f(u(x) + x) + x). `pre`, as in their released code: y = x + u(LayerNorm(x)), y
+    + f(LayerNorm(y)); a stack of such layers needs a final normalization. Dropout is inside f, and on u and f.
     """
 
     def __init__(self, size: int, feed_forward: int, dropout: float, norm: Norm) -> None:

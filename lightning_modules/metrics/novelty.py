@@ -46,9 +46,7 @@ def novelty(
     return shares
 
 
-def repetition(
-    summary: Sentences, orders: Sequence[int] = ORDERS, language: str = "en"
-) -> dict[str, float | None]:
+def repetition(summary: Sentences, orders: Sequence[int] = ORDERS, language: str = "en") -> dict[str, float | None]:
     """Return the fractions of repeated n-grams and sentences of a summary (See et al. 2017, figure 4).
 
     They are "repeated_1" (and so on, by order) and "repeated_sentences", 1 - distinct / all, in [0, 1); None without

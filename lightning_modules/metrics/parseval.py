@@ -76,66 +76,32 @@ def parseval_scores(counts: Tensor) -> Tensor:
 
 
 class Parseval(Metric):
-    """Parseval F1 x 100, micro-averaged over the nodes of all documents.
+    """Parseval F1 x 100 (`VARIANTS`), micro-averaged over the nodes of all documents.
 
     Keys name the variant: `original_parseval/S`, `/N`, `/R`, `/F`, and `rst_parseval/...`. The two differ by ten to
-    twenty points on the same trees and must not be compared with each other.
-
-    Args:
-        variants: `original` (Morey et al. 2017), `rst` (Marcu 2000), or both; see `parseval_counts`.
-
-    The state is a sum of integers, so that the result does not depend on the distribution over processes.
-
-    Attributes:
-        totals: `parseval_counts` of each variant, summed over documents, [V, 6], int64.
-
-    Raises:
-        ValueError: for an unknown variant; in `update` as `parseval_counts`.
+    twenty points on the same trees and must not be compared with each other. The state `totals` has the sums of
+    `parseval_counts`, [V, 6], so that the result does not depend on the distribution over processes.
     """
 
     is_differentiable = False
     higher_is_better = True
     full_state_update = False
 
-    def __init__(self, variants: Sequence[str] = VARIANTS, **kwargs: Any) -> None:
+    def __init__(self, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        if not variants or set(variants) - set(VARIANTS):
-            raise ValueError(f"unknown Parseval in {list(variants)}; choose from {', '.join(VARIANTS)}")
-        self.variants = tuple(variants)
-        self.add_state("totals", torch.zeros(len(self.variants), 6, dtype=torch.int64), dist_reduce_fx="sum")
-        self._documents: list[Tensor] = []
+        self.add_state("totals", torch.zeros(len(VARIANTS), 6, dtype=torch.int64), dist_reduce_fx="sum")
 
-    def update(
-        self,
-        predicted: Sequence[Node],
-        target: Sequence[Node],
-        predicted_starts: Sequence[int] | None = None,
-        target_starts: Sequence[int] | None = None,
-    ) -> None:
+    def update(self, predicted: Sequence[Node], target: Sequence[Node]) -> None:
         """Add a document; arguments as in `parseval_counts`."""
-        rows = [
-            parseval_counts(predicted, target, variant, predicted_starts, target_starts) for variant in self.variants
-        ]
-        counts = torch.stack(rows)  # [V, 6]
+        counts = torch.stack([parseval_counts(predicted, target, variant) for variant in VARIANTS])  # [V, 6]
         self.totals = self.totals + counts.to(self.device)  # not in place, as in `Rouge`
-        self._documents.append(counts)
-
-    def per_document(self) -> Tensor:
-        """Return the counts of each document of this process, for a bootstrap, [D, V, 6], int64."""
-        empty = torch.zeros(0, len(self.variants), 6, dtype=torch.int64)
-        return torch.stack(self._documents) if self._documents else empty
-
-    def reset(self) -> None:
-        """Reset the state to no documents."""
-        super().reset()
-        self._documents = []
 
     def compute(self) -> dict[str, Tensor]:
         """Return F1 x 100 by name, scalars."""
         scores = parseval_scores(self.totals)  # [V, 4]
         return {
             f"{variant}_parseval/{level}": scores[row, column]
-            for row, variant in enumerate(self.variants)
+            for row, variant in enumerate(VARIANTS)
             for column, level in enumerate(LEVELS)
         }
 

@@ -108,13 +108,8 @@ class CoverageAttention(nn.Module):
         e_i = v^T tanh(W_h h_i + W_s d + b + w_c c_i),    a = softmax(e)
 
     The projection W_h h does not depend on the decoder state, so the caller computes it once per document (`project`)
-    and passes it in at every step.
-
-    Args:
-        memory_size: width of the encoder states h.
-        query_size: width of the decoder state d.
-        hidden_size: width of the tanh layer.
-        coverage: add the coverage term.
+    and passes it in at every step. The sizes are the widths of the encoder states h, the decoder state d and the tanh
+    layer.
     """
 
     def __init__(self, memory_size: int, query_size: int, hidden_size: int, coverage: bool = True) -> None:

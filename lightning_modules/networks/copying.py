@@ -69,10 +69,8 @@ def target_log_probs(
     CPU core), which saves a quarter of a self-critical step. The result is 0 outside `rows`, -inf for forbidden words.
 
     Args:
-        output: output layer, V rows.
-        outputs: outputs of the decoder, each [B, K, T, ...].
-        source: extended ids of the documents, [B, S].
-        target: extended ids, [B, K, T].
+        output, outputs: output layer, V rows; outputs of the decoder, each [B, K, T, ...].
+        source, target: extended ids of the documents, [B, S], and of the targets, [B, K, T].
         rows: flat positions of the real tokens in [B K T], at which the same words are forbidden, [N].
         unknown: id that a model without copying generates for out-of-vocabulary words.
         words: number of rows of the output layer that have a word, the others have no probability; all by default.

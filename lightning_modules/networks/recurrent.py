@@ -42,9 +42,7 @@ def bidirectional(lstm: nn.LSTM, inputs: Tensor, lengths: Tensor) -> Recurrence:
     backward, backward_cell = _one_direction(lstm, inputs[rows.unsqueeze(1), reversal], weights[half:])
     hidden = torch.stack([direction[rows, lengths - 1] for direction in (forward, backward)])
     states = torch.cat([forward, backward[rows.unsqueeze(1), reversal]], -1)
-    return Recurrence(
-        states.masked_fill(~mask.unsqueeze(-1), 0), hidden, torch.stack([forward_cell, backward_cell])
-    )
+    return Recurrence(states.masked_fill(~mask.unsqueeze(-1), 0), hidden, torch.stack([forward_cell, backward_cell]))
 
 
 def packed(lstm: nn.LSTM, inputs: Tensor, lengths: Tensor) -> Recurrence:

@@ -68,10 +68,7 @@ def plan_disjoint_windows(length: int, size: int) -> Windows:
 class WindowedEncoder(nn.Module):
     """Base class of encoders over windows: splits documents, encodes windows in batches, and joins the vectors.
 
-    A window has at most `max_tokens` tokens of a document; `batch_size` windows are encoded together.
-
-    Raises:
-        ValueError: if `max_tokens` or `batch_size` is less than 1.
+    A window has 1 to `max_tokens` tokens of a document; `batch_size` windows are encoded together.
     """
 
     def __init__(self, size: int, max_tokens: int, batch_size: int) -> None:
@@ -227,13 +224,11 @@ class SmallEncoder(WindowedEncoder):
     """Small encoder that is trained with the rest: embeddings of hashed word features and one bidirectional LSTM.
 
     A word vector is the concatenation of one vector for each group of features (the word, its prefixes, its suffixes,
-    its shape). Within a group the embeddings of the features are added, as in fastText.
+    its shape), whose embeddings are added, as in fastText.
 
     Args:
-        groups: number of features, number of buckets and vector width of each group; the features of
-            `datamodules.text.hashing` by default.
+        groups: number of features (`datamodules.text.hashing`), number of buckets and vector width of each group.
         hidden_size: hidden size of each direction of the LSTM; output vectors are twice as wide.
-        window, batch_size: words in a window of the LSTM, and number of windows encoded together.
         dropout: dropout on the word vectors and on the output.
         word_dropout: probability to drop all features of a word in training, so that the encoder learns from context.
     """

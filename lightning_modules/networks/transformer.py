@@ -200,12 +200,10 @@ class DecoderLayer(nn.Module):
         return self.around_feed_forward(x, self.feed_forward)
 
     def forward(self, x: Tensor, memory: Tensor | KeyValues, memory_mask: Tensor | None = None) -> Tensor:
-        """Run all target positions in parallel; the result has the shape of x.
+        """Run all target positions of x in parallel: [B, T, D], or [B, K, T, D] for K targets of each document.
 
-        Args:
-            x: [B, T, D]; or [B, K, T, D] for K targets of each document, for which memory is not repeated.
-            memory: [B, S, D], or its keys and values.
-            memory_mask: as in `MultiHeadAttention`, the same for all queries, [B, N or 1, 1, S].
+        Memory, [B, S, D] or its keys and values, is not repeated. The mask is the same for all queries, [B, N or 1, 1,
+        S].
         """
         targets = x.flatten(0, -3)                                                           # [B K, T, D]
         targets = self.around_attention(targets, lambda y: self.attention(y, y, causal=True))

@@ -35,13 +35,8 @@ def attend(
 ) -> Tensor:
     """Return the attention of queries to keys through all of their scores, [B, H, Q, D]; the mean if all are hidden.
 
-    Args:
-        q: queries, divided by sqrt(D), [B, H, Q, D].
-        k, v: keys and values, [B, H, K, D].
-        visible: False where a query does not see a key, [B, Q, K].
-        table: table of discourse; None for plain attention.
-        query_edu, key_edu: EDU of each query [B, Q] and of each key [B, K], -1 for none.
-        dropout: dropout probability of attention weights.
+    Queries, divided by sqrt(D), are [B, H, Q, D], keys and values [B, H, K, D]. `visible` is False where a query does
+    not see a key, [B, Q, K]; the EDUs of queries and keys are -1 for none, [B, Q] and [B, K].
     """
     with torch.autocast(q.device.type, enabled=False):
         scores = q @ k.transpose(-1, -2)                                              # [B, H, Q, K]

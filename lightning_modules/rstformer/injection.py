@@ -35,10 +35,7 @@ ABLATIONS = ("none", "wac", "ria", "permuted", "other", "no_labels", "one_best",
 
 
 class LearnedFactor(NamedTuple):
-    """The learned factor beta_h of a table of shifts, beta_h s, with fixed slopes s = sign (w - neutral).
-
-    The fused kernel needs non-negative weights w for the gradient of beta, see `fused_attention.FactorGradient`.
-    """
+    """The learned factor of shifts beta_h s, with s = sign (w - neutral); `FactorGradient` needs w >= 0."""
 
     beta: Tensor  # [H]
     weights: Tensor  # w, [B, H, E, 2b' + 1]

@@ -72,11 +72,8 @@ class LEDWindowAttention(nn.Module):
     def choose(self, device: torch.device, length: int) -> tuple[AttentionPath, str]:
         """Return the path of attention for T = `length` tokens on a device, and the reason for it.
 
-        `auto` is fused on CUDA unless there is attention dropout in training, for which `fused` is an error, or a head
-        has less than the 16 dimensions that the kernel needs; else dense for short texts, else chunked.
-
-        Raises:
-            ValueError: if the fused path was requested, but there is attention dropout.
+        `auto` is fused on CUDA unless there is attention dropout in training, for which `fused` is a `ValueError`, or a
+        head has less than the 16 dimensions that the kernel needs; else dense for short texts, else chunked.
         """
         has_dropout = self.training and self.dropout > 0
         if self.path == "fused" and has_dropout:

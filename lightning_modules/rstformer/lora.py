@@ -23,11 +23,8 @@ def token_weights(gamma: Tensor, token_edu: Tensor) -> Tensor:
 class DiscourseAdapters:
     """Inserts low-rank adapters into a LED and weights their updates; all other parameters are frozen.
 
-    Not an `nn.Module`, because the parameters of the adapters belong to the LED. The factor of an update is
-    alpha / rank; with `no_labels`, gamma uses the mean over relations instead of the sum.
-
-    Raises:
-        ValueError: if the rank is not positive or `peft` is not installed.
+    Not an `nn.Module`, because the parameters of the adapters belong to the LED. The factor of an update is alpha /
+    rank; with `no_labels`, gamma uses the mean over relations instead of the sum. See `insert_adapters`.
     """
 
     def __init__(self, led: nn.Module, rank: int, alpha: float, no_labels: bool = False) -> None:
