@@ -16,18 +16,11 @@ class Step(Protocol):
     def __call__(
         self, tokens: Tensor, state: State, memory: State, count: int | None
     ) -> tuple[Tensor | None, Tensor, State]:
-        """Score the continuations of each hypothesis.
+        """Score the continuations of K hypotheses of each document, after their last tokens [B, K].
 
-        Args:
-            tokens: the last token of each hypothesis, [B, K].
-            state: tensors of each hypothesis, [B, K, ...].
-            memory: tensors of each document, [B, ...].
-            count: number of best continuations needed; None for all.
-
-        Returns:
-            ids [B, K, C], their log-probabilities [B, K, C], and the next state. ids is None if column i is token i;
-            otherwise they include at least the `count` most probable tokens, and the second occurrence of a token has
-            log-probability -inf.
+        The state has tensors [B, K, ...], the memory [B, ...]. Returns ids [B, K, C], their log-probabilities [B, K,
+        C], and the next state. ids is None if column i is token i; otherwise they include at least the `count` most
+        probable tokens (None for all), and the second occurrence of a token has log-probability -inf.
         """
 
 

@@ -55,8 +55,10 @@ class DecodingOptions:
             raise ValueError(f"min_length must be below max_length {self.max_length}, got {self.min_length}")
         if self.greedy_first and not self.sample:
             raise ValueError("greedy_first is about sampling: set sample too")
-        if self.temperature <= 0 or not 0 < self.top_p <= 1:
-            raise ValueError(f"temperature {self.temperature}, top_p {self.top_p}: above 0, and top_p at most 1")
+        if self.temperature <= 0:
+            raise ValueError(f"temperature must be positive, got {self.temperature}")
+        if not 0 < self.top_p <= 1:
+            raise ValueError(f"top_p must be in (0, 1], got {self.top_p}")
 
     @property
     def is_untruncated(self) -> bool:

@@ -58,7 +58,6 @@ def pretrained_encoder(options: TokenEncoderOptions, subwords: Subwords) -> Text
     """Build a pretrained encoder; where it is trained, its windows do not overlap in training.
 
     Raises:
-        ValueError: if there are not that many layers.
         UserError: if there is no parser that tuned it, or one over another encoder.
     """
     if options.tuned_by is not None:

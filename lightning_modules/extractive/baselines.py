@@ -33,12 +33,7 @@ def random_k(document: Document, k: int = 3, seed: int = 0) -> list[int]:
 def oracle(document: Document, k: int | None = None, stem: bool | str = True, language: str = "en") -> list[int]:
     """Return the greedy extractive oracle, which adds the sentence that raises ROUGE-1 F + ROUGE-2 F most.
 
-    It stops when no sentence raises the score, see `greedy_oracle`.
-
-    Args:
-        document: document with references.
-        k: maximal number of sentences; None for no limit.
-        stem, language: as in `rouge_scores`.
+    It stops when no sentence raises the score, see `greedy_oracle`, or at k. Stemming is that of `rouge_scores`.
 
     Raises:
         ValueError: if the document has no reference.

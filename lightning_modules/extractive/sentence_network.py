@@ -151,13 +151,8 @@ class SentenceNetwork(InterSentenceScorer):
     def states(self, tokens: Tensor, lengths: Tensor, owner: Tensor, starts: Sequence[Sequence[int]] | None) -> Tensor:
         """Return the states of all tokens, [B, T, H], of documents with these `lengths`, in host memory.
 
-        Args:
-            owner: index of the sentence of each token, -1 for none, [B, T].
-            starts: first tokens of passages that are encoded separately; None encodes whole documents, long ones in
-                windows.
-
-        Raises:
-            ValueError: if a passage is longer than the encoder can read.
+        With `starts` passages are encoded separately, a `ValueError` if one is too long; else whole documents, in
+        windows.
         """
         segments = owner.clamp_min(0) % 2 if self.interval_segments else None
         if starts is not None:

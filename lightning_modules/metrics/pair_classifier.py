@@ -69,11 +69,7 @@ _NEGATED = re.compile(r"\b(not|non|no)\b|inconsisten|unsupport|unfaithful|unfact
 
 
 class ConsistencyModel(PairClassifier):
-    """Hugging Face classifier of whether a source supports a claim, such as lytang/MiniCheck-RoBERTa-Large.
-
-    Raises:
-        ValueError: if it is not clear which class means that the source supports the claim.
-    """
+    """Hugging Face classifier of whether a source supports a claim, such as lytang/MiniCheck-RoBERTa-Large."""
 
     truncation = "only_first"  # claims stay whole
 

@@ -42,11 +42,8 @@ def bleu(
 ) -> ScoreList:
     """Return BLEU (Papineni et al. 2002) by `sacrebleu`, with summaries as segments; scores of documents are smoothed.
 
-    Its tokenizer is `zh` in Chinese, `char` in other languages without spaces between words, and else `13a`.
-
-    Raises:
-        ModuleNotFoundError: without `sacrebleu`; the message says what to install.
-        ValueError: for an empty or missing reference (with its index), or if the lengths differ.
+    Its tokenizer is `zh` in Chinese, `char` in other languages without spaces between words, and else `13a`. Without
+    the library there is a `ModuleNotFoundError`, for empty references or lengths that differ a `ValueError`.
     """
     metrics = _library("sacrebleu.metrics", "BLEU", "bleu")
     # Most single summaries lack some 4-gram of the reference: theirs are averaged over the orders that they have.
@@ -58,11 +55,7 @@ def bleu(
 
 
 def chrf(predictions: Sequence[Sentences], references: Sequence[Sequence[Sentences]], word_order: int = 0) -> ScoreList:
-    """Return chrF (Popović 2015) by `sacrebleu`; with word_order=2 it is chrF++.
-
-    Raises:
-        ModuleNotFoundError, ValueError: as `bleu`.
-    """
+    """Return chrF (Popović 2015) by `sacrebleu`; with word_order=2 it is chrF++. Errors are those of `bleu`."""
     metrics = _library("sacrebleu.metrics", "chrF", "bleu")
     metric = metrics.CHRF(word_order=word_order)
     return _sacrebleu("chrf" + "+" * word_order, metric, metric, predictions, references)

@@ -25,11 +25,7 @@ PERCENTILE_EDGES = (
 
 
 class EntailmentModel(PairClassifier):
-    """Hugging Face classifier of sentence pairs into entailment, contradiction and neutral, named in its config.
-
-    Raises:
-        ValueError: if the config does not name the classes.
-    """
+    """Hugging Face classifier of sentence pairs into entailment, contradiction and neutral, named in its config."""
 
     def __init__(self, name: str, batch_size: int = 64, device: str | torch.device = "cpu") -> None:
         super().__init__(name, batch_size, device)
@@ -40,9 +36,7 @@ class EntailmentModel(PairClassifier):
         return super().probabilities(pairs)[:, self.order]
 
     def matrices(self, summaries: Sequence[Sentences], sources: Sequence[Sentences]) -> list[Tensor]:
-        """Return the NLI pair matrix of each document, [3, M, N] for M source and N summary sentences.
-
-        The first dimension is entailment, contradiction, neutral; blank sentences are left out.
+        """Return the NLI pair matrix of each document, [3, M, N] for M source and N summary sentences, without blanks.
 
         Raises:
             ValueError: if the lengths differ, or a source has no sentence (with its index).

@@ -125,13 +125,10 @@ class CoverageAttention(nn.Module):
     def forward(
         self, query: Tensor, projected: Tensor, mask: Tensor, coverage: Tensor | None, gate: float = 1.0
     ) -> Tensor:
-        """Compute the weights [B, K, S] of one decoder step, for K summaries of each of B documents.
-
-        They are in float32 or float64, and sum to one over the tokens.
+        """Compute the weights [B, K, S] of one decoder step, for K summaries of each document, at least in float32.
 
         Args:
-            query: decoder state d, [B, K, query_size].
-            projected: W_h h, [B, S, hidden_size].
+            query, projected: decoder state d, [B, K, query_size]; W_h h, [B, S, hidden_size].
             mask: True at tokens, [B, S]; every row has at least one.
             coverage: sum of the weights of all previous steps, [B, K, S]; None for a layer without coverage.
             gate: 1 to use coverage, 0 to ignore it (w_c then gets a zero gradient).

@@ -25,17 +25,11 @@ def attention(
     size of the weights for the backward pass, and draws its mask from a slow generator. Here the weights are computed
     for some heads at a time, and again in the backward pass, with the mask drawn again from its seed. A training step
     of BertSum over MiniLM (8 documents of 500 tokens, one thread) is 1.46 times as fast in 0.38 of the memory
-    (`experiments/results/attention_dropout.md`). The probability of dropout is rounded to a multiple of 1/65,536
-    (0.1 becomes 0.100006), and the weights that stay are scaled accordingly.
+    (`experiments/results/attention_dropout.md`). The probability of dropout is rounded to a multiple of 1/65,536 (0.1
+    becomes 0.100006), and the weights that stay are scaled accordingly.
 
-    Args:
-        query: [B, N, T, d].
-        key, value: [B, N, S, d].
-        mask: True where attention is allowed (bool), or a bias added to the scores (float); broadcastable to
-            [B, N, T, S]. Each query must be allowed at least one key.
-        dropout: probability of dropping a weight.
-        causal: position t attends to positions up to t; not together with a mask.
-        scale: factor of the scores; d^-0.5 by default.
+    The mask is True where attention is allowed (bool), or a bias of scores (float), broadcastable to [B, N, T, S]. Each
+    query must be allowed at least one key. `causal` excludes a mask.
     """
     learned = mask is not None and mask.requires_grad
     if not 0 < dropout < 1 or query.device.type != "cpu" or learned or torch.compiler.is_compiling():

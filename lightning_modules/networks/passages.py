@@ -44,13 +44,9 @@ def sections(lengths: Sequence[int], starts: Sequence[Sequence[int]]) -> list[Pa
 
 
 class Reader(nn.Module):
-    """Encoder of token ids: a pretrained encoder or a Transformer from scratch.
+    """Encoder of token ids: a model of Hugging Face or a `ScratchEncoder`, with states of width H = `size`.
 
-    Args:
-        model: encoder of Hugging Face Transformers, or `ScratchEncoder`.
-        size: H, the width of the states.
-        max_tokens: input limit of the model in tokens; None for no limit.
-        segments: number of segment types.
+    `max_tokens` is its input limit, None for no limit, `segments` the number of segment types.
     """
 
     def __init__(self, model: nn.Module, size: int, max_tokens: int | None, segments: int) -> None:

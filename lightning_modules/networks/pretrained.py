@@ -28,11 +28,7 @@ class PretrainedEncoderDecoder(nn.Module):
     """PEGASUS, BART, T5 or another sequence-to-sequence model, decoded by the suite's beam search.
 
     The parameters keep their names in `model`, so that released checkpoints load unchanged and `model.save_pretrained`
-    writes a standard checkpoint. Its config needs a `decoder_start_token_id`.
-
-    Args:
-        model: the model.
-        prefix_length: number of symbols that the decoder reads before `start`; by default, that of the family.
+    writes a standard checkpoint. `prefix_length` symbols are read before `start`, by default that of the family.
 
     Raises:
         ValueError: if it has no encoder, or its config has no `decoder_start_token_id`.

@@ -113,13 +113,11 @@ class TextEncoder(WindowedEncoder):
     """Pretrained encoder over texts longer than its input limit.
 
     Args:
-        model: encoder of Hugging Face Transformers, called with `input_ids`, `attention_mask` and
-            `output_hidden_states`.
+        model: encoder of Hugging Face Transformers.
         special: ids before and after each window, [CLS] and [SEP] in BERT.
         layers: layers whose hidden states are concatenated; 0 is the embedding layer, -1 the last.
         frozen: do not train the encoder: no gradient, no dropout.
         window: tokens of a window, including special ones; None for all positions of the model.
-        batch_size: number of windows encoded together.
         pad_id: id that pads shorter windows.
         disjoint: windows do not overlap in training, see `plan_disjoint_windows`.
 

@@ -227,15 +227,8 @@ def chunked_attention(
     Token i attends to token j if |i - j| <= window or j is global, and j is not padding. Time and memory are linear in
     T: scores, and the values of the table for pairs of tokens, are computed for one chunk of queries at a time, in the
     backward pass as well. A CPU computes one document at a time, without its padding; other devices all of them at once
-    (`batched_attention`). Global tokens are treated like all others.
-
-    Args:
-        q: queries, divided by sqrt(D), [B, H, T, D].
-        k, v: keys and values, [B, H, T, D].
-        view: masks and EDUs of the batch.
-        table: table of discourse; None for plain attention.
-        window: number of tokens to each side.
-        dropout: dropout probability of attention weights.
+    (`batched_attention`). Global tokens are treated like all others. The queries q are divided by sqrt(D). Without a
+    table, attention is plain.
     """
     if q.device.type != "cpu":
         return batched_attention(q, k, v, view, table, window, dropout)

@@ -161,11 +161,7 @@ def fused_attention(
 ) -> Tensor:
     """Return the result of `chunked_attention.chunked_attention`, without dropout, by a fused kernel.
 
-    Args:
-        q, k, v: queries, keys and values, [B, H, T, D].
-        view, table, window: as in `chunked_attention`.
-        mask: `block_mask` of the view and window; computed if None. Layers can share it.
-        compiled: False for the slow implementation of PyTorch with T^2 scores, for tests.
+    Layers can share the `block_mask` of the view and window. For tests, `compiled` is False for T^2 scores.
 
     Raises:
         RuntimeError: if gradients of q, k, v or of the entries of the table are required on a CPU, or more shapes

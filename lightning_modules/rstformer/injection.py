@@ -66,13 +66,10 @@ class View:
     def of(
         cls, attention_mask: Tensor, global_attention_mask: Tensor | None = None, token_edu: Tensor | None = None
     ) -> Self:
-        """Build the view from the masks of Hugging Face, on the device of `attention_mask`.
+        """Build the view from the masks of Hugging Face, on the device of `attention_mask`, [B, T] each.
 
-        Args:
-            attention_mask: non-zero at tokens, [B, T].
-            global_attention_mask: non-zero at global tokens, [B, T]; None for no global tokens. On the CPU nothing
-                waits for a GPU; on a GPU the number of global tokens is read.
-            token_edu: EDU of each token, -1 for none, [B, T], on any device; None for no discourse.
+        Global masks and EDUs may be on any device. On the CPU nothing waits for a GPU; on a GPU the number of global
+        tokens is read. None is for no global tokens, or no discourse.
 
         Raises:
             ValueError: if the shapes differ.
@@ -152,12 +149,9 @@ def check_band(token_edu: Tensor, window: int, band: Tensor, ids: Sequence[str] 
 
 
 def head_relations(heads: int, relations: int, frequency: Sequence[float] | None = None) -> Tensor:
-    """Return the weights of relations for each head, [H, R].
+    """Return the weights of relations for each head, [H, R]; a `ValueError` if frequencies are needed, but not right.
 
     Head h uses relation h. Surplus heads use the sum over all relations. Fewer heads use the most frequent relations.
-
-    Raises:
-        ValueError: if frequencies are needed but missing, or not one for each relation.
     """
     if frequency is not None and len(frequency) != relations:
         raise ValueError(f"there are {len(frequency)} frequencies of {relations} relations")

@@ -54,10 +54,7 @@ class LayerView(NamedTuple):
 class LEDWindowAttention(nn.Module):
     """Self-attention of an encoder layer, which replaces the module of Hugging Face and uses its parameters.
 
-    `path` is `fused`, `dense` or `chunked`; for `auto` see `choose`.
-
-    Raises:
-        ValueError: if the path does not exist.
+    `path` is `fused`, `dense` or `chunked`; for `auto` see `choose`. Others are a `ValueError`.
     """
 
     def __init__(self, original: nn.Module, path: AttentionPath = "auto") -> None:
@@ -147,15 +144,9 @@ class LEDWindowAttention(nn.Module):
 class DiscourseLED(nn.Module):
     """A LED whose encoder attends with discourse (Pu, Wang and Demberg 2023).
 
-    Discourse enters in `encode`, whose output the decoder of Hugging Face reads.
-    Parameters of discourse are in `injections`; `led` has only the parameters of a LED and can be loaded and saved as
-    such (`led.load_state_dict`, `led.save_pretrained`). Called directly, `led` is a plain LED.
-
-    Args:
-        led: LED of any size; the attention of its encoder is replaced, its parameters are kept.
-        injection: module that computes the table of a layer; copied for each layer if it has parameters, else shared.
-        path: path of attention, see `LEDWindowAttention`.
-        adapters: adapters of this LED, if discourse enters them instead of attention.
+    Discourse enters in `encode`, whose output the decoder of Hugging Face reads. Parameters of discourse are in
+    `injections`, copies for each layer if there are any; `led` has only the parameters of a LED and can be loaded and
+    saved as such. Called directly, `led` is a plain LED. With `adapters`, discourse enters them instead of attention.
     """
 
     def __init__(
@@ -199,12 +190,8 @@ class DiscourseLED(nn.Module):
     ) -> LEDEncoderBaseModelOutput:
         """Return the output of the Hugging Face encoder, with `last_hidden_state` [B, T, D].
 
-        Args:
-            input_ids: [B, T].
-            attention_mask: 0 at padding, [B, T]; None for no padding.
-            global_attention_mask: 1 at global tokens, [B, T]; None for no global token. LEDs are trained with one, the
-                first token. On the CPU, so that finding them does not wait for a GPU.
-            discourse: discourse of the batch; ignored without injection or with `no_discourse`.
+        The masks [B, T] are 0 at padding and 1 at global tokens, None for no padding, and no global token. LEDs are
+        trained with one, the first token. On the CPU, finding them does not wait for a GPU.
 
         Raises:
             ValueError: if there are more tokens than positions, or discourse is missing or does not cover the tokens.

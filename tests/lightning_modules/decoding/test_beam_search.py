@@ -193,7 +193,7 @@ def test_impossible_options_are_named():
         ({"no_repeat_ngram": -1}, "no_repeat_ngram must be at least 0"),
         ({"temperature": 0.0}, "temperature must be positive"),
         ({"top_k": -1}, "top_k must be at least 0"),
-        ({"top_p": 0.0}, "top_p 0.0: above 0"),
+        ({"top_p": 0.0}, r"top_p must be in \(0, 1\]"),
         ({"greedy_first": True}, "greedy_first is about sampling"),
     ]:
         with pytest.raises(ValueError, match=message):
