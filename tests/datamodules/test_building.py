@@ -9,6 +9,7 @@ from pathlib import Path
 from unittest.mock import Mock
 
 import pytest
+from conftest import wait_until
 
 from datamodules import file_locks
 from datamodules.atomic_write import (
@@ -28,8 +29,7 @@ from datamodules.file_locks import is_locked, release_lock, take_lock
 
 def forked(work) -> int:
     """Number of a process that does something."""
-    process = os.fork()
-    if process == 0:
+    if (process := os.fork()) == 0:
         try:
             work()
         finally:
@@ -37,18 +37,11 @@ def forked(work) -> int:
     return process
 
 
-def wait_for(path: Path) -> None:
-    until = time.monotonic() + 240
-    while not path.exists():
-        assert time.monotonic() < until
-        time.sleep(0.01)
-
-
 def leftovers(folder: Path) -> list[Path]:
     return sorted(folder.glob(f"{BUILDING}*"))
 
 
-def test_a_folder_appears_whole_and_not_at_all_after_an_error(tmp_path):
+def test_a_folder_appears_whole_or_not_at_all_and_the_first_of_two_builders_wins(tmp_path):
     with appearing_folder(tmp_path / "documents") as building:
         (building / "data").write_text("whole")
         assert not (tmp_path / "documents").exists()
@@ -57,15 +50,13 @@ def test_a_folder_appears_whole_and_not_at_all_after_an_error(tmp_path):
         (building / "data").write_text("half")
         raise ValueError("bad record")
     assert sorted(path.name for path in tmp_path.iterdir()) == [LOCK, "documents"]
-
-
-def test_of_two_builders_of_the_same_the_first_wins(tmp_path):
-    with appearing_folder(tmp_path / "documents") as first:
+    # of two builders of the same
+    with appearing_folder(tmp_path / "both") as first:
         (first / "data").write_text("first")
-        with appearing_folder(tmp_path / "documents") as second:
+        with appearing_folder(tmp_path / "both") as second:
             (second / "data").write_text("second")
             assert first.exists()  # the second builder has not taken it for a leftover
-    assert (tmp_path / "documents" / "data").read_text() == "second" and not leftovers(tmp_path)
+    assert (tmp_path / "both" / "data").read_text() == "second" and not leftovers(tmp_path)
 
 
 def test_the_next_builder_removes_what_a_killed_one_left_though_its_workers_live_on(tmp_path):
@@ -81,7 +72,7 @@ def test_the_next_builder_removes_what_a_killed_one_left_though_its_workers_live
             os._exit(0)
 
     builder = forked(build)
-    wait_for(tmp_path / "ready")
+    wait_until((tmp_path / "ready").exists)
     worker = int((tmp_path / "ready").read_text())
     (left,) = leftovers(tmp_path)
     with builders_lock(tmp_path):
@@ -101,7 +92,17 @@ def test_workers_leave_ctrl_c_to_the_builder(tmp_path):
     assert signal.getsignal(signal.SIGINT) is not signal.SIG_IGN
 
 
-def test_a_full_disk_is_named_with_the_place_and_other_errors_are_left(tmp_path):
+def test_new_content_replaces_the_old_unless_the_writer_is_interrupted_or_the_disk_full(tmp_path):
+    path = tmp_path / "file.txt"
+    path.write_text("before")
+    atomic_write(path, "äfter\n")
+    assert path.read_bytes() == "äfter\n".encode()
+    with pytest.raises(KeyboardInterrupt), atomic_file(path) as file:
+        file.write("half")
+        raise KeyboardInterrupt
+    assert path.read_text() == "äfter\n"
+    assert list(tmp_path.iterdir()) == [path]
+    # a full disk is named with the place, and other errors are left
     message = rf"{tmp_path}: cannot be written \(No space left on device\); free some space"
     with pytest.raises(UserError, match=message), appearing_folder(tmp_path / "documents"):
         raise OSError(errno.ENOSPC, "Error writing bytes to file")
@@ -114,18 +115,6 @@ def test_a_full_disk_is_named_with_the_place_and_other_errors_are_left(tmp_path)
             full.write("x")
     assert not list(tmp_path.glob("*scores*"))
     assert not leftovers(tmp_path)
-
-
-def test_new_content_replaces_the_old_unless_the_writer_is_interrupted(tmp_path):
-    path = tmp_path / "file.txt"
-    path.write_text("before")
-    atomic_write(path, "äfter\n")
-    assert path.read_bytes() == "äfter\n".encode()
-    with pytest.raises(KeyboardInterrupt), atomic_file(path) as file:
-        file.write("half")
-        raise KeyboardInterrupt
-    assert path.read_text() == "äfter\n"
-    assert list(tmp_path.iterdir()) == [path]
 
 
 def test_a_lock_is_held_until_it_is_released(tmp_path):

@@ -1,7 +1,5 @@
 """Labels, batches and limits of extractive models, and index files of MatchSum as scores of sentences."""
 
-import warnings
-
 import pytest
 import torch
 from conftest import write_lines
@@ -30,7 +28,7 @@ def made(text: EncoderTokenizer, **arguments) -> ExtractiveData:
 STORM = Document("s", [["A storm hit the coast.", "Boats sank.", "A storm hit the town."]], [["A storm hit."]])
 
 
-def test_labels_are_the_oracles_and_gains_each_sentences_own(text):
+def test_labels_are_the_oracles_gains_each_sentences_own_and_shared_pairs_have_an_ngram(text):
     row = made(text).encode(STORM)
     chosen = greedy_oracle(STORM.sentences, STORM.references, 3)
     assert [index for index, label in enumerate(row["labels"]) if label] == chosen
@@ -38,6 +36,10 @@ def test_labels_are_the_oracles_and_gains_each_sentences_own(text):
     assert row["shared"] == [0, 2]  # "a storm hit"
     unlabelled = made(text).encode(Document("s", STORM.parts))
     assert unlabelled["labels"] == [0, 0, 0] and unlabelled["gains"] == [0.0] * 3
+    words = [["a", "b", "c", "d"], ["x", "b", "c", "d"], ["a", "b"], [], ["c", "d", "a", "b", "c"]]
+    grams = [{tuple(row[k : k + 3]) for k in range(len(row) - 2)} for row in words]
+    expected = [(i, j) for i in range(5) for j in range(i + 1, 5) if grams[i] & grams[j]]
+    assert pairs_with_common_ngram(words) == expected == [(0, 1), (0, 4)]
 
 
 def test_a_batch_says_whose_each_token_is(text):
@@ -73,43 +75,29 @@ def test_what_may_not_be_selected_is_read_all_the_same(text):
     assert made(text, max_source=1).encode(STORM)["sentences"] == STORM.sentences[:1]
 
 
-def test_labels_are_cached_and_the_same_on_two_processes(corpus_files, tmp_path, monkeypatch):
-    one = ExtractiveData(Files(**corpus_files), 300, None, cache_dir=tmp_path / "one")
-    two = ExtractiveData(Files(**corpus_files), 300, None, cache_dir=tmp_path / "two", num_proc=2)
-    for data in (one, two):
-        data.prepare_data()
-    assert one.features("train")[:] == two.features("train")[:]
-    again = ExtractiveData(Files(**corpus_files), 300, None, cache_dir=tmp_path / "one")
-    monkeypatch.setattr("datamodules.bertsum.greedy_oracle", None)  # nobody computes them anew
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        again.prepare_data()
-    assert again.features("train")[:] == one.features("train")[:]
-
-
-def test_numbers_below_one_are_named():
-    for name in ("oracle_sentences", "max_words", "max_source", "piece"):
-        with pytest.raises(ValueError, match=f"data.{name} must be at least 1, got 0"):
-            ExtractiveData(Texts([]), **{name: 0})
-
-
-def test_sharing_finds_ngrams_in_common():
-    words = [["a", "b", "c", "d"], ["x", "b", "c", "d"], ["a", "b"], [], ["c", "d", "a", "b", "c"]]
-    grams = [{tuple(row[k : k + 3]) for k in range(len(row) - 2)} for row in words]
-    expected = [(i, j) for i in range(5) for j in range(i + 1, 5) if grams[i] & grams[j]]
-    assert pairs_with_common_ngram(words) == expected == [(0, 1), (0, 4)]
+@pytest.mark.parametrize("name", ["oracle_sentences", "max_words", "max_source", "piece"])
+def test_numbers_below_one_are_named(name):
+    with pytest.raises(ValueError, match=f"data.{name} must be at least 1, got 0"):
+        ExtractiveData(Texts([]), **{name: 0})
 
 
 SENTENCES = ["one bird sang .", "two cats sat .", "three dogs ran .", "four fish swam ."]
 DOCUMENT = Document("train-1", [SENTENCES], [["two cats sat ."]])
 
 
-def test_scores_fall_along_the_list(tmp_path):
+def test_scores_fall_along_the_list_and_the_fingerprint_follows_the_content(tmp_path):
     path = write_lines(tmp_path / "index.jsonl", [{"sent_id": [2, 0, 3]}, {"id": "mine", "sent_id": []}])
     scorer = SentenceIndex({"train": str(path)})
     (first, second) = scorer.sentence_scores([DOCUMENT, Document("mine", [["a"]])])
     assert sorted(range(4), key=lambda index: -first[index]) == [2, 0, 3, 1] and first[1] == 0
     assert second == [0.0]
+    path = write_lines(tmp_path / "index.jsonl", [{"sent_id": [0]}])
+    before = SentenceIndex({"train": str(path)}).fingerprint
+    assert SentenceIndex({"train": str(path)}).fingerprint == before != SentenceIndex({"val": str(path)}).fingerprint
+    write_lines(path, [{"sent_id": [1]}])
+    assert SentenceIndex({"train": str(path)}).fingerprint != before
+    with pytest.raises(UserError, match="no such file"):
+        _ = SentenceIndex({"train": str(tmp_path / "missing.jsonl")}).fingerprint
 
 
 def test_candidates_are_formed_from_the_indexed_sentences(tmp_path):
@@ -124,23 +112,13 @@ def test_candidates_are_formed_from_the_indexed_sentences(tmp_path):
     assert sorted(map(tuple, batch.choices[0])) == [(1,), (1, 3), (3,)]
 
 
-@pytest.mark.parametrize(("row", "message"), [
-    ({"sent_id": [9]}, "sentence 9 of document 'train-1', which has 4"),
-    ({"sent_id": "0"}, "index.jsonl:1: sent_id is not a list of indices"),
-    ({"id": "other", "sent_id": [0]}, "'train-1' has no line"),
-    ("{", "broken JSON"),
-])  # fmt: skip
-def test_a_bad_index_is_one_line(row, message, tmp_path):
-    path = write_lines(tmp_path / "index.jsonl", [row])
-    with pytest.raises(UserError, match=message):
-        list(SentenceIndex({"train": str(path)}).sentence_scores([DOCUMENT]))
-
-
-def test_the_fingerprint_follows_the_content(tmp_path):
-    path = write_lines(tmp_path / "index.jsonl", [{"sent_id": [0]}])
-    before = SentenceIndex({"train": str(path)}).fingerprint
-    assert SentenceIndex({"train": str(path)}).fingerprint == before != SentenceIndex({"val": str(path)}).fingerprint
-    write_lines(path, [{"sent_id": [1]}])
-    assert SentenceIndex({"train": str(path)}).fingerprint != before
-    with pytest.raises(UserError, match="no such file"):
-        _ = SentenceIndex({"train": str(tmp_path / "missing.jsonl")}).fingerprint
+def test_a_bad_index_is_one_line(tmp_path):
+    for row, message in [
+        ({"sent_id": [9]}, "sentence 9 of document 'train-1', which has 4"),
+        ({"sent_id": "0"}, "index.jsonl:1: sent_id is not a list of indices"),
+        ({"id": "other", "sent_id": [0]}, "'train-1' has no line"),
+        ("{", "broken JSON"),
+    ]:
+        path = write_lines(tmp_path / "index.jsonl", [row])
+        with pytest.raises(UserError, match=message):
+            list(SentenceIndex({"train": str(path)}).sentence_scores([DOCUMENT]))

@@ -89,7 +89,7 @@ def test_a_drawn_ratio_differs_between_documents(tmp_path):
     assert set(gaps) == {2, 3, 4} and gaps == data.features("val")["gaps"][:]
 
 
-def test_a_long_document_is_read_in_pieces_without_a_loss(tmp_path):
+def test_a_long_document_is_read_in_pieces_with_single_sentences_only_where_they_must_be(tmp_path):
     rows = [document(n, 40) for n in range(3)]
     data = ready(everywhere(tmp_path, rows), tmp_path, max_source=60)
     for row in data.documents("train"):
@@ -99,6 +99,16 @@ def test_a_long_document_is_read_in_pieces_without_a_loss(tmp_path):
         assert all(len(data.tokenizer(piece.text)[0]) <= data.room and len(piece.sentences) > 1 for piece in pieces)
     names = data.features("train")["id"][:]
     assert names[:3] == ["d0#1", "d0#2", "d0#3"] and len(names) == len(set(names))
+    assert piece_boundaries([3, 3, 3, 3, 3], 12) == [0, 3, 5]  # the last one takes one of the first four
+    assert piece_boundaries([9, 4, 4, 4, 4], 13) == [0, 2, 5]
+    assert piece_boundaries([9, 2, 2, 2, 12, 3, 3, 3], 13) == [0, 2, 4, 5, 8]  # nothing fits beside the 12
+    assert piece_boundaries([20, 5], 10) == [0, 1, 2] and piece_boundaries([2], 10) == [0, 1]
+    rng = random.Random(0)
+    for _ in range(200):
+        sizes, room = [rng.randint(1, 9) for _ in range(rng.randint(1, 30))], rng.randint(5, 20)
+        boundaries = piece_boundaries(sizes, room)
+        assert boundaries[0] == 0 and boundaries[-1] == len(sizes) and boundaries == sorted(set(boundaries))
+        assert all(sum(sizes[a:b]) <= room or b - a == 1 for a, b in pairwise(boundaries))
 
 
 def test_a_single_sentence_has_no_gap(files, tmp_path):
@@ -154,16 +164,3 @@ def test_fine_tuning_reads_document_and_summary(corpus_files, tmp_path):
         assert " ".join(rows[name]["references"][0]).startswith(data.tokenizer.decode(target)) and len(target) <= 9
         assert (batch.source[n] != data.tokenizer.pad).tolist() == batch.source_mask[n].tolist()
     assert batch.target_rows.tolist() == (batch.target != data.tokenizer.pad).flatten().nonzero().squeeze(1).tolist()
-
-
-def test_cuts_leave_single_sentences_only_where_they_must():
-    assert piece_boundaries([3, 3, 3, 3, 3], 12) == [0, 3, 5]  # the last one takes one of the first four
-    assert piece_boundaries([9, 4, 4, 4, 4], 13) == [0, 2, 5]
-    assert piece_boundaries([9, 2, 2, 2, 12, 3, 3, 3], 13) == [0, 2, 4, 5, 8]  # nothing fits beside the 12
-    assert piece_boundaries([20, 5], 10) == [0, 1, 2] and piece_boundaries([2], 10) == [0, 1]
-    rng = random.Random(0)
-    for _ in range(200):
-        sizes, room = [rng.randint(1, 9) for _ in range(rng.randint(1, 30))], rng.randint(5, 20)
-        boundaries = piece_boundaries(sizes, room)
-        assert boundaries[0] == 0 and boundaries[-1] == len(sizes) and boundaries == sorted(set(boundaries))
-        assert all(sum(sizes[a:b]) <= room or b - a == 1 for a, b in pairwise(boundaries))

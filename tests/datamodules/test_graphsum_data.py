@@ -73,14 +73,6 @@ def test_a_batch_is_paragraphs_their_graph_and_the_summary(data):
     assert batch.target_rows.equal(real.flatten().nonzero().squeeze(1))
 
 
-def test_sentences_of_a_summary_have_separators_between_them(data):
-    reference = ["The otter guards the mill.", "Nobody else does it."]
-    target = data.encode(Document("two", [["The otter guards the mill every day."]], [reference]))["target"]
-    at = target.index(data.tokenizer.sentence)
-    assert [data.tokenizer.decode(target[:at]), data.tokenizer.decode(target[at + 1 : -1])][0] == reference[0]
-    assert target.count(data.tokenizer.sentence) == 1 and target[-1] == data.tokenizer.stop and len(target) <= 24
-
-
 def test_what_the_graph_learned_is_kept_with_the_text(data, corpus_files, tmp_path):
     state = {"documents": 26}
     assert data.tokenizer.state()["graph"] == state and GraphTokenizer.from_state(data.tokenizer.state()).graph == state
@@ -96,7 +88,7 @@ def test_what_the_graph_learned_is_kept_with_the_text(data, corpus_files, tmp_pa
         data_of(corpus_files, tmp_path, tokenizer_dir=tmp_path / "plain").load_tokenizer(tmp_path / "plain")
 
 
-def test_odd_documents_have_a_defined_form(data):
+def test_odd_documents_have_a_defined_form_and_sentences_of_a_summary_separators(data):
     long = " ".join(["otter"] * 200)
     empty = data.encode(Document("empty", [[]], [["A summary."]]))
     assert empty["source"] == [[data.tokenizer.paragraph]] and empty["graph"] == [1.0]
@@ -108,9 +100,21 @@ def test_odd_documents_have_a_defined_form(data):
     assert len(data.encode(Document("long", [[long]], [[long]]))["source"][0]) == 30
     batch = data.collate([row | {"id": "x", "references": []} for row in (empty, single, same)])
     assert batch.source_mask.any(-1).sum(1).tolist() == [1, 1, 3] and batch.lengths[0] == 1
+    # sentences of a summary have separators between them
+    reference = ["The otter guards the mill.", "Nobody else does it."]
+    target = data.encode(Document("two", [["The otter guards the mill every day."]], [reference]))["target"]
+    at = target.index(data.tokenizer.sentence)
+    assert [data.tokenizer.decode(target[:at]), data.tokenizer.decode(target[at + 1 : -1])][0] == reference[0]
+    assert target.count(data.tokenizer.sentence) == 1 and target[-1] == data.tokenizer.stop and len(target) <= 24
 
 
-def test_a_wrong_graph_is_named_with_its_document(data, corpus_files, tmp_path, monkeypatch):
+def test_wrong_arguments_and_graphs_are_refused(corpus_files, tmp_path, data, monkeypatch):
+    with pytest.raises(ValueError, match="max_tokens and max_target are at least 2; got 1, 24"):
+        data_of(corpus_files, tmp_path, max_tokens=1)
+    with pytest.raises(ValueError, match="rst needs a parser"):
+        data_of(corpus_files, tmp_path, graph="rst")
+    with pytest.raises(ValueError, match="it needs at least 262"):
+        data_of(corpus_files, tmp_path, vocab_size=261).prepare_data()
     monkeypatch.setattr(Chain, "weights", lambda self, paragraphs: [[1.0, 2.0]])
     with pytest.raises(UserError, match=r"document 'doc-\d+': its graph is 1 x 2, not"):
         data_of(corpus_files, tmp_path).prepare_data()
@@ -118,15 +122,6 @@ def test_a_wrong_graph_is_named_with_its_document(data, corpus_files, tmp_path, 
     for graph, message in (([1.0, 0.5], "has 2 weights, not"), ([1.5] * len(row["graph"]), r"outside \[0, 1\]")):
         with pytest.raises(UserError, match=rf"document '{row['id']}': its graph .*{message}"):
             data.collate([row | {"graph": graph}])
-
-
-def test_arguments_that_cannot_be_are_refused(corpus_files, tmp_path):
-    with pytest.raises(ValueError, match="max_tokens and max_target are at least 2; got 1, 24"):
-        data_of(corpus_files, tmp_path, max_tokens=1)
-    with pytest.raises(ValueError, match="rst needs a parser"):
-        data_of(corpus_files, tmp_path, graph="rst")
-    with pytest.raises(ValueError, match="it needs at least 262"):
-        data_of(corpus_files, tmp_path, vocab_size=261).prepare_data()
 
 
 def test_a_pretrained_tokenizer_with_separators_after_its_own(corpus_files, tmp_path):

@@ -83,26 +83,19 @@ def test_the_batches_of_a_step_are_repeated_together(accumulated):
 
 @pytest.mark.parametrize("number", [5, 24, 25])
 def test_evaluation_repeats_nothing_and_deals_out_in_turn(number):
-    shares = [
-        [i for batch in BatchSampler(lengths(number), 3, False, num_replicas=2, rank=rank) for i in batch]
-        for rank in range(2)
-    ]
-    assert shares == [list(range(0, number, 2)), list(range(1, number, 2))]
     for rank in range(2):
         sampler = BatchSampler(lengths(number), 3, False, num_replicas=2, rank=rank)
-        assert len(sampler) == len(list(sampler))
+        batches = list(sampler)
+        assert [i for batch in batches for i in batch] == list(range(rank, number, 2)) and len(sampler) == len(batches)
 
 
-def test_the_order_is_a_function_of_seed_and_epoch():
+def test_the_order_is_a_function_of_seed_and_epoch_and_pools_bring_similar_lengths_together():
     orders = []
     for seed, epoch in ((1, 0), (1, 0), (1, 1), (2, 1)):
         sampler = BatchSampler(lengths(40), 4, True, seed=seed)
         sampler.set_epoch(epoch)
         orders.append(list(sampler))
     assert orders[0] == orders[1] != orders[2] != orders[3]
-
-
-def test_pools_bring_similar_lengths_together():
     sizes = lengths(400)
 
     def padding(pool):
@@ -125,7 +118,7 @@ def position_after(batches, loader):
     return loader.state_dict()
 
 
-def test_an_interrupted_epoch_continues_after_the_last_batch_handed_out():
+def test_an_interrupted_epoch_continues_after_the_last_batch_handed_out_and_one_that_ended_early_does_not():
     whole = [batch.tolist() for batch in loader_of_epoch(2)]
     middle = position_after(3, loader_of_epoch(2))
     resumed = loader_of_epoch(2)
@@ -134,9 +127,7 @@ def test_an_interrupted_epoch_continues_after_the_last_batch_handed_out():
     assert [batch.tolist() for batch in resumed] == whole[3:]
     assert [batch.tolist() for batch in resumed] == whole, "the next epoch is complete"
     assert resumed.state_dict()["batches"] == 0, "an epoch's end is the start of the next"
-
-
-def test_an_epoch_after_one_that_ended_early_starts_with_its_first_batch():
+    # an epoch after one that ended early starts with its first batch
     ended_early = position_after(3, loader_of_epoch(2))
     following = loader_of_epoch(3)
     following.load_state_dict(ended_early)
@@ -149,8 +140,6 @@ def test_an_epoch_after_one_that_ended_early_starts_with_its_first_batch():
 
 
 class SlowDataset:
-    """A dataset whose documents take 20 ms each."""
-
     def __getitem__(self, index: int) -> int:
         time.sleep(0.02)
         return index
@@ -161,9 +150,8 @@ class SlowDataset:
 ])  # fmt: skip
 def test_loader_processes_leave_a_core_to_each_training_process(device, processes, cores, expected, monkeypatch):
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(cores)))
-    trainer = SimpleNamespace(
-        strategy=SimpleNamespace(root_device=torch.device(device)), num_devices=processes, global_rank=0, world_size=1
-    )
+    strategy = SimpleNamespace(root_device=torch.device(device))
+    trainer = SimpleNamespace(strategy=strategy, num_devices=processes, global_rank=0, world_size=1)
     # a batch that is read slowly, and one that is large and at hand
     slow, large = SlowDataset(), [torch.zeros(10**6)]
     for dataset, requested, number in ((slow, None, expected), (large, None, 0), (large, 2, 2), (slow, 0, 0)):

@@ -37,15 +37,12 @@ def read_back(data, batch, index):
     return found
 
 
-def test_even_parts_are_contiguous_and_differ_by_one():
+def test_even_parts_differ_by_one_and_paragraph_parts_cut_where_a_plain_search_would():
     for words in range(1, 12):
         for agents in range(1, 6):
             parts = even_parts(words, agents)
             assert sum(parts) == words and len(parts) == min(words, agents)
             assert max(parts) - min(parts) <= 1 and parts == sorted(parts, reverse=True)
-
-
-def test_paragraph_parts_cut_where_a_plain_search_would():
     for paragraphs in ([3, 3, 3, 3], [10, 1, 1, 1], [1, 1, 1, 10], [5], [2, 7, 1, 4, 4, 2], [1, 1]):
         ends = [0, *accumulate(paragraphs)]
         for agents in range(1, 6):
@@ -73,19 +70,11 @@ def test_an_even_split_deals_out_all_words_in_order(tmp_path, agents):
     assert batch.source.shape == (2, agents, max(len(part) for part in dealt))
 
 
-def test_paragraphs_stay_whole_and_empty_ones_are_left_out(tmp_path):
-    expected = {
-        1: [WORDS],
-        2: [WORDS[:7], WORDS[7:]],
-        3: [WORDS[:7], WORDS[7:9], WORDS[9:]],
-        4: [WORDS[:7], WORDS[7:9], WORDS[9:], []],
-    }
-    for agents, parts in expected.items():
+def test_paragraphs_and_sentences_stay_whole_and_empty_ones_are_left_out(tmp_path):
+    whole = [WORDS[:7], WORDS[7:9], WORDS[9:]]
+    for agents, parts in ((1, [WORDS]), (2, [WORDS[:7], WORDS[7:]]), (3, whole), (4, [*whole, []])):
         data = build(tmp_path, agents=agents, split="paragraphs")
         assert read_back(data, data.collate([row(data, TEXT)]), 0) == parts
-
-
-def test_sentences_stay_whole(tmp_path):
     lengths = [4, 3, 2, 6]
     for agents in (1, 2, 3):
         data = build(tmp_path, agents=agents, split="sentences")
@@ -131,30 +120,20 @@ def test_a_document_without_words_is_one_unknown_word(tmp_path, parts, split):
     assert batch.source.tolist() == [[[UNK], [PAD], [PAD]]] and batch.lengths.tolist() == [[1, 0, 0]]
 
 
-@pytest.fixture
-def data(tmp_path):
-    return build(tmp_path, PointerGeneratorData, max_source=8, max_target=5)
-
-
 def by_hand(words, vocabulary, oov_words):
     """Return extended ids by a loop over words, and extend `oov_words`."""
     ids = []
     for word in words:
-        if word in vocabulary:
-            ids.append(4 + vocabulary.index(word))
-        else:
-            if word not in oov_words:
-                oov_words.append(word)
-            ids.append(V + oov_words.index(word))
+        if word not in vocabulary and word not in oov_words:
+            oov_words.append(word)
+        ids.append(4 + vocabulary.index(word) if word in vocabulary else V + oov_words.index(word))
     return ids
 
 
-def test_ids_equal_those_of_a_plain_loop(data):
-    rows = [
-        row(data, [["The zebra sat."], ["A yak, the zebra"]], [["Zebra sat."], ["unused"]], "a"),
-        row(data, [["Cat."]], [["the gnu"]], "b"),
-    ]
-    batch = data.collate(rows)
+def test_ids_equal_those_of_a_plain_loop_and_lengths_stay_on_the_host(tmp_path):
+    data = build(tmp_path, PointerGeneratorData, max_source=8, max_target=5)
+    first = row(data, [["The zebra sat."], ["A yak, the zebra"]], [["Zebra sat."], ["unused"]], "a")
+    batch = data.collate([first, row(data, [["Cat."]], [["the gnu"]], "b")])
     words = [["the", "zebra", "sat", ".", "a", "yak", ",", "the"], ["cat", "."]]
     targets = [["zebra", "sat", "."], ["the", "gnu"]]
     vocabulary = data.tokenizer.words[4:]
@@ -174,10 +153,6 @@ def test_ids_equal_those_of_a_plain_loop(data):
     assert batch.target.flatten()[batch.target_rows].ne(PAD).all()
     assert len(batch.target_rows) == batch.target_lengths.sum() == 7
     assert batch.references[0] == [["Zebra sat."], ["unused"]] and batch.ids == ["a", "b"]
-
-
-def test_lengths_stay_on_the_host(data):
-    batch = data.collate([row(data, [["the cat"]], [["cat"]])])
     moved = batch.to("meta")
     assert moved.lengths.device.type == "cpu" and moved.source.device.type == "meta"
     assert moved.ids == batch.ids and batch.source.device.type == "cpu"

@@ -1,8 +1,11 @@
-"""What limits cut off: counts against plain loops over the text, for each DataModule; and one report for each split."""
+"""What limits cut off, against plain loops over the text, and languages of corpora and limits of documents, for each
+DataModule.
+"""
 
 import copy
 import csv
 import logging
+import warnings
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
@@ -17,7 +20,8 @@ from datamodules.bertsum_abs import BertSumAbsData
 from datamodules.communicating_agents import CommunicatingAgentsData
 from datamodules.corpora import Files
 from datamodules.corpora.corpus import as_document
-from datamodules.documents import Document
+from datamodules.corpora.texts import Records
+from datamodules.documents import Document, UserError
 from datamodules.graphs import ParagraphRule
 from datamodules.graphsum import GraphSumData
 from datamodules.matchsum import MatchSumData
@@ -32,11 +36,10 @@ RAGGED = Document("r", [SENTENCES[:2], SENTENCES[2:3], SENTENCES[3:], SENTENCES[
 
 @pytest.fixture
 def files(tmp_path) -> dict[str, str]:
-    rows = [
-        {"id": f"d{n}", "document": ["\n".join(SENTENCES[: 1 + n % 4]), " ".join(SENTENCES[: 1 + n // 3])],
-         "summary": " ".join(SENTENCES[: 1 + n % 3])}
-        for n in range(8)
-    ]  # fmt: skip
+    rows = []
+    for n in range(8):
+        parts = ["\n".join(SENTENCES[: 1 + n % 4]), " ".join(SENTENCES[: 1 + n // 3])]
+        rows.append({"id": f"d{n}", "document": parts, "summary": " ".join(SENTENCES[: 1 + n % 3])})
     return {split: str(write_lines(tmp_path / f"{split}.jsonl", rows)) for split in ("train", "val", "test")}
 
 
@@ -76,19 +79,13 @@ def brute_force(kind: str, data, document: Document) -> dict[str, list[int]]:
     owners = tokens_of(kind, data, document)
     special = {"pegasus": 1 + len(getattr(data.tokenizer, "opening", [])), "rstformer": 2}.get(kind, 0)
     read = owners[: data.max_source - special]
-    sentences = [
-        number for number in range(len(document.sentences))
-        if [owner for owner in read if owner == number] == [owner for owner in owners if owner == number]
-    ]  # fmt: skip
+    sentences = [n for n in range(len(document.sentences)) if read.count(n) == owners.count(n)]
     if kind.startswith("bertsum"):  # whole sentences alone
         read = [owner for owner in read if owner in sentences]
     if not read:
         read, sentences = [owner for owner in owners if owner == 0], [0]
     firsts = [sum(map(len, document.parts[:number])) for number in range(len(document.parts))]
-    paragraphs = [
-        first for first, part in zip(firsts, document.parts)
-        if all(number in sentences for number in range(first, first + len(part)))
-    ]  # fmt: skip
+    paragraphs = [a for a, part in zip(firsts, document.parts) if {*range(a, a + len(part))} <= {*sentences}]
     counts = {
         "source_tokens": [len(read), len(owners)],
         "source_sentences": [len(sentences), len(document.sentences)],
@@ -129,13 +126,9 @@ def test_counts_of_paragraphs_that_are_nodes(files, tmp_path):
     # a separator between the two
     target = sum(len(data.tokenizer(f" {sentence}")[0]) for sentence in SENTENCES[:2]) + 1
     assert one <= 7 < two
-    assert data.encode(document)["truncation"] == {
-        "source_parts": [3, 4],
-        "source_paragraphs": [2, 3],
-        "source_sentences": [1, 4],
-        "tokens_of_kept_paragraphs": [one + 7, one + two],
-        "target_tokens": [5, target],
-    }
+    expected = {"source_parts": [3, 4], "source_paragraphs": [2, 3], "source_sentences": [1, 4]}
+    expected |= {"tokens_of_kept_paragraphs": [one + 7, one + two], "target_tokens": [5, target]}
+    assert data.encode(document)["truncation"] == expected
     roomy = GraphSumData(Files(**files), 300, max_tokens=200, max_target=99, cache_dir=tmp_path / "cache")
     roomy.prepare_data()
     assert all(row.left_out == 0 for rows in roomy.truncation.values() for row in rows)
@@ -208,3 +201,71 @@ def test_commands_that_write_the_table_at_once_keep_the_rows_of_all(files, tmp_p
         with ThreadPoolExecutor(3) as pool:
             list(pool.map(write, ("train", "val", "test")))
         assert {split for split, _ in read_rows(tmp_path)} == {"train", "val", "test"}
+
+
+ROWS = {"ru": ("Буря пришла ночью. Лодки утонули в порту.", "Лодки утонули.")}
+ROWS["zh"] = ("昨夜风暴来了.船沉了。港口关闭。", "船沉了。")
+
+
+def written(folder, code: str) -> Files:
+    document, summary = ROWS[code]
+    rows = [{"id": str(i), "document": document, "summary": summary} for i in range(2)]
+    path = str(write_lines(folder / f"{code}.jsonl", rows))
+    return Files(train=path, val=path, test=path)
+
+
+@pytest.mark.parametrize(("code", "script"), [("ru", "Cyrillic"), ("zh", "Han")])
+def test_a_corpus_that_is_hardly_latin_is_not_english(tmp_path, code, script):
+    data = PointerGeneratorData(written(tmp_path, code), 30, cache_dir=tmp_path)
+    remedy = f"give --data.language {code}, or the code of their language .xx for any, whatever the script.$"
+    with pytest.raises(UserError, match=f"100% of the letters in the train documents are {script}.*; {remedy}"):
+        data.prepare_data()
+    for chosen in ("xx", "de"):
+        PointerGeneratorData(written(tmp_path, code), 30, cache_dir=tmp_path, language=chosen).prepare_data()
+    data = PointerGeneratorData(written(tmp_path, code), 30, cache_dir=tmp_path, language=code)
+    data.prepare_data()
+    data.setup("fit")
+    (parts,) = data.documents("train")[0]["parts"]
+    assert len(parts) == {"ru": 2, "zh": 3}[code]
+    assert data.tokenizer.language.code == code
+    assert {"ru": "буря", "zh": "船"}[code] in data.tokenizer.words
+
+
+def test_labels_without_words_are_a_warning(tmp_path):
+    corpus = written(tmp_path, "ru")
+    with pytest.warns(UserWarning, match="train: no sentence of the first 2 documents .* set --data.language"):
+        ExtractiveData(corpus, 300, None, cache_dir=tmp_path).prepare_splits(["train"])
+    data = ExtractiveData(corpus, 300, None, cache_dir=tmp_path, language="ru")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", UserWarning)
+        data.prepare_splits(["train"])
+    assert data.features("train")[0]["labels"] == [0, 1]
+
+
+class SortedCorpus(Records):
+    """Two hundred documents of one source before two hundred of another, in every split."""
+
+    def __init__(self):
+        names = [f"{source}-{number:03d}" for source in ("a", "b") for number in range(200)]
+        super().__init__({"id": name, "document": f"Text {name}.", "summary": f"Text {name}."} for name in names)
+
+    def splits(self):
+        return ["train", "val", "test"]
+
+
+def ids(tmp_path, split="train", seed=1, **limits):
+    data = PointerGeneratorData(SortedCorpus(), cache_dir=tmp_path, seed=seed, **limits)
+    return data.documents(split)["id"][:], data.digest(split)
+
+
+def test_the_first_documents_are_kept_or_a_random_subset_that_is_the_same_for_all_seeds(tmp_path):
+    everything, _ = ids(tmp_path)
+    for split in ("train", "val", "test"):
+        assert ids(tmp_path, split, max_train=100, max_eval=100)[0] == everything[:100]
+    assert ids(tmp_path, max_train=1000)[0] == everything
+    chosen, digest = ids(tmp_path, max_train=100, train_subset="random")
+    assert len(set(chosen)) == 100 and chosen == sorted(chosen)
+    # hypergeometric: mean 50, standard deviation 4.3
+    assert 30 <= sum(name.startswith("a") for name in chosen) <= 70
+    assert ids(tmp_path, max_train=100, train_subset="random", seed=2) == (chosen, digest)
+    assert digest != ids(tmp_path, max_train=100)[1], "features of other documents are not read from the cache"

@@ -9,8 +9,10 @@ import time
 from multiprocessing import Process
 
 import pytest
+from conftest import write_lines
 
 from datamodules.atomic_write import LOCK
+from datamodules.corpora import Files, Folds, OwnSentences, Texts
 from datamodules.corpora.corpus import Corpus, as_document, build_documents, read_manifest
 from datamodules.corpora.parallel import mapper
 from datamodules.documents import BadRecord, Document, Record, UserError
@@ -51,20 +53,15 @@ def left_in(folder):
     return sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.name != LOCK)
 
 
-def test_documents_come_back_as_they_went_in(tmp_path):
-    dataset = build_documents(Listed(GOOD), "train", tmp_path)
-    assert [as_document(row) for row in dataset] == [
-        Document("a", [["One sentence.", "And two."], ["kept as", "given"]], [["Short one."]]),
-        Document("b", [["Only one."]], [["First.", "Second."], ["As", "given"]]),
-    ]
+def test_documents_come_back_as_they_went_in_and_are_built_again_when_content_changes(tmp_path):
+    corpus = Listed(GOOD)
+    dataset = build_documents(corpus, "train", tmp_path)
+    first = Document("a", [["One sentence.", "And two."], ["kept as", "given"]], [["Short one."]])
+    second = Document("b", [["Only one."]], [["First.", "Second."], ["As", "given"]])
+    assert [as_document(row) for row in dataset] == [first, second]
     manifest = read_manifest(dataset)
     assert (manifest["documents"], manifest["skipped"], manifest["fingerprint"]) == (2, [], "listed")
-
-
-def test_built_once_and_again_when_content_or_arguments_change(tmp_path):
-    corpus = Listed(GOOD)
-    paths = [build_documents(corpus, "train", tmp_path).cache_files[0]["filename"] for _ in range(2)]
-    assert paths[0] == paths[1] and corpus.read == 1
+    assert build_documents(corpus, "train", tmp_path).cache_files == dataset.cache_files and corpus.read == 1
     build_documents(corpus, "train", tmp_path, require_references=True)  # the same documents: each has a reference
     assert corpus.read == 1
     corpus.name = "other content"
@@ -103,20 +100,17 @@ def test_bad_records_end_the_build_or_are_counted_and_named(tmp_path, bad, probl
     assert [entry["where"] for entry in read_manifest(dataset)["skipped"]] == [bad.where]
 
 
-def test_a_build_with_skips_does_not_satisfy_who_wants_none(tmp_path):
+def test_a_build_with_skips_does_not_satisfy_who_wants_none_and_a_split_has_a_document(tmp_path):
     corpus = Listed([*GOOD, BROKEN])
     for _ in range(2):  # the second time from the cache
         with pytest.warns(UserWarning, match="x.jsonl:7: broken JSON"):
             build_documents(corpus, "train", tmp_path, on_bad_record="skip")
     with pytest.raises(UserError, match=r"x.jsonl:7: broken JSON.*--data.on_bad_record skip"):
         build_documents(corpus, "train", tmp_path)
-
-
-@pytest.mark.parametrize("records", [[], [BROKEN], [record("a", " ")]])
-def test_a_split_without_a_document_is_an_error(tmp_path, records):
-    with pytest.raises(UserError, match="train: no usable document"):
-        build_documents(Listed(records), "train", tmp_path, on_bad_record="skip")
-    assert left_in(tmp_path) == []
+    for records in ([], [BROKEN], [record("a", " ")]):
+        with pytest.raises(UserError, match="train: no usable document"):
+            build_documents(Listed(records), "train", tmp_path / "none", on_bad_record="skip")
+        assert left_in(tmp_path / "none") == []
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt(), OSError("disk full"), SystemExit(143)])
@@ -200,3 +194,78 @@ def test_workers_leave_the_garbage_of_the_parent_alone(tmp_path):
     finally:
         gc.enable()
     assert not collected.exists()
+
+
+FIRST = "The cat sat on the mat. A dog ran by.\n\nThe cat and the dog sat on the mat. It rained."
+TEXTS = [("a", FIRST), ("b", "Only one sentence here.")]
+
+
+def documents(tmp_path, **options):
+    corpus = OwnSentences(Texts(TEXTS), **options)
+    return [as_document(row) for row in build_documents(corpus, "test", tmp_path, require_references=True)]
+
+
+def test_lead_is_the_first_sentence_and_the_principal_one_shares_most_words(tmp_path):
+    first, second = documents(tmp_path)
+    assert first.references == [["The cat sat on the mat."]]
+    assert first.text == FIRST  # parts, sentences and their order are those of the corpus
+    assert second.references == [["Only one sentence here."]]
+    # "the cat (and the dog) sat on the mat" meets both others; "it rained" and "a dog ran by" hardly anything
+    assert documents(tmp_path, selection="ind-orig")[0].references == [["The cat and the dog sat on the mat."]]
+
+
+def test_random_draws_are_of_the_document(tmp_path):
+    many = [(str(i), " ".join(f"Word {j} is here." for j in range(10))) for i in range(30)]
+    corpus, later = OwnSentences(Texts(many), "random"), OwnSentences(Texts(many[7:]), "random")
+    drawn = {record.id: record.references for record in corpus.records("test")}
+    assert all(drawn[record.id] == record.references for record in later.records("test"))
+    assert len({references[0][0] for references in drawn.values()}) > 5
+
+
+def test_bad_records_and_empty_documents_pass(tmp_path):
+    class Broken(Texts):
+        def records(self, split):
+            yield BadRecord("line 1", "broken", "fix it")
+            yield from super().records(split)
+
+    broken = OwnSentences(Broken([("a", " \n "), ("b", "It rains.")]))
+    assert broken.splits() == ["test"]
+    with pytest.warns(UserWarning, match="line 1: broken"):
+        rows = build_documents(broken, "test", tmp_path, on_bad_record="skip", require_references=True)
+    assert rows["id"] == ["b"]
+
+
+def test_wrong_arguments():
+    for options, words in (({"selection": "best"}, "ind-orig"), ({"number": 0}, "at least 1")):
+        with pytest.raises(ValueError, match=words):
+            OwnSentences(Texts(TEXTS), **options)
+
+
+def ids(corpus, split):
+    return [getattr(record, "id", "damaged") for record in corpus.records(split)]
+
+
+def test_each_record_is_held_out_once(tmp_path):
+    rows = [{"id": str(number), "document": f"Text {number}.", "summary": "x"} for number in range(11)]
+    path = write_lines(tmp_path / "train.jsonl", [*rows[:4], "damaged", *rows[5:]])
+    numbers = Files(train=str(path), val=str(tmp_path / "nowhere.jsonl"))  # `val` fails when it is read
+    corpora = [Folds(numbers, fold, folds=3) for fold in range(3)]
+    held_out = [["0", "3", "6", "9"], ["1", "damaged", "7", "10"], ["2", "5", "8"]]
+    assert [ids(corpus, "val") for corpus in corpora] == held_out
+    everything = sorted(ids(numbers, "train"))
+    for corpus in corpora:
+        assert corpus.splits() == ["train", "val"]
+        assert sorted(ids(corpus, "train") + ids(corpus, "val")) == everything
+    made = [*corpora[:2], Folds(numbers, 0, folds=4)]
+    prints = {corpus.fingerprint(split) for corpus in made for split in ("train", "val")}
+    assert len(prints) == 6
+
+
+def test_texts_become_documents_without_references(tmp_path):
+    corpus = Texts([("a.txt", "First. Second.\n\nThird."), ("b.txt", "Only.")])
+    assert corpus.splits() == ["test"]
+    first, second = build_documents(corpus, "test", tmp_path)
+    assert as_document(first) == Document("a.txt", [["First.", "Second."], ["Third."]], [])
+    assert as_document(second) == Document("b.txt", [["Only."]], [])
+    with pytest.raises(UserError, match=r"text 'stdin': the document is empty"):
+        build_documents(Texts([("stdin", " \n")]), "test", tmp_path)

@@ -18,16 +18,14 @@ from jsonargparse import ArgumentParser
 
 from datamodules.corpora import Files
 from datamodules.corpora.corpus import Corpus, as_document, build_documents
-from datamodules.documents import BadRecord, Document, Record, UserError
+from datamodules.documents import BadRecord, Document, UserError
 
 ROWS = [
     {"id": "a", "document": 'First point.\nSecond, with "quotes", a comma.\n\nThird: Ärger?', "summary": "One.\nTwo."},
     {"id": "b", "document": "Another text.", "summary": "Its summary."},
 ]
-DOCUMENTS = [
-    Document("a", [["First point.", 'Second, with "quotes", a comma.'], ["Third: Ärger?"]], [["One.", "Two."]]),
-    Document("b", [["Another text."]], [["Its summary."]]),
-]
+FIRST = Document("a", [["First point.", 'Second, with "quotes", a comma.'], ["Third: Ärger?"]], [["One.", "Two."]])
+DOCUMENTS = [FIRST, Document("b", [["Another text."]], [["Its summary."]])]
 
 
 def jsonl(rows) -> bytes:
@@ -57,13 +55,9 @@ def documents(corpus, cache, split="val", **kwargs):
     return [as_document(row) for row in build_documents(corpus, split, cache, **kwargs)]
 
 
-def records(corpus, split="val"):
-    return list(corpus.records(split))
-
-
 def one(rows, tmp_path, **fields):
     """The only record of a file with one row."""
-    (record,) = records(Files(val=write(tmp_path / "x.jsonl", jsonl([rows])), **fields))
+    (record,) = Files(val=write(tmp_path / "x.jsonl", jsonl([rows])), **fields).records("val")
     return record
 
 
@@ -90,7 +84,7 @@ def test_patterns_and_lists_of_files_are_read_in_order(tmp_path):
     pattern = Files(train=str(tmp_path / "part-*.jsonl"))
     listed = Files(train=[str(tmp_path / f"part-{index}.jsonl") for index in (1, 2, 3)])
     assert [record.id for record in pattern.records("train")] == ["part-1-1", "part-2-1", "part-3-1"]
-    assert records(pattern, "train") == records(listed, "train")
+    assert list(pattern.records("train")) == list(listed.records("train"))
 
 
 @pytest.mark.parametrize(("row", "fields", "parts", "references"), [
@@ -112,13 +106,18 @@ def test_field_map(tmp_path, row, fields, parts, references):
     assert (record.parts, record.references) == (parts, references)
 
 
-def test_ids_come_from_a_field_or_the_line(tmp_path):
+def test_ids_come_from_a_field_or_the_line_and_splits_without_references_are_for_prediction(tmp_path):
     row = {"document": "a", "summary": "s", "key": 7}
     assert one(row, tmp_path).id == "x-1"
     assert one(row, tmp_path, id="key").id == "7"
     assert one(row | {"id": "n"}, tmp_path).id == "n"
     assert one(row | {"id": 7.0}, tmp_path).id == "7"  # as pandas writes whole numbers
     assert one(row | {"id": "n"}, tmp_path).where == f"{tmp_path / 'x.jsonl'}:1 (id 'n')"
+    # a split without references serves prediction only
+    corpus = Files(test=write(tmp_path / "x.jsonl", jsonl([{"id": "n", "document": "A text.", "title": "T"}])))
+    assert documents(corpus, tmp_path / "cache", "test") == [Document("n", [["A text."]], [])]
+    with pytest.raises(UserError, match=r"x.jsonl:1 \(id 'n'\) \(fields: id, document, title\): it has no reference"):
+        build_documents(corpus, "test", tmp_path / "cache", require_references=True)
 
 
 def test_null_on_the_command_line_is_nothing_and_no_name():
@@ -147,19 +146,12 @@ def test_bad_rows_name_the_field(tmp_path, row, fields, problem):
         build_documents(Files(val=str(tmp_path / "x.jsonl"), **fields), "val", tmp_path / "cache")
 
 
-def test_a_split_without_references_serves_prediction_only(tmp_path):
-    corpus = Files(test=write(tmp_path / "x.jsonl", jsonl([{"id": "n", "document": "A text.", "title": "T"}])))
-    assert documents(corpus, tmp_path / "cache", "test") == [Document("n", [["A text."]], [])]
-    with pytest.raises(UserError, match=r"x.jsonl:1 \(id 'n'\) \(fields: id, document, title\): it has no reference"):
-        build_documents(corpus, "test", tmp_path / "cache", require_references=True)
-
-
 def test_utf16_is_named_and_texts_longer_than_the_csv_modules_limit_are_read(tmp_path):
     with pytest.raises(UserError, match=r"x.jsonl:1: not UTF-8 \(byte 0xff\); convert the file \(iconv -f utf-16"):
         build_documents(Files(val=write(tmp_path / "x.jsonl", jsonl(ROWS).decode().encode("utf-16"))), "val", tmp_path)
     long = "word " * 50_000
     corpus = Files(val=write(tmp_path / "x.csv", csv_bytes([{"document": long, "summary": "S."}])))
-    assert records(corpus)[0].parts == [long]
+    assert next(corpus.records("val")).parts == [long]
 
 
 @pytest.mark.parametrize(("name", "content", "problem"), [
@@ -190,31 +182,31 @@ def test_bad_lines_are_named_and_the_others_read(tmp_path, name, content, proble
 ])  # fmt: skip
 def test_broken_files_are_one_clear_line(tmp_path, name, content):
     with pytest.raises(UserError, match=rf"{name}: cannot be read .*; get a complete copy") as error:
-        records(Files(val=write(tmp_path / name, content)))
+        list(Files(val=write(tmp_path / name, content)).records("val"))
     assert "\n" not in str(error.value)
 
 
 def test_absent_files_and_unknown_suffixes(tmp_path):
     for given in (tmp_path / "no.jsonl", tmp_path / "no-*.jsonl", tmp_path):
-        for use in (records, lambda corpus: corpus.fingerprint("val")):
+        for use in (lambda corpus: list(corpus.records("val")), lambda corpus: corpus.fingerprint("val")):
             with pytest.raises(UserError, match="no such file; check the path of `val`"):
                 use(Files(val=str(given)))
     for name in ("x.txt", "x.gz", "x", "x.parquet.gz"):
         with pytest.raises(UserError, match=rf"{name}: unknown type of file; .*\.jsonl"):
-            records(Files(val=write(tmp_path / name, b"")))
+            list(Files(val=write(tmp_path / name, b"")).records("val"))
 
 
 def test_text_of_parquet_that_is_not_utf8_is_named(tmp_path):
-    texts = [b"A text.", "Zürich".encode("latin1"), b"Another text."] * 100
+    texts = [b"A text.", "Zürich".encode("latin1"), b"Another text."]
     offsets = pa.array([0, *np.cumsum([len(text) for text in texts])], pa.int32())
-    column = pa.StringArray.from_buffers(len(texts), offsets.buffers()[1], pa.py_buffer(b"".join(texts)))
-    ids = [str(number) for number in range(300)]
-    pq.write_table(pa.table({"id": ids, "document": column, "summary": ["One."] * 300}), tmp_path / "bad.parquet")
+    column = pa.StringArray.from_buffers(3, offsets.buffers()[1], pa.py_buffer(b"".join(texts)))
+    whole = pa.concat_tables([pa.table({"document": column, "summary": ["One."] * 3})] * 100)
+    pq.write_table(whole, tmp_path / "bad.parquet")
     records = list(Files(train=str(tmp_path / "bad.parquet")).records("train"))
-    bad = [record for record in records if isinstance(record, BadRecord)]
-    assert [record.where for record in bad] == [f"{tmp_path / 'bad.parquet'}:{row}" for row in range(2, 301, 3)]
-    assert all("not UTF-8 (byte 0xfc)" in record.problem for record in bad)
-    assert [record.id for record in records if isinstance(record, Record)] == [i for i in ids if int(i) % 3 != 1]
+    places = [f"{tmp_path / 'bad.parquet'}:{row}" for row in range(2, 301, 3)]
+    assert [bad.where for bad in records[1::3]] == places
+    assert all(isinstance(bad, BadRecord) and "not UTF-8 (byte 0xfc)" in bad.problem for bad in records[1::3])
+    assert [records[row].parts for row in range(300) if row % 3 != 1] == [["A text."], ["Another text."]] * 100
 
 
 @pytest.mark.parametrize("kind, suffix, pack", [("csv", ".gz", gzip.compress), ("jsonl", ".bz2", bz2.compress)])
@@ -268,16 +260,13 @@ def test_documents_are_in_one_split_and_equal_texts_together(tmp_path):
     assert again["id"] == val["id"]
 
 
-def test_a_test_file_beside_a_share_is_read_whole(tmp_path):
+def test_a_test_file_beside_a_share_is_read_whole_and_a_share_is_a_part(tmp_path):
     rows = [{"document": f"test text {number}", "summary": "x"} for number in range(40)]
     path = str(write_lines(tmp_path / "test.jsonl", [*rows, "broken"]))
     corpus, alone = Files(train=path, test=path, split=0.25), Files(test=path)
-    assert len(records(alone, "test")) == 41 and records(corpus, "test") == records(alone, "test")
+    assert len(list(alone.records("test"))) == 41 and list(corpus.records("test")) == list(alone.records("test"))
     assert corpus.fingerprint("test") == alone.fingerprint("test")
     assert corpus.fingerprint("train") != corpus.fingerprint("val")
-
-
-def test_a_share_that_cannot_be_is_refused(tmp_path):
     for share in (0.0, 1.0):
         with pytest.raises(UserError, match=r"corpus\.split"):
             corpus_of(tmp_path, share)

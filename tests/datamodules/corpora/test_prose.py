@@ -1,7 +1,5 @@
 from inspect import cleandoc
 
-import pytest
-
 from datamodules.corpora.harvest import summary_and_body
 
 NUMPY = """
@@ -118,19 +116,16 @@ def test_the_three_styles():
         assert summary_and_body(cleandoc(docstring)) == (summary, body)
 
 
-@pytest.mark.parametrize("docstring", [
-    ">>> 1 + 1\n2\n\nAdds numbers.",
-    "x = {1: 'a', 2: 'b'}\n\nText.",
-    "See the following:\n\nText.",
-    "===  ===\n a    b\n===  ===\n\nText.",
-    "Parameters\n----------\nx : int\n    The number of things.",
-    "",
-])  # fmt: skip
-def test_a_first_paragraph_that_is_no_prose_gives_nothing(docstring):
-    assert summary_and_body(docstring) is None
-
-
-def test_tables_and_formulas_go_and_the_rest_stays():
+def test_what_is_no_prose_goes_and_a_first_paragraph_of_it_gives_nothing():
+    for docstring in (
+        ">>> 1 + 1\n2\n\nAdds numbers.",
+        "x = {1: 'a', 2: 'b'}\n\nText.",
+        "See the following:\n\nText.",
+        "===  ===\n a    b\n===  ===\n\nText.",
+        "Parameters\n----------\nx : int\n    The number of things.",
+        "",
+    ):
+        assert summary_and_body(docstring) is None, docstring
     blocks = ["| a | b |\n| 1 | 2 |", ".. math:: x = y", "$ pip install it", "```\ncode = 1\n```"]
     texts = ["A summary of it.", *blocks, "Words stay where they are."]
     assert summary_and_body("\n\n".join(texts)) == (texts[0], texts[-1:])

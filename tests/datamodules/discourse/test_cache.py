@@ -1,22 +1,28 @@
-"""Cache of parses: concurrent readers and writers, kills, and damaged shards, which are never read."""
+"""Cache of parses, its concurrent readers and writers, kills, and damaged shards, which are never read; and who parses
+what into it: every document once, in batches within their limits.
+"""
 
 import errno
 import json
 import os
 import pickle
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
+from types import SimpleNamespace
 from unittest.mock import Mock
 
 import pytest
-from made_up_parses import made_up_document, made_up_parse, same
+from made_up_parses import MadeUpParser, made_up_document, made_up_parse, same
 
 from datamodules.atomic_write import LOCK, builders_lock
+from datamodules.corpora import Files
 from datamodules.discourse import cache as cache_module
 from datamodules.discourse import shards
 from datamodules.discourse.cache import MissingParse, ParseCache, ShardWriter, parse_key
 from datamodules.discourse.parses import DiscourseParse, ParseRequest
-from datamodules.documents import UserError
+from datamodules.documents import Document, UserError
+from datamodules.parsing import CorpusDocuments, ParsingData, add_answers, key_of, parse_missing
 
 
 def made_up(number: int) -> tuple[str, DiscourseParse]:
@@ -44,7 +50,7 @@ def only_shard(folder: Path) -> Path:
     return path
 
 
-def test_written_parses_are_read(tmp_path):
+def test_written_parses_are_read_unless_a_shard_breaks_meanwhile(tmp_path):
     cache = write(tmp_path / "cache", KEYS[:7], documents=3)
     assert len(list((tmp_path / "cache").glob("*.safetensors"))) == 3
     assert cache.missing(KEYS) == KEYS[7:] and len(cache) == 7 and KEYS[0] in cache
@@ -53,6 +59,12 @@ def test_written_parses_are_read(tmp_path):
     assert cache.get(KEYS[0], id="other").id == "other"
     with pytest.raises(MissingParse, match="no parse of document 'doc-9'; run `precis parse`"):
         cache.get(KEYS[9], id="doc-9")
+    cache = write(tmp_path / "breaks", KEYS[:2])
+    assert same(cache.get(KEYS[0]), PARSES[KEYS[0]])
+    path = only_shard(tmp_path / "breaks")
+    os.truncate(path, path.stat().st_size - 8)
+    with pytest.warns(UserWarning, match="not used"), pytest.raises(MissingParse):
+        cache.get(KEYS[1])
 
 
 def test_readers_see_the_union_of_what_writers_add(tmp_path):
@@ -80,18 +92,11 @@ def test_the_key_covers_all_that_a_parse_depends_on():
     assert parse_key(replace(request, id="other id"), "weights", "side", 8) == base
 
 
-def damaged(content: bytes, place: int) -> bytes:
-    return content[:place] + bytes([content[place] ^ 0x10]) + content[place + 1 :]
-
-
-@pytest.mark.parametrize("kind", ["data", "cut", "longer", "empty"])
-def test_a_damaged_shard_is_named_left_out_and_parsed_again(tmp_path, kind):
+def test_a_damaged_shard_is_named_left_out_and_parsed_again(tmp_path):
     write(tmp_path, KEYS[:3])
     path = only_shard(tmp_path)
-    whole = path.read_bytes()
     write(tmp_path, KEYS[3:5], rank=1)
-    contents = {"data": damaged(whole, len(whole) - 10), "cut": whole[:-5], "longer": whole + b"more", "empty": b""}
-    path.write_bytes(contents[kind])
+    path.write_bytes(path.read_bytes()[:-5])
     with pytest.warns(UserWarning, match=f"{path.name}: not used: .*parsed again"):
         cache = ParseCache(tmp_path)
         assert cache.missing(KEYS[:5]) == KEYS[:3]
@@ -105,38 +110,31 @@ def test_a_damaged_shard_is_named_left_out_and_parsed_again(tmp_path, kind):
     assert path.with_name(f"{path.name}.broken").exists()
 
 
-def test_every_byte_is_covered(tmp_path):
+def test_every_byte_and_the_length_are_covered(tmp_path):
     write(tmp_path, KEYS[:1])
     path = only_shard(tmp_path)
     whole = path.read_bytes()
-    for place in range(0, len(whole), 7):
-        path.write_bytes(damaged(whole, place))
+    flipped = [
+        whole[:place] + bytes([whole[place] ^ 0x10]) + whole[place + 1 :]
+        for place in [*range(0, len(whole), 7), len(whole) - 10]
+    ]
+    for content in (*flipped, whole[:-5], whole + b"more", b""):
+        path.write_bytes(content)
         with pytest.warns(UserWarning, match="not used"):
             assert ParseCache(tmp_path).missing(KEYS[:1]) == KEYS[:1]
-        path.write_bytes(whole)
-    assert ParseCache(tmp_path).missing(KEYS[:1]) == []
-
-
-def test_a_shard_that_breaks_under_a_reader_is_not_used(tmp_path):
-    cache = write(tmp_path, KEYS[:2])
-    assert same(cache.get(KEYS[0]), PARSES[KEYS[0]])
-    path = only_shard(tmp_path)
-    os.truncate(path, path.stat().st_size - 8)
-    with pytest.warns(UserWarning, match="not used"), pytest.raises(MissingParse):
-        cache.get(KEYS[1])
-
-
-def test_a_foreign_file_is_named_and_left_where_it_is(tmp_path):
-    cache = write(tmp_path, KEYS[:1])
+    path.write_bytes(whole)
+    cache = ParseCache(tmp_path)
+    assert cache.missing(KEYS[:1]) == []
+    # a foreign file is named and left where it is
     foreign = tmp_path / "model.safetensors"
-    foreign.write_bytes(only_shard(tmp_path).read_bytes())
+    foreign.write_bytes(whole)
     with pytest.warns(UserWarning, match="model.safetensors: not used: a foreign file"):
         cache = ParseCache(tmp_path)
     ShardWriter(cache)
     assert foreign.exists() and cache.missing(KEYS[:1]) == []
 
 
-def test_a_folder_of_another_version_or_kind(tmp_path):
+def test_folders_of_another_kind_and_those_that_cannot_be_written_to(tmp_path):
     write(tmp_path, KEYS[:1])
     manifest = tmp_path / "manifest.json"
     manifest.write_text(json.dumps(json.loads(manifest.read_text()) | {"version": 0}))
@@ -148,9 +146,6 @@ def test_a_folder_of_another_version_or_kind(tmp_path):
             ParseCache(tmp_path)
     with pytest.raises(UserError, match="a file; name a folder"):
         ParseCache(manifest)
-
-
-def test_a_folder_that_cannot_be_written_to(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(UserError, match=r"cannot be written .*check the path"):
         ShardWriter(ParseCache(tmp_path / "file" / "cache"))
@@ -204,3 +199,89 @@ def test_leftovers_are_removed_by_the_next_writer_unless_another_one_is_active(t
         assert left.exists()
     cache = write(tmp_path, KEYS[2:3])
     assert not left.exists() and cache.missing(KEYS[:4]) == KEYS[3:4]
+
+
+DOCUMENTS = [made_up_document(number, sentences=1 + number % 5) for number in range(23)]
+
+
+def shares(cache: ParseCache, tasks: int, ranks: int, **options) -> list[list[str]]:
+    found = []
+    for task in range(1, tasks + 1):
+        for rank in range(ranks):
+            data = ParsingData(DOCUMENTS, cache, MadeUpParser(), shard=(task, tasks), **options)
+            data.trainer = SimpleNamespace(global_rank=rank, world_size=ranks)
+            found.append([request.id for batch in data.predict_dataloader() for request in batch])
+    return found
+
+
+@pytest.mark.parametrize("tasks, ranks", [(1, 1), (3, 1), (1, 2), (2, 3)])
+def test_every_document_is_somebodys(tmp_path, tasks, ranks):
+    dealt = shares(ParseCache(tmp_path), tasks, ranks)
+    assert sorted(id for share in dealt for id in share) == sorted(document.id for document in DOCUMENTS)
+    assert max(map(len, dealt)) - min(map(len, dealt)) <= 2
+
+
+def test_finished_parses_do_not_change_the_shares_of_tasks(tmp_path):
+    cache = ParseCache(tmp_path)
+    before = shares(cache, 3, 1)
+    parse_missing(DOCUMENTS[4:13], cache, MadeUpParser())
+    done = {document.id for document in DOCUMENTS[4:13]}
+    assert shares(cache, 3, 1) == [[id for id in share if id not in done] for share in before]
+    # a rank with nothing left takes part all the same
+    parse_missing(DOCUMENTS, cache, MadeUpParser())
+    assert shares(cache, 1, 1) == [[]]
+    assert [len(share) for share in shares(cache, 1, 2)] == [1, 1]
+
+
+def test_batches_keep_to_their_limits_and_lengths_together(tmp_path):
+    data = ParsingData(DOCUMENTS, ParseCache(tmp_path), MadeUpParser(), batch_size=4, batch_characters=600)
+    batches = list(data.predict_dataloader())
+    lengths = [[len(request.text) for request in batch] for batch in batches]
+    assert sum(map(len, batches)) == data.predict_dataloader().documents == len(DOCUMENTS)
+    assert [n for batch in lengths for n in batch] == sorted((n for batch in lengths for n in batch), reverse=True)
+    assert all(len(batch) <= 4 and (max(batch) * len(batch) <= 600 or len(batch) == 1) for batch in lengths)
+    # none could have taken the next document in
+    for batch, after in pairwise(lengths):
+        assert len(batch) == 4 or max(batch) * (len(batch) + 1) > 600 or not after
+
+
+def test_what_is_missing_is_parsed_once_and_empty_documents_are_named(tmp_path):
+    cache, parser = ParseCache(tmp_path), MadeUpParser()
+    assert parse_missing(DOCUMENTS[:5], cache, parser, batch_size=2) == 5
+    assert parse_missing(DOCUMENTS[:7], cache, parser) == 2
+    assert parse_missing(DOCUMENTS[:7], cache, parser) == 0
+    assert sorted(parser.asked) == sorted(document.id for document in DOCUMENTS[:7])
+    for document in DOCUMENTS[:7]:
+        request = ParseRequest.of(document)
+        assert same(cache.get(key_of(request, parser)), made_up_parse(request, 4))
+    for other in (MadeUpParser("new weights"), MadeUpParser(band=3)):
+        assert parse_missing(DOCUMENTS[:7], cache, other) == 7
+    documents = [Document("empty", []), DOCUMENTS[0], Document("blank", [["  "]]), Document("twin", DOCUMENTS[0].parts)]
+    cache, parser = ParseCache(tmp_path / "twins"), MadeUpParser()
+    data = ParsingData(documents, cache, parser)
+    data.setup()
+    assert data.empty == ["empty", "blank"] and data.repeated == 1 and len(data.keys) == 1
+    assert parse_missing(documents, cache, parser) == 1 and parser.asked == ["doc-0"]
+    assert cache.get(key_of(ParseRequest.of(documents[3]), parser), id="twin").id == "twin"
+
+
+def test_answers_that_do_not_fit_are_refused():
+    requests = [ParseRequest.of(document) for document in DOCUMENTS[2:4]]
+    answers = [made_up_parse(request, 4) for request in requests]
+    parser = MadeUpParser()
+    for wrong in (answers[:1], answers[::-1]):
+        message = r"MadeUpParser returned parses of .* for requests of \['doc-2', 'doc-3'\]"
+        with pytest.raises(ValueError, match=message):
+            add_answers(print, requests, wrong, parser)
+    for changed in (MadeUpParser(rows="nucleus"), MadeUpParser(band=3)):
+        with pytest.raises(ValueError, match=r"document 'doc-2': asked for rows .*got rows side, 4 EDUs"):
+            add_answers(print, requests, answers, changed)
+
+
+def test_documents_of_a_corpus(tmp_path, corpus_files):
+    documents = CorpusDocuments(Files(**corpus_files), tmp_path)
+    assert len(documents) == 40 and documents.skipped == []
+    assert [document.id for document in documents] == [f"doc-{number}" for number in range(40)]
+    assert next(d.id for d in CorpusDocuments(Files(**corpus_files), tmp_path, ["val"])) == "doc-26"
+    with pytest.raises(IndexError):
+        documents[40]

@@ -1,4 +1,4 @@
-"""Bands, their bytes, and the LDD of a tree against a plain loop over pairs."""
+"""Bands, their bytes, the LDD of a tree, and random, permuted and other documents' LDDs, against plain loops."""
 
 import random
 
@@ -6,8 +6,12 @@ import pytest
 import torch
 from made_up_parses import random_tree, to_band
 
-from datamodules.discourse import distributions
-from datamodules.discourse.distributions import band_gamma, inside, to_dense, tree_gamma, tree_ldd
+from datamodules.discourse import ablations, distributions
+from datamodules.discourse.ablations import OtherDiscourse, RandomDiscourse, fit_to_size, permute_pairs
+from datamodules.discourse.distributions import band_gamma, encode, inside, random_ldd, to_dense, tree_gamma, tree_ldd
+from datamodules.discourse.parses import ParseRequest
+from datamodules.documents import UserError
+from tests.made_up_parses import made_up_document, made_up_parse
 
 
 def by_hand(tree: torch.Tensor, size: int, relations: int, rows: str, probability=None) -> torch.Tensor:
@@ -66,17 +70,16 @@ def test_rows_of_the_papers_example():
         assert filled == [[0, 1, elaboration], [0, 2, elaboration], [2, 1, concession]]
 
 
-@pytest.mark.parametrize("nodes, named", [
-    ([[0, 0, 2, 0, 0]], "nodes"),
-    ([[0, 0, 2, 0, 0], [0, 0, 1, 0, 0]], "tree"),  # (1, 2) is no node, (0, 1) crosses
-    ([[0, 0, 2, 0, 0], [0, 0, 2, 0, 0]], "tree"),
-    ([[0, 2, 2, 0, 0], [0, 0, 1, 0, 0]], "node \\[0, 2, 2"),
-    ([[0, 0, 2, 3, 0], [1, 1, 2, 0, 0]], "node \\[0, 0, 2, 3"),
-    ([[0, 0, 2, 0, 5], [1, 1, 2, 0, 0]], "node \\[0, 0, 2, 0, 5"),
-])  # fmt: skip
-def test_invalid_trees_are_refused(nodes, named):
-    with pytest.raises(ValueError, match=named):
-        distributions.check_tree(torch.tensor(nodes), 3, 2)
+def test_invalid_trees_are_refused():
+    for nodes, named in [
+        ([[0, 0, 2, 0, 0]], "nodes"),
+        ([[0, 0, 2, 0, 0], [0, 0, 1, 0, 0]], "tree"),  # (1, 2) is no node, (0, 1) crosses
+        ([[0, 2, 2, 0, 0], [0, 0, 1, 0, 0]], "node \\[0, 2, 2"),
+        ([[0, 0, 2, 3, 0], [1, 1, 2, 0, 0]], "node \\[0, 0, 2, 3"),
+        ([[0, 0, 2, 0, 5], [1, 1, 2, 0, 0]], "node \\[0, 0, 2, 0, 5"),
+    ]:
+        with pytest.raises(ValueError, match=named):
+            distributions.check_tree(torch.tensor(nodes), 3, 2)
 
 
 def test_band_and_dense_are_the_same_pairs():
@@ -120,3 +123,89 @@ def test_chance_is_the_same_for_every_document_and_band():
     # neighbours know nothing of each other
     pairs = torch.stack([wide[:20, 21:40, 0].flatten(), wide[1:21, 21:40, 0].flatten()])
     assert torch.corrcoef(pairs)[0, 1].abs() < 0.2
+
+
+def parse_of(number, sentences, half_width=40):
+    return made_up_parse(ParseRequest.of(made_up_document(number, sentences)), half_width)
+
+
+def codes_of(size, half, relations=2, seed=0):
+    """A band of random bytes from 1 on, zero on the diagonal and outside the document."""
+    generator = torch.Generator().manual_seed(seed)
+    codes = torch.randint(1, 256, (size, 2 * half + 1, relations), generator=generator, dtype=torch.uint8)
+    for i in range(size):
+        for d in range(-half, half + 1):
+            if d == 0 or not 0 <= i + d < size:
+                codes[i, half + d] = 0
+    return codes
+
+
+def test_the_random_table_gives_what_is_hashed_again_and_is_computed_once(monkeypatch):
+    discourse = RandomDiscourse(6, seed=5)
+    for sentences in (2, 60, 5, 1, 90):  # growing and not
+        parse = parse_of(0, sentences)
+        half = min(6, parse.size - 1)
+        expected = encode(random_ldd(parse.size, half, 3, 5))
+        assert torch.equal(discourse.codes(parse, parse.size), expected)
+    monkeypatch.setattr("datamodules.discourse.ablations.random_ldd", None)
+    assert torch.equal(discourse.codes(parse, 3), expected[:3])
+
+
+def test_permuted_pairs_keep_their_relations_together_and_leave_their_places():
+    codes = codes_of(9, 4)
+    codes[:, :, 1] = 255 - codes[:, :, 0]  # the second value of a pair follows from the first
+    permuted = permute_pairs(codes, 3)
+    pairs = [(i, d) for i in range(9) for d in range(-4, 5) if d and 0 <= i + d < 9]
+    before, after = ([tuple(band[i, 4 + d].tolist()) for i, d in pairs] for band in (codes, permuted))
+    assert sorted(before) == sorted(after)
+    assert sum(one == other for one, other in zip(before, after)) < len(pairs) / 4
+    others = [(i, d) for i in range(9) for d in range(-4, 5) if (i, d) not in pairs]
+    assert all(permuted[i, 4 + d].eq(0).all() for i, d in others)
+    assert torch.equal(permuted, permute_pairs(codes, 3)) and not torch.equal(permuted, permute_pairs(codes, 4))
+    # values of EDUs that are not read do not come in
+    codes = codes_of(9, 8)
+    permuted = permute_pairs(codes[:5], 0)
+    inside = [codes[i, 8 + j - i].tolist() for i in range(5) for j in range(5) if i != j]
+    found = [permuted[i, 8 + j - i].tolist() for i in range(5) for j in range(5) if i != j]
+    assert sorted(inside) == sorted(found) and sum(map(sum, found)) == int(permuted.sum())
+
+
+@pytest.mark.parametrize("length, size, half", [(9, 5, 4), (9, 9, 8), (4, 9, 8), (4, 11, 3), (1, 6, 5), (12, 7, 2)])
+def test_another_length_is_cut_or_stretched(length, size, half):
+    stored = min(half, length - 1)
+    codes = codes_of(length, stored)
+    fitted = fit_to_size(codes, size, half)
+    assert fitted.shape == (size, 2 * half + 1, 2)
+    for i in range(size):
+        for d in range(-half, half + 1):
+            j = i + d
+            wanted = torch.zeros(2, dtype=torch.uint8)
+            if d and 0 <= j < size:
+                a, b = (i, j) if length >= size else (i * length // size, j * length // size)
+                wanted = codes[a, stored + b - a]
+            assert torch.equal(fitted[i, half + d], wanted), (i, d)
+
+
+def test_another_document_is_of_like_length_and_never_the_same_one():
+    parses = [parse_of(number, sentences) for number, sentences in enumerate([3, 3, 5, 9, 2])]
+    others = OtherDiscourse(40, 0, parses)
+    for parse in parses:
+        assert others.choose(parse, parse.size).text_digest != parse.text_digest
+    largest = max(parse.size for parse in parses)
+    for seed in range(20):
+        chosen = OtherDiscourse(40, seed, parses).choose(parses[0], 9)
+        assert chosen.size >= 9  # where there is one that long, nothing is stretched
+        assert OtherDiscourse(40, seed, parses[::-1]).choose(parses[0], 9).id == chosen.id
+    assert others.codes(parses[0], largest + 3).shape[0] == largest + 3
+    assert len({OtherDiscourse(40, seed, parses).choose(parses[0], 2).id for seed in range(40)}) == 4
+    with pytest.raises(UserError, match="fewer than two different training documents have any: give more"):
+        OtherDiscourse(40, 0, [parses[0], parse_of(0, 3)])
+
+
+def test_seeds_depend_on_text_and_seed_and_sizes_are_evenly_spread():
+    seeds = {ablations.document_seed(seed, text) for seed in range(5) for text in ("a", "b", "1 a")}
+    assert len(seeds) == 15 and min(seeds) >= 0 and max(seeds) < 2**63
+    sizes = {f"k{n}": n * n for n in range(100)}
+    keys = ablations.evenly_spread(sizes, 4)
+    assert keys == ["k0", "k33", "k66", "k99"]
+    assert ablations.evenly_spread(sizes, 200) == sorted(sizes, key=lambda key: sizes[key])

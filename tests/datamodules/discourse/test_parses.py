@@ -50,6 +50,12 @@ def test_a_parse_keeps_what_it_was_given():
     within = inside(6, 3)
     assert (stored[within] - band[within]).abs().max() < 1 / 255
     assert stored[~within].eq(0).all()
+    # one EDU
+    parse = parse_of("  word ", [(0, 7)])
+    assert parse.edus.tolist() == [[2, 6]] and parse.tree.shape == (0, 5)
+    for variant in ("full", "one_best"):
+        assert parse.band(2, variant).shape == (1, 5, 3) and parse.band(2, variant).eq(0).all()
+        assert parse.dense(variant).shape == (1, 1, 3)
 
 
 def test_a_wider_band_than_is_stored_is_refused():
@@ -72,9 +78,7 @@ def test_gamma_is_taken_from_a_band_of_all_pairs_and_given_with_a_narrower_one()
     request = ParseRequest.of(made_up_document(1))
     edus, tree = made_up_parse(request).edus, made_up_parse(request).tree
     dense = torch.rand(6, 6, 3)
-    expected = [
-        sum(dense[a, b, relation].item() for b in range(6) if b != a for relation in range(3)) / 6 for a in range(6)
-    ]
+    expected = [sum(dense[a, b].sum().item() for b in range(6) if b != a) / 6 for a in range(6)]
     wide = torch.zeros(6, 11, 3)
     for a in range(6):
         wide[a, 5 - a : 11 - a] = dense[a]  # the diagonal is not read
@@ -89,24 +93,16 @@ def test_gamma_is_taken_from_a_band_of_all_pairs_and_given_with_a_narrower_one()
             DiscourseParse.of(request, edus, RELATIONS, tree, narrow, gamma=wrong)
 
 
-def test_one_edu():
-    parse = parse_of("  word ", [(0, 7)])
-    assert parse.edus.tolist() == [[2, 6]] and parse.tree.shape == (0, 5)
-    for variant in ("full", "one_best"):
-        assert parse.band(2, variant).shape == (1, 5, 3) and parse.band(2, variant).eq(0).all()
-        assert parse.dense(variant).shape == (1, 1, 3)
-
-
-@pytest.mark.parametrize("edus, problem", [
-    ([], "there is no EDU"),
-    ([(0, 3), (2, 5)], r"EDU \[2, 5\) is empty, overlaps"),
-    ([(0, 3), (3, 3)], r"EDU \[3, 3\) is empty"),
-    ([(0, 3), (3, 99)], r"EDU \[3, 99\) .*text at 9"),
-    ([(0, 3), (3, 4)], "only whitespace"),
-])  # fmt: skip
-def test_edus_that_are_none_are_refused_by_document(edus, problem):
-    with pytest.raises(ValueError, match=f"document 'odd': .*{problem}"):
-        parse_of("one two x", edus)
+def test_edus_that_are_none_are_refused_by_document():
+    for edus, problem in [
+        ([], "there is no EDU"),
+        ([(0, 3), (2, 5)], r"EDU \[2, 5\) is empty, overlaps"),
+        ([(0, 3), (3, 3)], r"EDU \[3, 3\) is empty"),
+        ([(0, 3), (3, 99)], r"EDU \[3, 99\) .*text at 9"),
+        ([(0, 3), (3, 4)], "only whitespace"),
+    ]:
+        with pytest.raises(ValueError, match=f"document 'odd': .*{problem}"):
+            parse_of("one two x", edus)
 
 
 def test_values_outside_the_document_do_not_matter_and_others_do():

@@ -15,18 +15,16 @@ THEMES = {
 NAMES = ("Quillon", "Brisbet", "Tamsel", "Vorrick")
 
 
-def sentence(theme: str, rng: random.Random) -> str:
-    words = [rng.choice(THEMES[theme]) for _ in range(rng.randrange(4, 9))]
-    return f"{rng.choice(NAMES)} saw that the {' '.join(words)} ended."
-
-
 def cluster(seed: int, sizes: tuple[int, ...] = (3, 2, 4, 1, 2)) -> Document:
     """Return a document whose parts have these numbers of sentences, each part about one theme."""
     rng = random.Random(seed)
     parts = []
     for size in sizes:
-        theme = rng.choice(list(THEMES))
-        parts.append([sentence(theme, rng) for _ in range(size)])
+        theme, sentences = rng.choice(list(THEMES)), []
+        for _ in range(size):
+            words = [rng.choice(THEMES[theme]) for _ in range(rng.randrange(4, 9))]
+            sentences.append(f"{rng.choice(NAMES)} saw that the {' '.join(words)} ended.")
+        parts.append(sentences)
     return Document(f"cluster-{seed}", parts)
 
 

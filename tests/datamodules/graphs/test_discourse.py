@@ -1,12 +1,16 @@
+"""Paragraphs, the cues in them, and graphs of the cues."""
+
 import random
 from itertools import product
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from datamodules.documents import Document
 from datamodules.graphs import Discourse, ParagraphRule
-from datamodules.graphs.cues import cues, deverbal
+from datamodules.graphs.cues import cues, deverbal, verb_of
 from datamodules.graphs.discourse import CUES
 from tests.datamodules.graphs.made_up import assert_is_graph, paragraphs
 
@@ -83,3 +87,121 @@ def test_relations_equal_those_found_pair_by_pair(seed, rule):
 def test_each_cue(cue, first, second, related):
     weights = Discourse([cue])(paragraphs(first, second))
     assert weights[0, 1] == weights[1, 0] == float(related)
+
+
+CASED = """Marie Curie measured the old mill in New Tolland.
+However, she left the town.
+Later, on Friday, Curie’s team wrote a short letter to the mayor.
+As a result the measurement was repeated, and nobody slept.
+Nobody from New Tolland said anything about the wounded heron.""".splitlines()
+
+
+def test_cues_of_sentences():
+    found = cues(CASED)
+    assert [cue.marker for cue in found] == [False, True, True, True, False]
+    assert [cue.pronoun for cue in found] == [False, True, False, False, False]
+    names = [set(cue.entities) for cue in found]
+    assert names[0] == {"marie curie", "curie", "new tolland", "tolland"}
+    assert names[1] == set() and {"friday", "curie"} <= names[2] and "later" not in names[2]
+    assert names[4] == {"new tolland", "tolland"}
+    assert [set(cue.verbs) for cue in found] == [{"measur"}, {"leav"}, {"write"}, {"repeat", "sleep"}, set()]
+    assert [set(cue.definite) for cue in found] == [{"mill"}, {"town"}, {"mayor"}, {"measurement"}, {"heron"}]
+    assert [set(cue.indefinite) for cue in found] == [set(), set(), {"letter"}, set(), set()]
+    # text without capitals
+    found = cues(["the new delhi police arrested him .", "he was in new delhi , police said .", "this pleased them ."])
+    assert "new delhi" in found[0].entities & found[1].entities
+    assert not any("said" in name or "arrested" in name for cue in found for name in cue.entities)
+    assert [cue.pronoun for cue in found] == [False, True, True]
+    # sentences without words
+    assert all(not (cue.marker or cue.pronoun or cue.entities or cue.verbs) for cue in cues(["", "...", "— 12 —"]))
+    assert cues([]) == []
+    # the first word of a sentence is a name if it is one elsewhere
+    first, second, third = cues(["Heavy rain fell.", "Brisbet swam to the mill.", "We saw Brisbet there."])
+    assert first.entities == set() and second.entities == third.entities == {"brisbet"}
+
+
+def test_verbs_and_nouns_made_of_them():
+    for text, verb in {
+        "they attacked": "attack", "will resign": "resign", "he won": "win", " Opening": "open",
+        "the wounded": None,  # describes a noun
+        "she said": None,  # in every other sentence of news
+        "a morning": None, "to the": None, "red bed": None,
+    }.items():  # fmt: skip
+        assert verb_of(*text.split(" ")) == verb, text
+    made = "resignation resigned, decision decided, explosion exploded, arrival arrived, killing killed"
+    for pair in made.split(", "):
+        noun, verb = pair.split()
+        assert deverbal(noun, verb_of("they", verb)) is True, pair
+    for noun, verb in (("party", "parted"), ("woman", "won"), ("nation", "named")):
+        assert deverbal(noun, verb_of("they", verb)) is False, noun
+
+
+DOCUMENT = Document("a", [["1", "2", "3", "4", "5"], [], ["6"], ["  ", ""], ["7", "8", "9"]])
+
+
+def test_parts_are_paragraphs_and_those_without_words_are_passed_over_and_counted():
+    found = ParagraphRule()(DOCUMENT)
+    assert found.texts == [["1", "2", "3", "4", "5"], ["6"], ["7", "8", "9"]]
+    assert found.spans == [(0, 5), (5, 6), (8, 11)] and found.parts == [0, 2, 4]
+    assert (found.total, found.dropped, found.empty, len(found), found.id) == (3, 0, 2, 3, "a")
+    # groups of sentences stay within a part
+    found = ParagraphRule(sentences=2)(DOCUMENT)
+    assert found.texts == [["1", "2"], ["3", "4"], ["5"], ["6"], ["7", "8"], ["9"]]
+    assert found.parts == [0, 0, 0, 2, 4, 4]
+    # of too many some are kept by the rule
+    for keep, expected in {
+        "first": [["1", "2"], ["3", "4"], ["5"], ["6"]],
+        "turns": [["1", "2"], ["3", "4"], ["6"], ["7", "8"]],  # one of each part, then the first part's second
+        "spread": [["1", "2"], ["5"], ["6"], ["9"]],  # places 0, 5/3, 10/3, 5
+    }.items():
+        found = ParagraphRule(max_paragraphs=4, sentences=2, keep=keep)(DOCUMENT)
+        assert found.texts == expected and (found.total, found.dropped) == (6, 2)
+
+
+def test_what_continues_in_the_next_paragraph():
+    whole = ParagraphRule(sentences=2)(DOCUMENT)
+    # blank lines before 7
+    assert [whole.follows(place) for place in range(6)] == [False, True, True, True, False, True]
+    sources = ParagraphRule(sentences=2, parts="sources")(DOCUMENT)
+    assert [sources.follows(place) for place in range(6)] == [False, True, True, False, False, True]
+    spread = ParagraphRule(max_paragraphs=4, sentences=2, keep="spread")(DOCUMENT)
+    assert [spread.follows(place) for place in range(4)] == [False, False, True, False]
+    # a document without words has one paragraph without sentences
+    for parts in ([], [[]], [[""], ["  "]]):
+        empty = ParagraphRule(sentences=3)(Document("empty", parts))
+        assert empty.texts == [[]] and (len(empty), empty.total, empty.dropped, empty.empty) == (1, 0, 0, len(parts))
+
+
+documents = st.lists(st.lists(st.sampled_from(["one", "two", " "]), max_size=7), max_size=7)
+parts, keep = st.sampled_from(["paragraphs", "sources"]), st.sampled_from(["first", "turns", "spread"])
+sizes = {"max_paragraphs": st.integers(1, 9), "sentences": st.none() | st.integers(1, 4)}
+rules = st.builds(ParagraphRule, **sizes, parts=parts, keep=keep)
+
+
+@given(documents, rules)
+def test_any_document_by_any_rule(parts, rule):
+    document = Document("a", parts)
+    found = rule(document)
+    everything = ParagraphRule(10_000, rule.sentences, rule.parts)(document)
+    assert 1 <= len(found) <= rule.max_paragraphs and len(found) + found.dropped == max(1, found.total)
+    assert found.spans == sorted(set(found.spans)) and set(found.spans) <= set(everything.spans)
+    assert found.texts == [document.sentences[start:end] for start, end in found.spans]
+    assert len(found) == min(rule.max_paragraphs, len(everything))
+    if rule.keep == "turns" and len(found) < len(everything):
+        counts = {part: found.parts.count(part) for part in everything.parts}
+        for part, kept in counts.items():  # no part has two more than another that has some left
+            if kept < everything.parts.count(part):
+                assert max(counts.values()) <= kept + 1
+    if rule.keep == "spread" and rule.max_paragraphs > 1:
+        assert (found.spans[0], found.spans[-1]) == (everything.spans[0], everything.spans[-1])
+
+
+def test_rules_that_cannot_be_are_refused():
+    for argument, value, message in (
+        ("max_paragraphs", 0, "max_paragraphs must be at least 1, got 0"),
+        ("sentences", 0, "sentences must be at least 1, got 0"),
+        ("keep", "best", "keep 'best' is not one of first, turns, spread"),
+        ("parts", "chapters", "parts 'chapters' is not one of paragraphs, sources"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            ParagraphRule(**{argument: value})

@@ -1,21 +1,43 @@
+"""Graphs by similarity and by topic."""
+
+import json
+import os
+import pickle
+import subprocess
+import sys
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from sklearn.decomposition import LatentDirichletAllocation
 from sklearn.feature_extraction.text import TfidfVectorizer
 
-from datamodules.graphs import Identity, PermutedSimilarity, Similarity, make_graph
+from datamodules.documents import Document, UserError
+from datamodules.graphs import Identity, ParagraphRule, PermutedSimilarity, Similarity, Topic, make_graph
 from datamodules.text.content_words import STOP_WORDS, content_stems, words
-from tests.datamodules.graphs.made_up import assert_is_graph, cluster, paragraphs
+from tests.datamodules.graphs.made_up import THEMES, assert_is_graph, cluster, paragraphs
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_equals_scikit_learn(seed):
+def test_equals_scikit_learn_and_may_be_scaled_or_permuted(seed):
     found = paragraphs(*cluster(seed).parts)
-    weights = Similarity()(found)
+    plain, scaled = Similarity()(found), make_graph("scaled_similarity")(found)
     table = TfidfVectorizer(analyzer=content_stems).fit_transform([" ".join(text) for text in found.texts])
-    np.testing.assert_allclose(weights, (table @ table.T).toarray(), atol=1e-6)
+    np.testing.assert_allclose(plain, (table @ table.T).toarray(), atol=1e-6)
+    # the largest weight is scaled to 1
+    np.fill_diagonal(plain, 0)
+    expected = plain / plain.max()
+    np.fill_diagonal(expected, 1)
+    np.testing.assert_allclose(scaled, expected, atol=1e-6)
+    assert_is_graph(scaled, len(found), True)
+    assert Similarity().settings() == {} != Similarity(scaled=True).settings()  # caches of before stay valid
+    # controls have nothing, or the same values elsewhere
+    assert Identity()(found).tolist() == np.eye(len(found)).tolist()
+    permuted = PermutedSimilarity()(found)
+    assert_is_graph(permuted, len(found), True)
+    assert sorted(scaled.ravel().tolist()) == sorted(permuted.ravel().tolist())
+    assert not np.array_equal(scaled, permuted) and np.array_equal(permuted, PermutedSimilarity()(found))
 
 
 vocabulary = st.sampled_from(["otter", "Herons", "river", "the", "and", "42", "naïve", "—", "x"])
@@ -41,22 +63,91 @@ def test_content_words():
     np.testing.assert_allclose(weights, [[1, 1, 0], [1, 1, 0], [0, 0, 1]], atol=1e-6)
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_scaled_weights_have_a_largest_one_of_1(seed):
-    found = paragraphs(*cluster(seed).parts)
-    plain, scaled = Similarity()(found), make_graph("scaled_similarity")(found)
-    np.fill_diagonal(plain, 0)
-    expected = plain / plain.max()
-    np.fill_diagonal(expected, 1)
-    np.testing.assert_allclose(scaled, expected, atol=1e-6)
-    assert_is_graph(scaled, len(found), True)
-    assert Similarity().settings() == {} != Similarity(scaled=True).settings()  # caches of before stay valid
+RULE = ParagraphRule(sentences=2)
 
 
-def test_controls_have_nothing_or_the_same_values_elsewhere():
-    found = paragraphs(*cluster(1).parts)
-    assert Identity()(found).tolist() == np.eye(len(found)).tolist()
-    plain, permuted = Similarity(scaled=True)(found), PermutedSimilarity()(found)
-    assert_is_graph(permuted, len(found), True)
-    assert sorted(plain.ravel().tolist()) == sorted(permuted.ravel().tolist())
-    assert not np.array_equal(plain, permuted) and np.array_equal(permuted, PermutedSimilarity()(found))
+@pytest.fixture(scope="module")
+def graph():
+    made = Topic(topics=3, passes=20)
+    made.fit(RULE(cluster(seed, (4, 4, 4))) for seed in range(60))
+    return made
+
+
+def test_weights_are_cosines_of_mixtures_which_paragraphs_about_one_theme_share(graph):
+    documents = paragraphs(*cluster(100).parts)
+    p = graph.mixtures(documents)
+    lengths = np.sqrt((p**2).sum(1))
+    np.testing.assert_allclose(graph(documents), p @ p.T / np.outer(lengths, lengths), atol=1e-5)
+    texts = {theme: " ".join(words) for theme, words in THEMES.items()}
+    documents = paragraphs(texts["river"], texts["market"], texts["river"], texts["sky"], "Unheard-of syllables.")
+    weights = graph(documents)
+    assert_is_graph(weights, 5, symmetric=True)
+    assert weights[0, 2] > 0.99 and max(weights[0, 1], weights[0, 3], weights[1, 3]) < 0.3
+    mixtures = graph.mixtures(documents)
+    np.testing.assert_allclose(mixtures.sum(1), 1)
+    np.testing.assert_allclose(mixtures[4], 1 / 3)  # no term is known
+
+
+def test_learned_topics_are_reproducible_and_infer_like_the_model_that_learned_them(graph, monkeypatch):
+    """Mixtures come from the stored float32 weights alone."""
+    models = []
+    fit = LatentDirichletAllocation.fit
+    monkeypatch.setattr(LatentDirichletAllocation, "fit", lambda self, table: models.append(fit(self, table)) or self)
+    made = Topic(topics=3, passes=20)
+    made.fit(RULE(cluster(seed, (4, 4, 4))) for seed in range(60))
+    cases = paragraphs(*cluster(5).parts)
+    counts = made._counts([content_stems(" ".join(text)) for text in cases.texts])
+    np.testing.assert_allclose(graph.mixtures(cases), models[0].transform(counts), atol=1e-5)
+    assert made.state() == graph.state()
+
+
+def test_learned_topics_are_stored(graph):
+    documents = paragraphs(*cluster(100).parts)
+    stored = json.loads(json.dumps(graph.state()))
+    again = Topic(topics=3, passes=20)
+    assert again.state() == {} and again.digest() != graph.digest()
+    again.load_state(stored)
+    assert again.digest() == graph.digest() and (again(documents) == graph(documents)).all()
+    assert (pickle.loads(pickle.dumps(graph))(documents) == graph(documents)).all()
+    with pytest.raises(UserError, match="has 3 topics, not 5"):
+        Topic(topics=5).load_state(stored)
+    with pytest.raises(UserError, match="has no topics, not 5"):
+        Topic(topics=5).load_state({})
+    with pytest.raises(UserError, match="document 'x': there are no topics yet; call fit or load_state first"):
+        Topic()(documents)
+    with pytest.raises(ValueError, match="must be at least 1"):
+        Topic(topics=0)
+
+
+def test_of_many_paragraphs_some_are_drawn(monkeypatch):
+    seen = []
+    monkeypatch.setattr(Topic, "_learn", lambda self, texts: seen.append(texts) or np.ones((2, len(self._columns))))
+    # a word of all paragraphs, one of every third, one of every fifth, and one of its own
+    words = [f"otter {'heron ' * (i % 3 == 0)}{'lynx ' * (i % 5 == 0)}own{i}" for i in range(400)]
+    train = [RULE(Document(str(i), [[text]])) for i, text in enumerate(words)]
+    made = Topic(topics=2, max_paragraphs=100)
+    made.fit(train)
+    assert list(made._columns) == ["heron", "lynx"]  # the most frequent first
+    (texts,) = seen
+    assert len(texts) < 100 and all(text in [content_stems(word) for word in words] for text in texts)
+    assert texts[0] != content_stems(words[0]) or texts[1] != content_stems(words[3])  # not the first ones
+    every = Topic(topics=2, max_paragraphs=400, max_terms=1)
+    every.fit(train)
+    assert list(every._columns) == ["heron"] and len(seen[1]) == 134
+
+
+@pytest.mark.integration
+def test_terms_of_equal_frequency_have_the_same_order_in_every_process():
+    program = """
+from datamodules.documents import Document
+from datamodules.graphs import ParagraphRule, Topic
+words = "otter heron lynx river market sky stone bridge"
+graph = Topic(topics=2, max_terms=4)
+graph.fit(ParagraphRule()(Document(str(i), [[words if i < 3 else f"own{i}"]])) for i in range(8))
+print(*graph.state()["terms"])
+"""
+    printed = set()
+    for seed in ("1", "2"):
+        environment = {**os.environ, "PYTHONHASHSEED": seed}
+        printed.add(subprocess.check_output([sys.executable, "-c", program], env=environment, text=True))
+    assert printed == {"otter heron lynx river\n"}

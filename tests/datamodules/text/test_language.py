@@ -57,11 +57,6 @@ def plain_words(code: str, text: str) -> list[str]:
     return words
 
 
-def plain_rouge1(predicted: list[str], expected: list[str]) -> float:
-    shared = sum((Counter(predicted) & Counter(expected)).values())
-    return 200 * shared / (len(predicted) + len(expected))
-
-
 @pytest.mark.parametrize("name", TEXTS)
 def test_every_language_is_split_scored_labelled_and_written(name):
     code, text = TEXTS[name]
@@ -75,7 +70,8 @@ def test_every_language_is_split_scored_labelled_and_written(name):
     assert all(score.fmeasure == 1 for score in scores.values())
     pair = 100 * rouge_scores(sentences[:2], [sentences[1:]], ("rouge1",), False, language=code)["rouge1"].fmeasure
     plain = [plain_words(code, " ".join(part)) for part in (sentences[:2], sentences[1:])]
-    assert pair == pytest.approx(plain_rouge1(*plain))
+    shared = sum((Counter(plain[0]) & Counter(plain[1])).values())
+    assert pair == pytest.approx(200 * shared / sum(map(len, plain)))
     assert greedy_oracle(sentences, [[sentences[1]]], language=code) == [1]
     reward = RougeReward()(RewardInputs(["a"], [sentences[0]], [[sentences[0]]], language=code))
     assert reward == [1]
@@ -85,23 +81,19 @@ def test_every_language_is_split_scored_labelled_and_written(name):
     assert row in PAGE.read_text(encoding="utf-8"), row
 
 
-def test_words_of_english_and_graphemes():
+def test_words_of_english_stems_and_texts_that_are_written():
     assert vocabulary().split("Ünï a-b") == [b"n", b"a", b"b"]
     assert Vocabulary(["a"]).state() == {"words": ["a"], "tokenizer": "words", "lowercase": True}
     # graphemes are whole
     assert language_of("xx").tokenize("👩‍👩‍👧 1️⃣ cafe\u0301 क्‍ष 🇩🇪!") == ["👩‍👩‍👧", "1️⃣", "café", "क्‍ष", "🇩🇪", "!"]
-
-
-def test_stems_are_of_the_language():
+    # stems are of the language
     words = vocabulary(language="ru")
     assert words.description == "stem:snowball|tok:ru"
     assert words.encode("столица столицы") == [words["столица"]] * 2
     assert vocabulary(language="tr").description == "stem:none|tok:tr"
     with pytest.raises(ValueError, match="'perl' is English"):
         vocabulary("perl", "ru")
-
-
-def test_a_generated_text_is_written_in_its_language():
+    # a generated text is written in its language
     chinese = Vocabulary(["今", "天"], language="zh")
     assert chinese.sentences(["今", "天", "。", "好"]) == ["今天。", "好"]
     assert Vocabulary(**chinese.state()).language.code == "zh"
@@ -115,22 +107,14 @@ def test_the_script_of_a_text_suggests_a_language():
     assert script_of(["123"]) is None
 
 
-# A text of each language, and its words by the segmenter.
-SEGMENTED = {
-    "zh:jieba": ("我们去公园。2020年，你来吗？OK!", ["我们", "去", "公园", "2020", "年", "你", "来", "吗", "ok"]),
-    "ja:fugashi": ("東京に行きます。OK!", ["東京", "に", "行き", "ます", "ok"]),
-    "th:pythainlp": ("เราไปสวนสาธารณะ แล้วกลับบ้าน", ["เรา", "ไป", "สวนสาธารณะ", "แล้ว", "กลับบ้าน"]),
-}
-
-
-@pytest.fixture(params=SEGMENTED)
-def segmented(request) -> tuple[Language, str, list[str]]:
-    pytest.importorskip(request.param.partition(":")[2])
-    return language_of(request.param), *SEGMENTED[request.param]
-
-
-def test_words_and_tokens_are_those_of_the_segmenter(segmented):
-    language, text, words = segmented
+@pytest.mark.parametrize("code, text, words", [
+    ("zh:jieba", "我们去公园。2020年，你来吗？OK!", ["我们", "去", "公园", "2020", "年", "你", "来", "吗", "ok"]),
+    ("ja:fugashi", "東京に行きます。OK!", ["東京", "に", "行き", "ます", "ok"]),
+    ("th:pythainlp", "เราไปสวนสาธารณะ แล้วกลับบ้าน", ["เรา", "ไป", "สวนสาธารณะ", "แล้ว", "กลับบ้าน"]),
+])  # fmt: skip
+def test_words_and_tokens_are_those_of_the_segmenter(code, text, words):
+    pytest.importorskip(code.partition(":")[2])
+    language = language_of(code)
     assert language.words(text) == words
     tokens = language.tokenize(text)
     assert [token for token in tokens if token in words] == words
@@ -153,15 +137,12 @@ def test_rouge_counts_words():
     assert "公园" in vocabulary.words and Vocabulary(**vocabulary.state()).language is language_of("zh:jieba")
 
 
-def test_other_codes_and_segmenters_are_refused():
+def test_other_codes_and_missing_packages_are_refused(monkeypatch):
     for code in ("zh:mecab", "ru:jieba", "zh-Hant:jieba"):
         with pytest.raises(UserError, match=f"language '{code}': the segmenters of words are zh:jieba, ja:fugashi"):
             language_of(code)
     with pytest.raises(UserError, match="'Chinese': give an ISO code"):
         language_of("Chinese")
-
-
-def test_a_missing_package_is_named_with_the_command(monkeypatch):
     monkeypatch.setitem(sys.modules, "jieba", None)
     load_segmenter.cache_clear()
     with pytest.raises(UserError, match=r"zh:jieba needs the package jieba .*; run pip install .precis-suite\[jieba\]"):

