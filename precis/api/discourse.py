@@ -14,8 +14,7 @@ from datamodules.documents import Document, UserError
 from datamodules.text.language import length_words
 from datamodules.text.lines import counted
 from precis.config.parsers import load_parser
-from precis.discourse.draw_parse import LARGEST_HEAT_MAP
-from precis.discourse.parse import parse_document
+from precis.discourse.parse import LARGEST_HEAT_MAP, parse_document
 from precis.discourse.tree_drawing import draw_svg, draw_text
 
 _load_parser = lru_cache(maxsize=2)(load_parser)
@@ -60,9 +59,7 @@ class Discourse:
         return draw_svg(self.tree, self.edus)
 
 
-def parse(
-    text: str, parser: str | LightningModule = "default", rows: Rows = "side", language: str = "en"
-) -> Discourse:
+def parse(text: str, parser: str | LightningModule = "default", rows: Rows = "side", language: str = "en") -> Discourse:
     """Parse the discourse of a text, as `precis parse --show` does.
 
     Args:

@@ -25,8 +25,8 @@ from precis.evaluation.scorers import ScoreOptions
 from precis.runs.run_folder import run_documents
 from precis.statistics.statistics import RESAMPLES
 from precis.summarizing.hugging_face import HuggingFaceSummarizer, TextDocuments
-from precis.summarizing.pretrained_options import PretrainedOptions
 from precis.summarizing.summarizing import changed_options, load_model, quiet_progress, summarize_all
+from precis.summarizing.summary_options import PretrainedOptions
 
 
 @dataclass(frozen=True)

@@ -1,20 +1,49 @@
 """Summaries by the models that come with the suite, in one call."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import lru_cache
+from pathlib import Path
 from typing import TYPE_CHECKING, TypedDict, Unpack, overload
 
 from datamodules.corpora.texts import Records
-from datamodules.documents import Document
+from datamodules.documents import Document, UserError
+from datamodules.text.language import warn_if_not_english
 from lightning_modules.summary import Summary
 from precis.api.arguments import Text, text_rows
-from precis.config.shipped_models import LIGHT, checked_name, shipped_folder
+from precis.config.run_config import read_config
+from precis.config.shipped import LIGHT, checked_name, shipped_folder
 from precis.files.texts import documents_of
-from precis.summarizing.length_budget import LengthBudget
-from precis.summarizing.light import light_model, light_summaries
+from precis.summarizing.summary_options import LengthBudget
 
 if TYPE_CHECKING:
+    from lightning_modules.extractive.light import LightExtractor  # imports torch
+    from lightning_modules.extractive.summary import ExtractiveSummary
     from precis.api.runs import Run  # imports Lightning
+
+
+@lru_cache(maxsize=2)
+def light_model(folder: Path) -> "LightExtractor":
+    """Return the model of `LIGHT` in a folder, loaded once; a `UserError` if its encoder is not installed."""
+    from lightning_modules.extractive.light import LightExtractor
+
+    config = read_config(folder)
+    return LightExtractor(config["model"]["init_args"], config["data"]["init_args"], folder)
+
+
+def light_summaries(
+    model: "LightExtractor", documents: Iterable[Document], budget: LengthBudget
+) -> "Iterator[ExtractiveSummary]":
+    """Yield the summaries of documents by a model of `LIGHT`, within a budget; a `UserError` if it is refused."""
+    try:
+        selection = replace(model.selection, **budget.selection_options())
+    except ValueError as error:
+        raise UserError(f"selection: {error}; change the option") from None
+    for document in documents:
+        warn_if_not_english("the models that come with the suite are trained on English", [document.text])
+        summary = model.summarize(document.id, document.sentences, selection)
+        summary.references = document.references
+        yield summary
 
 
 class Limits(TypedDict, total=False):

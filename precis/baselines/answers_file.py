@@ -13,13 +13,7 @@ from datamodules.text.lines import json_line, load_json, shorten
 
 
 class Answers:
-    """The answers in a file, by id; new ones are written at once.
-
-    Args:
-        path: the file.
-        file: the same, open for reading and writing.
-        rows: the answers in the file, by id.
-    """
+    """The answers in a file that is open for reading and writing, by id; new ones are written at once."""
 
     def __init__(self, path: Path, file: BinaryIO, rows: dict[str, dict[str, Any]]) -> None:
         self.path, self.file, self.rows = path, file, rows
@@ -34,11 +28,7 @@ class Answers:
 
 
 def answers_path(predictions: Path) -> Path:
-    """Return the path of the answers that belong to a file of predictions: `NAME.answers.jsonl` for `NAME.jsonl`.
-
-    Raises:
-        UserError: if the name of the predictions does not end in `.jsonl`.
-    """
+    """Return `NAME.answers.jsonl` for predictions `NAME.jsonl`; a `UserError` if their name does not end so."""
     if predictions.suffix != ".jsonl":
         raise UserError(f"{predictions}: predictions are JSON Lines; name a file that ends in .jsonl with --out")
     return predictions.with_suffix(".answers.jsonl")
@@ -48,12 +38,8 @@ def answers_path(predictions: Path) -> Path:
 def open_answers(path: Path, settings: Mapping[str, Any]) -> Iterator[Answers]:
     """Open a new file of answers, or continue that of a killed command after removing its incomplete last line.
 
-    Args:
-        path: the file; its folder is created if needed.
-        settings: everything that answers depend on, as JSON values.
-
-    Raises:
-        UserError: if the file holds answers of other settings, is damaged, or is in use by another process.
+    `settings` has everything that answers depend on. A `UserError` if the file has answers of others, is damaged, or is
+    in use by another process.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     settings = json.loads(json.dumps(settings))  # as they are read from the file: tuples become lists
@@ -76,11 +62,7 @@ def open_answers(path: Path, settings: Mapping[str, Any]) -> Iterator[Answers]:
 
 
 def read_answers(path: Path) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
-    """Return the settings and the answers of a file, by id.
-
-    Raises:
-        UserError: if there is no such file, or it is damaged.
-    """
+    """Return the settings and the answers of a file, by id; a `UserError` if it is missing or damaged."""
     if not path.is_file():
         raise UserError(f"{path}: no such file of answers; run the command with a model first")
     with path.open("rb") as file:
@@ -91,11 +73,7 @@ def read_answers(path: Path) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]
 
 
 def check_settings(path: Path, recorded: Mapping[str, Any], settings: Mapping[str, Any]) -> None:
-    """Check that a file's answers belong to the settings of this command.
-
-    Raises:
-        UserError: if they differ; the message has the settings that do.
-    """
+    """Raise a `UserError` with the settings in which a file's answers differ from those of this command."""
     names = [name for name in {**recorded, **settings} if recorded.get(name) != settings.get(name)]
     if names:
         old, new = (

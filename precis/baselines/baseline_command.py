@@ -15,8 +15,7 @@ from datamodules.documents import UserError
 from datamodules.text.lines import json_line
 from lightning_modules.extractive.baselines import BASELINES, predictions
 from lightning_modules.extractive.names import POOLINGS, SELECTORS
-from precis.baselines.input_documents import add_document_arguments, read_documents, with_file
-from precis.baselines.output_files import written_line
+from precis.baselines.baseline_files import add_document_arguments, read_documents, with_file, written_line
 
 # Baselines with options of their own, whose modules import torch; all others are untrained.
 KINDS = {"hf": "hugging_face", "chat": "chat"}

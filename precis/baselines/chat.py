@@ -13,9 +13,16 @@ from datamodules.documents import Document, UserError
 from datamodules.text.hashing import text_digest
 from datamodules.text.lines import counted
 from precis.baselines.answers_file import Answers, answers_path, open_answers
+from precis.baselines.baseline_files import (
+    add_document_arguments,
+    documents_digest,
+    name_documents,
+    read_documents,
+    signature,
+    with_file,
+    write_predictions,
+)
 from precis.baselines.endpoint import Endpoint, add_endpoint_arguments
-from precis.baselines.input_documents import add_document_arguments, documents_digest, read_documents, with_file
-from precis.baselines.output_files import name_documents, signature, write_predictions
 from precis.summarizing.prompts import answer_text, check_fields, fill, read_prompt, read_queries, shipped_prompts
 
 if TYPE_CHECKING:
@@ -61,25 +68,18 @@ def chat(arguments: list[str]) -> None:
 
 def _parser() -> ArgumentParser:
     parser = ArgumentParser(prog="precis baseline chat", description=chat.__doc__, exit_on_error=False)
-    parser.add_argument("--model", type=str, required=True, help="name of the model at the endpoint")
+    add = parser.add_argument
+    add("--model", type=str, required=True, help="name of the model at the endpoint")
     add_endpoint_arguments(parser)
     add_document_arguments(parser)
     prompts = ", ".join(shipped_prompts())
-    parser.add_argument("--prompt", type=str, default="three_sentences", help=f"a file, or one of {prompts}")
-    parser.add_argument("--n", type=int | None, default=None, help="value of {n} in the prompt, the number of words")
-    parser.add_argument(
-        "--query", type=str | None, default=None, help="value of {query} in the prompt, for all documents"
-    )
-    parser.add_argument(
-        "--queries", type=str | None, default=None, help="file of records with the id of each document and its query"
-    )
-    parser.add_argument("--query_field", type=str, default="query", help="field with the query in --queries")
-    parser.add_argument(
-        "--max_words", type=PositiveInt | None, default=None, help="maximum number of words of a document"
-    )
-    parser.add_argument(
-        "--on_failure", type=Literal["raise", "empty"], default="raise", help="treatment of failed documents"
-    )
+    add("--prompt", type=str, default="three_sentences", help=f"a file, or one of {prompts}")
+    add("--n", type=int | None, default=None, help="value of {n} in the prompt, the number of words")
+    add("--query", type=str | None, default=None, help="value of {query} in the prompt, for all documents")
+    add("--queries", type=str | None, default=None, help="file of records with the id of each document and its query")
+    add("--query_field", type=str, default="query", help="field with the query in --queries")
+    add("--max_words", type=PositiveInt | None, default=None, help="maximum number of words of a document")
+    add("--on_failure", type=Literal["raise", "empty"], default="raise", help="treatment of failed documents")
     return parser
 
 

@@ -76,20 +76,16 @@ class ChatReward(Reward):
         self.settings = {"model": model, "request": self.endpoint.request, "prompt": text_digest(self.prompt)}
 
     def __call__(self, inputs: RewardInputs) -> list[float]:
-        filled = [
-            fill(self.prompt, {"document": source, "summary": text})
-            for text, source in zip(inputs.texts, inputs.sources, strict=True)
-        ]
+        pairs = zip(inputs.texts, inputs.sources, strict=True)
+        filled = [fill(self.prompt, {"document": source, "summary": text}) for text, source in pairs]
         prompts = {text_digest(prompt): prompt for prompt in filled}
         rank = rank_zero_only.rank or 0
         path = self.answers if rank == 0 else self.answers.with_name(f"{self.answers.stem}.{rank}.jsonl")
         with open_answers(path, {"system": "reward"} | self.settings) as answers:
             missing = [(name, prompt) for name, prompt in prompts.items() if name not in answers.rows]
             if len(answers.rows) + len(missing) > self.budget:
-                raise UserError(
-                    f"{path}: the budget of {self.budget:,} requests is used up after {len(answers.rows):,}; raise "
-                    "budget and resume the run"
-                )
+                problem = f"the budget of {self.budget:,} requests is used up after {len(answers.rows):,}"
+                raise UserError(f"{path}: {problem}; raise budget and resume the run")
             with ThreadPoolExecutor(1) as thread:  # beside the main thread, whose signals stop training gracefully
                 asked = thread.submit(
                     self.endpoint.answer_all,

@@ -44,34 +44,19 @@ class BadReply(Exception):
 
 def add_endpoint_arguments(parser: ArgumentParser) -> None:
     """Add the options of an endpoint to a command: its address, and how it is asked."""
-    parser.add_argument(
-        "--base_url", type=str | None, default=None, help="address of the endpoint, such as http://localhost:8000/v1"
-    )
-    parser.add_argument("--max_tokens", type=PositiveInt, default=512, help="maximum number of tokens of an answer")
-    parser.add_argument(
-        "--request", type=dict[str, Any], default={},
-        help="fields of each request, such as --request.seed 1; null leaves one out",
-    )  # fmt: skip
-    parser.add_argument("--timeout", type=PositiveFloat, default=120.0, help="time limit of each request in seconds")
-    parser.add_argument("--retries", type=NonNegativeInt, default=5, help="number of retries after transient errors")
-    parser.add_argument("--concurrency", type=PositiveInt, default=4, help="number of concurrent requests")
-    parser.add_argument(
-        "--key_variable", type=str, default="OPENAI_API_KEY", help="environment variable with the API key"
-    )
-    parser.add_argument(
-        "--max_failures", type=PositiveInt, default=10, help="number of failed requests after which the command stops"
-    )
+    add = parser.add_argument
+    add("--base_url", type=str | None, default=None, help="address of the endpoint, such as http://localhost:8000/v1")
+    add("--max_tokens", type=PositiveInt, default=512, help="maximum number of tokens of an answer")
+    add("--request", type=dict[str, Any], default={}, help="fields of requests, as --request.seed 1; null for none")
+    add("--timeout", type=PositiveFloat, default=120.0, help="time limit of each request in seconds")
+    add("--retries", type=NonNegativeInt, default=5, help="number of retries after transient errors")
+    add("--concurrency", type=PositiveInt, default=4, help="number of concurrent requests")
+    add("--key_variable", type=str, default="OPENAI_API_KEY", help="environment variable with the API key")
+    add("--max_failures", type=PositiveInt, default=10, help="number of failed requests after which the command stops")
 
 
 class Endpoint:
-    """A chat model at an endpoint.
-
-    Args:
-        options: `model`, and the options of `add_endpoint_arguments`; the temperature is 0 by default.
-
-    Raises:
-        UserError: if the address is invalid, or the client is not installed.
-    """
+    """A chat model by the options of `add_endpoint_arguments`; a `UserError` if its address is invalid."""
 
     def __init__(self, options: Namespace) -> None:
         self.base_url, self.model = options.base_url, options.model
@@ -93,16 +78,7 @@ class Endpoint:
             raise UserError("openai is not installed: pip install 'precis-suite[chat]'") from None
 
     def request_missing(self, prompts: Iterable[tuple[str, str]], answers: Answers, total: int) -> dict[str, str]:
-        """Request the answers that a file lacks, with a progress bar; each one is written at once.
-
-        Args:
-            prompts: (id, prompt) of all answers.
-            answers: the file.
-            total: number of all answers.
-
-        Returns:
-            The reasons for answers that are still missing, by id.
-        """
+        """Request the answers to prompts (id, text) that a file lacks; return why some are still missing, by id."""
         with progress_bar() as progress:
             task = progress.add_task("answers", total=total, completed=len(answers.rows))
 

@@ -12,11 +12,18 @@ from datamodules.corpora.corpus import as_document
 from datamodules.corpora.parallel import progress_bar
 from datamodules.truncation import TruncationRow, truncation_line
 from precis.baselines.answers_file import Answers, answers_path, open_answers
-from precis.baselines.input_documents import add_document_arguments, documents_digest, read_documents, with_file
-from precis.baselines.output_files import name_documents, signature, write_predictions
+from precis.baselines.baseline_files import (
+    add_document_arguments,
+    documents_digest,
+    name_documents,
+    read_documents,
+    signature,
+    with_file,
+    write_predictions,
+)
 from precis.summarizing.generation import weights_digest
 from precis.summarizing.hugging_face import HuggingFaceSummarizer
-from precis.summarizing.pretrained_options import PretrainedOptions, read_pretrained_options
+from precis.summarizing.summary_options import PretrainedOptions, read_options
 
 POOL = 256  # documents that are tokenized, and batched by length, together
 # Generation settings that affect no summary, or belong to the vocabulary: not in the signature.
@@ -48,13 +55,11 @@ def write_summaries(parser: ArgumentParser, arguments: list[str]) -> Path:
     options = parser.parse_args(with_file(arguments))
     target = Path(options.out or f"{Path(options.checkpoint).name}.jsonl")
     answers_file = answers_path(target)
-    model = HuggingFaceSummarizer(options.checkpoint, read_pretrained_options(options))
+    model = HuggingFaceSummarizer(options.checkpoint, read_options(PretrainedOptions, options))
     documents = read_documents(parser, options)
     model.language = options.language
-    settings = settings_of(model) | {
-        "split": options.split,
-        "documents": documents_digest(map(as_document, documents)),
-    }
+    settings = settings_of(model) | {"split": options.split}
+    settings["documents"] = documents_digest(map(as_document, documents))
     with open_answers(answers_file, settings) as answers:
         _summarize(model, documents, answers)
         _write(target, documents, answers, settings, options.split, options.language)
@@ -73,15 +78,13 @@ def _parser(command: str, description: str, needs_out: bool) -> ArgumentParser:
 
 def settings_of(model: HuggingFaceSummarizer) -> dict[str, Any]:
     """Return all that the summaries of a model depend on, as values of JSON."""
-    generation = model.generator.model.generation_config.to_diff_dict()
+    # the settings that differ from the defaults of transformers, without its version
+    settings = model.generator.model.generation_config.to_diff_dict().items()
     return {
         "system": "hf",
         "checkpoint": model.name,
         "weights": weights_digest(model.name, model.generator.model),
-        # the settings that differ from the defaults of transformers, without its version
-        "generation": {
-            name: value for name, value in generation.items() if not name.startswith(("_", "transformers_"))
-        },
+        "generation": {name: value for name, value in settings if not name.startswith(("_", "transformers_"))},
         "prompt": model.template,
         "max_source": model.max_source,
         "long_documents": model.options.long_documents,

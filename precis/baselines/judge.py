@@ -13,8 +13,8 @@ from datamodules.documents import UserError
 from datamodules.text.hashing import text_digest
 from datamodules.text.lines import counted, shorten
 from precis.baselines.answers_file import check_settings, open_answers, read_answers
+from precis.baselines.baseline_files import name_documents
 from precis.baselines.endpoint import Endpoint, add_endpoint_arguments
-from precis.baselines.output_files import name_documents
 from precis.evaluation.predictions import read_predictions, with_run_documents
 from precis.files.templates import template
 from precis.files.texts import read_text
@@ -53,17 +53,17 @@ def judge(arguments: list[str]) -> None:
     options = _parser().parse_args(arguments)
     pairs = _read(options)
     path = Path(options.out)
-    template = _template(options.prompt)
+    prompt = _template(options.prompt)
     if path.suffix != ".jsonl":
         raise UserError(f"--out {path}: answers are JSON Lines; name a file that ends in .jsonl")
-    settings = {"pairs": text_digest(json.dumps(pairs))[:16], "prompt": template}
+    settings = {"pairs": text_digest(json.dumps(pairs))[:16], "prompt": prompt}
     failures: dict[str, str] = {}
     if options.base_url is None:
         recorded, answers = read_answers(path)
         check_settings(path, {name: recorded.get(name) for name in settings}, settings)
     else:
-        answers, failures = _ask(options, pairs, template, settings)
-    missing = [name for pair in pairs for name, _ in pair.prompts(template) if name not in answers]
+        answers, failures = _ask(options, pairs, prompt, settings)
+    missing = [name for pair in pairs for name, _ in pair.prompts(prompt) if name not in answers]
     if missing:
         reason = failures.get(missing[0], "it was never asked for")
         remedy = "run the command with --base_url and --model again"
@@ -74,7 +74,10 @@ def judge(arguments: list[str]) -> None:
     if options.json:
         print(json.dumps(result, ensure_ascii=False, indent=1))
     else:
-        show(result, options.a, options.b, path)
+        named = name_documents(result["unreadable"], "documents without a readable verdict, left out")
+        values = {"a": options.a, "b": options.b, "path": path, "named": named}
+        values["same"] = counted(result["same_summaries"], "pair")
+        print(template("precis.baselines", "judged.txt").render(result, **values))
 
 
 def _parser() -> ArgumentParser:
@@ -93,11 +96,7 @@ def _parser() -> ArgumentParser:
 
 
 def _read(options: Namespace) -> list[_Pair]:
-    """Return the pairs of two files of predictions.
-
-    Raises:
-        UserError: if they are of different documents, or there are no sources.
-    """
+    """Return the pairs of two files of predictions; a `UserError` without sources, or if their documents differ."""
     documents = Path(options.documents) if options.documents else None
     a, b = read_predictions(Path(options.a), documents=documents), read_predictions(Path(options.b))
     if options.run:
@@ -108,9 +107,8 @@ def _read(options: Namespace) -> list[_Pair]:
             raise UserError(f"{path}: no summary of document {lacking[0]!r}; give two systems on the same documents")
     if a[0].document is None:  # all have one, or none
         raise UserError(f"{a[0].where}: there is no source of this document; add --documents FILE or --run RUN")
-    return [
-        _Pair(one.id, " ".join(one.document), "\n".join(one.summary), "\n".join(b_by_id[one.id].summary)) for one in a
-    ]
+    pairs = [(one, b_by_id[one.id]) for one in a]
+    return [_Pair(p.id, " ".join(p.document), "\n".join(p.summary), "\n".join(q.summary)) for p, q in pairs]
 
 
 def _template(path: str | None) -> str:
@@ -146,14 +144,8 @@ def summarize(pairs: Sequence[_Pair], texts: Mapping[str, str]) -> dict[str, Any
     """Return how often A is preferred, and how far the judge can be relied on.
 
     The preference for A on a document is the mean over both orders of 1 if A wins, 0 if B wins, and 1/2 for a tie;
-    identical summaries are a tie. Documents with an unreadable answer are excluded and named.
-
-    Args:
-        pairs: the pairs.
-        texts: answers by order and id, `ab doc-1`.
-
-    Raises:
-        UserError: if no document has a readable verdict in both orders.
+    identical summaries are a tie. Documents with an unreadable answer are excluded and named. The answers, `texts`, are
+    named by order and id, such as `ab doc-1`; a `UserError` if no document has a readable verdict in both orders.
     """
     verdicts = {name: read_verdict(text) for name, text in texts.items()}
     orders: dict[str, tuple[float, float]] = {}
@@ -181,10 +173,3 @@ def summarize(pairs: Sequence[_Pair], texts: Mapping[str, str]) -> dict[str, Any
         "first_preferred": 100 * decided.count("first") / len(decided) if decided else None,
         "unreadable": [pair.id for pair in pairs if pair.id not in orders],
     }
-
-
-def show(result: Mapping[str, Any], a: str, b: str, path: Path) -> None:
-    """Print a result."""
-    named = name_documents(result["unreadable"], "documents without a readable verdict, left out")
-    same = counted(result["same_summaries"], "pair")
-    print(template("precis.baselines", "judged.txt").render(result, a=a, b=b, path=path, named=named, same=same))

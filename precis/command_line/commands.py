@@ -20,12 +20,11 @@ from datamodules.documents import UserError
 from datamodules.text.lines import printable_line
 from precis.config.load_classes import load_classes
 from precis.config.run_config import read_config
-from precis.config.shipped_models import LIGHT, checked_name
+from precis.config.shipped import LIGHT, checked_name
 from precis.files.field_names import describe_value, first_row, guess_fields
 from precis.files.texts import collect_texts, documents_of, is_records
 from precis.runs.prediction_files import find_predictions
-from precis.summarizing.length_budget import add_budget_arguments, read_budget
-from precis.summarizing.pretrained_options import PretrainedOptions, read_pretrained_options
+from precis.summarizing.summary_options import LengthBudget, PretrainedOptions, read_options
 
 
 def summarize(arguments: list[str]) -> None:
@@ -35,49 +34,49 @@ def summarize(arguments: list[str]) -> None:
     chat model of Hugging Face (--checkpoint, its folder or name).
     """
     parser = ArgumentParser(prog="precis summarize", description=summarize.__doc__, exit_on_error=False)
-    parser.add_argument("--model", type=str | None, default=None, help="model of the suite: extractive (sentences of "
+    add = parser.add_argument
+    add("--model", type=str | None, default=None, help="model of the suite: extractive (sentences of "
                         "the text, by MiniLM), small (the same without MiniLM) or docstring")  # fmt: skip
-    parser.add_argument("--run", type=str | None, default=None, help="a run folder")
-    parser.add_argument(
-        "--checkpoint", type=str | None, default=None,
-        help="folder or name of a model of Hugging Face, of an exported model, or of a run",
-    )  # fmt: skip
-    parser.add_argument(
+    add("--run", type=str | None, default=None, help="a run folder")
+    add("--checkpoint", type=str | None, default=None, help="folder or name of a model of Hugging Face or an export")
+    add(
         "inputs", nargs="*", type=str,
         help="text files, folders of .txt and .html files, one file of records (.jsonl, .csv, .parquet), or a text; "
         "standard input if none, or for -",
     )  # fmt: skip
-    parser.add_argument("--document", type=str, default="document", help="field of the text in a file of records")
-    parser.add_argument(
-        "--on_bad_record", type=Literal["raise", "skip"], default="raise", help="what to do about invalid records"
-    )
-    parser.add_argument("--batch_size", type=int, default=16, help="number of documents summarized together")
-    add_budget_arguments(parser)
+    add("--document", type=str, default="document", help="field of the text in a file of records")
+    add("--on_bad_record", type=Literal["raise", "skip"], default="raise", help="what to do about invalid records")
+    add("--batch_size", type=int, default=16, help="number of documents summarized together")
+    parser.add_class_arguments(LengthBudget, None)
     parser.add_class_arguments(PretrainedOptions, None)
-    parser.add_argument("--json", type=bool, default=False, help="print one line of JSON per document instead of text")
-    parser.add_argument("--mark", type=bool, default=False, help="put [brackets] around copied words; for extractive "
+    add("--json", type=bool, default=False, help="print one line of JSON per document instead of text")
+    add("--mark", type=bool, default=False, help="put [brackets] around copied words; for extractive "
                         "models, show the document with [brackets] around selected sentences")  # fmt: skip
-    parser.add_argument("--scores", type=bool, default=False, help="print the scores of sentences (extractive models)")
-    parser.add_argument("--html", type=Path | None, default=None,
+    add("--scores", type=bool, default=False, help="print the scores of sentences (extractive models)")
+    add("--html", type=Path | None, default=None,
                         help="write a page of documents with marked sentences (extractive models)")  # fmt: skip
-    parser.add_argument("--heat_map", type=Path | None, default=None,
+    add("--heat_map", type=Path | None, default=None,
                         help="write a PNG of the attention between sentences (extractive models)")  # fmt: skip
     options = parser.parse_args(arguments)
-    budget = read_budget(options)
+    budget = read_options(LengthBudget, options)
     is_light = _choose_model(options)
     from precis.sharing.hub import find_run
 
     if (folder := find_run(options.checkpoint)) is not None:
         read_config(folder)  # fails before the user types a text
-    corpus = _corpus_of(options.inputs, options.document)
+    inputs = options.inputs
+    if len(inputs) == 1 and os.path.isfile(inputs[0]) and is_records(Path(inputs[0])):  # it may be a whole text
+        corpus: Corpus = Files(test=inputs[0], document=options.document)
+    else:
+        corpus = Texts(collect_texts(inputs))
     if is_light and isinstance(corpus, Texts):
-        from precis.summarizing.light import light_model, light_summaries
-        from precis.summarizing.show_extraction import SummaryOutput
+        from precis.api.summaries import light_model, light_summaries
+        from precis.summarizing.show_extraction import show_summaries
 
         model, documents = light_model(folder), documents_of(corpus)
-        SummaryOutput(options, model, documents).show(light_summaries(model, documents, budget))
+        show_summaries(options, model, documents, light_summaries(model, documents, budget))
         return
-    from precis.summarizing.print_summaries import print_summaries
+    from precis.summarizing.summarizing import print_summaries
 
     print_summaries(options, corpus, budget)
 
@@ -95,14 +94,7 @@ def _choose_model(options: Namespace) -> bool:
         others = "--model docstring, --run RUN or --checkpoint NAME for another"
         print(f"precis: by the model {options.checkpoint}, which selects sentences ({others})", file=sys.stderr)
     draws = options.html is not None or options.heat_map is not None
-    return options.checkpoint in LIGHT and not draws and read_pretrained_options(options) == PretrainedOptions()
-
-
-def _corpus_of(inputs: list[str], field: str) -> Corpus:
-    """Return the documents that are named on the command line: texts, or the records of one file."""
-    if len(inputs) == 1 and os.path.isfile(inputs[0]) and is_records(Path(inputs[0])):  # it may be a whole text
-        return Files(test=inputs[0], document=field)
-    return Texts(collect_texts(inputs))
+    return options.checkpoint in LIGHT and not draws and read_options(PretrainedOptions, options) == PretrainedOptions()
 
 
 def corpus(arguments: list[str]) -> None:
@@ -167,18 +159,13 @@ def export(arguments: list[str]) -> None:
     an extractive model, of BertSumAbs and of GraphSum is in FOLDER/encoder.
     """
     parser = ArgumentParser(prog="precis export", description=export.__doc__, exit_on_error=False)
-    parser.add_argument("run", type=Path, help="a run folder")
-    parser.add_argument("--out", type=Path, required=True, help="folder, created if needed")
-    parser.add_argument(
-        "--checkpoint", type=Path | None, default=None, help="checkpoint of the run; the best one by default"
-    )
-    parser.add_argument("--license", type=str | None, default=None, help="licence of the weights, such as apache-2.0")
-    parser.add_argument(
-        "--compact",
-        type=bool,
-        default=False,
-        help="matrices in 8 bits, and neither a frozen encoder nor its tokenizer, which are loaded by name",
-    )
+    add = parser.add_argument
+    add("run", type=Path, help="a run folder")
+    add("--out", type=Path, required=True, help="folder, created if needed")
+    add("--checkpoint", type=Path | None, default=None, help="checkpoint of the run; the best one by default")
+    add("--license", type=str | None, default=None, help="licence of the weights, such as apache-2.0")
+    compact_help = "matrices in 8 bits, and neither a frozen encoder nor its tokenizer, which are loaded by name"
+    add("--compact", type=bool, default=False, help=compact_help)
     options = parser.parse_args(arguments)
     out = options.out
     if out.is_dir() and not any(out.iterdir()):

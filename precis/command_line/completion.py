@@ -70,10 +70,7 @@ class _Found(Exception):
 
 
 def find_parser(command: str, arguments: list[str]) -> tuple[ArgumentParser, list[str]]:
-    """Return the parser that a call of a command uses, and the arguments that it is given.
-
-    Those of `precis sweep status FOLDER`, for example, are the parser of `status` and FOLDER.
-    """
+    """Return the parser of a call, which may be that of `precis sweep status`, and the arguments that it is given."""
     if command in TRAINING and "--checkpoint" not in arguments:  # `precis test --checkpoint` reads a pretrained model
         from precis.training.training import fit_parser  # imports torch and Lightning
 

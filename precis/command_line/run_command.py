@@ -14,7 +14,6 @@ import warnings
 from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
-from types import FrameType
 
 from jsonargparse import ArgumentError
 
@@ -27,25 +26,17 @@ from precis.config.trust import FLAG, SUITE, VARIABLE, import_policy, with_absol
 
 def _quiet() -> None:
     """Disable irrelevant output: advice, deprecation warnings inside libraries, bars outside terminals."""
-    for text in (
-        "does not have many workers",
-        "The `srun` command",
-        "LeafSpec",
-        "overridden by `PrecisCLI",
-        "exists and is not empty",
-    ):
-        warnings.filterwarnings("ignore", f".*{text}")
+    advice = "does not have many workers|The `srun` command|LeafSpec|overridden by `PrecisCLI|exists and is not empty"
+    warnings.filterwarnings("ignore", f".*({advice})")
     warnings.formatwarning = lambda message, *_: f"precis: warning: {printable(str(message))}\n"
-    logging.getLogger("pytorch_lightning.utilities.rank_zero").addFilter(_is_relevant)
+    logging.getLogger("pytorch_lightning.utilities.rank_zero").addFilter(
+        lambda record: not record.getMessage().startswith(("💡", "TPU available"))
+    )
     os.environ.setdefault("WANDB_SILENT", "true")
     if not sys.stderr.isatty():  # bars of `datasets` and of downloads print a line a minute; read at their import
         times = dict.fromkeys(("DELAY", "MININTERVAL", "MAXINTERVAL"), "60")
         for name, value in {**times, "BAR_FORMAT": "{desc}: {n_fmt} of {total_fmt}\n"}.items():
             os.environ.setdefault(f"TQDM_{name}", value)
-
-
-def _is_relevant(record: logging.LogRecord) -> bool:
-    return not record.getMessage().startswith(("💡", "TPU available"))
 
 
 def run(arguments: list[str]) -> None:
@@ -61,20 +52,16 @@ def run(arguments: list[str]) -> None:
 
 
 def run_command(arguments: list[str]) -> int:
-    """Run a command and its options, report errors that a user can correct in one line, and return the status.
-
-    It is 0, 1 for an error, and 2 for wrong arguments. With PRECIS_DEBUG=1 errors are raised.
-    """
+    """Run a command, report errors that a user can correct in one line; return 0, 1, or 2 for wrong arguments."""
     _quiet()
     trust_before, unraisable_before = os.environ.get(VARIABLE), sys.unraisablehook
     if FLAG in arguments:
         arguments = [argument for argument in arguments if argument != FLAG]
         os.environ[VARIABLE] = "1"  # for the processes that this one starts, too
-    is_default_handler = (
-        threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
-    )
+    is_main_thread = threading.current_thread() is threading.main_thread()
+    is_default_handler = is_main_thread and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
     if is_default_handler:  # an exception, so that nothing half-written is left; training has an answer of its own
-        signal.signal(signal.SIGTERM, _terminated)
+        signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
         sys.unraisablehook = _send_again
     try:
         arguments = with_absolute_files(arguments)
@@ -127,7 +114,3 @@ def _send_again(unraisable: "sys.UnraisableHookArgs") -> None:
         threading.Timer(0.05, os.kill, (os.getpid(), number)).start()
     elif unraisable.exc_type is not AttributeError:
         sys.__unraisablehook__(unraisable)
-
-
-def _terminated(number: int, frame: FrameType | None) -> None:
-    raise SystemExit(128 + number)

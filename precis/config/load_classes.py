@@ -1,11 +1,17 @@
-"""Import the classes that command line and configs name by short names: jsonargparse finds those that are imported."""
+"""Import the classes that configs name by short names, and set how jsonargparse reads the values of their arguments."""
 
+import json
 from types import ModuleType
+from typing import Any
+
+import yaml
+from jsonargparse import _typehints, set_loader, set_parsing_settings
+from jsonargparse._loaders_dumpers import yaml_load
 
 import callbacks
 import datamodules.corpora
 import lightning_modules
-import precis.config.argument_values  # noqa: F401 (how the values of these classes are read)
+from precis.files.data_files import load_yaml
 
 
 def load_classes(*packages: ModuleType) -> None:
@@ -13,3 +19,30 @@ def load_classes(*packages: ModuleType) -> None:
     for package in packages or (callbacks, datamodules, datamodules.corpora, lightning_modules):
         for name in package.__all__:
             getattr(package, name)
+
+
+_as_namespace = _typehints.subclass_spec_as_namespace
+
+
+def _load(text: str) -> Any:
+    """Return the value that a text has in YAML; a text such as `###`, which YAML ignores as a comment, is itself."""
+    if "&" in text or "!" in text:
+        load_yaml(text)  # checks how far aliases unfold, and that tags fit
+    value = yaml_load(text)
+    return text if value is None and "\n" not in text and text.lstrip().startswith("#") else value
+
+
+def _with_json_values(value: Any, *arguments: Any) -> Any:
+    """Call `subclass_spec_as_namespace` with a value of a class inside a class as JSON.
+
+    jsonargparse hands it on as the text that Python prints, which for null is "None", a string.
+    """
+    to_class = isinstance(value, _typehints.NestedArg) and "." in value.key.removeprefix("dict_kwargs.")
+    if to_class and not isinstance(value.val, str):
+        value = value._replace(val=json.dumps(value.val, default=str))
+    return _as_namespace(value, *arguments)
+
+
+set_parsing_settings(docstring_parse_attribute_docstrings=True)  # documentation beside the fields of dataclasses
+set_loader("yaml", _load, exceptions=(yaml.YAMLError,))
+_typehints.subclass_spec_as_namespace = _with_json_values

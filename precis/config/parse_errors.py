@@ -17,7 +17,7 @@ from datamodules import corpora
 from datamodules.documents import UserError
 from precis.config.shipped import named_configs
 from precis.config.trust import explain_forbidden_name, hidden_in_working_folder, object_named
-from precis.files.yaml_files import read_yaml
+from precis.files.data_files import read_yaml
 
 _DATA_FILES = (".jsonl", ".csv", ".parquet", ".gz", ".txt")
 _RELATIONS = {">": "above", ">=": "at least", "<": "below", "<=": "at most"}
@@ -116,12 +116,7 @@ def suggest_class(class_path: str) -> str:
 
 
 def suggest_option(name: str, owner: str) -> str:
-    """Return the message that a class has no such option, with similar ones; empty if there is no such class.
-
-    Args:
-        name: option.
-        owner: path of a class, or an option of the command line that holds a class (`trainer`, `checkpoint`).
-    """
+    """Return that a class, or the class of an option such as `trainer`, has no such option; empty without a class."""
     kind = object_named(_GROUPS.get(owner, owner)) if name and ("." in owner or owner in _GROUPS) else None
     if kind is None:
         return ""

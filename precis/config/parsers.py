@@ -9,29 +9,22 @@ if TYPE_CHECKING:  # commands list the names of the parsers before they import t
     from pytorch_lightning import LightningDataModule, LightningModule
 
     from datamodules.discourse.distributions import Rows
-    from lightning_modules.discourse_parser.parser import DiscourseParser
 
-
-def _parser_class() -> "type[DiscourseParser]":
-    from lightning_modules.discourse_parser.parser import DiscourseParser
-
-    return DiscourseParser
+PARSERS = ("default", "mpnet", "small", "right_branching", "isanlp_rst", "isanlp_unirst")
 
 
 def _load_trained(path: Path, rows: "Rows", band: int) -> "LightningModule":
-    """Load a parser from a run folder, a checkpoint, or a folder written by `DiscourseParser.save`.
-
-    Its segmenter is the one in the subfolder `segmenter`, or the default one.
-    """
+    """Load a parser, with its segmenter if it has one, from a run folder, a checkpoint or `DiscourseParser.save`."""
     from lightning_modules.checkpoints import best_checkpoint, read_checkpoint
+    from lightning_modules.discourse_parser.parser import DiscourseParser
 
     segmenter = path / "segmenter"
     if (path / "model.safetensors").is_file():
-        parser = _parser_class().load(path, rows=rows, band=band)
+        parser = DiscourseParser.load(path, rows=rows, band=band)
     else:
         path = best_checkpoint(path) if path.is_dir() else path
         read_checkpoint(path)  # raises a clear error for invalid files
-        parser = _parser_class().from_checkpoint(path, rows=rows, band=band)
+        parser = DiscourseParser.from_checkpoint(path, rows=rows, band=band)
     if segmenter.is_dir():
         from lightning_modules.discourse_parser.segmenter import EduSegmenter
 
@@ -39,38 +32,27 @@ def _load_trained(path: Path, rows: "Rows", band: int) -> "LightningModule":
     return parser
 
 
-def _load_mpnet(rows: "Rows", band: int) -> "LightningModule":
+def _load_named(name: str, rows: "Rows", band: int) -> "LightningModule":
+    """Load one of `PARSERS`."""
     from datamodules.text.subwords import MPNET
-
-    try:
-        return _parser_class().load("mpnet", rows=rows, band=band)
-    except OSError as error:  # of the hub
-        raise UserError(
-            f"--parser mpnet needs the encoder {MPNET}, which is not in the cache of the hub and cannot be "
-            f"downloaded; run `hf download {MPNET}` on a machine with internet, or use --parser default"
-        ) from error
-
-
-def _right_branching(rows: "Rows", band: int) -> "LightningModule":
+    from lightning_modules.discourse_parser.isanlp import IsaNLPParser
+    from lightning_modules.discourse_parser.parser import DiscourseParser
     from lightning_modules.discourse_parser.right_branching import RightBranchingParser
 
-    return RightBranchingParser(rows, band)
-
-
-def _isanlp(rows: "Rows", band: int, model: str = "gumrrg") -> "LightningModule":
-    from lightning_modules.discourse_parser.isanlp import IsaNLPParser
-
-    return IsaNLPParser(rows, band, model)
-
-
-PARSERS = {
-    "default": lambda rows, band: _parser_class().shipped(rows=rows, band=band),
-    "mpnet": _load_mpnet,
-    "small": lambda rows, band: _parser_class().load("small", rows=rows, band=band),
-    "right_branching": _right_branching,
-    "isanlp_rst": _isanlp,
-    "isanlp_unirst": lambda rows, band: _isanlp(rows, band, "unirst"),
-}
+    if name == "default":
+        return DiscourseParser.shipped(rows=rows, band=band)
+    if name == "right_branching":
+        return RightBranchingParser(rows, band)
+    if name.startswith("isanlp"):
+        return IsaNLPParser(rows, band, "unirst" if name == "isanlp_unirst" else "gumrrg")
+    try:
+        return DiscourseParser.load(name, rows=rows, band=band)
+    except OSError as error:  # of the hub
+        if name != "mpnet":
+            raise
+        remedy = f"run `hf download {MPNET}` on a machine with internet, or use --parser default"
+        problem = f"needs the encoder {MPNET}, which is not in the cache of the hub and cannot be downloaded"
+        raise UserError(f"--parser mpnet {problem}; {remedy}") from error
 
 
 def explain_choice(name: str) -> str:
@@ -100,7 +82,7 @@ def load_parser(name: str, rows: "Rows" = "side", band: int = 128) -> "Lightning
         UserError: if there is no such parser, or its checkpoint is broken.
     """
     if name in PARSERS:
-        parser = PARSERS[name](rows, band)
+        parser = _load_named(name, rows, band)
     elif Path(name).exists():
         parser = _load_trained(Path(name), rows, band)
     else:

@@ -1,59 +1,50 @@
-"""Options of `precis fit`, `validate`, `test` and `predict` that concern the run as a whole."""
+"""Options of `precis fit`, `validate`, `test` and `predict` for the run as a whole; arguments of model and data."""
 
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from jsonargparse import ArgumentParser
+from jsonargparse import ArgumentParser, Namespace
 from jsonargparse.typing import NonNegativeInt
 
-from precis.config.linked_arguments import link_arguments
+from datamodules.documents import UserError
+from precis.config.shipped import named_configs
+from precis.files.data_files import read_yaml
 
-if TYPE_CHECKING:  # help imports neither torch nor Lightning
+if TYPE_CHECKING:
     from pytorch_lightning.cli import LightningArgumentParser
+
+LINKED = {  # argument of the data -> argument of the model
+    "vocab_size": "vocab_size",
+    "inventory": "inventory",
+    "ablation": "injection.ablation",
+    "checkpoint": "encoder.checkpoint",
+    "agents": "agents",
+}
+_SOURCES = ", ".join(LINKED.values())
+NOTE = f"Where the model has them too, these are given for the model alone (--model.NAME): {_SOURCES}\n"
 
 
 def add_options_of_run(parser: ArgumentParser) -> None:
     """Add the options of the run: folder, resuming, starting point, tracking, previews."""
+    add = parser.add_argument
     # Start and output of a run
-    parser.add_argument("--run_dir", type=Path | None, default=None, help="run folder; runs/MODEL/TIME by default")
-    parser.add_argument(
-        "--resume",
-        type=bool | Literal["auto"],
-        default=False,
-        help="continue from the last checkpoint of the run folder; auto: if there is one and EarlyStopping has not "
-        "ended the run",
-    )
-    parser.add_argument(
-        "--start_from",
-        type=str | None,
-        default=None,
-        help="run folder or checkpoint of the same model, from whose weights (and tokenizer) training starts; "
-        "{seed} is replaced by the seed of this run",
-    )
-    parser.add_argument(
-        "--dry-run",
-        action="store_true",
-        help="for fit: show the first batch, and memory and time of a few steps, without a run folder",
-    )
-    parser.add_argument(
-        "--out",
-        type=Path | None,
-        default=None,
-        help="for validate, test and predict: .jsonl file for the predictions; by default in the run folder",
-    )
-    parser.add_argument(
-        "--save_every", type=NonNegativeInt, default=0, help="steps between checkpoints, as well as after validations"
-    )
+    add("--run_dir", type=Path | None, default=None, help="run folder; runs/MODEL/TIME by default")
+    resume_help = "continue from the last checkpoint; auto: if there is one, and EarlyStopping has not ended the run"
+    add("--resume", type=bool | Literal["auto"], default=False, help=resume_help)
+    start_help = "run folder or checkpoint of the same model, from whose weights (and tokenizer) training starts; "
+    start_help += "{seed} is replaced by the seed of this run"
+    add("--start_from", type=str | None, default=None, help=start_help)
+    add("--dry-run", action="store_true", help="for fit: first batch, memory and time of a few steps; no run folder")
+    out_help = "for validate, test and predict: .jsonl file for the predictions; by default in the run folder"
+    add("--out", type=Path | None, default=None, help=out_help)
+    add("--save_every", type=NonNegativeInt, default=0, help="steps between checkpoints, as well as after validations")
     # Tracking
-    parser.add_argument(
-        "--wandb",
-        type=Literal["auto", "online", "offline", "off"],
-        default="auto",
-        help="Weights & Biases; auto is online if you are logged in, offline otherwise",
-    )
-    parser.add_argument("--wandb_project", type=str, default="precis", help="project at Weights & Biases")
-    parser.add_argument("--wandb_models", type=bool, default=True, help="upload the best model as an artifact")
-    parser.add_argument("--previews", type=NonNegativeInt, default=5, help="documents shown after each validation")
+    wandb_help = "Weights & Biases; auto is online if you are logged in, offline otherwise"
+    add("--wandb", type=Literal["auto", "online", "offline", "off"], default="auto", help=wandb_help)
+    add("--wandb_project", type=str, default="precis", help="project at Weights & Biases")
+    add("--wandb_models", type=bool, default=True, help="upload the best model as an artifact")
+    add("--previews", type=NonNegativeInt, default=5, help="documents shown after each validation")
 
 
 def add_run_arguments(parser: "LightningArgumentParser") -> None:
@@ -74,3 +65,31 @@ def add_run_arguments(parser: "LightningArgumentParser") -> None:
         }
     )
     link_arguments(parser)
+
+
+def link_arguments(parser: ArgumentParser) -> None:
+    """Link arguments of the model to the data; config.yaml then has only those of the model."""
+    for name, source in LINKED.items():
+        parser.link_arguments(f"model.init_args.{source}", f"data.init_args.{name}")
+
+
+def check_linked(arguments: Sequence[str], config: Namespace) -> None:
+    """Raise a `UserError` if an argument of the data is set that a link to the model would silently replace."""
+    model_arguments = config.get("model", {}).get("init_args", Namespace())
+    data_arguments = config.get("data", {}).get("init_args", {})
+    for name, where, remedy in _linked_names_of_data(arguments):
+        if LINKED[name] in model_arguments and name in data_arguments:
+            raise UserError(f"{where}: the data takes it from the model; {remedy}")
+
+
+def _linked_names_of_data(arguments: Sequence[str]) -> Iterator[tuple[str, str, str]]:
+    """Yield linked names that are set for the data: (name, where, what to do)."""
+    for flag in (argument.partition("=")[0] for argument in arguments):
+        name = flag.removeprefix("--data.").removeprefix("init_args.")
+        if flag.startswith("--data.") and name in LINKED:
+            yield name, flag, f"give --model.{LINKED[name]}"
+    for _, path in named_configs(arguments):
+        data = read_yaml(Path(path)).get("data")
+        for name in (data.get("init_args") or {}) if isinstance(data, dict) else ():
+            if name in LINKED:
+                yield name, f"{path}: data.{name}", f"give model.{LINKED[name]} alone"

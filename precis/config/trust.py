@@ -23,8 +23,8 @@ from jsonargparse import _common, set_parsing_settings
 
 from datamodules.documents import UserError
 from precis.config.command_table import TRAINING
+from precis.files.data_files import load_yaml
 from precis.files.nested_values import leaves
-from precis.files.yaml_files import load_yaml
 
 FLAG = "--trust"
 VARIABLE = "PRECIS_TRUST"  # passes the flag on to processes of other devices, of a sweep and of a job array
@@ -55,10 +55,7 @@ def is_trusted() -> bool:
 
 @contextmanager
 def import_policy(arguments: Sequence[str] = ()) -> Iterator[None]:
-    """Limit the imports of jsonargparse to names that configs may have, and names on the command line.
-
-    A nested context has no effect.
-    """
+    """Limit the imports of jsonargparse to names that configs may have and names on the command line, once."""
     if is_trusted() or _command_line_names.get() is not None:
         yield
         return
@@ -81,10 +78,7 @@ def import_policy(arguments: Sequence[str] = ()) -> Iterator[None]:
 
 
 def with_absolute_files(arguments: Sequence[str]) -> list[str]:
-    """Return the arguments with absolute paths of YAML files of the working folder that are values of class options.
-
-    jsonargparse takes a bare `trainer.yaml` for the class `yaml` of a module `trainer`, which it would import.
-    """
+    """Make paths of YAML files in class options absolute; jsonargparse would import a bare `trainer.yaml`."""
     absolute = []
     for argument, (option, value) in zip(arguments, _option_values(arguments)):
         path = Path(value)
@@ -121,12 +115,7 @@ def strings_in(value: str) -> Iterator[str]:
 
 
 def check_permitted_names(config: Any, source: str = "") -> None:
-    """Raise a `UserError` if a parsed config names a class or function that it may not name, before any is called.
-
-    Args:
-        config: config as parsed by jsonargparse.
-        source: file of the config, for the message.
-    """
+    """Raise a `UserError` if a parsed config names what it may not, before it is called; `source` is its file."""
     names = _command_line_names.get() or frozenset()
     for where, name in () if is_trusted() else _forbidden_names(config, names):
         raise UserError(f"{source}{where}: {explain_forbidden_name(name)}")
@@ -149,11 +138,9 @@ def check_commands(commands: Sequence[str], source: str) -> None:
         names = {part for part in parts if not part.endswith(_FILE_SUFFIXES)} | names_on_command_line(words)
         refused += [name for name in sorted(names) if not _is_permitted_name(name)]
         if refused:
-            raise UserError(
-                f"{source}: after: {command!r}: a sweep may not name {refused[0]}, only the classes of configs, "
-                f"{', '.join(_COMMANDS_OF_SWEEPS)}, and outputs such as {_RUN}/scores.jsonl; "
-                f"pass {FLAG} if you trust whoever wrote it (see SECURITY.md)"
-            )
+            allowed = f"only the classes of configs, {', '.join(_COMMANDS_OF_SWEEPS)}, and outputs in {_RUN}"
+            remedy = f"pass {FLAG} if you trust whoever wrote it (see SECURITY.md)"
+            raise UserError(f"{source}: after: {command!r}: a sweep may not name {refused[0]}, {allowed}; {remedy}")
 
 
 def _refused_options(command: str, words: Sequence[str]) -> Iterator[str]:
@@ -251,10 +238,7 @@ def _base_classes() -> dict[str, tuple[type, ...]]:
 
 
 def check_checkpoint(config: Any) -> None:
-    """Raise a `UserError` unless the checkpoint of a config is a local file that is read as weights only.
-
-    Lightning would unpickle a download, which can run code.
-    """
+    """Raise a `UserError` unless a checkpoint is a local file of weights; Lightning would unpickle a download."""
     if is_trusted():
         return
     if config.get("weights_only") is False:

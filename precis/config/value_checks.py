@@ -64,10 +64,8 @@ def check_no_keys(config: Any) -> None:
     for where, value in _values(config):
         is_key = where.rpartition(".")[2] in _KEYS and value
         if is_key or (isinstance(value, str) and _URL_WITH_PASSWORD.search(value)):
-            raise UserError(
-                f"{where}: a key or password would be kept in the run folder; leave it out, and set the environment "
-                "variable that the library reads"
-            )
+            remedy = "leave it out, and set the environment variable that the library reads"
+            raise UserError(f"{where}: a key or password would be kept in the run folder; {remedy}")
 
 
 def _values(config: Any) -> Iterator[tuple[str, Any]]:

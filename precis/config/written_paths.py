@@ -18,13 +18,7 @@ _CACHE_OF_WANDB = "wandb"  # whose folders have links to its log files in the ca
 
 
 def check_written_paths(config: Any, folder: Path | None, arguments: Sequence[str] = ()) -> None:
-    """Raise a `UserError` if a config names an output folder or file outside of the run folder.
-
-    Args:
-        config: parsed config, with loggers, callbacks, checkpoints, profilers and predictions.
-        folder: run folder; None if it is not known yet.
-        arguments: arguments of the command line; paths in them are trusted.
-    """
+    """Raise a `UserError` if a config, not the command line, names an output outside of the run folder (if known)."""
     for where, value in () if is_trusted() else outside_paths(config, folder, arguments):
         remedy = f"give it on the command line, or pass {FLAG} if you trust whoever wrote the config (see SECURITY.md)"
         raise UserError(f"{where}: a config may only write inside its run folder, not to {value}; {remedy}")
@@ -61,12 +55,7 @@ def is_within(path: Path, folder: Path) -> bool:
 
 
 def check_links(folder: Path, root: Path | None = None) -> None:
-    """Raise a `UserError` if a link in a run folder leads out of it, where a command would write.
-
-    Args:
-        folder: the run folder.
-        root: the sweep folder that the run folder must be in, which its links may lead to.
-    """
+    """Raise a `UserError` if a link in a run folder leads out of it, or of the sweep folder `root` that it is in."""
     for path in () if is_trusted() else _links(folder, with_itself=root is not None):
         if not is_within(path, root or folder):
             remedy = f"remove it, or pass {FLAG} if you made it (see SECURITY.md)"

@@ -7,16 +7,8 @@ import wandb_workspaces.reports.v2 as reports
 import wandb_workspaces.workspaces as workspaces
 from wandb_workspaces import expr
 
-from precis.dashboards.contents import (
-    ABLATED,
-    ABLATION_KEY,
-    ABLATION_TITLE,
-    ABLATIONS,
-    SETTINGS,
-    TESTED,
-    TRAINING,
-    Dashboard,
-)
+from precis.dashboards import contents
+from precis.dashboards.contents import Dashboard
 
 STEP = "trainer/global_step"
 HOW = (
@@ -32,7 +24,7 @@ def sections(dashboard: Dashboard) -> list[tuple[str, list[Any]]]:
         ("validation", _curves(dashboard.scores)),
         ("losses", _curves(dashboard.losses)),
         ("more", _curves(dashboard.more)),
-        ("training", _curves(TRAINING)),
+        ("training", _curves(contents.TRAINING)),
         ("heat maps", [reports.MediaBrowser(media_keys=[key]) for key in dashboard.heat_maps]),
         ("texts", [reports.WeavePanelSummaryTable(table_name=key) for key in dashboard.tables]),
     ]
@@ -50,24 +42,27 @@ def workspace(dashboard: Dashboard, entity: str, project: str) -> workspaces.Wor
         runset_settings=workspaces.RunsetSettings(
             filters=[expr.Tags().isin([dashboard.paper])],
             groupby=[expr.Metric("Group"), expr.Metric("JobType")],
-            pinned_columns=[*(f"summary:{key}" for key in dashboard.tested), *(f"config:{key}" for key in SETTINGS)],
+            pinned_columns=[
+                *(f"summary:{key}" for key in dashboard.tested),
+                *(f"config:{key}" for key in contents.SETTINGS),
+            ],
         ),
     )
 
 
 def ablation_report(entity: str, project: str) -> reports.Report:
     """Return the report of the ablations of RSTformer: each is a group of runs, averaged over seeds."""
-    rows = reports.UnorderedList(items=[f"{name}: {description}" for name, description in ABLATIONS.items()])
+    rows = reports.UnorderedList(items=[f"{name}: {description}" for name, description in contents.ABLATIONS.items()])
     blocks = [
         reports.P(HOW),
         reports.H2("rows"),
         rows,
         reports.H2("scores on test"),
-        _grid(entity, project, _bars(TESTED)),
+        _grid(entity, project, _bars(contents.TESTED)),
         reports.H2("while training"),
         _grid(entity, project, _curves(("val/rouge1", "val/loss"))),
     ]
-    return reports.Report(project=project, entity=entity, title=ABLATION_TITLE, blocks=blocks)
+    return reports.Report(project=project, entity=entity, title=contents.ABLATION_TITLE, blocks=blocks)
 
 
 def _bars(keys: Sequence[str]) -> list[Any]:
@@ -83,7 +78,7 @@ def _grid(entity: str, project: str, panels: list[Any]) -> reports.PanelGrid:
     for number, panel in enumerate(panels):
         panel.layout = reports.Layout(x=8 * (number % 3), y=6 * (number // 3), w=8, h=6)
     runs = reports.Runset(
-        entity=entity, project=project, name=ABLATED,
-        filters=[expr.Tags().isin([ABLATED])], groupby=[f"config.{ABLATION_KEY}"],
+        entity=entity, project=project, name=contents.ABLATED,
+        filters=[expr.Tags().isin([contents.ABLATED])], groupby=[f"config.{contents.ABLATION_KEY}"],
     )  # fmt: skip
     return reports.PanelGrid(runsets=[runs], panels=panels)

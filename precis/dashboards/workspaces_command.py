@@ -4,7 +4,7 @@ from jsonargparse import ArgumentParser
 
 from datamodules.documents import UserError
 from precis.dashboards.contents import ABLATED, ABLATION_KEY, ABLATION_TITLE, PAPERS, TESTED
-from precis.runs.wandb_login import logged_in
+from precis.runs.run_state import logged_in
 
 
 def workspaces(arguments: list[str]) -> None:

@@ -90,13 +90,12 @@ def score_parser(arguments: list[str]) -> None:
     TREEBANK is a file or folder of trees: JSON Lines, .rs3, .rs4, .dis or .conllu.
     """
     parser = ArgumentParser(prog="precis score-parser", description=score_parser.__doc__, exit_on_error=False)
-    parser.add_argument("treebank", type=Path, help="file or folder of gold trees")
-    parser.add_argument("--out", type=Path | None, default=None, help="folder for scores.json and scores.md")
-    parser.add_argument("--parser", type=str, default="default", help=PARSER_HELP)
-    parser.add_argument("--language", type=str, default="en", help=LANGUAGE_HELP)
-    parser.add_argument(
-        "--resamples", type=PositiveInt, default=RESAMPLES, help="resamples of the bootstrap over documents"
-    )
+    add = parser.add_argument
+    add("treebank", type=Path, help="file or folder of gold trees")
+    add("--out", type=Path | None, default=None, help="folder for scores.json and scores.md")
+    add("--parser", type=str, default="default", help=PARSER_HELP)
+    add("--language", type=str, default="en", help=LANGUAGE_HELP)
+    add("--resamples", type=PositiveInt, default=RESAMPLES, help="resamples of the bootstrap over documents")
     options = parser.parse_args(arguments)
     if options.out is not None and options.out.is_file():
         raise UserError(f"--out {options.out}: a file; name a folder")

@@ -8,7 +8,9 @@ from time import monotonic
 
 import torch
 from jsonargparse import Namespace
+from matplotlib.figure import Figure
 from pytorch_lightning import LightningModule, Trainer
+from rich.console import Console
 
 from callbacks.parse_writer import ParseWriter
 from datamodules.cache_folder import default_cache
@@ -20,23 +22,19 @@ from datamodules.discourse.parses import DiscourseParse, ParseRequest
 from datamodules.documents import Document, UserError
 from datamodules.parsing import CorpusDocuments, ParsingData
 from datamodules.text.language import length_words
-from datamodules.text.lines import counted
+from datamodules.text.lines import counted, one_line, printable
 from precis.config.parsers import explain_choice, load_parser
-from precis.discourse.draw_parse import LARGEST_HEAT_MAP, draw
+from precis.discourse.tree_drawing import draw_svg, draw_text
+from precis.files import figures
 from precis.files.texts import collect_texts, documents_of
 
 _NAMED = 5  # number of documents left out that the report names
 _MEASURED = 3  # number of batches that a dry run parses
-
-# A corpus ----------------------------------------------------------------------------------------------------------
+LARGEST_HEAT_MAP = 2000  # EDUs to each side
 
 
 def task_of(shard: str | None) -> tuple[int, int]:
-    """Return number (from 1) and count of tasks, from `--shard` or from a SLURM array.
-
-    Raises:
-        UserError: if the option is not of the form K/N, or the array has gaps.
-    """
+    """Return number (from 1) and count of tasks, from `--shard K/N` or a SLURM array; a `UserError` if it has gaps."""
     if shard is None:
         names = ("SLURM_ARRAY_TASK_ID", "SLURM_ARRAY_TASK_MIN", "SLURM_ARRAY_TASK_MAX", "SLURM_ARRAY_TASK_COUNT")
         number, first, last, count = (int(os.environ.get(name) or 0) for name in names)
@@ -52,11 +50,7 @@ def task_of(shard: str | None) -> tuple[int, int]:
 
 
 def parse_corpus(corpus: Corpus, options: Namespace) -> None:
-    """Parse the documents that are missing in the cache, and print a summary; in a dry run, print an estimate.
-
-    Raises:
-        UserError: if the corpus, the parser or the cache cannot be used.
-    """
+    """Parse the documents that are missing in the cache, and print a summary; in a dry run, print an estimate."""
     shard = task_of(options.shard)
     cache = ParseCache(options.out)
     if not options.dry_run:
@@ -169,9 +163,6 @@ def _report(documents: CorpusDocuments, data: ParsingData, missing: set[str], se
     return lines
 
 
-# One document ----------------------------------------------------------------------------------------------------
-
-
 def show(options: Namespace) -> None:
     """Parse one text and draw it; a `UserError` if there is more than one text, or none."""
     texts = collect_texts(options.inputs)
@@ -190,3 +181,41 @@ def parse_document(document: Document, parser: LightningModule) -> tuple[ParseRe
     with torch.no_grad():
         (parse,) = parser.predict_step([request], 0)
     return request, parse
+
+
+def draw(parse: DiscourseParse, request: ParseRequest, svg: Path | None = None, png: Path | None = None) -> None:
+    """Print the best tree in the width of the terminal, and write an SVG of it and a heat map as PNG if requested."""
+    texts = [request.text[start:end] for start, end in parse.edus.tolist()]
+    tree = parse.best_tree()
+    print(printable(draw_text(tree, texts, max(40, Console().width))))
+    if svg is not None:
+        svg.write_text(draw_svg(tree, texts), encoding="utf-8")
+        print(f"{svg}: the tree", file=sys.stderr)
+    if png is not None:
+        heat_map(parse).savefig(png, format="png")
+        print(f"{png}: a heat map of the distribution", file=sys.stderr)
+
+
+def summed(parse: DiscourseParse) -> torch.Tensor:
+    """Return the probability that i is the nucleus of j under any relation, [E, E]; NaN for pairs outside the band."""
+    size, half = parse.size, parse.half_width
+    pairs = torch.full((size, size), float("nan"))
+    row = torch.arange(size)[:, None].expand(-1, 2 * half + 1)                           # [E, 2b + 1]
+    column = row + torch.arange(-half, half + 1)
+    real = (column >= 0) & (column < size)
+    pairs[row[real], column[real]] = parse.band(half).sum(-1)[real]
+    return pairs
+
+
+def heat_map(parse: DiscourseParse) -> Figure:
+    """Return a heat map with nuclei as rows and other EDUs as columns; grey outside the band."""
+    side = min(20.0, 3 + parse.size / 8)
+    figure = figures.new_figure(side + 1, side)
+    axes = figure.add_subplot()
+    axes.set_facecolor("0.8")
+    image = figures.heat_map(axes, summed(parse).numpy(), vmin=0, vmax=1, cmap="viridis")
+    axes.set(xlabel="EDU", ylabel="is the nucleus of EDU")
+    title = f"{one_line(parse.id)}: {counted(parse.size, 'EDU')}"
+    axes.set_title(title, parse_math=False)  # an id may contain "$", which would start a formula
+    figure.colorbar(image, label="probability, over all relations")
+    return figure

@@ -1,20 +1,22 @@
-"""Implementation of `precis score-parser`: scores of a discourse parser on a treebank, beside right-branching trees."""
+"""Implementation of `precis score-parser`: Parseval and segmentation on a treebank, beside right-branching trees."""
 
 import json
 import math
 import shlex
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import is_dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from jsonargparse import Namespace
 from pytorch_lightning import LightningModule
+from torch import Tensor
 
 from datamodules.corpora.parallel import progress_bar
-from datamodules.discourse.parses import DiscourseParse, ParseRequest
+from datamodules.discourse.parses import DiscourseParse, ParseRequest, strip_edus
 from datamodules.discourse.records import TreebankDocument
 from datamodules.discourse.relations import INVENTORIES, Inventory, coarsened
 from datamodules.discourse.treebanks import read_treebank
@@ -22,13 +24,13 @@ from datamodules.discourse.trees import Tree
 from datamodules.documents import UserError
 from datamodules.text.offsets import paragraph_offsets, sentence_offsets
 from lightning_modules.discourse_parser.right_branching import Label, right_branching
+from lightning_modules.metrics.parseval import LEVELS, parseval_counts, parseval_scores
 from precis.config.parsers import PARSERS, load_parser
-from precis.discourse.parser_scores import edu_starts, page, parseval, segmentation
-from precis.statistics.statistics import LEVEL, Interval
+from precis.files.templates import template
+from precis.statistics.statistics import LEVEL, RESAMPLES, Interval, resampled_sums
 
 BASELINE = "right-branching"
-
-# The command's work ------------------------------------------------------------------------------------------------
+VARIANTS = {"original": "original Parseval", "rst": "RST-Parseval"}
 
 
 def print_scores(options: Namespace, arguments: Sequence[str]) -> None:
@@ -58,23 +60,10 @@ def to_json_values(value: Any) -> Any:
     return None if isinstance(value, float) and math.isnan(value) else value
 
 
-# Data ------------------------------------------------------------------------------------------------------------
-
-
 def gold_documents(
     path: Path, relations: Sequence[str], inventory: Inventory | None = None, language: str = "en"
 ) -> list[TreebankDocument]:
-    """Read the documents of a treebank, with binary trees and the relations of a parser.
-
-    Args:
-        path: path of the treebank.
-        relations: relations of the parser.
-        inventory: inventory of the parser, if it has one; by default the built-in one with these relations.
-        language: code of the language of the treebank.
-
-    Raises:
-        UserError: if a document has no tree, or relations are not in an inventory.
-    """
+    """Read the documents of a treebank, with binary trees and the relations of a parser, or of its inventory."""
     documents = read_treebank(path, language)
     if without_tree := [document.id for document in documents if document.tree is None]:
         more = f" and {len(without_tree) - 1} more have" if len(without_tree) > 1 else " has"
@@ -118,9 +107,6 @@ def watched(items: Sequence, description: str) -> Iterator:
         yield from progress.track(items, description=description)
 
 
-# Scores ----------------------------------------------------------------------------------------------------------
-
-
 def score(options: Namespace) -> dict[str, Any]:
     """Return all scores."""
     parser = load_parser(options.parser)
@@ -130,10 +116,7 @@ def score(options: Namespace) -> dict[str, Any]:
     gold = [document.tree for document in documents]
     parses = parsed(parser, [request_of(document) for document in documents], "gold EDUs")
     name, resamples = name_of(options.parser), options.resamples
-    trees = {
-        name: [parse.best_tree() for parse in parses],
-        BASELINE: baseline_trees(documents, gold, parser.relations),
-    }
+    trees = {name: [parse.best_tree() for parse in parses], BASELINE: baseline_trees(documents, gold, parser.relations)}
     return {
         "treebank": str(options.treebank),
         "parser": name,
@@ -156,10 +139,7 @@ def name_of(parser: str) -> str:
 
 
 def baseline_trees(documents: Sequence[TreebankDocument], gold: Sequence[Tree], relations: Sequence[str]) -> list[Tree]:
-    """Return right-branching trees over the EDUs of documents.
-
-    With relations other than GUM's, the label of all nodes is the most frequent one of the gold trees.
-    """
+    """Return right-branching trees; with relations other than GUM's, all nodes have the most frequent gold label."""
     labels: dict[str, Label] = {}
     if not {"elaboration", "joint"} <= set(relations):
         counts = Counter((span.nuclearity, span.relation) for tree in gold for span in tree.spans())
@@ -187,3 +167,83 @@ def _end_to_end(
         "segmentation_f1": segmentation(parses, documents, resamples),
         "parseval": {system: parseval(trees, gold, starts, resamples) for system, trees in systems.items()},
     }
+
+
+def intervals(
+    sums: Tensor, score: Callable[[Tensor], Tensor], resamples: int = RESAMPLES, seed: int = 0
+) -> list[Interval]:
+    """Return M scores of sums over documents, with percentile bootstrap intervals.
+
+    Args:
+        sums: terms of each document, [D, K].
+        score: function from sums [..., K] to M scores [..., M]; NaN if undefined.
+        resamples, seed: of the bootstrap.
+    """
+    sums = sums.double()
+    drawn = score(torch.from_numpy(resampled_sums(sums.numpy(), resamples, seed))).numpy()
+    results = []
+    for value, column in zip(score(sums.sum(0)).tolist(), drawn.T):
+        column = column[~np.isnan(column)]
+        bounds = np.quantile(column, [(1 - LEVEL) / 2, (1 + LEVEL) / 2]) if column.size else [np.nan] * 2
+        results.append(Interval(value, *map(float, bounds)))
+    return results
+
+
+def _f1(sums: Tensor) -> Tensor:
+    """Return F1 x 100 from hits, predictions and gold counts, [..., 3] -> [..., 1]."""
+    return 200 * sums[..., :1] / (sums[..., 1:2] + sums[..., 2:])
+
+
+def parseval(
+    trees: Sequence[Tree],
+    gold: Sequence[Tree],
+    starts: Sequence[tuple[list[int], list[int]]] | None = None,
+    resamples: int = RESAMPLES,
+) -> dict[str, dict[str, Interval]]:
+    """Return S, N, R and F of binary trees for both variants of Parseval; `starts` has first characters of EDUs."""
+    table = {}
+    for variant in VARIANTS:
+        counts = [
+            parseval_counts(predicted.spans(), gold_tree.spans(), variant, *(starts[i] if starts else ()))
+            for i, (predicted, gold_tree) in enumerate(zip(trees, gold, strict=True))
+        ]
+        table[variant] = dict(zip(LEVELS, intervals(torch.stack(counts), parseval_scores, resamples)))
+    return table
+
+
+def edu_starts(document: TreebankDocument) -> list[int]:
+    """Return the first visible characters of the gold EDUs."""
+    return strip_edus(torch.tensor(document.edus), document.text)[:, 0].tolist()
+
+
+def segmentation(
+    parses: Sequence[DiscourseParse], documents: Sequence[TreebankDocument], resamples: int = RESAMPLES
+) -> Interval:
+    """Return F1 of the beginnings of EDUs, including those of sentences."""
+    counts = []
+    for parse, document in zip(parses, documents, strict=True):
+        predicted, gold = set(parse.edus[:, 0].tolist()), set(edu_starts(document))
+        counts.append([len(predicted & gold), len(predicted), len(gold)])
+    return intervals(torch.tensor(counts), _f1, resamples)[0]
+
+
+def page(result: dict[str, Any]) -> str:
+    """Return all scores as Markdown tables."""
+    values = {"levels": LEVELS, "variants": VARIANTS, "shown": shown}
+    values["cells"] = lambda scores: " | ".join(shown(scores[name]) for name in LEVELS)
+    return template("precis.discourse", "scores.md").render(result, **values).rstrip()
+
+
+def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Return a Markdown table."""
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def shown(value: Interval | float, digits: int = 1) -> str:
+    """Format a number, with its interval if it has one; `none` for NaN."""
+    if not isinstance(value, Interval):
+        return "none" if value != value else f"{value:.{digits}f}"
+    if value.mean != value.mean:
+        return "none"
+    return f"{value.mean:.{digits}f} ({value.low:.{digits}f} to {value.high:.{digits}f})"

@@ -18,20 +18,12 @@ LETTER = 6.0  # approximate width of a letter of 11 pixels
 
 
 def draw_text(tree: Tree, edu_texts: Sequence[str], width: int = 100) -> str:
-    """Draw a tree as an outline with one line per node or EDU, each with N (nucleus) or S (satellite).
+    """Draw a tree, binary or n-ary, as an outline with a line per node or EDU, each with N (nucleus) or S (satellite).
 
     Nodes show relation, nuclearity and range of EDUs; EDUs show number and text, shortened to the width. If the
-    branches of a deep tree exceed half the width, their left part is replaced by the level.
-
-    Args:
-        tree: binary or n-ary tree.
-        edu_texts: text of each EDU.
-        width: length of a line in characters, at least 40.
-
-    Raises:
-        ValueError: if the number of texts differs from that of EDUs, or the width is too small.
+    branches of a deep tree exceed half the width, their left part is replaced by the level. A `ValueError` if the width
+    is below 40 characters.
     """
-    _check(tree, edu_texts)
     if width < 40:
         raise ValueError(f"a tree needs a width of at least 40 characters, not {width}")
     lines = []
@@ -39,7 +31,9 @@ def draw_text(tree: Tree, edu_texts: Sequence[str], width: int = 100) -> str:
     while pending:
         (start, end), letter, branch, below = pending.pop()
         node = tree.node(start, end)
-        label = f"[{start + 1}] {one_line(edu_texts[start])}" if node is None else _title(node)
+        label = f"[{start + 1}] {one_line(edu_texts[start])}"
+        if node is not None:
+            label = f"{_label(node)} ({node.nuclearity}) {node.start + 1}–{node.end + 1}"
         lines.append(shorten(_shorten_branch(branch, width // 2) + (f"{letter} " if letter else "") + label, width))
         if node is None:
             continue
@@ -53,28 +47,25 @@ def draw_text(tree: Tree, edu_texts: Sequence[str], width: int = 100) -> str:
 def draw_svg(
     tree: Tree, edu_texts: Sequence[str], letters: int = 100, wrap: bool = False, tree_width: int = MAX_TREE_WIDTH
 ) -> str:
-    """Draw a tree as a standalone SVG image: levels from left to right, one row per EDU.
+    """Draw a tree, binary or n-ary, as a standalone SVG image: levels from left to right, one row per EDU.
 
     A node is drawn between the rows of its first two children. No two nodes share this position, so that labels do not
     overlap, and the image grows by 26 pixels per EDU. Lines to nuclei are thick and blue, to satellites thin and
     orange. Tooltips show whole EDUs.
 
     Args:
-        tree: binary or n-ary tree.
+        tree: the tree.
         edu_texts: text of each EDU.
         letters: maximal number of letters of a displayed EDU, or of each of its lines with `wrap`.
         wrap: whether a longer EDU continues on further lines instead of being shortened.
         tree_width: maximal width of the levels of the tree in pixels.
-
-    Raises:
-        ValueError: if the number of texts differs from that of EDUs.
     """
-    _check(tree, edu_texts)
     levels = _levels(tree)
     step = min(MAX_STEP, tree_width / max(1, max(levels.values())))
     left = {extent: 12 + step * level for extent, level in levels.items()}
     texts = [one_line(text) for text in edu_texts]
-    lines = [_lines(f"{edu + 1}  {text}", letters, wrap) for edu, text in enumerate(texts)]
+    numbered = [f"{edu + 1}  {text}" for edu, text in enumerate(texts)]
+    lines = [textwrap.wrap(text, letters) if wrap else [shorten(text, letters)] for text in numbered]
     # the upper edge of each row, and the lower edge of the last one
     edges = list(accumulate((ROW + LINE * (len(row) - 1) for row in lines), initial=TOP))
     shapes, rightmost = [], left[0, 0] if tree.size == 1 else 0.0
@@ -93,17 +84,8 @@ def draw_svg(
         )
         shapes.append(f'<text class="edu">{spans}<title>{escape(text)}</title></text>')
     longest = max(len(line) for row in lines for line in row)
-    return _page(shapes, column + 20 + 7.2 * min(letters, longest + 3), edges[-1] + 10)
-
-
-def _lines(text: str, letters: int, wrap: bool) -> list[str]:
-    """Return the lines of a displayed EDU."""
-    return textwrap.wrap(text, letters) if wrap else [shorten(text, letters)]
-
-
-def _check(tree: Tree, edu_texts: Sequence[str]) -> None:
-    if len(edu_texts) != tree.size:
-        raise ValueError(f"{len(edu_texts)} texts for a tree of {tree.size} EDUs")
+    size = {"width": round(column + 20 + 7.2 * min(letters, longest + 3)), "height": round(edges[-1] + 10)}
+    return template("precis.discourse", "tree.svg").render(shapes=Markup("\n".join(shapes)), **size) + "\n"
 
 
 def _shorten_branch(branch: str, limit: int) -> str:
@@ -112,10 +94,6 @@ def _shorten_branch(branch: str, limit: int) -> str:
         return branch
     level = f"{len(branch) // 3}… "
     return level + branch[len(branch) - limit + len(level) :]
-
-
-def _title(node: Node) -> str:
-    return f"{_label(node)} ({node.nuclearity}) {node.start + 1}–{node.end + 1}"
 
 
 def _label(node: Node) -> str:
@@ -144,8 +122,3 @@ def _branches(tree: Tree, node: Node, left: dict[tuple[int, int], float], edges:
     for child, letter in zip(node.children, node.nuclearity, strict=True):
         lines.append(f'<path class="{letter}" d="M{x:.1f} {y}V{_height(tree, *child, edges)}H{left[child]:.1f}"/>')
     return lines
-
-
-def _page(shapes: list[str], width: float, height: float) -> str:
-    size = {"width": round(width), "height": round(height)}
-    return template("precis.discourse", "tree.svg").render(shapes=Markup("\n".join(shapes)), **size) + "\n"

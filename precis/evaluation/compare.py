@@ -1,15 +1,18 @@
-"""`precis compare RUN RUN ...`: runs side by side, from their folders alone."""
+"""`precis compare RUN RUN ...`: runs side by side, from their folders alone, on a terminal, as LaTeX and as CSV."""
 
+import csv
+import io
 import json
 import os
 import shlex
 import sys
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, fields
 from itertools import chain
 from pathlib import Path
 from typing import Any, Literal
 
+import numpy as np
 from jsonargparse import ArgumentError, ArgumentParser, Namespace
 from jsonargparse.typing import PositiveInt
 from rich.console import Console
@@ -18,11 +21,13 @@ from rich.text import Text
 from datamodules.atomic_write import atomic_write
 from datamodules.documents import UserError
 from datamodules.text.lines import counted, one_line
+from precis.config.labels import format_value, short_key
 from precis.evaluation.compare_page import write_page
-from precis.evaluation.compare_tables import group_table, to_csv, to_latex
-from precis.evaluation.compared_systems import config_differences, read_all, rescore, systems_of
+from precis.evaluation.compared_systems import MOST_IN_A_NAME, config_differences, read_all, rescore, systems_of
 from precis.evaluation.comparison import (
     DEFAULT,
+    DESCRIPTIVE,
+    Cell,
     Comparison,
     cell_columns,
     choose_baseline,
@@ -32,10 +37,10 @@ from precis.evaluation.comparison import (
 )
 from precis.runs.prediction_files import SPLITS
 
-TABLES = {
-    "latex": ("LaTeX for booktabs", to_latex),
-    "csv": ("CSV with all numbers", to_csv),
-}
+_ESCAPES = {
+    "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{", "}": r"\}",
+    "~": r"\textasciitilde{}", "^": r"\textasciicircum{}",
+}  # fmt: skip
 
 
 def compare(arguments: list[str]) -> None:
@@ -44,24 +49,19 @@ def compare(arguments: list[str]) -> None:
     A RUN is a run folder with predictions, a sweep folder for all of its runs, or a file that `precis baseline` wrote.
     """
     parser = ArgumentParser(prog="precis compare", description=compare.__doc__, exit_on_error=False)
-    parser.add_argument("runs", type=Path, nargs="+", help="run folders, sweep folders, files of predictions")
-    parser.add_argument("--baseline", type=Path | None, default=None, help="the run (or system) to compare to")
-    parser.add_argument(
-        "--split", type=Literal["test", "val", "predict"] | None, default=None,
-        help="split of the predictions; by default the first of these that all runs have",
-    )  # fmt: skip
-    parser.add_argument("--metric", type=str | None, default=None, help=f"{','.join(DEFAULT)} by default")
-    parser.add_argument(
-        "--language", type=str | None, default=None, help="ISO code of the language in which to compute ROUGE again"
-    )
-    parser.add_argument("--html", type=Path | None, default=None, help="write a self-contained page")
+    add = parser.add_argument
+    add("runs", type=Path, nargs="+", help="run folders, sweep folders, files of predictions")
+    add("--baseline", type=Path | None, default=None, help="the run (or system) to compare to")
+    split_help = "split of the predictions; by default the first of these that all runs have"
+    add("--split", type=Literal["test", "val", "predict"] | None, default=None, help=split_help)
+    add("--metric", type=str | None, default=None, help=f"{','.join(DEFAULT)} by default")
+    add("--language", type=str | None, default=None, help="ISO code of the language in which to compute ROUGE again")
+    add("--html", type=Path | None, default=None, help="write a self-contained page")
     for name, (what, _) in TABLES.items():
-        parser.add_argument(f"--{name}", type=Path | None, default=None, help=f"write the table as {what}")
-    parser.add_argument("--documents", type=PositiveInt, default=1000, help="maximum number of documents in the page")
-    parser.add_argument(
-        "--sources", type=bool, default=True, help="show source texts in the page, from the corpus of a run"
-    )
-    parser.add_argument("--json", action="store_true", help="one JSON object instead of a table")
+        add(f"--{name}", type=Path | None, default=None, help=f"write the table as {what}")
+    add("--documents", type=PositiveInt, default=1000, help="maximum number of documents in the page")
+    add("--sources", type=bool, default=True, help="show source texts in the page, from the corpus of a run")
+    add("--json", action="store_true", help="one JSON object instead of a table")
     options = parser.parse_args(arguments)
     _check_outputs(options)
     comparison = compare_runs(options.runs, options.baseline, options.metric, options.split, options.language)
@@ -101,18 +101,7 @@ def compare_runs(
     split: str | None = None,
     language: str | None = None,
 ) -> Comparison:
-    """Return the comparison of systems, which are read from their folders or files.
-
-    Args:
-        paths: run folders, sweep folders, files of predictions.
-        baseline: a run, or the name of a system; by default the first system.
-        metrics: comma-separated measures; by default those of `DEFAULT`.
-        split: `test`, `val` or `predict`; by default the first that all runs have.
-        language: code of the language in which ROUGE is computed again; by default, recorded scores are compared.
-
-    Raises:
-        UserError: if the runs cannot be compared.
-    """
+    """Return the comparison of systems, read from their folders or files; arguments as of `precis.compare`."""
     runs = read_all(paths, split, language or "en")
     if language is not None:
         for run in runs:
@@ -164,9 +153,8 @@ def as_json(comparison: Comparison) -> dict[str, Any]:
 def show(comparison: Comparison, notes: list[str], console: Console) -> None:
     """Print a block of lines for each system, a line for each measure, in columns that all blocks share."""
     headers = ["", "mean", "95 % interval", "difference", "p"]
-    blocks = [
-        [[name, *cell_columns(cell)] for name, cell in zip(comparison.measures, cells)] for cells in comparison.cells
-    ]
+    rows = [zip(comparison.measures, cells) for cells in comparison.cells]
+    blocks = [[[name, *cell_columns(cell)] for name, cell in row] for row in rows]
     widths = [max(map(len, column)) for column in zip(headers, *chain(*blocks))]
     for index, (system, block) in enumerate(zip(comparison.systems, blocks)):
         about = counted(len(system.runs), "seed") + ", baseline" * (index == comparison.baseline)
@@ -177,3 +165,97 @@ def show(comparison: Comparison, notes: list[str], console: Console) -> None:
         console.print()
     for line in notes:
         console.print(Text(line))
+
+
+@dataclass(frozen=True)
+class _Row:
+    """A system: its name, its values on the axes (or its name), its number of runs, and a cell per measure."""
+
+    name: str
+    labels: list[str]
+    seeds: int
+    cells: list[Cell]
+
+
+@dataclass(frozen=True)
+class GroupedTable:
+    """Systems by their values on the axes: config keys in which they differ, `system` if none or too many."""
+
+    axes: list[str]
+    measures: list[str]
+    rows: list[_Row]
+
+    def best(self) -> set[tuple[int, int]]:
+        """Return the row and column of the highest mean of each measure; descriptive measures have none."""
+        columns = [column for column, name in enumerate(self.measures) if name not in DESCRIPTIVE]
+        means = np.array([[row.cells[column].mean for column in columns] for row in self.rows])
+        return {(int(row), columns[place]) for place, row in enumerate(np.nan_to_num(means, nan=-np.inf).argmax(0))}
+
+
+def group_table(comparison: Comparison) -> GroupedTable:
+    """Return the systems of a comparison, grouped by the config keys in which they differ."""
+    systems = comparison.systems
+    differing = config_differences(systems)
+    # Outputs without a config have no values on the axes, and with many axes the names are easier to read.
+    has_axes = 0 < len(differing) <= MOST_IN_A_NAME and not any(system.is_fixed for system in systems)
+    axes = [short_key(key, set(differing)) for key in differing] if has_axes else ["system"]
+    rows = []
+    for index, (system, cells) in enumerate(zip(systems, comparison.cells)):
+        labels = [format_value(values[index]) for values in differing.values()] if has_axes else [system.name]
+        rows.append(_Row(system.name, labels, len(system.runs), cells))
+    # On each axis, labels are sorted by their first appearance.
+    orders = [list(dict.fromkeys(column)) for column in zip(*(row.labels for row in rows))]
+    rows.sort(key=lambda row: [order.index(label) for order, label in zip(orders, row.labels)])
+    return GroupedTable(axes, comparison.measures, rows)
+
+
+def to_csv(table: GroupedTable, notes: Sequence[str]) -> str:
+    """Return a line for each system, with every number of every measure in a column; CSV has no place for notes."""
+    keys = [field.name for field in fields(Cell)]
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    axes = [axis for axis in table.axes if axis != "system"]
+    writer.writerow(["system", *axes, "seeds", *(f"{name}_{key}" for name in table.measures for key in keys)])
+    for row in table.rows:
+        values = [asdict(cell)[key] for cell in row.cells for key in keys]
+        writer.writerow([row.name, *(row.labels if axes else []), row.seeds, *values])
+    return out.getvalue()
+
+
+def to_latex(table: GroupedTable, notes: Sequence[str]) -> str:
+    """Return a table for the package `booktabs`, with a rule between groups; the notes are comments above it."""
+    best = table.best()
+    lines = [f"% {note}" for note in notes]
+    lines.append(r"\begin{tabular}{" + "l" * len(table.axes) + "r" * (1 + len(table.measures)) + "}")
+    names = [*table.axes, "seeds", *table.measures]
+    lines += [r"\toprule", " & ".join(map(escape_latex, names)) + r" \\", r"\midrule"]
+    before: list[str] = []
+    for place, row in enumerate(table.rows):
+        if before and len(table.axes) > 1 and row.labels[0] != before[0]:
+            lines.append(r"\midrule")
+        texts = []
+        for column, cell in enumerate(row.cells):
+            spread = rf"\pm {cell.spread:.2f}" if cell.spread is not None else ""
+            mean = f"${cell.mean:.2f}{spread}$"
+            text = rf"\textbf{{{mean}}}" if (place, column) in best else mean
+            texts.append(text + ("$^{*}$" if cell.significant else ""))
+        labels = _without_repeats(row.labels, before)
+        lines.append(" & ".join([*map(escape_latex, labels), str(row.seeds), *texts]) + r" \\")
+        before = row.labels
+    return "\n".join([*lines, r"\bottomrule", r"\end{tabular}"]) + "\n"
+
+
+def escape_latex(text: str) -> str:
+    """Return a text in which characters that LaTeX interprets are escaped."""
+    return "".join(_ESCAPES.get(character, character) for character in text)
+
+
+def _without_repeats(labels: Sequence[str], before: Sequence[str]) -> list[str]:
+    """Blank the labels of leading axes that repeat those of the row above; the last axis is always kept."""
+    shared = 0
+    while shared < len(labels) - 1 and before and labels[shared] == before[shared]:
+        shared += 1
+    return [""] * shared + list(labels[shared:])
+
+
+TABLES = {"latex": ("LaTeX for booktabs", to_latex), "csv": ("CSV with all numbers", to_csv)}

@@ -8,27 +8,20 @@ from typing import Any
 import numpy as np
 
 from datamodules.atomic_write import atomic_file
-from precis.evaluation.compared_systems import RunRecord, System, config_differences
+from precis.evaluation.compared_systems import System, config_differences
 from precis.evaluation.comparison import Comparison, cell_lines
 
 PAGE = Path(__file__).parent / "page"
 BINS = 30
 LONGEST_SOURCE = 20_000  # characters of a document that are shown
+RECORDED = ("git_commit", "git_dirty", "command", "device", "python")
 MOST_POINTS = 300  # points of a curve, more than a screen can show
 
 
 def write_page(
     path: Path, comparison: Comparison, notes: Sequence[str], documents: int, sources: Mapping[str, str] | None = None
 ) -> None:
-    """Write the page.
-
-    Args:
-        path: output file.
-        comparison: the comparison.
-        notes: notes below the table.
-        documents: maximum number of documents with texts, see `chosen_documents`.
-        sources: source texts by id, shown next to the outputs.
-    """
+    """Write the page, with at most some documents and the source texts that there are, by id."""
     content = page_data(comparison, notes, documents, sources or {})
     # Inside a script element `<` could end it; JSON may write it as an escape.
     data = json.dumps(content, ensure_ascii=False, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c")
@@ -47,7 +40,10 @@ def page_data(
     for system, row in zip(comparison.systems, comparison.cells):
         systems.append({
             "name": system.name,
-            "runs": [_run_data(run) for run in system.runs],
+            "runs": [
+                {"path": str(run.path), "seed": run.seed} | {key: run.environment.get(key) for key in RECORDED}
+                for run in system.runs
+            ],
             "cells": [cell_lines(cell) for cell in row],
             "significant": [cell.significant for cell in row],
         })  # fmt: skip
@@ -63,11 +59,6 @@ def page_data(
         "documents": document_data(comparison, documents, sources),
         "allDocuments": comparison.documents,
     }
-
-
-def _run_data(run: RunRecord) -> dict[str, Any]:
-    keys = ("git_commit", "git_dirty", "command", "device", "python")
-    return {"path": str(run.path), "seed": run.seed} | {key: run.environment.get(key) for key in keys}
 
 
 def _config_value(system: System, key: str) -> str:

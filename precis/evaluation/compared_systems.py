@@ -22,7 +22,7 @@ from precis.config.labels import format_value, short_key
 from precis.config.run_config import read_config
 from precis.evaluation.predictions import read_predictions, scores_path
 from precis.evaluation.scorers import ScoreOptions, score
-from precis.files.json_files import read_json
+from precis.files.data_files import read_json
 from precis.runs.prediction_files import NAMES, MissingPredictions, find_predictions, read_rows, recorded_results
 from precis.runs.sweep_points import POINTS, read_described, without_seed
 
@@ -62,10 +62,7 @@ class RunRecord:
 
     @cached_property
     def measures(self) -> dict[str, NDArray[np.float64]]:
-        """Return scores of all documents by measure, [N], NaN for missing ones.
-
-        Length in words and repeated trigrams in per cent are computed here.
-        """
+        """Scores of all documents by measure, [N], NaN for missing ones; length and repeated trigrams (%) are added."""
         names = dict.fromkeys(name for row in self.rows for name in row.get("scores", {}))
         measures = {
             name: np.array([row.get("scores", {}).get(name, np.nan) for row in self.rows], dtype=np.float64)
@@ -123,11 +120,7 @@ class System:
 
 
 def rescore(run: RunRecord, language: str) -> None:
-    """Replace the recorded ROUGE scores of a run by those in another language.
-
-    Raises:
-        UserError: if the code of the language is none.
-    """
+    """Replace the recorded ROUGE scores of a run by those in another language."""
     variants = ("rouge1", "rouge2", "rougeL", "rougeLsum")
     rows = [row for row in run.rows if row["references"]]
     texts = ([row[name] for row in rows] for name in ("summary", "references"))
@@ -140,9 +133,8 @@ def read_all(paths: Sequence[Path], split: str | None = None, language: str = "e
     """Return the runs in run folders, sweep folders and files of predictions, in order and without duplicates.
 
     Args:
-        paths: run folders, sweep folders and files of predictions.
-        split: split of the predictions to read, `test`, `val` or `predict`; by default the first of these that all runs
-            have.
+        paths: the folders and files.
+        split: split of the predictions to read; by default the first of test, val and predict that all runs have.
         language: code of the language in which predictions without scores are scored.
 
     Raises:
@@ -188,10 +180,8 @@ def _refuse_two_splits(runs: Sequence[RunRecord]) -> None:
     recorded = {run.split: run for run in runs if run.split is not None}
     if len(recorded) > 1:
         (first_split, first), (second_split, second), *_ = recorded.items()
-        raise UserError(
-            f"{first.path} holds predictions of the {first_split} split, {second.path} of the {second_split} split; "
-            "compare one split, with --split"
-        )
+        splits = f"{first.path} holds predictions of the {first_split} split, {second.path} of the {second_split} split"
+        raise UserError(f"{splits}; compare one split, with --split")
 
 
 def _read_run(path: Path, label: str, split: str, language: str) -> RunRecord:
@@ -281,13 +271,10 @@ def flat_config(config: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
 
 
 def systems_of(runs: Sequence[RunRecord]) -> list[System]:
-    """Group runs with the same setting into systems, and align the rows of all runs.
+    """Group runs with the same setting into systems, and align the rows of all runs, which must have equal documents.
 
     Two runs with the same setting and seed differ in code or environment, so that each run of such a setting is a
     separate system.
-
-    Raises:
-        UserError: if two runs are over different documents or references.
     """
     for run in runs[1:]:
         _align(runs[0], run)
@@ -351,6 +338,5 @@ def _names(systems: Sequence[System]) -> list[str]:
         run = system.runs[0]
         parts = [f"{short_key(key, set(differing))}={format_value(run.setting.get(key))}" for key in differing]
         names.append(" ".join(parts) if run.config and 0 < len(parts) <= MOST_IN_A_NAME else run.path.stem)
-    return [
-        name if names.count(name) == 1 else f"{name} ({system.runs[0].path})" for name, system in zip(names, systems)
-    ]
+    paths = [system.runs[0].path for system in systems]
+    return [name if names.count(name) == 1 else f"{name} ({path})" for name, path in zip(names, paths)]

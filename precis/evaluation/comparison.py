@@ -70,10 +70,7 @@ class Comparison:
 
 
 def compare_systems(systems: Sequence[System], measures: Sequence[str], baseline: int = 0) -> Comparison:
-    """Return means, intervals and tests of systems over the same documents.
-
-    The tests are those of `precis.statistics.significance`.
-    """
+    """Return means, intervals and tests (`precis.statistics.significance`) of systems over the same documents."""
     scores = [system.scores_by_run(measures) for system in systems]  # [R, N, M] each
     tests = _test_differences(systems, scores, measures, baseline)
     cells = []
@@ -133,10 +130,8 @@ def _notes_on(systems: Sequence[System], measures: Sequence[str], documents: int
         ways = {signature.partition("|precis:")[0]: run for signature, run in run_of.items()}
         if len(ways) > 1:
             (first_way, first), (second_way, second), *_ = ways.items()
-            raise UserError(
-                f"{second.path}: {name} was computed as {second_way}, in {first.path} as {first_way}; "
-                "run `precis test` on both with one version of the suite"
-            )
+            problem = f"{name} was computed as {second_way}, in {first.path} as {first_way}"
+            raise UserError(f"{second.path}: {problem}; run `precis test` on both with one version of the suite")
         if len(run_of) > 1:
             versions = ", ".join(sorted(signature.partition("|precis:")[2] for signature in run_of))
             notes.append(f"{name} was computed by several versions of the suite: {versions}")
@@ -175,11 +170,7 @@ def _seed_notes(systems: Sequence[System], documents: int) -> list[str]:
 
 
 def choose_measures(systems: Sequence[System], requested: str | None) -> list[str]:
-    """Return the measures to compare.
-
-    Raises:
-        UserError: if a run lacks a measure; or if none is requested and there is no ROUGE.
-    """
+    """Return the measures to compare; a `UserError` for one that a run lacks, also of the default ones."""
     runs = [run for system in systems for run in system.runs]
     shared = [name for name in runs[0].measures if all(name in run.measures for run in runs)]
     names = [name.strip() for name in requested.split(",") if name.strip()] if requested else list(DEFAULT)
@@ -188,19 +179,13 @@ def choose_measures(systems: Sequence[System], requested: str | None) -> list[st
     for name in names:
         if name not in shared:
             lacking = next(run for run in runs if name not in run.measures)
-            raise UserError(
-                f"{lacking.path}: no scores for {name!r}; all runs have {', '.join(shared)} (others come from "
-                "`precis test`, or from `precis evaluate` on the predictions, which writes scores beside them)"
-            )
+            others = "others come from `precis test`, or from `precis evaluate` on the predictions"
+            raise UserError(f"{lacking.path}: no scores for {name!r}; all runs have {', '.join(shared)} ({others})")
     return list(dict.fromkeys(names))
 
 
 def choose_baseline(systems: Sequence[System], requested: Path | None) -> int:
-    """Return the index of a system by its name or one of its runs; the first by default.
-
-    Raises:
-        UserError: if no system has it.
-    """
+    """Return the index of the system with a name or run, by default the first; a `UserError` if there is none."""
     if requested is None:
         return 0
     for index, system in enumerate(systems):

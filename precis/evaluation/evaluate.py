@@ -89,10 +89,7 @@ def evaluate(arguments: list[str]) -> None:
 
 
 def _lead(predictions: Sequence[Prediction], paths: Collection[Path], options: ScoreOptions) -> dict[str, float]:
-    """Return the scores of lead-1 on the same documents: those that `precis test` recorded, or new ones.
-
-    They are empty if neither is known, or ROUGE is not computed as in tests.
-    """
+    """Return the scores of lead-1 that `precis test` recorded, or new ones; empty if ROUGE is not that of tests."""
     if any(getattr(options, name) != getattr(ScoreOptions(), name) for name in ROUGE_OPTIONS):
         return {}
     recorded = [recorded_results(path).get("lead1") for path in paths]
@@ -103,11 +100,7 @@ def _lead(predictions: Sequence[Prediction], paths: Collection[Path], options: S
 
 
 def _targets(options: Namespace) -> dict[Path, Path]:
-    """Return the file of scores for each file of outputs.
-
-    Raises:
-        UserError: if a file of outputs is missing, or scores cannot be written there.
-    """
+    """Return the file of scores for each file of outputs; a `UserError` if one is missing or cannot be written."""
     paths = [Path(name) for name in options.files]
     if options.out and len(paths) > 1:
         raise UserError("--out names one file of scores; leave it out, to write scores beside each file")
@@ -166,8 +159,7 @@ def evaluate_predictions(
         predictions: the outputs.
         metrics: comma-separated names; None for all that can be computed.
         options: options of the measures.
-        resamples: number of resamples of the bootstrap.
-        seed: seed of the bootstrap.
+        resamples, seed: of the bootstrap.
 
     Raises:
         UserError: for an unknown metric, or one that cannot be computed.
@@ -179,31 +171,24 @@ def evaluate_predictions(
 
 def _parser() -> ArgumentParser:
     parser = ArgumentParser(prog="precis evaluate", description=evaluate.__doc__, exit_on_error=False)
-    parser.add_argument("files", type=str, nargs="+", help="files of summaries, such as RUN/predictions.jsonl")
-    parser.add_argument(
-        "--metrics", type=str | None, default=None,
-        help=f"comma-separated, out of {', '.join(METRICS)}; by default all that can be computed",
-    )  # fmt: skip
-    parser.add_argument(
-        "--references", type=str, nargs="+", default=[], help="files with references, instead of the field"
-    )
-    parser.add_argument("--documents", type=str | None, default=None, help="file with source documents")
-    parser.add_argument("--run", type=str | None, default=None, help="run folder whose corpus has the source documents")
-    parser.add_argument("--split", type=str, default="test", help="split of that corpus")
-    parser.add_argument("--fields", type=FieldNames, default=FieldNames())
-    parser.add_argument(
-        "--splitter", type=Splitter, default="auto",
-        help="sentence splitter for strings: lines takes each line as a sentence, as rouge-score does; auto is lines "
-        "for strings with several lines, and otherwise detects which of the other two applies",
-    )  # fmt: skip
-    parser.add_argument(
-        "--separator", type=str | None, default=None, help="separator of the sentences in a string, such as <q>"
-    )
+    add = parser.add_argument
+    add("files", type=str, nargs="+", help="files of summaries, such as RUN/predictions.jsonl")
+    metrics_help = f"comma-separated, out of {', '.join(METRICS)}; by default all that can be computed"
+    add("--metrics", type=str | None, default=None, help=metrics_help)
+    add("--references", type=str, nargs="+", default=[], help="files with references, instead of the field")
+    add("--documents", type=str | None, default=None, help="file with source documents")
+    add("--run", type=str | None, default=None, help="run folder whose corpus has the source documents")
+    add("--split", type=str, default="test", help="split of that corpus")
+    add("--fields", type=FieldNames, default=FieldNames())
+    splitter_help = "sentence splitter for strings: lines takes each line as a sentence, as rouge-score does; auto is "
+    splitter_help += "lines for strings with several lines, and otherwise detects which of the other two applies"
+    add("--splitter", type=Splitter, default="auto", help=splitter_help)
+    add("--separator", type=str | None, default=None, help="separator of the sentences in a string, such as <q>")
     parser.add_class_arguments(ScoreOptions, None)
-    parser.add_argument("--resamples", type=PositiveInt, default=RESAMPLES, help="number of resamples of the bootstrap")
-    parser.add_argument("--seed", type=NonNegativeInt, default=0, help="seed of the bootstrap")
-    parser.add_argument("--out", type=str | None, default=None, help="file for the scores of each document")
-    parser.add_argument("--json", action="store_true", help="one JSON object instead of tables")
+    add("--resamples", type=PositiveInt, default=RESAMPLES, help="number of resamples of the bootstrap")
+    add("--seed", type=NonNegativeInt, default=0, help="seed of the bootstrap")
+    add("--out", type=str | None, default=None, help="file for the scores of each document")
+    add("--json", action="store_true", help="one JSON object instead of tables")
     return parser
 
 

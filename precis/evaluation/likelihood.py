@@ -28,7 +28,7 @@ from rich.progress import track
 from datamodules.atomic_write import atomic_write
 from datamodules.documents import UserError
 from datamodules.text.lines import counted
-from precis.config.linked_arguments import LINKED
+from precis.config.run_arguments import LINKED
 from precis.config.run_config import read_config
 from precis.runs.run_folder import Run, load_run
 from precis.statistics.significance import format_p, paired_difference, significant
@@ -38,12 +38,7 @@ from precis.statistics.significance import format_p, paired_difference, signific
 def document_nll(run: Run, split: str) -> dict[str, float]:
     """Return the negative log-likelihood of the first reference of each document, nats per token, by id.
 
-    Args:
-        run: run whose data has batches of one document (`eval_batch_size` 1).
-        split: `val` or `test`.
-
-    Raises:
-        UserError: if the model has no loss term `nll`, as extractive models have none.
+    The data of the run has batches of one document. A `UserError` if the model has no loss term `nll`.
     """
     loader = run.data.val_dataloader() if split == "val" else run.data.test_dataloader()
     values = {}
@@ -56,15 +51,7 @@ def document_nll(run: Run, split: str) -> dict[str, float]:
 
 
 def load(folder: Path, change: str) -> Run:
-    """Load a run with batches of one document.
-
-    Args:
-        folder: folder of the run.
-        change: `data.NAME=VALUE`, `model.NAME=VALUE`, or `-` for no change.
-
-    Raises:
-        UserError: if the change has another form, would be replaced by one of the model, or sets the batch size.
-    """
+    """Load a run with batches of one document and a change, `data.NAME=VALUE`, `model.NAME=VALUE`, or `-` for none."""
     if change == "-":
         return load_run(folder, eval_batch_size=1)
     key, separator, value = change.partition("=")
@@ -82,14 +69,7 @@ def load(folder: Path, change: str) -> Run:
 
 
 def runs_of(system: str) -> dict[int, Path]:
-    """Return the run folders of a system by seed, in the order of their seeds.
-
-    Args:
-        system: a run folder, or a pattern with `*`, `?` or `[...]`.
-
-    Raises:
-        UserError: if no run folder has that name, or two of the runs have the same seed.
-    """
+    """Return the run folders that a system, a folder or pattern, names, by seed in order; no seed may occur twice."""
     folders = [Path(name) for name in sorted(glob(system)) if (Path(name) / "config.yaml").is_file()]
     if not folders:
         raise UserError(f"{system}: no run folder of this name; give the folder of a run that `precis fit` made")
@@ -109,12 +89,9 @@ def compare(systems: Sequence[Sequence[dict[str, float]]], names: Sequence[str])
     star marks those that are significant after Holm's correction.
 
     Args:
-        systems: values by id of each run of each system, with the same seeds in the same order; a single run, such as
-            the one that others start from, counts for each seed.
+        systems: values by id of each run of each system, over the same documents, with the same seeds in the same
+            order; a single run, such as the one that others start from, counts for each seed.
         names: names of the systems.
-
-    Raises:
-        UserError: if runs were scored on different documents.
     """
     ids = sorted(systems[0][0])
     for name, runs in zip(names, systems):
@@ -136,15 +113,13 @@ def compare(systems: Sequence[Sequence[dict[str, float]]], names: Sequence[str])
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Print the likelihoods of runs; return the exit status."""
-    parser = argparse.ArgumentParser(prog="python -m precis.evaluation.likelihood",
-                                     description=__doc__, allow_abbrev=False,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)  # fmt: skip
-    parser.add_argument("systems", nargs="+", help="run folders, or quoted patterns of the folders of a system's runs "
-                        "with different seeds; a system may be named several times")  # fmt: skip
-    parser.add_argument("--change", nargs="+", default=[], help="an argument of each system, as data.NAME=VALUE or "
-                        "model.NAME=VALUE, or - for no change")  # fmt: skip
-    parser.add_argument("--split", choices=["val", "test"], default="val")
-    parser.add_argument("--out", type=Path, help="file for the values by document, run and system, JSON")
+    layout = {"allow_abbrev": False, "formatter_class": argparse.RawDescriptionHelpFormatter}
+    parser = argparse.ArgumentParser(prog="python -m precis.evaluation.likelihood", description=__doc__, **layout)
+    add = parser.add_argument
+    add("systems", nargs="+", help="run folders, or quoted patterns of the folders of a system's runs by seed")
+    add("--change", nargs="+", default=[], help="for each system data.NAME=VALUE, model.NAME=VALUE, or - for no change")
+    add("--split", choices=["val", "test"], default="val")
+    add("--out", type=Path, help="file for the values by document, run and system, JSON")
     options = parser.parse_args(arguments)
     try:
         changes = options.change or ["-"] * len(options.systems)

@@ -9,18 +9,8 @@ from datamodules.corpora.readers import read_rows
 from datamodules.documents import BadRecord, UserError
 from datamodules.text.language import Language
 from datamodules.text.lines import counted
-from precis.evaluation.prediction_fields import (
-    FieldNames,
-    Row,
-    SentenceCutter,
-    bad_record,
-    read_document,
-    read_id,
-    read_references,
-    read_summary,
-    read_system,
-    source_sentences,
-)
+from precis.evaluation import prediction_fields
+from precis.evaluation.prediction_fields import FieldNames, Row, SentenceCutter, bad_record
 from precis.files.texts import is_records
 
 
@@ -47,14 +37,8 @@ def read_predictions(
     """Read the outputs of a file with references and sources.
 
     Files with suffixes of records (`.jsonl`, `.csv`, ..., see `readers.read_rows`) have records; all others are plain
-    text with one output per line, whose ids are line numbers.
-
-    Args:
-        path: the file.
-        references: files with references, instead of the field; matched by id, or by line number in plain text.
-        documents: file with sources, matched in the same way.
-        names: names of fields.
-        splitter: splits strings into sentences.
+    text with one output per line, whose ids are line numbers. Files of references, instead of the field, and of sources
+    are matched by id, or by line number in plain text.
 
     Raises:
         UserError: with file and line, for an unreadable record, a missing or duplicate id, an empty reference or
@@ -95,26 +79,13 @@ def read_predictions(
     return predictions
 
 
-def run_sources(run: str, split: str) -> dict[str, list[str]]:
-    """Return the sentences of the documents of a run's corpus, by id.
-
-    Raises:
-        UserError: if the folder is not a run of a summarizer, or lacks the split.
-    """
+def with_run_documents(predictions: list[Prediction], run: str, split: str) -> list[Prediction]:
+    """Add the sources in the corpus of a run to outputs; a `UserError` if the corpus lacks a document."""
     from datamodules.corpora.corpus import as_document  # these import torch and Lightning
     from precis.runs.run_folder import run_documents
 
-    rows = run_documents(Path(run), split)
-    return {document.id: document.sentences for document in map(as_document, rows)}
-
-
-def with_run_documents(predictions: list[Prediction], run: str, split: str) -> list[Prediction]:
-    """Add the sources in the corpus of a run to outputs.
-
-    Raises:
-        UserError: as in `run_sources`, or if the corpus lacks a document.
-    """
-    documents = _by_id(predictions, run_sources(run, split), f"the {split} split of {run}")
+    sources = {document.id: document.sentences for document in map(as_document, run_documents(Path(run), split))}
+    documents = _by_id(predictions, sources, f"the {split} split of {run}")
     return [replace(prediction, document=document) for prediction, document in zip(predictions, documents)]
 
 
@@ -128,10 +99,7 @@ def _by_id(predictions: list[Prediction], values: Mapping[str, Any], where: str)
 
 
 def scores_path(path: Path) -> Path:
-    """Return where the scores of a file of outputs are written.
-
-    `p.scores.jsonl` for `p.jsonl`, `p.csv.scores.jsonl` for `p.csv`.
-    """
+    """Return the file of scores of outputs: `p.scores.jsonl` for `p.jsonl`, `p.csv.scores.jsonl` for `p.csv`."""
     return path.with_name(f"{path.name.removesuffix('.jsonl')}.scores.jsonl")
 
 
@@ -150,18 +118,18 @@ def _read_lines(path: Path) -> list[str]:
 
 
 def _read_record(row: Row, where: str, names: FieldNames, splitter: SentenceCutter) -> Prediction:
-    name = read_id(row, where, names)
+    name = prediction_fields.read_id(row, where, names)
     where = f"{where} (id {name!r})"
-    summary = read_summary(row, where, names)
+    summary = prediction_fields.read_summary(row, where, names)
     # References may come from another file, and some measures need none.
-    references = read_references(row, where, names) if row.get(names.references) is not None else []
+    references = prediction_fields.read_references(row, where, names) if row.get(names.references) is not None else []
     return Prediction(
         id=name,
         where=where,
         summary=splitter(summary),
         references=[splitter(text) for text in references],
-        document=read_document(row, where, names, splitter.language),
-        system=read_system(row, where, names),
+        document=prediction_fields.read_document(row, where, names, splitter.language),
+        system=prediction_fields.read_system(row, where, names),
         split=splitter.name if any(isinstance(text, str) for text in (summary, *references)) else "given",
     )
 
@@ -187,29 +155,28 @@ def _values_of_other_file(
     if is_records(path):
         values: dict[str, Any] = {}
         for where, row in _records(path, names):
-            name = read_id(row, where, names)
+            name = prediction_fields.read_id(row, where, names)
             if name in values:
                 raise bad_record(where, f"id {name!r} occurs twice", "give each record a unique id")
             where = f"{where} (id {name!r})"
             if kind == "references":
-                values[name] = read_references(row, where, names)
+                values[name] = prediction_fields.read_references(row, where, names)
             else:
-                values[name] = read_document(row, where, names, language)
+                values[name] = prediction_fields.read_document(row, where, names, language)
             if values[name] is None:
                 problem = f"it has no value in field {names.document!r}"
                 raise bad_record(where, problem, "name the right one with --fields.document")
         return _by_id(predictions, values, str(path))
     lines = _read_lines(path)
     if len(lines) != len(predictions):
-        raise UserError(
-            f"{path}: {counted(len(lines), 'line')}, but {predicted} has {counted(len(predictions), 'summary')}; they "
-            "belong together line by line, so leave a line empty where a system wrote nothing"
-        )
+        counts = f"{counted(len(lines), 'line')}, but {predicted} has {counted(len(predictions), 'summary')}"
+        remedy = "they belong together line by line, so leave a line empty where a system wrote nothing"
+        raise UserError(f"{path}: {counts}; {remedy}")
     for number, line in enumerate(lines, start=1):
         if not line.strip():
             problem = f"the {kind.removesuffix('s')} is empty"
             raise bad_record(f"{path}:{number}", problem, "give it text, or leave the line out of all files")
-    return [[line] if kind == "references" else source_sentences(line, language) for line in lines]
+    return [[line] if kind == "references" else prediction_fields.source_sentences(line, language) for line in lines]
 
 
 def _check_all_or_none(predictions: list[Prediction], name: str, problem: str, remedy: str) -> None:
@@ -221,11 +188,7 @@ def _check_all_or_none(predictions: list[Prediction], name: str, problem: str, r
 
 
 def check_documents(predictions: list[Prediction]) -> None:
-    """Check that all records have a document, or none.
-
-    Raises:
-        UserError: with the places of one that has none and of one that has it.
-    """
+    """Raise a `UserError` if one record has a document and another has none."""
     problem = "it has no document, but {} has"
     _check_all_or_none(predictions, "document", problem, "give documents to all records or to none")
 

@@ -88,16 +88,10 @@ def lacking(metric: str, predictions: Sequence[Prediction], options: ScoreOption
 
 
 def score(predictions: Sequence[Prediction], metrics: Iterable[str], options: ScoreOptions) -> dict[str, Scores]:
-    """Return the scores of all outputs by the measures of each metric.
+    """Return the scores of all outputs by the measures of metrics, named as in `METRICS` or by import paths.
 
     Empty outputs score 0 in comparisons with references or sources; measures of novelty, copying and repetition leave
-    them out.
-
-    Args:
-        metrics: names in `METRICS`, or import paths (see `plug_in`).
-
-    Raises:
-        UserError: if an output has no reference or document and a metric needs it.
+    them out. A `UserError` if an output has no reference or document and a metric needs it.
     """
     metrics, scores = list(metrics), {}
     if any(metric in NEED_REFERENCES for metric in metrics):
@@ -178,10 +172,7 @@ def _consistency(predictions: Sequence[Prediction], options: ScoreOptions) -> di
 def _pair_scores(
     name: str, predictions: Sequence[Prediction], scores: Callable[[list[list[str]], list[list[str]]], list[float]]
 ) -> list[float]:
-    """Return scores x 100 of summaries and their documents, with a progress bar.
-
-    A few documents at a time: their sentence pairs are batched together, and many millions would be held.
-    """
+    """Return scores x 100 of summaries and documents, of a few at a time: their sentence pairs may be millions."""
     values: list[float] = []
     with progress_bar() as progress:
         for start in progress.track(range(0, len(predictions), 64), description=name):
@@ -270,14 +261,10 @@ def is_plug_in(name: str) -> bool:
 
 
 def plug_in_scores(path: str, predictions: Sequence[Prediction]) -> dict[str, Scores]:
-    """Return the scores of all summaries, by the name of the measure.
+    """Return the scores of all summaries by a class, named by its import path and constructed without arguments.
 
-    Args:
-        path: import path of a class that is constructed without arguments; modules of the working folder are found.
-        predictions: summaries with their documents.
-
-    Raises:
-        UserError: if there is no such class, or it returns anything but a number for each summary.
+    Modules of the working folder are found. A `UserError` if there is no such class, or it returns anything but a
+    number for each summary.
     """
     module, _, name = path.rpartition(".")
     try:

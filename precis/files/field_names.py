@@ -40,15 +40,7 @@ class FieldMap:
 
 
 def guess_fields(row: Mapping[str, Any], where: str) -> FieldMap:
-    """Return the fields that hold document, reference and id, and the layout of their values.
-
-    Args:
-        row: a record.
-        where: location of the record, for messages.
-
-    Raises:
-        UserError: if no field has a common name of a document.
-    """
+    """Return which fields of a record hold document, reference and id, and their layout; a `UserError` without one."""
     by_lower_case = {name.lower(): name for name in reversed(list(row))}
 
     def first(names: Iterable[str]) -> str | None:
@@ -58,13 +50,13 @@ def guess_fields(row: Mapping[str, Any], where: str) -> FieldMap:
     if document is None:
         fields = ", ".join(row) or "none"
         raise UserError(f"{where}: no field is named like a document (fields: {fields}); rename one to `document`")
-    return FieldMap(
-        document,
-        summary,
-        first(ID_NAMES),
-        _document_list(row[document]),
-        _summary_list(summary, row.get(summary)) if summary else "references",
-    )
+    document_list: DocumentList = "sentences" if _is_sentences(row[document]) else "parts"
+    summary_list: SummaryList = "tokens" if _is_tokens(row.get(summary)) else "references"
+    if _is_tokens(row[document]):
+        document_list = "tokens"
+    if summary and summary.lower() == "abstract_text":  # of Cohan et al. (2018): the sentences of one abstract
+        summary_list = "sentences"
+    return FieldMap(document, summary, first(ID_NAMES), document_list, summary_list)
 
 
 def describe_value(value: Any) -> str:
@@ -80,30 +72,12 @@ def describe_value(value: Any) -> str:
 
 
 def first_row(path: Path) -> dict[str, Any]:
-    """Return the first record of a file.
-
-    Raises:
-        UserError: if there is none, or it cannot be read.
-    """
+    """Return the first record of a file; a `UserError` if there is none, or it cannot be read."""
     for _, row in read_rows(path, []):
         if isinstance(row, BadRecord):
             raise UserError(str(row))
         return row
     raise UserError(f"{path}: no record in it; give a file with at least one")
-
-
-def _document_list(value: Any) -> DocumentList:
-    """Return the layout of a document; a list of texts has sentences if few of the texts contain several."""
-    if _is_tokens(value):
-        return "tokens"
-    return "sentences" if _is_sentences(value) else "parts"
-
-
-def _summary_list(name: str, value: Any) -> SummaryList:
-    """Return the layout of a summary; a list of texts has several references, see `summary_list` of `Files`."""
-    if name.lower() == "abstract_text":  # of PubMed and arXiv by Cohan et al. (2018): the sentences of one abstract
-        return "sentences"
-    return "tokens" if _is_tokens(value) else "references"
 
 
 def _is_tokens(value: Any) -> bool:

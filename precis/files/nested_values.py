@@ -7,10 +7,7 @@ from jsonargparse import Namespace
 
 
 def leaves(value: Any, where: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield the values inside a config with their keys, such as `trainer.callbacks[0].class_path`.
-
-    Empty dictionaries and lists are values too.
-    """
+    """Yield the values inside a config, empty groups too, with keys such as `trainer.callbacks[0].class_path`."""
     if isinstance(value, Namespace):
         value = vars(value)
     if isinstance(value, Mapping) and value:

@@ -21,11 +21,7 @@ def is_records(path: Path) -> bool:
 
 
 def read_text(path: Path) -> str:
-    """Return the text of a file; of an HTML page that of its article.
-
-    Raises:
-        UserError: if it is not UTF-8, or a page cannot be read.
-    """
+    """Return the text of a file, of an HTML page that of its article; a `UserError` if it is not UTF-8."""
     if is_html(path):
         return article_text(path)
     try:
@@ -81,10 +77,8 @@ def _read_texts(inputs: list[str]) -> list[tuple[str, str]]:
             texts += [(readable_name(file.name if single_input else str(file)), read_text(file)) for file in files]
         elif path.is_file():
             if is_records(path):
-                raise UserError(
-                    f"{path}: holds records, not a text; `precis summarize` takes one such file, by itself, and other "
-                    "commands a text"
-                )
+                remedy = "`precis summarize` takes one such file, by itself, and other commands a text"
+                raise UserError(f"{path}: holds records, not a text; {remedy}")
             texts.append((readable_name(path.name if single_input else str(path)), read_text(path)))
         else:
             raise UserError(f"{path}: no such file or folder")

@@ -19,7 +19,7 @@ from rich.text import Text
 from datamodules.cache_folder import default_cache, list_entries
 from datamodules.text.lines import counted, printable_line
 from precis.config.parsers import explain_choice
-from precis.runs.wandb_login import logged_in
+from precis.runs.run_state import logged_in
 
 PACKAGE = "precis-suite"
 DEVELOPMENT = ("test", "docs")  # extras that nobody needs to use the suite
@@ -52,12 +52,7 @@ def doctor(arguments: list[str]) -> None:
 
 
 def check_requirements() -> tuple[dict[str, tuple[str, str]], dict[str, str]]:
-    """Compare the installed packages with the requirements of the suite.
-
-    Returns:
-        The required packages, each with its version and the problem, or ""; and the extras, each with "installed" or
-        what is missing and how to get it.
-    """
+    """Return required packages with version and problem or "", and extras with "installed" or what is missing."""
     required: dict[str, tuple[str, str]] = {}
     extras = metadata.metadata(PACKAGE).get_all("Provides-Extra") or []
     missing: dict[str, list[str]] = {name: [] for name in extras if name not in DEVELOPMENT}
@@ -70,9 +65,8 @@ def check_requirements() -> tuple[dict[str, tuple[str, str]], dict[str, str]]:
             if problem and requirement.marker.evaluate({"extra": extra}):
                 names.append(requirement.name)
     remedy = "lacks {}: pip install '" + PACKAGE + "[{}]'"
-    return required, {
-        extra: remedy.format(", ".join(names), extra) if names else "installed" for extra, names in missing.items()
-    }
+    lacking = {extra: remedy.format(", ".join(names), extra) for extra, names in missing.items() if names}
+    return required, dict.fromkeys(missing, "installed") | lacking
 
 
 def _check_installed(requirement: Requirement) -> tuple[str, str]:

@@ -54,11 +54,7 @@ def init(arguments: list[str]) -> None:
 
 
 def _corpus(files: dict[str, Path]) -> tuple[dict[str, Any], int]:
-    """Return the arguments of `Files` for the user's files, with the names of their fields, and the training records.
-
-    Raises:
-        UserError: if a file cannot be read, has no field with a common name, no reference to train on, or no ids.
-    """
+    """Return the arguments of `Files` for the user's files, whose fields must be alike, and the number of records."""
     names = guess_fields(first_row(files["train"]), str(files["train"]))
     for split, path in files.items():
         of_split = guess_fields(first_row(path), str(path))
@@ -76,11 +72,7 @@ def _corpus(files: dict[str, Path]) -> tuple[dict[str, Any], int]:
 
 
 def _unique_id(path: Path) -> tuple[str | None, int]:
-    """Return the field whose values identify the records, None for file and line, and the number of records.
-
-    Raises:
-        UserError: if the field `id`, which is read by default, has a value twice and no other field identifies them.
-    """
+    """Return the field that identifies the records, None for file and line, and their number."""
     rows = [row for _, row in read_rows(path, []) if not isinstance(row, BadRecord)]
     by_lower_case = {name.lower(): name for name in rows[0]}
     candidates = [by_lower_case[name] for name in ID_NAMES if name in by_lower_case]

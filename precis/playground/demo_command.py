@@ -7,7 +7,7 @@ from jsonargparse import ArgumentParser
 from jsonargparse.typing import PositiveInt
 
 from datamodules.documents import UserError
-from precis.config.shipped_models import default_model
+from precis.config.shipped import default_model
 
 if TYPE_CHECKING:
     from precis.playground.playground import Playground  # imports torch
@@ -66,13 +66,11 @@ def build(playground: "Playground"):
                     list(playground.documents), value=first, label="Document of the corpus", elem_id="document",
                     visible=bool(playground.documents),
                 )  # fmt: skip
-                text = gr.Textbox(
-                    first_text, lines=10, max_lines=24, max_length=max_length, label="Text", elem_id="text"
-                )
-                reference = gr.Textbox(
-                    first_reference, lines=2, max_length=max_length, label="Reference (for scores; may be empty)",
-                    elem_id="reference",
-                )  # fmt: skip
+                sizes = {"lines": 10, "max_lines": 24, "max_length": max_length}
+                text = gr.Textbox(first_text, label="Text", elem_id="text", **sizes)
+                label = "Reference (for scores; may be empty)"
+                sizes = {"lines": 2, "max_length": max_length}
+                reference = gr.Textbox(first_reference, label=label, elem_id="reference", **sizes)
                 chosen = gr.CheckboxGroup(names, value=names, label="Runs", elem_id="runs")
                 beam = gr.Slider(1, 10, value=4, step=1, label="Beam size")
                 button = gr.Button("Summarize", variant="primary", elem_id="summarize")
@@ -87,13 +85,7 @@ def build(playground: "Playground"):
 
 
 def serve(page, host: str, port: int, block: bool = True) -> str:
-    """Serve the page until Ctrl-C or, without `block`, in the background, and return its address.
-
-    Nothing is loaded from other hosts.
-
-    Raises:
-        UserError: if the port is taken.
-    """
+    """Serve the page until Ctrl-C or (without `block`) in the background; return its address."""
     import gradio as gr
     from starlette.middleware import Middleware
 

@@ -1,4 +1,4 @@
-"""Checkpoint files: atomic writes, a copy of the previous one, detection of damaged ones."""
+"""Checkpoint files: atomic writes, a copy of the previous one, detection of damaged ones, and where training starts."""
 
 import os
 import zipfile
@@ -10,13 +10,17 @@ from tempfile import TemporaryFile
 from typing import Any, BinaryIO
 
 import torch
+from jsonargparse import Namespace
 from lightning_fabric.plugins import TorchCheckpointIO
 from pytorch_lightning import Trainer
 from pytorch_lightning.callbacks import ModelCheckpoint
-from pytorch_lightning.utilities import rank_zero_only, rank_zero_warn
+from pytorch_lightning.utilities import rank_zero_info, rank_zero_only, rank_zero_warn
 
+from callbacks.graceful_stop import ENDED_EARLY
 from datamodules.documents import UserError
-from lightning_modules.checkpoints import find_damage
+from datamodules.text.lines import printable_line
+from lightning_modules.checkpoints import best_checkpoint, find_damage, read_checkpoint
+from precis.config.run_config import read_config
 
 LAST, PREVIOUS, BROKEN = "last.ckpt", "previous.ckpt", "last.broken.ckpt"
 
@@ -40,10 +44,7 @@ class _ErrorRecordingFile:
 
 
 class WholeCheckpoints(TorchCheckpointIO):
-    """Write checkpoints atomically, so that there is always a complete one.
-
-    The replaced `last.ckpt` is kept as `previous.ckpt`.
-    """
+    """Write checkpoints atomically, so that one is always complete; keep the replaced one as `previous.ckpt`."""
 
     def save_checkpoint(self, checkpoint: dict[str, Any], path: str | Path, storage_options: Any = None) -> None:
         """Write a checkpoint; if the disk is full or not writable, existing files are unchanged."""
@@ -59,10 +60,9 @@ class WholeCheckpoints(TorchCheckpointIO):
             partial.unlink(missing_ok=True)
             intact = next((candidate for candidate in (path, path.with_name(PREVIOUS)) if candidate.exists()), None)
             remaining = f"{intact} is unchanged" if intact else "there is no earlier one"
-            raise UserError(
-                f"{path}: the checkpoint of step {checkpoint.get('global_step', '?')} cannot be written "
-                f"({error.strerror or error}); {remaining}; make room or give permission, then continue the run"
-            ) from None
+            problem = f"the checkpoint of step {checkpoint.get('global_step', '?')} cannot be written"
+            remedy = f"{remaining}; make room or give permission, then continue the run"
+            raise UserError(f"{path}: {problem} ({error.strerror or error}); {remedy}") from None
 
 
 def _write(checkpoint: dict[str, Any], path: Path) -> None:
@@ -165,10 +165,7 @@ def check_unused(run: Path) -> None:
 
 
 def clear_start(run: Path) -> None:
-    """Remove the files of a start that was killed before its first checkpoint.
-
-    config.yaml is kept until it is replaced, so that it survives another kill.
-    """
+    """Remove files of a start that was killed before its first checkpoint; config.yaml has to survive another kill."""
     for name in ("metrics.csv", "checkpoints/best.ckpt"):
         (Path(run) / name).unlink(missing_ok=True)
 
@@ -185,11 +182,56 @@ def check_writable(run: Path) -> None:
                     probe.write(b"precis")
                     probe.flush()
     except OSError as error:
-        raise UserError(
-            f"{folder}: the run folder cannot be written to ({error.strerror or error}); make room, give "
-            "permission, or pass another --run_dir"
-        ) from None
+        remedy = "make room, give permission, or pass another --run_dir"
+        problem = f"the run folder cannot be written to ({error.strerror or error})"
+        raise UserError(f"{folder}: {problem}; {remedy}") from None
     finally:
         if is_new:
             with suppress(OSError):
                 Path(run).rmdir()
+
+
+def source_checkpoint(config: Namespace) -> Path:
+    """Return the checkpoint of `--start_from`, unread if the run is resumed; the data uses that run's tokenizer."""
+    path = Path(config.start_from.replace("{seed}", str(config.seed_everything)))
+    text = _run_of(path) / "text"
+    if config.data.init_args.get("tokenizer_dir", "") is None and text.is_dir():
+        config.data.init_args.tokenizer_dir = text
+    is_resumed = config.resume is True or (config.resume and has_checkpoint(config.run_dir))
+    return path if is_resumed else find_start(config)
+
+
+def find_start(config: Mapping[str, Any] | Namespace) -> Path:
+    """Return the checkpoint that `--start_from` names, which must be of the same model."""
+    path = Path(config["start_from"].replace("{seed}", str(config["seed_everything"])))
+    check_same_model("--start_from", path, config["model"]["class_path"])
+    if not (path.is_file() if path.suffix == ".ckpt" else path.is_dir()):
+        raise UserError(f"{path}: no such checkpoint; --start_from takes one, or the folder of a run")
+    return path if path.suffix == ".ckpt" else best_checkpoint(path)
+
+
+def end_if_stopped_early(folder: Path, checkpoint: Path) -> None:
+    """End the command with status 0 if the run was ended early, which only `--resume true` continues."""
+    state = read_checkpoint(checkpoint, verify=False)
+    if reason := state.get(ENDED_EARLY):
+        rank_zero_info(
+            f"{folder}: this run was ended early after step {state['global_step']:,} ({printable_line(reason)}); "
+            f"there is nothing to do. To continue training anyway: precis fit --run {folder} --resume true"
+        )
+        raise SystemExit(0)
+
+
+def _run_of(path: Path) -> Path:
+    """Return the run folder of a checkpoint, or the run folder itself."""
+    return path.parent.parent if path.suffix == ".ckpt" else path
+
+
+def check_same_model(option: str, path: Path, class_path: str) -> None:
+    """Raise a `UserError` if the run of a checkpoint, whose config is there, has a model of another class."""
+    run = _run_of(path)
+    config = read_config(run) if (run / "config.yaml").is_file() else {}
+    trained_class = (config.get("model") or {}).get("class_path", "")
+    name, trained_name = (path.rpartition(".")[2] for path in (class_path, trained_class))
+    if trained_name and trained_name != name:
+        problem = f"has the weights of {trained_name}, but this run trains {name}"
+        raise UserError(f"{option} {path}: {problem}; give a run of {name}")

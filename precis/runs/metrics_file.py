@@ -30,8 +30,8 @@ class _AppendingWriter(ExperimentWriter):
     def _check_log_dir_exists(self) -> None:
         os.makedirs(self.log_dir, exist_ok=True)
         if os.path.isfile(self.metrics_file_path):
-            names, rows = _read_rows(Path(self.metrics_file_path))
-            self.metrics_keys, self.rows = names, len(rows)
+            self.metrics_keys, rows = _read_rows(Path(self.metrics_file_path))
+            self.rows = len(rows)
 
     def save(self) -> None:
         self.rows += len(self.metrics)
@@ -62,10 +62,8 @@ class RunCSVLogger(CSVLogger):
             super().save()
         except OSError as error:
             check_not_removed(self.path.parent)
-            raise UserError(
-                f"{self.path}: cannot be written ({error.strerror or error}); make room or give permission, then "
-                f"resume the run with `precis fit --run {self.path.parent}`"
-            ) from None
+            remedy = f"make room or give permission, then resume the run with `precis fit --run {self.path.parent}`"
+            raise UserError(f"{self.path}: cannot be written ({error.strerror or error}); {remedy}") from None
 
     def keep_rows_of(self, checkpoint: Mapping[str, Any]) -> None:
         """Drop the rows that were logged after a checkpoint, before the run is resumed from it."""

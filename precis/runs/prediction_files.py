@@ -9,7 +9,8 @@ from datamodules.documents import UserError
 from datamodules.text.hashing import text_digest
 from datamodules.text.language import join_sentences
 from datamodules.text.lines import load_json
-from precis.files.json_files import read_json
+from precis.files.data_files import read_json
+from precis.files.texts import read_text
 
 SPLITS = {"test": "test", "validate": "val", "predict": "test"}  # by command
 # `precis predict` writes a separate file, because its documents may lack references, and test results must be kept.
@@ -50,16 +51,9 @@ def recorded_results(predictions: Path) -> dict[str, Any]:
 
 
 def read_rows(path: Path) -> list[dict[str, Any]]:
-    """Return the records of a file of predictions, which are separated by line feeds only.
-
-    Summaries and references that are strings become lists of one sentence.
-    """
-    try:
-        lines = path.read_text(encoding="utf-8-sig").split("\n")
-    except UnicodeDecodeError as error:
-        raise UserError(f"{path}: not UTF-8 (byte {error.start}); write it again with `precis test`") from None
+    """Return the records of a file of predictions; texts that are strings become lists of one sentence."""
     rows: dict[str, dict[str, Any]] = {}
-    for number, line in enumerate(lines, 1):
+    for number, line in enumerate(read_text(path).split("\n"), 1):
         if not line.strip():
             continue
         row = _record(line)

@@ -22,15 +22,7 @@ VARIANTS = ("rouge1", "rouge2", "rougeLsum")
 
 
 def print_report(folder: Path, path: Path, split: str, examples: int, language: str | None = None) -> None:
-    """Print scores of lead-1 and of the predictions of a run, and some documents with their summaries.
-
-    Args:
-        folder: the run folder.
-        path: its predictions.
-        split: split that was predicted.
-        examples: number of documents to print.
-        language: code of the language of the scores; by default that of the run.
-    """
+    """Print scores of lead-1 and of a run's predictions in its or another language, and some summaries."""
     rows = read_rows(path)
     documents = {row["id"]: as_document(row) for row in run_documents(folder, split, language)}
     language = language or read_config(folder)["data"]["init_args"].get("language", "en")
@@ -40,10 +32,7 @@ def print_report(folder: Path, path: Path, split: str, examples: int, language: 
     rows = [row for row in rows if row["references"]]
     if not rows:
         raise UserError(f"{path}: no document has a reference to score against")
-    scored = {
-        "lead-1": [documents[row["id"]].sentences[:1] for row in rows],
-        "model": [row["summary"] for row in rows],
-    }
+    scored = {"lead-1": [documents[row["id"]].sentences[:1] for row in rows], "model": [row["summary"] for row in rows]}
     console = Console()
     title = f"{split}, {counted(len(rows), 'document')}"
     console.print(score_table(scored, [row["references"] for row in rows], title, language))

@@ -1,22 +1,22 @@
 """The run folder: its contents, and how a run is loaded from it.
 
-    config.yaml          every argument, defaults included
-    environment.json     versions, git commit, command, device, corpus digests
-    metrics.csv          every logged value
-    checkpoints/         best.ckpt, last.ckpt, and previous.ckpt (the one before last.ckpt); with `kl`, reference.ckpt
-    text/                the vocabulary or tokenizer
-    truncation.csv       numbers of documents, tokens, sentences, paragraphs and targets that each limit truncates, by
-                         split; for a corpus other than the run's own, in a file with the name of the corpus
-    predictions.jsonl    predictions of `precis test`; predictions.val.jsonl for `validate`, predictions.predict.jsonl
-                         for `predict`, with the name of the corpus if it is not the run's own;
-                         predictions.signatures.json records how they were scored, predictions.checkpoint.json the
-                         weights: step, and state of all schedules
-    results.json         mean scores of `precis test`, with split, corpus and command; results.val.json for `validate`
-    previews/            heat maps; samples with their rewards
-    state.json           whether training runs, has finished, was stopped, failed or diverged, and its last step
-    wandb/               the offline (or online) W&B run
-    .fit.lock            lock of the process that trains the run
-    .truncation.lock     lock of the command that writes truncation.csv
+config.yaml          every argument, defaults included
+environment.json     versions, git commit, command, device, corpus digests
+metrics.csv          every logged value
+checkpoints/         best.ckpt, last.ckpt, and previous.ckpt (the one before last.ckpt); with `kl`, reference.ckpt
+text/                the vocabulary or tokenizer
+truncation.csv       numbers of documents, tokens, sentences, paragraphs and targets that each limit truncates, by
+                     split; for a corpus other than the run's own, in a file with the name of the corpus
+predictions.jsonl    predictions of `precis test`; predictions.val.jsonl for `validate`, predictions.predict.jsonl
+                     for `predict`, with the name of the corpus if it is not the run's own;
+                     predictions.signatures.json records how they were scored, predictions.checkpoint.json the
+                     weights: step, and state of all schedules
+results.json         mean scores of `precis test`, with split, corpus and command; results.val.json for `validate`
+previews/            heat maps; samples with their rewards
+state.json           whether training runs, has finished, was stopped, failed or diverged, and its last step
+wandb/               the offline (or online) W&B run
+.fit.lock            lock of the process that trains the run
+.truncation.lock     lock of the command that writes truncation.csv
 """
 
 import json
@@ -47,8 +47,8 @@ from datamodules.truncation import from_csv, to_csv
 from lightning_modules.checkpoints import best_checkpoint, read_checkpoint
 from lightning_modules.exported import EXPORTED
 from lightning_modules.summarizer import Summarizer
-from precis.config.linked_arguments import link_arguments
 from precis.config.parsers import provide_parsers
+from precis.config.run_arguments import link_arguments
 from precis.config.run_config import read_config
 from precis.config.trust import check_permitted_names, import_policy
 from precis.config.value_checks import REFUSALS, explain_refusal
@@ -67,12 +67,7 @@ class Run(NamedTuple):
 
 
 def build(config: dict[str, Any]) -> tuple[LightningModule, LightningDataModule]:
-    """Build the model and data of a config as `precis fit` does.
-
-    Raises:
-        ArgumentError: if a class or an argument does not exist.
-        UserError: if the config names a class that configs may not name, or a value is refused.
-    """
+    """Build model and data of a config as `precis fit` does; a `UserError` for a class that it may not name."""
     parser = ArgumentParser(exit_on_error=False)
     parser.add_subclass_arguments(LightningModule, "model")
     parser.add_subclass_arguments(LightningDataModule, "data")
@@ -131,10 +126,7 @@ def load_run(
 
 
 def run_documents(run: Path, split: str, language: str | None = None) -> Dataset:
-    """Return the documents of a run's corpus, without its model: `id`, `parts` and `references` in each row.
-
-    Their sentences are those of the run's language, unless the code of another one is given.
-    """
+    """Return the documents of a run's corpus without its model, with sentences of its or another language."""
     config = _read_run_config(run)
     if language is not None:
         config["data"]["init_args"]["language"] = language
@@ -235,10 +227,7 @@ class RunRecord(Callback):
 
 
 class TruncationTable(Callback):
-    """Write truncation.csv, a row for each split and limit; rows of splits that this command does not read are kept.
-
-    The rows of a corpus that is not the run's own (`source`) are written to a separate file.
-    """
+    """Write truncation.csv, or a file for another corpus (`source`) than the run's; rows of other splits stay."""
 
     def __init__(self, run: Path, source: str | None = None) -> None:
         self.path = Path(run) / (f"truncation.{source}.csv" if source else "truncation.csv")

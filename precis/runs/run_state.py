@@ -2,10 +2,12 @@
 
     {"state": "running" | "finished" | "stopped" | "failed" | "diverged", "step": 1200}
 
-A process that is killed cannot write how it ended: its run is `running` in the file, and its lock is free.
+A process that is killed cannot write how it ended: its run is `running` in the file, and its lock is free. Here is also
+whether the user is logged in to Weights & Biases, whose client takes seconds to import.
 """
 
 import json
+import netrc
 import os
 import socket
 from contextlib import suppress
@@ -29,12 +31,7 @@ def write_state(run: Path, state: str, step: int) -> None:
 
 
 def read_state(run: Path) -> dict[str, Any]:
-    """Return the state and step of a run.
-
-    Returns:
-        `state`: running, finished, stopped, failed, diverged, killed, or unknown for runs that have not trained;
-        `step`: the last one that was recorded, or None.
-    """
+    """Return last `step`, and `state`: running, finished, stopped, failed, diverged, killed, or unknown."""
     recorded: dict[str, Any] = {"state": "unknown", "step": None}
     with suppress(OSError, ValueError):
         recorded |= load_json((Path(run) / STATE).read_text(encoding="utf-8"))
@@ -45,10 +42,7 @@ def read_state(run: Path) -> dict[str, Any]:
 
 
 def lock_run(run: Path) -> int:
-    """Lock an existing run folder for training, and return the descriptor of the lock, for `release_lock`.
-
-    The lock is released when this process ends for any reason. Its file also has the id of the current or last owner.
-    """
+    """Lock a run folder until this process ends or releases the lock, and write who owns it to its file."""
     path = Path(run) / LOCK
     lock = take_lock(path, wait=REQUEUED if "SLURM_JOB_ID" in os.environ else 0)
     if lock is None:
@@ -56,3 +50,13 @@ def lock_run(run: Path) -> int:
         raise UserError(f"{run}: {owner} is training this run; wait until it ends, stop it, or pass another --run_dir")
     path.write_text(f"process {os.getpid()} on {socket.gethostname()}\n", encoding="utf-8")
     return lock
+
+
+def logged_in() -> bool:
+    """Return whether Weights & Biases has a key: in the environment or in ~/.netrc."""
+    if os.environ.get("WANDB_API_KEY"):
+        return True
+    try:
+        return netrc.netrc().authenticators("api.wandb.ai") is not None
+    except (OSError, netrc.NetrcParseError):
+        return False

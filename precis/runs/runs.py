@@ -17,12 +17,11 @@ from rich.text import Text
 
 from datamodules.documents import UserError
 from datamodules.text.lines import load_json, printable_line
-from precis.files.yaml_files import read_yaml
+from precis.files.data_files import read_yaml
 from precis.runs.run_state import read_state
 
-STYLES = {"finished": "green", "running": "cyan", "stopped": "yellow"} | dict.fromkeys(
-    ("killed", "failed", "diverged"), "red"
-)
+STYLES = {"finished": "green", "running": "cyan", "stopped": "yellow"}
+STYLES |= dict.fromkeys(("killed", "failed", "diverged"), "red")
 
 
 def runs(arguments: list[str]) -> None:
@@ -118,12 +117,12 @@ def _print_table(folder: Path, rows: list[dict[str, Any]]) -> None:
         return
     for cells in zip(*(column.cells for column in table.columns)):  # too wide: the name, and below it what is known
         console.print(cells[0], soft_wrap=True)
-        pairs = zip((column.header for column in table.columns[1:]), cells[1:])
-        # only the numbers of these columns are unclear without the header
-        facts = [
-            (f"{header} " if header.startswith(("step", "test")) else "", cell) for header, cell in pairs if str(cell)
-        ]
-        console.print(Padding(Text("  ").join(Text.assemble(*fact) for fact in facts), (0, 0, 0, 2)))
+        facts = []
+        for column, cell in zip(table.columns[1:], cells[1:]):
+            # only the numbers of these columns are unclear without the header
+            header = f"{column.header} " if column.header.startswith(("step", "test")) else ""
+            facts += [Text.assemble(header, cell)] if str(cell) else []
+        console.print(Padding(Text("  ").join(facts), (0, 0, 0, 2)))
 
 
 def format_seconds(seconds: float) -> str:

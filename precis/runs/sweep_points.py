@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from datamodules.documents import UserError
-from precis.files.json_files import folder_beside, read_json
+from precis.files.data_files import folder_beside, read_json
 
 POINTS = "points.json"
 

@@ -13,10 +13,10 @@ from pytorch_lightning.utilities import rank_zero_only
 
 from callbacks import PredictionWriter
 from lightning_modules.checkpoints import best_checkpoint
-from precis.files.json_files import read_json
+from precis.files.data_files import read_json
 from precis.runs.prediction_files import table_of_predictions
+from precis.runs.run_state import logged_in
 from precis.runs.sweep_points import sweep_and_label
-from precis.runs.wandb_login import logged_in
 
 MAX_TAG_LENGTH = 64  # limit of W&B
 DATA_DIR_VARIABLE = "WANDB_DATA_DIR"

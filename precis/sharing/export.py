@@ -1,20 +1,24 @@
 """Implementation of `precis export`: a trained model as a folder that can be shared, and that `precis.load` reads."""
 
+import inspect
 import json
 import os
 import shutil
+import sys
 from pathlib import Path
 from typing import Any
 
 import torch
 import yaml
+from huggingface_hub import ModelCard, ModelCardData
 
+from datamodules.text.lines import counted
 from lightning_modules.checkpoints import best_checkpoint, read_checkpoint, write_exported
 from lightning_modules.exported import EXPORTED
 from precis.config.run_config import IN_FOLDER, read_config
+from precis.files.data_files import read_json
 from precis.files.nested_values import get_value, map_strings, set_value
 from precis.runs.run_folder import Run, build, load_run
-from precis.sharing.model_card import model_card
 
 # Keys of a config about the training of a run, which do not define the model.
 _LEFT_OUT = ("run_dir", "resume", "ckpt_path", "out", "start_from", "wandb", "wandb_project", "wandb_models")
@@ -29,18 +33,10 @@ def write_export(
     name: str | None = None,
     compact: bool = False,
 ) -> None:
-    """Write a run's model to a folder.
+    """Write a run's model, by default its best checkpoint, to an empty folder.
 
-    Args:
-        run: the run folder.
-        folder: an empty folder.
-        checkpoint: checkpoint of that run; by default the best one.
-        licence: licence of the weights.
-        name: name of the model, for its card.
-        compact: write matrices in 8 bits, and neither a frozen encoder nor its tokenizer, which are loaded by name.
-
-    Raises:
-        UserError: if the folder is not a run of a summarizer, or its checkpoint does not fit.
+    `licence` and `name` are for its card. `compact` writes matrices in 8 bits, and neither a frozen encoder nor its
+    tokenizer, which are loaded by name.
     """
     path = checkpoint or best_checkpoint(run)
     loaded = load_run(run, path)
@@ -52,7 +48,9 @@ def write_export(
     config = _portable(read_config(run), replaced)
     _export_other_models(loaded, config, folder)
     (folder / "config.yaml").write_text(yaml.safe_dump(config, sort_keys=False), encoding="utf-8")
-    if not left_out or not _is_tokenizer_of_encoder(loaded):
+    data = loaded.data
+    frozen_tokenizer = data.tokenizer_type.of_checkpoint(data.checkpoint).state() if left_out else None
+    if data.tokenizer is None or data.tokenizer.state() != frozen_tokenizer:
         shutil.copytree(run / "text", folder / "text")
     described = _described(loaded, read_checkpoint(path, verify=False))
     weights = {name: value for name, value in loaded.model.state_dict().items() if name not in left_out}
@@ -66,14 +64,6 @@ def _frozen_weights(loaded: Run) -> set[str]:
     weights, names = loaded.model.state_dict(), loaded.model.frozen_weights()
     named = build(loaded.config)[0].state_dict() if names else {}
     return names if all(torch.equal(weights[name], named[name]) for name in names) else set()
-
-
-def _is_tokenizer_of_encoder(loaded: Run) -> bool:
-    """Return whether the tokenizer of a run is that of its pretrained encoder."""
-    data = loaded.data
-    if data.tokenizer is None:
-        return False
-    return data.tokenizer.state() == data.tokenizer_type.of_checkpoint(data.checkpoint).state()
 
 
 def _described(loaded: Run, checkpoint: dict[str, Any]) -> dict[str, Any]:
@@ -117,3 +107,58 @@ def _export_other_models(loaded: Run, config: dict[str, Any], folder: Path) -> N
 
         load_parser(parser).save(folder / "parser")
         data["parser"] = f"{IN_FOLDER}/parser"
+
+
+def model_card(
+    run: Path, name: str, loaded: Run, config: dict[str, Any], step: int, licence: str | None, note: str, folder: Path
+) -> str:
+    """Return the card as Markdown with a header in YAML; its text is in model_card.md."""
+    kind = type(loaded.model)
+    pretrained = get_value(loaded.config["model"].get("init_args"), "encoder.checkpoint")
+    is_name = isinstance(pretrained, str) and pretrained.count("/") == 1 and not Path(pretrained).exists()
+    header = ModelCardData(
+        library_name="precis",
+        pipeline_tag="summarization",
+        tags=["precis", kind.__name__.lower()],
+        license=licence,
+        base_model=pretrained if is_name else None,
+    )
+    environment = {"corpus": {}} | _record(run, "environment.json")
+    corpus = config["data"]["init_args"].get("corpus") or {}
+    corpus_arguments = {key: value for key, value in (corpus.get("init_args") or {}).items() if value is not None}
+    versions = ", ".join(f"{package} {version}" for package, version in environment.get("versions", {}).items())
+    training = {
+        "seed": environment.get("seed"),
+        "commit of the suite": environment.get("git_commit"),
+        "device": environment.get("device"),
+        "Python": environment.get("python"),
+        "versions": versions or None,
+    }
+    card = ModelCard.from_template(
+        header,
+        template_path=str(Path(__file__).with_name("model_card.md")),
+        name=name,
+        kind=kind.__name__,
+        description=(inspect.getdoc(kind) or "").split("\n\n")[0].replace("\n", " "),
+        paper=(inspect.getdoc(sys.modules[kind.__module__]) or "").split("\n")[0],
+        weights=EXPORTED,
+        has_network=(folder / "config.json").is_file(),
+        has_encoder=(folder / "encoder").is_dir(),
+        has_text=(folder / "text").is_dir(),
+        note=note,
+        corpus=str(corpus.get("class_path", "unknown")).rpartition(".")[2],
+        corpus_arguments=json.dumps(corpus_arguments, ensure_ascii=False),
+        environment=environment,
+        counted=counted,
+        results=_record(run, "results.json"),
+        signatures=_record(run, "predictions.signatures.json"),
+        step=step,
+        training=training,
+        licence=licence,
+    )
+    return f"{card}\n"
+
+
+def _record(run: Path, name: str) -> dict[str, Any]:
+    path = run / name
+    return read_json(path) if path.is_file() else {}

@@ -29,13 +29,10 @@ class Inert:
 
 
 def read_weights(path: Path) -> dict[str, Tensor]:
-    """Return the weights of a checkpoint, a state dict or a pickled model, by name.
+    """Return the weights of a checkpoint, a state dict or a pickled model, by name; a `UserError` if there are none.
 
     torch reads the file with `weights_only`. A class or function that it refuses is not imported; an inert object takes
     its place, since only tensors are wanted.
-
-    Raises:
-        UserError: if there is no such file, or it holds no weights.
     """
     if not path.is_file():
         raise UserError(f"{path}: no such file; give a checkpoint that was downloaded")
@@ -156,11 +153,7 @@ def find_kind(weights: Mapping[str, Tensor]) -> Kind:
 
 
 def rename(weights: Mapping[str, Tensor], kind: Kind) -> dict[str, Tensor]:
-    """Return weights under the names that they have in the suite.
-
-    Raises:
-        UserError: if a name does not belong to a checkpoint of this kind.
-    """
+    """Return weights under their names in the suite; a `UserError` for a name that this kind does not have."""
     key_map, renamed = KEY_MAPS[kind], {}
     old_prefix, new_prefix = key_map.encoder
     for name, value in weights.items():

@@ -8,7 +8,7 @@ from jsonargparse import ArgumentParser
 
 from datamodules.documents import UserError
 from lightning_modules.exported import EXPORTED
-from precis.config.shipped_models import shipped_folder
+from precis.config.shipped import shipped_folder
 
 _NAME = re.compile(r"[\w.-]+/[\w.-]+")
 _MODEL_NAME = re.compile(r"[\w.-]+(/[\w.-]+)?")  # old names at Hugging Face, such as t5-small, have no user
@@ -47,14 +47,7 @@ def _upload(folder: Path, repo: str, private: bool) -> str:
 
 
 def find_run(name: str | Path) -> Path | None:
-    """Return the folder of a shipped model, run or exported model, which is downloaded if it is a name of the hub.
-
-    Returns:
-        The folder; None if the name or folder is that of any other model of Hugging Face.
-
-    Raises:
-        UserError: if there is neither such a folder nor such a model.
-    """
+    """Return the folder of a shipped, trained or exported model, which is downloaded; None for others of the hub."""
     if (folder := shipped_folder(name)) is not None:
         return folder
     path = Path(name)

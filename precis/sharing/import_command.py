@@ -110,10 +110,8 @@ def _write_run_folder(
     for name in sorted(expected.keys() | state.keys()):
         shapes = [list(weights[name].shape) if name in weights else "absent" for weights in (state, expected)]
         if shapes[0] != shapes[1]:
-            raise UserError(
-                f"{source}: {name} is {shapes[0]} in the file, and {shapes[1]} in a model over {data.checkpoint}; give "
-                "the --encoder that it was trained with"
-            )
+            problem = f"{name} is {shapes[0]} in the file, and {shapes[1]} in a model over {data.checkpoint}"
+            raise UserError(f"{source}: {problem}; give the --encoder that it was trained with")
     module.load_state_dict(state)
     content: dict[str, Any] = {"state_dict": module.state_dict(), "global_step": 0, "epoch": 0}
     module.on_save_checkpoint(content)

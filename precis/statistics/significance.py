@@ -85,7 +85,8 @@ def mean_difference(scores: Array, baseline: Array, fixed: tuple[bool, bool] = (
     by_document = systems[0].mean(0) - systems[1].mean(0)  # [N, M]
     mean = column_means(by_document)
     trained = [system for system, is_fixed in zip(systems, fixed) if not is_fixed]
-    over_seeds = [error for system in trained for error in _seed_errors(system)]
+    repeated = [system for system in trained if len(system) > 1]
+    over_seeds = [_error(np.stack([column_means(run) for run in system])) for system in repeated]
     tests = [_total([*over_seeds, _error(by_document)])]
     if trained and len(over_seeds) == len(trained):
         tests.append(_total(over_seeds))
@@ -125,11 +126,6 @@ def keep_shared(*systems: Array) -> list[Array]:
     """Return the scores with nan in every run, of every system, where one run lacks a document's score."""
     lacking = np.any([np.isnan(scores).any(0) for scores in systems], axis=0)  # [N, M]
     return [np.where(lacking, np.nan, scores) for scores in systems]
-
-
-def _seed_errors(scores: Array) -> list[_Error]:
-    """Return the errors of a system's means over its runs; none for a single run."""
-    return [_error(np.stack([column_means(run) for run in scores]))] if len(scores) > 1 else []
 
 
 def _error(values: Array) -> _Error:

@@ -23,11 +23,7 @@ _TITLE = 28  # maximum length of the title of a head
 
 
 def draw_attention(run: Path, texts: Sequence[tuple[str, str]], out: Path) -> None:
-    """Draw the attention of an RSTformer's run in a text, with its id, to a folder, and print the files.
-
-    Raises:
-        UserError: if the run is not that of an RSTformer whose attention sees discourse.
-    """
+    """Draw the attention of an RSTformer's run, which must see discourse, in a text with its id, to a folder."""
     with TemporaryDirectory(prefix="precis-") as cache:
         loaded = load_run(run, corpus=Texts(texts), cache_dir=cache, max_eval=None)
         if not isinstance(loaded.model, RSTformer) or loaded.model.ablation == "no_discourse":
@@ -41,11 +37,7 @@ def draw_attention(run: Path, texts: Sequence[tuple[str, str]], out: Path) -> No
 
 
 def write(model: RSTformer, data, out: Path) -> None:
-    """Pictures and page of the only document of a DataModule's test split.
-
-    Raises:
-        UserError: if the model reads no EDU.
-    """
+    """Write pictures and page of the only test document of a DataModule; a `UserError` if the model reads no EDU."""
     (batch,) = data.test_dataloader()
     (row,) = data.features("test")
     if not row["parse"]:
@@ -100,10 +92,7 @@ def layer_figure(maps: EduAttention, layer: int, relations: Sequence[str] = (), 
     """Return a figure with a column per head: attention with discourse, without, and the difference.
 
     Both kinds share the scale of a head, clipped at the 99th percentile, so that outliers do not hide small values.
-
-    Args:
-        relations: relations of each head for the titles; empty for none.
-        most: maximum number of EDUs to show.
+    The titles have the relations of each head, if any; at most `most` EDUs are drawn.
     """
     rows = [maps.with_discourse[layer, :, :most, :most], maps.without[layer, :, :most, :most]]
     rows.append(rows[0] - rows[1])

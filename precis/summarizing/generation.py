@@ -50,20 +50,12 @@ class Generated(NamedTuple):
 
 
 class Generator:
-    """A pretrained model, its tokenizer and its generation settings.
+    """A pretrained model, an encoder-decoder or a decoder, with its tokenizer and generation settings.
 
-    Args:
-        model: an encoder-decoder, or a decoder (`is_decoder_only`).
-        tokenizer: its tokenizer.
-        settings: generation settings that replace those of the model's card, and count as its own.
-
-    Raises:
-        UserError: for an unknown setting, or a value that is refused.
+    The settings replace those of the model's card, and count as its own; a `UserError` if one is unknown or refused.
     """
 
-    def __init__(
-        self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, settings: Mapping[str, Any]
-    ) -> None:
+    def __init__(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, settings: Mapping[str, Any]) -> None:
         self.model, self.tokenizer = model.eval(), tokenizer
         self.is_decoder_only = not model.config.is_encoder_decoder
         self.card = model.generation_config
@@ -124,13 +116,10 @@ class Generator:
 
 
 def change_settings(config: GenerationConfig, settings: Mapping[str, Any]) -> GenerationConfig:
-    """Return generation settings with some of them replaced, without sampling.
+    """Return generation settings with some of them replaced, without sampling; a `UserError` if one is refused.
 
     What the config says about the same thing in other words is left out, so that the new settings hold: of two limits
     of the length `generate` prefers that of new tokens, and a minimum above the maximum keeps a summary from ending.
-
-    Raises:
-        UserError: for an unknown setting, a value that is refused, or two that contradict each other.
     """
     _check(settings)
     changed = GenerationConfig.from_dict(config.to_dict())
@@ -180,16 +169,7 @@ def _solve_conflict(config: GenerationConfig, settings: Mapping[str, Any]) -> No
 
 
 def load_pretrained(name: str, dtype: str, device: str) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
-    """Load a model that generates, and its tokenizer, from a folder, or by a name, which is downloaded once.
-
-    Args:
-        name: the folder or name.
-        dtype: data type of the weights: float32, bfloat16 or float16.
-        device: cpu, cuda, ..., or auto for a GPU if there is one.
-
-    Raises:
-        UserError: if there is no such model, or it generates no text.
-    """
+    """Load a model that generates, and its tokenizer, from a folder or the hub; the device `auto` prefers a GPU."""
     if device == "auto":
         device = "cuda" if torch.cuda.is_available() else "cpu"
     if not Path(name).is_dir() and (name.count("/") > 1 or name.startswith((".", "/", "~"))):

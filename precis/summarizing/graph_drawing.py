@@ -1,15 +1,29 @@
-"""Paragraph graphs as SVG, the strongest links and the attention of each summary sentence, and a page of them."""
+"""Implementation of `precis graph`: paragraph graphs as tables, as SVG with attention of summaries, and as a page."""
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
+from jsonargparse import Namespace
 from numpy.typing import NDArray
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
 
+from datamodules.cache_folder import default_cache
+from datamodules.corpora.corpus import as_document
+from datamodules.corpora.texts import Texts
 from datamodules.documents import UserError
+from datamodules.graphs import ParagraphGraph, Paragraphs, make_graph
 from datamodules.text.lines import one_line, shorten
+from precis.config.parsers import load_parser
 from precis.files.figures import html_page
 from precis.files.templates import template
+from precis.files.texts import collect_texts, documents_of
+from precis.runs.prediction_files import MissingPredictions, find_predictions, read_rows
+from precis.runs.run_folder import load_run
 
 ROW, TOP = 26, 64  # height of a row, and space above the first, in pixels
 ARCS, LETTER, GAP = 150, 6.3, 170  # width of the arcs, of a letter of 12 pixels, and of the gap between the columns
@@ -22,13 +36,7 @@ Curve = tuple[str, str, float, float, str]  # class, path, width, opacity and to
 
 
 def strongest(weights: NDArray, max_links: int = LINKS, min_weight: float = MIN_LINK) -> list[tuple[int, int]]:
-    """Return the links to draw: those with the largest weight, in either direction, as sorted pairs i < j.
-
-    Args:
-        weights: G [L, L].
-        max_links: maximal number of links for each paragraph.
-        min_weight: smallest weight of a link.
-    """
+    """Return the links of G [L, L] to draw, the strongest of each paragraph in either direction, as pairs i < j."""
     strength = np.maximum(weights, weights.T).astype(float)
     np.fill_diagonal(strength, -1)
     pairs = set()
@@ -40,10 +48,7 @@ def strongest(weights: NDArray, max_links: int = LINKS, min_weight: float = MIN_
 
 
 def draw_svg(
-    weights: NDArray,
-    texts: Sequence[Sequence[str]],
-    summary: Sequence[str] = (),
-    attention: NDArray | None = None,
+    weights: NDArray, texts: Sequence[Sequence[str]], summary: Sequence[str] = (), attention: NDArray | None = None
 ) -> str:
     """Draw a graph as a standalone SVG image: one row per paragraph, links as arcs on the left, summary on the right.
 
@@ -120,11 +125,7 @@ def _attention_lines(attention: NDArray, x: float, right: float, step: float) ->
 
 @dataclass
 class GraphPicture:
-    """Data of the picture of a document.
-
-    Raises:
-        UserError: if the attention is not that of the summary to these paragraphs.
-    """
+    """Data of the picture of a document; a `UserError` if the attention is that of other paragraphs."""
 
     id: str
     graph: str  # its name
@@ -164,3 +165,71 @@ def _largest(row: NDArray, least: float) -> str:
     """Return the numbers, from 1, of the largest weights that are at least `least`."""
     order = np.argsort(-np.asarray(row), kind="stable").tolist()
     return ", ".join(f"{j + 1} ({row[j]:.2f})" for j in order[:LINKS] if row[j] >= least)
+
+
+def draw_graphs(options: Namespace) -> None:
+    """Print and draw the graphs of texts, or of the documents of a run, by the options of `precis graph`."""
+    documents = _of_run(options) if options.run is not None else _of_texts(options)
+    console = Console()
+    for drawn in documents:
+        console.print(_table(drawn, console.width))
+    if options.html:
+        options.html.write_text(page(documents), encoding="utf-8")
+
+
+def _of_texts(options: Namespace) -> list[GraphPicture]:
+    """Return the documents in files or on standard input."""
+    documents = documents_of(Texts(collect_texts(options.inputs)))
+    if options.graph == "topic":
+        raise UserError("--graph topic: topics are learned from a corpus; give the --run of a model with that graph")
+    parser = load_parser(options.parser) if options.graph == "rst" else None
+    parses = options.parses or default_cache() / "parses"
+    graph = make_graph(options.graph, parser, parses)
+    graph.prepare(documents)
+    return [_drawn(options.paragraphs(document), graph) for document in documents]
+
+
+def _of_run(options: Namespace) -> list[GraphPicture]:
+    """Return documents of a split of a run, with summaries if there are any; a `UserError` if it has no graph."""
+    folder = options.run
+    data = load_run(folder).data
+    if not isinstance(getattr(data, "graph", None), ParagraphGraph):
+        raise UserError(f"{folder}: its model has no paragraph graph; give a run of GraphSum")
+    rows = {}
+    with suppress(MissingPredictions):  # the graph is drawn without a summary
+        rows = {row["id"]: row for row in read_rows(find_predictions(folder, options.split))}
+    table = data.documents(options.split)
+    row_of_id = {name: row for row, name in enumerate(table["id"])}
+    names = options.id or [name for name in rows if name in row_of_id][: options.documents] or list(row_of_id)[:1]
+    missing = [name for name in names if name not in row_of_id]
+    if missing:
+        raise UserError(f"{folder}: no document {missing[0]!r} in its {options.split} split; pass --split")
+    documents = [as_document(table[row_of_id[name]]) for name in names]
+    data.graph.prepare(documents)
+    return [_drawn(data.paragraphs(document), data.graph, rows.get(document.id)) for document in documents]
+
+
+def _drawn(paragraphs: Paragraphs, graph: ParagraphGraph, row: dict[str, Any] | None = None) -> GraphPicture:
+    row = row or {}
+    note = f"graph {graph.name}: {len(paragraphs)} of {paragraphs.total} paragraphs"
+    return GraphPicture(
+        id=paragraphs.id,
+        graph=graph.name,
+        weights=graph(paragraphs),
+        texts=paragraphs.texts,
+        summary=row.get("summary", []),
+        attention=row.get("paragraph_attention"),
+        references=paragraphs.document.references,
+        note=note,
+    )
+
+
+def _table(drawn: GraphPicture, width: int) -> Table:
+    """Return a table of paragraphs with their strongest links."""
+    title = Text(f"{one_line(drawn.id)}: graph {drawn.graph}")
+    table = Table(title=title, caption="numbers of paragraphs, weights in brackets")
+    for name in ("", "paragraph", "strongest links to"):
+        table.add_column(name, no_wrap=name != "paragraph", justify="right" if not name else "left")
+    for number, (text, links) in enumerate(zip(drawn.texts, strongest_links(drawn.weights)), start=1):
+        table.add_row(str(number), Text(shorten(one_line(" ".join(text)), max(20, width - 46))), links)
+    return table

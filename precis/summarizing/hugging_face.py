@@ -26,8 +26,8 @@ from precis.summarizing.generation import (
     load_pretrained,
     positions,
 )
-from precis.summarizing.pretrained_options import PretrainedOptions
 from precis.summarizing.prompts import answer_text, check_fields, fill, read_prompt, sentences_of
+from precis.summarizing.summary_options import PretrainedOptions
 
 CHAT_PROMPT = "three_sentences"
 CHAT_LENGTH = 512  # tokens of an answer, thoughts included
@@ -79,7 +79,7 @@ class TextDocuments:
 
     @staticmethod
     def _collate(rows: list[dict[str, Any]]) -> TextBatch:
-        documents = [as_document(row) for row in rows]
+        documents = list(map(as_document, rows))
         return TextBatch([document.id for document in documents], [d.references for d in documents], documents)
 
 
@@ -148,10 +148,8 @@ class HuggingFaceSummarizer:
         read, written = (positions(self.generator.model, part) for part in ("encoder", "decoder"))
         limit, length = self.max_source, self.generator.max_new_tokens
         if written and length > written:
-            raise UserError(
-                f"summaries of {length} tokens: the model has {written} positions; "
-                f"give --generation.max_new_tokens {written} or less"
-            )
+            remedy = f"give --generation.max_new_tokens {written} or less"
+            raise UserError(f"summaries of {length} tokens: the model has {written} positions; {remedy}")
         if limit is not None and limit < len(self.encode("")) + 2:
             raise UserError(f"--max_source {limit}: no room for a document beside the prompt and special tokens")
         if read and limit is not None and limit + length * self.generator.is_decoder_only > read:
@@ -164,11 +162,7 @@ class HuggingFaceSummarizer:
 
     @contextmanager
     def changed(self, settings: Mapping[str, Any]) -> Iterator[None]:
-        """Replace generation settings within a context; the names of `DecodingOptions` are understood, too.
-
-        Raises:
-            UserError: for an unknown setting, or a value that is refused.
-        """
+        """Replace generation settings, or `DecodingOptions`, within a context; a `UserError` if refused."""
         generator, before = self.generator, self.generator.model.generation_config
         earlier = {n: value for n, value in self.options.generation.items() if OTHER_NAME.get(n) not in settings}
         try:
@@ -177,8 +171,6 @@ class HuggingFaceSummarizer:
             yield
         finally:
             generator.model.generation_config = before
-
-    # Documents ---------------------------------------------------------------------------------------------------
 
     def encode(self, text: str, **options: Any) -> list[int]:
         """Return the ids of a text in its prompt, with special tokens."""
@@ -227,8 +219,6 @@ class HuggingFaceSummarizer:
         size = bisect_right(sizes, max_source, key=lambda size: len(self.encode(text[:size]))) - 1
         return self.encode(text[:size])
 
-    # Summaries ---------------------------------------------------------------------------------------------------
-
     def summarize(self, batch: TextBatch) -> list[Summary]:
         """Return a summary of each document; `extra` has the numbers of windows, and of tokens read and in total."""
         answers = {answer.id: answer for group in self.answers(batch.documents) for answer in group}
@@ -249,13 +239,9 @@ class HuggingFaceSummarizer:
             yield [answer for answer in answers if answer.id not in first_pass]
         joined = [Document(answer.id, [sentences_of(answer.text, self.language)]) for answer in first_pass.values()]
         for answers in self._one_pass([document for document in joined if document.sentences]):
+            read = [first_pass.pop(second.id) for second in answers]
             # what was read is what the first pass read
-            yield [
-                first_pass.pop(second.id)._replace(
-                    text=second.text, summary_tokens=second.summary_tokens, stopped=second.stopped
-                )
-                for second in answers
-            ]
+            yield [b._replace(windows=a.windows, source_tokens=a.source_tokens) for a, b in zip(read, answers)]
         yield list(first_pass.values())  # those whose windows had empty summaries
 
     def _one_pass(self, documents: list[Document]) -> Iterator[list[Answer]]:

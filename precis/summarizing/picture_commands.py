@@ -54,6 +54,6 @@ def graph(arguments: list[str]) -> None:
     built = parser.instantiate_classes(options)
     if options.run is not None and options.inputs:
         raise UserError("precis graph: a run's own documents, or files; leave --run or the files out")
-    from precis.summarizing.graph import draw_graphs
+    from precis.summarizing.graph_drawing import draw_graphs
 
     draw_graphs(built)

@@ -38,11 +38,7 @@ def read_prompt(name: str) -> str:
 
 
 def check_fields(name: str, prompt: str, fields: Mapping[str, bool]) -> None:
-    """Check that a prompt has the fields for which there is a value, and no others of `fields`.
-
-    Raises:
-        UserError: for a field without a value, or a value without its field; it names the prompt.
-    """
+    """Raise a `UserError` if a prompt has one of `fields` without a value, or lacks one for which there is a value."""
     for field, has_value in fields.items():
         if has_value and f"{{{field}}}" not in prompt:
             raise UserError(f"--prompt {name}: it has no {{{field}}}, where the {field} would stand; add it")
@@ -56,11 +52,7 @@ def fill(prompt: str, values: Mapping[str, str]) -> str:
 
 
 def read_queries(path: Path, field: str) -> dict[str, str]:
-    """Return the queries in a file of records by `id`.
-
-    Raises:
-        UserError: if a record has no id or query, or two have the same id.
-    """
+    """Return the queries in a file of records by `id`; a `UserError` if a record has none, or an id is repeated."""
     queries: dict[str, str] = {}
     for number, row in read_rows(path, ["id", field]):
         if isinstance(row, BadRecord):

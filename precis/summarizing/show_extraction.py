@@ -45,10 +45,8 @@ def marked_document(summary: ExtractiveSummary) -> Text:
 def page(summaries: Sequence[ExtractiveSummary], paragraphs: Mapping[str, Sequence[int]] | None = None) -> str:
     """Return a self-contained HTML page: each document with the selection marked, and all scores.
 
-    Args:
-        summaries: summaries of the documents.
-        paragraphs: number of sentences of each paragraph, by document id; other documents are shown as one paragraph.
-            Sentences that the model did not read, because of truncation, are counted but not shown.
+    Documents are divided into the paragraphs whose numbers of sentences are given by id. Sentences that the model did
+    not read, because of truncation, are counted but not shown.
     """
     from precis.files.figures import html_page  # imports matplotlib
     from precis.files.templates import template
@@ -81,76 +79,55 @@ def draw_sentence_attention(path: Path, attention: np.ndarray, selected: Sequenc
     figure.savefig(path, dpi=130, format="png")
 
 
-class SummaryOutput:
-    """Output of `precis summarize`.
+def show_summaries(
+    options: Namespace,
+    model: "Summarizer | LightExtractor",
+    documents: "Dataset | Sequence[Document]",
+    summaries: Iterable[Summary],
+) -> None:
+    """Print each summary as soon as it is there, and write pictures and the page, by the options of the command.
 
-    Args:
-        options: options of the command: `mark`, `scores`, `html`, `heat_map`.
-        model: the model.
-        documents: the documents; for a page the rows of a table.
-
-    Raises:
-        UserError: if the model does not support an option.
+    The documents are rows of a table if there is a page. A `UserError` if the model does not support an option.
     """
-
-    def __init__(
-        self, options: Namespace, model: "Summarizer | LightExtractor", documents: "Dataset | Sequence[Document]"
-    ) -> None:
-        extractive = [f"--{name}" for name in ("scores", "html", "heat_map") if options[name]]
-        # MatchSum has scores of sentences in its summaries alone
-        if extractive and not hasattr(model, "sentence_scores") and type(model).__name__ != "MatchSum":
-            raise UserError(f"{extractive[0]}: {type(model).__name__} selects no sentences; leave it out")
-        if options.heat_map and not hasattr(model, "sentence_attention"):
-            raise UserError(f"--heat_map: {type(model).__name__} has no attention between sentences; leave it out")
-        self.options, self.documents = options, documents
-        self.summaries: list[ExtractiveSummary] = []
-        self._drawn = 0
-
-    def show(self, summaries: Iterable[Summary]) -> None:
-        """Print each summary as soon as it is there, and write pictures and the page."""
-        for summary in summaries:
-            self.keep(summary)
-            if self.options.json:
-                print(json_line(summary.record()), end="", flush=True)
-                continue
-            if len(self.documents) > 1:
-                print(f"== {printable_line(summary.id)}")
-            self.print(summary)
-        self.write()
-
-    def keep(self, summary: Summary) -> None:
-        """Draw the heat map, and keep the summary for the page."""
-        if self.options.html:
-            self.summaries.append(summary)
-        if self.options.heat_map and getattr(summary, "attention", None) is not None:
-            path = self.options.heat_map
-            self._drawn += 1
-            if len(self.documents) > 1:  # map-1.png, map-2.png ..
-                path = path.with_name(f"{path.stem}-{self._drawn}{path.suffix}")
+    extractive = [f"--{name}" for name in ("scores", "html", "heat_map") if options[name]]
+    # MatchSum has scores of sentences in its summaries alone
+    if extractive and not hasattr(model, "sentence_scores") and type(model).__name__ != "MatchSum":
+        raise UserError(f"{extractive[0]}: {type(model).__name__} selects no sentences; leave it out")
+    if options.heat_map and not hasattr(model, "sentence_attention"):
+        raise UserError(f"--heat_map: {type(model).__name__} has no attention between sentences; leave it out")
+    on_page, drawn = [], 0
+    for summary in summaries:
+        if options.html:
+            on_page.append(summary)
+        if options.heat_map and getattr(summary, "attention", None) is not None:
+            drawn += 1
+            path = options.heat_map
+            if len(documents) > 1:  # map-1.png, map-2.png ..
+                path = path.with_name(f"{path.stem}-{drawn}{path.suffix}")
             draw_sentence_attention(path, summary.attention, summary.positions, summary.id)
+        if options.json:
+            print(json_line(summary.record()), end="", flush=True)
+            continue
+        if len(documents) > 1:
+            print(f"== {printable_line(summary.id)}")
+        _print_summary(summary, options)
+    if options.html:
+        sizes = {row["id"]: [len(part) for part in row["parts"]] for row in documents}
+        options.html.write_text(page(on_page, sizes), encoding="utf-8")
+    if options.heat_map and not drawn:
+        raise UserError("--heat_map: model.inter_sentence.layers is 0, so there is nothing to show; leave it out")
 
-    def print(self, summary: Summary) -> None:
-        """Print the summary as requested; control characters are escaped on terminals but kept in files."""
-        display = printable if sys.stdout.isatty() else str
-        if self.options.scores:
-            print(display(sentence_lines(summary)), flush=True)
-        elif self.options.mark and isinstance(summary, ExtractiveSummary):
-            Console(soft_wrap=True, highlight=False).print(marked_document(summary))
-        elif self.options.mark:
-            from callbacks.previews import marked  # imports Lightning
 
-            print(display(marked(summary)), flush=True)
-        else:
-            print(display(summary.text), flush=True)
+def _print_summary(summary: Summary, options: Namespace) -> None:
+    """Print a summary as requested; control characters are escaped on terminals but kept in files."""
+    display = printable if sys.stdout.isatty() else str
+    if options.scores:
+        print(display(sentence_lines(summary)), flush=True)
+    elif options.mark and isinstance(summary, ExtractiveSummary):
+        Console(soft_wrap=True, highlight=False).print(marked_document(summary))
+    elif options.mark:
+        from callbacks.previews import marked  # imports Lightning
 
-    def write(self) -> None:
-        """Write the page.
-
-        Raises:
-            UserError: if a heat map was requested, but the model has no inter-sentence layers.
-        """
-        if self.options.html:
-            sizes = {row["id"]: [len(part) for part in row["parts"]] for row in self.documents}
-            self.options.html.write_text(page(self.summaries, sizes), encoding="utf-8")
-        if self.options.heat_map and not self._drawn:
-            raise UserError("--heat_map: model.inter_sentence.layers is 0, so there is nothing to show; leave it out")
+        print(display(marked(summary)), flush=True)
+    else:
+        print(display(summary.text), flush=True)

@@ -1,24 +1,33 @@
-"""Any model that summarizes, by its name or folder, and its summaries, for the commands and for Python."""
+"""Any model that summarizes, by its name or folder, and its summaries for Python and for `precis summarize`."""
 
+import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import fields, replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import datasets
 import torch
+from datasets import Dataset
+from jsonargparse import Namespace
 
-from datamodules.corpora.corpus import Corpus
+from datamodules.corpora.corpus import Corpus, as_document
 from datamodules.corpora.parallel import progress_bar
 from datamodules.documents import UserError
-from datamodules.summarization import SummarizationData
+from datamodules.summarization import TEST, SummarizationData
+from datamodules.text.lines import counted, printable_line
+from datamodules.truncation import COLUMN
 from lightning_modules.extractive.matchsum import MatchSum
 from lightning_modules.summarizer import Summarizer, Summary
 from precis.runs.run_folder import Run, load_run
 from precis.sharing.hub import find_run
-from precis.summarizing.hugging_face import HuggingFaceSummarizer, TextDocuments
-from precis.summarizing.pretrained_options import PretrainedOptions
+from precis.summarizing.hugging_face import HuggingFaceSummarizer, TextDocuments, how_read
+from precis.summarizing.show_extraction import show_summaries
+from precis.summarizing.summary_options import LengthBudget, PretrainedOptions, read_options
+
+_MAX_REPORTED = 5  # documents
 
 
 def load_model(
@@ -34,12 +43,9 @@ def load_model(
         name: folder of a run or exported model, its name on the hub, or name or folder of a model of Hugging Face.
         checkpoint: another checkpoint of a run than its best one.
         corpus: documents to read; by default those of the run.
-        options: options of a model of Hugging Face.
+        options: options of a model of Hugging Face; a `UserError` if another model has some.
         changes: changed arguments of a run's DataModule; other models have `cache_dir`, `eval_batch_size` and
             `on_bad_record` of these.
-
-    Raises:
-        UserError: if there is no such model, or an option is not one of this kind of model.
     """
     folder = find_run(name)
     if folder is not None:
@@ -57,10 +63,7 @@ def load_model(
 def summarize_all(
     model: Summarizer | HuggingFaceSummarizer, data: SummarizationData | TextDocuments, attention: bool = False
 ) -> Iterator[Summary]:
-    """Yield a summary of each document of a DataModule's test split, on a GPU if there is one.
-
-    With `attention`, summaries of extractive models have the attention between the sentences of the document.
-    """
+    """Yield a summary of each test document, with the attention between sentences if that is asked for."""
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     model.to(device)
     with progress_bar() as progress:
@@ -74,11 +77,7 @@ def summarize_all(
 
 @contextmanager
 def changed_options(model: Summarizer | HuggingFaceSummarizer, changes: Mapping[str, Any]) -> Iterator[None]:
-    """Change options of decoding, or of the selection of an extractive model, within a context.
-
-    Raises:
-        UserError: if the model has no such option, or the value is refused.
-    """
+    """Change options of decoding or selection within a context; a `UserError` if the model refuses them."""
     if not changes:
         yield
         return
@@ -115,3 +114,48 @@ def quiet_progress() -> Iterator[None]:
     finally:
         if not hidden_before:
             datasets.enable_progress_bars()
+
+
+def print_summaries(options: Namespace, corpus: Corpus, budget: LengthBudget) -> None:
+    """Print a summary of each document, the split "test" of a corpus, by the options of `precis summarize`."""
+    with TemporaryDirectory(prefix="precis-") as cache:  # the same text is rarely summarized twice
+        changes = {"eval_batch_size": options.batch_size, "max_eval": None, "cache_dir": cache}
+        changes["on_bad_record"] = options.on_bad_record
+        run = load_model(options.checkpoint, corpus=corpus, options=read_options(PretrainedOptions, options), **changes)
+        documents = run.data.documents(TEST)
+        show_summaries(options, run.model, documents, _within(budget, run, documents, options))
+
+
+def _report_unread(data: SummarizationData) -> None:
+    """Say on stderr how much of each document is read, where that is not all of it."""
+    if not data.truncation_limits():
+        return
+    data.truncation[TEST] = []  # the DataModule's report, in shares of a corpus, is replaced by this one
+    messages = []
+    for row in data.features(TEST).select_columns(["id", COLUMN]):
+        units, (read, total) = next(iter(row[COLUMN].items()))
+        if read < total:
+            messages.append(f"{printable_line(row['id'])}: first {read} of {total} {units.split('_')[-1]} were read")
+    for message in messages[:_MAX_REPORTED]:
+        print(f"precis: {message}", file=sys.stderr)
+    if len(messages) > _MAX_REPORTED:
+        more = counted(len(messages) - _MAX_REPORTED, "more document")
+        print(f"precis: nor was all of {more} read", file=sys.stderr)
+
+
+def _within(budget: LengthBudget, run: Run, documents: Dataset, options: Namespace) -> Iterator[Summary]:
+    """Yield the summaries of a model within a budget, but for `options.generation`; report truncated ones."""
+    is_generative, truncated = not hasattr(run.model, "selection"), 0
+    with changed_options(run.model, budget.options(run.model) | options.generation):
+        if isinstance(run.data, SummarizationData):
+            _report_unread(run.data)
+        summaries = summarize_all(run.model, run.data, attention=options.heat_map is not None)
+        for document, summary in zip(documents, summaries, strict=True):
+            if note := how_read(summary, options.long_documents):
+                print(f"precis: {printable_line(summary.id)}: {note}", file=sys.stderr)
+            if budget and is_generative:
+                truncated += budget.cut(summary, len(as_document(document).text.split()))
+            yield summary
+    if truncated:
+        message = f"{truncated} of {len(documents)} summaries exceeded the budget and were truncated"
+        print(f"precis: {message}", file=sys.stderr)

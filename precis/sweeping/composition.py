@@ -21,21 +21,14 @@ from datamodules.documents import UserError
 from datamodules.text.hashing import text_digest
 from datamodules.text.subwords import MINILM, encoder_path
 from lightning_modules.summarizer import SCORES
-from precis.config.linked_arguments import check_linked
+from precis.config import value_checks
 from precis.config.parse_errors import explain
+from precis.config.run_arguments import check_linked
 from precis.config.trust import check_permitted_names, object_named
-from precis.config.value_checks import (
-    PRETRAINED,
-    REFUSALS,
-    check_no_keys,
-    check_ranges,
-    explain_refusal,
-    missing_model_message,
-)
 from precis.config.written_paths import check_written_paths
 from precis.files.nested_values import get_value
+from precis.runs.checkpoint_files import find_start
 from precis.runs.run_folder import build
-from precis.runs.starting_point import find_start
 from precis.sweeping.grid import SEED, Point, Sweep, flags, points_of
 from precis.training.training import fit_parser
 
@@ -43,11 +36,7 @@ _FROM_SCRATCH = ("small",)  # encoders without pretrained weights
 
 
 def compose(sweep: Sweep) -> list[Point]:
-    """Return all points of a sweep with their configs, as parsed by `precis fit`.
-
-    Raises:
-        UserError: if a key or value is wrong, or two points are equal; the message names the points.
-    """
+    """Return all points of a sweep with their configs, parsed by `precis fit`; a `UserError` if two are the same."""
     parser = fit_parser()
     defaults = _as_dict(parser, parser.get_defaults())
     by_digest: dict[str, Point] = {}
@@ -78,8 +67,13 @@ def compose_configs(sweep: Sweep, points: Iterable[Point]) -> list[dict[str, Any
 
 
 def _compose_point(parser: ArgumentParser, sweep: Sweep, point: Point) -> dict[str, Any]:
+    arguments = [f"--config={sweep.base}", *flags(point.overrides)]
     try:
-        return _parse(parser, sweep.base, point.overrides)
+        config = parser.parse_args(arguments)
+        check_permitted_names(config)
+        check_written_paths(config, None)  # there is no run folder yet
+        check_linked(arguments, config)
+        return _as_dict(parser, config)
     except ArgumentError as error:
         raise UserError(f"{sweep.path}: point {point.label!r}: {explain(str(error), 'fit')}") from None
     except UserError as error:
@@ -90,15 +84,6 @@ def _slug(label: str) -> str:
     """Return a label as part of a folder name."""
     parts = (re.sub(r"[^A-Za-z0-9.+]+", "-", part).strip("-.") for part in label.split(" "))
     return "_".join(part for part in parts if part)[:80]
-
-
-def _parse(parser: ArgumentParser, base: Path, overrides: dict[str, Any]) -> dict[str, Any]:
-    arguments = [f"--config={base}", *flags(overrides)]
-    config = parser.parse_args(arguments)
-    check_permitted_names(config)
-    check_written_paths(config, None)  # there is no run folder yet
-    check_linked(arguments, config)
-    return _as_dict(parser, config)
 
 
 def _as_dict(parser: ArgumentParser, config: Namespace) -> dict[str, Any]:
@@ -119,15 +104,10 @@ def _without(config: dict[str, Any], defaults: dict[str, Any]) -> dict[str, Any]
 
 
 def check_buildable(configs: Iterable[tuple[str, dict[str, Any]]]) -> None:
-    """Build model, data and callbacks of each config, to check that they accept their values.
+    """Build model, data and callbacks of each config, with its label, to check that they accept their values.
 
-    Models are built without allocating weights. For pretrained ones, only their existence is checked.
-
-    Args:
-        configs: labels (for messages) and configs of `precis fit`.
-
-    Raises:
-        UserError: if a value is refused; the message has label and key.
+    Models are built without allocating weights. For pretrained ones, only their existence is checked. A `UserError` has
+    label and key of a value that is refused.
     """
     checked: set[str] = set()
     for label, config in configs:
@@ -135,13 +115,13 @@ def check_buildable(configs: Iterable[tuple[str, dict[str, Any]]]) -> None:
             _check_config(copy.deepcopy(config), checked)  # parsing changes its argument
         except UserError as error:
             raise UserError(f"point {label!r}: {error}") from None
-        except REFUSALS as error:
-            raise UserError(f"point {label!r}: {explain_refusal(error, config)}") from error
+        except value_checks.REFUSALS as error:
+            raise UserError(f"point {label!r}: {value_checks.explain_refusal(error, config)}") from error
 
 
 def _check_config(config: dict[str, Any], checked: set[str]) -> None:
-    check_ranges(config)
-    check_no_keys(config)
+    value_checks.check_ranges(config)
+    value_checks.check_no_keys(config)
     if config.get("start_from"):
         find_start(config)
     callbacks = (config.get("trainer") or {}).get("callbacks")
@@ -182,7 +162,7 @@ def _check_monitors(config: dict[str, Any], callbacks: list[dict[str, Any]]) -> 
 def _is_pretrained(model: dict[str, Any]) -> bool:
     """Return whether a model has pretrained parts; a `UserError` names those that do not exist."""
     values = model.get("init_args") or {}
-    names = {key: get_value(values, key) for key in PRETRAINED}
+    names = {key: get_value(values, key) for key in value_checks.PRETRAINED}
     names = {key: name for key, name in names.items() if isinstance(name, str) and name not in _FROM_SCRATCH}
     for key, name in names.items():
         if name == MINILM:
@@ -190,7 +170,7 @@ def _is_pretrained(model: dict[str, Any]) -> bool:
         elif Path(name).is_dir():
             continue
         elif name.count("/") > 1 or name.startswith((".", "/", "~")):
-            raise UserError(f"model.{key}: {missing_model_message(name)}")
+            raise UserError(f"model.{key}: {value_checks.missing_model_message(name)}")
         elif not isinstance(try_to_load_from_cache(name, "config.json"), str):
             warnings.warn(f"model.{key}: {name} is not on this machine; a run will download it", stacklevel=2)
     return bool(names)

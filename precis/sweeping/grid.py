@@ -25,7 +25,7 @@ from precis.config.command_table import COMMANDS, TRAINING
 from precis.config.labels import as_flag, format_value, short_key
 from precis.config.shipped import CONFIGS, find_shipped
 from precis.config.trust import check_commands
-from precis.files.yaml_files import read_yaml
+from precis.files.data_files import read_yaml
 from precis.trials.search_space import check_search
 
 RESERVED_KEYS = ("run_dir", "resume", "ckpt_path")  # set by the sweep for each run
@@ -60,12 +60,7 @@ class Point:
 
 
 def read_sweep(path: Path) -> Sweep:
-    """Read a sweep file.
-
-    Raises:
-        UserError: if the file does not exist or is not YAML, has an unknown key, an empty list, lists of different
-            lengths in `zip`, or a key in two places.
-    """
+    """Read a sweep file; a `UserError` names its line or key that is wrong."""
     try:
         content = read_yaml(path, "not a sweep file; it needs base: CONFIG.yaml and grid, zip, points or seeds")
     except OSError as error:

@@ -17,7 +17,7 @@ import yaml
 from datamodules.atomic_write import atomic_write
 from datamodules.file_locks import release_lock, take_lock
 from precis.config.written_paths import check_links
-from precis.files.json_files import read_json
+from precis.files.data_files import read_json
 from precis.trials.search_space import JOURNAL
 
 COMMAND = (sys.executable, "-m", "precis.command_line.cli")
@@ -98,10 +98,7 @@ def is_finished(job: Job) -> bool:
 
 
 def same_suite(environment: Mapping[str, str]) -> dict[str, str]:
-    """Return an environment in which commands use this installation and unbuffered output.
-
-    With PYTHONSAFEPATH, no folder of the working folder comes before those of the suite.
-    """
+    """Return an environment in which commands use this installation, before all folders, and unbuffered output."""
     root = str(Path(__file__).parents[2])
     paths = os.pathsep.join([root, *filter(None, [environment.get("PYTHONPATH")])])
     changes = {"PYTHONPATH": paths, "PYTHONSAFEPATH": "1", "PYTHONUNBUFFERED": "1", "COLUMNS": "120"}
@@ -110,10 +107,7 @@ def same_suite(environment: Mapping[str, str]) -> dict[str, str]:
 
 @contextmanager
 def received_signals(*numbers: int) -> Iterator[list[int]]:
-    """Yield a list that signals are added to, instead of ending this process.
-
-    Under `nohup`, SIGHUP stays ignored.
-    """
+    """Yield a list that signals are added to, instead of ending this process; under `nohup`, SIGHUP stays ignored."""
     received: list[int] = []
     caught = [n for n in numbers if n != signal.SIGHUP or signal.getsignal(n) != signal.SIG_IGN]
     before = {number: signal.signal(number, lambda number, _: received.append(number)) for number in caught}

@@ -18,28 +18,21 @@ def run_environment(slot: int, slots: int) -> dict[str, str]:
     environment = {name: value for name, value in same_suite(os.environ).items() if not name.startswith("SLURM_")}
     if slots > 1:
         environment.setdefault("OMP_NUM_THREADS", str(max(1, (os.cpu_count() or 1) // slots)))
-        gpus = _visible_gpus()
+        if listed := os.environ.get("CUDA_VISIBLE_DEVICES"):
+            gpus = listed.split(",")
+        else:
+            import torch
+
+            gpus = [str(number) for number in range(torch.cuda.device_count())]
         if len(gpus) > 1:
             environment["CUDA_VISIBLE_DEVICES"] = ",".join(gpus[slot::slots] or [gpus[slot % len(gpus)]])
     return environment
 
 
-def _visible_gpus() -> list[str]:
-    if listed := os.environ.get("CUDA_VISIBLE_DEVICES"):
-        return listed.split(",")
-    import torch
-
-    return [str(number) for number in range(torch.cuda.device_count())]
-
-
 def launch(jobs: Sequence[Job], slots: int = 1, command: Sequence[str] = COMMAND) -> None:
-    """Run unfinished jobs, `slots` at a time; a failure does not stop the others.
+    """Run unfinished jobs, `slots` at a time; a failure does not stop the others, but raises a `UserError` at the end.
 
-    The first Ctrl-C or SIGTERM asks the runs to save and stop, the second one kills them.
-
-    Raises:
-        UserError: if runs failed or run elsewhere, with the log of the first.
-        SystemExit: 130, if it was stopped.
+    The first Ctrl-C or SIGTERM asks the runs to save and stop, the second one kills them; the status is then 130.
     """
     waiting = deque(job for job in jobs if not is_finished(job))
     running: dict[int, Running] = {}  # by slot

@@ -77,11 +77,7 @@ def find_template(name: str) -> Path:
 
 
 def fill_template(template: Path, sweep: str, folder: Path, jobs: Sequence[Job], values: Mapping[str, Any]) -> str:
-    """Return the text of a template for the jobs of a sweep, with its name and folder, and further values.
-
-    Raises:
-        UserError: if the template has a mistake, or needs a missing value.
-    """
+    """Return the text of a template for the jobs of a sweep; a `UserError` for a mistake, or a value that it lacks."""
     from jinja2 import StrictUndefined, TemplateError
     from jinja2.sandbox import SandboxedEnvironment
 

@@ -1,23 +1,32 @@
-"""SLURM job arrays of points: resources of a job, submission, and state in the queue.
+"""SLURM job arrays of points: resources of a job, submission, state in the queue, and the tasks of a job.
 
-Accounting (`sacct`) is not needed: the state of jobs that have left the queue is in their run folders.
+Accounting (`sacct`) is not needed: the state of jobs that have left the queue is in their run folders. Task 0 of a job
+writes status.json and log.txt, holds the lock, and runs all commands. Other tasks run those that train or predict, and
+write log.rankN.txt. On a signal the command saves and stops; then task 0 requeues the job.
 """
 
+import os
 import re
 import shlex
 import shutil
+import signal
 import subprocess
+import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from jsonargparse.typing import NonNegativeInt, PositiveInt
 
 from datamodules.documents import UserError
 from datamodules.text.lines import printable_line
-from precis.sweeping.job import Job
-from precis.sweeping.slurm_task import work
+from precis.sweeping.job import COMMAND, Job, Running, is_signal_status, read_status, received_signals, same_suite
+from precis.training.requeue import requeue
+
+SIGNALS = (signal.SIGUSR1, signal.SIGTERM)  # sent before the time limit, and at a preemption
+MULTI_TASK_COMMANDS = ("fit", "validate", "test", "predict")  # run by all tasks
+SIGNAL_WAIT_SECONDS = 2.0  # a signal that ended a command reaches this process within this time
 
 
 @dataclass
@@ -51,13 +60,6 @@ class Profile:
     setup: list[str] = field(default_factory=list)
 
 
-class QueuedJob(NamedTuple):
-    """State of a job in the queue, such as PENDING, and the reason why it waits."""
-
-    state: str
-    reason: str
-
-
 def check_devices(profile: Profile, jobs: Iterable[Job]) -> None:
     """Raise a `UserError` if the resources of jobs differ from the devices of a point."""
     from precis.training.cluster_tasks import number_of_devices
@@ -68,18 +70,13 @@ def check_devices(profile: Profile, jobs: Iterable[Job]) -> None:
         for name, key in (("tasks_per_node", "devices"), ("nodes", "num_nodes")):
             number = getattr(profile, name)
             if needed[name] not in (None, number):
-                raise UserError(
-                    f"point {job.label!r}: trainer.{key} is {needed[name]}, but the profile has {name} {number}; "
-                    f"give --profile.{name} {needed[name]}, or trainer.{key}: {number} in the sweep"
-                )
+                problem = f"trainer.{key} is {needed[name]}, but the profile has {name} {number}"
+                remedy = f"give --profile.{name} {needed[name]}, or trainer.{key}: {number} in the sweep"
+                raise UserError(f"point {job.label!r}: {problem}; {remedy}")
 
 
 def checked_profile(options: Any) -> Profile:
-    """Return the profile that options describe.
-
-    Raises:
-        UserError: if a value has a line break, after which text would be a command of the batch script.
-    """
+    """Return the profile that options describe; a `UserError` for a line break, after which text would be a command."""
     profile = Profile(**{field.name: getattr(options, field.name) for field in fields(Profile)})
     values = {"partition": profile.partition, "memory": profile.memory}
     for key, value in profile.directives.items():
@@ -95,16 +92,10 @@ def checked_profile(options: Any) -> Profile:
 
 
 def submit(jobs: Sequence[Job], profile: Profile, folder: Path, name: str) -> dict[str, str]:
-    """Submit jobs as an array, with batch scripts and output of SLURM in a folder.
+    """Submit jobs as an array, with batch scripts and output in a folder; return the job id of each run folder by name.
 
     More jobs than SLURM's MaxArraySize are several arrays, each of which waits for the one before, so that
     `concurrency` holds for all. If SLURM refuses one of them, the others are canceled.
-
-    Returns:
-        SLURM job id of each run folder, by the name of the folder.
-
-    Raises:
-        UserError: if there is no SLURM, or it refuses.
     """
     try:
         import submitit
@@ -174,12 +165,8 @@ def _short(text: str) -> str:
     return " ".join(lines or text.split())[:400]
 
 
-def queue(jobs: Iterable[str]) -> dict[str, QueuedJob]:
-    """Return the jobs that are queued or running; empty without SLURM. Points without a job have the id "".
-
-    Raises:
-        UserError: if SLURM does not answer, so that the state of jobs is unknown.
-    """
+def queue(jobs: Iterable[str]) -> dict[str, tuple[str, str]]:
+    """Return state (such as PENDING) and reason of jobs in the queue, none without SLURM, which may not answer."""
     ids = {job for job in jobs if job}
     if not ids:
         return {}
@@ -193,7 +180,7 @@ def queue(jobs: Iterable[str]) -> dict[str, QueuedJob]:
     if process.returncode:
         raise UserError(f"SLURM's queue does not answer: {_short(process.stderr)}; try again later")
     rows = (line.split("|", 2) for line in process.stdout.splitlines())
-    return {job: QueuedJob(state, reason) for job, state, reason in rows if job in ids}
+    return {job: (state, reason) for job, state, reason in rows if job in ids}
 
 
 def cancel(jobs: Sequence[str]) -> None:
@@ -201,3 +188,84 @@ def cancel(jobs: Sequence[str]) -> None:
     process = subprocess.run(["scancel", *jobs], capture_output=True, text=True)
     if process.returncode:
         raise UserError(f"SLURM does not cancel: {_short(process.stderr)}")
+
+
+def work(job: Job) -> str:
+    """Run the commands of a point that were not successful yet, and return the final state; an error informs SLURM."""
+    signal.signal(signal.SIGCONT, signal.SIG_IGN)
+    rank = int(os.environ.get("SLURM_PROCID", "0"))
+    with received_signals(*SIGNALS) as received:
+        return _run_first_task(job, received) if rank == 0 else _run_other_task(job, rank, received)
+
+
+def _environment() -> dict[str, str]:
+    # This process requeues the job; its commands must not do so.
+    environment = same_suite(os.environ) | {"PRECIS_REQUEUE": "off"}
+    if cpus := os.environ.get("SLURM_CPUS_PER_TASK"):
+        environment.setdefault("OMP_NUM_THREADS", cpus)
+    return environment
+
+
+def _failure(job: Job, rank: int | str) -> Path:
+    """Return the file by which a task other than 0 reports a failure, with a different name for each start."""
+    start = f"{os.environ.get('SLURM_JOB_ID', '')}.{os.environ.get('SLURM_RESTART_COUNT', '0')}"
+    return job.folder / f".failed.{start}.rank{rank}"
+
+
+def _run_first_task(job: Job, received: list[int]) -> str:
+    run = Running(job, _environment(), COMMAND, own_session=False)
+    failed_task = ""
+    while run.state == "running":
+        if is_signal_status(run.process.poll()):
+            _wait_for(received)
+        if received and not run.stopping:
+            run.stop(received[0])
+        if not run.stopping and not failed_task:
+            failed_task = _failed_task(job)
+            if failed_task:
+                run.kill()
+        run.poll()
+        time.sleep(0.1)
+    if run.state == "stopped":
+        return "requeued" if requeue(job.folder, job.progress_file) else "stopped"
+    if run.state != "finished":
+        where = job.folder / f"log.{failed_task}.txt" if failed_task else job.log
+        raise RuntimeError(f"{job.label}: {run.stage or 'the run'} {run.state}, see {where}")
+    return run.state
+
+
+def _failed_task(job: Job) -> str:
+    """Return the name of a failed task, such as rank1; empty if there is none."""
+    markers = sorted(job.folder.glob(_failure(job, "*").name))
+    for path in markers:
+        path.unlink(missing_ok=True)
+    return markers[0].name.rpartition(".")[2] if markers else ""
+
+
+def _wait_for(received: list[int]) -> None:
+    until = time.monotonic() + SIGNAL_WAIT_SECONDS
+    while not received and time.monotonic() < until:
+        time.sleep(0.05)
+
+
+def _run_other_task(job: Job, rank: int, received: list[int]) -> str:
+    """Run commands as a task other than 0; never raises, because srun would kill task 0 before it reports."""
+    finished_stages = read_status(job.folder)["done"]
+    for name, arguments in job.stages():
+        if name in finished_stages or arguments[0] not in MULTI_TASK_COMMANDS:
+            continue
+        with (job.folder / f"log.rank{rank}.txt").open("a", encoding="utf-8") as log:
+            streams = {"stdin": subprocess.DEVNULL, "stdout": log, "stderr": log}
+            process = subprocess.Popen([*COMMAND, *arguments], env=_environment(), **streams)
+            signalled = False
+            while process.poll() is None:
+                if received and not signalled:
+                    process.send_signal(received[0])
+                    signalled = True
+                time.sleep(0.1)
+        if process.returncode:
+            _wait_for(received)
+            if not received:
+                _failure(job, rank).touch()
+            return "stopped"
+    return "finished"

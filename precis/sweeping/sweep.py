@@ -16,7 +16,7 @@ from datamodules.file_locks import release_lock, take_lock
 from datamodules.text.lines import counted, printable_line
 from precis.config.shipped import SWEEPS, find_shipped, short_names
 from precis.config.written_paths import check_links
-from precis.sweeping.folder_files import read_launch, read_profile
+from precis.sweeping import sweep_folder
 from precis.sweeping.grid import Point, Sweep, flags, read_sweep
 from precis.sweeping.job import Job, is_finished
 from precis.sweeping.launch import launch
@@ -24,7 +24,6 @@ from precis.sweeping.rendering import render
 from precis.sweeping.search import compose_search, record_search, work
 from precis.sweeping.slurm import Profile, check_devices, checked_profile, submit
 from precis.sweeping.sweep_commands import cancel, logs, run_point, status
-from precis.sweeping.sweep_folder import LOCK, TO_RETRY, conclude, jobs_of, record, states, worker_jobs, write_launch
 from precis.trials.search_folder import is_search
 
 
@@ -68,14 +67,14 @@ def _start_points(file: Sweep, out: Path, options: Namespace) -> None:
     from precis.sweeping.composition import check_buildable, compose  # imports torch and Lightning
 
     points = compose(file)
-    jobs = jobs_of(file, points, out)
+    jobs = sweep_folder.jobs_of(file, points, out)
     if options.launcher == "slurm":
         check_devices(checked_profile(options.profile), jobs)
     check_buildable((point.label, point.config) for point in points)
     if options.dry_run:
         print("\n".join(_dry_run(file, points, jobs)))
         return
-    record(file, points, out)
+    sweep_folder.record(file, points, out)
     _launch(out, jobs, options)
 
 
@@ -108,7 +107,7 @@ def _start_search(file: Sweep, out: Path, options: Namespace) -> None:
         print(f"{trials} by {file.search['sampler']} over {', '.join(file.search['keys'])}")
         return
     search = record_search(file, base, out)
-    _launch(out, worker_jobs(out, _num_workers(options)), options)
+    _launch(out, sweep_folder.worker_jobs(out, _num_workers(options)), options)
     if options.launcher == "local":
         from precis.sweeping.search_report import print_search
 
@@ -128,13 +127,13 @@ def retry(arguments: list[str]) -> None:
     _add_launcher(parser, None)
     options = parser.parse_args(arguments)
     out = options.folder
-    last_launch = read_launch(out)
+    last_launch = sweep_folder.read_launch(out)
     options.launcher = options.launcher or last_launch["launcher"] or "local"
     is_slurm = options.launcher == "slurm"
     if is_slurm and "profile" in last_launch and not any(word.startswith("--profile") for word in arguments):
-        options.profile = read_profile(out)
-    points = states(out, worker_jobs(out, _num_workers(options)) if is_search(out) else None)
-    jobs = [point.job for point in points if point.state in TO_RETRY]
+        options.profile = sweep_folder.read_profile(out)
+    points = sweep_folder.states(out, sweep_folder.worker_jobs(out, _num_workers(options)) if is_search(out) else None)
+    jobs = [point.job for point in points if point.state in sweep_folder.TO_RETRY]
     labels = [f"  {printable_line(job.label)}" for job in jobs]
     number = counted(len(points), points[0].job.KIND if points else Job.KIND)
     print("\n".join([f"{number}, {len(jobs)} to run", *labels]), flush=True)
@@ -152,7 +151,7 @@ def _add_launcher(parser: ArgumentParser, default: str | None) -> None:
 
 
 def _launch(out: Path, jobs: Sequence[Job], options: Namespace) -> None:
-    for name in (LOCK, "slurm"):
+    for name in (sweep_folder.LOCK, "slurm"):
         check_links(out / name, out)
     if options.launcher == "slurm":
         _submit(out, jobs, checked_profile(options.profile))
@@ -162,29 +161,31 @@ def _launch(out: Path, jobs: Sequence[Job], options: Namespace) -> None:
 
 def _submit(out: Path, jobs: Sequence[Job], profile: Profile) -> None:
     """Submit one array of the points that are neither finished nor in the queue."""
-    missing = [point.job for point in states(out, jobs) if point.state in TO_RETRY]
+    missing = [point.job for point in sweep_folder.states(out, jobs) if point.state in sweep_folder.TO_RETRY]
     kind = jobs[0].KIND
     if missing:
         # absolute, with no link followed: `submit` refuses those that lead out of the sweep folder
         absolute = [replace(job, folder=job.folder.absolute()) for job in missing]
         numbers = submit(absolute, profile, out.resolve() / "slurm", out.resolve().name)
-        write_launch(out, "slurm", numbers, profile=asdict(profile))
+        sweep_folder.write_launch(out, "slurm", numbers, profile=asdict(profile))
         first = next(iter(numbers.values())).split("_")[0]
         print(f"submitted {counted(len(missing), kind)} as job {first}, {profile.concurrency} at a time")
     print(f"{counted(len(jobs), kind)}, {len(missing)} submitted; precis sweep status {out} shows their state")
 
 
 def _run_here(out: Path, jobs: Sequence[Job], slots: int) -> None:
-    lock = take_lock(out / LOCK)  # held while this process lives, so that `status` shows its points as waiting
+    lock = take_lock(
+        out / sweep_folder.LOCK
+    )  # held while this process lives, so that `status` shows its points as waiting
     if lock is None:
         raise UserError(f"{out}: another launcher is running this sweep; precis sweep status {out} shows it")
     try:
-        write_launch(out, "local", {}, pid=os.getpid())
+        sweep_folder.write_launch(out, "local", {}, pid=os.getpid())
         launch(jobs, slots)
     finally:
         release_lock(lock)
     if not is_search(out):
-        conclude(out, jobs)
+        sweep_folder.conclude(out, jobs)
 
 
 OF_FOLDERS = {"status": status, "logs": logs, "cancel": cancel, "retry": retry, "point": run_point, "work": work}

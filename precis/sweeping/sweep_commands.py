@@ -17,10 +17,9 @@ from rich.text import Text
 from datamodules.documents import UserError
 from datamodules.file_locks import is_locked
 from datamodules.text.lines import counted, printable, printable_line
-from precis.sweeping import slurm
-from precis.sweeping.folder_files import read_launch, read_local_launch, read_points
+from precis.sweeping import slurm, sweep_folder
 from precis.sweeping.launch import launch
-from precis.sweeping.sweep_folder import LOCK, STYLES, PointState, states, worker_jobs
+from precis.sweeping.sweep_folder import PointState
 from precis.trials.search_folder import is_search, read_search
 
 INDEX_VARIABLE = "JOB_COMPLETION_INDEX"  # variable set by Kubernetes
@@ -46,7 +45,7 @@ def status(arguments: list[str]) -> None:
 
         print_search(search, options.json)
         return
-    points = states(folder)
+    points = sweep_folder.states(folder)
     counts = Counter(point.state for point in points)
     if options.json:
         rows = [
@@ -59,7 +58,7 @@ def status(arguments: list[str]) -> None:
     for name in ("point", "state", "job", ""):
         table.add_column(name, overflow="fold")
     for point in points:
-        state = Text(point.state, style=STYLES.get(point.state, ""))
+        state = Text(point.state, style=sweep_folder.STYLES.get(point.state, ""))
         label, detail = printable_line(point.job.label), printable_line(point.detail)
         table.add_row(Text(label), state, Text(point.slurm), Text(detail))
     console = Console()
@@ -70,6 +69,7 @@ def status(arguments: list[str]) -> None:
 
 def _matching(points: Sequence[PointState], words: Sequence[str], folder: Path) -> list[PointState]:
     """Return the points whose label or run folder contains one of the words, each of which must match; or all."""
+
     def matches(point: PointState, word: str) -> bool:
         return word in point.job.label or word in point.job.folder.name
 
@@ -86,8 +86,8 @@ def logs(arguments: list[str]) -> None:
     parser.add_argument("--rank", type=NonNegativeInt, default=0, help="the process whose log is shown")
     options = parser.parse_args(arguments)
     folder = options.folder
-    workers = states(folder, worker_jobs(folder, 1)) if is_search(folder) else []
-    for point in _matching([*states(folder), *workers], options.points, folder):
+    workers = sweep_folder.states(folder, sweep_folder.worker_jobs(folder, 1)) if is_search(folder) else []
+    for point in _matching([*sweep_folder.states(folder), *workers], options.points, folder):
         path = point.job.log if options.rank == 0 else point.job.folder / f"log.rank{options.rank}.txt"
         if not path.is_file() and point.slurm:  # it failed before its log was created
             path = folder / "slurm" / f"{point.slurm}_{options.rank}_log.out"
@@ -101,20 +101,20 @@ def cancel(arguments: list[str]) -> None:
     """`precis sweep cancel FOLDER [POINT ...]`: stop running and waiting points; runs save first, `retry` continues."""
     options = _parser("cancel", cancel.__doc__, points=True).parse_args(arguments)
     folder = options.folder
-    jobs = worker_jobs(folder, 1) if is_search(folder) else None
-    points = _matching(states(folder, jobs), options.points, folder)
+    jobs = sweep_folder.worker_jobs(folder, 1) if is_search(folder) else None
+    points = _matching(sweep_folder.states(folder, jobs), options.points, folder)
     numbers = [point.slurm for point in points if point.slurm and point.state in ("queued", "running")]
     if numbers:
         slurm.cancel(numbers)
         print(f"cancelled {counted(len(numbers), 'job')}")
-    if read_launch(folder)["launcher"] == "local" and is_locked(folder / LOCK):
+    if sweep_folder.read_launch(folder)["launcher"] == "local" and is_locked(folder / sweep_folder.LOCK):
         _stop_launcher(folder, options.points)
     elif not numbers:
         print("no point is running or waiting")
 
 
 def _stop_launcher(folder: Path, points: Sequence[str]) -> None:
-    host, process = read_local_launch(folder)
+    host, process = sweep_folder.read_local_launch(folder)
     if points:
         raise UserError(f"{folder}: a local launcher stops as a whole; leave the points out")
     if host != socket.gethostname():
@@ -131,7 +131,7 @@ def run_point(arguments: list[str]) -> None:
     index_help = f"index of the point; by default ${INDEX_VARIABLE}"
     parser.add_argument("--index", type=NonNegativeInt | None, default=None, help=index_help)
     options = parser.parse_args(arguments)
-    jobs = read_points(options.folder)
+    jobs = sweep_folder.read_points(options.folder)
     index = options.index
     if index is None:
         text = os.environ.get(INDEX_VARIABLE, "")

@@ -25,22 +25,28 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
+from jsonargparse import ArgumentError, ArgumentParser
+
 from datamodules.atomic_write import atomic_write
+from datamodules.documents import UserError
 from datamodules.file_locks import is_locked
 from datamodules.text.lines import counted, printable_line
 from lightning_modules.metrics.lead import beside_lead
-from precis.files.json_files import read_json
+from precis.config.trust import FLAG, check_commands, is_trusted
+from precis.files.data_files import REMEDY, read_json
 from precis.runs.runs import read_metrics
-from precis.runs.sweep_points import POINTS
-from precis.sweeping.folder_files import LAUNCH, read_launch, read_points
+from precis.runs.sweep_points import POINTS, read_described
 from precis.sweeping.grid import Point, Sweep
 from precis.sweeping.job import Job, WorkerJob, is_finished, read_status
-from precis.sweeping.slurm import QueuedJob, queue
+from precis.sweeping.slurm import Profile, checked_profile, queue
 from precis.trials.search_folder import read_section
 
 LOCK = ".launcher.lock"
 STYLES = {"finished": "green", "failed": "red", "interrupted": "yellow"}
 TO_RETRY = ("failed", "interrupted", "missing")
+LAUNCH = "launch.json"
+_JOB_ID = re.compile(r"\d+(_\d+)?")
+_PLAIN_DIRECTIVES = {"account", "constraint", "exclude", "gres", "nodelist", "qos", "reservation"}
 
 
 @dataclass(frozen=True)
@@ -87,11 +93,7 @@ def write_launch(out: Path, launcher: str, jobs: dict[str, str], **more: Any) ->
 
 
 def states(out: Path, jobs: Sequence[Job] | None = None) -> list[PointState]:
-    """Return the state of each point, or of the workers of a search (`jobs`), from the folder and the queue of SLURM.
-
-    Raises:
-        UserError: if it is not a sweep folder, or SLURM does not answer.
-    """
+    """Return the state of each point, or of the workers of a search (`jobs`), from the folder and the queue."""
     jobs = read_points(out) if jobs is None else jobs
     numbers = read_launch(out)["jobs"]
     # Query the queue first: jobs that leave it in the meantime have their final state in the folder.
@@ -104,14 +106,15 @@ def states(out: Path, jobs: Sequence[Job] | None = None) -> list[PointState]:
     return points
 
 
-def _state(job: Job, queued: QueuedJob | None, launcher_waits: bool) -> tuple[str, str]:
+def _state(job: Job, queued: tuple[str, str] | None, launcher_waits: bool) -> tuple[str, str]:
     status = read_status(job.folder)
     if is_finished(job):
         return "finished", last_metrics(job.folder)
-    if queued is not None and queued.state in ("PENDING", "REQUEUED", "REQUEUE_HOLD", "CONFIGURING"):
+    slurm_state, reason = queued or ("", "")
+    if slurm_state in ("PENDING", "REQUEUED", "REQUEUE_HOLD", "CONFIGURING"):
         path = job.folder / "requeued.json"
         times = read_json(path, requeued=int)["requeued"] if path.is_file() else 0
-        return "queued", queued.reason + (f", requeued {counted(times, 'time')}" if times else "")
+        return "queued", reason + (f", requeued {counted(times, 'time')}" if times else "")
     if queued is not None or is_locked(job.folder / ".lock"):
         return "running", _running(job)
     if status["failed"]:
@@ -171,3 +174,49 @@ def conclude(out: Path, jobs: Sequence[Job]) -> None:
         best = f"{label}: {beside_lead(rouge1, of.get('lead1'))}"
         print(printable_line(f"best of {counted(len(scored), 'point')}: {best}"))
         print(f"next: {shlex.join(['precis', 'compare', str(out), '--html', 'page.html'])}", flush=True)
+
+
+def read_points(out: Path) -> list[Job]:
+    """Return the points of a sweep folder; a `UserError` if it has a command that a sweep may not run."""
+    content, path = read_described(out), Path(out) / POINTS
+    check_commands(content["after"], str(path))
+    after = tuple(content["after"])
+    return [Job(row["label"], path.parent / row["run"], row["config"], after) for row in content["points"]]
+
+
+def read_launch(out: Path) -> dict[str, Any]:
+    """Return launch.json; empty if nothing was launched."""
+    path = Path(out) / LAUNCH
+    if not path.is_file():
+        return {"launcher": None, "jobs": {}}
+    content = read_json(path, launcher=str | None, jobs=dict[str, str])
+    for number in content["jobs"].values():
+        if not _JOB_ID.fullmatch(number):
+            raise UserError(f"{path}: {number!r} is not the id of a SLURM job; {REMEDY}")
+    return content
+
+
+def read_local_launch(out: Path) -> tuple[str, int]:
+    """Return host and process of a local launcher."""
+    path = Path(out) / LAUNCH
+    content = read_json(path, host=str, pid=int)
+    if content["pid"] < 1:  # a signal to 0 or a negative number would reach a group of processes
+        raise UserError(f"{path}: {content['pid']} is not the number of a launcher; {REMEDY}")
+    return content["host"], content["pid"]
+
+
+def read_profile(out: Path) -> Profile:
+    """Return the profile of the last launch; a `UserError` if it has lines of a batch script and is not trusted."""
+    path = Path(out) / LAUNCH
+    parser = ArgumentParser(exit_on_error=False)
+    parser.add_argument("--profile", type=Profile)
+    try:
+        parsed = parser.parse_object({"profile": read_json(path, profile=dict)["profile"]}).profile
+    except ArgumentError as error:
+        raise UserError(f"{path}: {' '.join(str(error).split())}; {REMEDY}") from None
+    profile = checked_profile(parsed)
+    unchecked = ["setup"] * bool(profile.setup) + sorted(set(profile.directives) - _PLAIN_DIRECTIVES)
+    if unchecked and not is_trusted():
+        remedy = f"name a profile with --profile, or pass {FLAG} if you launched this sweep (see SECURITY.md)"
+        raise UserError(f"{path}: profile: {unchecked[0]} may run commands; {remedy}")
+    return profile

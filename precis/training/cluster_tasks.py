@@ -35,16 +35,12 @@ def check_run_dir(environment: Mapping[str, str]) -> None:
     elif in_slurm_step(environment) and int(environment["SLURM_NTASKS"]) > 1:
         launcher = "SLURM"
     if launcher:
-        raise UserError(
-            f"{launcher} starts several processes, each of which would choose its own run folder; pass --run_dir"
-        )
+        problem = "starts several processes, each of which would choose its own run folder"
+        raise UserError(f"{launcher} {problem}; pass --run_dir")
 
 
 def check_tasks(trainer: Mapping[str, Any], environment: Mapping[str, str] | None = None) -> None:
-    """Raise a `UserError` if tasks and devices differ, before training.
-
-    A surplus task would train a separate model; for a missing one, the others would wait forever.
-    """
+    """Raise a `UserError` if tasks and devices differ: a model would be trained twice, or tasks would wait forever."""
     environment = os.environ if environment is None else environment  # at each call: `datasets` replaces it
     devices = number_of_devices(trainer) or max(1, torch.cuda.device_count())
     nodes = int(trainer.get("num_nodes") or 1)
@@ -65,17 +61,12 @@ def check_tasks(trainer: Mapping[str, Any], environment: Mapping[str, str] | Non
 def _compare(key: str, configured: int, num_started: int, description: str) -> None:
     if configured != num_started:
         addition = " and --trainer.strategy ddp" if key == "devices" and configured == 1 else ""
-        raise UserError(
-            f"{description.format(num_started)} but trainer.{key} is {configured}; "
-            f"pass --trainer.{key} {num_started}{addition}, or ask for {configured}"
-        )
+        remedy = f"pass --trainer.{key} {num_started}{addition}, or ask for {configured}"
+        raise UserError(f"{description.format(num_started)} but trainer.{key} is {configured}; {remedy}")
 
 
 def trainer_plugins(configured: Any) -> list[Any]:
-    """Return the plugins of the trainer with atomic checkpoints and without Lightning's requeueing of SLURM jobs.
-
-    Lightning would save inside the signal handler.
-    """
+    """Return the plugins of the trainer with atomic checkpoints, without requeueing inside the signal handler."""
     plugins = list(configured) if isinstance(configured, (list, tuple)) else [configured] if configured else []
     if not any(isinstance(plugin, CheckpointIO) for plugin in plugins):
         plugins.append(WholeCheckpoints())

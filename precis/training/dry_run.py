@@ -22,12 +22,9 @@ STEPS = 4  # batches of training and of validation; the first is not timed
 
 
 class DryRunReport(Callback):
-    """Measure the batches of a `fast_dev_run`, and print what the whole training would need.
+    """Measure the batches of a `fast_dev_run`, and print what the whole training, with the planned trainer, would need.
 
     The estimate assumes that the other batches are as large as those measured.
-
-    Args:
-        planned: arguments of the trainer of the whole training.
     """
 
     def __init__(self, planned: Namespace) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from datamodules.atomic_write import atomic_write
-from precis.files.json_files import read_json
+from precis.files.data_files import read_json
 
 AFTER = 3  # requeues in a row without a new checkpoint, after which a job would come back for ever
 
@@ -24,16 +24,15 @@ def job_id(environment: Mapping[str, str] | None = None) -> str | None:
 def requeue(run: Path, progress_file: Path | None = None) -> bool:
     """Requeue this SLURM job once, print the outcome, and return whether the job will run again.
 
-    Jobs that are cancelled or requeued by SLURM are no longer RUNNING and are left alone.
-
-    Args:
-        run: the run folder, whose requeued.json has the number of attempts.
-        progress_file: file that is written when the job makes progress; the last checkpoint of the run by default.
+    Jobs that are cancelled or requeued by SLURM are no longer RUNNING and are left alone. A job makes progress when its
+    `progress_file` is written, the last checkpoint of the run by default; requeued.json counts attempts.
     """
     job = job_id()
     if job is None:
         return False
-    state = _state_of_job(job)
+    reply = _ask("scontrol", "show", "job", "--oneliner", job)
+    match = re.search(r"\bJobState=(\w+)", reply.stdout)
+    state = match[1] if reply.returncode == 0 and match else ""
     if state != "RUNNING":
         print(f"job {job} is {state or 'unknown'}, no longer RUNNING: SLURM decides whether it comes back", flush=True)
         return state in ("COMPLETING", "PENDING", "REQUEUED", "PREEMPTED")
@@ -48,13 +47,6 @@ def requeue(run: Path, progress_file: Path | None = None) -> bool:
     outcome = "is back in the queue" if accepted else f"could not be put back into the queue: {answer.stderr.strip()}"
     print(f"job {job} {outcome}", flush=True)
     return accepted
-
-
-def _state_of_job(job: str) -> str:
-    """Return the state of a job in SLURM, such as RUNNING; empty if unknown."""
-    reply = _ask("scontrol", "show", "job", "--oneliner", job)
-    match = re.search(r"\bJobState=(\w+)", reply.stdout)
-    return match[1] if reply.returncode == 0 and match else ""
 
 
 def _count(run: Path, progress_file: Path) -> int:

@@ -1,6 +1,7 @@
 """Callbacks and loggers that write the run folder, in the order in which Lightning calls them."""
 
 import os
+import re
 import shlex
 import sys
 from functools import partial
@@ -8,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from pytorch_lightning import Callback
+from pytorch_lightning import Callback, LightningModule, Trainer
 from pytorch_lightning.callbacks import LearningRateMonitor
 from pytorch_lightning.loggers import Logger
 from pytorch_lightning.utilities import rank_zero_info, rank_zero_warn
@@ -17,17 +18,18 @@ from callbacks import DivergenceCheck, GracefulStop, GradientNorm, PredictionWri
 from callbacks.schedules import Switch
 from datamodules.text.lines import counted
 from lightning_modules.checkpoints import read_checkpoint
+from lightning_modules.lightning_internals import may_stop_early
 from precis.config.run_config import read_config
 from precis.config.trust import FLAG, needs_trust
 from precis.config.written_paths import outside_paths
 from precis.runs.metrics_file import MetricsRecord, RunCSVLogger
 from precis.runs.prediction_files import SPLITS, predictions_path, source_name
 from precis.runs.run_folder import RunRecord, TruncationTable
-from precis.runs.tracking import WandbRecord, wandb_logger
+from precis.runs.tracking import WandbRecord, best_score, wandb_logger
 from precis.training.requeue import requeue
 from precis.training.run_progress import StateRecord
 from precis.training.run_start import RunStart
-from precis.trials.trial_report import TrialReport, trial_number
+from precis.trials.search_folder import is_search, read_search
 
 
 def run_records(start: RunStart, is_summarizer: bool) -> tuple[list[Callback], list[Logger]]:
@@ -42,7 +44,9 @@ def run_records(start: RunStart, is_summarizer: bool) -> tuple[list[Callback], l
         callbacks += _training_records(start, is_summarizer, loggers[0])
     elif is_summarizer:
         callbacks = _test_records(start)
-    if start.config.wandb == "off" or not _is_tracked(start):
+    # scores of a test go to the W&B run of its training
+    is_tracked = start.fitting or (start.command == "test" and (start.folder / "wandb" / "run_id").is_file())
+    if start.config.wandb == "off" or not is_tracked:
         return callbacks, loggers
     record = yaml.safe_load(start.record) if start.fitting else read_config(start.folder)
     loggers.append(wandb_logger(start.folder, start.config.wandb, start.config.wandb_project, record))
@@ -50,11 +54,6 @@ def run_records(start: RunStart, is_summarizer: bool) -> tuple[list[Callback], l
     if start.fitting:
         callbacks.append(LearningRateMonitor("step"))
     return callbacks, loggers
-
-
-def _is_tracked(start: RunStart) -> bool:
-    """Return whether the values of a command go to W&B; scores of a test go to the W&B run of its training."""
-    return start.fitting or (start.command == "test" and (start.folder / "wandb" / "run_id").is_file())
 
 
 def _training_records(start: RunStart, is_summarizer: bool, logger: RunCSVLogger) -> list[Callback]:
@@ -105,12 +104,7 @@ def _test_records(start: RunStart) -> list[Callback]:
 
 
 def describe_checkpoint(path: Path) -> dict[str, Any]:
-    """Print which weights are scored, warn of mechanisms that are not fully on, and return what the scores record.
-
-    Returns:
-        `checkpoint` (its path), `step`, `loss_weights`, and `switches`: value and final value of each scheduled
-        mechanism by name.
-    """
+    """Print which weights are scored, warn of mechanisms that are not fully on, and return what the scores record."""
     content = read_checkpoint(path)
     switches = {name: Switch(*values) for name, values in content.get("switches", {}).items()}
     states = [f"{name} {switch}" for name, switch in switches.items()]
@@ -126,3 +120,53 @@ def describe_checkpoint(path: Path) -> dict[str, Any]:
         "loss_weights": content.get("loss_weights", {}),
         "switches": {name: list(switch) for name, switch in switches.items()},
     }
+
+
+def trial_number(run: Path) -> int | None:
+    """Return the number of the trial whose run folder it is, `trial-NNN` in the folder of a search; otherwise None."""
+    run = Path(run).resolve()
+    match = re.fullmatch(r"trial-(\d+)", run.name)
+    return int(match[1]) if match and is_search(run.parent) else None
+
+
+class TrialReport(Callback):
+    """Report the monitored value to Optuna after each validation.
+
+    The score of a trial is that of its best checkpoint. If the pruner says so, training ends as by `EarlyStopping`:
+    with a checkpoint that has the reason (`stopping_reason_message`), so that `--resume auto` does not continue it.
+    """
+
+    def __init__(self, run: Path) -> None:
+        self.search = read_search(Path(run).resolve().parent)
+        self.number = trial_number(run)
+        self.validations = 0
+        self.stopping_reason_message = ""
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"validations": self.validations}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        self.validations = state_dict["validations"]
+
+    def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Report a validation, and stop if the trial is pruned."""
+        if trainer.sanity_checking:
+            return
+        self.validations += 1
+        value = trainer.callback_metrics.get(self.search.section["metric"])
+        prune = False
+        if trainer.is_global_zero and value is not None:
+            prune = self.search.report(self.number, float(value), self.validations)
+        if trainer.strategy.reduce_boolean_decision(prune, all=False) and may_stop_early(trainer):
+            self.stopping_reason_message = f"the search prunes the trial after validation {self.validations}"
+            trainer.should_stop = True
+
+    def on_fit_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Record the score of the best checkpoint, or of the last validation if none was selected."""
+        if not trainer.is_global_zero or trainer.interrupted:
+            return
+        score = best_score(trainer)
+        if score is None:
+            score = trainer.callback_metrics.get(self.search.section["metric"])
+        if score is not None:
+            self.search.record(self.number, score=float(score))

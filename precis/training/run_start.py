@@ -16,9 +16,8 @@ from datamodules.documents import UserError
 from datamodules.file_locks import release_lock
 from precis.config.trust import check_permitted_names
 from precis.config.written_paths import check_links, check_written_paths
-from precis.runs.checkpoint_files import check_unused, check_writable, clear_start, has_checkpoint, resumable
+from precis.runs import checkpoint_files
 from precis.runs.run_state import lock_run
-from precis.runs.starting_point import end_if_stopped_early, source_checkpoint
 from precis.training.cluster_tasks import check_run_dir, check_tasks
 from precis.training.dry_run import DryRunReport, prepare_dry_run
 
@@ -51,11 +50,8 @@ class RunStart:
 def start_run(command: str, config: Namespace, dump: Callable[[Namespace], str], locks: ExitStack) -> RunStart:
     """Choose the run folder, check that the command may write to it, and decide whether training is resumed.
 
-    Values of the config that only hold for this start are filled in.
-
-    Raises:
-        UserError: if the folder has a run that is not resumed, or no run to resume; or if the config names a class
-            that configs may not name.
+    Values of the config that only hold for this start are filled in. A `UserError` if the folder has a run that is not
+    resumed, or no run to resume; or if the config names a class that configs may not name.
     """
     check_permitted_names(config)
     check_tasks(config.trainer.as_dict())
@@ -63,7 +59,7 @@ def start_run(command: str, config: Namespace, dump: Callable[[Namespace], str],
     check_written_paths(config, folder, sys.argv[1:])
     check_links(folder)
     fitting = command == "fit"
-    source = source_checkpoint(config) if fitting and config.start_from else None
+    source = checkpoint_files.source_checkpoint(config) if fitting and config.start_from else None
     record = config.clone()
     record.resume = record.dry_run = False
     start = RunStart(command, config, folder, not folder.exists(), dump(record), locks, source)
@@ -110,21 +106,21 @@ def _lock_and_resume(start: RunStart) -> None:
     # Other ranks may already see files that rank 0 has written.
     is_first = rank_zero_only.rank == 0
     if is_first:
-        check_writable(folder)
+        checkpoint_files.check_writable(folder)
         if not config.resume:
-            check_unused(folder)
+            checkpoint_files.check_unused(folder)
         if folder.is_dir():
             start.lock()
     # With `auto`, a run without a checkpoint starts anew, and one that was ended early stays as it is.
     is_auto = config.resume == "auto"
     if is_auto:
-        config.resume = has_checkpoint(folder)
+        config.resume = checkpoint_files.has_checkpoint(folder)
         if is_first and not config.resume:
-            clear_start(folder)
+            checkpoint_files.clear_start(folder)
     if not config.resume:
         return
-    config.ckpt_path = str(resumable(folder, write=is_first))
+    config.ckpt_path = str(checkpoint_files.resumable(folder, write=is_first))
     if is_auto:
-        end_if_stopped_early(folder, Path(config.ckpt_path))
+        checkpoint_files.end_if_stopped_early(folder, Path(config.ckpt_path))
     if (folder / "text").is_dir() and "tokenizer_dir" in config.data.init_args:
         config.data.init_args.tokenizer_dir = folder / "text"  # its original folder may no longer exist

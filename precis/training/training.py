@@ -6,6 +6,7 @@ import signal
 import sys
 import traceback
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,26 +25,16 @@ from callbacks.monitor_check import check_at_validations
 from datamodules.documents import UserError
 from lightning_modules.checkpoints import read_checkpoint
 from lightning_modules.summarizer import Summarizer
+from precis.config import value_checks
 from precis.config.command_table import TRAINING
-from precis.config.linked_arguments import check_linked
 from precis.config.load_classes import load_classes
 from precis.config.parsers import provide_parsers
-from precis.config.run_arguments import add_run_arguments
+from precis.config.run_arguments import add_run_arguments, check_linked
 from precis.config.trust import check_checkpoint
-from precis.config.value_checks import (
-    REFUSALS,
-    check_no_keys,
-    check_ranges,
-    convert_batch_counts,
-    explain_refusal,
-    explain_trainer_refusal,
-)
-from precis.runs.checkpoint_files import check_unused, has_checkpoint
+from precis.runs.checkpoint_files import check_same_model, check_unused, has_checkpoint
 from precis.runs.metrics_file import RunCSVLogger
-from precis.runs.starting_point import check_same_model
 from precis.training.cluster_tasks import trainer_plugins
-from precis.training.conclusion import conclude_scoring, conclude_training
-from precis.training.run_progress import ProgressLines, StateRecord
+from precis.training.run_progress import ProgressLines, StateRecord, conclude_scoring, conclude_training
 from precis.training.run_records import run_records
 from precis.training.run_start import start_run
 
@@ -81,9 +72,9 @@ class PrecisCLI(LightningCLI):
         """Parse the arguments, and check values and checkpoint before LightningCLI uses them."""
         super().parse_arguments(parser, args)
         config = self.config[self.config.subcommand]
-        convert_batch_counts(config.trainer)
-        check_ranges(config)
-        check_no_keys(config)
+        value_checks.convert_batch_counts(config.trainer)
+        value_checks.check_ranges(config)
+        value_checks.check_no_keys(config)
         check_checkpoint(config)
         check_linked(sys.argv[1:] if args is None else args, config)
         path = config.ckpt_path
@@ -95,9 +86,7 @@ class PrecisCLI(LightningCLI):
         """Decide what the later hooks read in `start`."""
         parser = self._parser(self.subcommand)
         config = self.config[self.subcommand] if self.subcommand else self.config
-        self.start = start_run(
-            self.subcommand, config, dump=lambda values: parser.dump(values, skip_none=False), locks=self.locks
-        )
+        self.start = start_run(self.subcommand, config, partial(parser.dump, skip_none=False), self.locks)
 
     def instantiate_classes(self) -> None:
         """Build model, data and trainer; a refused value is named with its key and the cause."""
@@ -105,8 +94,8 @@ class PrecisCLI(LightningCLI):
             super().instantiate_classes()
         except UserError:
             raise
-        except REFUSALS as error:
-            raise UserError(explain_refusal(error, self.start.config)) from error
+        except value_checks.REFUSALS as error:
+            raise UserError(value_checks.explain_refusal(error, self.start.config)) from error
         if isinstance(self.model, Summarizer):
             self.model.check_data(self.datamodule)
         provide_parsers(self.datamodule)
@@ -130,8 +119,8 @@ class PrecisCLI(LightningCLI):
             torch.set_float32_matmul_precision("high")  # TF32: products of fp32 matrices run on tensor cores
         try:
             trainer = super()._instantiate_trainer(config, [*callbacks, progress, *records])
-        except REFUSALS as error:
-            raise UserError(explain_trainer_refusal(error, self.start.config.trainer)) from error
+        except value_checks.REFUSALS as error:
+            raise UserError(value_checks.explain_trainer_refusal(error, self.start.config.trainer)) from error
         if self.start.fitting:
             trainer.callbacks.insert(0, MonitorCheck())  # before the callbacks of the config, which it checks
         check_at_validations(trainer)
@@ -148,9 +137,8 @@ class PrecisCLI(LightningCLI):
             if not any(file.endswith("checkpoint_connector.py") for file in files):
                 raise
             reason = f"{type(error).__name__}: {' '.join(str(error).split())}"
-            raise UserError(
-                f"{self.start.config.ckpt_path}: cannot be restored ({reason}); give another checkpoint of the run"
-            ) from error
+            path = self.start.config.ckpt_path
+            raise UserError(f"{path}: cannot be restored ({reason}); give another checkpoint of the run") from error
 
     def fit(self, model: LightningModule, **arguments: Any) -> None:
         """Train in the run folder, which is removed again if the run ends before its first step."""
@@ -227,10 +215,7 @@ def command_line(cli_class: type[PrecisCLI]) -> PrecisCLI:
 
 
 def fit_parser(command: str = "fit") -> LightningArgumentParser:
-    """Return the parser of `precis fit` (or another command of Lightning), to check a config without starting a run.
-
-    It raises `ArgumentError`.
-    """
+    """Return the parser of `precis fit` or another command, to check a config; it raises `ArgumentError`."""
     load_classes()
     return command_line(_Parsers)._parser(command)
 

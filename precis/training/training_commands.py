@@ -16,18 +16,13 @@ import lightning_modules
 from datamodules.documents import UserError
 from datamodules.lazy_import import MODULES
 from lightning_modules.exported import EXPORTED
-from precis.config.linked_arguments import NOTE
 from precis.config.parse_errors import check_configs
-from precis.config.run_arguments import add_options_of_run
+from precis.config.run_arguments import NOTE, add_options_of_run
 from precis.config.run_config import read_config
 from precis.config.shipped import resolve_configs
 
 ALL = "--trainer.help"  # prints the whole help of LightningCLI
-_CLASSES = {
-    "--model.help": lightning_modules,
-    "--data.help": datamodules,
-    "--data.corpus.help": datamodules.corpora,
-}
+_CLASSES = {"--model.help": lightning_modules, "--data.help": datamodules, "--data.corpus.help": datamodules.corpora}
 _SECTIONS = f"""
 sections of a config, whose keys are options too (--model.dropout 0.2):
   --config FILE         YAML file with all sections; options of the command line come after it

@@ -8,8 +8,7 @@ import yaml
 from datamodules.atomic_write import atomic_write
 from datamodules.documents import UserError
 from precis.config.labels import format_value, short_key
-from precis.files.json_files import REMEDY
-from precis.files.yaml_files import read_yaml
+from precis.files.data_files import REMEDY, read_yaml
 from precis.runs.sweep_points import read_described
 from precis.trials.search_space import JOURNAL, check_search
 

@@ -30,12 +30,7 @@ JOURNAL = "search.journal"  # file in a sweep folder with a search
 
 
 def check_search(path: Path, section: dict[str, Any]) -> None:
-    """Check the section `search` of a sweep file, and fill in its defaults.
-
-    Raises:
-        UserError: for unknown keys, samplers or pruners, invalid numbers, limits or conditions, or a metric that is
-            not one of the validation.
-    """
+    """Check the section `search` of a sweep file, and fill in its defaults; a `UserError` names a key that is wrong."""
     where = f"{path}: search"
     names = ("trials", *DEFAULTS, "metric", "direction", "keys")
     if unknown := sorted(section.keys() - set(names)):
@@ -103,10 +98,7 @@ def _with_kind(space: Any) -> Any:
 
 
 def suggest(trial: "Trial", keys: dict[str, Any]) -> dict[str, Any]:
-    """Return the values of a trial; keys whose condition does not hold are left out.
-
-    For a trial that has values already, they are returned again.
-    """
+    """Return the values of a trial, the same each time, without keys whose condition does not hold."""
     values: dict[str, Any] = {}
     for key, space in ((key, _with_kind(space)) for key, space in keys.items()):
         if any(other not in values or values[other] != value for other, value in space.get("when", {}).items()):

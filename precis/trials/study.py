@@ -31,15 +31,10 @@ warnings.filterwarnings("ignore", category=optuna.exceptions.ExperimentalWarning
 
 
 class Search:
-    """A study with the settings of its sweep file.
+    """A study with the section `search` of its sweep file, with metric and direction.
 
-    Args:
-        out: the sweep folder.
-        section: section `search` of the sweep file, with metric and direction.
-        base: digest of the config that the trials are made from; None to read a search whatever its base.
-
-    Raises:
-        UserError: if the journal is damaged or has a search with other keys, or from another base.
+    `base` is the digest of the config that trials are made from; None to read a search whatever its base. A `UserError`
+    if the journal is damaged or has a search with other keys, or from another base.
     """
 
     def __init__(self, out: Path, section: dict[str, Any], base: str | None = None) -> None:
@@ -93,13 +88,10 @@ class Search:
         return max(complete, key=lambda trial: sign * trial.value, default=None)
 
     def claim(self, worker: int) -> tuple[int, dict[str, Any]] | None:
-        """Return a trial for a worker: the one that it did not end before it was killed, otherwise a new one.
+        """Return number and values of a trial for a worker: one that it did not end before it was killed, or a new one.
 
-        Must be called while the search is locked. Trials that run belong to a worker, which runs once at a time, so
-        that no other worker takes up a trial that is still running.
-
-        Returns:
-            Number of the trial and its values; None if there are no more trials.
+        It is None if there are no more trials. Must be called while the search is locked. Trials that run belong to a
+        worker, which runs once at a time, so that no other worker takes up a trial that is still running.
         """
         trials = self.trials
         running = [trial for trial in trials if trial.state == TrialState.RUNNING]
@@ -123,10 +115,7 @@ class Search:
         return optuna.samplers.RandomSampler(seed=seed)
 
     def report(self, number: int, value: float, step: int) -> bool:
-        """Report a validation of a running trial, and return whether the trial is to be pruned.
-
-        A resumed run may report a validation again, which changes nothing. Validations (`step`) count from 1.
-        """
+        """Report a validation, counted from 1, of a running trial once; return whether the trial is to be pruned."""
         recorded = self.trials[number]
         if recorded.state != TrialState.RUNNING:
             return False
@@ -147,11 +136,7 @@ class Search:
                 trial.set_user_attr(name, value)
 
     def end(self, number: int, failure: str | None) -> str:
-        """Record the end of a trial from the score that its run has reported, or from why it failed.
-
-        Returns:
-            complete, pruned or failed.
-        """
+        """Record the end of a trial by its score, or why it failed; return complete, pruned or failed."""
         attributes = self.trials[number].user_attrs
         if failure is None and attributes.get("pruned"):
             self.study.tell(number, state=TrialState.PRUNED)

@@ -68,7 +68,7 @@ from experiments.studies.discourse_extraction.training import (
 from experiments.studies.parser_training.folds import FoldData, read_recipe
 from lightning_modules.discourse_parser.parser import DiscourseParser
 from precis.config.parsers import load_parser as load_any_parser
-from precis.files.json_files import read_json
+from precis.files.data_files import read_json
 from precis.statistics.statistics import Array
 
 RECIPE = Path(__file__).parents[2] / "configs" / "discourse_parser" / "minilm.yaml"

@@ -21,13 +21,15 @@ from datamodules.discourse.records import TreebankDocument
 from datamodules.documents import UserError
 from experiments.studies.parser_training.ldd_calibration import BINS, FLOOR, KINDS, LDDCalibration
 from precis.config.parsers import load_parser
-from precis.discourse.parser_scores import intervals, shown, table
 from precis.discourse.score_parser import (
     BASELINE,
     baseline_trees,
     gold_documents,
+    intervals,
     parsed,
     request_of,
+    shown,
+    table,
     to_json_values,
 )
 from precis.statistics.statistics import RESAMPLES

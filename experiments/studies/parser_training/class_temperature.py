@@ -29,8 +29,7 @@ from datamodules.text.lines import counted
 from experiments.studies.parser_training.folds import FoldData, Recipe, add_fold_options, note, read_recipe, train_fold
 from lightning_modules.discourse_parser.discourse_charts import document_ldd
 from lightning_modules.discourse_parser.parser import DiscourseParser
-from precis.discourse.parser_scores import intervals
-from precis.discourse.score_parser import to_json_values
+from precis.discourse.score_parser import intervals, to_json_values
 
 
 @torch.no_grad()

@@ -21,8 +21,7 @@ from datamodules.text.offsets import paragraph_offsets, sentence_offsets
 from experiments.studies.parser_training.segmentation_errors import counts_of, f_scores
 from lightning_modules.metrics.parseval import parseval_scores
 from precis.config.parsers import load_parser
-from precis.discourse.parser_scores import edu_starts, intervals, table
-from precis.discourse.score_parser import gold_documents, parsed, request_of
+from precis.discourse.score_parser import edu_starts, gold_documents, intervals, parsed, request_of, table
 
 SHARED = ("CC BY", "CC BY 2.5", "CC BY 4.0", "CC BY-SA 3.0", "public domain")  # licenses of the training documents
 

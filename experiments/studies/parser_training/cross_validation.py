@@ -36,9 +36,8 @@ from lightning_modules.discourse_parser.chart import log_partition
 from lightning_modules.discourse_parser.parser import DiscourseParser, layout_of
 from lightning_modules.discourse_parser.span_scorer import Units, node_scores
 from lightning_modules.metrics.parseval import LEVELS, parseval_counts, parseval_scores
-from precis.discourse.parser_scores import intervals
-from precis.discourse.score_parser import parsed, request_of, to_json_values
-from precis.files.json_files import read_json
+from precis.discourse.score_parser import intervals, parsed, request_of, to_json_values
+from precis.files.data_files import read_json
 
 SCORES = (*LEVELS, "brier", "log_likelihood")
 

@@ -21,8 +21,7 @@ from lightning_modules.discourse_parser.discourse_charts import ChartReader, doc
 from lightning_modules.discourse_parser.parser import DiscourseParser
 from lightning_modules.metrics.parseval import LEVELS
 from precis.config.parsers import load_parser
-from precis.discourse.parser_scores import parseval, shown, table
-from precis.discourse.score_parser import gold_documents, watched
+from precis.discourse.score_parser import gold_documents, parseval, shown, table, watched
 
 
 @torch.no_grad()

@@ -15,7 +15,7 @@ from datamodules.discourse.records import TreebankDocument
 from datamodules.documents import UserError
 from datamodules.treebank import TreebankData
 from lightning_modules.discourse_parser.parser import DiscourseParser
-from precis.files.yaml_files import read_yaml
+from precis.files.data_files import read_yaml
 
 Recipe = dict[str, dict[str, Any]]  # arguments of `model`, `data` and `trainer`
 

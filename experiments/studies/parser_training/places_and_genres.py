@@ -18,8 +18,17 @@ from datamodules.documents import UserError
 from datamodules.text.offsets import paragraph_offsets, sentence_offsets
 from lightning_modules.metrics.parseval import LEVELS, parseval_scores
 from precis.config.parsers import load_parser
-from precis.discourse.parser_scores import intervals, shown, table
-from precis.discourse.score_parser import BASELINE, baseline_trees, gold_documents, name_of, parsed, request_of
+from precis.discourse.score_parser import (
+    BASELINE,
+    baseline_trees,
+    gold_documents,
+    intervals,
+    name_of,
+    parsed,
+    request_of,
+    shown,
+    table,
+)
 from precis.statistics.statistics import RESAMPLES
 
 PLACES = ("within sentences", "between sentences", "between paragraphs")

@@ -22,8 +22,7 @@ from datamodules.documents import UserError
 from datamodules.text.offsets import paragraph_offsets, sentence_offsets
 from lightning_modules.metrics.parseval import parseval_counts, parseval_scores
 from precis.config.parsers import load_parser
-from precis.discourse.parser_scores import edu_starts, intervals, table
-from precis.discourse.score_parser import gold_documents, parsed, request_of
+from precis.discourse.score_parser import edu_starts, gold_documents, intervals, parsed, request_of, table
 
 SMALLEST = 15  # relations with fewer missed boundaries are one row
 

@@ -20,7 +20,7 @@ from datamodules.documents import UserError
 from experiments.studies.section_agents.arms import Sizes
 from experiments.studies.section_agents.sections import Corpus, read_articles
 from experiments.studies.section_agents.training import Scores, train_seed
-from precis.discourse.parser_scores import table
+from precis.discourse.score_parser import table
 from precis.statistics.significance import format_p, paired_difference
 
 COMPARISONS = (  # arm, compared with, measure

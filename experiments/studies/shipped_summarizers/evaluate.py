@@ -17,10 +17,10 @@ from datamodules.documents import Document
 from experiments.studies.shipped_summarizers.documents import Row, paragraphs, paragraphs_and_summaries, read
 from lightning_modules.extractive.baselines import lead, lexrank, textrank
 from lightning_modules.metrics.rouge import rouge_scores
-from precis.config.shipped_models import LIGHT, shipped_folder
+from precis.api.summaries import light_model, light_summaries
+from precis.config.shipped import LIGHT, shipped_folder
 from precis.statistics.statistics import bootstrap_interval
-from precis.summarizing.length_budget import LengthBudget
-from precis.summarizing.light import light_model, light_summaries
+from precis.summarizing.summary_options import LengthBudget
 
 VARIANTS = ("rouge1", "rouge2", "rougeLsum")
 SENTENCES = {"scitldr": 1, "gum": 1, "squality": 8, "cnndm": 3, "aeslc": 1, "sumpubmed": 8}

@@ -12,7 +12,7 @@ import datamodules
 import lightning_modules
 from datamodules.documents import UserError
 from lightning_modules.summarizer import Summarizer
-from precis.config.linked_arguments import LINKED, check_linked
+from precis.config.run_arguments import LINKED, check_linked
 from precis.training.training import fit_parser
 
 CONFIGS = "experiments/configs"

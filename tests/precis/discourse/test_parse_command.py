@@ -19,9 +19,8 @@ from datamodules.discourse.cache import ParseCache
 from datamodules.discourse.parses import ParseRequest
 from datamodules.documents import UserError
 from lightning_modules.discourse_parser.right_branching import RightBranchingParser
-from precis.config.parsers import PARSERS
 from precis.discourse import parse as command
-from precis.discourse.draw_parse import heat_map, summed
+from precis.discourse.parse import heat_map, summed
 
 ROOT = Path(__file__).parents[3]
 OURS = ("--parser", "right_branching", "--accelerator", "cpu")
@@ -96,7 +95,7 @@ class Interrupting(RightBranchingParser):
 @pytest.mark.integration
 def test_ctrl_c_leaves_what_is_done_and_the_same_command_continues(precis, tmp_path, texts, monkeypatch):
     out, before = tmp_path / "parses", signal.getsignal(signal.SIGINT)
-    monkeypatch.setitem(PARSERS, "right_branching", Interrupting)
+    monkeypatch.setattr("lightning_modules.discourse_parser.right_branching.RightBranchingParser", Interrupting)
     try:
         done = precis("parse", texts, "--out", out, *OURS, "--batch_size", 1)
     finally:

@@ -11,7 +11,7 @@ from made_up_treebank import made_up_row, made_up_treebank
 
 from lightning_modules.discourse_parser.parser import DiscourseParser
 from lightning_modules.metrics.parseval import parseval_scores
-from precis.discourse.parser_scores import intervals
+from precis.discourse.score_parser import intervals
 from precis.statistics.statistics import resampled_sums
 
 SMALL = {"members": 2, "hidden_size": 8, "fit_size": 4, "dropout": 0.0}

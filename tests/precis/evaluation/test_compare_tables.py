@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from run_folders import make_run, prediction
 
-from precis.evaluation.compare_tables import escape_latex
+from precis.evaluation.compare import escape_latex
 
 SCORES = np.random.default_rng(1).uniform(10, 60, size=(2, 2, 2, 8))  # pointer, width, seeds, documents
 ROUGE = "--metric=rouge1,length"

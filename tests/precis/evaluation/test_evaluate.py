@@ -11,7 +11,7 @@ from conftest import change_config, read_lines, write_lines
 from rouge_score.rouge_scorer import RougeScorer
 
 from precis.evaluation import scorers
-from precis.evaluation.predictions import run_sources
+from precis.runs.run_folder import run_documents
 
 sacrebleu = pytest.importorskip("sacrebleu")
 GOLDEN = Path(__file__).parents[4] / "shared" / "data" / "rouge_golden"
@@ -287,12 +287,12 @@ def test_means_are_perls(tmp_path, evaluated, name, mode):
 
 @pytest.mark.integration
 def test_documents_beyond_the_limit_of_the_run_are_found(run_folder):
-    every = run_sources(str(run_folder), "test")
+    every = list(run_documents(run_folder, "test")["id"])
     change_config(run_folder / "config.yaml", {"data.init_args.max_eval": 1})
-    assert len(every) > 1 and run_sources(str(run_folder), "test") == every
+    assert len(every) > 1 and list(run_documents(run_folder, "test")["id"]) == every
 
 
-MODULE = '''
+MODULE = """
 import math
 class Shared:
     signature = "exact words"
@@ -308,7 +308,7 @@ class Short:
 class Words:
     def score(self, documents, summaries):
         return ["good"] * len(summaries)
-'''
+"""
 
 
 def test_a_class_of_the_working_folder_is_a_metric(tmp_path, precis, monkeypatch):

@@ -7,9 +7,9 @@ import yaml
 from conftest import write
 
 from datamodules.documents import UserError
-from precis.config.argument_values import _load
+from precis.config.load_classes import _load
+from precis.files.data_files import read_yaml
 from precis.files.field_names import first_row, guess_fields
-from precis.files.yaml_files import read_yaml
 
 PRESUMM = [{"src": [["boats", "sank", "."], ["it", "rained", "."]], "tgt": [["a", "storm", "."]]}]
 TOKENS = {"document": "src", "document_list": "tokens", "summary": "tgt", "summary_list": "tokens"}

@@ -14,8 +14,7 @@ from run_folders import write_run
 import precis as api
 from datamodules.documents import UserError
 from precis.playground import demo_command as command
-from precis.playground.cards import MACROS, copied_summary, picture
-from precis.playground.playground import Playground
+from precis.playground.playground import MACROS, Playground, copied_summary, picture
 
 pytestmark = pytest.mark.integration
 

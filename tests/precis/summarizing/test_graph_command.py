@@ -8,7 +8,7 @@ from datasets import Dataset
 
 from datamodules.corpora.corpus import as_document
 from datamodules.graphs import ParagraphRule, Similarity
-from precis.summarizing import graph as command
+from precis.summarizing import graph_drawing as command
 from precis.summarizing.picture_commands import graph
 from tests.datamodules.graphs.made_up import cluster
 

@@ -7,7 +7,7 @@ from conftest import write_lines
 
 from datamodules.text.words import detokenize, sentences_of
 from lightning_modules.summarizer import Summary
-from precis.summarizing.length_budget import LengthBudget
+from precis.summarizing.summary_options import LengthBudget
 
 TEXT = " ".join(f"The {who} slept in the old mill for {days} days." for who in ("otter", "lynx") for days in range(4))
 

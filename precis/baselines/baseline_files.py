@@ -1,0 +1,135 @@
+"""What a baseline reads and writes: the documents that a command line names; predictions, and how they were made."""
+
+import hashlib
+import json
+import shlex
+import sys
+from collections.abc import Iterable, Mapping
+from importlib import metadata
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from jsonargparse import ArgumentParser, Namespace
+from jsonargparse.typing import PositiveInt
+
+import datamodules.corpora
+from callbacks.results_path import results_path
+from datamodules.atomic_write import atomic_file, atomic_write
+from datamodules.corpora.corpus import Corpus, as_document, build_documents
+from datamodules.documents import Document, UserError
+from datamodules.text.lines import counted, json_line
+from precis.config.load_classes import load_classes
+from precis.files.field_names import first_row, guess_fields
+from precis.files.texts import is_records
+from precis.summarizing.prompts import sentences_of
+
+if TYPE_CHECKING:
+    from datasets import Dataset
+
+NAMED = 3  # documents that a message names
+
+
+def add_document_arguments(parser: ArgumentParser, needs_out: bool = True) -> None:
+    """Add the arguments that name documents, and where their summaries are written."""
+    add = parser.add_argument
+    load_classes(datamodules.corpora)
+    parser.add_subclass_arguments(Corpus, "corpus", required=False)
+    add("--run", type=str | None, default=None, help="run folder whose corpus is summarized")
+    add("--split", type=str, default="test", help="split of the corpus")
+    add("--language", type=str, default="en", help="ISO code of the language; of --run, the run's")
+    add("--out", type=str, required=needs_out, help="output file, such as lead.jsonl")
+    add("--documents", type=PositiveInt | None, default=None, help="maximum number of documents")
+    add("--on_bad_record", type=Literal["raise", "skip"], default="raise", help="what to do about invalid records")
+    add("--num_proc", type=int, default=1, help="number of processes for sentence splitting")
+
+
+def with_file(arguments: list[str]) -> list[str]:
+    """Return arguments in which a file of records after `--corpus` stands for `Files` with its fields guessed."""
+    for number, argument in enumerate(arguments):
+        name, _, value = argument.partition("=")
+        path = Path(value or "".join(arguments[number + 1 : number + 2]))
+        if name == "--corpus" and path.is_file() and is_records(path):
+            has_options = any(other.startswith("--corpus.") for other in arguments)
+            fields = {} if has_options else guess_fields(first_row(path), str(path)).arguments()
+            options = [f"--corpus.{key}={field}" for key, field in {"test": path, **fields}.items()]
+            return [*arguments[:number], "--corpus=Files", *options, *arguments[number + (1 if value else 2) :]]
+    return arguments
+
+
+def read_documents(parser: ArgumentParser, options: Namespace) -> "Dataset":
+    """Return the documents that arguments name, as a table; a `UserError` for no corpus or run, or for both."""
+    if (options.corpus is None) == (options.run is None):
+        raise UserError("precis baseline needs documents: give --corpus CORPUS ..., or --run RUN, and not both")
+    from datamodules.summarization import default_cache  # these import torch and Lightning
+    from precis.runs.run_folder import load_run
+
+    if options.run is not None:
+        data = load_run(Path(options.run)).data
+        options.language = data.language.code
+        rows = data.documents(options.split)
+    else:
+        corpus = parser.instantiate_classes(options).corpus
+        settings = {"on_bad_record": options.on_bad_record, "num_proc": options.num_proc, "language": options.language}
+        rows = build_documents(corpus, options.split, default_cache(), **settings)
+    if options.documents is not None:
+        rows = rows.select(range(min(options.documents, len(rows))))
+    return rows
+
+
+def documents_digest(documents: Iterable[Document]) -> str:
+    """Return a digest of ids and texts of documents, in their order."""
+    digest = hashlib.sha256()
+    for document in documents:
+        digest.update(json.dumps([document.id, document.parts]).encode())
+    return digest.hexdigest()[:16]
+
+
+def write_predictions(
+    path: Path,
+    documents: "Dataset",
+    texts: Mapping[str, str],
+    record: Mapping[str, Any],
+    notes: Iterable[str | None],
+    language: str = "en",
+) -> None:
+    """Write `NAME.jsonl` and `NAME.results.json`, and print how many summaries there are, notes and the signature.
+
+    Args:
+        path: `NAME.jsonl`.
+        documents: documents in the order in which they are written.
+        texts: summaries by the id of their document, empty where there is none.
+        record: split, settings, counts and signature.
+        notes: what a user should know about the summaries.
+        language: code of the language, which divides summaries into sentences.
+    """
+    with atomic_file(path) as file:
+        for document in map(as_document, documents):
+            summary = sentences_of(texts.get(document.id, ""), language)
+            file.write(json_line({"id": document.id, "summary": summary, "references": document.references}))
+    command = shlex.join(["precis", *sys.argv[1:]])
+    results = {"command": command, "documents": len(documents), **record, "predictions": path.name}
+    atomic_write(results_path(path), json.dumps(results, ensure_ascii=False, indent=1) + "\n")
+    print(written_line(record["settings"]["system"], len(documents), path))
+    print(*filter(None, notes), record["signature"], sep="\n")
+
+
+def written_line(system: str, count: int, path: Path) -> str:
+    """Return the line on the summaries of a baseline in a file."""
+    return f"{system}: {counted(count, 'summary')} in {path}; score them with precis evaluate {path}"
+
+
+def signature(system: str, settings: Mapping[str, Any]) -> str:
+    """Return one line that says how summaries were made: `hf|checkpoint:...|num_beams:4|...|precis:0.1.0`."""
+    parts = [f"{name}:{value}" for name, value in settings.items() if value is not None]
+    try:
+        parts.append(f"precis:{metadata.version('precis-suite')}")
+    except metadata.PackageNotFoundError:  # run from a source tree that was never installed
+        parts.append("precis:source")
+    return "|".join([system, *parts])
+
+
+def name_documents(ids: Iterable[str], what: str) -> str | None:
+    """Return `empty summaries (2): a, b`; None without ids."""
+    ids = list(ids)
+    more = ", ..." if len(ids) > NAMED else ""
+    return f"{what} ({len(ids):,}): {', '.join(ids[:NAMED])}{more}" if ids else None

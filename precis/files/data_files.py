@@ -1,0 +1,93 @@
+"""JSON files of run and sweep folders, and YAML files that users write or that come with a run folder."""
+
+import math
+from pathlib import Path
+from types import UnionType
+from typing import Any, get_args, get_origin
+
+import yaml
+
+from datamodules.documents import UserError
+from datamodules.text.lines import load_json
+
+REMEDY = "restore it, or remove it and make it again"
+MOST_VALUES = 100_000  # values of a config; those of the suite have some hundred
+NO_CONFIG = "not a config: it has no keys at the top; see experiments/configs for examples"
+
+
+def read_json(path: Path, **types: Any) -> dict[str, Any]:
+    """Return the object in a JSON file; a `UserError` if it lacks one of these keys, or a value has another type."""
+    try:
+        content = load_json(path.read_text(encoding="utf-8-sig"))
+    except (ValueError, OSError) as error:
+        reason = " ".join(str(error).split())
+        raise UserError(f"{path}: cannot be read ({reason}); {REMEDY}") from None
+    if not isinstance(content, dict):
+        raise UserError(f"{path}: not a JSON object; {REMEDY}")
+    for key, kind in types.items():
+        if key not in content:
+            raise UserError(f"{path}: the key {key!r} is missing; {REMEDY}")
+        if not _has_type(content[key], kind):
+            raise UserError(f"{path}: the value of {key!r} has a wrong type; {REMEDY}")
+    return content
+
+
+def _has_type(value: Any, kind: Any) -> bool:
+    """Return whether a value of JSON has a type, which may be a union, or a list or dictionary with types of parts."""
+    origin, parts = get_origin(kind) or kind, get_args(kind)
+    if origin is UnionType:
+        return any(_has_type(value, part) for part in parts)
+    if not isinstance(value, origin) or (origin is int and isinstance(value, bool)):
+        return False
+    if origin is dict and parts:
+        return all(_has_type(part, parts[1]) for part in value.values())
+    return not (origin is list and parts) or all(_has_type(part, parts[0]) for part in value)
+
+
+def folder_beside(path: Path, name: object) -> Path:
+    """Return the folder next to a JSON file that names it; a `UserError` if the name leads to another place."""
+    if not isinstance(name, str) or name in ("", "..") or Path(name).name != name or name.startswith("-"):
+        raise UserError(f"{path}: {name!r} is not the name of a folder beside this file; {REMEDY}")
+    return path.parent / name
+
+
+def read_yaml(path: Path, no_mapping: str = NO_CONFIG) -> dict[str, Any]:
+    """Return the mapping in a YAML file; a `UserError` with the line of a mistake, or `no_mapping`."""
+    try:
+        content = load_yaml(path.read_text(encoding="utf-8"))
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        line = f":{mark.line + 1}" if mark is not None else ""
+        raise UserError(f"{path}{line}: no YAML ({getattr(error, 'problem', None) or error}); fix it") from None
+    except UnicodeDecodeError as error:
+        raise UserError(f"{path}: not UTF-8 text (byte {error.start}); convert it") from None
+    if not isinstance(content, dict):
+        raise UserError(f"{path}: {no_mapping}")
+    return content
+
+
+def load_yaml(text: str) -> Any:
+    """Return the value of a YAML text; a `YAMLError` if its aliases unfold to more values than any config has."""
+    try:
+        loader = yaml.SafeLoader(text)
+        node = loader.get_single_node()
+        if node is None:
+            return None
+        if _unfolded_size(node, {}) > MOST_VALUES:  # before merge keys (<<) copy what they name
+            raise yaml.YAMLError(f"its aliases (*name) unfold to more than {MOST_VALUES:,} values; write them out")
+        return loader.construct_document(node)
+    # nested too deeply, an invalid number or date, or a tag that does not fit the value
+    except (RecursionError, ValueError, LookupError, TypeError, AttributeError) as error:
+        raise yaml.YAMLError(f"it cannot be read: {error}") from None
+
+
+def _unfolded_size(node: Any, sizes: dict[int, float]) -> float:
+    """Return the number of values in a node with all aliases expanded; infinite for recursive ones."""
+    if isinstance(node, tuple):  # a key with its value
+        return sum(_unfolded_size(part, sizes) for part in node)
+    if isinstance(node, yaml.ScalarNode):
+        return 1
+    if id(node) not in sizes:
+        sizes[id(node)] = math.inf  # until it is known: an alias inside itself has no end
+        sizes[id(node)] = 1 + sum(_unfolded_size(part, sizes) for part in node.value)
+    return sizes[id(node)]
