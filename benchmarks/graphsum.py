@@ -2,7 +2,7 @@
 
     python -m benchmarks.graphsum
 
-The loop has the same parameters and, as tests/benchmarks/test_naive_graphsum.py shows, the same results. It processes
+The loop has the same parameters and, as tests/benchmarks/test_naive_models.py shows, the same results. It processes
 one document and one paragraph at a time: tokens are encoded and pooled paragraph by paragraph, and every decoder layer
 attends to the tokens of one paragraph after the other, as in the formulas; the loss is that of PyTorch over all logits.
 

@@ -5,7 +5,7 @@
 In training, the usual implementation computes the distribution over the extended vocabulary, [B, V + OOV], at every
 decoder step, and keeps all of them and the hidden layers of attention for autograd. In decoding, it searches one
 document at a time, with the beam as the batch, and selects continuations from that distribution. It has the same
-parameters and, as tests/benchmarks/test_naive_pointer_generator.py shows, the same results.
+parameters and, as tests/benchmarks/test_naive_models.py shows, the same results.
 
 Times are medians over repetitions that alternate between the two implementations, so that a busy machine slows both; a
 training step is loss, gradients, clipping and Adagrad. Memory is measured in a separate process for each

@@ -38,7 +38,6 @@ class Case:
 
     @property
     def model_class(self) -> type:
-        """The class of the model."""
         return _class(self.model)
 
     def build_model(self, **changes: Any):
@@ -46,7 +45,6 @@ class Case:
         return build_model(self.model_class, self.model_args | changes)
 
     def build_data(self, files: dict[str, str], **changes: Any):
-        """The DataModule over a corpus of files."""
         data = _class(self.data)(Files(**files), **self.data_args | changes)
         provide_parsers(data)
         return data
@@ -226,3 +224,4 @@ def _rstformer(name: str, **settings: Any) -> Case:
 RSTFORMER = [_rstformer("rstformer", formula="log_bias"), _rstformer("led", ablation="no_discourse")]
 
 CASES: list[Case] = [*AGENTS, *EXTRACTIVE, *GRAPHSUM, *PEGASUS, *POINTER_GENERATOR, *RSTFORMER]
+BY_NAME = {case.name: case for case in CASES}

@@ -50,8 +50,6 @@ class Interrupt(Callback):
 
 
 class Broken(Callback):
-    """Fails in the first batch."""
-
     def on_train_batch_start(self, trainer, pl_module, batch, batch_idx):
         raise ValueError("broken")
 

@@ -62,7 +62,6 @@ class MadeUpParser:
 
 
 def same(one: DiscourseParse, other: DiscourseParse) -> bool:
-    """Return whether two parses are equal in every field."""
     plain = ("id", "text_digest", "relations", "rows")
     return all(getattr(one, name) == getattr(other, name) for name in plain) and all(
         torch.equal(getattr(one, name), getattr(other, name)) for name in ("edus", "tree", "ldd", "gamma")

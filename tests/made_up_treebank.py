@@ -40,11 +40,9 @@ def made_up_row(number: int, sentences: int) -> dict:
 
 
 def made_up_treebank(path: Path, documents: int = 6, sentences: int = 3) -> Path:
-    """A file of `made_up_row`s with different lengths."""
     return write_lines(path, [json.dumps(made_up_row(n, sentences + n % 3)) for n in range(documents)])
 
 
 def write_encoder(folder: Path, texts: list[str]) -> str:
-    """Write a tiny BERT whose vocabulary has the words of texts; return its folder."""
     words = sorted({word for text in texts for word in text.split()})
     return write_bert(folder, words, num_hidden_layers=2, max_position_embeddings=32)

@@ -28,5 +28,4 @@ def grouped(model: type, settings: dict[str, Any]) -> dict[str, Any]:
 
 
 def build_model(model: type, settings: dict[str, Any]) -> Any:
-    """Return a model with some fields of its groups changed."""
     return model(**grouped(model, settings))

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 import yaml
-from cases import CASES, ExtractiveCase, own_sentences
+from cases import BY_NAME, ExtractiveCase, own_sentences
 from model_options import dotted
 
 from precis.files.nested_values import set_value
@@ -80,7 +80,7 @@ def plain(values: dict) -> dict:
 
 def write_run(folder: Path, name: str, files: dict[str, str], **changes: object) -> Path:
     """A run folder of a model with random weights, without training it; `changes` are for model and data."""
-    (case,) = (case for case in CASES if case.name == name)
+    case = BY_NAME[name]
     files = own_sentences(files) if isinstance(case, ExtractiveCase) else files
     data = plain(case.data_args) | {"corpus": {"class_path": "datamodules.corpora.Files", "init_args": files}}
     model = dict(case.model_args)

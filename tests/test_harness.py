@@ -2,13 +2,13 @@
 
 import json
 from dataclasses import replace
-from types import MethodType
+from types import MethodType, SimpleNamespace
 
 import pytest
 import torch
-from cases import CASES, Case
+from cases import BY_NAME, CASES, Case
 from pytorch_lightning import Callback, Trainer, seed_everything
-from pytorch_lightning.callbacks import Checkpoint
+from pytorch_lightning.callbacks import Checkpoint, LambdaCallback
 from quiet_trainer import quiet_trainer
 from torch import Tensor
 
@@ -79,8 +79,8 @@ VALIDATED, SCHEDULED = {"val_check_interval": 3}, {"schedule": True, "accumulate
 RESUMING = [
     *(pytest.param(case, VALIDATED, ("batch10", "validation2"), id=case.name, marks=pytest.mark.integration)
       for case in CASES if case.name not in QUICK),
-    *(pytest.param(case, VALIDATED, None, id=case.name) for case in CASES if case.name == QUICK[0]),
-    *(pytest.param(case, SCHEDULED, None, id=case.name) for case in CASES if case.name == QUICK[1]),
+    pytest.param(BY_NAME[QUICK[0]], VALIDATED, None, id=QUICK[0]),
+    pytest.param(BY_NAME[QUICK[1]], SCHEDULED, None, id=QUICK[1]),
 ]  # fmt: skip
 
 
@@ -107,28 +107,25 @@ def test_each_step_is_that_of_one_large_batch(case, corpus_files):
     """Of seven batches an epoch, four are accumulated, then three; one of them has two documents instead of four."""
     seed_everything(5, verbose=False)
     model, data, steps = case.build_model(**case.repeatable).double(), case.build_data(corpus_files), []
+    ids = []
 
-    class Steps(Callback):
-        def __init__(self):
-            self.ids = []
+    def compare(trainer, *_):
+        rows = {row["id"]: row for row in data.features("train")}
+        trained = [p for p in model.parameters() if p.grad is not None]
+        precision = trainer.precision_plugin
+        with torch.enable_grad(), precision.forward_context():
+            batch = precision.convert_input(data.collate([rows[name] for name in ids]))
+            loss = weighted_sum(model.loss_terms(batch), model.loss_weights)
+        for p, expected in zip(trained, torch.autograd.grad(loss, trained)):
+            torch.testing.assert_close(p.grad, expected, rtol=1e-7, atol=1e-10)
+        steps.append(len(ids))
+        ids.clear()
 
-        def on_train_batch_start(self, trainer, pl_module, batch, batch_idx):
-            self.ids += batch.ids
-
-        def on_before_optimizer_step(self, trainer, pl_module, optimizer):
-            rows = {row["id"]: row for row in data.features("train")}
-            trained = [p for p in pl_module.parameters() if p.grad is not None]
-            precision = trainer.precision_plugin
-            with torch.enable_grad(), precision.forward_context():
-                batch = precision.convert_input(data.collate([rows[name] for name in self.ids]))
-                loss = weighted_sum(pl_module.loss_terms(batch), pl_module.loss_weights)
-            for p, expected in zip(trained, torch.autograd.grad(loss, trained)):
-                torch.testing.assert_close(p.grad, expected, rtol=1e-7, atol=1e-10)
-            steps.append(len(self.ids))
-            self.ids = []
-
+    steps_seen = LambdaCallback(
+        on_train_batch_start=lambda trainer, model, batch, *_: ids.extend(batch.ids), on_before_optimizer_step=compare
+    )
     limits = {"max_epochs": 1, "limit_val_batches": 0, "accumulate_grad_batches": 4, "precision": "64-true"}
-    trainer_with(Steps(), **limits).fit(model, data)
+    trainer_with(steps_seen, **limits).fit(model, data)
     assert len(steps) == 2 and sum(steps) == 26
 
 
@@ -160,14 +157,13 @@ def test_a_gradient_in_every_trained_parameter(case, corpus_files):
     model, data = case.build_model(), case.build_data(corpus_files)
     missing = []
 
-    class Gradients(Callback):
-        def on_before_optimizer_step(self, trainer, pl_module, optimizer):
-            held = {id(parameter) for group in optimizer.param_groups for parameter in group["params"]}
-            trained = [(name, p) for name, p in pl_module.named_parameters() if p.requires_grad]
-            missing.append([name for name, p in trained if p.grad is None or not p.grad.any() or id(p) not in held])
+    def look(trainer, model, optimizer):
+        held = {id(parameter) for group in optimizer.param_groups for parameter in group["params"]}
+        trained = [(name, p) for name, p in model.named_parameters() if p.requires_grad]
+        missing.append([name for name, p in trained if p.grad is None or not p.grad.any() or id(p) not in held])
 
     # all callbacks have done what they do by the last step, which is the one that counts
-    trainer_with(*case.callbacks(), Gradients(), limit_val_batches=0).fit(model, data)
+    trainer_with(*case.callbacks(), LambdaCallback(on_before_optimizer_step=look), limit_val_batches=0).fit(model, data)
     assert len(missing) == 14 and missing[-1] == []
 
 
@@ -205,7 +201,6 @@ def test_a_run_folder_gives_back_the_model_and_its_data(case, corpus_files, tmp_
     saved = torch.load(run / "checkpoints" / "last.ckpt", weights_only=True)["state_dict"]
     state = loaded.model.state_dict()
     assert all(torch.equal(state[name], saved[name]) for name in saved) and state.keys() == saved.keys()
-
     own = case.build_data(corpus_files)
     own.prepare_data()
     own.setup("test")
@@ -234,14 +229,10 @@ def test_trains_and_validates_in_half_precision_and_summarizes_in_any_mode(case,
     assert [summary.sentences for summary in after] == [summary.sentences for summary in inside]
 
 
-TRUE_PRECISIONS = [(case, precision) for case in CASES for precision in ("bf16-true", "16-true", "64-true")
-                   if case.name in QUICK or precision == "16-true"]  # fmt: skip
-
-
 @pytest.mark.parametrize("case, precision", [
-    pytest.param(*run, id=f"{run[0].name}-{run[1]}", marks=[] if run[0].name in QUICK else pytest.mark.integration)
-    for run in TRUE_PRECISIONS
-])  # fmt: skip
+    *((BY_NAME[name], precision) for name in QUICK for precision in ("bf16-true", "16-true", "64-true")),
+    *(pytest.param(case, "16-true", marks=pytest.mark.integration) for case in CASES if case.name not in QUICK),
+], ids=lambda value: getattr(value, "name", value))  # fmt: skip
 def test_validates_summarizes_and_samples_in_true_precision(case, precision, corpus_files):
     """In a step of the trainer, which sets the default dtype, and called from Python, where it is float32."""
     seed_everything(5, verbose=False)
@@ -258,34 +249,22 @@ def test_validates_summarizes_and_samples_in_true_precision(case, precision, cor
             assert log_probs.shape == samples.tokens.shape and log_probs.isfinite().all()
 
 
-POINTER = next(case for case in CASES if case.name == "pointer-coverage")
-
-
-class Draws(Callback):
-    """Everything random of a training, in the order in which it happens."""
-
-    def on_fit_start(self, trainer, pl_module):
-        self.weights = torch.cat([parameter.detach().flatten() for parameter in pl_module.parameters()])
-        self.order, self.samples, self.losses = [], [], []
-        draw = pl_module.sample
-
-        def sample(batch, options):
-            samples = draw(batch, options)
-            self.samples.append((sorted(batch.ids), samples.tokens.tolist()))
-            return samples
-
-        pl_module.sample = sample
-
-    def on_train_batch_end(self, trainer, pl_module, outputs, batch, batch_idx):
-        self.order.append(batch.ids)
-        self.losses.append(outputs["loss"].item())
-
-
-def draws_of(run_seed: int, files: dict[str, str], **data) -> Draws:
+def draws_of(run_seed: int, files: dict[str, str], **data) -> SimpleNamespace:
+    """Everything random of a training: initial weights, the order of documents, samples, losses."""
     seed_everything(run_seed, verbose=False)
-    model, draws = POINTER.build_model(dropout=0.5), Draws()
-    callbacks = [draws, SelfCritical(samples=2, gamma=0.5)]
-    trainer_with(*callbacks, max_epochs=1, limit_val_batches=0).fit(model, POINTER.build_data(files, **data))
+    case, draws = BY_NAME["pointer-coverage"], SimpleNamespace(order=[], samples=[], losses=Recorder())
+    model = case.build_model(dropout=0.5)
+    draws.weights, draw = torch.cat([p.detach().flatten().clone() for p in model.parameters()]), model.sample
+
+    def sample(batch, options):
+        draws.order.append(batch.ids)
+        draws.samples.append(draw(batch, options))
+        return draws.samples[-1]
+
+    model.sample = sample
+    callbacks = [draws.losses, SelfCritical(samples=2, gamma=0.5)]
+    trainer_with(*callbacks, max_epochs=1, limit_val_batches=0).fit(model, case.build_data(files, **data))
+    draws.samples, draws.losses = [samples.tokens.tolist() for samples in draws.samples], draws.losses.losses
     return draws
 
 
@@ -295,17 +274,18 @@ def test_everything_random_follows_the_seed(corpus_files):
     for name in ("order", "samples", "losses"):
         assert getattr(one, name) == getattr(again, name) != getattr(other, name), name
     assert torch.equal(one.weights, again.weights)
-    trained = one.weights != other.weights
-    assert trained.float().mean() > 0.9  # all but biases and the like, which start at zero
+    # all but biases and the like, which start at zero
+    assert (one.weights != other.weights).float().mean() > 0.9
     pinned = draws_of(2, corpus_files, seed=1)
     assert pinned.order == one.order and pinned.losses != one.losses
 
 
 @pytest.mark.integration
-@pytest.mark.parametrize("flags, data_seed", [([], 7), (["--data.seed=4"], 4)])
-def test_a_run_folder_says_which_seeds_it_had(flags, data_seed, tiny_config, precis, tmp_path):
+def test_a_run_folder_says_which_seeds_it_had(tiny_config, precis, tmp_path):
     fast = ["--trainer.max_steps=1", "--trainer.limit_val_batches=0", "--seed_everything=7"]
-    precis("fit", "--config", tiny_config, *fast, *flags, "--run_dir", tmp_path / "run").succeeded()
-    record = json.loads((tmp_path / "run" / "environment.json").read_text(encoding="utf-8"))
-    assert (record["seed"], record["data_seed"]) == (7, data_seed)
-    assert "seed_everything: 7" in (tmp_path / "run" / "config.yaml").read_text(encoding="utf-8")
+    for flags, data_seed in ([], 7), (["--data.seed=4"], 4):
+        run = tmp_path / str(data_seed)
+        precis("fit", "--config", tiny_config, *fast, *flags, "--run_dir", run).succeeded()
+        record = json.loads((run / "environment.json").read_text(encoding="utf-8"))
+        assert (record["seed"], record["data_seed"]) == (7, data_seed)
+        assert "seed_everything: 7" in (run / "config.yaml").read_text(encoding="utf-8")

@@ -3,11 +3,9 @@
 import ast
 import subprocess
 import sys
-from functools import cache
 from pathlib import Path
 
 import networkx as nx
-import pytest
 
 ROOT = Path(__file__).parents[1]
 PACKAGES = ("callbacks", "datamodules", "experiments", "lightning_modules", "precis")
@@ -53,13 +51,8 @@ DATA_OF = {
 }
 
 
-def modules() -> dict[str, Path]:
-    """All modules of the packages by name."""
-    paths = [path for package in PACKAGES for path in sorted((ROOT / package).rglob("*.py"))]
-    return {".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): path for path in paths}
-
-
-MODULES = modules()
+PATHS = [path.relative_to(ROOT) for package in PACKAGES for path in sorted((ROOT / package).rglob("*.py"))]
+MODULES = {".".join(path.with_suffix("").parts).removesuffix(".__init__"): ROOT / path for path in PATHS}
 
 
 def layer_of(name: str) -> str:
@@ -69,28 +62,19 @@ def layer_of(name: str) -> str:
 
 def imports(name: str, tree: ast.AST) -> list[tuple[int, str, str]]:
     """Return line, module and name (empty for modules) of all imports of our packages, also in functions."""
-    found = []
+    entries = []
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
-            found += [(node.lineno, alias.name, "") for alias in node.names]
+            entries += [(node.lineno, alias.name, "") for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{name}:{node.lineno}: write the whole name of the module"
             for alias in node.names:
                 inner = f"{node.module}.{alias.name}"
-                found.append((node.lineno, inner, "") if inner in MODULES else (node.lineno, node.module, alias.name))
-    return [entry for entry in found if entry[1].split(".")[0] in PACKAGES]
+                entries.append((node.lineno, inner, "") if inner in MODULES else (node.lineno, node.module, alias.name))
+    return [entry for entry in entries if entry[1].split(".")[0] in PACKAGES]
 
 
-@cache
-def imports_of(name: str) -> list[tuple[int, str, str]]:
-    """Return the imports of one of our modules."""
-    return imports(name, ast.parse(MODULES[name].read_text(encoding="utf-8")))
-
-
-def data_of(name: str) -> str:
-    """Return the module of the DataModule that belongs to a model's module."""
-    paper = name.removesuffix(".module").replace("lightning_modules", "datamodules")
-    return DATA_OF.get(name, paper)
+IMPORTS = {name: imports(name, ast.parse(path.read_text(encoding="utf-8"))) for name, path in MODULES.items()}
 
 
 def allowed(name: str, target: str, imported: str) -> bool:
@@ -101,28 +85,19 @@ def allowed(name: str, target: str, imported: str) -> bool:
     if layer in ALONE:
         return False
     if layer in PAPERS and other == "datamodules":
-        return target == data_of(name) and imported.endswith("Batch")
+        paper = name.removesuffix(".module").replace("lightning_modules", "datamodules")
+        return target == DATA_OF.get(name, paper) and imported.endswith("Batch")
     return other in SHARED or other in LAYERS[layer]
-
-
-def import_graph() -> nx.DiGraph:
-    """Return the graph of imports between modules, those inside functions included."""
-    graph = nx.DiGraph()
-    for name in MODULES:
-        for _, target, _ in imports_of(name):
-            if target != name:
-                graph.add_edge(name, target)
-    return graph
 
 
 def room_of(name: str) -> str:
     """Return the folder of `precis/` that a module lies in, the name of its package elsewhere."""
-    parts = name.split(".")
-    return ".".join(parts[:2]) if parts[0] == "precis" else parts[0]
+    return ".".join(name.split(".")[: 2 if name.startswith("precis.") else 1])
 
 
 def test_no_import_cycle_between_modules_or_rooms():
-    graph = import_graph()
+    pairs = [(name, target) for name, targets in IMPORTS.items() for _, target, _ in targets if target != name]
+    graph = nx.DiGraph(pairs)
     rooms = nx.DiGraph((room_of(one), room_of(other)) for one, other in graph.edges)
     for parts in (nx.strongly_connected_components(graph), nx.strongly_connected_components(rooms)):
         cycles = [sorted(part) for part in parts if len(part) > 1]
@@ -139,22 +114,22 @@ def test_imports_point_one_way():
     wrong = [
         f"{name}:{line} ({layer_of(name)}) imports {imported or 'all'} of {target}"
         for name in MODULES
-        for line, target, imported in imports_of(name)
+        for line, target, imported in IMPORTS[name]
         if not allowed(name, target, imported)
     ]
     assert not wrong, "\n".join(wrong)
 
 
-@pytest.mark.parametrize("name, line", [
-    ("lightning_modules.networks.attention", "from datamodules.batch import Batch"),
-    ("lightning_modules.graphsum.module", "from datamodules.rstformer import RSTformerBatch"),
-    ("lightning_modules.summarizer", "from callbacks import Previews"),
-    ("datamodules.pointer_generator", "def later():\n    from lightning_modules.summarizer import Summary"),
-    ("precis.runs.run_folder", "from experiments.studies.controls import points"),
-])  # fmt: skip
-def test_what_points_the_other_way_is_found(name, line):
-    found = imports(name, ast.parse(line))
-    assert len(found) == 1 and not allowed(name, *found[0][1:])
+def test_what_points_the_other_way_is_found():
+    for name, line in {
+        "lightning_modules.networks.attention": "from datamodules.batch import Batch",
+        "lightning_modules.graphsum.module": "from datamodules.rstformer import RSTformerBatch",
+        "lightning_modules.summarizer": "from callbacks import Previews",
+        "datamodules.pointer_generator": "def later():\n    from lightning_modules.summarizer import Summary",
+        "precis.runs.run_folder": "from experiments.studies.controls import points",
+    }.items():
+        ((_, target, imported),) = imports(name, ast.parse(line))
+        assert not allowed(name, target, imported), line
 
 
 def test_shared_modules_can_be_imported_first_and_import_no_paper():

@@ -6,27 +6,24 @@ from unittest.mock import patch
 import pytest
 import test_ddp
 import torch
-from cases import CASES
+from cases import BY_NAME
 from quiet_trainer import quiet_trainer
-from test_ddp import ANNEALED, close, prepare, run_on_one_and_two
+from test_ddp import ANNEALED, assert_equals_one_process, prepare, run_on_one_and_two
 
 from datamodules.documents import UserError
 
 pytestmark = pytest.mark.integration
 
-NAMES = ("agents-m7", "bertsum", "hierarchical", "rstformer")
-RUNS = [*((case, 1, 23) for case in CASES if case.name in NAMES), (ANNEALED, 2, 25)]
+RUNS = [*((BY_NAME[name], 1, 23) for name in ("agents-m7", "bertsum", "hierarchical", "rstformer")), (ANNEALED, 2, 25)]
 
 
 def process(*arguments) -> None:
-    """Target of a process."""
     test_ddp.RUNS, test_ddp.STRATEGY = RUNS, "fsdp2"
     test_ddp.process(*arguments)
 
 
 @pytest.fixture(scope="module")
 def results(server, corpus_files, tmp_path_factory):
-    """Return the results of both ranks of two processes, and of one process."""
     from test_sharding import process as target  # by the name under which a new process finds it
 
     prepare(corpus_files)
@@ -37,11 +34,7 @@ def results(server, corpus_files, tmp_path_factory):
 def test_sharded_training_and_evaluation_equal_one_process(results, key):
     first, second, one = (result[key] for result in results)
     assert first["sharded"] and second["sharded"] and not one["sharded"]
-    close([(a + b) / 2 for a, b in zip(first["losses"], second["losses"], strict=True)], one["losses"])
-    for sharded, expected in zip(first["gradients"], one["gradients"], strict=True):
-        close(sharded, expected)
-    for name, tensor in one["weights"].items():
-        close(first["weights"][name], tensor)
+    assert_equals_one_process(first, second, one)
     for part in ("fit", "validate", "test"):
         assert first[part] == second[part] == pytest.approx(one[part], rel=1e-6, abs=1e-9)
 
@@ -57,7 +50,6 @@ def no_trace():
 
 @pytest.mark.parametrize("name, words", [("graphsum", "log_sigma cannot be sharded"), ("pegasus", "choose AdamW")])
 def test_what_cannot_be_sharded_is_named(name, words, corpus_files, no_trace):
-    case = next(case for case in CASES if case.name == name)
     trainer = quiet_trainer(strategy="fsdp2", devices=1, max_steps=1)
     with pytest.raises(UserError, match=f"fsdp2: .*{words}.*--trainer.strategy ddp"):
-        trainer.fit(case.build_model(), case.build_data(corpus_files))
+        trainer.fit(BY_NAME[name].build_model(), BY_NAME[name].build_data(corpus_files))

@@ -1,21 +1,82 @@
-"""No training step waits for the GPU: the batch's transfer, the loss, the gradients, clipping, the optimizer."""
+"""No training step waits for the GPU: the batch's transfer, the loss, the gradients, clipping, the optimizer.
 
+Steps run on PyTorch's `meta` device, whose tensors have no values. Whatever needs a value (`item`, `tolist`, `bool`,
+`nonzero`, a boolean index, a copy to the host) is an error there, and takes the branches of the code that are for
+devices other than the CPU. Blocking copies to the device are found by `NoSynchronization`.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
 import torch
-from cases import CASES
-from synchronization import META, no_synchronization
+from cases import BY_NAME, CASES
 from tiny_models import make_summarizer
-from torch import nn
+from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 from transformers import BertConfig, BertModel, PreTrainedModel
 
 from lightning_modules.rstformer import dense_attention, fused_attention
 from lightning_modules.rstformer.injection import INJECTIONS
 from lightning_modules.summarizer import weighted_sum
 
-BY_NAME = {case.name: case for case in CASES}
+META = torch.device("meta")
+# reads the lengths of packed sequences, which PyTorch wants on the host on every device
+READS_HOST_TENSORS = {"aten::_pack_padded_sequence", "aten::_pad_packed_sequence", "aten::_cudnn_rnn"}
+
+
+def crosses(tensors: list[Tensor]) -> bool:
+    """Return whether tensors of host and device meet; numbers on the host (no dimension) cost nothing."""
+    return any(t.device == META for t in tensors) and any(t.device != META and t.dim() for t in tensors)
+
+
+class NoSynchronization(TorchDispatchMode):
+    """Raises an error at operations that copy from host to device and wait for it."""
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        kwargs = kwargs or {}
+        name = func._schema.name
+        tensors = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, Tensor)]
+        out = func(*args, **kwargs)
+        if name == "aten::_to_copy":
+            waits = crosses([*tensors, out]) and not kwargs.get("non_blocking")
+        elif name == "aten::copy_":
+            waits = crosses(tensors) and not (kwargs.get("non_blocking") or args[2:] == (True,))
+        else:
+            waits = crosses(tensors) and name not in READS_HOST_TENSORS
+        if waits:
+            raise RuntimeError(f"{name} copies a tensor from the host and waits for it")
+        return out
+
+
+class NoLists(TorchFunctionMode):
+    """Raises an error where Python numbers become a tensor on the device, which the dispatcher does not see."""
+
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        kwargs = kwargs or {}
+        on_device = kwargs.get("device") is not None and torch.device(kwargs["device"]) == META
+        is_new = func in (torch.tensor, torch.as_tensor) and on_device and not isinstance(args[0], Tensor)
+        if is_new or (func is Tensor.new_tensor and args[0].device == META):
+            raise RuntimeError(f"{func.__name__} copies numbers from the host and waits for them")
+        return func(*args, **kwargs)
+
+
+@contextmanager
+def no_synchronization() -> Iterator[None]:
+    """Raise an error where code, gradients included, would wait for a GPU; the `meta` device has no autocast."""
+    autocast = torch.autocast
+
+    def without_meta(device_type, *args, **kwargs):
+        return nullcontext() if device_type == "meta" else autocast(device_type, *args, **kwargs)
+
+    with pytest.MonkeyPatch.context() as patch, NoSynchronization(), NoLists():
+        patch.setattr(torch, "autocast", without_meta)
+        patch.setattr(torch, "is_autocast_enabled", lambda *device: False)
+        yield
 
 
 def train_without_waiting(case, files, model=None, **changes) -> None:
@@ -77,14 +138,11 @@ def test_attention_with_discourse_does_not_wait(name, path, corpus_files, monkey
     train_without_waiting(case, corpus_files, attention=path, **changes)
 
 
-def test_attention_with_dropout_does_not_wait(corpus_files):
+def test_attention_with_dropout_and_adapters_do_not_wait(corpus_files):
     model = BY_NAME["rstformer"].build_model(attention="chunked")
     for layer in model.network.encoder.layers:
         layer.self_attn.longformer_self_attn.dropout = 0.1
     train_without_waiting(BY_NAME["rstformer"], corpus_files, model)
-
-
-def test_adapters_do_not_wait(corpus_files):
     pytest.importorskip("peft", reason="needs the extra lora")
     train_without_waiting(BY_NAME["rstformer"], corpus_files, lora_rank=2)
 
@@ -107,27 +165,18 @@ def test_pretrained_summarizers_do_not_wait(kind, corpus_files, tmp_path):
     train_without_waiting(pretrained, corpus_files, checkpoint=str(folder))
 
 
-ON_HOST = torch.tensor([1.0, 2.0])
-WAITING = {
-    "item": lambda x: x.sum().item(),
-    "condition": lambda x: bool((x > 0).any()),
-    "nonzero": lambda x: (x > 0).nonzero(),
-    "mask": lambda x: x[x > 0],
-    "to the host": lambda x: x.cpu(),
-    "counts": lambda x: x.repeat_interleave(torch.ones_like(x, dtype=torch.long)),
-    "list to the device": lambda x: torch.tensor([1.0, 2.0], device=x.device),
-    "list to the device of a tensor": lambda x: x.new_tensor([1.0, 2.0]),
-    "tensor to the device": lambda x: ON_HOST.to(x.device),
-    "copy to the device": lambda x: x.clone().copy_(ON_HOST),
-    "index on the host": lambda x: x[torch.tensor([0, 1])],
-}
-
-
 def test_what_waits_is_an_error_and_nothing_else():
-    for wait in WAITING.values():
+    on_host = torch.tensor([1.0, 2.0])
+    waiting = [
+        lambda x: x.sum().item(), lambda x: bool((x > 0).any()), lambda x: (x > 0).nonzero(), lambda x: x[x > 0],
+        lambda x: x.cpu(), lambda x: x.repeat_interleave(torch.ones_like(x, dtype=torch.long)),
+        lambda x: torch.tensor([1.0, 2.0], device=x.device), lambda x: x.new_tensor([1.0, 2.0]),
+        lambda x: on_host.to(x.device), lambda x: x.clone().copy_(on_host), lambda x: x[torch.tensor([0, 1])],
+    ]  # fmt: skip
+    for wait in waiting:
         with no_synchronization(), pytest.raises((RuntimeError, NotImplementedError)):
             wait(torch.ones(2, device=META))
     with no_synchronization():
-        x = ON_HOST.to(META, non_blocking=True)
+        x = on_host.to(META, non_blocking=True)
         x = torch.where(x > 0, x, torch.arange(2, device=META)) * torch.tensor(2.0)
         assert x.sum().device == META

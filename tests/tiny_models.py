@@ -6,22 +6,16 @@ from pathlib import Path
 import torch
 from tokenizers import Tokenizer, models, pre_tokenizers, processors, trainers
 from transformers import (
-    BartConfig,
-    BartForConditionalGeneration,
+    AutoConfig,
+    AutoModelForSeq2SeqLM,
     BertConfig,
     BertForSequenceClassification,
     BertModel,
     BertTokenizerFast,
-    LEDConfig,
-    LEDForConditionalGeneration,
     LlamaConfig,
     LlamaForCausalLM,
-    PegasusConfig,
-    PegasusForConditionalGeneration,
     PreTrainedModel,
     PreTrainedTokenizerFast,
-    T5Config,
-    T5ForConditionalGeneration,
 )
 
 FAMILIES = ("bart", "t5", "pegasus", "led")
@@ -80,24 +74,19 @@ def make_tokenizer(texts: list[str], max_length: int) -> PreTrainedTokenizerFast
 
 
 def random_summarizer(kind: str, vocab_size: int, window: int = 40, layers: int = 1) -> PreTrainedModel:
-    """Return a random encoder-decoder."""
     sizes = {"vocab_size": vocab_size, **IDS}
     shared = SMALL | sizes | {"encoder_layers": layers, "decoder_layers": layers}
-    torch.manual_seed(0)
-    if kind == "bart":
-        return BartForConditionalGeneration(BartConfig(**shared, **START_WITH_END, max_position_embeddings=window))
-    if kind == "pegasus":
-        config = PegasusConfig(**shared, decoder_start_token_id=0, max_position_embeddings=window)
-        return PegasusForConditionalGeneration(config)
-    if kind == "led":
-        lengths = {"max_encoder_position_embeddings": window, "max_decoder_position_embeddings": 32}
-        return LEDForConditionalGeneration(LEDConfig(**shared, **START_WITH_END, **lengths, attention_window=8))
+    t5 = {"d_model": 16, "d_kv": 8, "d_ff": 24, "num_layers": layers, "num_heads": 2, "initializer_factor": 9.0}
     task = {"summarization": {"prefix": "summarize: ", "num_beams": 3, "max_length": 12}}
-    config = T5Config(
-        **sizes, d_model=16, d_kv=8, d_ff=24, num_layers=layers, num_heads=2, decoder_start_token_id=0,
-        initializer_factor=9.0, task_specific_params=task,
-    )  # fmt: skip
-    return T5ForConditionalGeneration(config)
+    lengths = {"max_encoder_position_embeddings": window, "max_decoder_position_embeddings": 32}
+    config = {
+        "bart": shared | START_WITH_END | {"max_position_embeddings": window},
+        "pegasus": shared | {"decoder_start_token_id": 0, "max_position_embeddings": window},
+        "led": shared | START_WITH_END | lengths | {"attention_window": 8},
+        "t5": sizes | t5 | {"decoder_start_token_id": 0, "task_specific_params": task},
+    }[kind]
+    torch.manual_seed(0)
+    return AutoModelForSeq2SeqLM.from_config(AutoConfig.for_model(kind, **config))
 
 
 def make_summarizer(kind: str, folder: Path, texts: list[str], window: int = 40, **generation) -> Path:

@@ -16,7 +16,6 @@ PREAMBLE = 7  # ":W&B", magic number, version
 
 
 def records(path: Path) -> Iterator[Record]:
-    """The records of a file, in their order."""
     content = path.read_bytes()
     assert content[:4] == b":W&B", f"{path}: no file of W&B"
     position, parts = PREAMBLE, b""

@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pytest
 import torch
-from cases import CASES, Case
+from cases import BY_NAME, Case
 from conftest import change_config
-from pytorch_lightning import LightningModule, seed_everything
+from pytorch_lightning import seed_everything
 from pytorch_lightning.callbacks import ModelCheckpoint
+from pytorch_lightning.demos.boring_classes import BoringModel
 from quiet_trainer import quiet_trainer
 from test_harness import trainer_with
 
@@ -17,87 +18,69 @@ from callbacks import BestCheckpoint, CoverageAnnealing, LengthCurriculum, Monit
 from callbacks.schedules import all_switches
 from precis.runs.run_folder import best_checkpoint
 
-BY_NAME = {case.name: case for case in CASES}
+COVERAGE = BY_NAME["pointer-coverage"]
 
 
-def fit(case: Case, files, callbacks: list, folder: Path, monitor: str, **arguments):
-    """Trains with 14 steps and a validation after each second one."""
+def fit(case: Case, files, callbacks: list, folder: Path, monitor: str = "val/loss", **arguments):
+    """Train with 14 steps and a validation after each second one; return the trainer and the best checkpoint's path."""
     seed_everything(5, verbose=False)
     best = BestCheckpoint(folder, filename="best", monitor=monitor, mode="min", enable_version_counter=False)
     trainer = trainer_with(*callbacks, best, val_check_interval=2, limit_val_batches=1, **arguments)
     trainer.fit(case.build_model(val_summaries=0), case.build_data(files))
-    return trainer, best
+    return trainer, best.best_model_path
 
 
 def test_the_step_before_the_validation_counts(corpus_files, tmp_path):
     """A validation at the very step at which coverage starts scores weights that never saw it."""
-    case = BY_NAME["pointer-coverage"]
-    for start, expected in ((3, 4), (4, 6)):
-        folder = tmp_path / str(start)
-        _, best = fit(case, corpus_files, [CoverageAnnealing(start_step=start)], folder, "train/coverage_weight")
-        assert torch.load(best.best_model_path, weights_only=True)["global_step"] == expected
-    _, best = fit(case, corpus_files, [CoverageAnnealing(2, ramp_steps=7)], tmp_path / "ramp", "train/coverage_weight")
-    assert torch.load(best.best_model_path, weights_only=True)["global_step"] == 9  # steps 2 to 8 ramp
+    for start, ramp, expected in ((3, 0, 4), (4, 0, 6), (2, 7, 9)):  # steps 2 to 8 ramp
+        annealing = CoverageAnnealing(start, ramp_steps=ramp)
+        _, path = fit(COVERAGE, corpus_files, [annealing], tmp_path / str(start), "train/coverage_weight")
+        assert torch.load(path, weights_only=True)["global_step"] == expected
     # a model without coverage does not wait for it
-    _, best = fit(BY_NAME["pointer"], corpus_files, [CoverageAnnealing(start_step=9)], tmp_path, "val/loss")
-    assert best.best_model_path
-    assert torch.load(best.best_model_path, weights_only=True)["switches"] == {}
+    _, path = fit(BY_NAME["pointer"], corpus_files, [CoverageAnnealing(start_step=9)], tmp_path)
+    assert torch.load(path, weights_only=True)["switches"] == {}
 
 
 def test_states_of_switches(corpus_files, tmp_path):
     callbacks = [CoverageAnnealing(4, ramp_steps=2), SelfCritical(start_step=6, gamma=0.5), LengthCurriculum(8, 3, 3)]
-    trainer, _ = fit(BY_NAME["pointer-coverage"], corpus_files, callbacks, tmp_path, "val/loss", max_steps=1)
+    trainer, _ = fit(COVERAGE, corpus_files, callbacks, tmp_path, max_steps=1)
     lengths = {0: (8, 3), 4: (15, 6), 6: (23, 9), 9: (30, 12)}
     for step, gate, weight, gamma in ((0, 0, 0, 0), (4, 1, 0.5, 0), (6, 1, 1, 0.5), (9, 1, 1, 0.5)):
         assert all_switches(trainer, step) == {
-            "coverage_gate": (gate, 1),
-            "coverage_weight": (weight, 1),
-            "gamma": (gamma, 0.5),
-            "max_source": (lengths[step][0], 30),
-            "max_target": (lengths[step][1], 12),
-        }
+            "coverage_gate": (gate, 1), "coverage_weight": (weight, 1), "gamma": (gamma, 0.5),
+            "max_source": (lengths[step][0], 30), "max_target": (lengths[step][1], 12),
+        }  # fmt: skip
 
 
 def test_a_run_that_is_too_short_says_so_twice_and_selects_nothing(corpus_files, tmp_path):
-    case, annealing = BY_NAME["pointer-coverage"], CoverageAnnealing(start_step=12, ramp_steps=4)
     with pytest.warns(UserWarning) as caught:
-        _, best = fit(case, corpus_files, [annealing], tmp_path, "val/loss")
+        _, path = fit(COVERAGE, corpus_files, [CoverageAnnealing(start_step=12, ramp_steps=4)], tmp_path)
     said = [str(warning.message) for warning in caught if "coverage_weight" in str(warning.message)]
     assert [text.partition(",")[0] for text in said] == ["this run ends after 14 steps", "training ended after step 14"]
     assert all("coverage_weight 0.5 of 1" in text and "coverage_gate" not in text for text in said)
-    assert not best.best_model_path and not list(tmp_path.glob("*.ckpt"))
+    assert not path and not list(tmp_path.glob("*.ckpt"))
 
 
-@pytest.fixture(scope="module")
-def annealed(tiny_config, tmp_path_factory) -> list[str]:
-    """Arguments of a run of 14 steps with coverage from step 8, and a validation after each second step."""
+@pytest.mark.integration
+def test_the_command_tests_what_is_fully_on_and_says_if_nothing_is(tiny_config, tmp_path, precis, caplog):
+    """In 14 steps with coverage from step 8, and a validation after each second step; and in the first 7 of them."""
     changes = {
         "model.init_args.val_summaries": 0,
         "trainer.val_check_interval": 2,
         "trainer.callbacks": [{"class_path": "callbacks.CoverageAnnealing", "init_args": {"start_step": 8}}],
         "checkpoint": {"monitor": "train/coverage_weight", "mode": "min"},
     }
-    path = change_config(tiny_config, changes, tmp_path_factory.mktemp("annealed") / "config.yaml")
-    return ["--config", str(path)]
-
-
-@pytest.mark.integration
-def test_the_command_tests_and_records_what_is_fully_on(annealed, tmp_path, precis, caplog):
-    run = tmp_path / "run"
-    precis("fit", *annealed, "--run_dir", run).succeeded()
+    config, run = change_config(tiny_config, changes, tmp_path / "config.yaml"), tmp_path / "run"
+    precis("fit", "--config", config, "--run_dir", run).succeeded()
     precis("test", "--run", run).succeeded()
     best = run / "checkpoints" / "best.ckpt"
     assert f"{best}: trained for 9 steps; coverage_gate 1 (fully on); coverage_weight 1 (fully on)" in caplog.text
     record = json.loads((run / "predictions.checkpoint.json").read_text(encoding="utf-8"))
     switches = {"coverage_gate": [1.0, 1.0], "coverage_weight": [1.0, 1.0]}
     assert record == {"checkpoint": str(best), "step": 9, "loss_weights": {"coverage": 1.0}, "switches": switches}
-
-
-@pytest.mark.integration
-def test_the_command_says_what_is_tested_when_nothing_was_selected(annealed, tmp_path, precis, caplog):
-    run = tmp_path / "run"
+    run = tmp_path / "short"
     with pytest.warns(UserWarning, match="there is no best checkpoint, and `precis test` scores the last one"):
-        assert precis("fit", *annealed, "--run_dir", run, "--trainer.max_steps=7").status == 0
+        assert precis("fit", "--config", config, "--run_dir", run, "--trainer.max_steps=7").status == 0
     assert best_checkpoint(run).name == "last.ckpt"
     with pytest.warns(UserWarning, match="was saved before coverage_gate, coverage_weight was fully on"):
         assert precis("test", "--run", run).status == 0
@@ -106,29 +89,24 @@ def test_the_command_says_what_is_tested_when_nothing_was_selected(annealed, tmp
     assert record["step"] == 7 and record["switches"]["coverage_gate"] == [0.0, 1.0]
 
 
-class Scored(LightningModule):
+class Scored(BoringModel):
     """Logs a training loss and a validation score of one value for each epoch."""
 
     language = "en"
 
     def __init__(self, losses: list[float], scores: list[float]) -> None:
         super().__init__()
-        self.weight = torch.nn.Parameter(torch.ones(()))
         self.losses, self.scores = losses, scores
 
     def training_step(self, batch, batch_idx):
         self.log("train/loss", self.losses[self.current_epoch], batch_size=1)
-        return self.weight
+        return self.layer.weight.sum()
 
     def validation_step(self, batch, batch_idx):
         self.log("val/rouge1", self.scores[self.current_epoch], batch_size=1)
 
-    def configure_optimizers(self):
-        return torch.optim.SGD(self.parameters())
-
 
 def warned(folder, losses: list[float], scores: list[float]) -> list[str]:
-    """Return the warnings about scores in training with these values."""
     saving = ModelCheckpoint(folder, monitor="val/rouge1", mode="max")
     trainer = quiet_trainer(MonitorCheck(), saving, max_epochs=len(losses), enable_checkpointing=True)
     with warnings.catch_warnings(record=True) as caught:

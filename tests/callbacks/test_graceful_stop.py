@@ -2,8 +2,6 @@ import os
 import re
 import shlex
 import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -14,14 +12,11 @@ from callbacks import GracefulStop
 
 pytestmark = pytest.mark.integration
 
-ROOT, TESTS = Path(__file__).parents[2], Path(__file__).parents[1]
-
 
 def interrupted(config: Path, run: Path, number: int, *others: str, **where: int) -> list[str]:
-    """Arguments of a run that is interrupted."""
-    given = [f"--trainer.callbacks.{name}={value}" for name, value in {"number": int(number), **where}.items()]
+    options = [f"--trainer.callbacks.{name}={value}" for name, value in {"number": int(number), **where}.items()]
     callback = "--trainer.callbacks+=interrupting.Interrupt"
-    return ["fit", f"--config={config}", f"--run_dir={run}", callback, *given, *others]
+    return ["fit", f"--config={config}", f"--run_dir={run}", callback, *options, *others]
 
 
 def goes_on(said: str, run: Path, whole: Path, precis, *others: str) -> None:
@@ -36,30 +31,20 @@ def step_of(run: Path) -> int:
     return torch.load(run / "checkpoints" / "last.ckpt", weights_only=True)["global_step"]
 
 
-def test_ctrl_c_in_an_epoch(tiny_config, trained, tmp_path, precis):
-    """The command as a user starts it."""
-    run = tmp_path / "run"
-    command = [sys.executable, "-m", "precis.command_line.cli", *interrupted(tiny_config, run, signal.SIGINT, batch=3)]
-    environment = os.environ | {"PYTHONPATH": str(TESTS)}
-    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=600)
-    assert done.returncode == 130, done.stderr
-    assert "SIGINT: finishing this step" in done.stdout and "Traceback" not in done.stderr
-    command = f"precis fit --run {run} --trust"  # the config names a callback of the tests
-    assert f"stopped after step 4, saved {run}/checkpoints/last.ckpt; continue with: {command}\n" in done.stderr
-    assert step_of(run) == 4 and not (run / "checkpoints" / "best.ckpt").exists()
-    goes_on(done.stderr, run, trained, precis)
-
-
 @pytest.mark.parametrize("number, where, status, step", [
+    (signal.SIGINT, {"batch": 3}, 130, 4),
     (signal.SIGTERM, {"batch": 9}, 143, 10),  # in the second epoch
     (signal.SIGINT, {"batch": 6}, 130, 7),  # the last batch of the first epoch: its validation is not lost
     (signal.SIGTERM, {"validation": 1}, 143, 7),
     (signal.SIGINT, {"sanity": True}, 130, 1),
-], ids=["second-epoch", "end-of-epoch", "validation", "sanity-check"])  # fmt: skip
+])  # fmt: skip
 def test_a_stopped_run_continues(number, where, status, step, tiny_config, trained, tmp_path, precis, in_a_process):
     run = tmp_path / "run"
     ended, said = in_a_process(*interrupted(tiny_config, run, number, **where))
     assert ended == status and "Traceback" not in said, said
+    assert f"{signal.Signals(number).name}: finishing this step" in said
+    command = f"precis fit --run {run} --trust"  # the config names a callback of the tests
+    assert f"stopped after step {step}, saved {run}/checkpoints/last.ckpt; continue with: {command}\n" in said
     assert step_of(run) == step and (run / "checkpoints" / "best.ckpt").exists() == (step >= 7)
     goes_on(said, run, trained, precis)
 
@@ -76,14 +61,11 @@ def test_a_validation_between_accumulated_batches_is_followed_by_the_rest_of_the
     goes_on(output, run, whole, precis)
 
 
-def test_a_second_signal_ends_it_at_once(tiny_config, tmp_path, in_a_process):
-    run = tmp_path / "run"
+def test_a_second_signal_ends_it_and_ctrl_c_says_what_is_lost(tiny_config, trained, tmp_path, precis, in_a_process):
+    run = tmp_path / "terminated"
     ended, said = in_a_process(*interrupted(tiny_config, run, signal.SIGTERM, batch=3, times=2))
     assert ended == -signal.SIGTERM and "Traceback" not in said, said
     assert not (run / "checkpoints" / "last.ckpt").exists() and "stopped after" not in said
-
-
-def test_a_second_ctrl_c_says_what_is_lost_and_how_to_continue(tiny_config, trained, tmp_path, precis, in_a_process):
     run = tmp_path / "run"
     ended, said = in_a_process(*interrupted(tiny_config, run, signal.SIGINT, "--save_every=2", batch=3, times=2))
     assert ended == 130, said

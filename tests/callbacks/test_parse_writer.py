@@ -17,11 +17,9 @@ DOCUMENTS = [made_up_document(number) for number in range(9)]
 
 
 class InterruptingParser(LightningModule):
-    """Parser that interrupts the process in the batch `interrupt`."""
-
     fingerprint, rows, band = "made up", "side", 4
 
-    def __init__(self, interrupt: int = -1) -> None:
+    def __init__(self, interrupt: int) -> None:
         super().__init__()
         self.interrupt = interrupt
 
@@ -31,8 +29,8 @@ class InterruptingParser(LightningModule):
         return [made_up_parse(request, self.band) for request in batch]
 
 
-def run(folder, parser: LightningModule, **options) -> ParseWriter:
-    cache = ParseCache(folder)
+def run(folder, interrupt: int = -1, **options) -> ParseWriter:
+    cache, parser = ParseCache(folder), InterruptingParser(interrupt)
     writer = ParseWriter(cache, **options)
     data = ParsingData(DOCUMENTS, cache, parser, batch_size=2)
     before = signal.getsignal(signal.SIGINT)
@@ -48,38 +46,30 @@ def run(folder, parser: LightningModule, **options) -> ParseWriter:
 
 def test_a_run_writes_all_and_counts_tokens(tmp_path, capfd, monkeypatch):
     monkeypatch.setattr(parallel, "LINE_INTERVAL", 0.0)
-    writer = run(tmp_path, InterruptingParser())
-    cache = ParseCache(tmp_path)
+    writer, cache = run(tmp_path), ParseCache(tmp_path)
     assert writer.left == 0 and len(cache) == 9 and cache.missing(cache) == []
     lines = [line for line in capfd.readouterr().err.splitlines() if line.startswith("parsing tokens: ")]
     tokens = sum(len(document.text.split()) for document in DOCUMENTS)
     assert len(lines) == 5 and lines[-1] == f"parsing tokens: {tokens} of {tokens}"
     assert all(line.endswith(", about 1 minute left") for line in lines[:-1])
-
-
-def test_the_time_left_follows_from_the_tokens_so_far(capsys, monkeypatch):
-    monkeypatch.setattr(parallel, "LINE_INTERVAL", 0.0)
+    # the time left follows from the tokens so far
     with parallel.progress_bar() as progress:
         progress.get_time = iter([0.0, *[1800.0] * 9]).__next__  # half an hour for the first tenth
         task = progress.add_task("parsing tokens", total=50_000)
         progress.advance(task, 5_000)
-    assert capsys.readouterr().err == "parsing tokens: 5,000 of 50,000, about 4.5 hours left\n"
+    assert capfd.readouterr().err == "parsing tokens: 5,000 of 50,000, about 4.5 hours left\n"
 
 
 def test_an_interrupted_run_keeps_what_it_has_and_continues(tmp_path):
-    writer = run(tmp_path, InterruptingParser(interrupt=2))
+    writer = run(tmp_path, interrupt=2)
     assert writer.interrupted and isinstance(writer.error, SystemExit)
     assert writer.left == 5 and len(ParseCache(tmp_path)) == 4
-    again = run(tmp_path, InterruptingParser())
+    again = run(tmp_path)
     assert again.left == 0 and not again.interrupted
 
 
 def test_ranks_wait_for_each_other_once_they_have_written_shards_as_large_as_asked_for(tmp_path, monkeypatch):
-    waited = []
-
-    def barrier(strategy, name=None):
-        waited.append((name, len(ParseCache(tmp_path))))
-
-    monkeypatch.setattr(SingleDeviceStrategy, "barrier", barrier)
-    run(tmp_path, InterruptingParser(), documents=4)
+    waited, count = [], lambda strategy, name=None: waited.append((name, len(ParseCache(tmp_path))))
+    monkeypatch.setattr(SingleDeviceStrategy, "barrier", count)
+    run(tmp_path, documents=4)
     assert ("parses", 9) in waited and len(list(tmp_path.glob("*.safetensors"))) == 3

@@ -18,19 +18,16 @@ def summary(number: int) -> Summary:
 
 def trainer(rank: int, world: int, fn: str = "test") -> SimpleNamespace:
     return SimpleNamespace(
-        state=SimpleNamespace(fn=fn),
-        global_rank=rank,
-        world_size=world,
-        is_global_zero=rank == 0,
-        strategy=SimpleNamespace(barrier=lambda name: None),
+        state=SimpleNamespace(fn=fn), strategy=SimpleNamespace(barrier=lambda name: None),
+        global_rank=rank, world_size=world, is_global_zero=rank == 0,
         lightning_module=SimpleNamespace(rouge={"test": Rouge(("rouge1",))}),
         callback_metrics={"test/rouge1": torch.tensor(12.5)},
-    )
+    )  # fmt: skip
 
 
-def write(path, shares: list[list[list[int]]], stage: str = "test") -> None:
+def write(path, shares: list[list[list[int]]], stage: str = "test", fn: str = "test") -> None:
     """Ranks write their batches; rank 0 closes last, as it waits for the others."""
-    writers = [(PredictionWriter(path), trainer(rank, len(shares))) for rank in range(len(shares))]
+    writers = [(PredictionWriter(path), trainer(rank, len(shares), fn)) for rank in range(len(shares))]
     for (writer, told), batches in zip(writers, shares):
         getattr(writer, f"on_{stage}_start")(told, None)
         for index, batch in enumerate(batches):
@@ -81,9 +78,5 @@ def test_later_predictions_replace_earlier_ones_as_a_whole(tmp_path):
 
 
 def test_nothing_is_written_in_training(tmp_path):
-    path = tmp_path / "predictions.jsonl"
-    writer, told = PredictionWriter(path), trainer(0, 1, fn="fit")
-    writer.on_validation_start(told, None)
-    writer.on_validation_batch_end(told, None, [summary(1)], None, 0)
-    writer.on_validation_end(told, None)
+    write(tmp_path / "predictions.jsonl", [[[1]]], "validation", fn="fit")
     assert not list(tmp_path.iterdir())

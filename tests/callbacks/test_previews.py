@@ -8,7 +8,7 @@ from unittest.mock import Mock, call
 
 import numpy as np
 import pytest
-from cases import CASES
+from cases import BY_NAME
 from pytorch_lightning.loggers import WandbLogger
 from quiet_trainer import quiet_trainer
 
@@ -17,29 +17,16 @@ from callbacks.previews import draw_attention, marked, whole_documents
 from lightning_modules.summarizer import Summary
 
 
-def words_and_copies(text: str) -> Summary:
-    """A summary from words, those that are copied in capitals."""
-    words = text.split()
-    return Summary("a", [" ".join(words).lower()], [], [w.lower() for w in words], [w.isupper() for w in words])
-
-
 @pytest.mark.parametrize("text, expected", [
-    ("the OLD MILL burns", "the [old mill] burns"),
-    ("OLD mill BURNS", "[old] mill [burns]"),
-    ("ALL OF IT", "[all of it]"),
-    ("none of it", "none of it"),
-    ("", ""),
+    ("the OLD MILL burns", "the [old mill] burns"), ("OLD mill BURNS", "[old] mill [burns]"),
+    ("ALL OF IT", "[all of it]"), ("none of it", "none of it"), ("", ""),
 ])  # fmt: skip
 def test_runs_of_copied_words_stand_between_marks(text, expected):
-    assert marked(words_and_copies(text)) == expected
-    assert marked(words_and_copies(text), "<", ">") == expected.replace("[", "<").replace("]", ">")
-
-
-def size_of(path) -> tuple[int, int]:
-    """Width and height of a PNG, from its header."""
-    header = path.read_bytes()[:24]
-    assert header[:8] == b"\x89PNG\r\n\x1a\n"
-    return struct.unpack(">II", header[16:24])
+    words = text.split()
+    copied = [word.isupper() for word in words]
+    summary = Summary("a", [text.lower()], [], text.lower().split(), copied)
+    assert marked(summary) == expected
+    assert marked(summary, "<", ">") == expected.replace("[", "<").replace("]", ">")
 
 
 def test_documents_are_whole_whatever_training_cuts_them_to():
@@ -47,8 +34,7 @@ def test_documents_are_whole_whatever_training_cuts_them_to():
     with whole_documents(data):
         assert data.lengths_now == (20, 10)
     assert data.lengths_now == (3, 2)
-    uncut = SimpleNamespace(max_source=20, max_target=10)
-    with whole_documents(uncut):
+    with whole_documents(uncut := SimpleNamespace(max_source=20, max_target=10)):
         assert not hasattr(uncut, "lengths_now")
     assert not hasattr(uncut, "lengths_now")
 
@@ -56,9 +42,8 @@ def test_documents_are_whole_whatever_training_cuts_them_to():
 @pytest.fixture(scope="module")
 def shown(corpus_files, tmp_path_factory):
     """Run a short training with two validations, whose previews the logger keeps."""
-    case = next(case for case in CASES if case.name == "pointer-coverage")
-    folder, logger, data = tmp_path_factory.mktemp("previews"), Mock(spec=WandbLogger), case.build_data(corpus_files)
-    model = case.build_model()
+    case, folder, logger = BY_NAME["pointer-coverage"], tmp_path_factory.mktemp("previews"), Mock(spec=WandbLogger)
+    model, data = case.build_model(), case.build_data(corpus_files)
     quiet_trainer(Previews(folder, documents=3, heat_maps=2), max_epochs=2, logger=logger).fit(model, data)
     return SimpleNamespace(folder=folder, logger=logger, data=data, model=model)
 
@@ -85,13 +70,15 @@ def test_heat_maps_lie_in_the_run_folder_and_are_logged(shown):
     features = shown.data.features("val")
     source, target, attention, coverage = shown.model.attention_map(shown.data.collate([features[0]]), 0)
     expected = 130 * (2.0 + 0.16 * len(source)), 130 * (1.8 + 0.2 * len(target))
-    assert size_of(shown.folder / "step000014" / "0.png") == pytest.approx(expected, abs=1)
+    header = (shown.folder / "step000014" / "0.png").read_bytes()[:24]
+    assert header[:8] == b"\x89PNG\r\n\x1a\n"
+    assert struct.unpack(">II", header[16:]) == pytest.approx(expected, abs=1), "width and height"
     np.testing.assert_allclose(attention.sum(1), 1, rtol=1e-5)
     np.testing.assert_allclose(coverage, attention.sum(0), rtol=1e-5)
 
 
 def test_samples_with_their_rewards_are_shown_in_training_by_rewards(corpus_files, tmp_path):
-    case, logger = next(case for case in CASES if case.name == "pointer"), Mock(spec=WandbLogger)
+    case, logger = BY_NAME["pointer"], Mock(spec=WandbLogger)
     reward = SelfCritical(samples=3, advantage="group")
     previews = Previews(tmp_path, documents=2, heat_maps=0)
     trainer = quiet_trainer(reward, previews, max_steps=2, val_check_interval=2, logger=logger)
@@ -103,17 +90,12 @@ def test_samples_with_their_rewards_are_shown_in_training_by_rewards(corpus_file
     assert [list(json.loads(line).values()) for line in lines] == rows
 
 
-def drawn_with_warnings(path, word):
-    with warnings.catch_warnings(record=True) as recorded:
-        warnings.simplefilter("always")
-        draw_attention(path, [word, "b"], ["c"], np.full((1, 2), 0.5), np.ones(2))
-    assert path.read_bytes().startswith(b"\x89PNG")
-    return [str(warning.message) for warning in recorded]
-
-
 def test_one_warning_tells_of_all_characters_without_a_font(tmp_path):
     previews._warn_of_missing_fonts.cache_clear()
-    assert drawn_with_warnings(tmp_path / "latin.png", "ä") == []
-    (message,) = drawn_with_warnings(tmp_path / "first.png", "\ue000")  # of private use
-    assert "install a font of that script" in message
-    assert drawn_with_warnings(tmp_path / "second.png", "\ue000") == []
+    # the second character is of private use
+    for name, word, count in (("latin.png", "ä", 0), ("first.png", "\ue000", 1), ("second.png", "\ue000", 0)):
+        with warnings.catch_warnings(record=True) as recorded:
+            warnings.simplefilter("always")
+            draw_attention(tmp_path / name, [word, "b"], ["c"], np.full((1, 2), 0.5), np.ones(2))
+        assert (tmp_path / name).read_bytes().startswith(b"\x89PNG") and len(recorded) == count, name
+        assert all("install a font of that script" in str(warning.message) for warning in recorded)

@@ -42,25 +42,22 @@ def test_the_reference_is_in_no_optimizer_and_no_checkpoint_and_stays_as_it_was(
     assert not same_weights(seen.reference, model)
 
 
-def resumed_and_whole(files, folder, after, settings, make):
-    """Losses of the rest of a run that resumes after a batch, and of the same batches of the whole run; both models."""
+def assert_resumes(files, folder, after: int, batches: int, make, **settings) -> None:
+    """Check that a run which resumes after a batch has the losses and weights of the whole run of so many batches."""
     whole, rest = Recorder(folder, batches=(after,)), Recorder()
-    settings = {"max_epochs": 1, "default_root_dir": folder} | settings
+    settings |= {"max_epochs": 1, "default_root_dir": folder}
     model = fitted(CASE, files, *make(), whole, **settings)
     resumed = fitted(CASE, files, *make(), rest, **settings, ckpt_path=folder / f"batch{after}.ckpt")
-    return rest.losses, whole.losses[after + 1 :], resumed, model
+    assert len(whole.losses) == batches and rest.losses == whole.losses[after + 1 :] and same_weights(resumed, model)
 
 
 def test_a_resumed_run_has_the_reference_of_its_start(corpus_files, tmp_path):
-    """Rewards begin before coverage, whose gate is no weight."""
-
-    def callbacks():
+    def callbacks():  # rewards begin before coverage, whose gate is no weight
         schedule = {"gamma": 0.7, "start_step": 2, "ramp_steps": 3}
         reward = SelfCritical(samples=2, advantage="group", kl=0.5, mask_truncated=True, **schedule)
         return [reward, CoverageAnnealing(start_step=3)]
 
-    rest, expected, *models = resumed_and_whole(corpus_files, tmp_path, 4, {}, callbacks)
-    assert rest == expected and len(rest) == 2 and same_weights(*models)
+    assert_resumes(corpus_files, tmp_path, 4, 7, callbacks)
     (tmp_path / FILE).unlink()
     with pytest.raises(UserError, match=r"reference.ckpt: not found.*resume with kl 0, or start another run"):
         fitted(CASE, corpus_files, *callbacks(), ckpt_path=tmp_path / "batch4.ckpt", default_root_dir=tmp_path)
@@ -73,19 +70,16 @@ def test_a_run_that_resumes_between_the_updates_of_a_batch_makes_the_same_steps(
     def callbacks():
         return [SelfCritical(samples=2, advantage="group", updates=3, clip=(0.01, 0.01), kl=0.1, gamma=0.9)]
 
-    settings = {"accumulate_grad_batches": accumulate}
-    rest, expected, *models = resumed_and_whole(corpus_files, tmp_path, after, settings, callbacks)
-    assert len(expected) == 21 - after - 1  # seven batches, three times each
-    assert rest == expected and same_weights(*models)
+    # seven batches, three times each
+    assert_resumes(corpus_files, tmp_path, after, 21, callbacks, accumulate_grad_batches=accumulate)
 
 
 def test_updates_need_data_that_repeats_its_batches(corpus_files):
-    model, data = CASE.build_model(), CASE.build_data(corpus_files)
-    trainer = trainer_with()
-    trainer.datamodule = object()
+    model, data, trainer = CASE.build_model(), CASE.build_data(corpus_files), trainer_with()
+    callback, trainer.datamodule = SelfCritical(samples=2, advantage="group", updates=2), object()
     with pytest.raises(ValueError, match="object does not repeat batches by `repeats`, so updates must be 1"):
-        SelfCritical(samples=2, advantage="group", updates=2).setup(trainer, model, "fit")
-    trainer.datamodule, callback = data, SelfCritical(samples=2, advantage="group", updates=2)
+        callback.setup(trainer, model, "fit")
+    trainer.datamodule = data
     callback.setup(trainer, model, "fit")
     assert data.repeats == 2
     callback.teardown(trainer, model, "fit")
@@ -106,16 +100,14 @@ def test_the_copy_shares_frozen_weights_and_the_tokenizer_and_nothing_that_is_tr
 def test_the_reference_of_a_model_with_adapters_is_that_model_without_them(kind, corpus_files, texts, tmp_path):
     peft = pytest.importorskip("peft", reason="needs the extra lora")
     folder = str(make_summarizer(kind, tmp_path / kind, [*texts, "summarize:"], 64))
-    data = PretrainedSummarizerData(
-        Files(**corpus_files), checkpoint=folder, max_source=64, max_target=8, batch_size=4, cache_dir=tmp_path
-    )
+    sizes = {"max_source": 64, "max_target": 8, "batch_size": 4}
+    data = PretrainedSummarizerData(Files(**corpus_files), checkpoint=folder, cache_dir=tmp_path, **sizes)
     torch.manual_seed(0)
     decoding = DecodingOptions(beam_size=2, min_length=2, max_length=6)
     encoder = CheckpointOptions(folder, lora_rank=2, lora_alpha=8.0)
     model = PretrainedSummarizer(encoder, decoding=decoding, optimizer=AdamWOptions(lr=0.1))
     seen, callback = Checkpoint(), SelfCritical(samples=2, advantage="group", kl=0.5)
     trainer_with(callback, seen, max_steps=3, limit_val_batches=0, default_root_dir=tmp_path).fit(model, data)
-
     batch = next(iter(data.train_dataloader()))
     options = callback.options(model)
     drawn = model.sample(batch, options)

@@ -4,14 +4,13 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from cases import CASES
+from cases import BY_NAME
 from pytorch_lightning import Callback, seed_everything
 from pytorch_lightning.callbacks import LambdaCallback
 from quiet_trainer import quiet_trainer
 
 from callbacks import CoverageAnnealing, LengthCurriculum
 
-BY_NAME = {case.name: case for case in CASES}
 COVERAGE, PLAIN = BY_NAME["pointer-coverage"], BY_NAME["seq2seq"]
 
 
@@ -38,24 +37,19 @@ def trained_with(callbacks: list[Callback], files, accumulate: int = 1, **model)
     return trained.state_dict()
 
 
-@pytest.mark.parametrize("ramp, weight, expected", [
-    (0, 1.0, [0, 0, 0, 1, 1, 1, 1, 1]),
-    (2, 3.0, [0, 0, 0, 1.5, 3, 3, 3, 3]),
-])  # fmt: skip
-def test_weight_is_a_ramp(ramp, weight, expected):
-    annealing = CoverageAnnealing(start_step=3, ramp_steps=ramp, weight=weight)
-    assert [annealing.weight_at(step, 3) for step in range(8)] == expected
+def test_weight_is_a_ramp():
+    for ramp, weight, expected in ((0, 1.0, [0, 0, 0, 1, 1, 1, 1, 1]), (2, 3.0, [0, 0, 0, 1.5, 3, 3, 3, 3])):
+        annealing = CoverageAnnealing(start_step=3, ramp_steps=ramp, weight=weight)
+        assert [annealing.weight_at(step, 3) for step in range(8)] == expected
     assert CoverageAnnealing(start_step=0).weight_at(0, 0) == 1
 
 
 @pytest.mark.parametrize("accumulate, steps", [(1, 7), (3, 3)])
 def test_an_epoch_is_counted_in_optimizer_steps(accumulate, steps, corpus_files):
-    rows = []  # the optimizer step that each batch belongs to, and gate and weight that it is trained with
-
     def see(trainer, model, *_):
         rows.append((trainer.global_step, model.coverage_gate, model.loss_weights["coverage"]))
 
-    seen = LambdaCallback(on_train_batch_start=see)
+    rows, seen = [], LambdaCallback(on_train_batch_start=see)
     trained_with([CoverageAnnealing(start_epoch=1), seen], corpus_files, accumulate)
     assert len(rows) == 14 and rows[-1][0] == 2 * steps - 1
     assert [gate for _, gate, _ in rows] == [0.0] * 7 + [1.0] * 7  # seven batches an epoch
@@ -97,7 +91,6 @@ def test_batches_are_cut_while_training_and_whole_in_validation_and_test(corpus_
     assert all(18 < source <= 30 and target == 8 for source, target in seen.train[8:])
     # the sanity check, then twice an epoch, two batches each
     assert len(seen.val) == 1 + 4 * 2 and all(source > 18 and target == 8 for source, target in seen.val)
-
     # a test after a training that ended in the first stage
     seen, data = Lengths(), PLAIN.build_data(corpus_files)
     trainer = quiet_trainer(curriculum, seen, max_steps=2, limit_val_batches=0)
@@ -107,12 +100,13 @@ def test_batches_are_cut_while_training_and_whole_in_validation_and_test(corpus_
     assert seen.train == [(6, 2)] * 2 and seen.val and all(source > 18 and target == 8 for source, target in seen.val)
 
 
-@pytest.mark.parametrize("data, said", [
-    (SimpleNamespace(num_workers=None), "SimpleNamespace does not truncate documents"),
-    (SimpleNamespace(num_workers=2, lengths_now=(1, 1)), "needs --data.num_workers 0"),
-])  # fmt: skip
-def test_data_that_cannot_be_cut_is_refused_in_training_only(data, said):
+def test_data_that_cannot_be_cut_is_refused_in_training_only():
     curriculum = LengthCurriculum(source=10, target=5, steps=2)
-    with pytest.raises(ValueError, match=said):
-        curriculum.setup(SimpleNamespace(datamodule=data), None, "fit")
-    curriculum.setup(SimpleNamespace(datamodule=data), None, "test")
+    for attributes, message in (
+        ({"num_workers": None}, "SimpleNamespace does not truncate documents"),
+        ({"num_workers": 2, "lengths_now": (1, 1)}, "needs --data.num_workers 0"),
+    ):
+        trainer = SimpleNamespace(datamodule=SimpleNamespace(**attributes))
+        with pytest.raises(ValueError, match=message):
+            curriculum.setup(trainer, None, "fit")
+        curriculum.setup(trainer, None, "test")

@@ -1,25 +1,28 @@
-"""Self-critical training of every generative model: weights, logs and resuming."""
+"""Self-critical training: samples of every generative model, weights, logs, refused settings, unusable rewards."""
 
 import math
+import warnings
 from dataclasses import replace
+from unittest.mock import Mock
 
 import pytest
 import torch
-from cases import CASES
+from cases import BY_NAME, CASES
 from pytorch_lightning import Callback, seed_everything
 from pytorch_lightning.callbacks import LambdaCallback
 from test_harness import trainer_with
 from torch import nn
+from toy_writer import ByTable, ToyWriter
 
 from callbacks import CoverageAnnealing, SelfCritical
 from datamodules.text.vocabulary import STOP
 from lightning_modules.decoding.options import DecodingOptions
-from lightning_modules.metrics.rewards import Reward, RewardInputs
+from lightning_modules.metrics.rewards import Mixture, Novelty, Repetition, Reward, RewardInputs, RougeReward
 from lightning_modules.networks.dropout import without_dropout
 from lightning_modules.summarizer import Samples
 from tests.half_precision import skip_without_half_precision_lstm
 
-CASE = next(case for case in CASES if case.name == "pointer-coverage")
+CASE = BY_NAME["pointer-coverage"]
 
 
 def writes(case) -> bool:
@@ -30,7 +33,6 @@ every_writer = pytest.mark.parametrize("case", [case for case in CASES if writes
 
 
 def first_batch(case, files, **model):
-    """A model and the first training batch."""
     seed_everything(3, verbose=False)
     data, made = case.build_data(files), case.build_model(**model)
     data.prepare_data()
@@ -88,7 +90,7 @@ def test_samples_are_rescored_under_the_distribution_that_they_are_drawn_from(ca
 @pytest.mark.parametrize("name", ["seq2seq", "pointer-coverage", "agents-m7"])
 def test_the_short_way_to_rescore_has_the_gradients_of_the_long_one(name, corpus_files):
     """The long way, over all words, is taken where there is a temperature; here it is hardly one."""
-    model, batch = first_batch(next(case for case in CASES if case.name == name), corpus_files, dropout=0.0)
+    model, batch = first_batch(BY_NAME[name], corpus_files, dropout=0.0)
     model.double()
     options = DecodingOptions(beam_size=4, min_length=3, max_length=6, sample=True)
     drawn = model.sample(batch, options)
@@ -104,16 +106,14 @@ def test_the_short_way_to_rescore_has_the_gradients_of_the_long_one(name, corpus
 
 
 def test_rewards_rise(corpus_files):
-    """A reward that one word brings: the model learns to write it."""
-
     class Otters(Reward):
         def __call__(self, written: RewardInputs) -> list[float]:
             return [float("otter" in text) for text in written.texts]
 
-    rewards = []
-    seen = LambdaCallback(
-        on_train_batch_end=lambda trainer, *_: rewards.append(trainer.callback_metrics["train/reward"].item())
-    )
+    def record(trainer, *_):
+        rewards.append(trainer.callback_metrics["train/reward"].item())
+
+    rewards, seen = [], LambdaCallback(on_train_batch_end=record)
     seed_everything(5, verbose=False)
     model = CASE.build_model(dropout=0.0)
     model.configure_optimizers = lambda: torch.optim.Adam(model.parameters(), lr=0.02)
@@ -122,32 +122,26 @@ def test_rewards_rise(corpus_files):
     assert sum(rewards[:5]) / 5 < 0.5 and sum(rewards[-5:]) / 5 > 0.9
 
 
-class Weights(Callback):
-    """Record the weights of the loss terms and the loss of each training batch, and the logged values."""
-
-    def __init__(self):
-        self.rows, self.metrics = [], []
-
-    def on_train_batch_end(self, trainer, pl_module, outputs, batch, batch_idx):
-        logged = {name: value.item() for name, value in trainer.callback_metrics.items()}
-        self.rows.append((pl_module.loss_weights["self_critical"], pl_module.model_loss_weight, outputs["loss"].item()))
-        self.metrics.append(logged)
-
-
 def test_the_loss_is_shifted_from_the_model_s_terms_to_the_reward(corpus_files):
-    seen = Weights()
+    batches = []  # weights of the reward and of the model's terms, loss, logged values
+
+    def record(trainer, model, outputs, *_):
+        logged = {name.removeprefix("train/"): value.item() for name, value in trainer.callback_metrics.items()}
+        weights = model.loss_weights["self_critical"], model.model_loss_weight
+        batches.append((*weights, outputs["loss"].item(), logged))
+
     schedule = SelfCritical(gamma=0.8, start_step=2, ramp_steps=4)
     annealing = CoverageAnnealing(start_step=1, ramp_steps=3)
-    model = fitted(CASE, corpus_files, annealing, schedule, seen, max_epochs=1)
+    model = fitted(CASE, corpus_files, annealing, schedule, LambdaCallback(on_train_batch_end=record), max_epochs=1)
     gammas = [0, 0, 0.2, 0.4, 0.6, 0.8, 0.8]
-    assert [row[0] for row in seen.rows] == pytest.approx(gammas) == [schedule.gamma_at(step) for step in range(7)]
-    assert [row[1] for row in seen.rows] == pytest.approx([1 - gamma for gamma in gammas])
-    for gamma, (_, _, loss), logged in zip(gammas, seen.rows, seen.metrics):
-        own = logged["train/nll"] + logged["train/coverage_weight"] * logged["train/coverage"]
-        reward = logged["train/self_critical"] if gamma else 0.0
+    assert gammas == pytest.approx([schedule.gamma_at(step) for step in range(7)])
+    for gamma, (reward_weight, model_weight, loss, logged) in zip(gammas, batches, strict=True):
+        assert (reward_weight, model_weight) == pytest.approx((gamma, 1 - gamma))
+        own = logged["nll"] + logged["coverage_weight"] * logged["coverage"]
+        reward = logged["self_critical"] if gamma else 0.0
         assert loss == pytest.approx((1 - gamma) * own + gamma * reward, rel=1e-5)
-    assert "train/self_critical" not in seen.metrics[1]  # what has no weight is not computed
-    logged = {name.removeprefix("train/"): value for name, value in seen.metrics[-1].items()}
+    assert "self_critical" not in batches[1][-1]  # what has no weight is not computed
+    logged = batches[-1][-1]
     assert {"reward", "reward_baseline", "advantage_rms", "baseline_length", "gamma"} <= logged.keys()
     assert logged["advantage"] == pytest.approx(logged["reward"] - logged["reward_baseline"], abs=1e-7)
     assert 0 < logged["entropy"] < math.log(60) and 0 < logged["reward_time"] < 1
@@ -177,6 +171,7 @@ def test_a_recurrent_layer_stays_in_training_without_its_dropout():
     with pytest.raises(RuntimeError, match="inside"), without_dropout(module):
         raise RuntimeError("inside")
     assert module["drop"].training
+
     # layers of `transformers` recompute their activations in the rescoring pass, too
     class Layer(nn.Module):
         """As `transformers` writes them: a share for dropout and layers left out, training, and the mark."""
@@ -189,3 +184,78 @@ def test_a_recurrent_layer_stays_in_training_without_its_dropout():
     with without_dropout(module):
         assert module[0].training and module[0].dropout == module[0].layerdrop == 0 and not module[1].training
     assert module[0].dropout == module[0].layerdrop == 0.5 and module[1].training
+
+
+class Constant(Reward):
+    def __init__(self, values: list[float]) -> None:
+        self.values = values
+
+    def __call__(self, written: RewardInputs) -> list[float]:
+        return self.values[: len(written.texts)]
+
+
+def test_settings_and_models_that_cannot_be_trained_by_rewards_are_refused():
+    with pytest.raises(ValueError, match="SelfCritical: too few samples for the advantage group: 1"):
+        SelfCritical(samples=1, advantage="group")
+    model = ToyWriter()
+    model.decoding = DecodingOptions(min_length=3, max_length=4)
+    with pytest.raises(ValueError, match=r"max_length 3 is not above model\.decoding\.min_length 3"):
+        SelfCritical(max_length=3).setup(None, model, "fit")
+    extractive = nn.Module()
+    with pytest.raises(ValueError, match="Module has no sample, log_probs, texts"):
+        SelfCritical().setup(None, extractive, "fit")
+    SelfCritical().setup(None, extractive, "test")
+    with pytest.raises(ValueError, match="ToyWriter has no source_ids"):
+        SelfCritical(Mixture([RougeReward(), Novelty()])).setup(None, ToyWriter(), "fit")
+
+
+@pytest.mark.parametrize("argument, message", [
+    ("gamma=2", "gamma must be at least 0 and at most 1, got 2"),
+    ("advantage=mean", "advantage: expected one of 'greedy', 'leave_one_out', 'group', 'group_mean', got 'mean'"),
+])  # fmt: skip
+def test_the_command_refuses_arguments_out_of_range_in_one_line(argument, message, tiny_config, precis, tmp_path):
+    flags = ["--trainer.callbacks+=callbacks.SelfCritical", f"--trainer.callbacks.{argument}"]
+    done = precis("fit", "--config", tiny_config, *flags, "--run_dir", tmp_path / "run")
+    assert done.status != 0 and f"trainer.callbacks.{message}" in done.err and done.err.count("\n") == 1
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_reward_that_is_not_finite_or_for_some_texts_only_is_named():
+    model = ToyWriter()
+    for value in (math.nan, -math.inf):
+        with pytest.raises(ValueError, match=rf"reward Constant is {value} for '.*', written for document doc-0"):
+            SelfCritical(Constant([value] * 100)).term(model, model.batch())
+    torch.manual_seed(0)
+    with pytest.raises(ValueError, match=r"reward Constant returned 1 numbers for \d+ texts"):
+        SelfCritical(Constant([0.0]), samples=20).term(model, model.batch())
+
+
+@pytest.mark.parametrize("baseline", ["greedy", "leave_one_out", "group", "group_mean"])
+def test_identical_samples_leave_no_gradient_and_a_warning(baseline):
+    model = ToyWriter()
+    with torch.no_grad():
+        model.logits[:, :, 1] += 100  # one text has all of the probability
+    callback = SelfCritical(ByTable(), samples=2, advantage=baseline, window=3)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for _ in range(2):
+            callback.term(model, model.batch()).backward()
+    with pytest.warns(UserWarning, match="no better or worse than the baseline"):
+        callback.term(model, model.batch()).backward()
+    assert not model.logits.grad.any()
+    assert model.step_values["advantage_rms"] == 0 == model.step_values["advantage_positive"]
+    assert model.step_values["no_signal"] == 1
+
+
+def test_rewards_see_texts_references_and_documents(corpus_files):
+    model, batch = first_batch(CASE, corpus_files)
+    spy = Mock(wraps=Mixture([RougeReward(), Novelty(), Repetition()], [1.0, 0.1, -0.5]), reads_source=True)
+    SelfCritical(spy, samples=3, credit="reward_to_go").term(model, batch)
+    (written,) = spy.call_args.args
+    assert spy.call_count == 1
+    assert list(dict.fromkeys(written.ids)) == batch.ids
+    pairs = list(zip(written.ids, written.texts))
+    assert len(set(pairs)) == len(pairs)  # each text of a document once
+    references = {name: [" ".join(one) for one in those] for name, those in zip(batch.ids, batch.references)}
+    assert all(written.references[i] == references[name] for i, name in enumerate(written.ids))
+    assert all("is a" in source and "every morning" in source for source in written.sources)

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 import test_ddp
 import torch
-from cases import CASES
+from cases import BY_NAME
 from pytorch_lightning import seed_everything
 from pytorch_lightning.callbacks import LambdaCallback
 from quiet_trainer import quiet_trainer
-from test_ddp import Recorder, close, run_on_one_and_two
+from test_ddp import Recorder, assert_equals_one_process, run_on_one_and_two
 from torch.nn.functional import pad
 
 from callbacks import SelfCritical
@@ -29,13 +29,7 @@ RUNS += [("rstformer", "leave_one_out", "summary", 1, 1), ("pointer", "leave_one
 RUNS += [("pointer", "group", "summary", 2, 2)]
 
 
-def case_of(name: str):
-    """Return the case of a model."""
-    return next(case for case in CASES if case.name == name)
-
-
 def one(batch: Batch, index: int) -> Batch:
-    """A document of a batch alone."""
     values = {f.name: getattr(batch, f.name) for f in fields(batch)}
     for name, value in values.items():
         if isinstance(value, list | torch.Tensor) and len(value) == batch.batch_size:
@@ -61,12 +55,11 @@ def by_document(model):
 
 
 def train(files: dict[str, str], folder: Path, rank: int, world: int) -> None:
-    """Losses, gradients and weights of every run, in a file."""
     results = []
     for name, advantage, credit, accumulate, updates in RUNS:
         reuse = {"updates": updates, "kl": 0.3, "clip": (0.01, 0.01)} if updates > 1 else {}
         seed_everything(5, verbose=False)
-        case = case_of(name)
+        case = BY_NAME[name]
         recorder, data = Recorder(), case.build_data(files, batch_size=BATCH // world)
         model = by_document(case.build_model(**case.repeatable))
         reward = SelfCritical(samples=3, advantage=advantage, credit=credit, gamma=0.9, **reuse)
@@ -75,7 +68,7 @@ def train(files: dict[str, str], folder: Path, rank: int, world: int) -> None:
             max_steps=4, limit_val_batches=0, accumulate_grad_batches=accumulate, gradient_clip_val=2.0,
             default_root_dir=folder / f"{world}",
         ).fit(model, data)  # fmt: skip
-        results.append((recorder.losses, recorder.gradients, model.state_dict()))
+        results.append({"losses": recorder.losses, "gradients": recorder.gradients, "weights": model.state_dict()})
     if world > 1:
         results.append([weights_after(files, folder, saved) for saved in (None, SAVED)])
     torch.save(results, folder / f"{world}-{rank}.pt")
@@ -84,22 +77,22 @@ def train(files: dict[str, str], folder: Path, rank: int, world: int) -> None:
 def weights_after(files: dict[str, str], folder: Path, resume_at: int | None) -> dict[str, torch.Tensor]:
     """Return the weights after LAST steps on two processes, with dropout and draws; saved, or resumed, at a step."""
     seed_everything(5, verbose=False)
-    case, checkpoint = case_of("pointer"), folder / "saved.ckpt"
+    case, checkpoint = BY_NAME["pointer"], folder / "saved.ckpt"
     data = case.build_data(files, batch_size=BATCH // 2)
     reward = SelfCritical(samples=3, advantage="group", updates=2, kl=0.3)
-    save = LambdaCallback(
-        on_train_batch_end=lambda trainer, *_: trainer.global_step == SAVED and trainer.save_checkpoint(checkpoint)
-    )
-    model = case.build_model()
-    quiet_trainer(
-        reward, *([] if resume_at else [save]), strategy="ddp", devices=2, max_steps=LAST, limit_val_batches=0,
-        default_root_dir=folder / "resumed",
-    ).fit(model, data, ckpt_path=checkpoint if resume_at else None)  # fmt: skip
+
+    def save(trainer, *_) -> None:
+        if trainer.global_step == SAVED and not resume_at:
+            trainer.save_checkpoint(checkpoint)
+
+    options = {"strategy": "ddp", "devices": 2, "max_steps": LAST, "limit_val_batches": 0}
+    options["default_root_dir"] = folder / "resumed"
+    model, saving = case.build_model(), LambdaCallback(on_train_batch_end=save)
+    quiet_trainer(reward, saving, **options).fit(model, data, ckpt_path=checkpoint if resume_at else None)
     return model.state_dict()
 
 
 def process(files: dict[str, str], folder: Path, rank: int, world: int, port: int) -> None:
-    """Target of a process."""
     test_ddp.run_all = train  # what it calls once the process knows of the others
     test_ddp.process(files, folder, rank, world, port)
 
@@ -110,7 +103,7 @@ def results(server, corpus_files, tmp_path_factory):
 
     folder = tmp_path_factory.mktemp("self-critical")
     for name in {run[0] for run in RUNS}:
-        case_of(name).build_data(corpus_files).prepare_data()
+        BY_NAME[name].build_data(corpus_files).prepare_data()
     return run_on_one_and_two(server, target, corpus_files, folder)
 
 
@@ -118,19 +111,12 @@ def results(server, corpus_files, tmp_path_factory):
 def test_two_processes_equal_one(results, run):
     first, second, alone = (result[run] for result in results)
     # an epoch has seven batches, with two updates fourteen
-    assert len(alone[0]) == {(1, 1): 4, (2, 1): 7, (2, 2): 8}[RUNS[run][3:]] and len(alone[1]) == 4
-    close([(a + b) / 2 for a, b in zip(first[0], second[0])], alone[0])
-    assert first[0] != second[0]  # each rewards documents of its own
-    for theirs, ours in zip(first[1], alone[1], strict=True):
-        close(theirs, ours)
-    for name, tensor in alone[2].items():
-        close(first[2][name], tensor)
-        assert torch.equal(first[2][name], second[2][name])
+    assert len(alone["losses"]) == {(1, 1): 4, (2, 1): 7, (2, 2): 8}[RUNS[run][3:]] and len(alone["gradients"]) == 4
+    assert_equals_one_process(first, second, alone)
 
 
 def test_a_training_on_two_processes_resumes_bit_for_bit(results):
+    start = BY_NAME["pointer"].build_model().state_dict()
     for whole, resumed in (result[-1] for result in results[:2]):
         assert all(torch.equal(tensor, resumed[name]) for name, tensor in whole.items())
-        assert any(
-            (whole[name] != start).any() for name, start in case_of("pointer").build_model().state_dict().items()
-        )
+        assert any((whole[name] != tensor).any() for name, tensor in start.items())

@@ -3,8 +3,8 @@ import shutil
 import pytest
 import torch
 import yaml
-from cases import CASES
-from test_harness import Recorder, same_weights, trainer_with
+from cases import BY_NAME
+from test_harness import same_weights, trainer_with
 
 from callbacks import BestCheckpoint, CoverageAnnealing, StartFrom
 from datamodules.documents import UserError
@@ -12,7 +12,7 @@ from precis.runs.run_folder import load_run
 
 pytestmark = pytest.mark.integration
 
-CASE = next(case for case in CASES if case.name == "pointer-coverage")
+CASE = BY_NAME["pointer-coverage"]
 
 
 @pytest.mark.parametrize("what", ["folder", "checkpoint"])
@@ -46,37 +46,36 @@ def test_the_seed_names_the_run_and_its_text_comes_along(trained, tiny_config, p
     assert not (tmp_path / "other").exists()
 
 
+def fit_a_step(model, files, *callbacks):
+    trainer = trainer_with(*callbacks, max_steps=1, limit_val_batches=0)
+    trainer.fit(model, CASE.build_data(files))
+    return model, trainer
+
+
 def test_what_does_not_fit_is_refused(corpus_files, trained, tmp_path):
-    def fit(run, **model):
-        made, data = CASE.build_model(**model), CASE.build_data(corpus_files)
-        trainer_with(StartFrom(run), Recorder(), max_steps=1, limit_val_batches=0).fit(made, data)
-
-    fit(trained)
+    fit_a_step(CASE.build_model(), corpus_files, StartFrom(trained))
     with pytest.raises(UserError, match="no checkpoint"):
-        fit(tmp_path)
+        fit_a_step(CASE.build_model(), corpus_files, StartFrom(tmp_path))
     with pytest.raises(UserError, match="does not fit the model"):
-        fit(trained, hidden_size=8)
-
-
-def test_a_run_with_coverage_is_not_resumed_from_weights_without_it():
+        fit_a_step(CASE.build_model(hidden_size=8), corpus_files, StartFrom(trained))
+    # a run with coverage is not resumed from weights without it
     with pytest.raises(UserError, match=r"network\.attention\.coverage is absent there"):
         CASE.build_model().on_load_checkpoint({"state_dict": CASE.build_model(coverage=False).state_dict()})
 
 
-def trained_for_a_step(files, folder, *callbacks, **model):
-    """Train a model for a step, with a checkpoint; return it."""
-    saved = BestCheckpoint(folder / "checkpoints", filename="best", every_n_train_steps=1)
-    before = CASE.build_model(**model)
-    trainer_with(*callbacks, saved, max_steps=1, limit_val_batches=0).fit(before, CASE.build_data(files))
-    return before
+@pytest.fixture
+def saving(tmp_path) -> BestCheckpoint:
+    """A callback that saves each step as the best one of a run folder, which is `tmp_path`."""
+    return BestCheckpoint(tmp_path / "checkpoints", filename="best", every_n_train_steps=1)
 
 
-def test_coverage_is_added_to_a_trained_model_without_it(corpus_files, tmp_path):
-    before, model = trained_for_a_step(corpus_files, tmp_path, coverage=False), CASE.build_model()
+def test_coverage_is_added_to_a_trained_model_without_it(corpus_files, tmp_path, saving):
+    before, _ = fit_a_step(CASE.build_model(coverage=False), corpus_files, saving)
+    model = CASE.build_model()
     initial = model.network.attention.coverage.detach().clone()
     optimizer = torch.optim.SGD(model.parameters(), lr=0)
     model.configure_optimizers = lambda: optimizer
-    trainer_with(StartFrom(tmp_path), max_steps=1, limit_val_batches=0).fit(model, CASE.build_data(corpus_files))
+    fit_a_step(model, corpus_files, StartFrom(tmp_path))
     weights = model.state_dict()
     torch.testing.assert_close(weights.pop("network.attention.coverage"), initial, rtol=0, atol=0)
     assert weights.keys() == before.state_dict().keys()
@@ -84,19 +83,15 @@ def test_coverage_is_added_to_a_trained_model_without_it(corpus_files, tmp_path)
         torch.testing.assert_close(weights[name], tensor, rtol=0, atol=0)
 
 
-def test_coverage_is_on_although_the_first_run_never_switched_it_on_unless_that_is_tested_or_resumed(
-    corpus_files, tmp_path
-):
-    before = trained_for_a_step(corpus_files, tmp_path, CoverageAnnealing(start_step=9))
+def test_coverage_is_on_though_the_first_run_never_had_it_on_unless_that_is_continued(corpus_files, tmp_path, saving):
+    before, _ = fit_a_step(CASE.build_model(), corpus_files, CoverageAnnealing(start_step=9), saving)
     assert before.coverage_gate == 0 and before.loss_weights["coverage"] == 0
-    model, data = CASE.build_model(), CASE.build_data(corpus_files)
-    trainer = trainer_with(StartFrom(tmp_path), max_steps=1, limit_val_batches=0)
-    trainer.fit(model, data)
+    model, trainer = fit_a_step(CASE.build_model(), corpus_files, StartFrom(tmp_path))
     assert model.coverage_gate == 1 and model.loss_weights["coverage"] == 1
     terms = {name: trainer.callback_metrics[f"train/{name}"] for name in ("loss", "nll", "coverage")}
     assert terms["coverage"] > 0
     torch.testing.assert_close(terms["loss"], terms["nll"] + terms["coverage"])
     for verb in ("test", "fit"):
         model, trainer = CASE.build_model(), trainer_with(max_steps=2)
-        getattr(trainer, verb)(model, data, ckpt_path=tmp_path / "checkpoints" / "best.ckpt")
+        getattr(trainer, verb)(model, CASE.build_data(corpus_files), ckpt_path=saving.best_model_path)
         assert model.coverage_gate == 0 and model.loss_weights["coverage"] == 0

@@ -1,6 +1,7 @@
 """A writer so small that everything it can write can be listed: what expectations are computed with exactly."""
 
 from itertools import product
+from statistics import mean, stdev
 from types import SimpleNamespace
 
 import torch
@@ -50,7 +51,7 @@ class ToyWriter(nn.Module):
         before = torch.cat([torch.full_like(tokens[..., :1], START), tokens[..., :-1]], -1)
         rows = torch.arange(len(tokens)).view(-1, 1, 1)
         if options is not None:
-            every = table[rows, before].flatten(0, 2)                                # [B K T, words]
+            every = table[rows, before].flatten(0, 2)  # [B K T, words]
             return rescore(lambda places: every[places], *samples, STOP, options)
         real = torch.arange(tokens.shape[-1]) < samples.lengths.unsqueeze(-1)
         return table[rows, before, tokens].masked_fill(~real, 0)
@@ -64,14 +65,21 @@ def text_of(ids: list[int]) -> str:
     return " ".join(LETTERS[i] for i in ids if i != STOP)
 
 
+def advantage_of(kind: str, values: list[float], k: int) -> float:
+    """The advantage of the value with number k over the others, or over all."""
+    return {
+        "leave_one_out": values[k] - mean(values[:k] + values[k + 1 :]),
+        "group_mean": values[k] - mean(values),
+        "group": (values[k] - mean(values)) / (stdev(values) + 1e-4),
+    }[kind]
+
+
 def everything() -> list[list[int]]:
-    """All token sequences that can be written."""
     short = [[*words, STOP] for n in range(LONGEST) for words in product((WORD, END), repeat=n)]
     return short + [list(words) for words in product((WORD, END), repeat=LONGEST)]
 
 
 def padded(sequences: list[list[int]]) -> Samples:
-    """As samples of one document, [1, N, LONGEST]."""
     rows = [ids + [STOP] * (LONGEST - len(ids)) for ids in sequences]
     return Samples(torch.tensor([rows]), torch.tensor([[len(ids) for ids in sequences]]))
 

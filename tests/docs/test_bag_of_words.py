@@ -14,7 +14,6 @@ EXAMPLES = Path(__file__).parents[2] / "docs" / "examples"
 
 @pytest.fixture
 def tutorial(monkeypatch):
-    """The modules of the tutorial."""
     monkeypatch.syspath_prepend(EXAMPLES)
     import bag_of_words
     import bag_of_words_data
@@ -24,9 +23,7 @@ def tutorial(monkeypatch):
         sys.modules.pop(name, None)
 
 
-@pytest.fixture
-def model_and_batch(tutorial, corpus_files):
-    """A small model and the first batch of four documents."""
+def test_the_loss_equals_that_of_the_printed_equations(tutorial, corpus_files):
     module, data_module = tutorial
     data = data_module.BagOfWordsData(Files(**corpus_files), vocab_size=60, max_source=30, max_target=12, batch_size=4)
     data.prepare_data()
@@ -34,21 +31,16 @@ def model_and_batch(tutorial, corpus_files):
     torch.manual_seed(0)
     model = module.BagOfWords(vocab_size=60, hidden_size=8)
     model.set_tokenizer(data.tokenizer)
-    return model, next(iter(data.train_dataloader()))
-
-
-def test_the_loss_equals_that_of_the_printed_equations(model_and_batch):
-    model, batch = model_and_batch
-    documents = []
+    batch, documents = next(iter(data.train_dataloader())), []
     with torch.no_grad():
         for source, mask, inputs, target in zip(batch.source, batch.source_mask, batch.target_input, batch.target):
             words = [model.embedding.weight[word] for word, real in zip(source, mask) if real]
             state = sum(words) / len(words)
             losses = []
-            for given, gold in zip(inputs, target):
+            for word, gold in zip(inputs, target):
                 if gold == 0:  # padding
                     break
-                state = model.decoder(model.embedding.weight[given].view(1, 1, -1), state.view(1, 1, -1))[0].flatten()
+                state = model.decoder(model.embedding.weight[word].view(1, 1, -1), state.view(1, 1, -1))[0].flatten()
                 weights = [math.exp(state @ word / math.sqrt(len(word))) for word in words]
                 context = sum(weight * word for weight, word in zip(weights, words)) / sum(weights)
                 losses.append(-model.output(torch.cat([state, context])).log_softmax(0)[gold])

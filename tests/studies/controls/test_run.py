@@ -6,31 +6,24 @@ import xml.etree.ElementTree as ElementTree
 import pytest
 
 from experiments.studies.controls import real_text, run
-from experiments.studies.controls.points import SEEDS, ControlPoint, all_points, extraction_points, reduced
+from experiments.studies.controls.points import SEEDS, all_points, extraction_points, reduced
 from experiments.studies.controls.real_text import PAGE, read_effects
 from experiments.studies.controls.report import MEASURES
 
 pytestmark = pytest.mark.integration
 
 
-@pytest.fixture(scope="module")
-def points() -> list[ControlPoint]:
-    return all_points()
-
-
-def test_every_control_has_its_arms_three_times(points):
+def test_every_control_has_its_arms_three_times():
+    points = all_points()
     assert {point.control for point in points} == set(MEASURES)
     assert len({point.name for point in points}) == len(points)
     for arm in run.by_arm(points):
         assert [point.seed for point in arm] == list(SEEDS)
 
 
-def test_reduced_points_run_and_are_not_run_again(points, tmp_path, monkeypatch):
-    chosen = [
-        next(point for point in points if point.control == control and point.seed == 1)
-        for control in ("pointer", "rst_extraction", "selection")
-    ]
-    monkeypatch.setattr(run, "all_points", lambda: chosen)
+def test_reduced_points_run_and_are_not_run_again(tmp_path, monkeypatch):
+    first = {point.control: point for point in reversed(all_points()) if point.seed == 1}
+    monkeypatch.setattr(run, "all_points", lambda: [first[c] for c in ("pointer", "rst_extraction", "selection")])
     arguments = ["--out", str(tmp_path), "--quick", "true"]
     run.main(arguments)
     lines = (tmp_path / "controls_table.md").read_text(encoding="utf-8").splitlines()
@@ -57,9 +50,8 @@ def test_results_of_other_settings_are_not_taken(tmp_path):
 def test_the_page_of_results_is_read_and_drawn(tmp_path):
     effects = read_effects(PAGE.read_text(encoding="utf-8"))
     assert len(effects) >= 6 and all(effect.low < effect.mean < effect.high for effect in effects)
-    plots = [tmp_path / "one.svg", tmp_path / "two.svg"]
-    for plot in plots:
-        real_text.main(["--plot", str(plot)])
-    assert plots[0].read_bytes() == plots[1].read_bytes()
-    texts = "".join(ElementTree.parse(plots[0]).getroot().itertext())
+    for name in ("one", "two"):
+        real_text.main(["--plot", str(tmp_path / f"{name}.svg")])
+    assert (tmp_path / "one.svg").read_bytes() == (tmp_path / "two.svg").read_bytes()
+    texts = "".join(ElementTree.parse(tmp_path / "one.svg").getroot().itertext())
     assert all(effect.measure in texts for effect in effects)

@@ -1,6 +1,7 @@
 """Extraction on GUM: what an arm is told, what is held out, and the command on a small made-up treebank."""
 
 import random
+from itertools import compress, product
 from pathlib import Path
 
 import numpy as np
@@ -56,11 +57,10 @@ def test_a_pair_of_sentences_has_the_mean_of_its_edus():
     edus, sentences = torch.tensor([[0, 2], [2, 4], [4, 6], [6, 8], [8, 9]]), torch.tensor([[0, 4], [4, 5], [5, 9]])
     owner = [0, 0, 1, 2, 2]  # the third one begins in the second sentence and ends in the third
     result = documents.over_sentences(ldd, edus, sentences)
-    for s in range(3):
-        for t in range(3):
-            pairs = [ldd[a, b] for a in range(5) for b in range(5) if owner[a] == s != t == owner[b]]
-            expected = sum(pairs) / len(pairs) if pairs else torch.zeros(2)
-            assert torch.allclose(result[s, t], expected, atol=1e-6)
+    for s, t in product(range(3), repeat=2):
+        pairs = [ldd[a, b] for a in range(5) for b in range(5) if owner[a] == s != t == owner[b]]
+        expected = sum(pairs) / len(pairs) if pairs else torch.zeros(2)
+        assert torch.allclose(result[s, t], expected, atol=1e-6)
 
 
 def test_targets_ignore_function_words_and_average_summaries():
@@ -102,7 +102,6 @@ def test_documents_that_are_held_out_change_no_ranker():
 
 
 def test_the_ranker_reads_a_planted_tree_and_not_another_document_s():
-    torch.set_num_threads(1)
     corpus = corpus_of(64, sentences=10)
     means = {}
     for name in ("gold", "gold, other", "gold, sums as inputs"):
@@ -128,11 +127,11 @@ def test_the_linear_ranker_is_ridge_regression_on_the_other_folds():
         rows.append(values - values.mean(0))
         targets.append((row.target - row.target.mean()).numpy())
     for fold in (0, 7):
-        others = [number for number, of_document in enumerate(corpus.folds) if of_document != fold]
-        x, y = np.vstack([rows[n] for n in others]), np.hstack([targets[n] for n in others])
+        others = np.array(corpus.folds) != fold
+        x, y = (np.concatenate(list(compress(values, others))) for values in (rows, targets))
         scale = np.sqrt((x**2).mean(0))
         model = Ridge(alpha=100.0, fit_intercept=False).fit(x / scale, y)
-        for number in set(range(len(rows))) - set(others):
+        for number in np.flatnonzero(~others):
             assert np.allclose(scores[number], model.predict(rows[number] / scale), atol=1e-5)
 
 
@@ -149,9 +148,8 @@ def test_sums_of_relations_are_those_of_the_pairs():
 
 def test_long_documents_and_those_that_are_their_own_extract_are_left_out():
     rows = [features_of(number, 4 + number)[0]._replace(lengths=[4, 7]) for number in range(5)]
-    assert [len(row.sentences) for row in documents.of_length(rows, 4, 7)] == [5, 6, 7]
-    # the mean of 4 and 7 is rounded to 6
-    assert [len(row.sentences) for row in documents.of_length(rows, None, 7)] == [7]
+    for least, lengths in ((4, [5, 6, 7]), (None, [7])):  # the mean of 4 and 7 is rounded to 6
+        assert [len(row.sentences) for row in documents.of_length(rows, least, 7)] == lengths
 
 
 def test_the_section_of_a_sentence_is_the_last_heading_before_it():
@@ -258,10 +256,11 @@ def test_scores_of_another_extractor_are_an_input(corpus_arguments, tmp_path, ca
         row = next(line for line in page.splitlines() if line.startswith("| vectors and places | none |"))
         correlations.append(float(row.split("|")[4]))
     assert correlations[1] > correlations[0] + 0.3
-    with pytest.raises(SystemExit, match="no prediction of 'doc-1'; predict it from the same sentences"):
-        run.main([*corpus_arguments, f"--scores=[{files[0]}]"])
-    with pytest.raises(SystemExit, match=r"0\.jsonl:1: another prediction of 'doc-0'"):
-        run.main([*corpus_arguments, f"--scores=[{files[0]}, {files[0]}]"])
     texts = write_lines(tmp_path / "texts.jsonl", [{"id": "doc-0", "summary": "Otters swim."}])
-    with pytest.raises(SystemExit, match=r"texts\.jsonl:1: no prediction of an extractive model"):
-        run.main([*corpus_arguments, f"--scores=[{texts}]"])
+    for paths, message in (
+        ([files[0]], "no prediction of 'doc-1'; predict it from the same sentences"),
+        ([files[0], files[0]], r"0\.jsonl:1: another prediction of 'doc-0'"),
+        ([texts], r"texts\.jsonl:1: no prediction of an extractive model"),
+    ):
+        with pytest.raises(SystemExit, match=message):
+            run.main([*corpus_arguments, f"--scores=[{', '.join(map(str, paths))}]"])

@@ -38,11 +38,10 @@ def treebanks(tmp_path_factory):
 
 
 def recipe(path, precision="bf16-mixed", gradient_clip_val=None, **options):
-    trainer = {"max_epochs": 1, "precision": precision, "gradient_clip_val": gradient_clip_val}
     config = {
         "model": {"class_path": "lightning_modules.DiscourseParser", "init_args": TINY | options},
         "data": {"class_path": "datamodules.TreebankData", "init_args": {"train": "x", "val": "y", "batch_size": 4}},
-        "trainer": trainer,
+        "trainer": {"max_epochs": 1, "precision": precision, "gradient_clip_val": gradient_clip_val},
         "seed_everything": 1,
     }
     path.write_text(yaml.safe_dump(config))
@@ -50,8 +49,18 @@ def recipe(path, precision="bf16-mixed", gradient_clip_val=None, **options):
 
 
 def node_columns(nodes):
-    """Document, start, split and end of nodes as tensors."""
     return [torch.zeros(len(nodes), dtype=torch.long), *torch.tensor(nodes).unbind(1)]
+
+
+def errors_by_loop(model, parse, tree, half_width: int) -> tuple[float, int]:
+    """Return the squared errors of a parse at pairs at most a distance apart, and the number of these pairs."""
+    gold = tree_ldd(nodes_of(tree, model.relations), parse.size, len(model.relations))
+    total, pairs = 0.0, 0
+    for a, b in permutations(range(parse.size), 2):
+        if abs(a - b) <= half_width:
+            errors = parse.band(half_width)[a, half_width + b - a] - gold[a, parse.size - 1 + b - a]
+            total, pairs = total + errors.square().sum().item(), pairs + 1
+    return total, pairs
 
 
 @torch.no_grad()
@@ -84,22 +93,20 @@ def test_sums_give_the_scores_of_the_metrics(treebanks):
     data = FoldData(1, 2, treebanks)
     model = DiscourseParser(**TINY).eval()
     fold = score_fold(model, data)
-    parseval, errors, pairs = Parseval(("original",)), 0.0, 0
+    parseval, squares = Parseval(("original",)), []
     documents = data.documents("held_out")
     assert fold["ids"] == [document.id for document in documents]
     for document in documents:
         tree = document.tree.binary()
         parse = model.parse(request_of(document))
         parseval.update(parse.best_tree().spans(), tree.spans())
-        gold = tree_ldd(nodes_of(tree, model.relations), parse.size, len(model.relations))
-        for a, b in permutations(range(parse.size), 2):
-            probs = parse.band(parse.half_width)[a, parse.half_width + b - a]
-            errors += (probs - gold[a, parse.size - 1 + b - a]).square().sum().item()
-            pairs += 1
+        squares.append(errors_by_loop(model, parse, tree, parse.half_width))
     sums = torch.tensor(fold["sums"], dtype=torch.float64)
     scores = dict(zip(SCORES, cross_validation.scores_of(sums.sum(0)).tolist()))
     for level in "SNRF":
         assert scores[level] == pytest.approx(parseval.compute()[f"original_parseval/{level}"].item())
+    errors, pairs = map(sum, zip(*squares))
+    assert pairs == sum(len(d.edus) * (len(d.edus) - 1) for d in documents)
     assert scores["brier"] == pytest.approx(errors / pairs, rel=1e-4)
     assert not differences(torch.cat([sums, sums], 1)).any()
 
@@ -133,12 +140,13 @@ def test_the_command_continues_compares_and_refuses(treebanks, tmp_path, capsys)
         expected = second["scores"][score]["value"] - first["scores"][score]["value"]
         assert second["difference"][score]["value"] == pytest.approx(expected)
         assert second["baseline"][score] == first["scores"][score]
-    with pytest.raises(SystemExit, match="folds with another 'model'; choose another folder"):
-        run(other, paths, "one")
-    with pytest.raises(SystemExit, match="3 documents in only one of both"):
-        run(one, paths[:1], "few", *baseline)
-    with pytest.raises(SystemExit, match="the document 'made-up-0' is not the first with this id"):
-        run(one, paths[:1] * 2, "twice")
+    for arguments, message in (
+        ((other, paths, "one"), "folds with another 'model'; choose another folder"),
+        ((one, paths[:1], "few", *baseline), "3 documents in only one of both"),
+        ((one, paths[:1] * 2, "twice"), "the document 'made-up-0' is not the first with this id"),
+    ):
+        with pytest.raises(SystemExit, match=message):
+            run(*arguments)
 
 
 def test_folds_hold_out_each_training_document_once(treebanks):
@@ -176,18 +184,13 @@ def test_the_command_fits_scores_and_uses_trained_folds_again(treebanks, tmp_pat
 def test_squared_errors_equal_those_of_the_parses_that_the_parser_gives(treebanks):
     torch.manual_seed(0)
     data = FoldData(0, 2, treebanks)
-    document = replace(data.documents("held_out")[0], tree=data.documents("held_out")[0].tree.binary())
-    request = request_of(document)
+    document = data.documents("held_out")[0]
+    document = replace(document, tree=document.tree.binary())
     model = DiscourseParser(members=2, **TINY).eval()
-    found = squared_errors(model, document, [0.5, 1.0], max_half_width=2)
-    for number, temperature in enumerate((0.5, 1.0)):
+    *errors, pairs = squared_errors(model, document, [0.5, 1.0], max_half_width=2).tolist()
+    assert errors[0] != errors[1]
+    for error, temperature in zip(errors, (0.5, 1.0), strict=True):
         model.reader.temperature, model.band = temperature, 2
-        parse, total, pairs = model.parse(request), 0.0, 0
-        gold = tree_ldd(nodes_of(document.tree, model.relations), parse.size, len(model.relations))
-        for a, b in permutations(range(parse.size), 2):
-            if abs(a - b) <= 2:
-                errors = parse.band(2)[a, 2 + b - a] - gold[a, parse.size - 1 + b - a]
-                total, pairs = total + errors.square().sum().item(), pairs + 1
-        assert found[number].item() == pytest.approx(total, rel=0.02)  # parses are kept in one byte a value
-        assert found[-1].item() == pairs
-    assert found[0] != found[1]
+        total, expected_pairs = errors_by_loop(model, model.parse(request_of(document)), document.tree, 2)
+        assert error == pytest.approx(total, rel=0.02)  # parses are kept in one byte a value
+        assert pairs == expected_pairs

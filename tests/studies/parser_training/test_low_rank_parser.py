@@ -16,19 +16,11 @@ from lightning_modules.networks.adapters import add_low_rank_changes
 from precis.discourse.score_parser import request_of
 
 
-@pytest.fixture
-def document(tmp_path):
-    path = made_up_treebank(tmp_path / "trees.jsonl", documents=1)
-    return TreebankData(path, path).documents("train")[0]
-
-
-@pytest.fixture
-def encoder(tmp_path, document) -> str:
-    return write_encoder(tmp_path / "encoder", [document.text])
-
-
 @pytest.mark.integration
-def test_the_stored_parser_parses_like_the_original(tmp_path, encoder, document, capsys):
+def test_the_stored_parser_parses_like_the_original(tmp_path, capsys):
+    path = made_up_treebank(tmp_path / "trees.jsonl", documents=1)
+    document = TreebankData(path, path).documents("train")[0]
+    encoder = write_encoder(tmp_path / "encoder", [document.text])
     options = {"layers": (0, 2), "window": 16, "frozen": False, "frozen_layers": 1, "hidden_size": 24, "fit_size": 0}
     torch.manual_seed(1)
     parser = DiscourseParser.of_settings(encoder=encoder, **options).eval()
@@ -41,15 +33,12 @@ def test_the_stored_parser_parses_like_the_original(tmp_path, encoder, document,
     untuned.scorers.load_state_dict(parser.scorers.state_dict())
     request = request_of(document)
     batch = ParserBatch.of([parser_features(request, document.edus, parser.subwords)])
-
-    def distance(other: DiscourseParser) -> float:
-        with torch.no_grad():
-            return float((parser.vectors(batch) - other.vectors(batch)).abs().max())
-
     main([str(tmp_path / "full"), "--rank", "16", "--temperature", "1", "--out", str(tmp_path / "small")])
     assert "100.0% of the squared change" in capsys.readouterr().out
     small = DiscourseParser.load(tmp_path / "small")
-    assert distance(small) < 0.05 < 0.5 < distance(untuned)
+    with torch.no_grad():
+        near, far = ((parser.vectors(batch) - other.vectors(batch)).abs().max() for other in (small, untuned))
+    assert near < 0.05 < 0.5 < far
     assert small.parse(request).size == len(document.edus)
     with pytest.raises(SystemExit, match="no full-rank changes; name a fine-tuned parser"):
         main([str(tmp_path / "small"), "--out", str(tmp_path / "again")])

@@ -22,7 +22,6 @@ NOTE = "Rain fell, although the otter had hoped for sun. It slept."
 
 @pytest.fixture(scope="module")
 def parser(tmp_path_factory) -> DiscourseParser:
-    """A random parser, saved in a folder."""
     torch.manual_seed(0)
     folder = tmp_path_factory.mktemp("parser") / "weights"
     DiscourseParser(hidden_size=8, fit_size=2).save(folder)
@@ -62,8 +61,8 @@ def test_gold_trees_are_copied_into_the_treebank(parser, tmp_path, capsys):
     mixed = read_treebank(out)
     gold = [document for document in read_treebank(bank) for _ in range(2)]
     assert [replace(document, id=original.id) for document, original in zip(mixed, gold)] == gold
-    names = ["made-up-0", "made-up-0 copy 2", "made-up-1", "made-up-1 copy 2", f"{tmp_path.name}/texts.jsonl/b"]
-    assert [document.id for document in mixed] == names
+    copies = ["made-up-0", "made-up-0 copy 2", "made-up-1", "made-up-1 copy 2"]
+    assert [document.id for document in mixed] == [*copies, f"{tmp_path.name}/texts.jsonl/b"]
 
 
 def test_passages_are_whole_sentences():

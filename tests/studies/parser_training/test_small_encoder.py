@@ -63,11 +63,9 @@ def test_a_student_learns_from_its_teacher(teacher_folder, narrow):
     texts = [passage(number) for number in range(36)]
     passages = Teacher(teacher_folder, [1, 2], texts)(texts)
     student = Student(3).eval()
-    with torch.no_grad():
-        before = student.loss(passages[:4]).item()
+    before = student.loss(passages[:4]).item()
     train(student, passages, epochs=12)
-    with torch.no_grad():
-        assert student.loss(passages[:4]).item() < 0.5 * before
+    assert student.loss(passages[:4]).item() < 0.5 * before
 
 
 def test_parsers_and_segmenters_start_from_the_weights(teacher_folder, narrow, tmp_path, capsys):
@@ -77,10 +75,9 @@ def test_parsers_and_segmenters_start_from_the_weights(teacher_folder, narrow, t
     assert "weights of the small encoder, from 1,200 words" in capsys.readouterr().out  # each text once
     random_weights = EduSegmenter().encoder.state_dict()
     encoder = TokenEncoderOptions(start_from=tmp_path / "small")
-    models = DiscourseParser(encoder, hidden_size=8, fit_size=2), EduSegmenter(encoder)
-    for model in models:
-        model.setup("fit")
-    parser, segmenter = models
+    parser, segmenter = DiscourseParser(encoder, hidden_size=8, fit_size=2), EduSegmenter(encoder)
+    parser.setup("fit")
+    segmenter.setup("fit")
     for name, value in segmenter.encoder.state_dict().items():
         assert torch.equal(value, parser.encoder.state_dict()[name])
         assert not torch.equal(value, random_weights[name])

@@ -1,0 +1,197 @@
+"""Calibration of a distribution against plain loops, and of a parser with random weights; its decodings."""
+
+import json
+import math
+import random
+from itertools import permutations
+
+import pytest
+import torch
+from made_up_parses import random_tree, to_band
+from made_up_treebank import made_up_treebank
+
+from datamodules.discourse.distributions import tree_ldd
+from datamodules.discourse.parses import nodes_of
+from experiments.studies.parser_training import decodings
+from experiments.studies.parser_training.calibration import Forecasts, main
+from experiments.studies.parser_training.decodings import decoded_trees
+from experiments.studies.parser_training.ldd_calibration import KINDS, LDDCalibration
+from lightning_modules.discourse_parser.parser import DiscourseParser
+from precis.discourse.score_parser import gold_documents, parsed, request_of
+
+
+def made_up(size: int, relations: int, seed: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """A random dense LDD whose directions sum to at most 1, many values near zero, and that of a random tree."""
+    generator = torch.Generator().manual_seed(seed)
+    p = torch.rand(size, size, relations, generator=generator, dtype=torch.float64) ** 6
+    p = p / p.sum(-1, keepdim=True).clamp(min=1)
+    gold = tree_ldd(random_tree(size, relations, random.Random(seed)), size, relations, band=size - 1)
+    offset = torch.arange(size) - torch.arange(size)[:, None] + size - 1
+    return p, gold[torch.arange(size)[:, None], offset].double()
+
+
+def cells_of(p: torch.Tensor, gold: torch.Tensor, kind: str, width: int | None = None) -> list[tuple[float, float]]:
+    cells = []
+    for a, b in permutations(range(len(p)), 2):
+        if width is None or abs(a - b) <= width:
+            pairs = list(zip(p[a, b].tolist(), gold[a, b].tolist()))
+            cells += pairs if kind == "labelled" else [(sum(x for x, _ in pairs), sum(y for _, y in pairs))]
+    return cells
+
+
+def error_by_loop(cells: list[tuple[float, float]], bins: int) -> float:
+    held: dict[int, list] = {}
+    for p, y in cells:
+        held.setdefault(min(int(p * bins), bins - 1), []).append((p, y))
+    total = 0.0
+    for inside_bin in held.values():
+        mean = sum(p for p, _ in inside_bin) / len(inside_bin)
+        share = sum(y for _, y in inside_bin) / len(inside_bin)
+        total += len(inside_bin) / len(cells) * abs(mean - share)
+    return total
+
+
+@pytest.mark.parametrize("bins", [1, 10, 15])
+@pytest.mark.parametrize("width", [None, 3])
+def test_equals_plain_loops(bins, width):
+    metric, documents = LDDCalibration(bins), [made_up(size, 4, size) for size in (2, 7, 12)]
+    for p, gold in documents:
+        pair = (p, gold) if width is None else (to_band(p, width), to_band(gold, width))
+        metric.update(*pair, banded=width is not None)
+    scores = metric.compute()
+    for kind in KINDS:
+        cells = [cell for p, gold in documents for cell in cells_of(p, gold, kind, width)]
+        probable = [cell for cell in cells if cell[0] >= 0.01]
+        assert scores[f"{kind}/ece"].item() == pytest.approx(error_by_loop(cells, bins), abs=1e-12)
+        assert scores[f"{kind}/ece_probable"].item() == pytest.approx(error_by_loop(probable, bins), abs=1e-12)
+        pairs = len(cells) / (4 if kind == "labelled" else 1)
+        brier = sum((p - y) ** 2 for p, y in cells) / pairs
+        assert scores[f"{kind}/brier"].item() == pytest.approx(brier, abs=1e-12)
+        assert metric.reliability(kind)[:, 0].sum() == len(cells)
+        assert metric.reliability(kind, 0.01, mass=True)[:, 0].sum() == len(probable)
+    squares, brier = metric.per_document(), scores["labelled/brier"].item()
+    assert squares.shape == (3, 3) and (squares[:, 0].sum() / squares[:, 2].sum()).item() == pytest.approx(brier)
+    assert width is not None or squares[:, 2].tolist() == [2, 42, 132]
+
+
+def test_bins_of_like_number_by_a_loop():
+    generator = torch.Generator().manual_seed(3)
+    p = torch.rand(40, 40, 1, generator=generator, dtype=torch.float64) ** 3
+    gold = (torch.rand(40, 40, 1, generator=generator) < 0.3).double()
+    metric = LDDCalibration(8)
+    metric.update(p, gold, banded=False)
+    cells = sorted(cells_of(p, gold, "labelled"))
+    many = len(cells) // 8
+    chunks = [cells[i : i + many] for i in range(0, len(cells), many)]
+    by_hand = sum(abs(sum(x for x, _ in chunk) - sum(y for _, y in chunk)) for chunk in chunks) / len(cells)
+    # levels of p are finite: a bin's ends may be some cells off
+    assert metric.compute()["labelled/ece_mass"].item() == pytest.approx(by_hand, abs=2e-3)
+    table = metric.reliability("labelled", mass=True)
+    assert ((table[:, 0] - many).abs() <= 12).all() and (table[1:, 1] > table[:-1, 1]).all()
+
+
+def test_equal_values_stay_in_one_bin_and_single_edus_are_no_error():
+    metric, half = LDDCalibration(10), torch.full((5, 5, 1), 0.5)
+    gold = torch.zeros(5, 5, 1)
+    gold[:2] = 1  # 8 of 20 pairs
+    metric.update(half, gold, banded=False)
+    scores = metric.compute()
+    for name in ("ece", "ece_mass", "ece_probable", "ece_mass_probable"):
+        assert scores[f"labelled/{name}"].item() == pytest.approx(0.1)
+    assert scores["labelled/brier"].item() == pytest.approx(0.25)
+    assert (metric.reliability("labelled", mass=True)[:, 0] > 0).sum() == 1
+    # one EDU or none is no error
+    metric = LDDCalibration()
+    assert metric.per_document().shape == (0, 3) and all(math.isnan(value) for value in metric.compute().values())
+    metric.update(torch.zeros(1, 1, 3), torch.zeros(1, 1, 3))
+    assert math.isnan(metric.compute()["summed/brier"]) and metric.per_document().tolist() == [[0, 0, 0]]
+
+
+def test_halves_of_the_documents_merge():
+    whole, halves, merged = LDDCalibration(), [LDDCalibration(), LDDCalibration()], LDDCalibration()
+    for number, size in enumerate((3, 8, 5)):
+        pair = made_up(size, 2, size)
+        whole.update(*pair, banded=False)
+        halves[number % 2].update(*pair, banded=False)
+    for name in ("levels", "squares", "pairs"):
+        setattr(merged, name, getattr(halves[0], name) + getattr(halves[1], name))
+    for name, value in whole.compute().items():
+        assert merged.compute()[name].item() == pytest.approx(value.item(), abs=1e-12)
+
+
+@pytest.fixture(scope="module")
+def treebank(tmp_path_factory) -> str:
+    return str(made_up_treebank(tmp_path_factory.mktemp("treebank") / "trees.jsonl", documents=6))
+
+
+@pytest.fixture
+def gold(treebank):
+    torch.manual_seed(0)
+    parser = DiscourseParser(members=2, hidden_size=8, fit_size=4, dropout=0.0).eval()
+    documents = gold_documents(treebank, parser.relations)
+    return documents, parsed(parser, [request_of(document) for document in documents], "")
+
+
+def test_the_tree_variant_is_the_trees_own_distribution(gold):
+    documents, parses = gold
+    forecasts = Forecasts(parses, documents)
+    for number, (found, document) in enumerate(zip(parses, documents)):
+        for band, tree in ((forecasts.best(number), found.best_tree()), (forecasts.target(number), document.tree)):
+            nodes = nodes_of(tree, found.relations)
+            assert torch.equal(band, tree_ldd(nodes, tree.size, len(found.relations), band=found.half_width))
+
+
+@pytest.mark.parametrize("right, least, most", [(0, 0.5, 1.0), (3, 0.05, 0.95), (6, 0.0, 0.0)])
+def test_epsilon_is_the_best_of_a_grid_and_the_prior_the_best_constant(gold, right, least, most):
+    documents, parses = gold
+    for found, document in list(zip(parses, documents))[:right]:
+        found.tree = nodes_of(document.tree, found.relations)
+    forecasts = Forecasts(parses, documents)
+
+    def score(values) -> float:
+        metric = LDDCalibration()
+        for number in range(len(documents)):
+            metric.update(values(number), forecasts.target(number))
+        return metric.compute()["labelled/brier"].item()
+
+    def mixed(epsilon: float) -> float:
+        return score(lambda n: (1 - epsilon) * forecasts.best(n) + epsilon * forecasts.prior.float())
+
+    assert least <= forecasts.epsilon <= most
+    best, constant = score(forecasts.smoothed), score(forecasts.constant)
+    assert best <= min(mixed(step / 50) for step in range(51)) + 1e-6
+    for shift in (-0.01, 0.01):
+        assert constant < score(lambda n: (forecasts.constant(n) + shift).clamp(0, 1))  # noqa: B023
+    pairs = sum(found.size * (found.size - 1) for found in parses)
+    assert forecasts.pairs() == (pairs, pairs)
+
+
+def test_the_right_branching_parser_is_its_own_baseline(treebank, tmp_path, capsys):
+    options = ["--out", str(tmp_path / "scores.json"), "--resamples", "20", "--rows", "nucleus", "--band", "2"]
+    main([treebank, "--parser", "right_branching", *options])
+    printed = capsys.readouterr().out
+    assert "further apart than --band" in printed and "| 1-best tree, smoothed | " in printed
+    result = json.loads((tmp_path / "scores.json").read_text(encoding="utf-8"))
+    for other in ("1-best tree", "right-branching"):
+        for name in ("labelled/ece", "summed/ece_mass", "labelled/brier"):
+            assert result["systems"][other][name] == result["systems"]["LDD"][name]
+    bins = result["systems"]["LDD"]["summed/reliability"]
+    assert sum(count for count, _, _ in bins) == result["pairs"] and result["pairs_too_far_apart"] > 0
+
+
+def test_decodings_of_one_scorer_and_of_several(treebank, tmp_path, capsys):
+    torch.manual_seed(0)
+    small = {"hidden_size": 8, "fit_size": 2}
+    parser = DiscourseParser(**small, members=2).eval()
+    documents = gold_documents(treebank, parser.relations)
+    before = parser.reader
+    trees = decoded_trees(parser, documents)
+    assert list(trees) == ["mbr", "mbr_spans", "scorer 1 of 2, mbr", "scorer 1 of 2, cky"] and parser.reader is before
+    alone = DiscourseParser(**small, members=1, decoding="cky").eval()
+    found = decoded_trees(alone, documents)
+    own = [one.best_tree() for one in parsed(alone, [request_of(document) for document in documents], "")]
+    assert found["cky"] == own and len(found["mbr"]) == 6
+    assert len(nodes_of(found["mbr"][0], alone.relations)) == len(documents[0].edus) - 1
+    parser.save(tmp_path / "parser")
+    decodings.main([treebank, "--parser", str(tmp_path / "parser")])
+    assert "| scorer 1 of 2, cky | " in capsys.readouterr().out
