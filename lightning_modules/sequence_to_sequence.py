@@ -68,8 +68,8 @@ class SequenceToSequence(Summarizer):
 
     def _token_log_probs(self, batch: Batch, tokens: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
         """Return log P of tokens [B, K, T] at the flat positions `rows`, and its mean over the vocabulary, [N] each."""
-        inputs = self.decoder_inputs(tokens)
-        return self.decoder.log_probs(*self.encode(batch), inputs, tokens, rows, self.num_outputs)
+        states, mask = self.encode(batch)
+        return self.decoder.log_probs(states, mask, self.decoder_inputs(tokens), tokens, rows, self.num_outputs)
 
     def distribution(self, batch: Batch, tokens: Tensor) -> Callable[[Tensor], Tensor]:
         """Return a function from flat positions [n] in tokens [B, K, T] to log P of every token there, [n, V]."""

@@ -89,7 +89,7 @@ class Corpus:
         self.data = {}
         for agents in (1, len(SECTIONS)):
             data = CommunicatingAgentsData(
-                None, vocab_size, agents=agents, split="paragraphs", max_source=1000, max_target=MAX_TARGET,
+                None, vocab_size=vocab_size, agents=agents, split="paragraphs", max_source=1000, max_target=MAX_TARGET,
                 tokenizer="whitespace",
             )  # fmt: skip
             data.tokenizer = vocabulary
