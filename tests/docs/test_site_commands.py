@@ -39,7 +39,7 @@ NOT_EXECUTED = {
     r"precis import|precis (test|summarize) .*_cnndm\b": "reads published checkpoints, see tests/precis/sharing",
     "precis corpus --corpus Hub": "downloads a dataset; test_hub reads local ones",
     "precis clean .*--delete": "deletes caches; the same without --delete is run above",
-    "precis compare .*--latex": "as above, with tables; test_compare_tables writes them",
+    "precis compare .*--latex": "as above, with tables; test_compare_outputs writes them",
     "precis (push|workspaces --entity)": "sends to a server; their tests replace it",
     "precis demo": "serves until Ctrl-C; test_playground opens the page in a browser",
     "precis attention runs/NAME|precis graph --run runs/NAME": "as above, of other models than the runs/NAME here",

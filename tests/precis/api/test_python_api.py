@@ -1,10 +1,15 @@
-"""The Python package has the same results as the commands."""
+"""The Python package has the same results as the commands; its notebook and page run from top to bottom."""
 
+import ast
 import json
 import math
+import re
+import shlex
+from pathlib import Path
 
 import pytest
 from conftest import read_lines, write
+from rouge_score.rouge_scorer import RougeScorer
 from run_folders import make_run, prediction
 
 import precis as api
@@ -27,9 +32,8 @@ def test_every_public_name_is_there_and_no_other():
 
 
 def test_summaries_equal_those_of_the_command(run, trained, precis, tmp_path):
-    for number, text in enumerate(TEXTS, start=1):
-        (tmp_path / f"{number}.txt").write_text(text, encoding="utf-8")
-    done = precis("summarize", "--checkpoint", trained, tmp_path / "1.txt", tmp_path / "2.txt", "--json", "true")
+    paths = [write(tmp_path / f"{number}.txt", text) for number, text in enumerate(TEXTS, start=1)]
+    done = precis("summarize", "--checkpoint", trained, *paths, "--json", "true")
     rows = [json.loads(line) for line in done.out.splitlines()]
     summaries = run.summarize(TEXTS)
     for summary, row in zip(summaries, rows, strict=True):
@@ -43,55 +47,42 @@ def test_summaries_equal_those_of_the_command(run, trained, precis, tmp_path):
 
 def test_options_hold_for_one_call(run):
     before = run.model.decoding
-    short = run.summarize(TEXTS[0], beam_size=1, min_length=0, max_length=1)
-    assert len(short.words) <= 1 and run.model.decoding is before
-    with pytest.raises(api.UserError, match="PointerGenerator has no option 'beam' of summaries; it has beam_size"):
-        run.summarize(TEXTS[0], beam=4)
-    with pytest.raises(api.UserError, match="beam_size must be at least 1, got 0"):
-        run.summarize(TEXTS[0], beam_size=0)
+    assert len(run.summarize(TEXTS[0], beam_size=1, min_length=0, max_length=1).words) <= 1
+    for options, message in (
+        ({"beam": 4}, "PointerGenerator has no option 'beam' of summaries; it has beam_size"),
+        ({"beam_size": 0}, "beam_size must be at least 1, got 0"),
+    ):
+        with pytest.raises(api.UserError, match=message):
+            run.summarize(TEXTS[0], **options)
     assert run.model.decoding is before
 
 
 def test_records_may_have_references_and_several_parts(run):
     row = {"id": "mill", "document": TEXTS, "summary": "the heron watches the river ."}
     summary = run.summarize(row)
-    assert summary.id == "mill" and summary.references == [["the heron watches the river ."]]
-    expected = api.rouge("\n".join(summary.sentences), row["summary"])
-    assert summary.scores == pytest.approx(expected)
+    assert summary.id == "mill" and summary.references == [[row["summary"]]]
+    assert summary.scores == pytest.approx(api.rouge("\n".join(summary.sentences), row["summary"]))
 
 
-def test_what_is_no_text_is_refused(run):
-    for texts, message in (
-        ("  ", "text 1 has no words; leave it out"),
-        ([], "there is no text; give a string"),
-        (5, "texts is of type int; give a string, or a list"),
-        ({"summary": "A heron."}, "text 1 has no words"),
-    ):
-        with pytest.raises(api.UserError, match=message):
-            run.summarize(texts)
-        if not isinstance(texts, str):  # the name of a file
-            with pytest.raises(api.UserError, match=message):
-                run.evaluate(texts)
-
-
-def test_arguments_of_another_type_are_named(run):
-    calls = [
-        (lambda: api.load(None), "path is of type NoneType; give the folder of a run"),
+def test_what_is_no_text_or_of_another_type_is_refused(run):
+    for call, message in (
+        (lambda: run.summarize("  "), "text 1 has no words; leave it out"),
+        (lambda: run.summarize([]), "there is no text; give a string"),
+        (lambda: run.summarize({"summary": "A heron."}), "text 1 has no words"),
+        (lambda: run.evaluate(5), "texts is of type int; give a string, or a list"),
+        (lambda: run.evaluate(TEXTS, metrics=[None]), "metrics is of type NoneType"),
         (lambda: run.summarize(TEXTS, batch_size="a"), "batch_size is of type str"),
         (lambda: run.summarize(TEXTS, max_length=2.5), "decoding.max_length is 2.5; give a whole number"),
-        (lambda: run.evaluate(TEXTS, metrics=[None]), "metrics is of type NoneType"),
+        (lambda: api.load(None), "path is of type NoneType; give the folder of a run"),
         (lambda: api.rouge("rain", None), "reference 1 is of type NoneType"),
         (lambda: api.parse("It rains.", parser=5), "parser is of type int"),
-    ]
-    for call, message in calls:
+    ):
         with pytest.raises(api.UserError, match=message):
             call()
 
 
-def test_an_extractive_model_says_what_it_selected(extractive, precis, tmp_path):
-    (tmp_path / "1.txt").write_text(TEXTS[0], encoding="utf-8")
-    done = precis("summarize", "--checkpoint", extractive, tmp_path / "1.txt", "--json", "true")
-    row = json.loads(done.out)
+def test_an_extractive_model_says_what_it_selected(extractive, precis):
+    row = json.loads(precis("summarize", "--checkpoint", extractive, TEXTS[0], "--json", "true").out)
     run = api.load(extractive)
     summary = run.summarize(TEXTS[0])
     assert summary.positions == row["positions"] and summary.sentences == row["summary"]
@@ -102,33 +93,30 @@ def test_an_extractive_model_says_what_it_selected(extractive, precis, tmp_path)
 
 def test_scores_equal_those_of_the_commands(run_folder, precis):
     assert precis("test", "--run", run_folder).status == 0
-    predictions = run_folder / "predictions.jsonl"
-    done = precis("evaluate", predictions, "--run", run_folder, "--metrics", "rouge,novelty,length", "--json")
-    expected = json.loads(done.out)["scores"]
-    evaluation = api.load(run_folder).evaluate("test", metrics=["rouge", "novelty", "length"])
-    assert list(evaluation.scores.index) == [row["measure"] for row in expected]
-    for row in expected:
-        scored = evaluation.scores.loc[row["measure"]]
-        assert [scored["mean"], scored["low"], scored["high"]] == pytest.approx([row["mean"], row["low"], row["high"]])
-        assert scored["documents"] == row["documents"] and scored["signature"] == row["signature"]
+    predictions, metrics = run_folder / "predictions.jsonl", ["rouge", "novelty", "length"]
+    done = precis("evaluate", predictions, "--run", run_folder, "--metrics", ",".join(metrics), "--json")
+    expected = {row["measure"]: row for row in json.loads(done.out)["scores"]}
+    evaluation = api.load(run_folder).evaluate("test", metrics=metrics)
+    assert list(evaluation.scores.index) == list(expected)
+    for name, row in expected.items():
+        for column in ("mean", "low", "high", "documents", "signature"):
+            value = row[column]
+            assert evaluation.scores.loc[name, column] == (value if column == "signature" else pytest.approx(value))
     assert [one.id for one in evaluation.summaries] == [row["id"] for row in read_lines(predictions)]
 
 
 def test_documents_to_evaluate_may_be_records_a_file_or_documents(run, trained, corpus_files):
-    rows = read_lines(corpus_files["test"])
     documents = [as_document(row) for row in run_documents(trained, "test")]
-    means = [
-        run.evaluate(given, metrics="rouge", resamples=10).scores["mean"].tolist()
-        for given in ("test", corpus_files["test"], rows, documents)
+    first, *others = [
+        run.evaluate(texts, metrics="rouge", resamples=10).scores["mean"].tolist()
+        for texts in ("test", corpus_files["test"], read_lines(corpus_files["test"]), documents)
     ]
-    assert means[0] == means[1] == means[2] == means[3]
+    assert others == [first] * 3
     with pytest.raises(api.UserError, match="rouge cannot be computed: there are no references"):
         run.evaluate(TEXTS, metrics="rouge")
 
 
 def test_rouge_equals_that_of_rouge_score():
-    from rouge_score.rouge_scorer import RougeScorer
-
     summaries = ["the heron watched\nthe old river .", "rain fell"]
     references = ["a heron watches the river .\nit rained .", "the rain fell and fell ."]
     variants = ["rouge1", "rouge2", "rougeLsum"]
@@ -144,36 +132,73 @@ def test_rouge_equals_that_of_rouge_score():
 
 
 def test_a_comparison_equals_that_of_the_command(tmp_path, precis):
-    texts = ["a heron", "the river", "rain fell"]
-    runs = []
+    texts, runs = ["a heron", "the river", "rain fell"], []
     for name, values in (("one", [10.0, 20.0, 30.0]), ("two", [15.0, 22.0, 41.0])):
         rows = [prediction(n, text, {"rouge1": v, "rouge2": v}) for n, (text, v) in enumerate(zip(texts, values))]
-        runs.append(make_run(tmp_path / name, rows, vocab_size=len(rows) + len(name) + len(runs)))
-    options = ["--metric", "rouge1,length"]
-    expected = json.loads(precis("compare", *runs, *options, "--json").out)
+        runs.append(make_run(tmp_path / name, rows, vocab_size=6 + len(runs)))
+    expected = json.loads(precis("compare", *runs, "--metric", "rouge1,length", "--json").out)
     frame = api.compare(*runs, metrics=["rouge1", "length"])
     assert frame.attrs["how"][0].startswith("3 documents of")
     for system in expected["systems"]:
         for measure, cell in system["scores"].items():
-            row = frame.loc[(system["name"], measure)]
             for name, value in cell.items():
-                assert row[name] == pytest.approx(math.nan if value is None else value, nan_ok=True), name
+                value = math.nan if value is None else value
+                assert frame.loc[(system["name"], measure)][name] == pytest.approx(value, nan_ok=True), name
     with pytest.raises(api.UserError, match="there is no run to compare"):
         api.compare()
 
 
 def test_a_text_is_parsed_as_by_the_command(precis, tmp_path, capfd):
-    path = write(tmp_path / "text.txt", TEXTS[0])
-    done = precis("parse", "--show", path, "--parser", "right_branching", "--svg", tmp_path / "tree.svg").succeeded()
+    path, svg = write(tmp_path / "text.txt", TEXTS[0]), tmp_path / "tree.svg"
+    done = precis("parse", "--show", path, "--parser", "right_branching", "--svg", svg).succeeded()
     parsed = api.parse(TEXTS[0], parser="right_branching")
-    assert parsed._repr_svg_() == (tmp_path / "tree.svg").read_text(encoding="utf-8")
+    assert parsed._repr_svg_() == svg.read_text(encoding="utf-8")
     capfd.readouterr()
     parsed.show(width=80)
     assert capfd.readouterr().out.strip() == str(parsed).strip() == done.out.strip()
     size = len(parsed.edus)
     assert parsed.ldd.shape == (size, size, len(parsed.relations)) and parsed.tree.size == size
     assert api.parse(TEXTS[0], parser=RightBranchingParser("side", 64)).tree == parsed.tree
-    with pytest.raises(api.UserError, match="there is no text to parse"):
-        api.parse(" ")
-    with pytest.raises(api.UserError, match="no parser 'lef'"):
-        api.parse(TEXTS[0], parser="lef")
+    for text, parser, message in ((" ", "small", "there is no text to parse"), (TEXTS[0], "lef", "no parser 'lef'")):
+        with pytest.raises(api.UserError, match=message):
+            api.parse(text, parser=parser)
+
+
+DOCS = Path(__file__).parents[3] / "docs"
+
+
+def run_cell(source: str, names: dict, precis) -> object:
+    """Run a code cell; a line with `!` is a command. Return the value of a last line that is an expression."""
+    names["command"] = lambda line: precis(*shlex.split(line)[1:]).succeeded()
+    tree = ast.parse(re.sub(r"^!(precis .*)$", lambda match: f"command({match[1]!r})", source, flags=re.M))
+    last = tree.body.pop() if tree.body and isinstance(tree.body[-1], ast.Expr) else None
+    exec(compile(tree, "tutorial.ipynb", "exec"), names)
+    return eval(compile(ast.Expression(last.value), "tutorial.ipynb", "eval"), names) if last else None
+
+
+@pytest.mark.integration
+def test_the_notebook_runs(precis, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    notebook = json.loads((DOCS / "tutorial.ipynb").read_text(encoding="utf-8"))
+    code = [cell for cell in notebook["cells"] if cell["cell_type"] == "code"]
+    assert not any(cell["outputs"] or cell["execution_count"] for cell in code), "outputs are stripped"
+    names: dict = {}
+    values = [run_cell("".join(cell["source"]), names, precis) for cell in code]
+    assert values[-2]._repr_svg_().startswith("<svg") and values[-2] is names["discourse"]
+    frame = names["frame"]
+    assert set(frame.index.get_level_values("measure")) == {"rouge1", "rougeLsum"} and len(frame) == 4
+    assert len(names["evaluation"].summaries) == 8
+
+
+@pytest.mark.integration
+def test_the_snippets_of_the_page_run(run_folder, precis, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert precis("test", "--run", run_folder).status == 0
+    (tmp_path / "runs").mkdir()
+    for name in ("demo", "one", "other"):
+        (tmp_path / "runs" / name).symlink_to(run_folder)
+    snippets = re.findall(r"```python\n(.*?)```", (DOCS / "python_api.md").read_text(encoding="utf-8"), flags=re.S)
+    names = {"precis": api}
+    for snippet in snippets[:2] + snippets[3:]:
+        exec(snippet, names)
+    assert len(snippets) == 4 and names["discourse"].edus

@@ -41,7 +41,7 @@ def transformers_serve(model: Path, log: Path) -> Iterator[str]:
 class ChatServer(ThreadingHTTPServer):
     """An endpoint that answers each prompt by a function: with a text, or with the fields of a choice.
 
-    The next requests get `faults` instead, see `Handler.fail`; slow ones end when `released` is set.
+    The next requests get `faults` instead, see `Handler.fail`; one that trickles ends when `released` is set.
     """
 
     daemon_threads = True
@@ -83,15 +83,13 @@ class Handler(BaseHTTPRequestHandler):
         self.reply(200, {"object": "chat.completion", "choices": [choice], "usage": usage})
 
     def fail(self, fault: str | int | bytes | dict) -> None:
-        """Send what is no answer: a status, a body that is cut, malformed or slow, or nothing at all."""
+        """Send what is no answer: a status, a body that is cut, malformed or slow, or one that a test wrote."""
         if isinstance(fault, int):
             self.reply(fault, {"error": {"message": f"fault {fault} for {self.headers.get('Authorization')}"}})
         elif isinstance(fault, bytes):
             self.send(200, fault)
         elif isinstance(fault, dict):
             self.reply(fault.pop("status"), {"error": fault})
-        elif fault == "slow":
-            self.server.released.wait(60)
         elif fault == "trickle":
             self.head(200, 100_000)
             while not self.server.released.wait(0.05):
@@ -99,23 +97,19 @@ class Handler(BaseHTTPRequestHandler):
         elif fault == "cut":
             self.head(200, 1000)
             self.wfile.write(b'{"choices": [')
-        elif fault == "malformed":
+        else:  # malformed
             self.send(200, b'{"choices": [')
-        elif fault == "html":
-            self.send(200, b"<html>login</html>", "text/html")
-        else:  # nothing: the connection ends
-            self.close_connection = True
 
     def reply(self, status: int, body: dict) -> None:
         self.send(status, json.dumps(body).encode())
 
-    def send(self, status: int, content: bytes, kind: str = "application/json") -> None:
-        self.head(status, len(content), kind, "gzip" if content.startswith(b"\x1f\x8b") else "identity")
+    def send(self, status: int, content: bytes) -> None:
+        self.head(status, len(content), "gzip" if content.startswith(b"\x1f\x8b") else "identity")
         self.wfile.write(content)
 
-    def head(self, status: int, length: int, kind: str = "application/json", encoding: str = "identity") -> None:
+    def head(self, status: int, length: int, encoding: str = "identity") -> None:
         self.send_response(status)
-        self.send_header("Content-Type", kind)
+        self.send_header("Content-Type", "application/json")
         self.send_header("Content-Length", str(length))
         self.send_header("Content-Encoding", encoding)
         self.end_headers()

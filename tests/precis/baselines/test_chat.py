@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from chat_servers import chat_server, transformers_serve
-from conftest import free_port, read_lines, write_lines
+from conftest import free_port, read_lines, write, write_lines
 from tiny_models import make_chat_model
 
 from precis.baselines import endpoint
@@ -26,12 +26,6 @@ def first_words(prompt: str) -> str:
     return " ".join(prompt.split("\n\n")[-1].split()[:4])
 
 
-@pytest.fixture(scope="module")
-def model(tmp_path_factory, documents) -> Path:
-    texts = [read_prompt(name) for name in shipped_prompts()] + [row["document"] for row in documents]
-    return make_chat_model(tmp_path_factory.mktemp("chat"), [*texts, "user : assistant :"])
-
-
 @pytest.fixture
 def server():
     with chat_server(first_words) as running:
@@ -41,41 +35,36 @@ def server():
 @pytest.fixture
 def ask(precis, source, server, tmp_path):
     """Run the command with the small server."""
-
-    def run(*flags):
-        command = ["baseline", "chat", "--model", "tiny", "--base_url", server.url, *source]
-        return precis(*command, "--out", tmp_path / "out.jsonl", *flags)
-
-    return run
+    command = ["baseline", "chat", "--model", "tiny", "--base_url", server.url, *source]
+    return lambda *flags: precis(*command, "--out", tmp_path / "out.jsonl", *flags)
 
 
 @pytest.mark.integration
-def test_the_server_of_transformers_gives_the_answers_of_the_local_model(tmp_path, precis, source, model):
-    flags = ["--prompt", "one_sentence", *source]
-    local, served = tmp_path / "local.jsonl", tmp_path / "served.jsonl"
-    length = ["--generation.max_new_tokens", 12]
-    assert precis("baseline", "hf", "--checkpoint", model, "--out", local, *length, *flags).status == 0
-    flags += ["--max_tokens", 12]
+def test_the_server_of_transformers_gives_the_answers_of_the_local_model(tmp_path, precis, source, texts):
+    words = [*map(read_prompt, shipped_prompts()), *texts, "user : assistant :"]
+    model, flags = make_chat_model(tmp_path / "model", words), ["--prompt", "one_sentence", *source, "--out"]
+    local, served, wrong = (tmp_path / f"{name}.jsonl" for name in ("local", "served", "wrong"))
+    hf = ["baseline", "hf", "--checkpoint", model, "--generation.max_new_tokens", 12, *flags, local]
+    precis(*hf).succeeded()
     with transformers_serve(model, tmp_path / "server.log") as url:
-        precis("baseline", "chat", "--model", model, "--base_url", url, "--out", served, *flags).succeeded()
-        wrong = [*flags, "--base_url", url, "--out", tmp_path / "wrong.jsonl", "--retries", 0]
-        precis("baseline", "chat", "--model", "no-such-model", *wrong).failed_in_one_line("status")
-    assert [row["summary"] for row in read_lines(served)] == [row["summary"] for row in read_lines(local)]
+        chat = ["baseline", "chat", "--base_url", url, "--max_tokens", 12, *flags]
+        precis(*chat, served, "--model", model).succeeded()
+        precis(*chat, wrong, "--model", "no-such-model", "--retries", 0).failed_in_one_line("status")
+    assert summaries(served) == summaries(local)
     tokens = [row["answer_tokens"] for row in read_lines(tmp_path / "served.answers.jsonl")[1:]]
     assert len(tokens) == 7 and all(0 < count <= 12 for count in tokens)
 
 
-@pytest.mark.parametrize(("flags", "texts"), [
-    (["--prompt", "one_sentence"], ["in one sentence"]),
-    (["--prompt", "words", "--n", "37"], ["about 37 words"]),
-    (["--prompt", "query", "--query", "who {n} guards?"], ["Query: who {n} guards?"]),
+@pytest.mark.parametrize(("flags", "text"), [
+    (["--prompt", "one_sentence"], "in one sentence"),
+    (["--prompt", "words", "--n", "37"], "about 37 words"),
+    (["--prompt", "query", "--query", "who {n} guards?"], "Query: who {n} guards?"),
 ])  # fmt: skip
-def test_the_request_has_the_prompt_and_no_randomness(ask, server, documents, tmp_path, flags, texts):
+def test_the_request_has_the_prompt_and_no_randomness(ask, server, documents, tmp_path, flags, text):
     assert ask(*flags).status == 0
     contents = [request["messages"][0]["content"] for request in server.requests]
     for row in documents:
-        assert len([content for content in contents if row["document"] in content]) == 1
-    assert all(text in content for text in texts for content in contents)
+        assert len([content for content in contents if row["document"] in content and text in content]) == 1
     for request in server.requests:
         assert request["temperature"] == 0 and request["model"] == "tiny" and request["max_tokens"] == 512
     record = json.loads((tmp_path / "out.results.json").read_text(encoding="utf-8"))
@@ -85,24 +74,21 @@ def test_the_request_has_the_prompt_and_no_randomness(ask, server, documents, tm
 
 
 def test_a_prompt_file_queries_and_fields_of_the_request(ask, server, documents, tmp_path):
-    (tmp_path / "mine.txt").write_text("{braces} about {query}:\n\n{document}", encoding="utf-8")
+    prompt = write(tmp_path / "mine.txt", "{braces} about {query}:\n\n{document}")
     rows = [{"id": row["id"], "topic": f"topic of {row['id']}"} for row in documents]
-    queries = write_lines(tmp_path / "queries.jsonl", rows)
-    flags = ["--prompt", tmp_path / "mine.txt", "--queries", queries, "--query_field", "topic"]
-    done = ask(*flags, "--request.max_tokens", "null", "--request.max_completion_tokens", "50", "--max_words", "6")
-    assert done.status == 0, done.err
+    flags = ["--prompt", prompt, "--queries", write_lines(tmp_path / "queries.jsonl", rows), "--query_field", "topic"]
+    flags += ["--request.max_tokens", "null", "--request.max_completion_tokens", "50", "--max_words", "6"]
+    assert "documents shortened to max_words (7)" in ask(*flags).succeeded().out
     sent = {request["messages"][0]["content"] for request in server.requests}
     first = {" ".join(row["document"].split()[:6]): row["id"] for row in documents}
     assert sent == {f"{{braces}} about topic of {name}:\n\n{text}" for text, name in first.items()}
     assert all("max_tokens" not in r and r["max_completion_tokens"] == 50 for r in server.requests)
-    assert "documents shortened to max_words (7)" in done.out
 
 
 @pytest.mark.parametrize("fault", [429, 503, "cut", "malformed", "trickle"])
 def test_a_request_that_fails_is_repeated(ask, server, documents, tmp_path, fault):
     server.faults = [None, fault, fault]
-    done = ask("--timeout", "0.5" if fault in ("slow", "trickle") else "60", "--concurrency", "1")
-    assert done.status == 0, done.err
+    done = ask("--timeout", "0.5" if fault == "trickle" else "60", "--concurrency", "1").succeeded()
     assert summaries(tmp_path / "out.jsonl") == [[first_words(row["document"])] for row in documents]
     attempts = [row["attempts"] for row in read_lines(tmp_path / "out.answers.jsonl")[1:]]
     assert attempts == [1, 3, 1, 1, 1, 1, 1] and len(server.requests) == 9
@@ -129,16 +115,14 @@ def test_half_of_a_surrogate_pair_and_wrong_counts_cost_no_answer(ask, server, t
     (b"[" * 100_000, "is not a chat completion"),
     (body(choices=[{"message": {"content": "An otter."}, "finish_reason": ["stop"]}]), "is not a chat completion"),
 ])  # fmt: skip
-def test_a_response_that_is_too_large_or_nested_is_a_failed_request(
-    ask, server, tmp_path, monkeypatch, content, problem
-):
+def test_a_response_too_large_or_nested_is_a_failed_request(ask, server, tmp_path, monkeypatch, content, problem):
     monkeypatch.setattr(endpoint, "LONGEST_BODY", 1 << 20)
     server.faults = [content]
     ask("--concurrency", "1", "--retries", "0").failed_in_one_line(problem)
     assert len(read_lines(tmp_path / "out.answers.jsonl")) == 1 + 6  # the other answers are kept
 
 
-def test_as_many_requests_at_a_time_as_allowed(precis, source, tmp_path):
+def test_as_many_requests_at_a_time_as_allowed(ask, server):
     meeting, running, most = threading.Barrier(2, timeout=60), set(), []
 
     def answer(prompt):
@@ -149,36 +133,32 @@ def test_as_many_requests_at_a_time_as_allowed(precis, source, tmp_path):
         running.discard(prompt)
         return "yes"
 
-    with chat_server(answer) as server:
-        command = ["baseline", "chat", "--model", "tiny", "--base_url", server.url, *source, "--concurrency", 2]
-        precis(*command, "--out", tmp_path / "out.jsonl").succeeded()
+    server.answer = answer
+    ask("--concurrency", 2).succeeded()
     assert max(most) == 2
 
 
 @pytest.mark.integration
-def test_a_killed_command_asks_only_for_what_is_missing(precis, source, documents, tmp_path, caplog):
+def test_a_killed_command_asks_only_for_what_is_missing(ask, server, documents, tmp_path, caplog):
     def kill_at_the_fourth(prompt):
         if len(server.requests) == 4:
             os.kill(os.getpid(), signal.SIGTERM)
             server.released.wait(60)
         return first_words(prompt)
 
-    with chat_server(kill_at_the_fourth) as server:
-        command = ["baseline", "chat", "--model", "tiny", "--base_url", server.url, *source, "--concurrency", 1]
-        assert precis(*command, "--out", tmp_path / "out.jsonl").status == 143
-        gc.collect()  # asyncio reports an exception of a task when the task is deleted
-        assert "never retrieved" not in caplog.text
-        assert not (tmp_path / "out.jsonl").exists()
-        assert len(read_lines(tmp_path / "out.answers.jsonl")) == 1 + 3
-    with chat_server(first_words) as other:  # at another address
-        command[command.index(server.url)] = other.url
-        assert precis(*command, "--out", tmp_path / "out.jsonl").status == 0
+    server.answer = kill_at_the_fourth
+    assert ask("--concurrency", 1).status == 143
+    gc.collect()  # asyncio reports an exception of a task when the task is deleted
+    assert "never retrieved" not in caplog.text and not (tmp_path / "out.jsonl").exists()
+    assert len(read_lines(tmp_path / "out.answers.jsonl")) == 1 + 3
+    with chat_server(first_words) as other:
+        ask("--concurrency", 1, "--base_url", other.url).succeeded()
         assert len(other.requests) == len(documents) - 3
-        precis(*command, "--out", tmp_path / "out.jsonl", "--max_tokens", "9").refused("other settings (request")
+        ask("--base_url", other.url, "--max_tokens", "9").refused("other settings (request")
     assert summaries(tmp_path / "out.jsonl") == [[first_words(row["document"])] for row in documents]
 
 
-def test_refusals_and_empty_answers_are_named_and_kept(precis, source, documents, tmp_path):
+def test_refusals_and_empty_answers_are_named_and_kept(ask, server, documents, tmp_path):
     ids = [row["id"] for row in documents]
     choices = [
         {"message": {"content": ""}, "finish_reason": "stop"},
@@ -188,20 +168,11 @@ def test_refusals_and_empty_answers_are_named_and_kept(precis, source, documents
         {"message": {"content": "<think>hm</think>\n\nAn otter. It paints."}, "finish_reason": "stop"},
         {"message": {"content": "half of an"}, "finish_reason": "length"},
     ]
-    by_text = {row["document"]: choice for row, choice in zip(documents, choices)}
-
-    def answer(prompt):
-        return next((choice for text, choice in by_text.items() if text in prompt), "fine")
-
-    with chat_server(answer) as server:
-        command = ["baseline", "chat", "--model", "tiny", "--base_url", server.url, *source, "--concurrency", 1]
-        server.faults = [None] * 6 + [{"status": 400, "code": "content_filter", "message": "filtered"}]
-        done = precis(*command, "--out", tmp_path / "out.jsonl")
-    assert done.status == 0, done.err
-    summaries = {row["id"]: row["summary"] for row in read_lines(tmp_path / "out.jsonl")}
-    assert list(summaries) == ids
+    server.answer = lambda prompt: next(choice for row, choice in zip(documents, choices) if row["document"] in prompt)
+    server.faults = [None] * 6 + [{"status": 400, "code": "content_filter", "message": "filtered"}]
+    done = ask("--concurrency", 1).succeeded()
     expected = [[], [], ["I'm sorry, but I can't do that."], [], ["An otter.", "It paints."], ["half of an"], []]
-    assert list(summaries.values()) == expected
+    assert [(row["id"], row["summary"]) for row in read_lines(tmp_path / "out.jsonl")] == list(zip(ids, expected))
     assert f"empty answers (2): {ids[0]}, {ids[3]}" in done.out
     assert f"answers refused by the server (2): {ids[1]}, {ids[6]}" in done.out
     assert f"answers worded like a refusal (1): {ids[2]}" in done.out
@@ -211,22 +182,20 @@ def test_refusals_and_empty_answers_are_named_and_kept(precis, source, documents
 def test_a_document_without_an_answer_is_named_or_written_empty(ask, server, documents, tmp_path):
     too_long = {"message": "exceeds the context of 2048 tokens", "code": "context_length_exceeded"}
     server.faults = [None, {"status": 400} | too_long]
-    done = ask("--concurrency", "1")
-    assert done.status == 1 and "no answer for 1 document, the first" in done.err
-    assert "status 400: exceeds the context" in done.err and "--max_words" in done.err
-    assert documents[1]["id"] in done.err and not (tmp_path / "out.jsonl").exists()
+    message = ["no answer for 1 document, the first", "status 400: exceeds the context", "--max_words"]
+    ask("--concurrency", "1").refused(*message, documents[1]["id"])
+    assert not (tmp_path / "out.jsonl").exists()
     server.faults = [400]
-    done = ask("--concurrency", "1", "--on_failure", "empty")
-    assert done.status == 0 and f"documents without an answer (1): {documents[1]['id']}" in done.out
-    assert [len(row["summary"]) for row in read_lines(tmp_path / "out.jsonl")] == [1, 0, 1, 1, 1, 1, 1]
-    assert ask().status == 0  # asked for again
-    assert len(read_lines(tmp_path / "out.jsonl")[1]["summary"]) == 1
+    done = ask("--concurrency", "1", "--on_failure", "empty").succeeded()
+    assert f"documents without an answer (1): {documents[1]['id']}" in done.out
+    assert [len(row) for row in summaries(tmp_path / "out.jsonl")] == [1, 0, 1, 1, 1, 1, 1]
+    assert ask().status == 0 and len(summaries(tmp_path / "out.jsonl")[1]) == 1  # asked for again
 
 
-def test_many_failures_end_the_command(ask, server, tmp_path):
+def test_many_failures_end_the_command(ask, server):
     server.faults = [500] * 100
-    done = ask("--retries", "1", "--max_failures", "3", "--concurrency", "2")
-    assert done.status == 1 and "3 requests failed" in done.err and len(server.requests) <= 8
+    ask("--retries", "1", "--max_failures", "3", "--concurrency", "2").refused("3 requests failed")
+    assert len(server.requests) <= 8
     server.faults.clear()
     assert ask("--max_tokens", "9").status == 0  # a file without answers has none of other settings
 
@@ -235,12 +204,11 @@ def test_the_key_stands_nowhere(ask, server, tmp_path, monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", f"{KEY}\n")
     server.faults = [401]
     refused = ask("--retries", "0", "--concurrency", "1")  # one at a time, so that all are asked again
-    assert refused.status == 1 and "401" in refused.err and "OPENAI_API_KEY" in refused.err
+    refused.refused("401", "OPENAI_API_KEY")
     server.faults, server.answer = [None, 400], lambda prompt: f"your key is {KEY}"
-    done = ask("--on_failure", "empty", "--concurrency", "1")
-    assert done.status == 0 and set(server.keys) == {f"Bearer {KEY}"}
+    done = ask("--on_failure", "empty", "--concurrency", "1").succeeded()
     outputs = [*refused, *done, *(path.read_text(encoding="utf-8") for path in tmp_path.iterdir())]
-    assert not [text for text in outputs if KEY in str(text)]
+    assert set(server.keys) == {f"Bearer {KEY}"} and not [text for text in outputs if KEY in str(text)]
     monkeypatch.setenv("OTHER_KEY", "another")
     assert ask("--key_variable", "OTHER_KEY").status == 0 and server.keys[-1] == "Bearer another"
 

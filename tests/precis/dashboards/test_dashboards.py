@@ -1,8 +1,5 @@
-"""Dashboards at W&B: every chart that they name is in the offline records of runs of every shipped config."""
-
 import json
 import os
-from collections.abc import Iterator
 from pathlib import Path
 
 import matplotlib.image
@@ -13,7 +10,7 @@ from cases import CASES
 from conftest import run_main
 from wandb_file import OfflineRun, inspect
 
-from precis.dashboards.contents import ABLATED, ABLATION_KEY, ABLATIONS, PAPERS, SETTINGS, Dashboard
+from precis.dashboards.contents import ABLATED, ABLATION_KEY, ABLATIONS, PAPERS, SETTINGS
 from tests.made_up_treebank import made_up_treebank
 from tests.test_configs import CONFIGS, PARSING
 
@@ -26,58 +23,46 @@ TRAINER |= {"enable_progress_bar": "false", "enable_model_summary": "false"}
 PRETRAINED = dict.fromkeys(("Pegasus", "RSTformer", "BertSum", "BertSumAbs", "MatchSum"), "encoder.checkpoint")
 
 
-def config_of(model: str) -> Path:
-    """The first shipped config that trains a model."""
-    for path in CONFIGS:
-        if yaml.safe_load(path.read_text(encoding="utf-8"))["model"]["class_path"].endswith(f".{model}"):
-            return path
-    raise AssertionError(f"no config trains {model}")
-
-
-@pytest.fixture(scope="module", params=sorted(DASHBOARDS.keys() - {"PretrainedSummarizer"}))  # which no config trains
-def recorded(request, tmp_path_factory, corpus_files) -> Iterator[tuple[Dashboard, Path]]:
-    """A run of a config, made small: trained for two steps, validated and tested, with W&B offline."""
-    model, folder = request.param, tmp_path_factory.mktemp("run")
-    config = config_of(model)
-    if config.parent.name in PARSING:
+def record(model: str, folder: Path, corpus_files: dict[str, str]) -> Path:
+    """Return a run of a model's first shipped config, made small: trained for two steps, validated and tested."""
+    configs = {path: yaml.safe_load(path.read_text(encoding="utf-8")) for path in CONFIGS}
+    path = next(path for path, config in configs.items() if config["model"]["class_path"].endswith(f".{model}"))
+    if path.parent.name in PARSING:
         treebank = made_up_treebank(folder / "trees.jsonl", documents=3)
         small = ["--model.hidden_size=8", "--model.members=1", "--model.fit_size=2", "--model.encoder.checkpoint=small"]
         small += ["--data.licences=null", *(f"--data.{split}={treebank}" for split in ("train", "val", "test"))]
     else:
-        data = yaml.safe_load(config.read_text(encoding="utf-8"))["data"]["class_path"]
-        case = SMALL_CASES[f"lightning_modules.{model}", data]
+        case = SMALL_CASES[f"lightning_modules.{model}", configs[path]["data"]["class_path"]]
         small = [*case.arguments(corpus_files), "--previews=2"]
         small += ["--data.corpus.document=document", "--data.corpus.summary=summary"]
         if option := PRETRAINED.get(model):
             small.append(f"--model.{option}=null")
         small += ["--model.coverage=true"] if model == "PointerGenerator" else []
-    trainer = [f"--trainer.{name}={value}" for name, value in TRAINER.items()]
-    run = folder / "run"
-    start = ["fit", f"--config={config}", *small, *trainer, "--start_from=null", "--wandb=offline", f"--run_dir={run}"]
+    trainer, run = [f"--trainer.{name}={value}" for name, value in TRAINER.items()], folder / "run"
+    start = ["fit", f"--config={path}", *small, *trainer, "--start_from=null", "--wandb=offline", f"--run_dir={run}"]
     assert run_main(*start) == 0 and run_main("test", f"--run={run}") == 0
     wandb.teardown()  # its service writes a little later
-    yield DASHBOARDS[model], run
+    return run
 
 
 @pytest.mark.integration
-def test_every_chart_of_the_workspace_is_in_the_records(recorded):
-    dashboard, run = recorded
+@pytest.mark.parametrize("model", sorted(DASHBOARDS.keys() - {"PretrainedSummarizer"}))  # which no config trains
+def test_every_chart_of_the_workspace_is_in_the_records(model, tmp_path, corpus_files):
+    dashboard, run = DASHBOARDS[model], record(model, tmp_path, corpus_files)
     offline = OfflineRun(run)
-    logged = {key.removesuffix("._type") for key in offline.history}
-    assert set(dashboard.history()) <= logged
+    assert set(dashboard.history()) <= {key.removesuffix("._type") for key in offline.history}
     assert set(SETTINGS) - ({"signatures.rouge1"} if not dashboard.tables else set()) <= offline.config.keys()
     assert dashboard.paper != ABLATED or ABLATION_KEY in offline.config
     assert dashboard.paper in offline.tags, "the filter of the workspace"
-    media = list((run / "wandb").rglob("media"))
     for key in dashboard.tables:
-        paths = [path for folder in media for path in (folder / "table").rglob(f"{key}_*.table.json")]
+        paths = list(run.glob(f"wandb/**/media/table/**/{key}_*.table.json"))
         assert paths, key
         for path in paths:
             table = json.loads(path.read_text(encoding="utf-8"))
             assert table["columns"][:3] == ["id", "reference", "summary"] and table["data"]
             assert {len(row) for row in table["data"]} == {len(table["columns"])}
     for key in dashboard.heat_maps:
-        paths = [path for folder in media for path in (folder / "images").rglob(f"{key}_*.png")]
+        paths = list(run.glob(f"wandb/**/media/images/**/{key}_*.png"))
         assert paths, key
         for path in paths:
             height, width, channels = matplotlib.image.imread(path).shape

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from conftest import write_lines
+from conftest import write, write_lines
 
 from datamodules.discourse.parses import ParseRequest
 from datamodules.discourse.treebanks import read_treebank
@@ -45,7 +45,7 @@ def warnings_of(function, *arguments) -> list[str]:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         function(*arguments)
-    return [str(warning.message) for warning in caught if "these texts are not" in str(warning.message)]
+    return [message for warning in caught if "these texts are not" in (message := str(warning.message))]
 
 
 def test_a_chinese_treebank_is_read_as_the_language_writes_it(treebank):
@@ -62,9 +62,8 @@ def test_a_chinese_treebank_is_read_as_the_language_writes_it(treebank):
         assert features.starts == [0, document.edus[2][0]] and features.tags.sum() == 3
 
 
-def test_english_parsers_say_so(tmp_path):
-    parser = DiscourseParser.load("small", band=2)
-    request = ParseRequest.of(RUSSIAN)
+def test_english_parsers_say_so():
+    parser, request = DiscourseParser.load("small", band=2), ParseRequest.of(RUSSIAN)
     (warning, *_) = messages = warnings_of(parser.parse, request)
     assert warning.startswith("the discourse parsers and EDU segmenters of the suite are English, and these texts")
     assert len(set(messages)) == 1  # Python shows the same warning once
@@ -74,38 +73,29 @@ def test_english_parsers_say_so(tmp_path):
     assert not warnings_of(parser.parse, request)
 
 
-def test_english_graphs_and_data_say_so(tmp_path):
+def test_english_graphs_say_so(tmp_path):
     graph = make_graph("discourse")
     assert warnings_of(graph.prepare, [RUSSIAN]) and not warnings_of(graph.prepare, [])
-    graph.language = "de"
-    assert warnings_of(graph.prepare, [])
-    parser = SimpleNamespace(is_english=True, fingerprint="x", rows="side", band=8)
-    rst = RST(parser, tmp_path / "parses")
-    rst.language = "de"
-    assert warnings_of(rst.prepare, [])
+    rst = RST(SimpleNamespace(is_english=True, fingerprint="x", rows="side", band=8), tmp_path / "parses")
+    for each in (graph, rst):
+        each.language = "de"
+        assert warnings_of(each.prepare, [])
 
 
 @pytest.mark.integration
 def test_a_parser_and_a_segmenter_are_trained_and_used(precis, treebank, tmp_path):
-    run, text = tmp_path / "run", tmp_path / "text.txt"
-    text.write_text(TEXT, encoding="utf-8")
-    trainer = ["--trainer.accelerator=cpu", "--trainer.max_epochs=2"]
-    done = precis(
-        "fit", "--config", "experiments/configs/discourse_parser/small.yaml", f"--data.train={treebank}",
-        f"--data.val={treebank}", "--data.licences=null", "--data.language=zh", f"--run_dir={run}",
-        "--model.hidden_size=8", "--wandb=off", *trainer,
-    )  # fmt: skip
-    assert done.status == 0, done.err
+    run, text = tmp_path / "run", write(tmp_path / "text.txt", TEXT)
+    files = [f"--data.train={treebank}", f"--data.val={treebank}", "--data.language=zh", "--model.hidden_size=8"]
+    files += ["--trainer.accelerator=cpu", "--trainer.max_epochs=2"]
+    config = "experiments/configs/discourse_parser/small.yaml"
+    precis("fit", "--config", config, *files, "--data.licences=null", f"--run_dir={run}", "--wandb=off").succeeded()
     quiet = [f"--trainer.{name}=false" for name in ("logger", "enable_checkpointing", "enable_progress_bar")]
-    sizes = ["--model.projection=8", "--model.hidden_size=8"]
-    files = [f"--data.train={treebank}", f"--data.val={treebank}", "--data.language=zh", f"--out={run / 'segmenter'}"]
-    segmenter_study(["fit", *files, *sizes, *trainer, *quiet])
+    segmenter_study(["fit", *files, f"--out={run / 'segmenter'}", "--model.projection=8", *quiet])
     parser = load_parser(str(run))
     assert isinstance(parser.segmenter, EduSegmenter) and not parser.is_english and not parser.segmenter.is_english
     stored = EduSegmenter.load(run / "segmenter").state_to_keep()
     assert all(torch.equal(value, stored[name]) for name, value in parser.segmenter.state_to_keep().items())
-    scored = precis("score-parser", treebank, "--parser", run, "--language", "zh", "--resamples", 20)
-    assert scored.status == 0 and "right-branching" in scored.out, scored.err
-    shown = precis("parse", "--show", text, "--parser", run, "--language", "zh")
-    assert shown.status == 0 and "Byron" in shown.out, shown.err
-    assert "English" not in shown.err + scored.err
+    chinese = ["--parser", run, "--language", "zh"]
+    scored = precis("score-parser", treebank, *chinese, "--resamples", 20).succeeded()
+    shown = precis("parse", "--show", text, *chinese).succeeded()
+    assert "right-branching" in scored.out and "Byron" in shown.out and "English" not in shown.err + scored.err

@@ -1,26 +1,31 @@
-"""`precis parse`: from a corpus to a cache, and one document shown."""
-
 import io
 import os
 import signal
 import subprocess
 import sys
 import xml.etree.ElementTree as ElementTree
+from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 import torch
-from conftest import write_lines
+from conftest import write, write_lines
+from hypothesis import given, settings
 from made_up_parses import made_up_document, made_up_parse
 from PIL import Image
 
+from callbacks.previews import draw_attention
 from datamodules.discourse.cache import ParseCache
 from datamodules.discourse.parses import ParseRequest
+from datamodules.discourse.trees import Span, Tree
 from datamodules.documents import UserError
 from lightning_modules.discourse_parser.right_branching import RightBranchingParser
 from precis.discourse import parse as command
 from precis.discourse.parse import heat_map, summed
+from precis.discourse.tree_drawing import draw_svg, draw_text
+from tests.datamodules.discourse.random_trees import documents
 
 ROOT = Path(__file__).parents[3]
 OURS = ("--parser", "right_branching", "--accelerator", "cpu")
@@ -32,54 +37,49 @@ def texts(tmp_path):
     folder.mkdir()
     for number in range(5):
         text = f"Otter {number} swims every day, but the heron {number} never does. It rains.\n\nNobody minds."
-        (folder / f"{number}.txt").write_text(text)
-    (folder / "empty.txt").write_text(" \n")
+        write(folder / f"{number}.txt", text)
+    write(folder / "empty.txt", " \n")
     return folder
 
 
 def test_a_corpus_is_parsed_once(precis, tmp_path, texts):
     out = tmp_path / "parses"
-    done = precis("parse", texts, "--out", out, *OURS).succeeded()
+    command_line = ["parse", texts, "--out", out, *OURS]
+    done = precis(*command_line, "--batch_size", 1, "--dry-run").succeeded()
+    assert done.out.startswith("5 documents, 75 tokens: about 0.00 hours of one processor")
+    assert "judged by the 3 longest documents" in done.out and not out.exists()
+    done = precis(*command_line).succeeded()
     assert "parser: right_branching (named by --parser)" in done.err
     assert "5 documents parsed, 0 were parsed before" in done.out and "20 EDUs" in done.out
     assert "1 records left out: text 'empty.txt' (the document is empty)" in done.out
     assert "5 parses in the cache" in done.out
-    assert "0 documents parsed, 5 were parsed before" in precis("parse", texts, "--out", out, *OURS).succeeded().out
-    other = precis("parse", texts, "--out", out, *OURS, "--rows", "nucleus", "--band", 2)
+    assert precis(*command_line, "--dry-run").out.endswith("no document is missing\n")
+    assert "0 documents parsed, 5 were parsed before" in precis(*command_line).succeeded().out
+    other = precis(*command_line, "--rows", "nucleus", "--band", 2)
     assert "5 documents parsed, 0 were parsed before" in other.out and "10 parses in the cache" in other.out
     cache = ParseCache(out)
     assert len(cache) == 10 and cache.missing(cache) == []
 
 
-def test_a_dry_run_estimates_what_is_missing_and_writes_nothing(precis, tmp_path, texts):
-    out = tmp_path / "parses"
-    done = precis("parse", texts, "--out", out, *OURS, "--batch_size", 1, "--dry-run").succeeded()
-    assert done.out.startswith("5 documents, 75 tokens: about 0.00 hours of one processor")
-    assert "judged by the 3 longest documents" in done.out and not out.exists()
-    precis("parse", texts, "--out", out, *OURS).succeeded()
-    assert precis("parse", texts, "--out", out, *OURS, "--dry-run").out.endswith("no document is missing\n")
-
-
 def test_corpora_files_and_shards(precis, tmp_path, corpus_files):
-    out = tmp_path / "parses"
-    for shard, parsed in (("1/3", 3), ("3/3", 2), ("3/3", 0)):
-        done = precis("parse", corpus_files["val"], "--out", out, *OURS, "--shard", shard)
-        assert done.status == 0 and f": {parsed} documents parsed" in done.out, done
-    done = precis("parse", corpus_files["val"], "--out", out, *OURS)
-    assert ": 2 documents parsed, 5 were parsed before" in done.out
+    options = ["--out", tmp_path / "parses", *OURS]
     named = ["--corpus", "Files", *(f"--corpus.{split}={path}" for split, path in corpus_files.items())]
-    done = precis("parse", *named, "--split", "train", "--out", out, *OURS)
-    assert ": 26 documents parsed" in done.out
-    done = precis("parse", *named, "--out", out, *OURS)
-    assert ": 7 documents parsed, 33 were parsed before" in done.out
+    for arguments, counts in (
+        ([corpus_files["val"], "--shard", "1/3"], "3 documents parsed"),
+        ([corpus_files["val"], "--shard", "3/3"], "2 documents parsed"),
+        ([corpus_files["val"], "--shard", "3/3"], "0 documents parsed"),
+        ([corpus_files["val"]], "2 documents parsed, 5 were parsed before"),
+        ([*named, "--split", "train"], "26 documents parsed"),
+        (named, "7 documents parsed, 33 were parsed before"),
+    ):
+        assert f": {counts}" in precis("parse", *arguments, *options).succeeded().out
 
 
 @pytest.mark.integration
 def test_two_processes_share_the_work(tmp_path, texts):
     out = tmp_path / "parses"
-    command_line = [sys.executable, "-m", "precis.command_line.cli", "parse", texts]
-    command_line += ["--out", out, *OURS, "--devices", "2"]
-    done = subprocess.run(command_line, cwd=ROOT, capture_output=True, text=True, timeout=280)
+    command_line = [sys.executable, "-m", "precis.command_line.cli", "parse", texts, "--out", out, *OURS]
+    done = subprocess.run([*command_line, "--devices", "2"], cwd=ROOT, capture_output=True, text=True, timeout=280)
     assert done.returncode == 0 and done.stdout.count("5 documents parsed, 0 were parsed before") == 1, done.stderr
     ranks = sorted(path.name.split("-")[1] for path in out.glob("*.safetensors"))
     assert ranks == ["00000", "00001"] and len(ParseCache(out)) == 5
@@ -94,27 +94,26 @@ class Interrupting(RightBranchingParser):
 
 @pytest.mark.integration
 def test_ctrl_c_leaves_what_is_done_and_the_same_command_continues(precis, tmp_path, texts, monkeypatch):
-    out, before = tmp_path / "parses", signal.getsignal(signal.SIGINT)
+    command_line, before = ["parse", texts, "--out", tmp_path / "parses", *OURS], signal.getsignal(signal.SIGINT)
     monkeypatch.setattr("lightning_modules.discourse_parser.right_branching.RightBranchingParser", Interrupting)
     try:
-        done = precis("parse", texts, "--out", out, *OURS, "--batch_size", 1)
+        done = precis(*command_line, "--batch_size", 1)
     finally:
         signal.signal(signal.SIGINT, before)
     assert done.status == 130 and "2 documents parsed" in done.out, done
     assert "3 documents left; the same command continues" in done.out
     monkeypatch.undo()
-    assert "3 documents parsed, 2 were parsed before" in precis("parse", texts, "--out", out, *OURS).succeeded().out
+    assert "3 documents parsed, 2 were parsed before" in precis(*command_line).succeeded().out
 
 
 def test_a_document_of_100_000_tokens_one_of_one_edu_and_odd_ones(precis, tmp_path):
     long = " ".join(f"The otter {number} swims across the lake; nobody sees it now." for number in range(8400))
     odd = "\ufeff🏳️‍🌈 𝔴hat?\u2028שלום — naïve cafe\u0301, \u200bbut zero\u00a0width\ufffd."
-    rows = [{"id": "long", "document": long}, {"id": "one", "document": "Word"}, {"id": "odd", "document": odd}]
-    path = write_lines(tmp_path / "corpus.jsonl", [*rows, {"id": "none", "document": ""}])
-    arguments = ("parse", path, "--corpus.summary=null", "--out", tmp_path / "parses", *OURS, "--band", 8)
-    done = precis(*arguments)
-    assert done.status == 0 and "3 documents parsed" in done.out, done
-    assert "1 records left out" in done.out and f"{path}:4" in done.out
+    rows = [{"id": id, "document": text} for id, text in (("long", long), ("one", "Word"), ("odd", odd), ("none", ""))]
+    path = write_lines(tmp_path / "corpus.jsonl", rows)
+    options = ["--corpus.summary=null", "--out", tmp_path / "parses", *OURS, "--band", 8]
+    done = precis("parse", path, *options).succeeded()
+    assert "3 documents parsed" in done.out and "1 records left out" in done.out and f"{path}:4" in done.out
 
 
 @pytest.mark.parametrize("arguments, problem", [
@@ -142,14 +141,17 @@ def test_tasks_of_a_slurm_array(monkeypatch):
 
 
 def test_show_draws_a_tree_an_image_and_a_heat_map(precis, tmp_path, texts, monkeypatch):
-    svg, png = tmp_path / "tree.svg", tmp_path / "map.png"
-    done = precis("parse", "--show", *OURS, "--svg", svg, "--heat_map", png, texts / "1.txt").succeeded()
+    svg, png, formula = tmp_path / "tree.svg", tmp_path / "map.png", "price $\\frac{1$ of $x_"  # no formula
+    text = (texts / "1.txt").rename(texts / f"{formula}.txt")
+    done = precis("parse", "--show", *OURS, "--svg", svg, "--heat_map", png, text).succeeded()
     for part in ("Otter 1 swims every day,", "but the heron 1 never does.", "It rains.", "elaboration", "NS"):
         assert part in done.out
     assert f"{svg}: the tree" in done.err and f"{png}: a heat map" in done.err
     assert ElementTree.parse(svg).getroot().tag.endswith("svg")
-    assert precis("parse", "--show", texts / "1.txt", *OURS).out == done.out  # as the README has it, the text first
     assert Image.open(png).format == "PNG" and min(Image.open(png).size) > 200
+    assert precis("parse", "--show", text, *OURS).out == done.out  # as the README has it, the text first
+    draw_attention(png, [formula, "b"], [formula], np.ones((1, 2)) / 2, np.ones(2))
+    assert Image.open(png).format == "PNG"
     monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO("Sí.".encode())))
     assert "Sí." in precis("parse", "--show", *OURS).out
     monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(b" ")))
@@ -157,10 +159,78 @@ def test_show_draws_a_tree_an_image_and_a_heat_map(precis, tmp_path, texts, monk
 
 
 def test_the_heat_map_shows_sums_over_relations():
-    found = made_up_parse(ParseRequest.of(made_up_document(3, sentences=5)), half_width=3)
-    shown, dense = summed(found), torch.full((10, 10), float("nan"))
+    parse = made_up_parse(ParseRequest.of(made_up_document(3, sentences=5)), half_width=3)
+    dense = torch.full((10, 10), float("nan"))
     for i in range(10):
         for j in range(max(0, i - 3), min(10, i + 4)):
-            dense[i, j] = found.band(3)[i, j - i + 3].sum()
-    torch.testing.assert_close(shown, dense, equal_nan=True)
-    assert heat_map(found).axes[0].get_title() == "doc-3: 10 EDUs"
+            dense[i, j] = parse.band(3)[i, j - i + 3].sum()
+    torch.testing.assert_close(summed(parse), dense, equal_nan=True)
+    assert heat_map(parse).axes[0].get_title() == "doc-3: 10 EDUs"
+
+
+TREE = Tree.from_nested(["NS", "cause", ["NN", "list", 0, 1, 2], 3])
+TEXTS = ["It <b>rained</b> & rained,", 'it "poured",', "it\nsnowed", "so we left."]
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+def test_text_by_hand():
+    assert draw_text(TREE, TEXTS, width=40).splitlines() == [
+        "cause (NS) 1–4",
+        "├─ N list (NNN) 1–3",
+        "│  ├─ N [1] It <b>rained</b> & rained,",
+        '│  ├─ N [2] it "poured",',
+        "│  └─ N [3] it snowed",
+        "└─ S [4] so we left.",
+    ]
+    assert draw_text(Tree(1), ["alone"]) == "[1] alone\n"
+    texts = ["null \x00 and escape \x1b[31m", "lone \ud800", "漢字 🙂", " "]
+    root = ElementTree.fromstring(draw_svg(TREE, texts).encode())
+    assert "null and escape [31m" in " ".join("".join(root.itertext()).split())
+    assert "\x1b" not in draw_text(TREE, texts) and "🙂" in draw_text(TREE, texts)
+
+
+@given(documents())
+@settings(max_examples=30)
+def test_every_node_and_edu_is_drawn(document):
+    tree, texts = document.tree, document.edu_texts
+    lines = draw_text(tree, texts, width=200).splitlines()
+    assert len(lines) == tree.size + len(tree.nodes)
+    for edu, text in enumerate(texts):
+        assert any(line.endswith(f"[{edu + 1}] {text}") for line in lines)
+    root = ElementTree.fromstring(draw_svg(tree, texts))
+    edus = [element for element in root.iter(f"{SVG}text") if element.get("class") == "edu"]
+    labels = [element for element in root.iter(f"{SVG}text") if not element.get("class")][2:]  # without the legend's
+    assert [element.find(f"{SVG}title").text for element in edus] == texts
+    lines = [path for path in root.iter(f"{SVG}path") if path.get("class") in ("N", "S")]
+    assert len(lines) == 2 + sum(len(node.starts) for node in tree.nodes)  # two in the legend
+    assert len({label.get("y") for label in labels}) == len(labels) == len(tree.nodes)  # each on a line of its own
+
+
+@given(documents())
+@settings(max_examples=30)
+def test_long_edus_continue_on_further_lines(document):
+    texts = [f"{text} {'and a sentence that goes on ' * 3}" for text in document.edu_texts]
+    root = ElementTree.fromstring(draw_svg(document.tree, texts, letters=30, wrap=True, tree_width=160))
+    edus = [element for element in root.iter(f"{SVG}text") if element.get("class") == "edu"]
+    labels = [element for element in root.iter(f"{SVG}text") if not element.get("class")][2:]  # without the legend's
+    for number, (element, text) in enumerate(zip(edus, texts, strict=True), start=1):
+        lines = [span.text for span in element.iter(f"{SVG}tspan")]
+        assert " ".join(lines).split() == [str(number), *text.split()]
+        assert len(lines) > 2 and all(len(line) <= 30 for line in lines)
+    heights = [float(span.get("y")) for element in edus for span in element.iter(f"{SVG}tspan")]
+    assert all(lower - upper >= 16 for upper, lower in pairwise(heights))
+    longest = max((len(label.text) for label in labels), default=0)
+    assert float(root.get("width")) <= 12 + 160 + 22 + 6 * longest + 20 + 7.2 * 30
+    assert heights[-1] < float(root.get("height"))
+
+
+def test_deep_trees_fit():
+    size = 1200
+    tree = Tree.from_spans([Span(i, i, size - 1, "SN", "x" * 10) for i in range(size - 1)], size)
+    texts = ["text " * 50] * size
+    lines = draw_text(tree, texts, width=80).splitlines()
+    assert max(map(len, lines)) == 80 and "1199… " in lines[-1] and "[1200] text" in lines[-1]
+    image = draw_svg(tree, texts)
+    root = ElementTree.fromstring(image)
+    assert float(root.get("width")) < 2000 and float(root.get("height")) < 27 * size + 100
+    assert len(image) < 1000 * size

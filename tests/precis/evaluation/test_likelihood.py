@@ -1,5 +1,3 @@
-"""Likelihood of references by document."""
-
 import json
 import math
 import re
@@ -35,43 +33,32 @@ def test_each_document_has_the_likelihood_of_its_tokens(trained, tmp_path, capsy
     assert set(batch.ids) == set(whole) and len(set(whole.values())) > 1
 
 
-def test_runs_on_different_documents_are_refused():
+def by_document(runs: np.ndarray) -> list[dict[str, float]]:
+    """Return the values of each run by the id of the document."""
+    return [{str(n): value for n, value in enumerate(run)} for run in runs]
+
+
+def test_the_interval_covers_seeds_that_are_paired_and_the_star_is_after_holms_correction():
+    """Runs of one seed differ by d + e with e from the seed alone: its standard error is that of the values of e."""
+    rng, gains = np.random.default_rng(0), np.array([0.1, 0.9, 0.5, 0.2, -0.1])
+    base = rng.normal(size=(5, 100)) + rng.normal(size=(5, 1))  # seeds differ by more than the systems
+    runs = [base, base + rng.normal(0, 0.1, size=(5, 100)) + 1, base + gains[:, None]]
+    systems = [by_document(system) for system in runs]
+    lines = compare(systems, ["one", "two", "three"])
+    numbers = re.search(r"difference (.*) \[(.*), (.*)\], p (\S*), detectable (.*)", lines[2]).groups()
+    test = stats.ttest_1samp(gains, 0)
+    detectable = (stats.t.ppf(0.975, 4) + stats.t.ppf(0.8, 4)) * gains.std(ddof=1) / 5**0.5
+    expected = [gains.mean(), *test.confidence_interval(), test.pvalue, detectable]
+    assert "100 documents, 5 seeds" in lines[2] and list(map(float, numbers)) == pytest.approx(expected, abs=1e-4)
+    assert "p <0.0001 *, detectable" in lines[1] and test.pvalue > 0.05
+    assert " *" not in compare([runs[:1] for runs in systems[:2]], ["one", "two"])[1]  # of a single seed
+
+
+def test_one_run_counts_for_all_seeds_and_documents_are_the_same():
+    one, *several = by_document(np.random.default_rng(0).normal(size=(4, 50)))
+    assert compare([[one], several], ["one", "two"]) == compare([[one] * 3, several], ["one", "two"])
     with pytest.raises(UserError, match="two: scored on other documents than one"):
         compare([[{"a": 1.0, "b": 2.0}], [{"a": 1.0}]], ["one", "two"])
-
-
-def test_an_interval_covers_seeds_that_are_paired():
-    """Runs of one seed differ by d + e with e from the seed alone: its standard error is that of three values of e."""
-    rng, noise = np.random.default_rng(0), np.array([-0.3, 0.1, 0.2])
-    base = rng.normal(size=(3, 400)) + rng.normal(size=(3, 1))  # seeds differ by more than the systems
-    pairs = [base, base + 1 + noise[:, None]]
-    systems = [[{str(n): value for n, value in enumerate(run)} for run in runs] for runs in pairs]
-    line = compare(systems, ["one", "two"])[1]
-    numbers = re.search(r"difference (.*) \[(.*), (.*)\], p (\S*)(?: \*)?, detectable (.*)", line).groups()
-    mean, low, high, p, detectable = map(float, numbers)
-    assert "400 documents, 3 seeds" in line and mean == pytest.approx(1)
-    test = stats.ttest_1samp(1 + noise, 0)
-    assert (low, high) == pytest.approx(tuple(test.confidence_interval()), abs=1e-4)
-    assert p == pytest.approx(test.pvalue, abs=1e-4)
-    quantiles = stats.t.ppf(0.975, 2) + stats.t.ppf(0.8, 2)
-    assert detectable == pytest.approx(quantiles * noise.std(ddof=1) / 3**0.5, abs=1e-4)
-
-
-def test_the_star_is_after_holms_correction_and_takes_two_seeds():
-    rng = np.random.default_rng(0)
-    base = rng.normal(size=(5, 100))
-    pairs = [base, base + rng.normal(0, 0.1, size=(5, 100)) + 1, base + np.array([[0.1], [0.9], [0.5], [0.2], [-0.1]])]
-    systems = [[{str(n): value for n, value in enumerate(run)} for run in runs] for runs in pairs]
-    p = stats.ttest_1samp([0.1, 0.9, 0.5, 0.2, -0.1], 0).pvalue
-    lines = compare(systems, ["one", "two", "three"])
-    assert "p <0.0001 *, detectable" in lines[1] and f"p {p:.4f}, detectable" in lines[2] and p > 0.05
-    assert " *" not in compare([runs[:1] for runs in systems[:2]], ["one", "two"])[1]
-
-
-def test_one_run_counts_for_all_seeds():
-    rng = np.random.default_rng(0)
-    one, *several = ({str(n): value for n, value in enumerate(run)} for run in rng.normal(size=(4, 50)))
-    assert compare([[one], several], ["one", "two"]) == compare([[one] * 3, several], ["one", "two"])
 
 
 @pytest.mark.integration

@@ -1,5 +1,3 @@
-"""The playground: content of its cards, refused input, and the page in a real browser."""
-
 import html
 import re
 import shutil
@@ -19,13 +17,16 @@ from precis.playground.playground import MACROS, Playground, copied_summary, pic
 pytestmark = pytest.mark.integration
 
 TEXT = "Boru is a heron from the old mill. Every morning it watches the river.\n\nNobody else does it."
-NAMES = ("agents-m7", "graphsum", "rstformer")
+
+
+REFERENCE = "the heron watches the river ."
 
 
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory, corpus_files, trained, extractive):
     root = tmp_path_factory.mktemp("models")
-    return [str(trained), str(extractive), *(str(write_run(root / name, name, corpus_files)) for name in NAMES)]
+    others = [write_run(root / name, name, corpus_files) for name in ("agents-m7", "graphsum", "rstformer")]
+    return list(map(str, (trained, extractive, *others)))
 
 
 @pytest.fixture(scope="module")
@@ -33,12 +34,16 @@ def playground(folders):
     return Playground(folders, max_characters=600)
 
 
-def test_documents_are_those_for_validation_where_there_are_no_others(folders, corpus_files, tmp_path, capsys):
-    run = Path(shutil.copytree(folders[0], tmp_path / "run"))
-    change_config(run / "config.yaml", {"data.init_args.corpus.init_args.test": None})
+def test_documents_are_those_for_validation_where_there_are_no_others(folders, tmp_path, capfd):
+    test, run = "data.init_args.corpus.init_args.test", shutil.copytree(folders[0], tmp_path / Path(folders[0]).name)
+    change_config(run / "config.yaml", {test: None})
     assert len(Playground([str(run)]).documents) == SIZES["val"]
-    assert "its val split" in capsys.readouterr().err
+    assert "its val split" in capfd.readouterr().err
     assert Playground([str(run)], split="test").documents == {}
+    change_config(run / "config.yaml", {test: "/nowhere.jsonl"})
+    playground = Playground([str(run), folders[0]])  # two runs of one name are told apart
+    assert list(playground.runs) == [str(run), folders[0]] and playground.documents == {}
+    assert "no documents of its corpus can be picked" in capfd.readouterr().err
 
 
 def text_of(page: str) -> str:
@@ -46,31 +51,25 @@ def text_of(page: str) -> str:
     return html.unescape(re.sub(r"<[^>]*>", "", re.sub(r"<style>.*?</style>", "", page, flags=re.S)))
 
 
-def test_a_word_colours_what_it_attended_to():
+def test_a_word_colours_what_it_attended_to_and_names_are_no_markup():
     attention = np.array([[0.0, 0.5, 0.25], [1.0, 0.0, 0.0]])
     page = copied_summary("c", ["a", "<b>", "c"], ["<b>", "x"], [True, False], attention)
     rules = dict(re.findall(r"#c:has\(\.w(\d:hover\) \.s\d) \{ background: rgba\(255, 140, 0, ([\d.]+)\)", page))
-    assert {key: float(value) for key, value in rules.items()} == {
-        "0:hover) .s1": 1.0, "0:hover) .s2": 0.5, "1:hover) .s0": 1.0,
-    }  # fmt: skip
+    colours = {key: float(value) for key, value in rules.items()}
+    assert colours == {"0:hover) .s1": 1.0, "0:hover) .s2": 0.5, "1:hover) .s0": 1.0}
     assert page.count("<mark>") == 1 and "<mark>&lt;b&gt;</mark>" in page and "<b>" not in page
     assert 'title="&lt;b&gt; 0.50, c 0.25"' in page
-
-
-def test_what_documents_and_models_are_called_is_no_markup():
     image = '<svg width="1" height="1"></svg>'
     for page in (MACROS.card("<i>", "<u>", []), MACROS.error_box("<script>"), picture('"><script>', image)):
         assert not re.search(r"<(i|u|script)>", page)
 
 
 def test_each_model_shows_what_belongs_to_it(playground, folders):
-    names = list(playground.runs)
-    page = playground.summarize(TEXT, "the heron watches the river .", names, 2)
+    names, record = list(playground.runs), {"document": TEXT, "summary": REFERENCE}
+    page = playground.summarize(TEXT, REFERENCE, names, 2)
     cards = dict(zip(names, page.split('<section class="precis-card">')[1:], strict=True))
     for name, folder in zip(names, folders):
-        options = {} if name == "bertsum" else {"beam_size": 2}
-        record = {"document": TEXT, "summary": "the heron watches the river ."}
-        expected = api.load(folder).summarize(record, **options)
+        expected = api.load(folder).summarize(record, **({} if name == "bertsum" else {"beam_size": 2}))
         words = " ".join(expected.words) if expected.copied is not None else expected.text
         assert words in text_of(cards[name]), name
         assert f"<td>{expected.scores['rouge1']:.1f}</td>" in cards[name]
@@ -94,23 +93,10 @@ def test_errors_are_shown_in_the_page(playground):
     ):
         page = playground.summarize(text, reference, names, 2)
         assert 'role="alert"' in page and message in text_of(page)
-
-
-def test_documents_of_the_corpus_can_be_picked(playground):
-    name = next(iter(playground.documents))
-    text, reference = playground.pick(name)
-    assert text and reference
-    for example in (playground.pick(None), playground.pick("absent")):
-        assert example[0].startswith("Compute the distances") and example[1] == ""
-
-
-def test_two_runs_of_one_name_are_told_apart_and_a_lost_corpus_is_no_error(folders, tmp_path, capfd):
-    copy = tmp_path / Path(folders[0]).name
-    shutil.copytree(folders[0], copy)
-    change_config(copy / "config.yaml", {"data.init_args.corpus.init_args.test": "/nowhere.jsonl"})
-    playground = Playground([str(copy), folders[0]])
-    assert list(playground.runs) == [str(copy), folders[0]] and playground.documents == {}
-    assert "no documents of its corpus can be picked" in capfd.readouterr().err
+    assert all(playground.pick(next(iter(playground.documents))))  # text and reference of a document of the corpus
+    for name in (None, "absent"):
+        text, reference = playground.pick(name)
+        assert text.startswith("Compute the distances") and reference == ""
 
 
 def test_gradio_that_is_not_installed_is_named(monkeypatch, trained, precis):
@@ -133,22 +119,21 @@ def test_a_port_that_is_taken_is_named(address, playground):
             command.serve(command.build(playground), "127.0.0.1", port, block=False)
 
 
-@pytest.fixture(scope="module")
-def browser():
-    """A real browser; skips where there is none that can start."""
+@pytest.fixture
+def page():
+    """A page of a real browser; skips where there is none that can start."""
     sync_api = pytest.importorskip("playwright.sync_api")
-    path = next((found for name in ("chromium", "google-chrome") if (found := shutil.which(name))), None)
-    if path is None:
-        pytest.skip("no chromium or chrome on PATH")
+    path = shutil.which("chromium") or shutil.which("google-chrome") or pytest.skip("no chromium or chrome on PATH")
     with sync_api.sync_playwright() as playwright:
-        yield (started := playwright.chromium.launch(executable_path=path, args=["--no-sandbox", "--disable-gpu"]))
-        started.close()
+        browser = playwright.chromium.launch(executable_path=path, args=["--no-sandbox", "--disable-gpu"])
+        page = browser.new_page(viewport={"width": 1400, "height": 1000})
+        page.set_default_timeout(240_000)
+        yield page
+        browser.close()
 
 
 @pytest.mark.timeout(600)
-def test_the_page_works_in_a_browser_and_fetches_nothing_from_elsewhere(address, browser, playground):
-    page = browser.new_page(viewport={"width": 1400, "height": 1000})
-    page.set_default_timeout(240_000)
+def test_the_page_works_in_a_browser_and_fetches_nothing_from_elsewhere(address, page, playground):
     requested = []
     page.on("request", lambda request: requested.append(request.url))
     page.goto(address)
@@ -156,18 +141,17 @@ def test_the_page_works_in_a_browser_and_fetches_nothing_from_elsewhere(address,
     page.wait_for_selector(".precis-card >> nth=4")
     assert page.input_value("#text textarea") == playground.pick(next(iter(playground.documents)))[0]
     page.fill("#text textarea", TEXT)
-    page.fill("#reference textarea", "the heron watches the river .")
+    page.fill("#reference textarea", REFERENCE)
     page.click("#summarize")
     page.wait_for_function("document.querySelector('.precis-card .source')?.innerText.includes('old mill')")
     assert page.locator(".precis-card").count() == len(playground.runs) == 5
-    expected = playground.summarize(TEXT, "the heron watches the river .", ["tiny"], 4)
+    expected = playground.summarize(TEXT, REFERENCE, ["tiny"], 4)
     shown = page.locator(".precis-card >> nth=0").inner_text()
     assert "".join(shown.split()) == "".join(text_of(expected).split())  # the browser lays out blank space
-    word = page.locator(".precis-card >> nth=0 >> .w0")
     source = page.locator(".precis-card >> nth=0 >> .source span")
     colours = "spans => spans.map(span => getComputedStyle(span).backgroundColor)"
     assert set(source.evaluate_all(colours)) == {"rgba(0, 0, 0, 0)"}
-    word.hover()
+    page.locator(".precis-card >> nth=0 >> .w0").hover()
     assert any(colour.startswith("rgb") and "255, 140, 0" in colour for colour in source.evaluate_all(colours))
     # Nothing is cut off, also on a narrow screen
     for width in (1400, 600):
@@ -185,6 +169,4 @@ def test_the_page_works_in_a_browser_and_fetches_nothing_from_elsewhere(address,
     page.wait_for_selector("[role=alert]:has-text('There is no text')")
     outside = [url for url in requested if not url.startswith((address, "data:", "blob:"))]
     assert len(requested) > 5 and not outside
-    response = page.request.get(address)
-    assert "default-src 'self'" in response.headers["content-security-policy"]
-    page.close()
+    assert "default-src 'self'" in page.request.get(address).headers["content-security-policy"]

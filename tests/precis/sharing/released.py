@@ -1,5 +1,6 @@
 """Checkpoints in the layouts of PreSumm and MatchSum with random weights, and what their models compute."""
 
+from itertools import product
 from pathlib import Path
 
 import torch
@@ -35,15 +36,14 @@ def _norm(state: dict[str, Tensor], name: str) -> None:
     state[f"{name}.weight"], state[f"{name}.bias"] = 1 + torch.randn(SIZE) / 5, torch.randn(SIZE) / 5
 
 
-def _attention(state: dict[str, Tensor], name: str) -> None:
-    for part in ("linear_keys", "linear_values", "linear_query", "final_linear"):
-        _linear(state, f"{name}.{part}", SIZE, SIZE)
-
-
-def _feed_forward(state: dict[str, Tensor], name: str) -> None:
-    _linear(state, f"{name}.w_1", INNER, SIZE)
-    _linear(state, f"{name}.w_2", SIZE, INNER)
-    _norm(state, f"{name}.layer_norm")
+def _layer(state: dict[str, Tensor], name: str, attentions: list[str], norms: list[str]) -> None:
+    """Add the weights of a transformer layer."""
+    for attention, part in product(attentions, ("linear_keys", "linear_values", "linear_query", "final_linear")):
+        _linear(state, f"{name}.{attention}.{part}", SIZE, SIZE)
+    _linear(state, f"{name}.feed_forward.w_1", INNER, SIZE)
+    _linear(state, f"{name}.feed_forward.w_2", SIZE, INNER)
+    for part in (*norms, "feed_forward.layer_norm"):
+        _norm(state, f"{name}.{part}")
 
 
 def extractive_state(encoder: BertModel) -> dict[str, Tensor]:
@@ -52,9 +52,7 @@ def extractive_state(encoder: BertModel) -> dict[str, Tensor]:
     state = {f"bert.model.{name}": value for name, value in other_weights(encoder).items()}
     state["ext_layer.pos_emb.pe"] = torch.zeros(1, 50, SIZE)
     for layer in range(LAYERS):
-        _attention(state, f"ext_layer.transformer_inter.{layer}.self_attn")
-        _feed_forward(state, f"ext_layer.transformer_inter.{layer}.feed_forward")
-        _norm(state, f"ext_layer.transformer_inter.{layer}.layer_norm")
+        _layer(state, f"ext_layer.transformer_inter.{layer}", ["self_attn"], ["layer_norm"])
     _norm(state, "ext_layer.layer_norm")
     _linear(state, "ext_layer.wo", 1, SIZE)
     return state
@@ -68,11 +66,7 @@ def abstractive_state(encoder: BertModel) -> dict[str, Tensor]:
     state["decoder.pos_emb.pe"] = torch.zeros(1, 50, SIZE)
     for layer in range(LAYERS):
         name = f"decoder.transformer_layers.{layer}"
-        _attention(state, f"{name}.self_attn")
-        _attention(state, f"{name}.context_attn")
-        _feed_forward(state, f"{name}.feed_forward")
-        _norm(state, f"{name}.layer_norm_1")
-        _norm(state, f"{name}.layer_norm_2")
+        _layer(state, name, ["self_attn", "context_attn"], ["layer_norm_1", "layer_norm_2"])
         state[f"{name}.mask"] = torch.zeros(1, 50, 50, dtype=torch.uint8)
     _norm(state, "decoder.layer_norm")
     state["generator.0.weight"] = state["decoder.embeddings.weight"]

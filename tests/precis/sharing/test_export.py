@@ -1,5 +1,3 @@
-"""Exported models: content of the folder, summaries equal to those of the run, upload to a hub and download."""
-
 import json
 import re
 import shutil
@@ -10,19 +8,10 @@ import httpx
 import huggingface_hub
 import pytest
 import torch
+import transformers
 import yaml
 from run_folders import write_run
 from tiny_models import write_bert
-from transformers import (
-    AutoModel,
-    AutoModelForSeq2SeqLM,
-    AutoTokenizer,
-    LEDConfig,
-    LEDForConditionalGeneration,
-    PegasusConfig,
-    PegasusForConditionalGeneration,
-    PreTrainedTokenizerFast,
-)
 
 import precis as api
 from datamodules.documents import UserError
@@ -37,33 +26,25 @@ SIZES = {"d_model": 16, "encoder_layers": 1, "decoder_layers": 1, "encoder_atten
 SIZES |= {"decoder_attention_heads": 2, "encoder_ffn_dim": 24, "decoder_ffn_dim": 24}
 
 
-@pytest.fixture(scope="module")
-def bert(tmp_path_factory, corpus_files) -> str:
-    """A tiny encoder with its tokenizer, as Hugging Face saves them."""
-    words = sorted(set(re.findall(r"\w+|[^\w\s]", Path(corpus_files["train"]).read_text(encoding="utf-8").lower())))
-    return write_bert(tmp_path_factory.mktemp("bert"), words, vocab_size=290, max_position_embeddings=64)
-
-
-def pretrained(folder: Path, files: dict[str, str], kind: type, config: type, **sizes: object) -> str:
+def pretrained(folder: Path, files: dict[str, str], kind: str, **sizes: object) -> str:
     """A tiny encoder-decoder with a byte-level tokenizer, as Hugging Face saves them."""
     text = SubwordTokenizer.build([Path(files["train"]).read_text(encoding="utf-8")], 280)
     ids = {"bos_token_id": text.start, "pad_token_id": text.pad, "eos_token_id": text.stop}
-    kind(config(vocab_size=290, **SIZES, **ids, **sizes)).save_pretrained(folder)
-    PreTrainedTokenizerFast(tokenizer_object=text.backend).save_pretrained(folder)
+    config = getattr(transformers, f"{kind}Config")(vocab_size=290, **SIZES, **ids, **sizes)
+    getattr(transformers, f"{kind}ForConditionalGeneration")(config).save_pretrained(folder)
+    transformers.PreTrainedTokenizerFast(tokenizer_object=text.backend).save_pretrained(folder)
     return str(folder)
 
 
 def export(precis, run: Path, out: Path, *options: str) -> Path:
-    done = precis("export", run, "--out", out, *options)
-    assert done.status == 0 and EXPORTED in done.out and "README.md" in done.out, done.err
+    done = precis("export", run, "--out", out, *options).succeeded()
+    assert EXPORTED in done.out and "README.md" in done.out
     return out
 
 
-def assert_same_summaries(run: Path, exported: Path) -> None:
-    """Check that an exported folder has the summaries of its run, after the run was moved away."""
-    expected = api.load(run).summarize([TEXT, TEXT[:40]])
-    found = api.load(exported).summarize([TEXT, TEXT[:40]])
-    assert [one.record() for one in found] == [one.record() for one in expected]
+def records(folder: Path | str) -> list[dict]:
+    """Summaries of two texts by the model of a folder."""
+    return [summary.record() for summary in api.load(folder).summarize([TEXT, TEXT[:40]])]
 
 
 @pytest.mark.integration
@@ -71,35 +52,33 @@ def assert_same_summaries(run: Path, exported: Path) -> None:
 def test_models_from_scratch_are_exported(name, corpus_files, tmp_path, precis):
     run = write_run(tmp_path / "run", name, corpus_files)
     exported = export(precis, run, tmp_path / "exported")
-    assert_same_summaries(run, exported)
+    assert records(exported) == records(run)
     config = (exported / "config.yaml").read_text(encoding="utf-8")
-    assert str(tmp_path) not in config and "run_dir" not in config
-    assert str(Path(corpus_files["train"]).parent) not in config, "no path of this machine"
-    transformers = name in ("led", "rstformer")
-    assert (exported / "config.json").is_file() == transformers
-    if transformers:
-        led = AutoModelForSeq2SeqLM.from_pretrained(exported)
+    for path in (tmp_path, "run_dir", Path(corpus_files["train"]).parent):  # no path of this machine
+        assert str(path) not in config
+    assert (exported / "config.json").is_file() == (name == "rstformer")
+    if name == "rstformer":
+        led = transformers.AutoModelForSeq2SeqLM.from_pretrained(exported)
         ours = api.load(exported).model.network.led.state_dict()
         assert all(torch.equal(value, ours[key]) for key, value in led.state_dict().items())
 
 
 @pytest.mark.parametrize("name", ["bertsum", "graphsum"])
-def test_a_pretrained_encoder_is_exported_too(name, corpus_files, bert, tmp_path, precis):
-    own = tmp_path / "bert"
-    shutil.copytree(bert, own)
-    changes = {f"{part}_checkpoint": str(own) for part in ("model", "data")}
+def test_a_pretrained_encoder_is_exported_too(name, corpus_files, tmp_path, precis):
+    bert, text = tmp_path / "bert", Path(corpus_files["train"]).read_text(encoding="utf-8").lower()
+    words = sorted(set(re.findall(r"\w+|[^\w\s]", text)))
+    write_bert(bert, words, vocab_size=290, max_position_embeddings=64)
+    changes = {f"{part}_checkpoint": str(bert) for part in ("model", "data")}
     run = write_run(tmp_path / "run", name, corpus_files, model_vocab_size=300, **changes)
     exported = export(precis, run, tmp_path / "exported")
-    expected = api.load(run).summarize(TEXT)
-    network = api.load(run).model
-    shutil.rmtree(own)  # of whoever exported it
-    assert api.load(exported).summarize(TEXT).record() == expected.record()
-    theirs = AutoModel.from_pretrained(exported, subfolder="encoder").state_dict()
-    ours = {key: value for key, value in network.state_dict().items() if "position_embeddings.weight" in key}
-    (position,) = ours.values()
+    expected, state = records(run), api.load(run).model.state_dict()
+    tokens = transformers.AutoTokenizer.from_pretrained(bert)("the mill").input_ids
+    shutil.rmtree(bert)  # of whoever exported it
+    assert records(exported) == expected
+    theirs = transformers.AutoModel.from_pretrained(exported, subfolder="encoder").state_dict()
+    (position,) = (value for key, value in state.items() if "position_embeddings.weight" in key)
     assert torch.equal(theirs["embeddings.position_embeddings.weight"], position)
-    tokens = AutoTokenizer.from_pretrained(exported / "encoder")("the mill").input_ids
-    assert tokens == AutoTokenizer.from_pretrained(bert)("the mill").input_ids
+    assert transformers.AutoTokenizer.from_pretrained(exported / "encoder")("the mill").input_ids == tokens
     assert "subfolder=" in (exported / "README.md").read_text(encoding="utf-8")
 
 
@@ -107,8 +86,7 @@ def test_a_compact_export_has_matrices_in_8_bits(corpus_files, tmp_path, precis)
     run = write_run(tmp_path / "run", "bertsum", corpus_files)
     whole = export(precis, run, tmp_path / "whole")
     compact = export(precis, run, tmp_path / "compact", "--compact=true")
-    sizes = [(folder / EXPORTED).stat().st_size for folder in (whole, compact)]
-    assert sizes[1] < 0.6 * sizes[0]
+    assert (compact / EXPORTED).stat().st_size < 0.6 * (whole / EXPORTED).stat().st_size
     one, other = (api.load(folder).summarize(TEXT).sentence_scores for folder in (whole, compact))
     assert one == pytest.approx(other, abs=0.01) and one != other
 
@@ -119,8 +97,7 @@ def test_a_compact_export_leaves_out_a_named_encoder_and_its_tokenizer(corpus_fi
     arguments = {f"{part}_checkpoint": "minilm" for part in ("model", "data")}
     arguments |= {"model_vocab_size": 30_522, "model_frozen": True}
     run = write_run(tmp_path / "run", "bertsum", corpus_files, **arguments)
-    checkpoint = run / "checkpoints" / "best.ckpt"
-    weights = build(read_config(run))[0].state_dict()
+    checkpoint, weights = run / "checkpoints" / "best.ckpt", build(read_config(run))[0].state_dict()
     torch.save(torch.load(checkpoint) | {"state_dict": weights}, checkpoint)
     compact = export(precis, run, tmp_path / "compact", "--compact=true")
     assert {path.name for path in compact.iterdir()} == {"README.md", "config.yaml", EXPORTED}
@@ -128,7 +105,6 @@ def test_a_compact_export_leaves_out_a_named_encoder_and_its_tokenizer(corpus_fi
     assert "the tokenizer" not in (compact / "README.md").read_text(encoding="utf-8")
     one, other = (api.load(folder).summarize(TEXT).sentence_scores for folder in (run, compact))
     assert one == pytest.approx(other, abs=0.01)
-
     tuned = {name: value + 0.2 if "reader" in name else value for name, value in weights.items()}
     torch.save(torch.load(checkpoint) | {"state_dict": tuned}, checkpoint)  # frozen after it was trained
     compact = export(precis, run, tmp_path / "tuned", "--compact=true")
@@ -140,19 +116,19 @@ def test_a_compact_export_leaves_out_a_named_encoder_and_its_tokenizer(corpus_fi
 def test_a_pretrained_encoder_decoder_is_a_model_of_transformers(name, corpus_files, tmp_path, precis):
     base = tmp_path / "base"
     if name == "pegasus":
+        kind, more = "Pegasus", {}
         sizes = {"max_position_embeddings": 64, "decoder_start_token_id": 1, "forced_eos_token_id": None}
-        pretrained(base, corpus_files, PegasusForConditionalGeneration, PegasusConfig, **sizes)
     else:
+        kind, more = "LED", {"model_heads": 2, "model_relation_frequency": None}
         sizes = {"attention_window": [16], "max_encoder_position_embeddings": 64, "decoder_start_token_id": 2}
         sizes |= {"max_decoder_position_embeddings": 48, "num_hidden_layers": 1}
-        pretrained(base, corpus_files, LEDForConditionalGeneration, LEDConfig, **sizes)
-    more = {} if name == "pegasus" else {"model_heads": 2, "model_relation_frequency": None}
-    run = write_run(tmp_path / "run", name, corpus_files, model_checkpoint=str(base), data_checkpoint=str(base), **more)
+    more |= dict.fromkeys(("model_checkpoint", "data_checkpoint"), pretrained(base, corpus_files, kind, **sizes))
+    run = write_run(tmp_path / "run", name, corpus_files, **more)
     exported = export(precis, run, tmp_path / "exported")
-    expected, network = api.load(run).summarize(TEXT), api.load(run).model.network
+    expected, network = records(run), api.load(run).model.network
     shutil.rmtree(base)
-    assert api.load(exported).summarize(TEXT).record() == expected.record()
-    theirs = AutoModelForSeq2SeqLM.from_pretrained(exported).state_dict()
+    assert records(exported) == expected
+    theirs = transformers.AutoModelForSeq2SeqLM.from_pretrained(exported).state_dict()
     ours = (network.model if name == "pegasus" else network.led).state_dict()
     assert theirs.keys() == ours.keys() and all(torch.equal(theirs[key], ours[key]) for key in theirs)
 
@@ -161,36 +137,25 @@ def test_the_proposer_of_candidates_is_exported_with_the_model(corpus_files, tmp
     proposer = write_run(tmp_path / "bertsum", "bertsum", corpus_files)
     scorer = {"class_path": "precis.training.run_scorer.RunScorer", "init_args": {"run": str(proposer)}}
     run = write_run(tmp_path / "run", "matchsum", corpus_files, data_scorer=scorer)
-    exported = export(precis, run, tmp_path / "exported")
-    expected = api.load(run).summarize(TEXT)
+    exported, expected = export(precis, run, tmp_path / "exported"), records(run)
     shutil.rmtree(proposer)
-    assert api.load(exported).summarize(TEXT).record() == expected.record()
+    assert records(exported) == expected
 
 
 @pytest.mark.integration
 def test_the_card_says_what_the_records_of_the_run_say(run_folder, tmp_path, precis):
     assert precis("test", "--run", run_folder).status == 0
     exported = export(precis, run_folder, tmp_path / "heron", "--license", "apache-2.0")
-    assert_same_summaries(run_folder, exported)
+    assert records(exported) == records(run_folder)
     _, header, card = (exported / "README.md").read_text(encoding="utf-8").split("---\n", 2)
     expected = {"library_name": "precis", "pipeline_tag": "summarization", "license": "apache-2.0"}
     assert yaml.safe_load(header).items() >= expected.items()
-    results = json.loads((run_folder / "results.json").read_text(encoding="utf-8"))
-    signatures = json.loads((run_folder / "predictions.signatures.json").read_text(encoding="utf-8"))
+    files = ("results.json", "predictions.signatures.json", "environment.json")
+    results, signatures, record = (json.loads((run_folder / name).read_text(encoding="utf-8")) for name in files)
     line = f"| rouge1 | {results['scores']['test/rouge1']:.2f} | {signatures['rouge1'].replace('|', ' ')} |"
     assert line in card and 'precis.load("heron")' in card
-    record = json.loads((run_folder / "environment.json").read_text(encoding="utf-8"))
     assert f"train: 26 documents, digest {record['corpus']['train']['digest']}" in card
     assert "apache-2.0" in card and str(record["seed"]) in card and "See, Liu and Manning" in card
-
-
-def test_the_command_line_reads_an_exported_model(run_folder, tmp_path, precis):
-    exported = export(precis, run_folder, tmp_path / "exported")
-    (tmp_path / "text.txt").write_text(TEXT, encoding="utf-8")
-    outputs = [precis("summarize", "--checkpoint", run, tmp_path / "text.txt").out for run in (run_folder, exported)]
-    assert outputs[0] == outputs[1] != ""
-    precis("test", "--run", exported).failed_in_one_line("an exported model, which precis test does not read")
-    precis("export", run_folder, "--out", exported).refused("not empty; choose another folder")
 
 
 @pytest.fixture
@@ -221,23 +186,22 @@ def hub(tmp_path, monkeypatch) -> Path:
 
 
 def test_a_model_goes_to_the_hub_and_comes_back(hub, run_folder, tmp_path, precis, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     exported = export(precis, run_folder, tmp_path / "exported")
+    outputs = [precis("summarize", "--checkpoint", run, TEXT).out for run in (run_folder, exported)]
+    assert outputs[0] == outputs[1] != ""
+    precis("test", "--run", exported).failed_in_one_line("an exported model, which precis test does not read")
+    precis("export", run_folder, "--out", exported).refused("not empty; choose another folder")
+
     push = ["push", exported, "me/heron"]
     precis(*push).failed_in_one_line("no Hugging Face token; log in with `hf auth login`, or set HF_TOKEN\n")
     monkeypatch.setenv("HF_TOKEN", "hf_wrong")
     precis(*push).failed_in_one_line("me/heron: the hub refuses the upload")
     monkeypatch.setenv("HF_TOKEN", "hf_test")
-    assert "me/heron" in precis(*push).succeeded().out
-    monkeypatch.chdir(tmp_path)
-    summary = api.load("me/heron").summarize(TEXT)
-    assert summary.record() == api.load(run_folder).summarize(TEXT).record()
-
-
-def test_what_cannot_be_pushed_or_fetched_is_refused(hub, run_folder, tmp_path, precis, monkeypatch):
-    monkeypatch.chdir(tmp_path)
     precis("push", run_folder, "me/heron").refused("not an exported model; make one with `precis export")
-    exported = export(precis, run_folder, tmp_path / "exported")
     precis("push", exported, "heron").refused("not a name of the hub; give USER/MODEL")
+    assert "me/heron" in precis(*push).succeeded().out
+    assert records("me/heron") == records(run_folder)
     with pytest.raises(UserError, match="me/otter: no such folder, and no such model on the hub"):
         api.load("me/otter")
     (tmp_path / "runs").mkdir()

@@ -1,5 +1,3 @@
-"""`precis import`: released checkpoints become runs that compute what their own models do."""
-
 import os
 import sys
 from argparse import Namespace
@@ -7,16 +5,8 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+import released
 import torch
-from released import (
-    VOCABULARY,
-    abstractive_log_prob,
-    abstractive_state,
-    extractive_scores,
-    extractive_state,
-    other_weights,
-    write_encoder,
-)
 from torch import nn
 
 from datamodules.corpora.texts import Texts
@@ -28,13 +18,13 @@ SENTENCES = ["A storm hit the coast.", "Boats sank in the harbour.", "Ships wait
 
 @pytest.fixture
 def encoder(tmp_path):
-    return write_encoder(tmp_path / "encoder")
+    return released.write_encoder(tmp_path / "encoder")
 
 
-def imported(precis, tmp_path: Path, content: object, *options: object) -> Path:
+def imported(precis, tmp_path: Path, content: object) -> Path:
     torch.save(content, tmp_path / "released.pt")
-    arguments = ("--out", tmp_path / "run", "--encoder", tmp_path / "encoder", "--heads", "2", *options)
-    precis("import", tmp_path / "released.pt", *arguments).succeeded()
+    options = ("--out", tmp_path / "run", "--encoder", tmp_path / "encoder", "--heads", "2")
+    precis("import", tmp_path / "released.pt", *options).succeeded()
     return tmp_path / "run"
 
 
@@ -46,35 +36,28 @@ def batch_of(folder: Path, tmp_path: Path):
 
 
 def test_an_extractive_model_scores_as_presumms(encoder, tmp_path, precis):
-    state = extractive_state(encoder)
+    state = released.extractive_state(encoder)
     folder = imported(precis, tmp_path, {"model": state, "opt": Namespace(heads=2)})
     model, batch = batch_of(folder, tmp_path)
     assert batch.sentences == [SENTENCES]
     (scores,) = model.sentence_scores(batch)
-    assert scores == pytest.approx(extractive_scores(state, encoder, SENTENCES), abs=1e-4)
-    (tmp_path / "article.txt").write_text(" ".join(SENTENCES), encoding="utf-8")
-    done = precis("summarize", "--checkpoint", folder, tmp_path / "article.txt", "--sentences", "1")
-    assert done.status == 0 and done.out.strip() in SENTENCES
+    assert scores == pytest.approx(released.extractive_scores(state, encoder, SENTENCES), abs=1e-4)
+    done = precis("summarize", "--checkpoint", folder, " ".join(SENTENCES), "--sentences", "1").succeeded()
+    assert done.out.strip() in SENTENCES
 
 
 def test_an_abstractive_model_generates_as_presumms(encoder, tmp_path, precis):
-    state = abstractive_state(encoder)
+    state = released.abstractive_state(encoder)
     model, batch = batch_of(imported(precis, tmp_path, {"model": state}), tmp_path)
     summary = ["a", "storm", "[unused2]", "boats", "sank", ".", "[unused1]"]
-    expected = abstractive_log_prob(state, encoder, SENTENCES, summary)
+    expected = released.abstractive_log_prob(state, encoder, SENTENCES, summary)
     # here the end symbol of the tokenizer stands for PreSumm's
-    ids = [VOCABULARY.index("[SEP]" if token == "[unused1]" else token) for token in summary]
+    ids = [released.VOCABULARY.index("[SEP]" if token == "[unused1]" else token) for token in summary]
     samples = Samples(torch.tensor([[ids]]), torch.tensor([[len(ids)]]))
     with torch.no_grad():
         torch.testing.assert_close(model.log_probs(batch, samples)[0, 0], expected, atol=1e-4, rtol=1e-4)
-
-
-def test_sentences_of_a_generated_summary_end_at_presumms_mark(encoder, tmp_path, precis):
-    model, batch = batch_of(imported(precis, tmp_path, abstractive_state(encoder)), tmp_path)
-    text = model.tokenizer.decode([VOCABULARY.index(w) for w in ("a", "storm", "[unused2]", "boats", "sank")])
-    model._decode = lambda *_: [[text]]
-    (summary,) = model.summarize(batch)
-    assert summary.sentences == ["a storm", "boats sank"]
+    model._decode = lambda *_: [[model.tokenizer.decode(ids[:5])]]
+    assert model.summarize(batch)[0].sentences == ["a storm", "boats sank"]  # a sentence ends at PreSumm's mark
 
 
 class Stand(nn.Module):
@@ -87,16 +70,16 @@ class Stand(nn.Module):
 
 
 def test_a_pickled_matchsum_is_read_without_its_class(encoder, tmp_path, precis, monkeypatch):
-    proposer = imported(precis, tmp_path, {"model": extractive_state(encoder)}).rename(tmp_path / "proposer")
+    proposer = imported(precis, tmp_path, released.extractive_state(encoder)).rename(tmp_path / "proposer")
     module = ModuleType("model")
     module.MatchSum = type("MatchSum", (Stand,), {"__module__": "model"})
     monkeypatch.setitem(sys.modules, "model", module)
-    weights = other_weights(encoder)
+    weights = released.other_weights(encoder)
     encoder.load_state_dict(weights, strict=False)
     torch.save(module.MatchSum(encoder), tmp_path / "released.pt")
     monkeypatch.delitem(sys.modules, "model")
-    arguments = ("--out", tmp_path / "run", "--encoder", tmp_path / "encoder", "--scorer", proposer)
-    precis("import", tmp_path / "released.pt", *arguments).succeeded()
+    options = ("--out", tmp_path / "run", "--encoder", tmp_path / "encoder", "--scorer", proposer)
+    precis("import", tmp_path / "released.pt", *options).succeeded()
     state = load_run(tmp_path / "run", cache_dir=str(tmp_path / "cache")).model.state_dict()
     for name, value in weights.items():
         if "pooler" not in name:
@@ -114,14 +97,9 @@ class Leaves:
 
 
 def test_nothing_in_a_file_is_executed(encoder, tmp_path, precis):
-    mark = tmp_path / "executed"
-    state = extractive_state(encoder)
-    for content in (
-        {"model": state, "opt": Leaves(os.system, f"touch {mark}")},
-        {"model": state, "opt": Leaves(Path.touch, mark)},
-        {"model": state, "opt": Leaves(eval, f"open({str(mark)!r}, 'w')")},
-    ):
-        torch.save(content, tmp_path / "released.pt")
+    mark, state = tmp_path / "executed", released.extractive_state(encoder)
+    for call in ((os.system, f"touch {mark}"), (Path.touch, mark), (eval, f"open({str(mark)!r}, 'w')")):
+        torch.save({"model": state, "opt": Leaves(*call)}, tmp_path / "released.pt")
         precis("import", tmp_path / "released.pt", "--out", tmp_path / "run", "--encoder", tmp_path / "encoder")
         assert not mark.exists()
 
@@ -133,9 +111,9 @@ def test_nothing_in_a_file_is_executed(encoder, tmp_path, precis):
     (None, "no weights in it"),
 ])  # fmt: skip
 def test_weights_that_do_not_fit_leave_no_run(change, message, encoder, tmp_path, precis):
-    state = {} if change is None else extractive_state(encoder) | change
-    state = {name: value for name, value in state.items() if value is not None}
-    torch.save({"model": state}, tmp_path / "released.pt")
-    arguments = ("--out", tmp_path / "run", "--encoder", tmp_path / "encoder", "--heads", "2")
-    precis("import", tmp_path / "released.pt", *arguments).failed_in_one_line(message, str(tmp_path / "released.pt"))
+    state = {} if change is None else released.extractive_state(encoder) | change
+    path = tmp_path / "released.pt"
+    torch.save({"model": {name: value for name, value in state.items() if value is not None}}, path)
+    options = ("--out", tmp_path / "run", "--encoder", tmp_path / "encoder", "--heads", "2")
+    precis("import", path, *options).failed_in_one_line(message, str(path))
     assert not (tmp_path / "run").exists()

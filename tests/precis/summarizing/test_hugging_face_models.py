@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from conftest import read_lines
+from conftest import read_lines, write
 from tiny_models import FAMILIES, make_chat_model, make_summarizer, make_summarizers
 from transformers import AutoModelForCausalLM, AutoModelForSeq2SeqLM, AutoTokenizer
 from transformers.generation.utils import GenerationMixin
@@ -64,12 +64,10 @@ BY_HAND = {
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_family_summarizes_as_generate_does(models, texts, kind):
-    run = api.load(models[kind], batch_tokens=120)
     template, settings = BY_HAND.get(kind, ("{document}", {}))
-    summaries = run.summarize(texts)
-    expected = [generate(models[kind], template.replace("{document}", text), **settings) for text in texts]
-    assert [summary.sentences for summary in summaries] == expected
-    assert len({summary.text for summary in summaries}) > 1
+    summaries = [summary.sentences for summary in api.load(models[kind], batch_tokens=120).summarize(texts)]
+    assert summaries == [generate(models[kind], template.replace("{document}", text), **settings) for text in texts]
+    assert len(set(map(str, summaries))) > 1
 
 
 @pytest.fixture
@@ -85,11 +83,6 @@ def prepared(monkeypatch) -> list[dict]:
     return calls
 
 
-@pytest.fixture(scope="module")
-def long_pegasus(tmp_path_factory, texts) -> Path:
-    return make_summarizer("pegasus", tmp_path_factory.mktemp("pegasus"), texts, window=200, **CARD)
-
-
 @pytest.mark.parametrize(("settings", "expected"), [
     ({}, {"num_beams": 3, "max_length": 14, "min_length": 3, "length_penalty": 2.0}),
     ({"max_length": 8, "num_beams": 2}, {"max_length": 8, "num_beams": 2, "min_length": 3}),
@@ -101,15 +94,18 @@ def long_pegasus(tmp_path_factory, texts) -> Path:
     ({"beam_size": 2, "alpha": 0.5, "no_repeat_ngram": 4},
      {"num_beams": 2, "length_penalty": 0.5, "no_repeat_ngram_size": 4}),
 ])  # fmt: skip
-def test_generate_works_with_the_settings_that_were_given(long_pegasus, texts, prepared, capfd, settings, expected):
-    run = api.load(long_pegasus)
+def test_generate_works_with_the_settings_of_a_call_or_a_load(tmp_path, texts, prepared, capfd, settings, expected):
+    def worked_with() -> dict:
+        return {name: prepared[-1][name] for name in expected}
+
+    folder = make_summarizer("pegasus", tmp_path / "pegasus", texts, window=200, **CARD)
+    run = api.load(folder)
     run.summarize(texts[0], **settings)
-    assert {name: prepared[-1][name] for name in expected} == expected
+    assert worked_with() == expected
     run.summarize(texts[0])  # the change was for one call
     assert prepared[-1]["num_beams"] == 3 and prepared[-1]["max_length"] == 14
-    api.load(long_pegasus, generation=settings).summarize(texts[0])
-    assert {name: prepared[-1][name] for name in expected} == expected
-    assert "seem to have been set" not in capfd.readouterr().err
+    api.load(folder, generation=settings).summarize(texts[0])
+    assert worked_with() == expected and "seem to have been set" not in capfd.readouterr().err
 
 
 def test_the_length_of_a_decoder_is_that_of_its_answer(models, texts, prepared):
@@ -173,9 +169,9 @@ def test_primera_gets_its_separators_and_attends_from_them(tmp_path, texts):
     tokenizer, model = AutoTokenizer.from_pretrained(folder), AutoModelForSeq2SeqLM.from_pretrained(folder).eval()
     tokenizer.add_tokens(["<doc-sep>"])
     model.resize_token_embeddings(len(tokenizer), mean_resizing=False)
-    model.save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
-    first, second = texts[0].split(".")[0] + " .", texts[1].split(".")[0] + " ."
+    for part in (model, tokenizer):
+        part.save_pretrained(folder)
+    first, second = (text.split(".")[0] + " ." for text in texts[:2])
     summary = api.load(folder).summarize({"document": [first, second]})
     ids = tokenizer(f"{first} <doc-sep> {second} <doc-sep>", return_tensors="pt").input_ids
     attention = (ids == tokenizer.convert_tokens_to_ids("<doc-sep>")).long()
@@ -186,20 +182,17 @@ def test_primera_gets_its_separators_and_attends_from_them(tmp_path, texts):
 
 
 def test_summarize_takes_a_checkpoint_with_a_budget_and_says_what_was_read(models, texts, tmp_path, precis):
-    (tmp_path / "a.txt").write_text(texts[0], encoding="utf-8")
-    command = ["summarize", "--checkpoint", models["bart"], tmp_path / "a.txt"]
-    done = precis(*command)
-    assert done.status == 0 and sentences_of(done.out.strip()) == sentences_of(
-        " ".join(generate(models["bart"], texts[0]))
-    )
+    bart, text = models["bart"], texts[0]
+    command = ["summarize", "--checkpoint", bart, write(tmp_path / "a.txt", text)]
+    assert precis(*command).succeeded().out.strip() == " ".join(generate(bart, text))
     done = precis(*command, "--generation.max_length", 6, "--generation.num_beams", 1)
-    assert done.out.strip() == " ".join(generate(models["bart"], texts[0], max_length=6, num_beams=1, min_length=0))
+    assert done.out.strip() == " ".join(generate(bart, text, max_length=6, num_beams=1, min_length=0))
     assert len(precis(*command, "--words", 2).out.split()) == 2
     done = precis(*command, "--max_source", 8, "--json", "true")
     assert "read in " in done.err and "whose summaries were joined" in done.err
-    assert json.loads(done.out)["windows"] == len(windows_of(texts[0], 7))
+    assert json.loads(done.out)["windows"] == len(windows_of(text, 7))
     done = precis(*command, "--max_source", 8, "--long_documents", "truncate")
-    assert f"first 8 of {len(texts[0].split()) + 1} tokens were read" in done.err
+    assert f"first 8 of {len(text.split()) + 1} tokens were read" in done.err
     assert "selects no sentences" in precis(*command, "--scores", "true").err
 
 
@@ -213,8 +206,8 @@ def test_test_scores_a_checkpoint(models, source, texts, tmp_path, precis, monke
 
 def test_models_are_evaluated_and_shown_in_the_playground(models, documents, texts):
     run = api.load(models["bart"])
-    evaluated = run.evaluate(documents, metrics="rouge", resamples=10)
-    assert evaluated.scores.loc["rouge1", "documents"] == len(documents)
+    scores = run.evaluate(documents, metrics="rouge", resamples=10).scores
+    assert scores.loc["rouge1", "documents"] == len(documents)
     with pytest.raises(UserError, match="no documents of its own"):
         run.evaluate("test")
     playground = Playground([str(models["bart"]), str(models["chat"])])

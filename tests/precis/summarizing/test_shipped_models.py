@@ -1,5 +1,3 @@
-"""The models that come with the suite, on the command line and in Python."""
-
 import importlib.util
 import io
 import json
@@ -44,19 +42,18 @@ def test_every_shipped_model_has_weights_a_card_and_its_name():
     assert default_model() in LIGHT
     for name in MODELS:
         folder = shipped_folder(name)
-        files = {"README.md", "config.yaml", "precis.safetensors"}
-        files |= {"text"} if name != "extractive" else set()  # its tokenizer is part of the package of the encoder
-        assert {path.name for path in folder.iterdir()} == files
+        # the tokenizer of `extractive` is part of the package of the encoder
+        text = {"text"} if name != "extractive" else set()
+        assert {path.name for path in folder.iterdir()} == {"README.md", "config.yaml", "precis.safetensors"} | text
         size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
         assert size < 6e6, "it is part of the wheel"
-        card = (folder / "README.md").read_text(encoding="utf-8")
-        assert "## Data and license" in card
+        assert "## Data and license" in (folder / "README.md").read_text(encoding="utf-8")
     assert shipped_folder("runs/mine") is None
 
 
 def test_a_summary_needs_no_option_and_names_its_model(article, tmp_path, precis, monkeypatch):
-    done = precis("summarize", article)
-    assert done.status == 0 and default_model() in done.err and "--model" in done.err, done.err
+    done = precis("summarize", article).succeeded()
+    assert default_model() in done.err and "--model" in done.err
     sentences = api.summarize(TEXT).sentences
     assert done.out.strip() == " ".join(sentences) and 1 <= len(sentences) <= 3
     assert all(sentence in " ".join(TEXT.split()) for sentence in sentences)
@@ -64,9 +61,12 @@ def test_a_summary_needs_no_option_and_names_its_model(article, tmp_path, precis
     assert precis("summarize", "A long text. " * 400).status == 0, "longer than any name of a file"
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(TEXT.encode())))
     assert precis("summarize", "-").out == done.out
-    (tmp_path / "other.txt").write_text(TEXTS[1][0], encoding="utf-8")
+    write(tmp_path / "other.txt", TEXTS[1][0])
     assert re.findall("== (.*)", precis("summarize", tmp_path).out) == ["article.txt", "other.txt"]
     precis("summarize", "--model", "extractiv", article).refused("extractive, small, docstring")
+    with pytest.warns(UserWarning, match="trained on English, and these texts are not"):
+        summary = api.summarize("Поезд опоздал. Пассажиры ждали два часа.", model="small", sentences=1)
+    assert len(summary.sentences) == 1
 
 
 def test_length_is_limited(article, precis):
@@ -91,20 +91,12 @@ def test_what_matters_is_chosen_more_often_than_the_first_sentence(name):
 @pytest.mark.integration
 @pytest.mark.parametrize("name", INSTALLED)
 def test_the_whole_model_has_the_same_summaries(name, article, tmp_path, precis):
-    run = api.load(name)
-    texts = [text for text, _ in TEXTS]
-    for one, other in zip(run.summarize(texts), api.summarize(texts, name), strict=True):
+    texts, page, heat_map = [text for text, _ in TEXTS], tmp_path / "page.html", tmp_path / "map.png"
+    for one, other in zip(api.load(name).summarize(texts), api.summarize(texts, name), strict=True):
         assert one.positions == other.positions
         assert one.sentence_scores == pytest.approx(other.sentence_scores, abs=1e-4)
-    options = ["--html", tmp_path / "page.html", "--heat_map", tmp_path / "map.png"]
-    done = precis("summarize", article, "--model", name, *options)
-    assert done.status == 0 and (tmp_path / "map.png").is_file() and "<mark" in (tmp_path / "page.html").read_text()
-
-
-def test_a_text_in_another_script_is_summarized_with_a_warning():
-    with pytest.warns(UserWarning, match="trained on English, and these texts are not"):
-        summary = api.summarize("Поезд опоздал. Пассажиры ждали два часа.", model="small", sentences=1)
-    assert len(summary.sentences) == 1
+    precis("summarize", article, "--model", name, "--html", page, "--heat_map", heat_map).succeeded()
+    assert heat_map.is_file() and "<mark" in page.read_text()
 
 
 @pytest.mark.integration

@@ -1,15 +1,19 @@
-"""The page of `precis compare --html`, by its text and in a real browser."""
-
+import csv
 import json
 import re
+import shutil
+import subprocess
 from html import unescape
+from itertools import product
 from pathlib import Path
 
 import numpy as np
 import pytest
 from conftest import read_lines, write
-from run_folders import make_run
+from run_folders import make_run, prediction
 from test_compare import ROUGE, SCORES, rows_of
+
+from precis.evaluation.compare import escape_latex
 
 HOSTILE = '</script><script>document.title="taken"</script><b id=bold>&amp;'
 
@@ -18,15 +22,13 @@ HOSTILE = '</script><script>document.title="taken"</script><b id=bold>&amp;'
 def page(tmp_path, precis) -> Path:
     curve = {"val/rouge1": [1.0, 5.0, 7.5], "train/loss": [3.0, 2.0, 1.5]}
     rows = [rows_of(run) for run in range(4)]
-    rows[0][0] |= {"summary": [HOSTILE], "references": [[HOSTILE]]}
-    rows[1][0]["references"] = rows[2][0]["references"] = rows[3][0]["references"] = [[HOSTILE]]
+    rows[0][0]["summary"] = [HOSTILE]
+    for row in rows:
+        row[0]["references"] = [[HOSTILE]]
     rows[3][5] |= {"words": ["run", "3", "says", "5"], "copied": [True, True, False, True]}
-    runs = [
-        make_run(tmp_path / "a1", rows[0], seed=1, curve=curve, coverage=False),
-        make_run(tmp_path / "a2", rows[1], seed=2, curve=curve, coverage=False),
-        make_run(tmp_path / "b1", rows[2], seed=1, curve=curve),
-        make_run(tmp_path / "c1", rows[3], seed=1, pointer=False),
-    ]
+    runs = [make_run(tmp_path / f"a{n + 1}", rows[n], seed=n + 1, curve=curve, coverage=False) for n in (0, 1)]
+    runs.append(make_run(tmp_path / "b1", rows[2], seed=1, curve=curve))
+    runs.append(make_run(tmp_path / "c1", rows[3], seed=1, pointer=False))
     path = tmp_path / "page.html"
     precis("compare", *runs, ROUGE, "--html", path, "--baseline", runs[0]).succeeded()
     return path
@@ -35,8 +37,7 @@ def page(tmp_path, precis) -> Path:
 def test_the_page_fetches_nothing(page):
     text = page.read_text(encoding="utf-8")
     assert not re.search(r"""\b(src|href)\s*=\s*["']?(?!["'#]|data:)\S""", text)
-    assert not re.search(r"@import|url\(|fetch\(|XMLHttp|import\(", text)
-    assert text.count("</script>") == 2
+    assert not re.search(r"@import|url\(|fetch\(|XMLHttp|import\(", text) and text.count("</script>") == 2
 
 
 @pytest.mark.integration
@@ -119,3 +120,58 @@ def test_texts_have_the_direction_and_the_spaces_of_their_language(tmp_path, pre
     dom = browse(path, "--dump-dom").stdout
     assert dom.count('<p dir="auto"><mark>今天</mark>。好<mark>ok !</mark></p>') == 2
     assert '<p dir="auto">今天。好。</p>' in dom and f'<p dir="auto">{" ".join(arabic)}</p>' in dom
+
+
+GRID = np.random.default_rng(1).uniform(10, 60, size=(2, 2, 2, 8))  # pointer, width, seeds, documents
+MEASURES = "--metric=rouge1,length"
+
+
+@pytest.fixture
+def grid(tmp_path) -> list[Path]:
+    """Two seeds of each point of a grid of two axes, the points of the second axis together."""
+    runs = []
+    for pointer, width, seed in product((0, 1), (0, 1), (1, 2)):
+        scores = GRID[pointer, width, seed - 1]
+        rows = [prediction(number, "a b c", {"rouge1": score}) for number, score in enumerate(scores.tolist())]
+        curve = {"val/rouge1": [1.0, 2.0 + pointer], "train/loss": [3.0, 2.0]}
+        folder = tmp_path / f"p{pointer}w{width}s{seed}"
+        runs.append(make_run(folder, rows, seed=seed, curve=curve, pointer=bool(pointer), hidden_size=8 << width))
+    return runs
+
+
+def test_csv_has_every_number_of_the_comparison(grid, tmp_path, precis):
+    done = precis("compare", *grid, MEASURES, "--json", "--csv", tmp_path / "table.csv").succeeded()
+    systems = {system["name"]: system for system in json.loads(done.out)["systems"]}
+    rows = list(csv.DictReader((tmp_path / "table.csv").read_text(encoding="utf-8").splitlines()))
+    places = [(row["hidden_size"], row["pointer"], row["seeds"]) for row in rows]  # grouped by the axes
+    assert places == [("8", "false", "2"), ("8", "true", "2"), ("16", "false", "2"), ("16", "true", "2")]
+    for row, (width, pointer) in zip(rows, product((0, 1), (0, 1))):
+        assert float(row["rouge1_mean"]) == pytest.approx(GRID[pointer, width].mean())
+        for measure, cell in systems[row["system"]]["scores"].items():
+            for key, value in cell.items():
+                text = "" if value is None else str(value)
+                assert row.get(f"{measure}_{key}", text) == text
+
+
+def test_latex_marks_the_best_mean_repeats_no_value_and_separates_groups(grid, tmp_path, precis):
+    precis("compare", *grid, MEASURES, "--latex", tmp_path / "table.tex")
+    text = (tmp_path / "table.tex").read_text(encoding="utf-8")
+    assert text.startswith("% ") and "95 % intervals" in text and r"hidden\_size" in text
+    assert text.count(r"\midrule") == 2 and text.count(" \\\\\n") == 5
+    body = [line.split(" & ") for line in text.splitlines() if line.endswith(r"\\")][1:]
+    assert [line[0] for line in body] == ["8", "", "16", ""]
+    means = GRID.mean((2, 3))
+    assert [line[3].startswith(r"\textbf{") for line in body] == [mean == means.max() for mean in means.T.flat]
+    assert rf"{means[0, 0]:.2f}\pm {GRID[0, 0].mean(1).std(ddof=1):.2f}" in body[0][3]
+    assert text.count(r"\textbf{") == 1 and text.count("{") == text.count("}")
+    if shutil.which("pdflatex"):
+        page = r"\documentclass{article}\usepackage{booktabs}\begin{document}" + text + r"\end{document}"
+        write(tmp_path / "page.tex", page)
+        command = ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "page.tex"]
+        assert subprocess.run(command, cwd=tmp_path, capture_output=True, timeout=100).returncode == 0
+
+
+def test_latex_interprets_no_name():
+    commands = r"\\(textbackslash|textasciitilde|textasciicircum)\{\}|\\[&%$#_{}]"
+    for text in ("a_b", "50 %", "x & y", r"\input{x}", "$a^2$", "~#{}"):
+        assert not re.search(r"[\\&%$#_{}~^]", re.sub(commands, "", escape_latex(text))), text

@@ -1,0 +1,141 @@
+"""`precis clean`, `precis doctor` and `precis init`: what they remove, report and write."""
+
+import json
+import os
+import time
+from importlib import metadata
+from pathlib import Path
+
+import pytest
+import yaml
+from conftest import write_lines
+
+from datamodules.cache_folder import KINDS, list_entries
+from datamodules.corpora.corpus import build_documents
+from datamodules.corpora.files import Files
+from precis.housekeeping.doctor import check_requirements
+from precis.housekeeping.init import MODELS
+from precis.training.training import fit_parser
+
+DIGEST = "0123456789abcdef01234567"
+OLD = {f"features/{DIGEST}.arrow", f"text/{DIGEST}/vocab.txt"}
+
+
+def age(path: Path, days: float) -> None:
+    then = time.time() - days * 86400
+    os.utime(path, (then, then))
+
+
+@pytest.fixture
+def folder(tmp_path, corpus_files):
+    """A cache with a recent and two old entries, and files that are no entries."""
+    folder = tmp_path / "cache"
+    build_documents(Files(**corpus_files), "test", folder)
+    (folder / "mine").mkdir()
+    (folder / "text" / DIGEST).mkdir(parents=True)
+    (folder / "features").mkdir()
+    for name in OLD:
+        (folder / name).write_bytes(b"x" * 5000)
+        age(folder / name, 40)
+    age(folder / "text" / DIGEST, 40)
+    for name in ("mine/notes.txt", "notes.txt", "features/notes.arrow"):
+        (folder / name).write_text("mine", encoding="utf-8")
+        age(folder / name, 400)
+    return folder
+
+
+def names(folder: Path) -> set[str]:
+    return {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file() and path.name[0] != "."}
+
+
+def test_what_training_builds_is_recognized(trained, cache):
+    kinds = {entry.kind for entry in list_entries(cache)}
+    assert {"documents", "features", "tokenizers"} <= kinds <= set(KINDS)
+
+
+def test_old_entries_are_removed_and_nothing_else(folder, precis):
+    before = names(folder)
+    done = precis("clean", "--cache_dir", folder, "--older_than", "0").succeeded()
+    assert "--delete" in done.out and names(folder) == before  # unless asked
+    assert precis("clean", "--cache_dir", folder, "--delete").status == 0
+    assert before - names(folder) == OLD and not (folder / "text" / DIGEST).exists()
+
+
+def test_only_large_ones_of_a_kind_are_removed(folder, corpus_files, run_folder, precis):
+    before = names(folder)
+    for options in (["--larger_than", "1"], ["--kinds", "[documents]"]):
+        assert precis("clean", "--cache_dir", folder, *options, "--delete").status == 0
+        assert names(folder) == before
+    precis("clean", "--cache_dir", folder, "--kinds", "[documents]", "--older_than=0", "--delete").succeeded()
+    assert {Path(name).name for name in before - names(folder)} == {"documents.arrow", "manifest.json"}
+    assert len(build_documents(Files(**corpus_files), "test", folder)) == 7  # what was removed is built again
+    before = names(run_folder)
+    precis("clean", "--cache_dir", run_folder, "--older_than", "0", "--delete").refused("run folder")
+    assert names(run_folder) == before
+
+
+def test_the_report_names_versions_devices_caches_and_the_parser(precis, cache):
+    report = json.loads(precis("doctor", "--json").succeeded().out)
+    assert report["versions"]["torch"] == metadata.version("torch") and not report["problems"]
+    assert "CPU core" in report["devices"][0] and str(cache) in report["caches"]
+    assert "default because" in report["parser"] and "minilm" in report["extras"]
+    table = precis("doctor").out
+    assert metadata.version("torch") in table and "everything that is required is installed" in table
+
+
+def test_a_missing_package_is_named_with_the_command_that_installs_it(monkeypatch, precis):
+    lines = ["torch>=999", "nothing-of-this-name>=1", 'nor-of-this; extra == "minilm"', 'rich; extra == "lora"']
+    monkeypatch.setattr(metadata, "requires", lambda _: lines)
+    required, extras = check_requirements()
+    assert set(required) == {"torch", "nothing-of-this-name"} and extras["lora"] == "installed"
+    assert extras["minilm"] == "lacks nor-of-this: pip install 'precis-suite[minilm]'"
+    done = precis("doctor", "--json")
+    assert done.status == 1 and len(json.loads(done.out)["problems"]) == 2
+
+
+ROWS = [{"Article": f"It rained on day {day}. It was cold.", "highlights": "It rained."} for day in range(80)]
+SMALL = (
+    "--model.hidden_size=8", "--model.embedding.size=8", "--data.max_train=8", "--data.max_eval=2", "--wandb=off",
+    "--trainer.max_epochs=1", "--trainer.accelerator=cpu", "--model.decoding.max_length=5", "--data.max_source=20",
+)  # fmt: skip
+
+
+@pytest.mark.integration
+def test_a_project_trains_as_it_is(tmp_path, precis, monkeypatch):
+    path = write_lines(tmp_path / "mine.jsonl", ROWS)
+    assert precis("init", tmp_path / "project", "--train", path).status == 0
+    monkeypatch.chdir(tmp_path / "project")
+    precis("fit", "--config", "config.yaml", "--run_dir", "runs/first", *SMALL).succeeded()
+    assert (tmp_path / "project" / "runs" / "first" / "checkpoints" / "best.ckpt").is_file()
+
+
+def test_the_configs_are_accepted_and_have_the_fields_of_the_files(tmp_path, precis, monkeypatch):
+    path = write_lines(tmp_path / "mine.jsonl", ROWS)
+    for model in MODELS:
+        assert "'Article'" in precis("init", tmp_path / model, "--model", model, "--train", path).succeeded().out
+        monkeypatch.chdir(tmp_path / model)
+        fit_parser().parse_args(["--config", "config.yaml"])
+        values = yaml.safe_load(Path("config.yaml").read_text(encoding="utf-8"))["data"]["init_args"]["corpus"]
+        fields = {"train": str(path), "document": "Article", "summary": "highlights", "split": 0.1}
+        assert values["init_args"] == fields
+
+
+def test_the_id_is_unique_and_the_commands_are_for_the_given_files(tmp_path, precis):
+    rows = [{"url": "same", "guid": number, "body": f"Rain {number}.", "title": "Rain."} for number in range(4)]
+    path = write_lines(tmp_path / "mine.jsonl", rows)
+    done = precis("init", tmp_path / "project", "--train", path)
+    assert "4 records" in done.out and "id 'guid'" in done.out and "--model bertsum" in done.out, done.err
+    commands = (tmp_path / "project" / "README.md").read_text(encoding="utf-8")
+    assert f"{path} --document body" in commands and "precis validate --run" in commands, "there is no test file"
+    write_lines(path, [row | {"guid": 1} for row in rows])
+    assert "id the file and line" in precis("init", tmp_path / "other", "--train", path).out
+    write_lines(path, [row | {"guid": 1, "id": 1} for row in rows])
+    assert "the same `id`" in precis("init", tmp_path / "third", "--train", path).err
+
+
+def test_files_that_cannot_be_used_leave_no_project(tmp_path, precis):
+    wrong = [({"words": "a"}, "fields: words"), ({"document": "a"}, "training needs one"), ("{", "broken JSON")]
+    for row, message in wrong:
+        path = write_lines(tmp_path / "mine.jsonl", [row])
+        precis("init", tmp_path / "project", "--train", path).failed_in_one_line(message)
+        assert not (tmp_path / "project").exists()

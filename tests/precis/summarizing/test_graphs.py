@@ -1,0 +1,109 @@
+import random
+import re
+import xml.etree.ElementTree as ET
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from conftest import write, write_lines
+from datasets import Dataset
+
+from datamodules.corpora.corpus import as_document
+from datamodules.graphs import ParagraphRule, Similarity
+from precis.summarizing import graph_drawing as command
+from precis.summarizing.graph_drawing import ARCS, draw_svg, strongest
+from precis.summarizing.picture_commands import graph
+from tests.datamodules.graphs.made_up import cluster, paragraphs
+
+TEXT = "An otter swims in the river. It dives.\n\nThe otter guards the mill.\n\nNobody visits the library."
+
+
+@pytest.fixture
+def article(tmp_path):
+    return write(tmp_path / "article.txt", TEXT)
+
+
+def test_a_text_s_graph_is_printed_and_drawn(article, tmp_path, precis):
+    html = tmp_path / "graph.html"
+    out = precis("graph", article, f"--html={html}").succeeded().out
+    assert "An otter swims" in out and "strongest links to" in out and "2 (0." in out
+    assert "Nobody visits the library." in html.read_text(encoding="utf-8")
+    for arguments in (
+        ["--graph=discourse", "--paragraphs.sentences=1"],
+        ["--graph=none", "--paragraphs.max_paragraphs=1"],
+        ["--graph=rst", "--parser=right_branching", f"--parses={tmp_path / 'parses'}"],
+    ):
+        assert "An otter swims" in precis("graph", article, *arguments).succeeded().out
+    precis("graph", article, "--graph=topic").failed_in_one_line("topics are learned from a corpus; give the --run")
+
+
+def run_of(folder, monkeypatch):
+    """Return a run folder with predictions of two of its documents, which are made-up clusters."""
+    clusters = [{"id": f"cluster-[/red]{seed}", "parts": cluster(seed).parts} for seed in range(4)]
+    table = Dataset.from_list([row | {"references": [["The reference <b>."]]} for row in clusters])
+    data = SimpleNamespace(graph=Similarity(), paragraphs=ParagraphRule(), documents=lambda split: table)
+    monkeypatch.setattr(command, "load_run", lambda folder: SimpleNamespace(data=data))
+    predictions = []
+    for number in (2, 0):
+        attention = np.eye(2, len(as_document(table[number]).parts)).tolist()
+        row = {"id": clusters[number]["id"], "summary": ["One.", "Two."], "references": []}
+        predictions.append(row | {"paragraph_attention": attention})
+    write_lines(folder / "predictions.jsonl", predictions)
+    return folder
+
+
+def test_a_run_s_documents_with_what_its_summaries_looked_at(tmp_path, monkeypatch, capsys):
+    html, run = tmp_path / "run.html", run_of(tmp_path, monkeypatch)
+    graph([f"--run={run}", f"--html={html}"])
+    text = html.read_text(encoding="utf-8")
+    assert re.findall("<h2>(.*?)</h2>", text) == ["cluster-[/red]2", "cluster-[/red]0"]  # in the predictions' order
+    assert text.count('class="look"') == 4 and "The reference &lt;b&gt;." in text
+    monkeypatch.setenv("COLUMNS", "120")
+    graph([f"--run={run}", '--id=["cluster-[/red]1"]', f"--html={html}"])
+    assert "cluster-[/red]1" in html.read_text() and 'class="look"' not in html.read_text()
+    assert "cluster-[/red]1: graph similarity" in capsys.readouterr().out  # markup is printed literally
+
+
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+def shapes(svg, kind):
+    return [path for path in ET.fromstring(svg).iter(f"{SVG}path") if path.get("class") == kind]
+
+
+def test_the_strongest_links_of_each_paragraph():
+    weights = np.array([[1, 0.9, 0.1, 0.5], [0.2, 1, 0.3, 0.01], [0.1, 0, 1, 0.015], [0.4, 0, 0, 1]])
+    # one each: 0-1 (0.9), 1-0, 2-1 (0.3 back), 3-0 (0.5)
+    assert strongest(weights, max_links=1) == [(0, 1), (0, 3), (1, 2)]
+    assert strongest(weights, max_links=3) == [(0, 1), (0, 2), (0, 3), (1, 2)]  # the others are below 0.02
+    assert strongest(weights, max_links=3, min_weight=0.45) == [(0, 1), (0, 3)]
+    assert strongest(np.ones((1, 1))) == []
+
+
+def test_links_and_looks_are_as_thick_as_their_weights():
+    made = paragraphs(*cluster(3).parts)
+    weights = Similarity()(made)
+    attention = np.array([[0.6, 0.3, 0.1, 0, 0], [0, 0, 0, 0.04, 0.96]])
+    svg = draw_svg(weights, made.texts, ["One.", "Two."], attention)
+    links, looks = shapes(svg, "link"), shapes(svg, "look")
+    titles = [path.find(f"{SVG}title").text.split(":")[0] for path in links]
+    assert sorted(tuple(int(end) - 1 for end in title.split(" to ")) for title in titles) == strongest(weights)
+    widths = [float(path.get("stroke-width")) for path in links]
+    assert widths == sorted(widths) and widths[-1] == 4.5  # the strongest last, that is on top
+    assert len(looks) == 4  # 0.04 is too little
+    widest = max(looks, key=lambda path: float(path.get("stroke-width")))
+    assert widest.find(f"{SVG}title").text == "sentence 2 to paragraph 5: 0.96"
+
+
+@pytest.mark.parametrize("size", [1, 2, 64])
+def test_any_text_makes_a_sound_image_that_holds_it(size):
+    rng = random.Random(size)
+    texts = [["<b> & \x00 \ud7ff 😀 " * rng.randrange(5)] for _ in range(size)]
+    svg = draw_svg(np.full((size, size), 0.5), texts, ["]]> &amp;"], np.full((1, size), 1 / size))
+    root = ET.fromstring(svg)
+    height = float(root.get("height"))
+    for path in shapes(svg, "link"):
+        start, depth = path.get("d").split("A")[0][1:].split(), float(path.get("d").split("A")[1].split()[0])
+        assert float(start[0]) - depth > 0 and depth <= ARCS and float(start[1]) < height
+    others = 5  # two lines of the legend, two heads and a sentence
+    assert sum(len(text.text or "") > 0 for text in root.iter(f"{SVG}text")) == size + others

@@ -1,0 +1,183 @@
+import json
+import re
+from io import StringIO
+
+import numpy as np
+import pytest
+from conftest import change_config, read_lines, write, write_lines
+from rich.console import Console
+from run_folders import write_run
+
+from datamodules.text.words import detokenize, sentences_of
+from lightning_modules.extractive.summary import ExtractiveSummary
+from lightning_modules.summarizer import Summary
+from precis.summarizing.show_extraction import draw_sentence_attention, marked_document, page, sentence_lines
+from precis.summarizing.summary_options import LengthBudget
+
+TEXT = " ".join(f"The {who} slept in the old mill for {days} days." for who in ("otter", "lynx") for days in range(4))
+
+
+@pytest.fixture
+def records(tmp_path):
+    rows = [{"id": "one", "document": TEXT}, {"id": "two", "document": TEXT[:90]}]
+    return write_lines(tmp_path / "texts.jsonl", rows)
+
+
+def summaries(precis, run, records, *options) -> list[dict]:
+    done = precis("summarize", "--checkpoint", run, records, "--json", "true", *options).succeeded()
+    return [json.loads(line) for line in done.out.split("\n")[:-1]]
+
+
+@pytest.mark.integration
+def test_records_are_summarized_one_by_one(run_folder, precis, corpus_files, tmp_path):
+    assert precis("predict", "--run", run_folder).status == 0
+    predicted = read_lines(run_folder / "predictions.predict.jsonl")
+    summarized = summaries(precis, run_folder, corpus_files["test"])
+    assert [(row["id"], row["summary"]) for row in summarized] == [(row["id"], row["summary"]) for row in predicted]
+    command = ["summarize", "--checkpoint", run_folder]
+    two = [corpus_files["test"], write_lines(tmp_path / "other.jsonl", predicted)]
+    precis(*command, *two).refused("holds records, not a text")
+    precis(*command, write(tmp_path / "bad.csv", "id,text\n1,a\n")).refused("bad.csv:2", "no field 'document'")
+
+
+@pytest.mark.integration
+def test_markup_in_ids_is_reported_literally(run_folder, precis, tmp_path, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "200")
+    markup = "a[/red][bold]b\\"
+    row = {"id": markup, "document": f"The otter {markup} paints.", "summary": f"{markup} paints"}
+    records = write_lines(tmp_path / "records.jsonl", [row])
+    change_config(run_folder / "config.yaml", {"data.init_args.corpus.init_args.test": str(records)})
+    precis("test", "--run", run_folder).succeeded()
+    assert precis("report", run_folder).succeeded().out.count(markup) >= 3
+    precis("compare", run_folder, "--metric=rouge1").succeeded()
+
+
+def words(row: dict) -> int:
+    return sum(len(sentence.split()) for sentence in row["summary"])
+
+
+def test_an_extractive_model_selects_within_the_budget(extractive, records, precis):
+    def first(*options: str) -> dict:
+        return summaries(precis, extractive, records, *options)[0]
+
+    assert [len(row["summary"]) for row in summaries(precis, extractive, records, "--sentences", "2")] == [2, 2]
+    assert 10 < words(first("--words", "20")) <= 20
+    assert 10 < words(first("--ratio", "0.25")) <= len(TEXT.split()) / 4
+    for option, value, sentences in (("--share", "0.5", 4), ("--min_score", "0", 8), ("--min_score", "1.1", 1)):
+        assert len(first(option, value)["summary"]) == sentences
+
+
+def test_a_generated_summary_is_within_the_budget_and_what_is_cut_is_counted(run_folder, records, precis):
+    free = summaries(precis, run_folder, records)
+    budgeted = summaries(precis, run_folder, records, "--words", "2")
+    assert min(map(words, free)) > 2 and max(map(words, budgeted)) <= 2
+    roomy = summaries(precis, run_folder, records, "--words", "99", "--sentences", "99", "--ratio", "1")
+    for row in free + budgeted + roomy:
+        assert len(row["copied"]) == len(row["words"])
+        assert "".join(row["words"]) == "".join(row["summary"]).replace(" ", "")
+    command = ["summarize", "--checkpoint", run_folder, records]
+    assert "summaries exceeded the budget" in precis(*command, "--words", "2").err
+    for name, value in (("--words", "0"), ("--ratio", "1.5"), ("--words", "many"), ("--min_score", "0.5")):
+        # a generative model has no scores of sentences
+        precis(*command, name, value).failed_in_one_line(name[2:], status=(1, 2))
+
+
+@pytest.mark.parametrize(("budget", "document_words", "sentences"), [
+    ({"words": 5}, 0, None), ({"sentences": 2}, 0, None), ({"words": 4}, 0, ["one two three", "four"]),
+    ({"words": 3}, 0, ["one two three"]), ({"sentences": 1}, 0, ["one two three"]),
+    ({"ratio": 0.1}, 20, ["one two"]), ({"ratio": 0.1}, 3, ["one"]),
+])  # fmt: skip
+def test_a_summary_ends_where_the_budget_does(budget, document_words, sentences):
+    summary = Summary("a", ["one two three", "four five"], [])
+    is_cut = LengthBudget(**budget).cut(summary, document_words)
+    assert (summary.sentences if is_cut else None) == sentences
+
+
+@pytest.mark.parametrize("budget", [{"words": 9}, {"words": 5}, {"words": 4}, {"words": 2}, {"sentences": 1}], ids=str)
+def test_tokens_are_cut_where_the_text_is(budget):
+    tokens = ["he", "said", '"', "no", '"', ",", "twice", ".", "don't", "!"]
+    copied = [number % 3 == 0 for number in range(len(tokens))]
+    summary = Summary("a", [detokenize(sentence) for sentence in sentences_of(tokens)], [], tokens, copied)
+    LengthBudget(**budget).cut(summary, document_words=0)
+    assert [detokenize(sentence) for sentence in sentences_of(summary.words)] == summary.sentences
+    assert tokens[: len(summary.words)] == summary.words and copied[: len(summary.words)] == summary.copied
+    assert (summary.words == tokens) == (budget in ({"words": 9}, {"words": 5}))
+
+
+PNG = b"\x89PNG\r\n\x1a\n"
+FORMULA = "price $\\frac{1$ of $x_"  # no formula
+STORM = "A storm hit the coast. Boats <sank>. Nobody had slept."
+SUMMARY = ExtractiveSummary(
+    "storm & co", ["Boats <sank>."], [], positions=[1], sentence_scores=[0.25, 0.5, 0.125],
+    document=["A storm hit the coast.", "Boats <sank>.", "Nobody had slept."],
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory, corpus_files, extractive):
+    """Run folders of BertSum, and of MatchSum over its proposals, with random weights."""
+    scorer = {"class_path": "precis.training.run_scorer.RunScorer", "init_args": {"run": str(extractive)}}
+    matchsum = write_run(tmp_path_factory.mktemp("run") / "matchsum", "matchsum", corpus_files, data_scorer=scorer)
+    return {"bertsum": extractive, "matchsum": matchsum}
+
+
+@pytest.mark.parametrize("name", ["bertsum", "matchsum"])
+def test_summaries_have_scores_and_positions(name, runs, tmp_path, precis):
+    command = ["summarize", "--checkpoint", runs[name], write(tmp_path / "storm.txt", STORM)]
+    row = json.loads(precis(*command, "--json", "true").succeeded().out)
+    assert len(row["sentence_scores"]) == 3 and 1 <= len(row["positions"]) <= 2
+    assert all(sentence in STORM for sentence in row["summary"])
+    lines = precis(*command, "--scores", "true").out.splitlines()
+    assert [line[0] == "*" for line in lines] == [index in row["positions"] for index in range(3)]
+    assert all(f"{score:.3f}" in line for score, line in zip(row["sentence_scores"], lines))
+    marked = precis(*command, "--mark", "true").out.strip()
+    assert re.sub(r"[\[\]]", "", marked) == STORM and marked.count("[") == len(row["positions"])
+
+
+def test_page_and_heat_map_are_written(runs, tmp_path, precis):
+    texts = [write(tmp_path / f"{name}.txt", STORM.replace(" Nobody", "\n\nNobody")) for name in (FORMULA, "2")]
+    out = ["--html", tmp_path / "page.html", "--heat_map", tmp_path / "map.png"]
+    precis("summarize", "--checkpoint", runs["bertsum"], *texts, *out).succeeded()
+    written = (tmp_path / "page.html").read_text(encoding="utf-8")
+    assert FORMULA in written and written.count('<p dir="auto">') == 4, "a paragraph for each of the texts"
+    assert 2 <= written.count("<mark") <= 4
+    for number in (1, 2):
+        assert (tmp_path / f"map-{number}.png").read_bytes().startswith(PNG)
+
+
+def test_a_page_has_paragraphs_headed_columns_and_what_was_not_read():
+    html = page([SUMMARY], {"storm & co": [2, 2]})
+    assert re.findall('<p(?: dir="auto")?>(.*)</p>', re.sub("<(/?span|/?mark)[^>]*>", "", html)) == [
+        "A storm hit the coast. Boats &lt;sank&gt;.", "Nobody had slept.",
+        "The model did not read the last 1 of 4 sentences.",
+    ]  # fmt: skip
+    heads = re.findall("<th[^>]*>([^<]*)</th>", html)
+    assert heads == ["sentence", "score", "text (selected sentences are marked)"]
+    assert "<sank>" not in html and "Boats &lt;sank&gt;.</mark>" in html and "storm &amp; co" in html
+    assert 'title="sentence 2, score 0.500"' in html and html.count('class="selected"') == 1
+
+
+def test_what_a_model_does_not_have_is_refused(runs, trained, tmp_path, precis):
+    file, picture = write(tmp_path / "1.txt", STORM), tmp_path / "map.png"
+    for flags, message in (
+        (["--run", trained, "--scores=true"], "PointerGenerator selects no sentences"),
+        (["--run", trained, f"--heat_map={picture}"], "PointerGenerator selects no sentences"),
+        (["--run", runs["matchsum"], f"--heat_map={picture}"], "MatchSum has no attention between sentences"),
+        (["--run", trained, "--prompt=words"], "prompt: an option of models of Hugging Face"),
+    ):
+        precis("summarize", file, *flags).failed_in_one_line(message)
+    assert not picture.exists()
+
+
+def test_texts_of_a_selection():
+    assert sentence_lines(SUMMARY).splitlines()[1] == "* 2  0.500  Boats <sank>."
+    assert marked_document(SUMMARY).plain == "A storm hit the coast. [Boats <sank>.] Nobody had slept."
+    console = Console(file=StringIO(), force_terminal=True)
+    console.print(marked_document(SUMMARY))
+    assert "\x1b[1;33m[Boats" in console.file.getvalue()
+
+
+def test_a_heat_map_of_any_size(tmp_path):
+    for size in (1, 90):
+        draw_sentence_attention(tmp_path / f"{size}.png", np.full((size, size), 1 / size), [0], "x")
+        assert (tmp_path / f"{size}.png").read_bytes().startswith(PNG)
