@@ -1,6 +1,3 @@
-"""An LSTM from its equations, one step after another."""
-
-
 def lstm_run(weights, suffix, inputs, hidden, cell):
     """Return the states of an LSTM over a list of inputs, and its last cell."""
     weight_ih, weight_hh, bias_ih, bias_hh = (

@@ -40,14 +40,15 @@ def test_a_document_without_a_sentence_has_a_finite_loss_in_training_too():
     loss = made.loss_terms(batch)["nll"]
     loss.backward()
     assert loss.isfinite() and all(p.grad is None or p.grad.isfinite().all() for p in made.parameters())
+    with pytest.raises(ValueError, match="max_target must be at least 2, got 1"):
+        BertSumAbsData(Texts([]), max_target=1)
 
 
-def saved(folder, **arguments):
-    """A run folder with a BertSum's checkpoint."""
+def saved(folder, name="best", **arguments):
     torch.manual_seed(1)
     extractive = build_model(BertSum, SMALL | {"inter_sentence.layers": 0} | arguments)
     (folder / "checkpoints").mkdir(parents=True)
-    torch.save({"state_dict": extractive.state_dict(), "global_step": 0}, folder / "checkpoints" / "best.ckpt")
+    torch.save({"state_dict": extractive.state_dict(), "global_step": 0}, folder / "checkpoints" / f"{name}.ckpt")
     return extractive
 
 
@@ -61,7 +62,7 @@ def test_ext_abs_starts_from_an_extractive_models_encoder(tmp_path):
     made.setup("fit")
     assert all(torch.equal(value, other[name]) for name, value in made.reader.state_dict().items())
     plain = model(interval_segments=False, encoder_from=tmp_path / "plain")
-    saved(tmp_path / "plain", interval_segments=False)
+    saved(tmp_path / "plain", "last", interval_segments=False)
     plain.trainer = made.trainer
     plain.setup("fit")
     saved(tmp_path / "wide", hidden_size=16)
@@ -92,12 +93,11 @@ def test_rates_and_warm_ups_of_encoder_and_rest(schedule):
         scheduler.step()
 
 
-def test_a_target_of_one_token_is_refused():
-    with pytest.raises(ValueError, match="max_target must be at least 2, got 1"):
-        BertSumAbsData(Texts([]), max_target=1)
-
-
-def test_the_activation_is_that_of_the_decoder():
+def test_the_activation_is_that_of_the_decoder_and_the_mark_between_sentences_no_word_of_samples():
+    made, ids = model(sentence_mark="|"), TEXT("A storm hit. | Boats sank.")[0]
+    samples = Samples(torch.tensor([[ids]]), torch.tensor([[len(ids)]]))
+    assert made.texts(make_batch(DOCUMENTS[:1]), samples) == [["A storm hit. Boats sank."]]
+    assert made._sentences("A storm hit. | Boats sank.") == ["A storm hit.", "Boats sank."]
     batch = make_batch(DOCUMENTS[1:2])
     losses = {name: model(activation=name).loss_terms(batch)["nll"].item() for name in ("relu", "gelu_tanh")}
     assert losses["relu"] != losses["gelu_tanh"]
@@ -106,11 +106,3 @@ def test_the_activation_is_that_of_the_decoder():
     x = torch.linspace(-3, 3, 7)
     by_hand = 0.5 * x * (1 + torch.tanh((2 / torch.pi) ** 0.5 * (x + 0.044715 * x**3)))
     torch.testing.assert_close(network.activation(x), by_hand)
-
-
-def test_the_mark_between_sentences_is_no_word_of_samples():
-    made = model(sentence_mark="|")
-    ids = TEXT("A storm hit. | Boats sank.")[0]
-    samples = Samples(torch.tensor([[ids]]), torch.tensor([[len(ids)]]))
-    assert made.texts(make_batch(DOCUMENTS[:1]), samples) == [["A storm hit. Boats sank."]]
-    assert made._sentences("A storm hit. | Boats sank.") == ["A storm hit.", "Boats sank."]

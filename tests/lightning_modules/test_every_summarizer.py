@@ -1,5 +1,3 @@
-"""What every model has: a loss by document under its names, scores of hypotheses and samples, and texts of them."""
-
 from dataclasses import replace
 
 import pytest

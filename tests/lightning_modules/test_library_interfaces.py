@@ -31,13 +31,10 @@ def test_lightning_2_6():
         assert hasattr(owner, name), name
 
 
-def test_transformers_5_and_torch_2():
+def test_transformers_5_torch_2_and_sacrebleu_2():
     assert version("transformers").startswith("5."), "read pretrained_attention.py beside the new version"
     assert attention_of(BertConfig(attn_implementation="eager")) == "eager"
     assert torch.__version__.startswith("2."), "read recurrent.py beside the new version"
     assert onednn_has_bfloat16() in (True, False)
-
-
-def test_sacrebleu_2():
     pytest.importorskip("sacrebleu")
     assert version("sacrebleu").startswith("2."), "read reference_scores.py beside the new version"

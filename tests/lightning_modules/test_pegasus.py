@@ -1,14 +1,9 @@
-import copy
-
 import pytest
 import torch
 from model_options import build_model
-from pytorch_lightning import Callback
-from pytorch_lightning.callbacks import LambdaCallback
 from quiet_trainer import quiet_trainer
 from transformers import PegasusConfig, PegasusForConditionalGeneration, PreTrainedTokenizerFast
 
-from callbacks import StartFrom
 from datamodules.corpora import Files
 from datamodules.documents import UserError
 from datamodules.gap_sentences import GapSentenceData
@@ -40,43 +35,6 @@ def data(corpus_files, folder):
     return data_of(PegasusData, corpus_files, folder)
 
 
-def test_texts_without_symbols_and_the_papers_length_penalty(data):
-    model, text = build_model(Pegasus, SMALL), data.tokenizer
-    model.set_tokenizer(text)
-    ids = [text.start, *text("the otter guards")[0], text.mask, text.stop, *text(" mill")[0]]
-    tokens = torch.tensor([[ids, ids]])
-    lengths = torch.tensor([[len(ids), len(ids) - len(text(" mill")[0])]])
-    assert model.texts(None, Samples(tokens, lengths)) == [["the otter guards mill", "the otter guards"]]
-    assert build_model(Pegasus, SMALL | {"decoding": None}).decoding.penalty(7) == pytest.approx(2**0.8), "the paper's"
-
-
-# From pre-training to fine-tuning -------------------------------------------------------------------------------
-
-
-def fitted(model, data, folder, *callbacks: Callback) -> None:
-    trainer = quiet_trainer(*callbacks, max_steps=3, limit_val_batches=0)
-    trainer.fit(model, data)
-    (folder / "checkpoints").mkdir(parents=True, exist_ok=True)
-    trainer.save_checkpoint(folder / "checkpoints" / "last.ckpt")
-    data.tokenizer.save(folder / "text")
-
-
-def test_fine_tuning_starts_from_a_pre_trained_run(corpus_files, folder, tmp_path):
-    plain = {split: path for split, path in corpus_files.items()} | {"summary": None}
-    pretraining = data_of(GapSentenceData, plain, folder)
-    pretrained = build_model(Pegasus, SMALL)
-    fitted(pretrained, pretraining, tmp_path / "run")
-    tuning = data_of(PegasusData, corpus_files, folder, tokenizer_dir=tmp_path / "run" / "text")
-    begun = {}
-    seen = LambdaCallback(on_train_start=lambda _, model: begun.update(copy.deepcopy(model.state_dict())))
-    fitted(build_model(Pegasus, SMALL), tuning, tmp_path / "tuned", StartFrom(tmp_path / "run"), seen)
-    theirs = pretrained.state_dict()
-    assert begun.keys() == theirs.keys() and all(torch.equal(begun[name], theirs[name]) for name in begun)
-
-
-# Pretrained models ----------------------------------------------------------------------------------------------
-
-
 @pytest.fixture
 def released(tmp_path, data):
     """A folder as `save_pretrained` leaves it, the tokenizer's special symbols where the text has them."""
@@ -98,9 +56,8 @@ def released(tmp_path, data):
 
 def test_a_checkpoint_is_taken_as_it_is(released, corpus_files, folder):
     data = data_of(PegasusData, corpus_files, folder, checkpoint=released)
-    model, batch = build_model(Pegasus, SMALL | {"checkpoint": released}), next(iter(data.test_dataloader()))
+    model, batch = build_model(Pegasus, SMALL | {"checkpoint": released}).eval(), next(iter(data.test_dataloader()))
     model.set_tokenizer(data.tokenizer)
-    model.eval()
     theirs = PegasusForConditionalGeneration.from_pretrained(released).eval()
     with torch.no_grad():
         labels = batch.target.masked_fill(torch.arange(batch.target.shape[1]) >= batch.target_lengths[:, None], -100)
@@ -113,14 +70,27 @@ def test_a_checkpoint_is_taken_as_it_is(released, corpus_files, folder):
         torch.testing.assert_close(model.loss_terms(batch)["nll"], expected)
 
 
-def test_a_checkpoint_is_trained_and_pre_trained(released, corpus_files, folder, tmp_path):
-    data = data_of(GapSentenceData, corpus_files, folder, checkpoint=released)
+def test_a_checkpoint_is_pre_trained_and_its_text_serves_fine_tuning(released, corpus_files, folder, tmp_path):
+    data = data_of(GapSentenceData, corpus_files | {"summary": None}, folder, checkpoint=released)
     assert data.tokenizer.mask is not None
     model = build_model(Pegasus, SMALL | {"checkpoint": released})
     before = {name: value.clone() for name, value in model.state_dict().items()}
-    fitted(model, data, tmp_path / "tuned")
+    quiet_trainer(max_steps=3, limit_val_batches=0).fit(model, data)
+    data.tokenizer.save(tmp_path / "text")
+    tuning = data_of(PegasusData, corpus_files, folder, tokenizer_dir=tmp_path / "text")
+    assert tuning.tokenizer.state() == data.tokenizer.state()
     assert any(not torch.equal(before[name], value) for name, value in model.state_dict().items())
     assert len(model.summarize(next(iter(data.test_dataloader())))) == 4
+
+
+def test_texts_without_symbols_and_the_papers_length_penalty(data):
+    model, text = build_model(Pegasus, SMALL), data.tokenizer
+    model.set_tokenizer(text)
+    ids = [text.start, *text("the otter guards")[0], text.mask, text.stop, *text(" mill")[0]]
+    lengths = torch.tensor([[len(ids), len(ids) - len(text(" mill")[0])]])
+    texts = model.texts(None, Samples(torch.tensor([[ids, ids]]), lengths))
+    assert texts == [["the otter guards mill", "the otter guards"]]
+    assert build_model(Pegasus, SMALL | {"decoding": None}).decoding.penalty(7) == pytest.approx(2**0.8), "the paper's"
 
 
 def test_what_does_not_fit_is_refused(released, corpus_files, folder, data):

@@ -1,5 +1,3 @@
-"""Fine-tuning of tiny models of each family: summaries before training as `generate` writes them, and `fit`."""
-
 import re
 from pathlib import Path
 
@@ -93,7 +91,6 @@ def test_a_run_and_adapters_that_start_from_it_load_everywhere(checkpoints, text
     trained = {name.removeprefix("network.model."): value for name, value in state.items()}
     assert all(torch.equal(value, trained[name]) for name, value in weights.items() if name in trained)
     assert any(not torch.equal(value, first[name]) for name, value in weights.items())
-
     pytest.importorskip("peft", reason="needs the extra lora")
     adapters = ["--model.encoder.lora_rank", 2, "--start_from", whole, "--trainer.max_steps", 4]
     run, exported = fit(checkpoints[kind], texts[0], "run", *adapters)
@@ -104,7 +101,6 @@ def test_a_run_and_adapters_that_start_from_it_load_everywhere(checkpoints, text
         assert torch.equal(tensor, after[name if name in after else re.sub(r"\.(\w+)$", r".base_layer.\1", name)])
     changed = {name for name in after if name.endswith("lora_B.default.weight") and after[name].any()}
     assert changed and {name.split(".")[-4] for name in changed} <= {"q_proj", "v_proj", "q", "v", "query", "value"}
-
     ours = api.load(run).model.network.model.eval()
     theirs = AutoModelForSeq2SeqLM.from_pretrained(exported).eval()
     ids = AutoTokenizer.from_pretrained(exported)(texts[0], return_tensors="pt").input_ids

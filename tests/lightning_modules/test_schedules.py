@@ -10,26 +10,20 @@ from lightning_modules.schedules import scheduled, steps_needed, training_steps
 
 class Scheduled(BoringModel):
     def configure_optimizers(self):
-        optimizer = torch.optim.SGD(self.parameters(), 0.1)
         self.steps = training_steps(self.trainer)
-        return scheduled(optimizer, [lambda step: 1 - step / self.steps])
+        return scheduled(torch.optim.SGD(self.parameters(), 0.1), [lambda step: 1 - step / self.steps])
 
 
-def fitted(folder, **limits):
-    model = Scheduled()
-    quiet_trainer(default_root_dir=folder, limit_val_batches=0, limit_train_batches=3, **limits).fit(model)
-    return model
+def test_training_has_as_many_steps_as_its_limits_say_and_a_schedule_needs_an_end(tmp_path):
+    def steps(**limits) -> int:
+        model = Scheduled()
+        quiet_trainer(default_root_dir=tmp_path, limit_val_batches=0, limit_train_batches=3, **limits).fit(model)
+        return model.steps
 
-
-@pytest.mark.parametrize(("limits", "steps"), [({"max_steps": 2}, 2), ({"max_epochs": 2}, 6)])
-def test_training_has_as_many_steps_as_its_limits_say(tmp_path, limits, steps):
-    assert fitted(tmp_path, **limits).steps == steps
-
-
-@pytest.mark.parametrize("limits", [{"max_epochs": -1}, {"max_time": "00:00:00:05"}])
-def test_a_schedule_needs_an_end(tmp_path, limits):
-    with pytest.raises(UserError, match=r"set trainer\.max_steps or trainer\.max_epochs"):
-        fitted(tmp_path, **limits)
+    assert steps(max_steps=2) == 2 and steps(max_epochs=2) == 6
+    for limits in ({"max_epochs": -1}, {"max_time": "00:00:00:05"}):
+        with pytest.raises(UserError, match=r"set trainer\.max_steps or trainer\.max_epochs"):
+            steps(**limits)
 
 
 def test_a_fractional_warm_up_needs_the_number_of_steps(monkeypatch):

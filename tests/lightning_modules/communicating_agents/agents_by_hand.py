@@ -50,11 +50,7 @@ def encode(network, parts):
 
 
 def decode(network, agents, inputs):
-    """P over [vocabulary words] and the positions of each agent, in every step.
-
-    Returns:
-        a list of (s_t, g, p_a or p, P_voc, [l_a]).
-    """
+    """Return (s_t, g, p_a or p, P_voc, [l_a]) of every step."""
     decoder, before, rows = network.decoder, torch.zeros_like(agents[0][0]), []
     words = [network.embedding.weight[w] for w in inputs]
     states, _ = lstm_run(decoder.lstm, "_l0", words, agents[0][-1], torch.zeros_like(agents[0][-1]))

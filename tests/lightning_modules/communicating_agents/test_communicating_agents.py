@@ -1,5 +1,3 @@
-"""Communicating agents: the network by its formulas, models that continue from others, word vectors."""
-
 import agents_by_hand as by_hand
 import pytest
 import torch
@@ -36,18 +34,13 @@ def parts_of(source, lengths, b):
     return [ids[:n].tolist() for ids, n in zip(source[b], lengths[b].tolist()) if n]
 
 
-ROWS = [
-    {"agents": 1},
-    {"agents": 1, "contextual_agent_attention": True, "multi_agent_pointer": False},
+@pytest.mark.parametrize("row", [
+    {"agents": 1}, {"agents": 1, "contextual_agent_attention": True, "multi_agent_pointer": False}, {"agents": 3},
     {"agents": 3, "messages": None, "multi_agent_pointer": False},
-    {"agents": 3},
     {"agents": 3, "messages": "feed_forward", "contextual_agent_attention": True},
     {"agents": 3, "messages": "attention", "contextual_agent_attention": True, "contextual_layers": 1},
     {"agents": 3, "contextual_layers": 0, "multi_agent_pointer": False},
-]
-
-
-@pytest.mark.parametrize("row", ROWS, ids=str)
+], ids=str)  # fmt: skip
 def test_equals_a_plain_loop_over_the_formulas(row):
     network = network_of(**row)
     source, lengths = documents([[4, 2, 3], [5, 1, 0], [2, 0, 0]] if row["agents"] == 3 else [[4], [5], [1]])
@@ -97,36 +90,28 @@ def test_states_of_all_layers_start_at_one_size():
     assert 0.05 < spread < 1, "fading states leave attention nothing to learn from"
 
 
-# The model ------------------------------------------------------------------------------------------------------
-
-
-def continued(plain: CommunicatingAgents, **arguments) -> CommunicatingAgents:
-    """Return a model with other arguments that starts from the weights of another one."""
-    model = build(seed=1, **arguments)
+@pytest.mark.parametrize(
+    "before, after",
+    [
+        ({}, {"contextual_agent_attention": True, "cohesion": 0.0}),
+        *(({"communication": False}, {"messages": kind}) for kind in ("mean", "feed_forward", "attention")),
+    ],
+    ids=str,
+)
+def test_a_model_continues_from_one_with_less(before, after):
+    plain, model, batch = build(**before), build(seed=1, **after), make_batch()
     checkpoint = {"state_dict": plain.state_dict(), "loss_weights": dict(plain.loss_weights)}
     model.on_load_checkpoint(checkpoint)
     model.load_state_dict(checkpoint["state_dict"])
-    return model
-
-
-def test_a_model_with_contextual_agent_attention_continues_from_one_without():
-    plain = build()
-    contextual = continued(plain, contextual_agent_attention=True, cohesion=0.0)
-    batch = make_batch()
-    torch.testing.assert_close(contextual.loss_terms(batch)["nll"], plain.loss_terms(batch)["nll"])
-    assert contextual.loss_weights["cohesion"] == 0, "its own"
-    with pytest.raises(UserError, match=r"combine_before\.weight is \[4, 4\] there and absent here"):
-        plain.on_load_checkpoint({"state_dict": contextual.state_dict()})
-
-
-@pytest.mark.parametrize("messages", ["mean", "feed_forward", "attention"])
-def test_messages_join_a_model_without(messages):
-    silent = build(communication=False)
-    agents, batch = continued(silent, messages=messages), make_batch()
-    loss = agents.loss_terms(batch)["nll"]
-    torch.testing.assert_close(loss, silent.loss_terms(batch)["nll"])
-    loss.backward()
-    assert all(layer.received.weight.grad.abs().max() > 0 for layer in agents.network.encoder.layers), "it can learn"
+    loss = model.loss_terms(batch)["nll"]
+    torch.testing.assert_close(loss, plain.loss_terms(batch)["nll"])
+    if "messages" in after:
+        loss.backward()
+        assert all(layer.received.weight.grad.abs().max() > 0 for layer in model.network.encoder.layers), "it can learn"
+    else:
+        assert model.loss_weights["cohesion"] == 0, "its own"
+        with pytest.raises(UserError, match=r"combine_before\.weight is \[4, 4\] there and absent here"):
+            plain.on_load_checkpoint({"state_dict": model.state_dict()})
 
 
 def test_word_vectors_start_the_embedding_in_training_alone(tmp_path):

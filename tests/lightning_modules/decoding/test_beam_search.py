@@ -1,11 +1,9 @@
-"""Beam search against enumeration, the procedure of See et al. and the beam search of `transformers`."""
-
 from dataclasses import replace
 from itertools import product
 
 import pytest
 import torch
-from transformers import BartConfig, BartForConditionalGeneration
+from tiny_models import random_summarizer
 
 from lightning_modules.decoding.beam_search import beam_search
 from lightning_modules.decoding.options import DecodingOptions
@@ -21,7 +19,7 @@ def tables(documents, seed=0):
 
 def step(tokens, state, memory, count):
     """A Markov chain a document; the state counts steps, so that its reordering is exercised."""
-    table = memory["table"]                                                         # [B, V, V]
+    table = memory["table"]  # [B, V, V]
     rows = torch.arange(len(table)).unsqueeze(1)
     log_probs = table[rows, tokens] + 0.1 * state["steps"].unsqueeze(-1) * memory["drift"].unsqueeze(1)
     return None, log_probs.log_softmax(-1), {"steps": state["steps"] + 1}
@@ -47,16 +45,8 @@ def search(options, table, which=step, forbidden=()):
     return beam_search(which, state, memory, torch.full((documents,), START), STOP, options, forbidden, padding=-1)
 
 
-def has_repeat(words, n):
-    grams = [tuple(words[i : i + n]) for i in range(len(words) - n + 1)]
-    return len(set(grams)) < len(grams)
-
-
 def enumerate_all(memory, row, options, forbidden):
-    """Every sequence that obeys the options, with its score, best first: no search at all.
-
-    With `prefer_finished`, sequences without an end symbol are left out where any other sequence exists.
-    """
+    """Every sequence that obeys the options, with its score, best first: no search at all."""
     table, drift = memory["table"][row], memory["drift"][row]
     found = []
     for length in range(1, options.max_length + 1):
@@ -66,30 +56,26 @@ def enumerate_all(memory, row, options, forbidden):
                 continue
             if set(words) & set(forbidden) or (ended and length - 1 < options.min_length):
                 continue
-            if options.no_repeat_ngram and has_repeat(words, options.no_repeat_ngram):
+            grams = list(zip(*(words[start:] for start in range(options.no_repeat_ngram))))
+            if len(set(grams)) < len(grams):
                 continue
             total, last = 0.0, START
             for position, word in enumerate(words):
                 total += (table[last] + 0.1 * position * drift).log_softmax(-1)[word].item()
                 last = word
             found.append((total / options.penalty(length), list(words)))
-    if options.prefer_finished:
+    if options.prefer_finished:  # sequences without an end symbol are left out where any other sequence exists
         found = [item for item in found if item[1][-1] == STOP] or found
     return sorted(found, reverse=True)
 
 
 CASES = [
-    {"length_penalty": "mean"},
-    {"length_penalty": "mean", "alpha": 2.0},
-    {"length_penalty": "gnmt", "alpha": 0.8},
-    {"length_penalty": "none"},
-    {"length_penalty": "mean", "min_length": 3},
-    {"length_penalty": "none", "min_length": 2, "no_repeat_ngram": 2},
-    {"length_penalty": "mean", "no_repeat_ngram": 1},
-    {"length_penalty": "none", "no_repeat_ngram": 3},
-    {"length_penalty": "mean", "prefer_finished": True},
+    {"length_penalty": "mean"}, {"length_penalty": "mean", "alpha": 2.0}, {"length_penalty": "gnmt", "alpha": 0.8},
+    {"length_penalty": "none"}, {"length_penalty": "none", "min_length": 2, "no_repeat_ngram": 2},
+    {"length_penalty": "mean", "min_length": 3}, {"length_penalty": "mean", "no_repeat_ngram": 1},
+    {"length_penalty": "none", "no_repeat_ngram": 3}, {"length_penalty": "mean", "prefer_finished": True},
     {"length_penalty": "none", "min_length": 3, "prefer_finished": True},
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("which", [step, sparse_step])
@@ -114,9 +100,6 @@ def see_et_al(memory, row, options):
     """Beam search of See et al. 2017 for one document, in plain lists.
 
     Hypotheses that reach the end symbol are set aside; only if there is none, those that were cut off are taken.
-
-    Returns:
-        Words of the best hypothesis.
     """
     table, drift = memory["table"][row], memory["drift"][row]
     open_, finished = [(0.0, [START])], []
@@ -141,10 +124,9 @@ def test_hypotheses_that_were_cut_off_count_only_where_none_ended():
     competing = DecodingOptions(beam_size=2, min_length=0, max_length=3)
     options = replace(competing, prefer_finished=True)
     best, before = search(options, memory), search(competing, memory)
-    for row in range(12):
-        length = int(best.lengths[row, 0])
+    for row, length in enumerate(best.lengths[:, 0].tolist()):
         assert best.tokens[row, 0, :length].tolist() == see_et_al(memory, row, options)
-    has_end = (best.tokens == STOP).any(-1)                                         # [B, K]
+    has_end = (best.tokens == STOP).any(-1)  # [B, K]
     ended = has_end.any(1)
     assert ended[4:].any() and not ended[:4].any()
     assert torch.equal(has_end[ended], best.lengths[ended] > 0), "where one ended, there are no others"
@@ -168,23 +150,16 @@ def test_documents_do_not_see_each_other_whatever_the_default_dtype(beam_size, e
     together = search(options, memory, rounded)
     assert len(set(together.lengths[:, 0].tolist())) > 1, "documents end at different steps, so the batch is narrowed"
     assert together.scores.dtype == torch.promote_types(scored, torch.float32)
-    for row in range(8):
-        assert torch.equal(together.tokens[row], alone[row].tokens[0])
-        torch.testing.assert_close(together.scores[row], alone[row].scores[0])
+    for tokens, scores, single in zip(together.tokens, together.scores, alone):
+        assert torch.equal(tokens, single.tokens[0])
+        torch.testing.assert_close(scores, single.scores[0])
 
 
-def test_everything_forbidden_is_an_error():
+def test_penalties_are_their_formulas_and_impossible_options_are_named():
+    penalties = [DecodingOptions(length_penalty=name, alpha=0.5).penalty(7) for name in ("none", "mean", "gnmt")]
+    assert penalties == [1, pytest.approx(7**0.5), pytest.approx((12 / 6) ** 0.5)]
     with pytest.raises(ValueError, match="loosen the decoding options"):
         search(DecodingOptions(beam_size=2, min_length=0, max_length=3), None, forbidden=(0, 1, 2, 3))
-
-
-def test_penalties_are_their_formulas():
-    assert DecodingOptions(length_penalty="none").penalty(7) == 1
-    assert DecodingOptions(length_penalty="mean").penalty(7) == 7
-    assert DecodingOptions(length_penalty="gnmt", alpha=0.5).penalty(7) == pytest.approx((12 / 6) ** 0.5)
-
-
-def test_impossible_options_are_named():
     for arguments, message in [
         ({"beam_size": 0}, "beam_size must be at least 1, got 0"),
         ({"max_length": 0, "min_length": 0}, "max_length must be at least 1"),
@@ -200,43 +175,25 @@ def test_impossible_options_are_named():
             DecodingOptions(**arguments)
 
 
-# Beside `transformers`, on a small random encoder-decoder; two options have other names or meanings there: without
+# Beside `transformers`, on a small random BART; two options have other names or meanings there: without
 # `early_stopping` ours ends when no open hypothesis can become better, which is `early_stopping="never"` there (`False`
 # is a heuristic that may end too early); `alpha` is their `length_penalty`, the exponent of the length
 
-PADDING, FIRST, END = 1, 2, 3
-
-
-@pytest.fixture(scope="module")
-def model():
-    torch.manual_seed(4)
-    config = BartConfig(
-        vocab_size=24, d_model=16, encoder_layers=1, decoder_layers=1, encoder_attention_heads=2,
-        decoder_attention_heads=2, encoder_ffn_dim=32, decoder_ffn_dim=32, max_position_embeddings=64,
-        pad_token_id=PADDING, bos_token_id=0, eos_token_id=END, decoder_start_token_id=FIRST,
-        forced_eos_token_id=None, init_std=0.6,
-    )  # fmt: skip
-    return BartForConditionalGeneration(config).eval()
-
-
-@pytest.fixture(scope="module")
-def source():
-    torch.manual_seed(5)
-    return torch.randint(4, 24, (6, 9))
+PADDING, END = 0, 1  # the decoder starts with the end symbol
 
 
 def ours(model, source, options):
     encoded = model.get_encoder()(source).last_hidden_state
 
     def step(tokens, state, memory, count):
-        prefix = torch.cat([state["prefix"], tokens.unsqueeze(-1)], -1)             # [B, K, t]
+        prefix = torch.cat([state["prefix"], tokens.unsqueeze(-1)], -1)  # [B, K, t]
         B, K, _ = prefix.shape
         hidden = memory["encoded"].repeat_interleave(K, 0)
         logits = model(decoder_input_ids=prefix.flatten(0, 1), encoder_outputs=(hidden,)).logits[:, -1]
         return None, logits.log_softmax(-1).view(B, K, -1), {"prefix": prefix}
 
     empty = torch.zeros(len(source), 0, dtype=torch.long)
-    start = torch.full((len(source),), FIRST)
+    start = torch.full((len(source),), END)
     return beam_search(step, {"prefix": empty}, {"encoded": encoded}, start, END, options, padding=PADDING)
 
 
@@ -245,7 +202,10 @@ def ours(model, source, options):
     ("beam_size", "alpha", "early_stopping"), [(1, 1.0, True), *product([2, 4], [0.0, 1.0, 2.0], [True, False])]
 )
 @pytest.mark.parametrize(("ngram", "min_length"), [(0, 0), (2, 0), (0, 4)])
-def test_equals_transformers(model, source, beam_size, alpha, early_stopping, ngram, min_length):
+def test_equals_transformers(beam_size, alpha, early_stopping, ngram, min_length):
+    model = random_summarizer("bart", 24).eval()
+    model.generation_config.forced_eos_token_id = None
+    source = torch.randint(4, 24, (6, 9), generator=torch.Generator().manual_seed(5))
     options = DecodingOptions(
         beam_size=beam_size, min_length=min_length, max_length=12, alpha=alpha, no_repeat_ngram=ngram,
         early_stopping=early_stopping,
@@ -258,11 +218,8 @@ def test_equals_transformers(model, source, beam_size, alpha, early_stopping, ng
     theirs = model.generate(
         source, do_sample=False, output_scores=True, return_dict_in_generate=True, use_cache=False, **arguments
     )
-    sequences = theirs.sequences[:, 1:].view(len(source), beam_size, -1)            # without the start symbol
-    for row in range(len(source)):
-        for k in range(beam_size):
-            length = int(result.lengths[row, k])
-            assert result.tokens[row, k, :length].tolist() == sequences[row, k, :length].tolist()
-            assert sequences[row, k, length:].eq(PADDING).all()
+    sequences = theirs.sequences[:, 1:].view(len(source), beam_size, -1)  # without the start symbol
+    for tokens, expected, length in zip(result.tokens.flatten(0, 1), sequences.flatten(0, 1), result.lengths.flatten()):
+        assert tokens[:length].equal(expected[:length]) and expected[length:].eq(PADDING).all()
     if beam_size > 1:
         torch.testing.assert_close(result.scores.flatten(), theirs.sequences_scores, atol=1e-4, rtol=1e-4)

@@ -25,10 +25,8 @@ def draw(options, seed=0, documents=1, forbidden=()):
 
 def test_frequencies_are_the_model_s_probabilities():
     options = DecodingOptions(beam_size=500, min_length=0, max_length=2, sample=True, length_penalty="none")
-    result = draw(options, documents=40)
-    counts = Counter(tuple(row) for row in result.tokens.flatten(0, 1).tolist())
-    total = counts.total()
-    probability = TABLE.exp()
+    counts = Counter(tuple(row) for row in draw(options, documents=40).tokens.flatten(0, 1).tolist())
+    total, probability = counts.total(), TABLE.exp()
     for first in range(V):
         for second in range(V) if first != STOP else [-1]:
             p = probability[START, first].item() * (probability[first, second].item() if first != STOP else 1)
@@ -60,13 +58,12 @@ def test_the_first_hypothesis_may_be_the_greedy_one():
 
 
 def test_documents_that_are_done_are_left_out_of_the_steps():
-    """Each document ends at its own length, and its state and memory stay aligned."""
     ends, sizes = torch.tensor([0, 1, 1, 6, 3, 0]), []
 
     def until(tokens, state, memory, count):
         sizes.append(len(tokens))
         assert (state["document"] == memory["document"].unsqueeze(1)).all()
-        over = state["time"] >= memory["ends"].unsqueeze(1)                          # [b, K]
+        over = state["time"] >= memory["ends"].unsqueeze(1)  # [b, K]
         word = memory["document"].unsqueeze(1) + 1
         log_probs = torch.full((*tokens.shape, 8), float("-inf"))
         log_probs.scatter_(-1, torch.where(over, STOP, word).unsqueeze(-1), 0.0)
@@ -84,32 +81,28 @@ def test_documents_that_are_done_are_left_out_of_the_steps():
     assert sizes == [6, 4, 2, 2, 1]
 
 
-def test_constraints_hold_in_every_draw():
+def test_constraints_hold_in_every_draw_and_what_leaves_nothing_to_draw_is_an_error():
     options = DecodingOptions(beam_size=200, min_length=3, max_length=5, no_repeat_ngram=2, sample=True)
     for words in draw(options, forbidden=(2,)).tokens[0].tolist():
         assert 2 not in words and STOP not in words[:3]
-        kept = [word for word in words if word >= 0]
-        assert len(set(pairwise(kept))) == len(kept) - 1
-
-
-def test_nothing_left_to_draw_is_an_error_and_an_ended_sample_needs_nothing():
+        drawn = [word for word in words if word >= 0]
+        assert len(set(pairwise(drawn))) == len(drawn) - 1
     options = DecodingOptions(beam_size=50, min_length=0, max_length=4, no_repeat_ngram=1, sample=True)
-    result = draw(options)  # one word and the end symbol: whoever has drawn both has ended
-    assert result.lengths.max() <= V
+    assert draw(options).lengths.max() <= V  # one word and the end symbol: whoever has drawn both has ended
     with pytest.raises(ValueError, match="loosen the decoding options"):
         draw(options, forbidden=(STOP, 3))
 
 
 def test_temperature_top_k_and_top_p_shape_the_distribution():
     probabilities = torch.tensor([0.5, 0.3, 0.15, 0.05])
-    sharp = truncate(probabilities.log(), DecodingOptions(temperature=0.5)).exp()
-    torch.testing.assert_close(sharp, probabilities**2 / (probabilities**2).sum())
-    two = truncate(probabilities.log(), DecodingOptions(top_k=2)).exp()
-    torch.testing.assert_close(two, torch.tensor([0.625, 0.375, 0, 0]))
-    # the smallest set with probability 0.75 or more is the first two
-    nucleus = truncate(probabilities.log(), DecodingOptions(top_p=0.75)).exp()
-    torch.testing.assert_close(nucleus, torch.tensor([0.625, 0.375, 0, 0]))
-    assert truncate(probabilities.log(), DecodingOptions(top_p=0.01)).exp()[0] == 1
+    for options, expected in [
+        ({"temperature": 0.5}, probabilities**2 / (probabilities**2).sum()),
+        ({"top_k": 2}, torch.tensor([0.625, 0.375, 0, 0])),
+        # the smallest set with probability 0.75 or more is the first two
+        ({"top_p": 0.75}, torch.tensor([0.625, 0.375, 0, 0])),
+        ({"top_p": 0.01}, torch.tensor([1.0, 0, 0, 0])),
+    ]:
+        torch.testing.assert_close(truncate(probabilities.log(), DecodingOptions(**options)).exp(), expected)
 
 
 @pytest.mark.parametrize("truncation", [{"top_k": 2}, {"top_p": 0.6}])

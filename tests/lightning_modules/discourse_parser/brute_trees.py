@@ -21,7 +21,6 @@ def trees(start: int, end: int) -> list[tuple]:
 
 
 def labelled(nodes: tuple, classes: int):
-    """Every way to give each node a class."""
     return product(range(classes), repeat=len(nodes))
 
 

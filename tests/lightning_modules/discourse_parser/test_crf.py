@@ -21,7 +21,6 @@ def made_up(tags: int = 3) -> tuple[LinearChainCRF, torch.Tensor, torch.Tensor]:
 
 
 def score(crf: LinearChainCRF, emissions: torch.Tensor, tags: tuple[int, ...]) -> torch.Tensor:
-    """Return the score by its definition, term by term."""
     total = crf.start_transitions[tags[0]] + crf.end_transitions[tags[-1]]
     for t, tag in enumerate(tags):
         total = total + emissions[t, tag]
@@ -30,35 +29,22 @@ def score(crf: LinearChainCRF, emissions: torch.Tensor, tags: tuple[int, ...]) -
     return total
 
 
-def all_scores(crf: LinearChainCRF, emissions: torch.Tensor, length: int) -> dict[tuple[int, ...], torch.Tensor]:
-    """Every sequence of tags and its score."""
-    return {tags: score(crf, emissions, tags) for tags in itertools.product(range(3), repeat=length)}
-
-
-def test_the_likelihood_equals_the_sum_over_all_sequences():
+def test_likelihood_and_decoding_equal_those_of_all_sequences():
     crf, emissions, mask = made_up()
-    tags, expected = torch.full((3, 5), 2), 0
+    best, tags, expected = crf.decode(emissions, mask), torch.full((3, 5), 2), 0
     for row, length in enumerate(LENGTHS):
         tags[row, :length] = torch.tensor([2, 1, 0, 2, 1][:length])
-        scores = all_scores(crf, emissions[row], length)
+        scores = {tags: score(crf, emissions[row], tags) for tags in itertools.product(range(3), repeat=length)}
         everything = torch.logsumexp(torch.stack(list(scores.values())), 0)
-        chosen = tuple(tags[row, :length].tolist())
-        expected = expected + scores[chosen] - everything
+        expected = expected + scores[tuple(tags[row, :length].tolist())] - everything
+        assert tuple(best[row, :length].tolist()) == max(scores, key=lambda tags: scores[tags].item())
+        assert best[row, length:].eq(0).all()
     likelihood = crf.log_likelihood(emissions, tags, mask)
     torch.testing.assert_close(likelihood, expected)
     gradients = (torch.autograd.grad(x, tuple(crf.parameters()), retain_graph=True) for x in (likelihood, expected))
     torch.testing.assert_close(*gradients)
     likelihood.backward()
     assert all(parameter.grad.isfinite().all() for parameter in crf.parameters()), "impossible tags have none"
-
-
-def test_decoding_finds_the_best_of_all_sequences():
-    crf, emissions, mask = made_up()
-    found = crf.decode(emissions, mask)
-    for row, length in enumerate(LENGTHS):
-        scores = all_scores(crf, emissions[row], length)
-        assert tuple(found[row, :length].tolist()) == max(scores, key=lambda tags: scores[tags].item())
-        assert found[row, length:].eq(0).all()
 
 
 def test_log_likelihood_and_tags_equal_those_of_allennlp():

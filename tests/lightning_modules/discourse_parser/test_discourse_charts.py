@@ -30,14 +30,11 @@ def reader_with(members: int, **options) -> ChartReader:
 
 
 @pytest.mark.parametrize("size, cap", [(5, 10), (10, 10), (11, 10), (64, 10), (1000, 7), (9, 2)])
-def test_chunks_cover_a_text_in_order_and_keep_to_the_cap(size, cap):
+def test_chunks_cover_a_text_and_keep_to_the_cap_and_to_paragraphs_or_sentences(size, cap):
     place = torch.arange(size)
     chunks = chunk_bounds(place // 2, place // 5, size, cap)
     assert [at for start, end in chunks for at in range(start, end)] == list(range(size))
     assert all(0 < end - start <= cap for start, end in chunks) and (len(chunks) == 1) == (size <= cap)
-
-
-def test_chunks_begin_where_paragraphs_or_sentences_do():
     place = torch.arange(60)
     assert {start for start, _ in chunk_bounds(place // 4, place // 12, 60, 30)} <= set(range(0, 60, 12))
     assert {start for start, _ in chunk_bounds(place // 4, place * 0, 60, 30)} <= set(range(0, 60, 4))
@@ -66,29 +63,16 @@ def members_by_hand(reader: ChartReader, vectors, layout, units: Units) -> list[
 
 
 def units_of(bounds: list[tuple[int, int]]) -> Units:
-    """A chart over units with these first and last EDUs."""
     starts, ends = (torch.tensor([column]) for column in zip(*bounds))
     return Units(torch.tensor([0]), starts, ends, torch.tensor([len(bounds)]))
 
 
+@pytest.mark.parametrize("chunks", [[(0, 5)], [(0, 2), (2, 3), (3, 5)]], ids=["whole", "chunks"])
 @pytest.mark.parametrize("rows, batch_size", [("side", 5), ("nucleus", 65_536)])
-def test_a_mixture_equals_the_sum_over_all_labelled_trees_of_its_members(rows, batch_size, monkeypatch):
+def test_a_mixture_equals_the_sum_over_all_labelled_trees_of_its_members(chunks, rows, batch_size, monkeypatch):
+    """A member draws a tree of each chunk, and one over the chunks."""
     monkeypatch.setitem(discourse_charts._NODES, "cpu", batch_size)
     reader, layout, vectors = reader_with(2, temperature=0.5), layout_of(5), torch.randn(1, 5, 6)
-    (charts,) = reader.compute_charts(vectors, layout, [[(0, 5)]])
-    members = members_by_hand(reader, vectors, layout, units_of([(i, i) for i in range(5)]))
-    expected = sum(distribution(every, 5, rows) for every in members) / 2
-    found = document_ldd(charts, CLASSES, 4, rows)
-    assert_close(found.band, extract_band(expected, 4), atol=1e-6, rtol=0)
-    narrow = document_ldd(charts, CLASSES, 1, rows)  # gamma is that of all pairs
-    assert_close(narrow.gamma, expected.sum((1, 2)) / 5, atol=1e-6, rtol=0)
-
-
-@pytest.mark.parametrize("rows", ["side", "nucleus"])
-def test_a_mixture_over_chunks_equals_the_sum_over_all_nested_trees(rows):
-    """Chunks of 2, 1 and 2 EDUs: a member draws a tree of each chunk, and one over the chunks."""
-    reader, layout, vectors = reader_with(2), layout_of(5), torch.randn(1, 5, 6)
-    chunks = [(0, 2), (2, 3), (3, 5)]
     (charts,) = reader.compute_charts(vectors, layout, [chunks])
     bounds = [[(i, i) for i in range(start, end)] for start, end in chunks]
     bounds.append([(start, end - 1) for start, end in chunks])
@@ -103,21 +87,9 @@ def test_a_mixture_over_chunks_equals_the_sum_over_all_nested_trees(rows):
                 classes += own_classes
             every.append((math.prod(chance for chance, *_ in drawn), nodes, classes))
         expected = expected + distribution(every, 5, rows) / 2
-    found = document_ldd(charts, CLASSES, 4, rows)
-    assert_close(found.band, extract_band(expected, 4), atol=1e-6, rtol=0)
-    narrow = document_ldd(charts, CLASSES, 1, rows)  # gamma is that of all pairs
-    assert_close(narrow.gamma, expected.sum((1, 2)) / 5, atol=1e-6, rtol=0)
-
-
-def test_batches_of_different_sizes_say_what_each_alone_says():
-    reader = reader_with(1)
-    vectors = torch.randn(3, 8, 6)
-    batched = reader.compute_charts(vectors, layout_of(8, 1, 5), [[(0, 8)], [(0, 1)], [(0, 5)]])
-    for row, size in enumerate((8, 1, 5)):
-        (alone,) = reader.compute_charts(vectors[row : row + 1, :size], layout_of(size), [[(0, size)]])
-        one, other = (document_ldd(charts, CLASSES, 7, "side").band for charts in (batched[row], alone))
-        assert_close(one, other, atol=1e-5, rtol=0)
-        assert document_tree(batched[row], CLASSES).equal(document_tree(alone, CLASSES))
+    whole, narrow = (document_ldd(charts, CLASSES, half_width, rows) for half_width in (4, 1))
+    assert_close(whole.band, extract_band(expected, 4), atol=1e-6, rtol=0)
+    assert_close(narrow.gamma, expected.sum((1, 2)) / 5, atol=1e-6, rtol=0)  # gamma is that of all pairs
 
 
 def labelled_nodes(nodes: list[tuple], classes: list[int]) -> list[tuple]:
@@ -160,9 +132,6 @@ def test_cky_takes_one_scorer():
         reader_with(1, decoding="best")
 
 
-# Scores of spans -------------------------------------------------------------------------------------------------
-
-
 def flags(unit: list[int], i: int, j: int) -> list[float]:
     """The sheet's boundary flags of a span, by looking."""
     begins = i == 0 or unit[i - 1] != unit[i]
@@ -188,7 +157,12 @@ def test_layout_of_spans_is_what_one_sees(size):
         assert edus[e, 2:4].tolist() == flags(paragraphs, e, e)[:2]
 
 
-def test_units_of_one_edu_and_runs_of_edus_get_the_scores_of_the_same_spans():
+def test_units_get_the_scores_of_the_same_spans_and_pooled_vectors_are_first_last_and_mean():
+    tokens, edus = torch.randn(7, 2), torch.tensor([-1, 0, 0, 0, 2, 2, -1])
+    pooled = pool_edus(tokens, edus, 4)
+    assert_close(pooled[0], torch.cat([tokens[1], tokens[3], tokens[1:4].mean(0)]))
+    assert_close(pooled[2], torch.cat([tokens[4], tokens[5], tokens[4:6].mean(0)]))
+    assert pooled[[1, 3]].eq(0).all()
     torch.manual_seed(0)
     scorer, layout = DiscourseScorer(5, 8, classes=4, fit_size=3).eval(), layout_of(7)
     states = scorer.context(torch.randn(1, 7, 5), layout)
@@ -200,11 +174,3 @@ def test_units_of_one_edu_and_runs_of_edus_get_the_scores_of_the_same_spans():
         units = (torch.tensor([n]) for n in (0, i, k, j))
         edus = (torch.tensor([n]) for n in (0, runs[i][0], runs[k][1], runs[j][1]))
         assert_close(node_scores(over, *units), node_scores(whole, *edus))
-
-
-def test_pooled_vectors_are_first_last_and_mean():
-    tokens, edus = torch.randn(7, 2), torch.tensor([-1, 0, 0, 0, 2, 2, -1])
-    pooled = pool_edus(tokens, edus, 4)
-    assert_close(pooled[0], torch.cat([tokens[1], tokens[3], tokens[1:4].mean(0)]))
-    assert_close(pooled[2], torch.cat([tokens[4], tokens[5], tokens[4:6].mean(0)]))
-    assert pooled[[1, 3]].eq(0).all()

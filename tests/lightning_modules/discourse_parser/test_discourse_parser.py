@@ -1,5 +1,6 @@
 import copy
 import json
+import re
 from dataclasses import replace
 
 import pytest
@@ -11,7 +12,7 @@ from torch.testing import assert_close
 
 from callbacks import StartFrom
 from datamodules.discourse.features import ParserBatch, parser_features
-from datamodules.discourse.parses import ParseRequest
+from datamodules.discourse.parses import DiscourseParse, ParseRequest
 from datamodules.documents import UserError
 from datamodules.treebank import TreebankData
 from lightning_modules.discourse_parser.parser import DiscourseParser, layout_of
@@ -52,10 +53,8 @@ def trained(treebank):
 
 
 def requests(data: TreebankData) -> list[ParseRequest]:
-    return [
-        ParseRequest(d.id, d.text, tuple(d.sentences), tuple(d.paragraphs), tuple(d.edus))
-        for d in data.documents("train")
-    ]
+    documents = data.documents("train")
+    return [ParseRequest(d.id, d.text, tuple(d.sentences), tuple(d.paragraphs), tuple(d.edus)) for d in documents]
 
 
 def test_the_loss_is_the_likelihood_among_all_trees(treebank):
@@ -84,19 +83,15 @@ def test_the_loss_is_the_likelihood_among_all_trees(treebank):
     assert_close(terms["classes"], wrong / 5)
 
 
-def test_two_documents_weigh_like_two_batches(treebank):
+def test_two_documents_weigh_like_two_batches_and_every_parameter_gets_a_gradient(treebank):
     torch.manual_seed(0)
-    model = DiscourseParser(**TINY).eval()
+    model = DiscourseParser(members=2, **TINY).eval()
     texts = features_of(treebank)[:2]
     together = model.loss_terms(ParserBatch.of(texts))
     alone = [model.loss_terms(ParserBatch.of([text])) for text in texts]
     for name, value in together.items():
         assert_close(value, sum(terms[name] for terms in alone) / 2)
-
-
-def test_every_parameter_gets_a_gradient(treebank):
-    model = DiscourseParser(members=2, **TINY)
-    sum(model.loss_terms(ParserBatch.of(features_of(treebank))).values()).backward()
+    sum(together.values()).backward()
     assert not [name for name, p in model.named_parameters() if p.requires_grad and p.grad is None]
 
 
@@ -108,31 +103,31 @@ def test_learns_a_treebank_by_heart(trained, treebank):
     assert untrained["test/original_parseval/F"] < 40
 
 
+def check_distribution(parse: DiscourseParse, least: float = 0.95) -> None:
+    """Check sums over both directions of each pair, up to the rounding to a byte, and gamma."""
+    pairs = parse.dense().sum(-1)
+    both = (pairs + pairs.T)[~torch.eye(parse.size, dtype=torch.bool)]
+    assert both.min() > least and both.max() < 2.05
+    assert_close(parse.gamma, parse.dense().sum((1, 2)) / parse.size, atol=0.02, rtol=0)
+
+
 def test_parses_hold_trees_and_distributions_of_their_documents(trained, treebank):
     model, _ = trained
     asked = requests(data_of(treebank))
-    together = model.predict_step(asked, 0)
-    for request, parse in zip(asked, together):
+    for request, parse in zip(asked, model.predict_step(asked, 0)):
         alone = model.parse(request)
         assert parse.id == request.id and parse.edus.tolist() == [list(edu) for edu in request.edus]
         assert alone.tree.equal(parse.tree) and (alone.ldd.int() - parse.ldd.int()).abs().max() <= 1
-        pairs = parse.dense().sum(-1)
-        both = (pairs + pairs.T)[~torch.eye(parse.size, dtype=torch.bool)]
-        assert both.min() > 0.95 and both.max() < 2.05  # one byte a value
-        assert_close(parse.gamma, parse.dense().sum((1, 2)) / parse.size, atol=0.02, rtol=0)
+        check_distribution(parse)
 
 
-@pytest.mark.parametrize("rows", ["side", "nucleus"])
-def test_a_long_text_is_parsed_in_chunks(trained, treebank, rows):
+@pytest.mark.parametrize("rows, least", [("side", 0.95), ("nucleus", -0.05)])
+def test_a_long_text_is_parsed_in_chunks(trained, treebank, rows, least):
     model = copy.deepcopy(trained[0])
     model.cap, model.rows = 4, rows
-    text = max(requests(data_of(treebank)), key=lambda request: len(request.edus))
-    parse = model.parse(text)
+    parse = model.parse(max(requests(data_of(treebank)), key=lambda request: len(request.edus)))
     assert len(parse.tree) == parse.size - 1 == 9
-    pairs = parse.dense().sum(-1)
-    both = (pairs + pairs.T)[~torch.eye(parse.size, dtype=torch.bool)]
-    assert both.min() > (0.95 if rows == "side" else -0.05) and both.max() < 2.05
-    assert_close(parse.gamma, parse.dense().sum((1, 2)) / parse.size, atol=0.02, rtol=0)
+    check_distribution(parse, least)
 
 
 def test_odd_texts(trained):
@@ -144,7 +139,7 @@ def test_odd_texts(trained):
         model.parse(ParseRequest("blank", " \n", (), ()))
 
 
-def test_saved_weights_give_the_same_parse(trained, treebank, tmp_path):
+def test_saved_weights_give_the_same_parse_and_start_training(trained, treebank, tmp_path):
     model, trainer = trained
     model.save(tmp_path / "saved")
     trainer.save_checkpoint(tmp_path / "parser.ckpt")
@@ -157,77 +152,64 @@ def test_saved_weights_give_the_same_parse(trained, treebank, tmp_path):
     halved = DiscourseParser.load(tmp_path / "saved", rows="nucleus", band=3)
     assert halved.fingerprint != model.fingerprint and halved.rows == "nucleus"
     assert all(one.tree.equal(other.tree) for one, other in zip(halved.predict_step(asked, 0), expected))
-
-
-def test_training_can_start_from_another_parser(trained, treebank, tmp_path):
-    model, trainer = trained
-    trainer.save_checkpoint(tmp_path / "parser.ckpt")
-    begun = DiscourseParser(members=2, **TINY)
-    start = StartFrom(tmp_path / "parser.ckpt")
+    begun, start = DiscourseParser(members=2, **TINY), StartFrom(tmp_path / "parser.ckpt")
     trainer_with(start, max_steps=0).fit(begun, data_of(treebank))
     assert all(value.equal(model.state_dict()[name]) for name, value in begun.state_dict().items())
     with pytest.raises(UserError, match="does not fit the model"):
         trainer_with(start, max_steps=1).fit(DiscourseParser(hidden_size=8), data_of(treebank))
 
 
-def test_wrong_settings():
+def test_wrong_settings_and_broken_weights_are_named(tmp_path):
     with pytest.raises(ValueError, match="inventory 'pdtb' is unknown; give gum, rst_dt, or your"):
         DiscourseParser(inventory="pdtb")
     with pytest.raises(ValueError, match="members 0"):
         DiscourseParser(members=0)
     with pytest.raises(UserError, match=r"name a folder with config\.json"):
         DiscourseParser.load("nowhere")
-
-
-def test_broken_weights_are_named(tmp_path):
     DiscourseParser(**TINY).save(tmp_path)
     weights, config = tmp_path / "model.safetensors", tmp_path / "config.json"
     whole, settings = weights.read_bytes(), json.loads(config.read_text())
-    weights.write_bytes(whole[:1000])
-    with pytest.raises(UserError, match="broken"):
-        DiscourseParser.load(tmp_path)
-    weights.write_bytes(whole)
-    config.write_text(json.dumps(settings | {"hidden_size": 7 * 2}))
-    with pytest.raises(UserError, match=r"do not fit at scorers"):
-        DiscourseParser.load(tmp_path)
-    config.write_text(json.dumps(settings | {"speed": 7}))
-    with pytest.raises(UserError, match="not a discourse parser's"):
-        DiscourseParser.load(tmp_path)
+    for content, changes, problem in [
+        (whole[:1000], {}, "broken"),
+        (whole, {"hidden_size": 7 * 2}, "do not fit at scorers"),
+        (whole, {"speed": 7}, "not a discourse parser's"),
+    ]:
+        weights.write_bytes(content)
+        config.write_text(json.dumps(settings | changes))
+        with pytest.raises(UserError, match=problem):
+            DiscourseParser.load(tmp_path)
 
 
 @pytest.fixture(scope="module")
 def encoder(tmp_path_factory, treebank) -> str:
-    """A folder with an encoder that knows the treebank's words."""
     texts = [document.text for document in data_of(treebank).documents("train")]
     return write_encoder(tmp_path_factory.mktemp("encoder"), texts)
 
 
-@pytest.mark.parametrize("how", ["frozen", "whole", "upper", "lora"])
-def test_over_a_pretrained_encoder(encoder, treebank, tmp_path, how):
-    options = {"lora_rank": 2} if how == "lora" else {"frozen": how == "frozen", "frozen_layers": int(how == "upper")}
+@pytest.mark.parametrize(
+    "options, trained",
+    [
+        ({"frozen": True}, "nothing"),
+        ({"frozen": False}, r"encoder\."),
+        ({"frozen": False, "frozen_layers": 1}, r"encoder\.model\.encoder\.layer\.1\."),
+        ({"lora_rank": 2}, r"encoder\..*weight\.0\.(left|right)$"),
+    ],
+    ids=str,
+)
+def test_over_a_pretrained_encoder(options, trained, encoder, treebank, tmp_path):
     model = DiscourseParser.of_settings(encoder=encoder, layers=(0, 2), window=16, **options, **TINY)
     data = data_of(treebank, checkpoint=encoder, batch_size=3)
     before = {name: value.clone() for name, value in model.state_dict().items()}
-    trainer = trainer_with(max_epochs=1)
-    trainer.fit(model, data)
+    trainer_with(max_epochs=1).fit(model, data)
     moved = {name for name, value in model.state_dict().items() if not value.equal(before[name])}
-    of_encoder = {name for name in moved if name.startswith("encoder.")}
-    kept = {name for name in model.state_to_keep() if name.startswith("encoder.")}
-    if how == "frozen":
-        assert not of_encoder and not kept
-    elif how == "lora":
-        changes = {name for name in before if name.endswith(("weight.0.left", "weight.0.right"))}
-        assert of_encoder and of_encoder <= changes == kept
-    elif how == "upper":
-        upper = {name for name in before if name.startswith("encoder.model.encoder.layer.1.")}
-        assert of_encoder and of_encoder <= upper == kept
-    else:
-        assert of_encoder and kept == {name for name in before if name.startswith("encoder.")}
+    expected = {name for name in before if re.match(trained, name)}
+    assert {name for name in model.state_to_keep() if name.startswith("encoder.")} == expected
+    moved = {name for name in moved if name.startswith("encoder.")}
+    assert moved <= expected and bool(moved) == bool(expected)
     model.eval()
     model.save(tmp_path / "saved")
-    asked = requests(data)[:1]
-    again = DiscourseParser.load(tmp_path / "saved")
-    assert (again.parse(asked[0]).ldd.int() - model.parse(asked[0]).ldd.int()).abs().max() <= 3
+    (request, *_), again = requests(data), DiscourseParser.load(tmp_path / "saved")
+    assert (again.parse(request).ldd.int() - model.parse(request).ldd.int()).abs().max() <= 3
 
 
 def test_a_frozen_encoder_reads_each_text_and_not_each_id(encoder, treebank):

@@ -1,5 +1,3 @@
-"""Parsers without weights of ours: right-branching trees, and `isanlp_rst` behind the same interface."""
-
 import sys
 from types import SimpleNamespace
 
@@ -13,14 +11,11 @@ from lightning_modules.discourse_parser.right_branching import RightBranchingPar
 from precis.config.parsers import load_parser
 
 
-def test_segments_end_at_punctuation_and_sentences():
+def test_segments_end_at_punctuation_and_sentences_and_known_edus_stay():
     sentences = ["He ran home, but nobody was there; the rain was heavy.", "No: never.", "Yes, sir."]
     request = ParseRequest.of(Document("d", [sentences]))
     pieces = [request.text[start:end].strip() for start, end in segment(request)]
     assert pieces == ["He ran home,", "but nobody was there;", "the rain was heavy.", "No: never.", "Yes, sir."]
-
-
-def test_given_edus_are_kept_to():
     document = Document("d", [["One two three four.", "Five."]])
     request = ParseRequest.of(document, [(0, 7), (8, 19), (20, 25)])
     found = RightBranchingParser(band=1).parse(request)
@@ -31,23 +26,18 @@ def test_given_edus_are_kept_to():
 
 def test_right_branching_by_hand():
     # two paragraphs: (0 1 | 2) and (3); sentences 0-1, 2, 3
-    text = "aa bb cc dd"
-    edus = [(0, 2), (3, 5), (6, 8), (9, 11)]
+    text, edus = "aa bb cc dd", [(0, 2), (3, 5), (6, 8), (9, 11)]
     sentences, paragraphs = [(0, 5), (6, 8), (9, 11)], [(0, 8), (9, 11)]
     document = TreebankDocument("x", text, edus, sentences, paragraphs)
     within, between = ("NS", "elaboration"), ("NN", "joint")
-    assert right_branching(document).spans() == [
-        Span(0, 2, 3, *between),
-        Span(0, 1, 2, *between),
-        Span(0, 0, 1, *within),
-    ]
+    spans = [Span(0, 2, 3, *between), Span(0, 1, 2, *between), Span(0, 0, 1, *within)]
+    assert right_branching(document).spans() == spans
     bare = right_branching(TreebankDocument("x", text, edus))
     assert [span[:3] for span in bare.spans()] == [(0, 0, 3), (1, 1, 3), (2, 2, 3)]
     assert right_branching(TreebankDocument("x", "a", [(0, 1)], [(0, 1)])) == Tree(1)
 
 
 def unit(text="", left=None, right=None, relation="", nuclearity="", proba=1.0):
-    """Stand-in for a discourse unit of `isanlp`."""
     return SimpleNamespace(text=text, left=left, right=right, relation=relation, nuclearity=nuclearity, proba=proba)
 
 

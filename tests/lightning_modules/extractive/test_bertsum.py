@@ -1,4 +1,5 @@
 import math
+from itertools import product
 
 import pytest
 import torch
@@ -19,62 +20,51 @@ def model(**arguments) -> BertSum:
 @pytest.mark.parametrize("encoding", ["joint", "separate"])
 @pytest.mark.parametrize("selector", SELECTORS)
 def test_documents_of_any_kind_are_summarized(encoding, selector):
-    for pooling in POOLINGS:
-        for scoring in SCORINGS:
-            options = SelectionOptions(selector, 3)
-            made = model(encoding=encoding, pooling=pooling, scoring=scoring, selection=options)
-            batch = batch_of(data(), DOCUMENTS)
-            loss = made.loss_terms(batch)["extraction"]
-            assert loss.isfinite()
-            summaries = made.summarize(batch)
-            sizes = [len(summary.sentences) for summary in summaries]
-            assert sizes[:2] == [0, 1] and all(1 <= size <= 3 for size in sizes[2:])
-            for summary, document in zip(summaries, DOCUMENTS):
-                assert summary.positions == sorted(set(summary.positions))
-                assert summary.sentences == [document.sentences[at] for at in summary.positions]
-                assert len(summary.sentence_scores) == len(document.sentences)
+    batch = batch_of(data(), DOCUMENTS)
+    for pooling, scoring in product(POOLINGS, SCORINGS):
+        options = SelectionOptions(selector, 3)
+        made = model(encoding=encoding, pooling=pooling, scoring=scoring, selection=options)
+        assert made.loss_terms(batch)["extraction"].isfinite()
+        summaries = made.summarize(batch)
+        sizes = [len(summary.sentences) for summary in summaries]
+        assert sizes[:2] == [0, 1] and all(1 <= size <= 3 for size in sizes[2:])
+        for summary, document in zip(summaries, DOCUMENTS):
+            assert summary.positions == sorted(set(summary.positions))
+            assert summary.sentences == [document.sentences[at] for at in summary.positions]
+            assert len(summary.sentence_scores) == len(document.sentences)
     if selector == "trigram_blocking":
         assert sizes[2] == 1  # four times the same sentence
 
 
-def test_a_document_reads_the_same_alone_and_in_a_batch():
-    made = model().eval()
-    together = made.sentence_scores(batch_of(data(), DOCUMENTS))
-    for document, scores in zip(DOCUMENTS, together):
-        assert made.sentence_scores(batch_of(data(), [document]))[0] == pytest.approx(scores, abs=1e-5)
+def scores_of(made: BertSum, document: Document) -> list[float]:
+    return made.eval().sentence_scores(batch_of(data(), [document]))[0]
 
 
 def test_separate_sentences_do_not_see_each_other_and_joint_ones_do():
-    one, other = (Document("x", [["A storm hit.", end]]) for end in ("Boats sank.", "Nobody slept at all."))
+    documents = [Document("x", [["A storm hit.", end]]) for end in ("Boats sank.", "Nobody slept at all.")]
     for encoding, equal in (("separate", True), ("joint", False)):
-        made = model(encoding=encoding, **{"inter_sentence.layers": 0}).eval()
-        first, second = (made.sentence_scores(batch_of(data(), [document]))[0][0] for document in (one, other))
+        made = model(encoding=encoding, **{"inter_sentence.layers": 0})
+        first, second = (scores_of(made, document)[0] for document in documents)
         assert math.isclose(first, second, abs_tol=1e-6) == equal
 
 
 def test_every_token_of_a_long_sentence_counts():
-    words = "storm coast town " * 60
+    documents = [Document("x", [["storm coast town " * 60 + end]]) for end in ("boats", "nobody")]
     for pooling in POOLINGS:
-        made = model(pooling=pooling).eval()
-        scores = [
-            made.sentence_scores(batch_of(data(), [Document("x", [[words + end]])]))[0][0]
-            for end in ("boats", "nobody")
-        ]
-        assert scores[0] != scores[1], pooling
+        first, second = (scores_of(model(pooling=pooling), document) for document in documents)
+        assert first != second, pooling
 
 
 def test_windows_read_the_whole_of_a_long_document():
-    made = model(**{"inter_sentence.layers": 0}).eval()
-    whole = made.sentence_scores(batch_of(data(), DOCUMENTS[4:]))[0]
-    tokens = len(data().encode(DOCUMENTS[4])["tokens"])
-    made.network.reader.max_tokens = tokens
-    assert made.sentence_scores(batch_of(data(), DOCUMENTS[4:]))[0] == pytest.approx(whole, abs=1e-6)
+    made, document = model(**{"inter_sentence.layers": 0}), DOCUMENTS[4]
+    whole = scores_of(made, document)
+    made.network.reader.max_tokens = len(data().encode(document)["tokens"])
+    assert scores_of(made, document) == pytest.approx(whole, abs=1e-6)
     made.network.reader.max_tokens = 24  # documents are encoded in windows, and each sentence has its own score
-    scores = made.sentence_scores(batch_of(data(), DOCUMENTS[4:]))[0]
-    assert len(scores) == 12 and len(set(scores)) == 12
+    assert len(set(scores_of(made, document))) == 12
     made.network.encoding, made.network.reader.max_tokens = "separate", 5
     with pytest.raises(ValueError, match=r"lower data\.piece"):
-        made.sentence_scores(batch_of(data(), DOCUMENTS[4:]))
+        scores_of(made, document)
 
 
 def by_hand(loss: str, logits: list[float], labels: list[float], gains: list[float]) -> float:
@@ -91,11 +81,9 @@ def by_hand(loss: str, logits: list[float], labels: list[float], gains: list[flo
 def test_losses_equal_their_formulas(loss):
     made, documents = model(loss=loss, temperature=0.5), DOCUMENTS[1:]
     batch = batch_of(data(), documents)
-    logits = torch.randn(batch.mask.shape)
-    each = []
+    logits, each = torch.randn(batch.mask.shape), []
     for row, document in enumerate(documents):
-        size = len(document.sentences)
-        values = (tensor[row, :size].tolist() for tensor in (logits, batch.labels, batch.gains))
+        values = (tensor[row, : len(document.sentences)].tolist() for tensor in (logits, batch.labels, batch.gains))
         each.append(by_hand(loss, *values))
     assert made.extraction_loss(logits, batch).item() == pytest.approx(sum(each) / len(each), rel=1e-4)
 
@@ -113,9 +101,9 @@ def test_attention_between_sentences_is_a_distribution():
 def test_a_pretrained_encoder_reads_windows_or_extended_positions(long_input, room, tmp_path):
     checkpoint = write_bert(tmp_path, [], vocab_size=300, max_position_embeddings=64)
     options = {"checkpoint": checkpoint, "long_input": long_input, "positions": 200, "inter_sentence.layers": 0}
-    made, batch = model(**options).eval(), batch_of(data(), DOCUMENTS[4:])
-    assert 64 < batch.tokens.shape[1] <= 200 and made.network.reader.max_tokens == room
-    scores = made.sentence_scores(batch)[0]
+    made = model(**options)
+    assert 64 < len(data().encode(DOCUMENTS[4])["tokens"]) <= 200 and made.network.reader.max_tokens == room
+    scores = scores_of(made, DOCUMENTS[4])
     assert len(scores) == 12 and len(set(scores[-5:])) > 1
 
 

@@ -1,5 +1,3 @@
-"""`encoder.frozen`: the same scores as with the encoder in the loop, which is called once for each document."""
-
 from types import SimpleNamespace
 
 import pytest
@@ -17,7 +15,6 @@ from lightning_modules.networks.passages import Reader
 
 @pytest.fixture
 def folder(tmp_path):
-    """Folder of an encoder."""
     sizes = {"vocab_size": 300, "hidden_size": 8, "intermediate_size": 8, "max_position_embeddings": 64}
     return write_bert(tmp_path / "encoder", [], **sizes)
 
@@ -42,14 +39,9 @@ def test_scores_are_those_of_the_encoder_in_the_loop(folder, encoding, scoring, 
             assert torch.allclose(ours.vectors[batch.mask], theirs.vectors[batch.mask], atol=1e-5)
         assert torch.allclose(ours.document, theirs.document, atol=1e-5)
     assert [row.positions for row in frozen.summarize(batch)] == [row.positions for row in expected.summarize(batch)]
-
-
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float64])
-def test_kept_vectors_have_the_type_of_the_weights(folder, dtype):
-    batch = batch_of(data(), DOCUMENTS[1:])
-    frozen = model(folder, True).to(dtype).eval()
-    for _ in range(2):  # computed, then from memory
-        assert frozen.score(batch).logits.dtype == dtype
+    for dtype in (torch.bfloat16, torch.float64):
+        frozen = model(folder, True, **options).to(dtype).eval()
+        assert [frozen.score(batch).logits.dtype for _ in range(2)] == [dtype, dtype]  # computed, then from memory
 
 
 def in_run(made: BertSum, cache_dir) -> BertSum:
@@ -92,28 +84,25 @@ def test_training_leaves_the_encoder_as_it_is(folder):
     assert any(p.grad is not None for p in made.network.scorer.parameters())
 
 
-def test_files_of_other_weights_and_damaged_ones_are_not_read(tmp_path):
+def test_files_of_other_weights_and_damaged_ones_are_not_read_and_those_of_two_writers_joined(tmp_path):
     state, other = {"w": torch.zeros(2)}, {"w": torch.ones(2)}
-    cache = VectorCache(state, "joint", folder=tmp_path)
-    cache.vectors([["a", "b"]], [[0, 3]], lambda: torch.ones(1, 3, 3, 4))
-    cache.save()
-    assert {VectorCache(state, "joint", folder=tmp_path).path} == set((tmp_path / "vectors").iterdir())
-    for weights, setting in ((other, "joint"), (state, "separate")):
-        with pytest.raises(ZeroDivisionError):
-            VectorCache(weights, setting, folder=tmp_path).vectors([["a", "b"]], [[0, 3]], lambda: 1 / 0)
-    cache.path.write_bytes(b"damaged")
-    with pytest.raises(ZeroDivisionError):
-        VectorCache(state, "joint", folder=tmp_path).vectors([["a", "b"]], [[0, 3]], lambda: 1 / 0)
 
+    def vectors_of(text: str, weights=state, setting="joint", compute=lambda: 1 / 0) -> VectorCache:
+        cache = VectorCache(weights, setting, folder=tmp_path)
+        cache.vectors([[text]], [[0]], compute)
+        return cache
 
-def test_two_runs_that_write_at_once_keep_the_vectors_of_both(tmp_path):
-    caches = [VectorCache({}, folder=tmp_path) for _ in range(2)]
-    for cache, name in zip(caches, "ab"):
-        cache.vectors([[name]], [[0]], lambda: torch.ones(1, 2, 3, 4))
+    caches = [vectors_of(text, compute=lambda: torch.ones(1, 2, 3, 4)) for text in "ab"]  # two runs write at once
     for cache in caches:
         cache.save()
-    for name in "ab":
-        VectorCache({}, folder=tmp_path).vectors([[name]], [[0]], lambda: 1 / 0)
+    for text in "ab":
+        assert {vectors_of(text).path} == set((tmp_path / "vectors").iterdir())
+    for weights, setting in ((other, "joint"), (state, "separate")):
+        with pytest.raises(ZeroDivisionError):
+            vectors_of("a", weights, setting)
+    cache.path.write_bytes(b"damaged")
+    with pytest.raises(ZeroDivisionError):
+        vectors_of("a")
 
 
 @pytest.mark.parametrize("arguments", [{"pooling": "self_attention"}, {"checkpoint": None}])

@@ -91,10 +91,9 @@ def test_documents_of_any_kind_are_summarized():
         assert 1 <= len(summary.positions) <= 2
         assert summary.sentences == [document.sentences[at] for at in summary.positions]
         assert len(summary.sentence_scores) == len(document.sentences)
-    nothing = Document("none", [])
     of_none = data()
     of_none._scores["none"] = []
-    batch = batch_of(of_none, [nothing])
+    batch = batch_of(of_none, [Document("none", [])])
     assert made.summarize(batch)[0].sentences == [] and all(term == 0 for term in made.loss_terms(batch).values())
     wanting = data(sizes=(3,))
     assert [len(summary.positions) for summary in made.summarize(batch_of(wanting, DOCUMENTS))] == [1, 3, 3, 3]
@@ -102,13 +101,9 @@ def test_documents_of_any_kind_are_summarized():
     proposed = wanting._scores["many"]
     ranks = [proposed[at] for at in by_score[3].positions]
     assert ranks == sorted(ranks, reverse=True)
-
-
-def test_a_proposers_weight_decides_where_it_is_large():
-    found = data(sizes=(1,))
-    summaries = model(proposal_weight=1e6).summarize(batch_of(found, DOCUMENTS))
-    for summary, document in zip(summaries, DOCUMENTS):
-        scores = found._scores[document.id]
+    single = data(sizes=(1,))
+    for summary in model(proposal_weight=1e6).summarize(batch_of(single, DOCUMENTS)):  # the proposer decides
+        scores = single._scores[summary.id]
         assert [scores[position] for position in summary.positions] == [pytest.approx(max(scores))]  # two may be equal
 
 
@@ -127,12 +122,9 @@ def test_invalid_values_are_named(corpus_files, tmp_path):
             data(**arguments)
     with pytest.raises(ValueError, match="margin -1"):
         model(margin=-1)
-
-
-def test_pieces_that_the_encoder_cannot_read_are_refused():
-    made = model()
-    made.check_data(data(piece=5000))  # an encoder from scratch reads any length
-    made.reader.max_tokens = 32
-    made.check_data(data(piece=30))
+    small = model()
+    small.check_data(data(piece=5000))  # an encoder from scratch reads any length
+    small.reader.max_tokens = 32
+    small.check_data(data(piece=30))
     with pytest.raises(UserError, match=r"data.piece is 31, .* at most 32 tokens; lower it to 30"):
-        made.check_data(data(piece=31))
+        small.check_data(data(piece=31))

@@ -1,12 +1,10 @@
-"""Pooling, graph layers, hierarchical layers and the decoder's attention against loops over the printed formulas."""
-
 import math
 
 import pytest
 import torch
 from torch import Tensor, nn
 
-from lightning_modules.graphsum.decoder import GraphAttention
+from lightning_modules.graphsum.decoder import PART_ELEMENTS, GraphAttention, grouped_attention
 from lightning_modules.graphsum.graph_attention import (
     GraphBias,
     GraphEncoderLayer,
@@ -19,13 +17,9 @@ B, L, n, T, D, N, SIGMA = 2, 4, 5, 3, 12, 3, 0.7
 d = D // N
 
 
-@pytest.fixture(autouse=True)
-def seed():
-    torch.manual_seed(4)
-
-
 def scattered(module: nn.Module) -> nn.Module:
     """In double precision, away from initial values that hide errors."""
+    torch.manual_seed(4)
     for parameter in module.parameters():
         nn.init.normal_(parameter, std=0.4)
     return module.double().eval()
@@ -40,13 +34,7 @@ def same(ours: Tensor, theirs: Tensor, module: nn.Module, *inputs: Tensor) -> No
     torch.testing.assert_close(ours, theirs)
     leaves = [*module.parameters(), *inputs]
     weights = torch.randn_like(ours)
-    for one, other in zip(*(torch.autograd.grad((out * weights).sum(), leaves) for out in (ours, theirs))):
-        torch.testing.assert_close(one, other)
-
-
-def softmax(scores: list[Tensor]) -> list[Tensor]:
-    exps = [score.exp() for score in scores]
-    return [value / sum(exps) for value in exps]
+    torch.testing.assert_close(*(torch.autograd.grad((out * weights).sum(), leaves) for out in (ours, theirs)))
 
 
 def head(linear: nn.Linear, x: Tensor, h: int) -> Tensor:
@@ -74,7 +62,7 @@ def pooled_heads(pooling: MultiHeadPooling, tokens: list[Tensor]) -> list[Tensor
     """Per head: a scalar key a token, softmax, the weighted values."""
     heads = []
     for h in range(N):
-        weights = softmax([pooling.key.weight[h] @ token for token in tokens])
+        weights = torch.stack([pooling.key.weight[h] @ token for token in tokens]).softmax(0)
         heads.append(sum(a * head(pooling.value, token, h) for a, token in zip(weights, tokens)))
     return heads
 
@@ -85,10 +73,6 @@ def test_pooling_equals_the_formula_and_leaves_padding_out():
     rows = [pooled_heads(pooling, list(x[b, : mask[b].sum()])) for b in range(B)]
     expected = torch.stack([pooling.output.weight @ torch.cat(heads) + pooling.output.bias for heads in rows])
     same(pooling(x, mask), expected, pooling, x)
-
-
-def test_mean_pooling_is_the_mean_of_real_tokens():
-    x, mask = inputs(B, n, D), torch.tensor([[True] * n, [True] * 2 + [False] * 3])
     torch.testing.assert_close(MeanPooling()(x, mask), torch.stack([x[0].mean(0), x[1, :2].mean(0)]))
 
 
@@ -112,7 +96,7 @@ def test_graph_layer_equals_the_formula(norm, size, learned):
                     query @ head(attention.key, other, h) / math.sqrt(d) - (1 - graph[b, i, j]) ** 2 / (2 * sigma**2)
                     for j, other in enumerate(rows)
                 ]
-                alpha = softmax(scores)
+                alpha = torch.stack(scores).softmax(0)
                 u.append(sum(a * head(attention.value, other, h) for a, other in zip(alpha, rows)))
             made.append(attention.output.weight @ torch.cat(u) + attention.output.bias)
         return made
@@ -141,7 +125,7 @@ def test_hierarchical_layer_equals_the_formula(norm):
             for h in range(N):
                 query, key, value = (layer.projections[k, h] for k in range(3))
                 scores = [(heads[j][h] @ query) @ (other[h] @ key) / math.sqrt(d) for other in heads]
-                context.append(sum(a * (other[h] @ value) for a, other in zip(softmax(scores), heads)))
+                context.append(sum(a * (other[h] @ value) for a, other in zip(torch.stack(scores).softmax(0), heads)))
             output = layer.pooling.output
             made.append(output.weight @ torch.cat(context) + output.bias)
         return [made[j] for j, _ in flat]
@@ -149,13 +133,6 @@ def test_hierarchical_layer_equals_the_formula(norm):
     expected = torch.stack(joined(layer.around, [x[0, j, i] for j, i in flat], attend))
     ours = layer(x, token_mask, torch.ones(1, 3, dtype=torch.bool))
     same(ours[token_mask], expected, layer, x)
-    padded = torch.cat([x, torch.randn(1, 2, n, D, dtype=torch.float64)], 1)
-    more = torch.cat([token_mask, torch.ones(1, 2, n, dtype=torch.bool)], 1)
-    with_padding = layer(padded, more, torch.tensor([[True] * 3 + [False] * 2]))
-    torch.testing.assert_close(with_padding[:, :3][token_mask], expected)
-
-
-# The decoder's attention --------------------------------------------------------------------------------------------
 
 
 def row_by_hand(graph: Tensor, s: Tensor) -> Tensor:
@@ -179,12 +156,13 @@ def by_hand(attention: GraphAttention, x: Tensor, tokens: Tensor, sizes: list[in
         if attention.bias is not None:
             row = row_by_hand(graph, position_by_hand(attention, query, h, L))
             scores = [score - (1 - weight) ** 2 / (2 * SIGMA**2) for score, weight in zip(scores, row)]
-        beta = softmax(scores)
+        beta = torch.stack(scores).softmax(0)
         overall.append(sum(b * head(attention.paragraphs.value, vector, h) for b, vector in zip(beta, vectors)))
         query, mixed = head(attention.tokens.query, x, h), 0
         for j in range(L):
             real = tokens[j, : sizes[j]]
-            gamma = softmax([query @ head(attention.tokens.key, token, h) / math.sqrt(d) for token in real])
+            keys = torch.stack([head(attention.tokens.key, token, h) for token in real])
+            gamma = (keys @ query / math.sqrt(d)).softmax(0)
             mixed = mixed + sum(g * beta[j] * head(attention.tokens.value, token, h) for g, token in zip(gamma, real))
         local.append(mixed)
     return attention.join.weight @ torch.cat([*overall, *local]) + attention.join.bias
@@ -215,8 +193,9 @@ def decoded(attention: GraphAttention, x: Tensor, memory: tuple[Tensor, ...]) ->
 
 
 @pytest.mark.parametrize("with_graph", [True, False])
-@pytest.mark.parametrize("L", [2, 5])
-def test_the_decoder_equals_the_formula_at_fractional_positions(L, with_graph):
+@pytest.mark.parametrize("L, room", [(2, 2**20), (5, 1), (5, 160), (5, 2**20)])  # rows of tokens: all, one, two, all
+def test_the_decoder_equals_the_formula_at_fractional_positions(L, room, with_graph, monkeypatch):
+    monkeypatch.setitem(PART_ELEMENTS, "cpu", room)
     attention = scattered(GraphAttention(D, N, 0.1, GraphBias(SIGMA) if with_graph else None))
     x, memory = inputs(B, T, D), documents(L)
     same(decoded(attention, x, memory), expected_of(attention, x, memory), attention, x, memory[0], memory[2])
@@ -242,10 +221,8 @@ def test_the_decoder_equals_the_formula_at_integer_positions(share, monkeypatch)
         return (torch.full(query.shape[:-1], share, dtype=query.dtype) * (mask.sum(-1) - 1)[:, None, None]).round()
 
     monkeypatch.setattr(attention, "position", fixed)
-    monkeypatch.setattr(
-        "test_graph_attention.position_by_hand",
-        lambda attention, query, h, L: torch.tensor(share * (L - 1), dtype=torch.float64).round(),
-    )
+    by_hand = lambda attention, query, h, L: torch.tensor(share * (L - 1), dtype=torch.float64).round()  # noqa: E731
+    monkeypatch.setattr("test_graph_attention.position_by_hand", by_hand)
     torch.testing.assert_close(decoded(attention, x, memory), expected_of(attention, x, memory))
 
 
@@ -259,3 +236,18 @@ def test_positions_under_autocast_are_not_rounded():
     far = exact > 16
     rounded = (exact.bfloat16() - exact)[far].abs().mean()
     assert rough.dtype == torch.float32 and (rough - exact)[far].abs().mean() < rounded / 2
+
+
+def test_attention_to_groups_stores_only_inputs_and_has_gradients_in_their_dtype_under_autocast():
+    query, keys, values = (torch.randn(B, N, size, d) for size in (D, L * n, L * n))
+    mask, shares, stored = torch.ones(B, L, n, dtype=torch.bool), torch.rand(B, N, D, L), []
+    with torch.autograd.graph.saved_tensors_hooks(lambda x: stored.append(x.numel()) or x, lambda x: x):
+        grouped_attention(query.requires_grad_(), keys, values, mask, shares)
+    assert max(stored) < B * N * D * L * n
+    shares.requires_grad_()
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        half = [tensor.detach().bfloat16().requires_grad_() for tensor in (query, keys, values)]
+        made = grouped_attention(*half, mask, shares)
+    made.float().sum().backward()
+    assert [tensor.grad.dtype for tensor in half] == [torch.bfloat16] * 3 and shares.grad.dtype == torch.float32
+    torch.testing.assert_close(made.float(), grouped_attention(query, keys, values, mask, shares), atol=0.05, rtol=0.05)

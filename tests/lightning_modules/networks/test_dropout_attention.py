@@ -1,5 +1,3 @@
-"""Attention with dropout against PyTorch's attention, and against autograd with the same mask."""
-
 import math
 
 import pytest
@@ -34,30 +32,21 @@ def inputs(keys: int = S) -> list[torch.Tensor]:
 
 
 def passes(function, tensors: list[torch.Tensor], *arguments, **options) -> list[torch.Tensor]:
-    """Output and gradients of its weighted sum."""
     torch.manual_seed(7)
     mixed = function(*tensors, *arguments, **options)
     weights = (torch.arange(mixed.numel()) % 3 - 0.5).to(mixed.dtype).view_as(mixed)
     return [mixed, *torch.autograd.grad((mixed * weights).sum(), tensors)]
 
 
-def assert_equal(ours: list[torch.Tensor], theirs: list[torch.Tensor]) -> None:
-    for mine, other in zip(ours, theirs, strict=True):
-        torch.testing.assert_close(mine, other)
-
-
-@pytest.mark.parametrize("name", MASKS)
+@pytest.mark.parametrize("name", [*MASKS, "causal"])
 def test_a_vanishing_dropout_equals_pytorch_s_attention(name):
-    tensors = inputs()
-    assert_equal(
-        passes(attention, tensors, MASKS[name], 1e-9), passes(scaled_dot_product_attention, tensors, MASKS[name])
+    causal = name == "causal"
+    tensors, scale = inputs(T if causal else S), 0.3 if causal else None
+    ours, theirs = (
+        passes(function, tensors, MASKS.get(name), dropout, causal, scale=scale)
+        for function, dropout in ((attention, 1e-9), (scaled_dot_product_attention, 0.0))
     )
-
-
-def test_causal_attention_and_a_scale_equal_pytorch_s():
-    tensors, options = inputs(T), {"scale": 0.3}
-    ours = passes(attention, tensors, None, 1e-9, True, **options)
-    assert_equal(ours, passes(scaled_dot_product_attention, tensors, None, 0.0, True, **options))
+    torch.testing.assert_close(ours, theirs)
 
 
 @pytest.mark.parametrize("name", ["none", "keys", "bias"])
@@ -77,7 +66,7 @@ def test_passes_with_dropout_equal_autograd_with_the_same_mask(name):
         scores = scores + mask if name == "bias" else scores.masked_fill(~allowed, float("-inf"))
         return (scores.softmax(-1) * undropped / (1 - p)) @ value
 
-    assert_equal(passes(attention, tensors, mask, p), passes(plain, tensors))
+    torch.testing.assert_close(passes(attention, tensors, mask, p), passes(plain, tensors))
 
 
 def test_half_precision_is_computed_in_float32():
@@ -86,17 +75,12 @@ def test_half_precision_is_computed_in_float32():
         ours = passes(attention, tensors, MASKS["keys"], 0.5)
     exact = passes(attention, [tensor.detach().float().requires_grad_() for tensor in tensors], MASKS["keys"], 0.5)
     assert {tensor.dtype for tensor in ours} == {torch.bfloat16}
-    assert_equal(ours, [tensor.bfloat16() for tensor in exact])
+    torch.testing.assert_close(ours, [tensor.bfloat16() for tensor in exact])
 
 
-def test_a_query_without_keys_has_no_nan():
-    tensors = inputs()
-    mask = MASKS["keys"].clone()
+def test_a_query_without_keys_has_no_nan_and_a_learned_bias_gets_a_gradient():
+    mask, bias = MASKS["keys"].clone(), MASKS["bias"].clone().requires_grad_()
     mask[1] = False
-    assert all(tensor.isfinite().all() for tensor in passes(attention, tensors, mask, 0.5))
-
-
-def test_a_learned_bias_gets_a_gradient():
-    bias = MASKS["bias"].clone().requires_grad_()
+    assert all(tensor.isfinite().all() for tensor in passes(attention, inputs(), mask, 0.5))
     attention(*inputs(), bias, 0.5).sum().backward()
     assert bias.grad.abs().sum() > 0

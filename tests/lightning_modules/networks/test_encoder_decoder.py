@@ -1,5 +1,3 @@
-"""The encoder-decoder, ours and Hugging Face's, step by step against itself at once, and against plain formulas."""
-
 import copy
 import math
 
@@ -93,13 +91,11 @@ def test_padding_changes_nothing(kind, documents):
 
 @torch.no_grad()
 def test_against_pytorchs_transformer(documents):
-    """The whole against `nn.Transformer`'s encoder and decoder, which are given our weights."""
     ours, (source, mask) = small("ours"), documents
     sizes = {"d_model": 16, "nhead": 2, "dim_feedforward": 24, "dropout": 0.0, "norm_first": True, "batch_first": True}
     layers = nn.TransformerEncoderLayer(**sizes), nn.TransformerDecoderLayer(**sizes)
     encoder = nn.TransformerEncoder(layers[0], 2, norm=nn.LayerNorm(16), enable_nested_tensor=False).eval()
     decoder = nn.TransformerDecoder(layers[1], 3, norm=nn.LayerNorm(16)).eval()
-
     for mine, theirs in [*zip(ours.encoder, encoder.layers), *zip(ours.decoder, decoder.layers)]:
         copy_layer(mine, theirs)
     encoder.norm.load_state_dict(ours.encoder_norm.state_dict())
@@ -121,12 +117,6 @@ def test_against_pytorchs_transformer(documents):
     torch.testing.assert_close(ours.decode(inputs, mine, mask), features, atol=1e-4, rtol=1e-4)
 
 
-def search(network, states, mask, options):
-    state, memory = network.begin(states, mask)
-    first = torch.full((B,), network.start)
-    return beam_search(network.stepper(V), state, memory, first, 1, options, (), padding=0)
-
-
 @pytest.mark.parametrize("kind", ["pegasus", "bart", "t5", "led", "bert2bert"])
 def test_hypotheses_that_share_a_document_equal_those_with_copies_of_it(kind, documents):
     network, (source, mask) = small(kind).double(), documents
@@ -140,7 +130,7 @@ def test_hypotheses_that_share_a_document_equal_those_with_copies_of_it(kind, do
         log_probs = teacher_forced(copied, states, mask, inputs, target)
         trained = [parameter for parameter in copied.parameters() if parameter.requires_grad]
         gradients = torch.autograd.grad(log_probs.sum(), trained, allow_unused=True)
-        beams = search(copied, states, mask, DecodingOptions(beam_size=4, min_length=2, max_length=8))
+        options, first = DecodingOptions(beam_size=4, min_length=2, max_length=8), torch.full((B,), network.start)
+        beams = beam_search(copied.stepper(V), *copied.begin(states, mask), first, 1, options, (), padding=0)
         results.append([log_probs, *filter(torch.is_tensor, gradients), *beams])
-    for ours, repeated in zip(*results, strict=True):
-        torch.testing.assert_close(ours, repeated, rtol=1e-6, atol=1e-9)
+    torch.testing.assert_close(*results, rtol=1e-6, atol=1e-9)

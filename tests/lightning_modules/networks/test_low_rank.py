@@ -25,18 +25,15 @@ def test_changes_are_zero_at_first_and_then_a_product():
 
 
 @pytest.mark.parametrize("alone", [True, False])
-def test_weights_are_frozen_and_their_changes_trained(alone):
+def test_weights_are_frozen_and_their_changes_trained_where_the_layer_is(alone):
     model = network()
     add_low_rank_changes(model, 2, alone)
     trained = {name for name, parameter in model.named_parameters() if parameter.requires_grad}
     changes = {f"{layer}.parametrizations.weight.0.{side}" for layer in (0, 2) for side in ("left", "right")}
     assert trained == (changes if alone else changes | {"0.bias", "1.weight", "1.bias"})
-
-
-def test_a_layer_that_is_not_trained_has_no_change():
     model = network()
     model[0].requires_grad_(False)
-    add_low_rank_changes(model, 2)
+    add_low_rank_changes(model, 2, alone)
     assert not parametrize.is_parametrized(model[0]) and parametrize.is_parametrized(model[2])
     with pytest.raises(ValueError, match="at least 1, got 0"):
         add_low_rank_changes(model, 0)

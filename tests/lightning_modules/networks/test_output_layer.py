@@ -1,5 +1,3 @@
-"""Log-probabilities of an output layer against PyTorch's own; from slices of the vocabulary, kept or computed again."""
-
 import pytest
 import torch
 from torch.nn import functional as F
@@ -29,12 +27,6 @@ def test_the_best_words_equal_those_of_topk_over_log_softmax(size, count, monkey
     torch.testing.assert_close(whole.gather(-1, ids), expected.values)
 
 
-def test_no_row_has_no_log_prob():
-    weight = torch.randn(4, 3, requires_grad=True)
-    found = linear_log_prob(torch.randn(0, 3), weight, torch.zeros(4), torch.zeros(0, dtype=torch.long))
-    assert found.shape == (0,)
-
-
 def test_under_autocast_the_result_is_float32_and_close():
     torch.manual_seed(1)
     features, weight = torch.randn(6, 16, requires_grad=True), torch.randn(50, 16, requires_grad=True)
@@ -47,6 +39,7 @@ def test_under_autocast_the_result_is_float32_and_close():
     gradients = [torch.autograd.grad(out.sum(), weight)[0] for out in (exact, rough)]
     assert gradients[1].dtype == torch.float32
     torch.testing.assert_close(gradients[1], gradients[0], atol=0.1, rtol=0.05)
+    assert linear_log_prob(features[:0], weight, bias, targets[:0]).shape == (0,)
 
 
 @pytest.mark.parametrize("elements", [1, 2**22], ids=["slices", "whole"])
@@ -54,19 +47,17 @@ def test_under_autocast_the_result_is_float32_and_close():
 def test_values_and_gradients_equal_those_of_cross_entropy(elements, smoothing, monkeypatch, kept):
     monkeypatch.setitem(output_layer.SLICE_ELEMENTS, "cpu", elements)  # slices have 256 words at least
     torch.manual_seed(0)
-    sizes = ((9, 6), (600, 6), (600,))
-    given = [torch.randn(*size, dtype=torch.float64, requires_grad=True) for size in sizes]
+    inputs = [torch.randn(*size, dtype=torch.float64, requires_grad=True) for size in ((9, 6), (600, 6), (600,))]
     targets = torch.tensor([0, 255, 256, 257, 511, 512, 599, 3, 3])
     shares = torch.rand(9, dtype=torch.float64)
-    at_target, mean = smoothed_log_probs(*given, targets)
-    torch.testing.assert_close(linear_log_prob(*given, targets), at_target)
+    at_target, mean = smoothed_log_probs(*inputs, targets)
+    torch.testing.assert_close(linear_log_prob(*inputs, targets), at_target)
     ours = -((1 - smoothing) * at_target + smoothing * mean) @ shares
-    logits = F.linear(*given)
+    logits = F.linear(*inputs)
     theirs = F.cross_entropy(logits, targets, label_smoothing=smoothing, reduction="none") @ shares
     torch.testing.assert_close(ours, theirs)
     torch.testing.assert_close(at_target, -F.cross_entropy(logits, targets, reduction="none"))
-    for one, other in zip(*(torch.autograd.grad(loss, given) for loss in (ours, theirs))):
-        torch.testing.assert_close(one, other)
+    torch.testing.assert_close(*(torch.autograd.grad(loss, inputs) for loss in (ours, theirs)))
 
 
 def test_few_are_kept_more_are_not_and_none_without_gradient(monkeypatch):

@@ -1,5 +1,6 @@
 import pytest
 import torch
+from transformers import AutoConfig, AutoModel
 
 from lightning_modules.networks.passages import Reader, ScratchEncoder, extend_positions, sections, windows
 
@@ -7,7 +8,7 @@ LENGTHS = [0, 1, 7, 8, 9, 40]
 
 
 @pytest.mark.parametrize("room", [1, 3, 8])
-def test_each_token_belongs_to_one_window(room):
+def test_each_token_belongs_to_one_window_and_sections_are_what_lies_between_starts(room):
     owned = [[0] * length for length in LENGTHS]
     for passage in windows(LENGTHS, room):
         assert passage.size <= room and passage.start <= passage.first
@@ -15,21 +16,14 @@ def test_each_token_belongs_to_one_window(room):
         for token in range(passage.first, passage.last):
             owned[passage.document][token] += 1
     assert all(count == 1 for document in owned for count in document)
-
-
-def test_sections_are_what_lies_between_starts():
-    found = sections([7, 3, 0], [[0, 2, 6], [0], []])
-    assert [(p.document, p.start, p.size) for p in found] == [(0, 0, 2), (0, 2, 4), (0, 6, 1), (1, 0, 3)]
-
-
-def reader() -> Reader:
-    torch.manual_seed(0)
-    return Reader(ScratchEncoder(20, 8, 2, 1, 16, 0.0), 8, None, 2).eval()
+    between = sections([7, 3, 0], [[0, 2, 6], [0], []])
+    assert [(p.document, p.start, p.size) for p in between] == [(0, 0, 2), (0, 2, 4), (0, 6, 1), (1, 0, 3)]
 
 
 @pytest.mark.parametrize("chunk", [1, 10, 1000])
 def test_passages_are_read_as_if_each_were_alone(chunk):
-    model, ids = reader(), torch.randint(1, 20, (2, 9))
+    torch.manual_seed(0)
+    model, ids = Reader(ScratchEncoder(20, 8, 2, 1, 16, 0.0), 8, None, 2).eval(), torch.randint(1, 20, (2, 9))
     segments = torch.randint(0, 2, (2, 9))
     passages = sections([9, 5], [[0, 4], [0, 2, 3]])
     found = model.encode_passages(ids, passages, segments, chunk)
@@ -38,17 +32,12 @@ def test_passages_are_read_as_if_each_were_alone(chunk):
         alone = model(ids[document, at][None], torch.ones(1, size).bool(), segments[document, at][None])[0]
         torch.testing.assert_close(found[document, at], alone, rtol=1e-4, atol=1e-5)
     assert found[1, 5:].eq(0).all()  # nobody's
-
-
-def test_a_document_without_a_token_gives_no_nan():
-    model = reader()
-    assert model(torch.zeros(1, 1).long(), torch.zeros(1, 1).bool()).isfinite().all()
-    assert model.encode_passages(torch.zeros(1, 1).long(), []).eq(0).all()
+    nothing = torch.zeros(1, 1).long()  # a document without a token
+    assert model(nothing, nothing.bool()).isfinite().all() and model.encode_passages(nothing, []).eq(0).all()
 
 
 @pytest.mark.parametrize("kind, room", [("bert", 6), ("roberta", 4)])  # RoBERTa's positions start behind its padding
 def test_positions_beyond_the_last_are_copies_of_it(kind, room):
-    from transformers import AutoConfig, AutoModel
 
     torch.manual_seed(0)
     config = AutoConfig.for_model(kind, vocab_size=20, hidden_size=8, num_hidden_layers=1, num_attention_heads=2,

@@ -1,5 +1,3 @@
-"""A bidirectional LSTM over rows of different lengths equals PyTorch's over a packed sequence."""
-
 import pytest
 import torch
 from torch import nn
@@ -17,17 +15,13 @@ def test_it_is_the_lstm_over_a_packed_sequence(lengths, bias, run):
     lstm = nn.LSTM(3, 4, batch_first=True, bidirectional=True, bias=bias).double()
     lengths, width = torch.tensor(lengths), 7
     inputs = torch.randn(len(lengths), width, 3, dtype=torch.double, requires_grad=True)
-    sequence = pack_padded_sequence(inputs, lengths, batch_first=True, enforce_sorted=False)
-    sequence, last = lstm(sequence)
+    sequence, last = lstm(pack_padded_sequence(inputs, lengths, batch_first=True, enforce_sorted=False))
     theirs = (pad_packed_sequence(sequence, batch_first=True, total_length=width)[0], *last)
     ours = run(lstm, inputs, lengths)
-    assert all(torch.allclose(a, b, atol=1e-12) for a, b in zip(ours, theirs, strict=True))
-    weights = [torch.randn_like(tensor) for tensor in theirs]
-    wanted, found = (
-        torch.autograd.grad(sum((x * w).sum() for x, w in zip(given, weights)), [inputs, *lstm.parameters()])
-        for given in (theirs, ours)
-    )
-    assert all(torch.allclose(a, b, atol=1e-12) for a, b in zip(found, wanted, strict=True))
+    torch.testing.assert_close(tuple(ours), theirs, atol=1e-12, rtol=1e-5)
+    weights, leaves = [torch.randn_like(tensor) for tensor in theirs], [inputs, *lstm.parameters()]
+    losses = [sum((x * w).sum() for x, w in zip(results, weights)) for results in (ours, theirs)]
+    torch.testing.assert_close(*(torch.autograd.grad(loss, leaves) for loss in losses), atol=1e-12, rtol=1e-5)
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
@@ -42,7 +36,6 @@ def test_half_precision_without_kernels_for_it_is_the_rounded_lstm_in_float32(dt
     with torch.autocast("cpu", dtype, enabled=autocast):
         results = one_layer_lstm(lstm, inputs.requires_grad_(), (hidden, cell))
     grads = torch.autograd.grad(results[0].float().square().sum(), [inputs, *lstm.parameters()])
-
     inputs = inputs.detach().float().requires_grad_()
     lstm, hidden, cell = lstm.float(), hidden.float(), cell.float()
     states, (last_hidden, last_cell) = lstm(inputs, (hidden, cell))
@@ -60,7 +53,6 @@ def test_bfloat16_trains_on_this_processor():
     exact = bidirectional(lstm, inputs, lengths).states
     with torch.autocast("cpu", torch.bfloat16):
         states = bidirectional(lstm, inputs, lengths).states
-    assert states.dtype == torch.bfloat16
-    assert torch.allclose(states.float(), exact, atol=2e-2)
+    assert states.dtype == torch.bfloat16 and torch.allclose(states.float(), exact, atol=2e-2)
     states.float().sum().backward()
     assert all(parameter.grad.isfinite().all() for parameter in lstm.parameters())

@@ -12,21 +12,15 @@ from lightning_modules.networks.text_encoder import (
     plan_windows,
 )
 
-SPECIAL = ([1], [2])
 
-
-def bert(layers: int = 2) -> BertModel:
-    """A tiny one."""
+def bert() -> BertModel:
     torch.manual_seed(0)
-    config = BertConfig(
-        vocab_size=50, hidden_size=8, num_hidden_layers=layers, num_attention_heads=2, intermediate_size=12,
-        max_position_embeddings=12,
-    )  # fmt: skip
-    return BertModel(config).eval()
+    sizes = {"hidden_size": 8, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 12}
+    return BertModel(BertConfig(vocab_size=50, max_position_embeddings=12, **sizes)).eval()
 
 
 def encoder(**options) -> TextEncoder:
-    return TextEncoder(bert(), SPECIAL, **{"window": 10, "batch_size": 3} | options).eval()
+    return TextEncoder(bert(), ([1], [2]), **{"window": 10, "batch_size": 3} | options).eval()
 
 
 @pytest.mark.parametrize("length", [0, 1, 2, 7, 8, 9, 12, 13, 29, 64])
@@ -43,15 +37,11 @@ def test_every_token_is_as_central_as_can_be(length, size):
         assert all(min(t - starts[window[t]], starts[window[t]] + size - 1 - t) >= size // 4 - 1 for t in inner)
 
 
-def test_a_short_text_is_what_the_model_says():
-    text = torch.tensor([7, 30, 12, 9])
-    with torch.no_grad():
-        states = bert()(torch.tensor([[1, 7, 30, 12, 9, 2]]), output_hidden_states=True).hidden_states
-    got = encoder(layers=(0, 2))([text])[0]
-    torch.testing.assert_close(got, torch.cat([states[0], states[2]], -1)[0, 1:-1])
-
-
-def test_long_texts_in_batches_equal_one_window_at_a_time():
+@torch.no_grad()
+def test_a_short_text_is_what_the_model_says_and_long_ones_equal_one_window_at_a_time():
+    states = bert()(torch.tensor([[1, 7, 30, 12, 9, 2]]), output_hidden_states=True).hidden_states
+    short = encoder(layers=(0, 2))([torch.tensor([7, 30, 12, 9])])[0]
+    torch.testing.assert_close(short, torch.cat([states[0], states[2]], -1)[0, 1:-1])
     torch.manual_seed(1)
     documents = [torch.randint(3, 50, (length,)) for length in (31, 5, 0, 8, 9, 1)]
     layer, model = encoder(), bert()
@@ -61,17 +51,7 @@ def test_long_texts_in_batches_equal_one_window_at_a_time():
         for token, window in enumerate(plan.window.tolist()):
             start = plan.starts[window].item()
             ids = torch.cat([torch.tensor([1]), document[start : start + plan.size], torch.tensor([2])])
-            with torch.no_grad():
-                expected = model(ids[None]).last_hidden_state[0, 1 + token - start]
-            torch.testing.assert_close(got[token], expected)
-
-
-def test_a_frozen_model_has_no_gradient_and_no_dropout():
-    layer = encoder().train()
-    text = torch.arange(3, 20)
-    assert not layer([text])[0].requires_grad
-    torch.testing.assert_close(layer([text])[0], layer([text])[0])
-    assert not [p for p in layer.parameters() if p.requires_grad]
+            torch.testing.assert_close(got[token], model(ids[None]).last_hidden_state[0, 1 + token - start])
 
 
 @pytest.mark.parametrize("length", [0, 1, 8, 9, 12, 29, 64])
@@ -106,15 +86,23 @@ def test_windows_are_disjoint_only_in_training():
         torch.testing.assert_close(vectors[start:end], expected[1 : 1 + end - start])
 
 
-def test_the_lowest_layers_can_be_frozen():
-    layer = encoder(frozen=False).train()
+def test_a_model_or_its_lowest_layers_can_be_frozen_and_what_cannot_be_is_refused():
+    frozen, layer, text = encoder().train(), encoder(frozen=False).train(), torch.arange(3, 20)
+    assert not frozen([text])[0].requires_grad and not [p for p in frozen.parameters() if p.requires_grad]
+    torch.testing.assert_close(frozen([text])[0], frozen([text])[0])  # no dropout
     layer.freeze_lowest(1)
     trained = {name for name, parameter in layer.named_parameters() if parameter.requires_grad}
     assert trained == {name for name, _ in layer.named_parameters() if name.startswith("model.encoder.layer.1.")}
-    layer([torch.arange(3, 20)])[0].sum().backward()
+    layer([text])[0].sum().backward()
     for count in (0, 3):
         with pytest.raises(ValueError, match="the encoder has 2 layers"):
             layer.freeze_lowest(count)
+    for options, message in [
+        ({"layers": (3,)}, "0 to 2"), ({"layers": ()}, "0 to 2"), ({"window": 13}, "12 tokens"),
+        ({"window": 2}, "room for a token"), ({"batch_size": 0}, "batch of one"),
+    ]:  # fmt: skip
+        with pytest.raises(ValueError, match=message):
+            encoder(**options)
 
 
 @pytest.mark.parametrize("family", ["roberta", "mpnet", "xmod"])
@@ -135,40 +123,23 @@ def test_the_last_position_of_models_whose_positions_follow_the_padding_id(famil
         TextEncoder(model, ([0], [2]), window=13)
 
 
-def test_what_cannot_be_is_refused():
-    for options, message in [
-        ({"layers": (3,)}, "0 to 2"),
-        ({"layers": ()}, "0 to 2"),
-        ({"window": 13}, "12 tokens"),
-        ({"window": 2}, "room for a token"),
-        ({"batch_size": 0}, "batch of one"),
-    ]:
-        with pytest.raises(ValueError, match=message):
-            encoder(**options)
-
-
 def small(**options) -> SmallEncoder:
     torch.manual_seed(2)
     groups = ((1, 11, 4), (2, 7, 3))
     return SmallEncoder(groups, **{"hidden_size": 5, "window": 6, "dropout": 0.0, "word_dropout": 0.0} | options)
 
 
-def test_the_small_encoder_equals_a_plain_loop():
+def test_the_small_encoder_equals_a_plain_loop_and_reads_texts_of_any_length():
     layer = small()
-    features = torch.randint(0, 2**32, (6, 3))
-    words = []
+    features, words = torch.randint(0, 2**32, (6, 3)), []
     for word, *affixes in features.tolist():
         whole, parts = layer.tables[0].weight[word % 11], sum(layer.tables[1].weight[a % 7] for a in affixes)
         words.append(torch.cat([whole, parts]))
-    expected = layer.lstm(torch.stack(words)[None])[0][0]
-    torch.testing.assert_close(layer([features])[0], expected)
-
-
-def test_the_small_encoder_reads_texts_of_any_length():
+    torch.testing.assert_close(layer([features])[0], layer.lstm(torch.stack(words)[None])[0][0])
     layer = small(batch_size=2).eval()
     documents = [torch.randint(0, 2**32, (length, 3)) for length in (0, 1, 6, 7, 25)]
     together = layer(documents)
-    for document, got in zip(documents, together):
-        assert got.shape == (len(document), layer.size)
-        torch.testing.assert_close(got, layer([document])[0])
+    for document, states in zip(documents, together):
+        assert states.shape == (len(document), layer.size)
+        torch.testing.assert_close(states, layer([document])[0])
     assert together[4][12:18].ne(layer([documents[4][12:18]])[0]).any()  # context of a window, not of a part of one

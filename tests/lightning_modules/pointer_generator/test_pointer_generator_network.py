@@ -1,5 +1,3 @@
-"""The pointer-generator and its attention with coverage against a plain loop over the equations."""
-
 import pytest
 import torch
 

@@ -44,16 +44,7 @@ def changed(score, p, injection, ablation, beta, eps, same_edu=False):
 def dense_attention(
     q, k, v, token_mask, is_global, edu, p, window, injection, ablation, beta, eps, own_edu_neutral=True
 ):
-    """One document, without global queries.
-
-    Args:
-        q, k, v: [H, T, D], q divided by sqrt(D).
-        p: of each head, [H, E, E].
-        beta: [H].
-
-    Returns:
-        [H, T, D].
-    """
+    """Attend without global queries: q (divided by sqrt(D)), k, v [H, T, D], p [H, E, E], beta [H] -> [H, T, D]."""
     heads, length, _ = q.shape
     rows = []
     for h in range(heads):

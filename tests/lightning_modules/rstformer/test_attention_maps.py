@@ -35,9 +35,7 @@ def test_the_weights_are_those_that_the_layer_mixes_its_values_with(injection, a
     network, arguments = network_of(injection, ablation), inputs()
     module = network.encoder.layers[0].self_attn.longformer_self_attn
     hidden = torch.randn(1, T, 12)
-    batch, tables = network.views(
-        arguments["input_ids"], arguments["attention_mask"], arguments["global_attention_mask"], arguments["discourse"]
-    )
+    batch, tables = network.views(*arguments.values())
     rows = torch.arange(1, 290)  # the first is global and has projections of its own
     for table in (tables[0], None):
         (out,) = module(hidden, attention_mask=LayerView(batch, table))

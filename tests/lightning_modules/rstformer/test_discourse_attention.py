@@ -1,7 +1,5 @@
-"""The table of each injection and ablation, and both paths against attention written out pair by pair."""
-
+from collections import namedtuple
 from functools import partial
-from typing import NamedTuple
 
 import pytest
 import torch
@@ -35,16 +33,8 @@ VARIANTS += [("log_bias", "no_labels"), ("bias", "no_discourse")]
 GLOBALS = {"none": [], "first": [0], "several": [0, 7, 20]}
 
 
-class Case(NamedTuple):
-    """A batch of made-up documents of different lengths, the last one short, padding also in the middle of it."""
-
-    q: Tensor
-    k: Tensor
-    v: Tensor
-    view: View
-    edu: Tensor
-    ldds: list[Tensor]
-    band: Tensor
+# a batch of made-up documents of different lengths, the last one short, padding also in the middle of it
+Case = namedtuple("Case", "q k v view edu ldds band")
 
 
 def case(length=29, which="first", half=None, seed=0, dtype=torch.double):
@@ -88,7 +78,6 @@ def usual(c: Case, x: Tensor) -> Tensor:
 
 
 def chunks_of(size: int):
-    """Return `chunked_attention` with chunks of `size` queries."""
 
     def attend(*arguments):
         with pytest.MonkeyPatch.context() as patch:
@@ -120,8 +109,7 @@ def test_every_path_equals_the_formula_forward_and_backward(injection, ablation,
 
     references = passes(lambda q, k, v: expected(c, injection, ablation, q, k, v, neutral))
     for attend in PATHS.values():
-        for ours, theirs in zip(passes(lambda *qkv, attend=attend: attend(*qkv, c.view, table, WINDOW)), references):
-            assert_close(ours, theirs)
+        assert_close(passes(lambda *qkv, attend=attend: attend(*qkv, c.view, table, WINDOW)), references)
     with torch.no_grad():
         fused = fused_attention(c.q, c.k, c.v, c.view, table, WINDOW, compiled=False)
     assert_close(usual(c, fused), references[0])
@@ -156,7 +144,7 @@ def test_learned_weights_get_the_gradient_of_finite_differences(injection):
     assert torch.autograd.gradcheck(attend, tuple(module.parameters()), fast_mode=True)
 
 
-def test_one_edu_alone_and_no_edu_at_all():
+def test_one_edu_alone_no_edu_at_all_and_nothing_but_padding():
     c = case(length=9, which="none")
     inside = View.of(c.view.token_mask, None, torch.zeros(2, 9))
     outside = View.of(c.view.token_mask, None, torch.full((2, 9), -1))
@@ -166,26 +154,27 @@ def test_one_edu_alone_and_no_edu_at_all():
     # p(a, a) = 0: every score of the window is 0, so that all tokens weigh the same
     mean = c.v[0].mean(1, keepdim=True).expand(-1, 9, -1)
     assert_close(chunked_attention(c.q, c.k, c.v, inside, table, 20)[0], mean)
-
-
-def test_documents_that_are_nothing_but_padding():
-    c = case(length=9, which="none")
-    view = View.of(torch.zeros(2, 9), None, torch.zeros(2, 9))
-    q = c.q.clone().requires_grad_()
-    out = chunked_attention(q, c.k, c.v, view, injection_of("product", "none")(c.band), 3)
-    assert out.eq(0).all()
+    padding, q = View.of(torch.zeros(2, 9), None, torch.zeros(2, 9)), c.q.clone().requires_grad_()
+    out = chunked_attention(q, c.k, c.v, padding, injection_of("product", "none")(c.band), 3)
     out.sum().backward()
-    assert q.grad.eq(0).all()
+    assert out.eq(0).all() and q.grad.eq(0).all()
 
 
-def test_dropout_drops_the_same_weights_in_both_passes():
-    c = case(length=20, which="first")
+def test_dropout_drops_the_same_weights_in_both_passes_and_backward_keeps_memory_linear():
+    c = case(length=60)
 
-    def attend(q, k, v):
+    def attend(q, k, v, window=WINDOW):
         torch.manual_seed(3)
-        return chunked_attention(q, k, v, c.view, None, WINDOW, 0.3)
+        return chunked_attention(q, k, v, c.view, None, window, 0.3)
 
-    assert torch.autograd.gradcheck(attend, tuple(x.clone().requires_grad_() for x in (c.q, c.k, c.v)), fast_mode=True)
+    inputs, stored = [x.clone().requires_grad_() for x in (c.q, c.k, c.v)], []
+    assert torch.autograd.gradcheck(attend, inputs, fast_mode=True)
+    for window in (2, 50):  # no score is stored: the memory of autograd does not grow with the window
+        sizes = []
+        with torch.autograd.graph.saved_tensors_hooks(lambda t, s=sizes: s.append(t.numel()) or t, lambda t: t):
+            chunked_attention(*inputs, c.view, None, window)
+        stored.append(sum(sizes))
+    assert stored[0] == stored[1] <= 4 * c.q.numel() + 3 * c.view.token_mask.numel()
 
 
 @every_path
@@ -225,19 +214,6 @@ def test_tables_under_autocast_and_in_half_precision(injection, ablation, learn_
             out.float().sum().backward()
             assert all(p.grad.dtype == p.dtype and p.grad.isfinite().all() for p in module.parameters())
             module.zero_grad()
-
-
-def test_backward_keeps_memory_linear():
-    """The memory of autograd does not grow with the window: no score is stored."""
-    kept = []
-    c = case(length=60)
-    inputs = [x.clone().requires_grad_() for x in (c.q, c.k, c.v)]
-    for window in (2, 50):
-        sizes = []
-        with torch.autograd.graph.saved_tensors_hooks(lambda t, s=sizes: s.append(t.numel()) or t, lambda t: t):
-            chunked_attention(*inputs, c.view, None, window)
-        kept.append(sum(sizes))
-    assert kept[0] == kept[1] <= 4 * c.q.numel() + 3 * c.view.token_mask.numel()
 
 
 def test_heads_and_relations():

@@ -1,5 +1,3 @@
-"""The fused path against attention written out pair by pair and against the chunked path, and its blocks."""
-
 from functools import partial
 
 import pytest
@@ -34,32 +32,23 @@ def test_gradient_of_the_factor_equals_that_of_dense_attention(injection, ablati
 
 
 @pytest.mark.parametrize("length, window", [(300, 20), (2 * BLOCK, BLOCK), (5 * BLOCK + 3, 150), (90, 400)])
-def test_the_two_paths_agree_over_several_blocks(length, window):
+def test_the_paths_agree_and_blocks_hold_every_visible_pair_and_whole_ones_nothing_else(length, window):
     c = case(length, "several", half=200)
     table = HeadTable(torch.rand(2, HEADS, *c.band.shape[1:3], dtype=torch.double), "scale")
     with torch.no_grad():
         one = chunked_attention(c.q, c.k, c.v, c.view, table, window)
         assert_close(usual(c, fused_attention(c.q, c.k, c.v, c.view, table, window, compiled=False)), usual(c, one))
-
-
-@pytest.mark.parametrize("length, window", [(300, 20), (2 * BLOCK, BLOCK), (5 * BLOCK + 3, 150), (90, 400)])
-def test_blocks_hold_every_visible_pair_and_whole_ones_nothing_else(length, window):
-    c = case(length, "several")
-    mask = block_mask(c.view, window)
-    full = padded_size(length, BLOCK)
+    blocks, full, i = block_mask(c.view, window), padded_size(length, BLOCK), torch.arange(length)
+    mask = (blocks.kv_num_blocks, blocks.kv_indices, blocks.full_kv_num_blocks, blocks.full_kv_indices)
     count = full // BLOCK
-    assert mask.seq_lengths == (full, full)
-    i = torch.arange(length)
+    assert blocks.seq_lengths == (full, full)
     near = (i[:, None] - i).abs() <= window
     visible = c.view.token_mask[:, None] & (near | c.view.is_global[:, None])
     visible = visible & c.view.token_mask[:, :, None]
     for n in range(2):
         partial, whole = (
             {(row, int(col)) for row in range(count) for col in indices[n, 0, row, : int(counts[n, 0, row])]}
-            for counts, indices in (
-                (mask.kv_num_blocks, mask.kv_indices),
-                (mask.full_kv_num_blocks, mask.full_kv_indices),
-            )
+            for counts, indices in (mask[:2], mask[2:])
         )
         assert not partial & whole
         for row in range(count):

@@ -1,5 +1,3 @@
-"""A LED with our attention against Hugging Face's own, and with discourse."""
-
 import copy
 
 import pytest
@@ -69,8 +67,7 @@ def test_recomputed_activations_change_nothing(name):
         ours(**other.source, discourse=other.discourse, labels=other.labels)  # another batch between the two passes
         loss.backward()
         grads.append([p.grad for p in ours.parameters()])
-    for one, other in zip(*grads):
-        assert_close(one, other, atol=1e-6, rtol=1e-5)
+    assert_close(*grads, atol=1e-6, rtol=1e-5)
 
 
 @pytest.mark.integration

@@ -43,11 +43,7 @@ def test_the_update_is_weighted_in_the_encoder_and_nowhere_else():
     seen = {}
     for name, module in network.named_modules():
         if hasattr(module, "base_layer"):
-
-            def keep(module, inputs, out, name=name) -> None:
-                seen[name] = (module, inputs[0], out)
-
-            module.register_forward_hook(keep)
+            module.register_forward_hook(lambda module, x, out, name=name: seen.update({name: (module, *x, out)}))
     with torch.no_grad():
         logits(network)
     gamma = token_weights(BATCH.discourse.gamma, BATCH.discourse.token_edu)
