@@ -94,6 +94,19 @@ def assert_same_checkpoints(one: Path, other: Path, *names: str) -> None:
         assert all(torch.equal(tensor, theirs["state_dict"][key]) for key, tensor in ours["state_dict"].items()), name
 
 
+def step_of(checkpoint: Path) -> int:
+    """Return the step of a checkpoint."""
+    return torch.load(checkpoint, weights_only=True)["global_step"]
+
+
+def flip_a_byte(checkpoint: Path) -> None:
+    """Damage the first weight of a checkpoint."""
+    content = bytearray(checkpoint.read_bytes())
+    weight = next(iter(torch.load(checkpoint, weights_only=True)["state_dict"].values()))
+    content[content.index(weight.numpy().tobytes()) + 3] ^= 0x40
+    checkpoint.write_bytes(content)
+
+
 def change_config(path: Path, changes: dict[str, object], out: Path | None = None) -> Path:
     """Write a config with other values at dotted keys, to its own file or to another one; return that file."""
     from precis.files.nested_values import set_value

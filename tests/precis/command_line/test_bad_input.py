@@ -4,18 +4,17 @@ import json
 import os
 import re
 import shutil
-import signal
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 import torch
-from conftest import contents, wait_until, write
+from conftest import change_config, contents, read_lines, write, write_lines
 
 from datamodules.atomic_write import LOCK
 from datamodules.documents import UserError
 from precis.runs.run_folder import load_run
+from precis.sweeping.job import COMMAND
 
 pytestmark = pytest.mark.integration
 
@@ -29,63 +28,49 @@ def refused(done, *said):
     assert "Traceback" not in done.err and [words for words in said if words not in lines[0]] == [], lines[0]
 
 
-@pytest.fixture
-def fresh_cache(tmp_path, monkeypatch):
-    """Return a separate empty cache."""
-    folder = tmp_path / "cache"
-    monkeypatch.setenv("PRECIS_CACHE", str(folder))
-    return folder
-
-
-def test_a_bad_record_ends_the_run_before_it_begins(tiny_config, fresh_cache, tmp_path, precis):
-    bad, run = tmp_path / "bad.jsonl", tmp_path / "run"
+def test_a_bad_record_ends_the_run_before_it_begins(tiny_config, tmp_path, precis, monkeypatch):
+    bad, run, cache = tmp_path / "bad.jsonl", tmp_path / "run", tmp_path / "cache"
+    monkeypatch.setenv("PRECIS_CACHE", str(cache))
     bad.write_bytes(json.dumps(GOOD).encode() + b'\n{"id": "b", "document": "caf\xe9"}\n')
     done = precis("fit", "--config", tiny_config, "--run_dir", run, "--data.corpus.train", bad)
     refused(done, f"{bad}:2", "not UTF-8 (byte 0xe9); convert the file", "--data.on_bad_record skip")
     assert not run.exists()
-    assert not [path for path in fresh_cache.rglob("*") if path.is_file() and path.name != LOCK]
+    assert not [path for path in cache.rglob("*") if path.is_file() and path.name != LOCK]
 
 
 def test_bad_records_are_skipped_counted_and_named_if_one_asks_for_that(tiny_config, tmp_path, precis, corpus_files):
-    bad = tmp_path / "bad.jsonl"
-    good = Path(corpus_files["train"]).read_text(encoding="utf-8").splitlines()
-    lines = [*good[:5], "{", json.dumps(GOOD | {"document": ""}), *good[5:], json.dumps({"id": "x", "document": "y"})]
-    bad.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    good = read_lines(corpus_files["train"])
+    rows = [*good[:5], "{", GOOD | {"document": ""}, *good[5:], {"id": "x", "document": "y"}]
+    bad = write_lines(tmp_path / "bad.jsonl", rows)
     arguments = ["--config", tiny_config, "--data.corpus.train", bad, "--trainer.max_steps", 1]
     with pytest.warns(UserWarning, match="left out 3 bad records") as caught:
-        done = precis("fit", *arguments, "--run_dir", tmp_path / "run", "--data.on_bad_record", "skip")
-    assert done.status == 0, done.err
+        precis("fit", *arguments, "--run_dir", tmp_path / "run", "--data.on_bad_record", "skip").succeeded()
     said = next(str(warning.message) for warning in caught if "left out" in str(warning.message))
     for where in (f"{bad}:6: broken JSON", f"{bad}:7 (id 'good'): the document is empty", f"{bad}:29 "):
         assert where in said
     record = json.loads((tmp_path / "run" / "environment.json").read_text(encoding="utf-8"))["corpus"]["train"]
-    lines = [re.search(r"jsonl:(\d+)", entry["where"])[1] for entry in record["skipped"]]
-    assert record["documents"] == 26 and lines == ["6", "7", "29"]
+    skipped = [re.search(r"jsonl:(\d+)", entry["where"])[1] for entry in record["skipped"]]
+    assert record["documents"] == 26 and skipped == ["6", "7", "29"]
     # what was built with records left out is not taken for whole later
     refused(precis("fit", *arguments, "--run_dir", tmp_path / "other"), f"{bad}:6: broken JSON")
     assert not (tmp_path / "other").exists()
 
 
 def test_a_missing_split_is_named(tiny_config, tmp_path, precis):
-    lines = tiny_config.read_text(encoding="utf-8").splitlines()
-    without = write(tmp_path / "without.yaml", "\n".join(line for line in lines if not line.strip().startswith("val:")))
-    done = precis("fit", "--config", without, "--run_dir", tmp_path / "other")
+    without = change_config(tiny_config, {"data.init_args.corpus.init_args.val": None}, tmp_path / "without.yaml")
+    fit = ["fit", "--config", without, "--run_dir", tmp_path / "other"]
     remedy = "name a source for it with --data.corpus.val, or take a share of the training documents with --data.corpus"
-    refused(done, f"Files has no split 'val' (it has: train, test); {remedy}.split")
+    refused(precis(*fit), f"Files has no split 'val' (it has: train, test); {remedy}.split")
     assert not (tmp_path / "other").exists()
-    done = precis("fit", "--config", without, "--run_dir", tmp_path / "other", "--data.corpus.split=0.5", "--dry-run")
-    assert done.status == 0, done.err
+    precis(*fit, "--data.corpus.split=0.5", "--dry-run").succeeded()
 
 
-def test_an_existing_run_is_not_overwritten(run_folder, tiny_config, precis):
+def test_an_existing_run_is_not_overwritten_and_a_missing_one_is_named(run_folder, tiny_config, tmp_path, precis):
     before = contents(run_folder)
     done = precis("fit", "--config", tiny_config, "--run_dir", run_folder)
     command = f"precis fit --run {run_folder}"
     refused(done, f"{run_folder}: the folder already has a run; continue it with `{command}`, or pass")
     assert contents(run_folder) == before
-
-
-def test_a_missing_run_is_named(tiny_config, tmp_path, precis):
     for command in (["test", "--run"], ["predict", "--run"], ["fit", "--run"], ["summarize", "--checkpoint"]):
         refused(precis(*command, tmp_path / "none"), f"{tmp_path}/none/config.yaml: not found; give the folder of")
     refused(precis("test", "--run"), "--run needs the folder of a run")
@@ -111,11 +96,10 @@ def test_a_checkpoint_that_is_none_is_named(spoil, said, run_folder, precis, tmp
 
 
 def test_a_vocabulary_that_does_not_fit_the_checkpoint_is_named(run_folder, precis, tmp_path):
-    other = tmp_path / "text"
-    other.mkdir()
-    content = json.loads((run_folder / "text" / "vocabulary.json").read_text(encoding="utf-8"))
+    other = Path(shutil.copytree(run_folder / "text", tmp_path / "text"))
+    content = json.loads((other / "vocabulary.json").read_text(encoding="utf-8"))
     content["words"][:2] = content["words"][1::-1]  # other words, as many of them
-    (other / "vocabulary.json").write_text(json.dumps(content), encoding="utf-8")
+    write(other / "vocabulary.json", json.dumps(content))
     for option, value, problem in (
         ("--data.tokenizer_dir", other, "not the one this checkpoint was trained with; give --data.tokenizer_dir"),
         ("--model.vocab_size", 20, "has 40 tokens but model.vocab_size is 20; raise --model.vocab_size, or give"),
@@ -130,19 +114,6 @@ def test_a_vocabulary_that_does_not_fit_the_checkpoint_is_named(run_folder, prec
         load_run(run_folder)
 
 
-def test_sigterm_while_documents_are_made_leaves_nothing_half_written(tiny_config, fresh_cache, tmp_path):
-    rows, run = tmp_path / "rows.jsonl", tmp_path / "run"
-    rows.write_text("".join(json.dumps(GOOD | {"id": str(i)}) + "\n" for i in range(200_000)))  # some ten seconds
-    arguments = ["fit", "--config", tiny_config, "--run_dir", run, "--data.corpus.train", rows, "--wandb", "off"]
-    command = [sys.executable, "-m", "precis.command_line.cli", *map(str, arguments)]
-    environment = os.environ | {"PRECIS_CACHE": str(fresh_cache)}
-    process = subprocess.Popen(command, env=environment, cwd=Path(__file__).parents[3], stdout=subprocess.DEVNULL)
-    wait_until(lambda: bool(list(fresh_cache.glob(".building-*"))), process)
-    process.send_signal(signal.SIGTERM)
-    assert process.wait(200) == 143
-    assert not run.exists() and [path.name for path in fresh_cache.rglob("*")] == [LOCK]
-
-
 def test_places_of_caches_and_encodings_that_do_not_work_are_named(precis, corpus_files, tmp_path, monkeypatch):
     monkeypatch.setenv("PRECIS_CACHE", corpus_files["val"])
     refused(precis("corpus", corpus_files["train"]), corpus_files["val"], "name another one")
@@ -152,7 +123,6 @@ def test_places_of_caches_and_encodings_that_do_not_work_are_named(precis, corpu
     refused(precis("corpus", corpus_files["train"]), "set PRECIS_CACHE to a folder that you can write to")
     monkeypatch.undo()
     path = write(tmp_path / "records.jsonl", '{"id": "a", "document": "Über den Fluss.", "summary": "Über."}\n')
-    command = [sys.executable, "-m", "precis.command_line.cli", "corpus", str(path)]
-    environment = {**os.environ, "PYTHONIOENCODING": "ascii"}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True)
+    environment = os.environ | {"PYTHONIOENCODING": "ascii"}
+    done = subprocess.run([*COMMAND, "corpus", path], env=environment, capture_output=True, text=True)
     assert done.returncode == 1 and "Traceback" not in done.stderr and "PYTHONIOENCODING=utf-8" in done.stderr

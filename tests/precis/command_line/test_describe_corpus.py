@@ -10,12 +10,9 @@ from datamodules.corpora import Files, Texts
 from datamodules.corpora.corpus import build_documents
 from precis.command_line.describe_corpus import describe, print_descriptions
 
-ROWS = [
-    {"id": "a", "document": "One two three four. Five six.\n\nSeven [red]eight[/red].",
-     "summary": ["Ab bc.", "Cd de. Ef fg."]},
-    {"id": "b", "document": "One two.", "summary": ["Hello."]},
-    {"id": "b", "document": "One two.", "summary": ["Hello."]},
-]  # fmt: skip
+LONG = "One two three four. Five six.\n\nSeven [red]eight[/red]."
+ROWS = [{"id": "a", "document": LONG, "summary": ["Ab bc.", "Cd de. Ef fg."]}]
+ROWS += 2 * [{"id": "b", "document": "One two.", "summary": ["Hello."]}]
 
 
 def printed(description):
@@ -30,14 +27,9 @@ def test_figures_equal_those_counted_by_hand_and_the_table_takes_text_literally(
     table = build_documents(Files(val=str(path)), "val", tmp_path / "cache", on_bad_record="skip")
     description = describe("val", table, examples=1)
     by_hand = {
-        "document_words": [8, 2],
-        "document_sentences": [3, 1],
-        "parts": [2, 1],
-        "references": [2, 1],
-        "reference_words": [2, 4, 1],
-        "reference_sentences": [1, 2, 1],
-        "compression": [8 / 3, 2 / 1],
-    }
+        "document_words": [8, 2], "document_sentences": [3, 1], "parts": [2, 1], "references": [2, 1],
+        "reference_words": [2, 4, 1], "reference_sentences": [1, 2, 1], "compression": [8 / 3, 2 / 1],
+    }  # fmt: skip
     for name, values in by_hand.items():
         expected = {"mean": np.mean(values), "median": np.median(values), "p95": np.percentile(values, 95)}
         assert description[name] == pytest.approx(expected), name

@@ -5,6 +5,7 @@ import shutil
 import subprocess
 
 import pytest
+from conftest import write
 
 import lightning_modules
 from precis.config.command_table import COMMANDS
@@ -13,10 +14,9 @@ from precis.config.command_table import COMMANDS
 @pytest.mark.integration
 @pytest.mark.skipif(shutil.which("bash") is None, reason="no bash")
 def test_bash_completes_commands_and_the_options_of_every_model_and_corpus(precis, tmp_path):
-    (script := tmp_path / "precis.bash").write_text(precis("completion", "bash").succeeded().out, encoding="utf-8")
+    script = write(tmp_path / "precis.bash", precis("completion", "bash").succeeded().out)
 
     def complete(*words: str) -> list[str]:
-        """Return the completions that bash offers for the last word."""
         line = (
             f"source {script}; COMP_WORDS=(precis {' '.join(words)}); COMP_CWORD={len(words)}; "
             f"_shtab_precis precis '{words[-1]}' ''; printf '%s\\n' \"${{COMPREPLY[@]}}\""
@@ -36,16 +36,13 @@ def test_bash_completes_commands_and_the_options_of_every_model_and_corpus(preci
     assert "--corpus.train" in complete("corpus", "--corpus.tr")
 
 
-def test_help_lists_every_command_once_under_its_group(precis):
+def test_help_lists_every_command_once_under_its_group_and_begins_with_an_example(precis):
     lines = precis("--help").out.splitlines()
     groups = ("train", "use", "evaluate", "launch", "discourse", "installation", "shell")
     headings = [line for line in lines if line in groups]
     assert headings == list(dict.fromkeys(command.group for command in COMMANDS.values()))
     listed = [line.split()[0] for line in lines if line.startswith("  ") and line[2] != " "]
     assert sorted(listed) == sorted(COMMANDS)
-
-
-def test_help_of_a_command_begins_with_an_example(precis):
     for command in ("evaluate", "compare", "sweep"):
         assert precis(command, "--help").succeeded().out.startswith(f"example: {COMMANDS[command].example}\n")
         assert COMMANDS[command].example.startswith(f"precis {command} ")

@@ -13,20 +13,17 @@ from precis.sweeping.sweep_folder import print_state
 
 HOSTILE = "\x1b[31mred\x1b]0;title\x07 \x9b2J \u202egnp.exe"
 SHOWN = r"\x1b[31mred\x1b]0;title\x07 \x9b2J \u202egnp.exe"
-
-
-def obeyed(text: str) -> set[str]:
-    return set("\x1b\x07\x9b\u202e") & set(text)
+OBEYED = set("\x1b\x07\x9b\u202e")
 
 
 def test_a_corpus_and_its_bad_records(tmp_path, precis):
     good = {"id": HOSTILE, "document": f"{HOSTILE} slept. It rained.", "summary": f"{HOSTILE}."}
     path = write_lines(tmp_path / "train.jsonl", [good, good, {"id": HOSTILE, "document": "", "summary": "x"}])
     skipping = precis("corpus", "--corpus=Files", f"--corpus.train={path}", "--on_bad_record=skip")
-    assert skipping.status == 0 and not obeyed(skipping.out + skipping.err)
+    assert skipping.status == 0 and not OBEYED & set(skipping.out + skipping.err)
     assert skipping.out.count(SHOWN) >= 5  # two bad records; id, text and reference of the good one
     stopping = precis("corpus", "--corpus=Files", f"--corpus.train={path}")
-    assert stopping.status == 1 and not obeyed(stopping.out + stopping.err) and "x1b[31mred" in stopping.err
+    assert stopping.status == 1 and not OBEYED & set(stopping.out + stopping.err) and "x1b[31mred" in stopping.err
 
 
 def test_a_report_of_a_document_and_a_point_of_a_sweep(capsys):
@@ -34,7 +31,7 @@ def test_a_report_of_a_document_and_a_point_of_a_sweep(capsys):
     Console(width=200).print(example_table(row, HOSTILE))
     print_state(HOSTILE, "failed", HOSTILE)
     out = capsys.readouterr().out
-    assert not obeyed(out) and out.count(SHOWN) == 4 + 2
+    assert not OBEYED & set(out) and out.count(SHOWN) == 4 + 2
 
 
 def test_output_to_a_file_does_not_go_through_the_progress_bar_of_a_terminal():

@@ -36,8 +36,6 @@ VALUES = [
     ("several", "null", None),
     ("mapping", '{"a": null, "b": "###"}', {"a": None, "b": "###"}),
 ]
-
-
 DEPTHS = [
     {"top": Leaf},
     {"top": Branch, "top.leaf": Leaf},
@@ -61,33 +59,31 @@ def test_values_mean_the_same_at_any_depth(classes, name, value, expected):
 def test_null_and_number_signs_in_a_sweep(tmp_path, tiny_config):
     corpus = "data.init_args.corpus.init_args"
     base = change_config(tiny_config, {f"{corpus}.separator": "||", f"{corpus}.id": "id"}, tmp_path / "base.yaml")
-    base = str(base)
-    grid = {"base": base, "set": {"data.corpus.id": None}, "grid": {"data.corpus.separator": [None, "###", "||"]}}
-    fixed = {"base": base, "set": {"data.corpus.id": None, "data.corpus.separator": "###"}, "seeds": [1]}
+    grid = {"set": {"data.corpus.id": None}, "grid": {"data.corpus.separator": [None, "###", "||"]}}
+    fixed = {"set": {"data.corpus.id": None, "data.corpus.separator": "###"}, "seeds": [1]}
     for content, values in ((grid, [None, "###", "||"]), (fixed, ["###"])):
-        path = write(tmp_path / "sweep.yaml", content)
+        path = write(tmp_path / "sweep.yaml", {"base": str(base), **content})
         corpora = [point.config["data"]["init_args"]["corpus"]["init_args"] for point in compose(read_sweep(path))]
         assert [(corpus["separator"], corpus["id"]) for corpus in corpora] == [(value, None) for value in values]
 
 
-FIT = ["fit", "--config", "base.yaml", "--run_dir", "run"]
 COMMANDS = [
-    [*FIT, "--trainer", "trainer.yaml", "--data.corpus=corpus.yaml", "--model.decoding=decoding.yaml"],
-    [*FIT, "--optimizer", "optimizer.yaml", "--lr_scheduler", "schedule.yaml", "--trainer.callbacks+=callback.yaml"],
-    ["fit", "--config=base.yaml", "--data=data.yaml", "--dry-run"],
-    ["baseline", "lead", "--corpus=corpus.yaml", "--out=lead.jsonl"],
-    ["graph", "text.txt", "--paragraphs=paragraphs.yaml", "--html=graph.html"],
-    ["evaluate", "outputs.jsonl", "--fields", "fields.yaml", "--metrics=rouge", "--resamples=9"],
-    ["sweep", "sweep.yaml", "--launcher=slurm", "--profile", "profile.yaml", "--dry-run"],
+    "fit --config base.yaml --trainer trainer.yaml --data.corpus=corpus.yaml --model.decoding=decoding.yaml",
+    "fit --config base.yaml --optimizer optimizer.yaml --lr_scheduler schedule.yaml --trainer.callbacks+=callback.yaml",
+    "fit --config=base.yaml --data=data.yaml --dry-run",
+    "baseline lead --corpus=corpus.yaml --out=lead.jsonl",
+    "graph text.txt --paragraphs=paragraphs.yaml --html=graph.html",
+    "evaluate outputs.jsonl --fields fields.yaml --metrics=rouge --resamples=9",
+    "sweep sweep.yaml --launcher=slurm --profile profile.yaml --dry-run",
 ]
 
 
-@pytest.fixture
-def folder(tiny_config, tmp_path, monkeypatch):
-    """Return the working folder, with a file for each option, and modules of these names that must not be imported."""
+@pytest.mark.integration
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_file_is_named_without_its_folder(command, tiny_config, tmp_path, precis, monkeypatch):
+    """In the working folder there is a file for each option, and modules of these names that must not be imported."""
     base = yaml.safe_load(tiny_config.read_text(encoding="utf-8"))
     base["trainer"] = {"max_steps": 1, "accelerator": "cpu", "enable_progress_bar": False}
-    annealing = {"class_path": "callbacks.CoverageAnnealing", "init_args": {"start_step": 2}}
     files = {
         "base": base,
         "trainer": base["trainer"],
@@ -96,25 +92,18 @@ def folder(tiny_config, tmp_path, monkeypatch):
         "decoding": {"beam_size": 3, "min_length": 2, "max_length": 8},
         "optimizer": {"class_path": "torch.optim.SGD", "init_args": {"lr": 0.1}},
         "schedule": {"class_path": "torch.optim.lr_scheduler.ConstantLR"},
-        "callback": annealing,
+        "callback": {"class_path": "callbacks.CoverageAnnealing", "init_args": {"start_step": 2}},
         "paragraphs": {"max_paragraphs": 4, "sentences": 1},
         "fields": {"summary": "text"},
         "sweep": {"base": "base.yaml", "seeds": [1]},
         "profile": {"minutes": 60},
     }
     for name, content in files.items():
-        (tmp_path / f"{name}.yaml").write_text(yaml.safe_dump(content), encoding="utf-8")
+        write(tmp_path / f"{name}.yaml", content)
     for name in ("trainer", "optimizer", "profile", "corpus"):
-        (tmp_path / f"{name}.py").write_text("raise SystemExit('imported')\n", encoding="utf-8")
+        write(tmp_path / f"{name}.py", "raise SystemExit('imported')\n")
     write(tmp_path / "text.txt", "The otter sleeps.\n\nIt eats a fish. It swims.")
-    row = '{"id": "a", "text": ["an otter"], "references": [["an otter"]]}\n'
-    (tmp_path / "outputs.jsonl").write_text(row, encoding="utf-8")
+    write(tmp_path / "outputs.jsonl", '{"id": "a", "text": ["an otter"], "references": [["an otter"]]}\n')
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
-    return tmp_path
-
-
-@pytest.mark.integration
-@pytest.mark.parametrize("arguments", COMMANDS, ids=lambda arguments: " ".join(arguments[-3:]))
-def test_a_file_is_named_without_its_folder(arguments, folder, precis):
-    precis(*arguments).succeeded()
+    precis(*command.split()).succeeded()

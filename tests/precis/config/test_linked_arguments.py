@@ -2,11 +2,11 @@
 
 import inspect
 from dataclasses import fields, is_dataclass
+from itertools import product
 from pathlib import Path
 
 import pytest
-import yaml
-from conftest import write
+from conftest import change_config
 
 import datamodules
 import lightning_modules
@@ -15,20 +15,15 @@ from lightning_modules.summarizer import Summarizer
 from precis.config.run_arguments import LINKED, check_linked
 from precis.training.training import fit_parser
 
-CONFIGS = "experiments/configs"
-
-
-@pytest.fixture(scope="module")
-def parser():
-    return fit_parser()
-
 
 @pytest.mark.integration
-@pytest.mark.parametrize(
-    "config, name, value", [("rstformer/docstrings", "ablation", "ria"), ("bertsum/scitldr", "checkpoint", "elsewhere")]
-)
-def test_linked_arguments_are_refused_for_the_data_and_accepted_for_the_model(config, name, value, parser, tmp_path):
-    base = f"--config={CONFIGS}/{config}.yaml"
+@pytest.mark.parametrize("config, name, value", [
+    ("rstformer/docstrings", "ablation", "ria"),
+    ("bertsum/scitldr", "checkpoint", "elsewhere"),
+])  # fmt: skip
+def test_linked_arguments_are_refused_for_the_data_and_accepted_for_the_model(config, name, value, tmp_path):
+    config, parser = Path(f"experiments/configs/{config}.yaml"), fit_parser()
+    base = f"--config={config}"
     for flag in ([f"--data.{name}={value}"], [f"--data.{name}", value], [f"--data.init_args.{name}={value}"]):
         with pytest.raises(UserError, match=rf"--data\..*{name}: the data takes it .* give --model\.{LINKED[name]}"):
             check_linked([base, *flag], parser.parse_args([base, *flag]))
@@ -36,9 +31,7 @@ def test_linked_arguments_are_refused_for_the_data_and_accepted_for_the_model(co
     parsed = parser.parse_args(given)
     check_linked(given, parsed)
     assert str(parsed.data.init_args[name]) == value
-    content = yaml.safe_load(Path(f"{CONFIGS}/{config}.yaml").read_text(encoding="utf-8"))
-    content["data"]["init_args"][name] = value
-    path = write(tmp_path / "config.yaml", content)
+    path = change_config(config, {f"data.init_args.{name}": value}, tmp_path / "config.yaml")
     with pytest.raises(UserError, match=rf"config\.yaml: data\.{name}: the data takes it from the model; give model"):
         check_linked([f"--config={path}"], parser.parse_args([f"--config={path}"]))
 
@@ -56,8 +49,7 @@ def test_every_argument_that_a_model_shares_with_its_data_is_linked():
     models = [getattr(lightning_modules, name) for name in lightning_modules.__all__]
     modules = [getattr(datamodules, name) for name in datamodules.__all__]
     shared = set()
-    for model in models:
-        for data in modules:
-            fits = issubclass(model, Summarizer) and getattr(data, "batch_type", None) is model.batch_type
-            shared |= arguments_of(model) & arguments_of(data) if fits else set()
+    for model, data in product(models, modules):
+        if issubclass(model, Summarizer) and getattr(data, "batch_type", None) is model.batch_type:
+            shared |= arguments_of(model) & arguments_of(data)
     assert shared | {"inventory"} == set(LINKED)  # of discourse parsers, whose data has no batch type

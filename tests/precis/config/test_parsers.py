@@ -1,6 +1,7 @@
 """Discourse parsers by name."""
 
 import sys
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -51,16 +52,10 @@ def test_a_named_parser_loses_no_probability_whatever_the_rule(tmp_path, corpus_
             assert found.dense().sum((1, 2)).sub(exact.sum((1, 2))).abs().max() < 0.02 * exact.sum((1, 2)).max()
 
 
-def test_an_encoder_that_cannot_be_downloaded_is_named_with_a_remedy(monkeypatch):
-    def unreachable(name, **options):
-        raise OSError("We couldn't connect")
-
-    monkeypatch.setattr(DiscourseParser, "load", unreachable)
+def test_what_is_not_there_is_named_with_a_remedy(precis, tmp_path, monkeypatch):
+    monkeypatch.setattr(DiscourseParser, "load", Mock(side_effect=OSError("We couldn't connect")))
     with pytest.raises(UserError, match=r"all-mpnet-base-v2, which is not in the cache .* or use --parser default"):
         load_parser("mpnet")
-
-
-def test_isanlp_that_is_not_installed(precis, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "isanlp_rst.parser", None)
     text = write(tmp_path / "a.txt", "It rains.")
     done = precis("parse", text, "--out", tmp_path / "out", "--parser", "isanlp_rst")

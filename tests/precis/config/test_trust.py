@@ -1,7 +1,8 @@
 """Untrusted configs run no code: forbidden names are refused before anything is built."""
 
-import copy
 import json
+import os
+import sys
 
 import pytest
 import torch
@@ -31,49 +32,29 @@ def trap(tmp_path):
 @pytest.fixture
 def hostile_module(tmp_path, trap, monkeypatch):
     """The name of a module that can be imported, and leaves the file when it is."""
-    (tmp_path / "hostile_code.py").write_text(MODULE.format(str(trap)), encoding="utf-8")
+    write(tmp_path / "hostile_code.py", MODULE.format(str(trap)))
     monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.delitem(sys.modules, "hostile_code", raising=False)
     return "hostile_code"
 
 
-def callback(name, **init_args):
+@pytest.fixture
+def fit(tiny_config, tmp_path, precis):
+    """Train with a config that has other values at dotted keys."""
+
+    def run(changes, *options):
+        config = change_config(tiny_config, changes, tmp_path / "hostile.yaml")
+        return precis("fit", "--config", config, "--run_dir", tmp_path / "run", *options)
+
+    return run
+
+
+def callback(name, /, **init_args):
     return {"class_path": name, "init_args": init_args}
-
-
-def with_changes(path, tmp_path, changes):
-    return change_config(path, changes, tmp_path / "hostile.yaml")
 
 
 def call(trap, name="os.system"):
     return callback(name, command=COMMAND.format(trap))
-
-
-LAMBDA = "pytorch_lightning.callbacks.LambdaCallback"
-SGD = callback("torch.optim.SGD", lr=0.1)
-SCHEDULE = "torch.optim.lr_scheduler.LambdaLR"
-# what a config says, with the command's class where TRAP stands
-SPELLINGS = {
-    "callable": {"trainer.callbacks": [callback(LAMBDA, on_fit_start="TRAP")]},
-    "schedule": {"optimizer": SGD, "lr_scheduler": callback(SCHEDULE, lr_lambda="TRAP")},
-    "callback": {"trainer.callbacks": ["TRAP"]},
-    "model": {"model": "TRAP"},
-    "corpus": {"data.init_args.corpus": "TRAP"},
-    "logger": {"trainer.logger": ["TRAP"]},
-    "plugins": {"trainer.plugins": ["TRAP"]},
-    "any": {"trainer.logger": [callback("pytorch_lightning.loggers.WandbLogger", experiment="TRAP")]},
-    "extra-keywords": {
-        "trainer.logger": [{"class_path": "pytorch_lightning.loggers.WandbLogger", "dict_kwargs": {"config": "TRAP"}}]
-    },
-}
-
-
-def fill(value, trap):
-    """The spelling with the trap in it."""
-    if value == "TRAP":
-        return trap
-    if isinstance(value, dict):
-        return {key: fill(part, trap) for key, part in value.items()}
-    return [fill(part, trap) for part in value] if isinstance(value, list) else value
 
 
 def refused(done, trap, *words):
@@ -81,10 +62,26 @@ def refused(done, trap, *words):
     assert not trap.exists()
 
 
+LAMBDA, WANDB = "pytorch_lightning.callbacks.LambdaCallback", "pytorch_lightning.loggers.WandbLogger"
+LR_LAMBDA = callback("torch.optim.lr_scheduler.LambdaLR", lr_lambda="TRAP")
+# what a config says, with the command's class where TRAP stands
+SPELLINGS = {
+    "callable": {"trainer.callbacks": [callback(LAMBDA, on_fit_start="TRAP")]},
+    "schedule": {"optimizer": callback("torch.optim.SGD", lr=0.1), "lr_scheduler": LR_LAMBDA},
+    "callback": {"trainer.callbacks": ["TRAP"]},
+    "model": {"model": "TRAP"},
+    "corpus": {"data.init_args.corpus": "TRAP"},
+    "logger": {"trainer.logger": ["TRAP"]},
+    "plugins": {"trainer.plugins": ["TRAP"]},
+    "any": {"trainer.logger": [callback(WANDB, experiment="TRAP")]},
+    "extra-keywords": {"trainer.logger": [{"class_path": WANDB, "dict_kwargs": {"config": "TRAP"}}]},
+}
+
+
 @pytest.mark.parametrize("spelling", SPELLINGS)
-def test_a_config_calls_nothing(spelling, tiny_config, tmp_path, trap, precis):
-    config = with_changes(tiny_config, tmp_path, fill(copy.deepcopy(SPELLINGS[spelling]), call(trap)))
-    refused(precis("fit", "--config", config, "--run_dir", tmp_path / "run"), trap, "os.system", "--trust")
+def test_a_config_calls_nothing(spelling, fit, tmp_path, trap):
+    changes = json.dumps(SPELLINGS[spelling]).replace('"TRAP"', json.dumps(call(trap)))
+    refused(fit(json.loads(changes)), trap, "os.system", "--trust")
     assert not (tmp_path / "run").exists()
 
 
@@ -93,48 +90,38 @@ def test_a_config_calls_nothing(spelling, tiny_config, tmp_path, trap, precis):
     "pytorch_lightning.cli.LightningCLI", "datamodules.corpora.corpus.build_documents",
     "precis.command_line.cli.main", "callbacks.graceful_stop.os.system", "os . system",
 ])  # fmt: skip
-def test_no_spelling_of_a_name_helps(name, tiny_config, tmp_path, trap, precis):
+def test_no_spelling_of_a_name_helps(name, fit, trap):
     for value in (call(trap, name), name):  # with arguments, and a function by its name alone
-        config = with_changes(tiny_config, tmp_path, {"trainer.callbacks": [callback(LAMBDA, on_fit_start=value)]})
-        refused(precis("fit", "--config", config, "--run_dir", tmp_path / "run"), trap)
+        refused(fit({"trainer.callbacks": [callback(LAMBDA, on_fit_start=value)]}), trap)
 
 
-def test_a_config_in_a_string_or_another_file_calls_nothing(tiny_config, tmp_path, trap, precis):
+def test_a_config_in_a_string_or_another_file_and_a_class_path_that_is_no_name_call_nothing(fit, tmp_path, trap):
     nested = yaml.safe_dump([callback(LAMBDA, on_fit_start=call(trap))], default_flow_style=True)
-    config = with_changes(tiny_config, tmp_path, {"trainer.callbacks": nested})
-    refused(precis("fit", "--config", config), trap, "os.system")
-    (tmp_path / "other.yaml").write_text(yaml.safe_dump(call(trap)), encoding="utf-8")
-    config = with_changes(tiny_config, tmp_path, {"data.init_args.corpus": str(tmp_path / "other.yaml")})
-    refused(precis("fit", "--config", config), trap)
-
-
-@pytest.mark.parametrize("key", ["optimizer", "model"])
-def test_a_class_path_that_is_no_name_is_refused(key, tiny_config, tmp_path, trap, precis):
-    config = with_changes(tiny_config, tmp_path, {key: {"class_path": call(trap), "init_args": {}}})
-    done = precis("fit", "--config", config, "--run_dir", tmp_path / "run")
-    refused(done, trap, f"{key}: class_path has to be the dotted name of a class")
+    refused(fit({"trainer.callbacks": nested}), trap, "os.system")
+    other = write(tmp_path / "other.yaml", call(trap))
+    refused(fit({"data.init_args.corpus": str(other)}), trap)
+    for key in ("optimizer", "model"):
+        done = fit({key: {"class_path": call(trap), "init_args": {}}})
+        refused(done, trap, f"{key}: class_path has to be the dotted name of a class")
 
 
 def test_yaml_tags_make_no_objects(tiny_config, tmp_path, trap, precis):
     tag = f"!!python/object/apply:os.system ['{COMMAND.format(trap)}']"
-    text = tiny_config.read_text(encoding="utf-8")
-    config = write(tmp_path / "tagged.yaml", text + f"run_dir: {tag}\n")
+    config = write(tmp_path / "tagged.yaml", tiny_config.read_text(encoding="utf-8") + f"run_dir: {tag}\n")
     refused(precis("fit", "--config", config), trap, "tagged.yaml:", "tag")
 
 
-def test_a_module_is_not_even_imported(hostile_module, tiny_config, tmp_path, trap, precis):
-    for named in ([callback(f"{hostile_module}.Hello")], f"{hostile_module}.Hello"):
-        config = with_changes(tiny_config, tmp_path, {"trainer.callbacks": named})
-        refused(precis("fit", "--config", config), trap, f"{hostile_module}.Hello", "--trust")
+def test_a_module_is_not_even_imported_unless_the_command_line_names_or_trusts_it(hostile_module, fit, trap):
+    hello = f"{hostile_module}.Hello"
+    for named in ([callback(hello)], hello):
+        refused(fit({"trainer.callbacks": named}), trap, hello, "--trust")
+    fit({}, "--trainer.max_steps=1", f"--trainer.callbacks={hello}").succeeded()
+    assert trap.exists()
 
 
-@pytest.mark.parametrize("how", ["--trust", "--trainer.callbacks=hostile_code.Hello"])
-def test_the_command_line_may_name_anything(how, hostile_module, tiny_config, tmp_path, trap, precis, monkeypatch):
-    monkeypatch.delitem(__import__("sys").modules, hostile_module, raising=False)
-    changes = {"trainer.callbacks": [callback(f"{hostile_module}.Hello")]} if how == "--trust" else {}
-    config = with_changes(tiny_config, tmp_path, changes)
-    done = precis("fit", "--config", config, "--run_dir", tmp_path / "run", "--trainer.max_steps=1", how)
-    assert done.status == 0 and trap.exists(), done.err
+def test_a_config_that_is_trusted_may_name_anything(hostile_module, fit, trap):
+    fit({"trainer.callbacks": [callback(f"{hostile_module}.Hello")]}, "--trainer.max_steps=1", "--trust").succeeded()
+    assert trap.exists()
 
 
 def test_names_are_taken_from_options_of_classes_alone():
@@ -150,17 +137,16 @@ def test_a_strangers_run_folder_calls_nothing(command, run_folder, tmp_path, tra
     changes = {"trainer.callbacks": [callback(LAMBDA, on_test_start=call(trap))]}
     if command in ("summarize", "report"):  # which make the model and its data alone
         changes = {"data.init_args.corpus": call(trap)}
-    with_changes(run_folder / "config.yaml", tmp_path, changes).replace(run_folder / "config.yaml")
+    change_config(run_folder / "config.yaml", changes)
     prediction = {"id": "doc-33", "summary": ["the otter"], "references": [["the otter"]]}
-    (run_folder / "predictions.jsonl").write_text(json.dumps(prediction) + "\n", encoding="utf-8")
-    (tmp_path / "text.txt").write_text("The otter slept.", encoding="utf-8")
-    arguments = {"summarize": ["--checkpoint", run_folder, tmp_path / "text.txt"], "report": [run_folder]}
+    write(run_folder / "predictions.jsonl", json.dumps(prediction) + "\n")
+    text = write(tmp_path / "text.txt", "The otter slept.")
+    arguments = {"summarize": ["--checkpoint", run_folder, text], "report": [run_folder]}
     refused(precis(command, *arguments.get(command, ["--run", run_folder])), trap, "os.system", "--trust")
 
 
-def test_reading_a_run_in_python_calls_nothing(run_folder, tmp_path, trap, hostile_module, monkeypatch):
-    changes = {"data.init_args.corpus": callback(f"{hostile_module}.Hello")}
-    with_changes(run_folder / "config.yaml", tmp_path, changes).replace(run_folder / "config.yaml")
+def test_reading_a_run_in_python_calls_nothing(run_folder, trap, hostile_module):
+    change_config(run_folder / "config.yaml", {"data.init_args.corpus": callback(f"{hostile_module}.Hello")})
     with pytest.raises(Exception, match=f"{hostile_module}.Hello"):
         load_run(run_folder)
     assert not trap.exists()
@@ -169,8 +155,8 @@ def test_reading_a_run_in_python_calls_nothing(run_folder, tmp_path, trap, hosti
 @pytest.mark.parametrize("part", ["set", "grid", "points"])
 def test_a_strangers_sweep_calls_nothing(part, tiny_config, tmp_path, trap, precis):
     callbacks = [callback(LAMBDA, on_fit_start=call(trap))]
-    values = {"set": {"trainer.callbacks": callbacks}, "points": [{"name": "a", "trainer.callbacks": callbacks}]}
-    values |= {name: {"trainer.callbacks": [callbacks, None]} for name in ("grid", "zip")}
+    values = {"set": {"trainer.callbacks": callbacks}, "grid": {"trainer.callbacks": [callbacks, None]}}
+    values["points"] = [{"name": "a", "trainer.callbacks": callbacks}]
     sweep = write(tmp_path / "sweep.yaml", {"base": str(tiny_config), "seeds": [1], part: values[part]})
     for options in ([], ["--dry-run"]):
         done = precis("sweep", sweep, "--out", tmp_path / "out", *options)
@@ -191,55 +177,41 @@ def test_a_strangers_sweep_calls_nothing(part, tiny_config, tmp_path, trap, prec
     "test --trainer.callbacks callbacks.PredictionWriter --trainer.callbacks.path .bashrc",
 ])  # fmt: skip
 def test_commands_of_a_strangers_sweep_name_no_foreign_class(command, tiny_config, tmp_path, trap, precis):
-    sweep, out = tmp_path / "sweep.yaml", tmp_path / "out"
-    sweep.write_text(yaml.safe_dump({"base": str(tiny_config), "seeds": [1], "after": [command]}), encoding="utf-8")
+    sweep = write(tmp_path / "sweep.yaml", {"base": str(tiny_config), "seeds": [1], "after": [command]})
     for options in ([], ["--dry-run"]):
-        refused(precis("sweep", sweep, "--out", out, *options), trap, "sweep.yaml: after: ")
-    # the folder of a sweep that somebody else has launched
-    out.mkdir()
-    config = yaml.safe_load(tiny_config.read_text(encoding="utf-8"))
-    described = {"after": [command], "points": [{"run": "a", "label": "a", "config": config}]}
-    (out / "points.json").write_text(json.dumps(described), encoding="utf-8")
-    refused(precis("sweep", "point", out, "--index", 0), trap, "points.json: after: ")
-    assert not (out / "a").exists()
+        refused(precis("sweep", sweep, "--out", tmp_path / "out", *options), trap, "sweep.yaml: after: ")
 
 
-def test_options_of_a_strangers_sweep_are_permitted(tmp_path):
+def test_options_of_a_strangers_sweep_are_permitted():
     check_commands(["test", "report {run}", "evaluate {run}/predictions.jsonl"], "a.yaml")
     # names of files, also where a module has the name before the dot
     check_commands(["evaluate {run}/test.jsonl --html {run}/page.html --references refs.txt", "test --run={run}"], "x")
     check_commands(["validate --data.max_eval 100 --data.corpus=datamodules.corpora.Docstrings"], "a.yaml")
 
 
-OUTPUTS = {
-    "logger": {"trainer.logger": callback("pytorch_lightning.loggers.CSVLogger", save_dir="OUTSIDE")},
-    "name-of-a-logger": {
-        "trainer.logger": {"class_path": "CSVLogger", "init_args": {"save_dir": "INSIDE", "name": "../outside"}}
-    },
-    "callback": {"trainer.callbacks": [callback("callbacks.PredictionWriter", path="OUTSIDE/.bashrc")]},
-    "checkpoint": {"checkpoint.dirpath": "OUTSIDE"},
-    "profiler": {"trainer.profiler": callback("SimpleProfiler", dirpath="OUTSIDE", filename="profile")},
-    "predictions": {"out": "OUTSIDE/predictions.jsonl"},
-}
-
-
-@pytest.mark.parametrize("spelling", OUTPUTS)
-def test_a_strangers_config_writes_inside_its_run_folder_alone(spelling, tiny_config, tmp_path, precis, monkeypatch):
+@pytest.mark.parametrize("outputs", [
+    {"trainer.logger": callback("pytorch_lightning.loggers.CSVLogger", save_dir="OUTSIDE")},
+    {"trainer.logger": callback("CSVLogger", save_dir="INSIDE", name="../outside")},
+    {"trainer.callbacks": [callback("callbacks.PredictionWriter", path="OUTSIDE/.bashrc")]},
+    {"checkpoint.dirpath": "OUTSIDE"},
+    {"trainer.profiler": callback("SimpleProfiler", dirpath="OUTSIDE", filename="profile")},
+    {"out": "OUTSIDE/predictions.jsonl"},
+], ids=["logger", "name-of-a-logger", "callback", "checkpoint", "profiler", "predictions"])  # fmt: skip
+def test_a_strangers_config_writes_inside_its_run_folder_alone(outputs, fit, tmp_path, monkeypatch):
     outside, run = tmp_path / "outside", tmp_path / "run"
     outside.mkdir()
     monkeypatch.chdir(tmp_path)
-    text = json.dumps(OUTPUTS[spelling]).replace("OUTSIDE", str(outside)).replace("INSIDE", str(run))
-    config = with_changes(tiny_config, tmp_path, json.loads(text))
-    refused(precis("fit", "--config", config, "--run_dir", run), outside / "ran", "may only write inside", "--trust")
+    text = json.dumps(outputs).replace("OUTSIDE", str(outside)).replace("INSIDE", str(run))
+    refused(fit(json.loads(text)), outside / "ran", "may only write inside", "--trust")
     assert not list(outside.iterdir()) and not run.exists()
 
 
-def test_outputs_inside_the_run_folder_and_on_the_command_line_are_permitted(tiny_config, tmp_path, precis):
-    run, logs = tmp_path / "run", tmp_path / "logs"
-    changes = {"trainer.logger": callback("CSVLogger", save_dir=str(run / "logs")), "trainer.max_steps": 1}
-    config = with_changes(tiny_config, tmp_path, changes)
-    done = precis("fit", "--config", config, "--run_dir", run, f"--trainer.default_root_dir={logs}")
-    assert done.status == 0 and list(run.glob("logs/**/metrics.csv")), done.err
+def test_outputs_inside_the_run_folder_and_on_the_command_line_are_permitted(fit, tmp_path):
+    logger = callback("CSVLogger", save_dir=str(tmp_path / "run" / "logs"))
+    fit(
+        {"trainer.logger": logger, "trainer.max_steps": 1}, f"--trainer.default_root_dir={tmp_path / 'logs'}"
+    ).succeeded()
+    assert list(tmp_path.glob("run/logs/**/metrics.csv"))
 
 
 class Unpickled:
@@ -249,31 +221,26 @@ class Unpickled:
         self.trap = trap
 
     def __reduce__(self):
-        return __import__("os").system, (COMMAND.format(self.trap),)
+        return os.system, (COMMAND.format(self.trap),)
 
 
 @pytest.mark.parametrize("weights_only", [None, False])
-def test_a_checkpoint_that_a_config_names_is_not_unpickled(weights_only, tiny_config, tmp_path, trap, precis):
+def test_a_checkpoint_that_a_config_names_is_not_unpickled(weights_only, fit, tmp_path, trap):
     checkpoint = tmp_path / "hostile.ckpt"
     torch.save({"state_dict": {}, "hyper_parameters": Unpickled(trap)}, checkpoint)
-    changes = {"ckpt_path": str(checkpoint), "weights_only": weights_only}
-    refused(precis("fit", "--config", with_changes(tiny_config, tmp_path, changes)), trap)
+    refused(fit({"ckpt_path": str(checkpoint), "weights_only": weights_only}), trap)
     for address in ("http://localhost:1/x.ckpt", checkpoint.as_uri(), f"local:{checkpoint}"):
-        changes["ckpt_path"] = address
-        config = with_changes(tiny_config, tmp_path, changes)
-        refused(precis("fit", "--config", config), trap, "weights_only" if weights_only is False else "takes a file")
+        done = fit({"ckpt_path": address, "weights_only": weights_only})
+        refused(done, trap, "weights_only" if weights_only is False else "takes a file")
 
 
-def test_a_chat_model_as_a_reward_is_named_on_the_command_line(tiny_config, tmp_path, precis):
+def test_a_chat_model_as_a_reward_is_named_on_the_command_line(fit, tmp_path):
     """Documents and the API key go to the address that comes with it."""
+    name = "precis.baselines.chat_reward.ChatReward"
     arguments = {"model": "tiny", "base_url": "http://localhost:1/v1", "answers": str(tmp_path / "answers.jsonl")}
-    reward = {"class_path": "precis.baselines.chat_reward.ChatReward", "init_args": arguments}
-    callback = {"class_path": "callbacks.SelfCritical", "init_args": {"reward": reward}}
-    path = write(tmp_path / "chat.yaml", {"trainer": {"callbacks": [callback]}})
-    done = precis("fit", "--config", tiny_config, "--config", path, "--print_config")
-    assert done.status != 0 and "a config may not name precis.baselines.chat_reward.ChatReward" in done.err
+    done = fit({"trainer.callbacks": [callback("callbacks.SelfCritical", reward=callback(name, **arguments))]})
+    assert done.status != 0 and f"a config may not name {name}" in done.err
     option = "--trainer.callbacks.reward"
-    named = ["--trainer.callbacks+=callbacks.SelfCritical", f"{option}={reward['class_path']}"]
-    named += [f"{option}.{name}={value}" for name, value in arguments.items()]
-    done = precis("fit", "--config", tiny_config, *named, "--print_config")
-    assert done.status == 0 and f"class_path: {reward['class_path']}" in done.out
+    named = ["--trainer.callbacks+=callbacks.SelfCritical", f"{option}={name}"]
+    named += [f"{option}.{argument}={value}" for argument, value in arguments.items()]
+    assert f"class_path: {name}" in fit({}, *named, "--print_config").succeeded().out

@@ -21,8 +21,7 @@ ARXIV = {"article_text": ["It rained.", "We stayed."], "abstract_text": ["<S> it
     (ARXIV, {"document": "article_text", "document_list": "sentences", "summary": "abstract_text",
              "summary_list": "sentences"}),
     ({"id": 3, "document": "a b", "summary": "a"}, {}),
-    ({"article": "a b", "highlights": "a", "url": "u"},
-     {"document": "article", "summary": "highlights", "id": "url"}),
+    ({"article": "a b", "highlights": "a", "url": "u"}, {"document": "article", "summary": "highlights", "id": "url"}),
     ({"text": ["One two. Three four five.", "Six."] * 9, "summary": None}, {"document": "text"}),
     ({"sentences": ["The cat sat.", "It slept."], "Title": "a"},
      {"document": "sentences", "document_list": "sentences", "summary": "Title"}),
@@ -41,10 +40,8 @@ def test_the_guess_reads_the_file(tmp_path, precis):
     assert "src: 2 sentences as lists of tokens, the document" in done.err
     (line,) = [line for line in done.err.splitlines() if line.startswith("to train on it: ")]
     options = line.removeprefix("to train on it: ").split()
-    assert dict(zip(options[::2], options[1::2])) == {
-        "--data.corpus": "Files", "--data.corpus.train": str(path),
-        **{f"--data.corpus.{name}": value for name, value in TOKENS.items()},
-    }  # fmt: skip
+    fields = {f"--data.corpus.{name}": value for name, value in {"train": str(path), **TOKENS}.items()}
+    assert dict(zip(options[::2], options[1::2])) == {"--data.corpus": "Files", **fields}
 
 
 def merged(levels: int, copies: int) -> str:
@@ -63,7 +60,7 @@ def merged(levels: int, copies: int) -> str:
     ("[" * 5000, "cannot be read"),
 ])  # fmt: skip
 def test_what_would_fill_the_memory_or_does_not_fit_its_tag_is_refused(text, problem, tmp_path):
-    (path := tmp_path / "config.yaml").write_text(text, encoding="utf-8")
+    path = write(tmp_path / "config.yaml", text)
     with pytest.raises(UserError, match=problem) as caught:
         read_yaml(path)
     assert str(path) in str(caught.value) and "\n" not in str(caught.value)
@@ -73,6 +70,6 @@ def test_what_would_fill_the_memory_or_does_not_fit_its_tag_is_refused(text, pro
 
 
 def test_merge_keys_and_aliases_are_read(tmp_path):
-    (path := tmp_path / "config.yaml").write_text(f"{merged(2, 3)}\nb: {{<<: *a2, l: [*a0]}}", encoding="utf-8")
-    assert read_yaml(path)["b"] == {"k": 1, "l": [{"k": 1}]}
-    assert _load(path.read_text(encoding="utf-8"))["b"] == {"k": 1, "l": [{"k": 1}]}
+    text = f"{merged(2, 3)}\nb: {{<<: *a2, l: [*a0]}}"
+    for content in (read_yaml(write(tmp_path / "config.yaml", text)), _load(text)):
+        assert content["b"] == {"k": 1, "l": [{"k": 1}]}

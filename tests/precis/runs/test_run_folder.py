@@ -2,10 +2,11 @@ import fcntl
 import json
 import subprocess
 from functools import wraps
+from unittest.mock import Mock
 
 import pytest
 import torch
-from conftest import read_metrics
+from conftest import read_metrics, write
 from pytorch_lightning import Trainer
 from run_folders import make_run
 
@@ -24,20 +25,14 @@ def log(folder, *rows: tuple[int, dict[str, float]]) -> RunCSVLogger:
     return logger
 
 
-def test_a_second_logger_continues_and_may_add_columns(tmp_path):
-    log(tmp_path, (0, {"a": 1.0}), (1, {"a": 2.0}))
-    log(tmp_path, (2, {"a": 3.0, "b": 4.0}))
-    rows = [(row["step"], row["a"], row["b"]) for row in read_metrics(tmp_path)]
-    assert rows == [("0", "1.0", ""), ("1", "2.0", ""), ("2", "3.0", "4.0")]
-
-
-def test_what_was_logged_after_a_checkpoint_is_forgotten(tmp_path):
+def test_a_second_logger_continues_after_a_checkpoint_and_may_add_columns(tmp_path):
     logger = log(tmp_path, *((step, {"a": float(step)}) for step in range(6)))
     logger.keep_rows_of({"metrics": {"rows": 4}})
     assert [row["step"] for row in read_metrics(tmp_path)] == ["0", "1", "2", "3"]
-    log(tmp_path, (4, {"a": 40.0}))
-    assert [row["a"] for row in read_metrics(tmp_path)] == ["0.0", "1.0", "2.0", "3.0", "40.0"]
-    assert [path.name for path in tmp_path.iterdir()] == ["metrics.csv"]
+    log(tmp_path, (4, {"a": 40.0, "b": 4.0}))
+    columns = {name: [row[name] for row in read_metrics(tmp_path)] for name in ("step", "a", "b")}
+    expected = {"step": [*"01234"], "a": ["0.0", "1.0", "2.0", "3.0", "40.0"], "b": ["", "", "", "", "4.0"]}
+    assert columns == expected and [path.name for path in tmp_path.iterdir()] == ["metrics.csv"]
     RunCSVLogger(tmp_path / "none").keep_rows_of({"metrics": {"rows": 3}})
     assert not (tmp_path / "none").exists()
 
@@ -62,36 +57,33 @@ def test_load_run_takes_a_checkpoint_and_changes_of_the_data(trained):
 
 
 def test_the_environment_can_be_told_without_git(monkeypatch):
-    def no_git(*arguments, **options):
-        raise FileNotFoundError("git")
-
     told = environment()
     assert told["git_commit"] is None or len(told["git_commit"]) == 40
-    monkeypatch.setattr(subprocess, "run", no_git)
+    monkeypatch.setattr(subprocess, "run", Mock(side_effect=FileNotFoundError("git")))
     without = environment()
     assert without["git_commit"] is None and without["corpus"] == {}
     assert set(without["versions"]) <= set(module.PACKAGES) and without["versions"]["torch"] == torch.__version__
     json.dumps(without)
 
 
-@pytest.fixture
-def runs(tmp_path):
-    """Two runs, one of them in a folder of its own, beside files that are no runs."""
-    make_run(tmp_path / "one", [], curve={"val/rouge1": [10.0, 30.0, 20.0]})
-    make_run(tmp_path / "grid" / "two", [], curve={"val/rouge1": [5.0]})
+def test_runs_are_listed_with_their_scores_and_a_broken_config_is_named(tmp_path, precis):
+    one = make_run(tmp_path / "one", [], curve={"val/rouge1": [10.0, 30.0, 20.0]})
+    two = make_run(tmp_path / "grid" / "two", [], curve={"val/rouge1": [5.0]})
     (tmp_path / "notes").mkdir()
-    (tmp_path / "notes" / "config.yaml").write_text("a: 1\n", encoding="utf-8")
-    return tmp_path
+    write(tmp_path / "notes" / "config.yaml", "a: 1\n")  # of no run
 
+    def listed() -> dict[str, dict]:
+        rows = map(json.loads, precis("runs", tmp_path, "--json").out.splitlines())
+        return {row["run"]: row for row in rows}
 
-def test_runs_are_listed_with_their_scores(runs, precis):
-    done = precis("runs", runs, "--json")
-    rows = {row["run"]: row for row in map(json.loads, done.out.splitlines())}
-    assert set(rows) == {str(runs / "one"), str(runs / "grid" / "two")}
-    one = rows[str(runs / "one")]
-    assert (one["model"], one["best"], one["step"]) == ("PointerGenerator", 30.0, 21)
-    assert one["state"] == "unknown"
-    assert "PointerGenerator" in precis("runs", runs).succeeded().out
+    assert set(listed()) == {str(one), str(two)}
+    first = listed()[str(one)]
+    assert (first["model"], first["best"], first["step"]) == ("PointerGenerator", 30.0, 21)
+    assert first["state"] == "unknown"
+    assert "PointerGenerator" in precis("runs", tmp_path).succeeded().out
+    write(one / "config.yaml", "a: [")
+    assert {run: bool(row["problem"]) for run, row in listed().items()} == {str(one): True, str(two): False}
+    precis("runs", tmp_path).succeeded()
 
 
 def test_a_run_whose_lock_is_free_was_killed(tmp_path):
@@ -109,7 +101,6 @@ def test_a_run_whose_lock_is_free_was_killed(tmp_path):
 def test_training_records_that_it_was_stopped_or_failed(tiny_config, tmp_path, precis, trusted, monkeypatch):
     fit = Trainer.fit
     for error, state in ((SystemExit(143), "stopped"), (ValueError("no"), "failed")):
-        run = tmp_path / state
 
         @wraps(fit)
         def end(*arguments, error=error, **options):
@@ -117,12 +108,6 @@ def test_training_records_that_it_was_stopped_or_failed(tiny_config, tmp_path, p
             raise error
 
         monkeypatch.setattr(Trainer, "fit", end)
+        run = tmp_path / state
         assert precis("fit", "--config", tiny_config, "--run_dir", run, "--trainer.max_steps=5").status != 0
         assert read_state(run) == {"state": state, "step": 5}
-
-
-def test_a_broken_config_is_named_and_the_others_are_listed(runs, precis):
-    (runs / "one" / "config.yaml").write_text("a: [", encoding="utf-8")
-    rows = [json.loads(line) for line in precis("runs", runs, "--json").out.splitlines()]
-    assert [bool(row["problem"]) for row in rows] == [False, True]
-    assert precis("runs", runs).status == 0

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 import wandb
-from conftest import read_lines, read_metrics, run_main
+from conftest import contents, read_lines, read_metrics, run_main, write
 from wandb_file import OfflineRun
 
 from precis.runs.tracking import grouping, run_id, sweep_and_label
@@ -15,17 +15,17 @@ pytestmark = pytest.mark.integration
 KEYS = {"WANDB_API_KEY": 5 * "01abcdef", "HF_TOKEN": "hf_" + 4 * "Zq7wXk9t", "OPENAI_API_KEY": "sk-" + 4 * "Jp3vRb8n"}
 
 
-def describe(sweep: Path, *runs: tuple[str, str]) -> None:
-    rows = [{"run": name, "label": label, "overrides": {}, "config": {}} for name, label in runs]
-    described = {"sweep": "rows", "base": "x.yaml", "after": ["test"], "points": rows}
-    (sweep / "points.json").write_text(json.dumps(described))
+def describe(sweep: Path, run: str, label: str) -> None:
+    point = {"run": run, "label": label, "overrides": {}, "config": {}}
+    described = {"sweep": "rows", "base": "x.yaml", "after": ["test"], "points": [point]}
+    write(sweep / "points.json", json.dumps(described))
 
 
 @pytest.fixture(scope="module")
 def tracked(tmp_path_factory, tiny_config, corpus_files) -> Path:
     """A point of a sweep, trained in two starts and tested, with W&B offline."""
     sweep = tmp_path_factory.mktemp("sweep")
-    describe(sweep, ("first", "copy coverage=true seed=3"))
+    describe(sweep, "first", "copy coverage=true seed=3")
     run = sweep / "first"
     start = ["fit", f"--config={tiny_config}", f"--run_dir={run}", "--wandb=offline", "--previews=2"]
     with pytest.MonkeyPatch.context() as patch:
@@ -38,27 +38,22 @@ def tracked(tmp_path_factory, tiny_config, corpus_files) -> Path:
     return run
 
 
-@pytest.fixture(scope="module")
-def offline(tracked) -> OfflineRun:
-    return OfflineRun(tracked)
-
-
 def test_keys_of_the_environment_are_in_no_file_of_a_run(tracked):
-    paths = [path for path in tracked.rglob("*") if path.is_file()]
-    assert any(path.suffix == ".wandb" for path in paths) and tracked / "environment.json" in paths
-    held = [(path, name) for path in paths for name, key in KEYS.items() if key.encode() in path.read_bytes()]
-    assert held == []
+    files = contents(tracked)
+    assert any(path.suffix == ".wandb" for path in files) and tracked / "environment.json" in files
+    assert [(path, name) for path in files for name, key in KEYS.items() if key.encode() in files[path]] == []
 
 
-def test_three_commands_are_one_wandb_run_in_the_group_of_its_sweep(tracked, offline):
+def test_three_commands_are_one_wandb_run_in_the_group_of_its_sweep(tracked):
+    offline = OfflineRun(tracked)
     assert len(list((tracked / "wandb").glob("offline-run-*"))) == 3
     assert offline.ids == {run_id(tracked)}
     assert (offline.group, offline.job_type) == ("rows", "copy coverage=true")
     assert set(offline.tags) == {"PointerGenerator", "copy coverage=true", "seed=3"}
 
 
-def test_the_values_the_table_of_predictions_and_the_artifacts_equal_those_of_the_run_folder(tracked, offline):
-    rows = read_metrics(tracked)
+def test_the_values_the_table_of_predictions_and_the_artifacts_equal_those_of_the_run_folder(tracked):
+    offline, rows = OfflineRun(tracked), read_metrics(tracked)
     for key in ("train/loss", "train/grad_norm", "val/rouge1"):
         assert offline.history[key] == pytest.approx([float(row[key]) for row in rows if row[key]])
     lines = read_lines(tracked / "predictions.jsonl")
@@ -71,10 +66,9 @@ def test_the_values_the_table_of_predictions_and_the_artifacts_equal_those_of_th
     (path,) = (tracked / "wandb").rglob("predictions_*.table.json")
     table = json.loads(path.read_text())
     assert table["columns"] == ["id", "reference", "summary", *lines[0]["scores"]]
-    assert [row[:3] for row in table["data"]] == [
-        [line["id"], " ".join(line["references"][0]), " ".join(line["summary"])] for line in lines
-    ]
-    kinds = {kind: names for kind, names in offline.artifacts}
+    texts = [[line["id"], " ".join(line["references"][0]), " ".join(line["summary"])] for line in lines]
+    assert [row[:3] for row in table["data"]] == texts
+    kinds = dict(offline.artifacts)
     assert kinds["model"] == {"best.ckpt", "config.yaml", "environment.json", "text/vocabulary.json"}
     assert kinds["predictions"] == {"predictions.jsonl", "predictions.signatures.json"}
     staged = list((tracked / "wandb" / "data").rglob("*"))
@@ -85,5 +79,5 @@ def test_a_run_of_no_sweep_has_no_group(tmp_path):
     config = {"model": {"class_path": "lightning_modules.BertSum"}, "seed_everything": 1}
     assert sweep_and_label(tmp_path / "run") == ("", "")
     assert grouping(tmp_path / "run", config) == {"group": None, "job_type": "BertSum", "tags": ["BertSum", "seed=1"]}
-    describe(tmp_path, ("run", "x" * 100 + " seed=1"))
+    describe(tmp_path, "run", "x" * 100 + " seed=1")
     assert max(map(len, grouping(tmp_path / "run", config)["tags"])) == 64

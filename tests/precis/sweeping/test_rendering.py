@@ -15,28 +15,27 @@ from conftest import write
 from precis.sweeping.job import Job, read_status
 from precis.sweeping.rendering import fill_template, find_template
 
-ROOT = Path(__file__).parents[3]
 HOSTILE = """it's "quoted" $(touch stolen) `touch stolen` ${HOME} \\ ; touch stolen & %s
 second line # - {{ sweep }}"""
 
 
-def hostile_jobs(folder: Path) -> list[Job]:
+def render(name: str, folder: Path, **values: object) -> str:
+    """Fill a template for a sweep and two points with hostile names."""
     config = {"seed_everything": 1, "note": HOSTILE}
-    after = ("test", "predict")
-    return [Job(f"{HOSTILE} {number}", folder / f"point{number}", config, after) for number in (0, 1)]
+    jobs = [Job(f"{HOSTILE} {n}", folder / f"point{n}", config, ("test", "predict")) for n in (0, 1)]
+    return fill_template(find_template(name), HOSTILE, folder, jobs, values)
 
 
-@pytest.mark.parametrize("name", ["kubernetes", "skypilot"])
-def test_rendered_yaml_has_every_value_as_it_is(name, tmp_path):
+def test_rendered_yaml_has_every_value_as_it_is(tmp_path):
     folder = tmp_path / HOSTILE.replace("/", "")
-    values = {"image": HOSTILE, "claim": HOSTILE, "workdir": HOSTILE, "accelerators": HOSTILE, "setup": HOSTILE}
-    text = fill_template(find_template(name), HOSTILE, folder, hostile_jobs(folder), values)
+    values = dict.fromkeys(("image", "claim", "workdir", "accelerators", "setup"), HOSTILE)
+    text = render("skypilot", folder, **values)
     content = yaml.safe_load(text)
-    if name == "skypilot":
-        assert content["setup"] == HOSTILE and content["resources"]["accelerators"] == HOSTILE
-        assert content["envs"] == {"POINT": "0"}
-        assert "sky jobs launch --yes -d " in text  # without -d, each job of the loop waits for the one before
-        return
+    assert content["setup"] == HOSTILE and content["resources"]["accelerators"] == HOSTILE
+    assert content["envs"] == {"POINT": "0"}
+    assert "sky jobs launch --yes -d " in text  # without -d, each job of the loop waits for the one before
+
+    content = yaml.safe_load(render("kubernetes", folder, **values))
     spec = content["spec"]
     assert (spec["completionMode"], spec["completions"]) == ("Indexed", 2)
     (container,) = spec["template"]["spec"]["containers"]
@@ -52,104 +51,85 @@ def test_rendered_yaml_has_every_value_as_it_is(name, tmp_path):
 
 def test_templates_need_no_values(tmp_path):
     for name, section in {"kubernetes": "metadata", "skypilot": "resources"}.items():
-        content = yaml.safe_load(fill_template(find_template(name), "rows", tmp_path, hostile_jobs(tmp_path), {}))
+        content = yaml.safe_load(render(name, tmp_path))
         assert content[section] and "file_mounts" not in content
-    with_bucket = fill_template(find_template("skypilot"), "rows", tmp_path, [], {"outputs": "s3://runs"})
-    assert yaml.safe_load(with_bucket)["file_mounts"] == {"/outputs": {"source": "s3://runs", "mode": "MOUNT"}}
+    with_bucket = yaml.safe_load(render("skypilot", tmp_path, outputs="s3://runs"))
+    assert with_bucket["file_mounts"] == {"/outputs": {"source": "s3://runs", "mode": "MOUNT"}}
 
 
-def write_program(path: Path, calls: Path) -> None:
-    """Write a stand-in for a program, which adds its arguments to a file."""
-    path.parent.mkdir(exist_ok=True)
-    write = f"open({str(calls)!r}, 'a').write(json.dumps(sys.argv[1:]) + chr(10))"
-    path.write_text(f"#!{sys.executable}\nimport json, sys\n{write}\n")
-    path.chmod(stat.S_IRWXU)
-
-
-def test_the_shell_reads_no_value(tmp_path):
-    """The command of SkyPilot, over names that a shell would take apart or execute."""
-    folder = Path("runs") / HOSTILE.replace("/", "")
-    program, calls = tmp_path / "bin" / "precis", tmp_path / "calls"
-    write_program(program, calls)
-    task = yaml.safe_load(fill_template(find_template("skypilot"), "rows", folder, hostile_jobs(folder), {}))
-    variables = {"PATH": f"{program.parent}:{os.environ['PATH']}", "POINT": "1 $(touch stolen)"}
-    assert subprocess.run(["bash", "-c", task["run"]], cwd=tmp_path, env=os.environ | variables).returncode == 0
-    assert json.loads(calls.read_text()) == ["sweep", "point", str(folder), "--index", "1 $(touch stolen)"]
-    assert not list(tmp_path.rglob("stolen"))
-
-
-def test_jobs_of_ray_get_their_folder_as_it_is(tmp_path):
-    """The requests to Ray, whose entry point a shell reads."""
-    folder = Path("runs") / HOSTILE.replace("/", "")
-    script, calls = tmp_path / "ray.sh", tmp_path / "calls"
-    script.write_text(fill_template(find_template("ray"), HOSTILE, folder, hostile_jobs(folder), {"gpus": 2}))
+def test_the_shells_of_skypilot_and_ray_read_no_value(tmp_path):
+    """The commands are executed over names that a shell would take apart or execute; programs record their words."""
+    folder, calls = Path("runs") / HOSTILE.replace("/", ""), tmp_path / "calls"
+    record = f"open({str(calls)!r}, 'a').write(json.dumps(sys.argv[1:]) + chr(10))"
     for name in ("curl", "precis"):
-        write_program(tmp_path / name, calls)
+        write(tmp_path / name, f"#!{sys.executable}\nimport json, sys\n{record}\n").chmod(stat.S_IRWXU)
     environment = os.environ | {"PATH": f"{tmp_path}:{os.environ['PATH']}", "RAY_ADDRESS": "http://head:8265"}
-    assert subprocess.run(["sh", script], cwd=tmp_path, env=environment).returncode == 0
-    requests = [json.loads(line) for line in calls.read_text().splitlines()]
+
+    def recorded(*command: object, **variables: str) -> list[list[str]]:
+        assert subprocess.run(command, cwd=tmp_path, env=environment | variables).returncode == 0
+        return [json.loads(line) for line in calls.read_text().splitlines()]
+
+    task = yaml.safe_load(render("skypilot", folder))
+    (called,) = recorded("bash", "-c", task["run"], POINT="1 $(touch stolen)")
+    assert called == ["sweep", "point", str(folder), "--index", "1 $(touch stolen)"]
+    calls.unlink()
+    requests = recorded("sh", write(tmp_path / "ray.sh", render("ray", folder, gpus=2)))
     assert all("http://head:8265/api/jobs/" in request for request in requests) and len(requests) == 2
     for index, request in enumerate(requests):
         job = json.loads(request[-1])
         assert (job["entrypoint_num_gpus"], job["entrypoint_num_cpus"]) == (2, 4)
-        assert subprocess.run(["sh", "-c", job["entrypoint"]], cwd=tmp_path, env=environment).returncode == 0
-        called = json.loads(calls.read_text().splitlines()[-1])
+        called = recorded("sh", "-c", job["entrypoint"])[-1]
         assert called == ["sweep", "point", str(folder), "--index", str(index)]
     assert not list(tmp_path.rglob("stolen"))
 
 
 @pytest.mark.integration
 def test_a_pod_of_kubernetes_trains_its_point_once(tmp_path, tiny_config, precis, monkeypatch):
-    sweep, out = tmp_path / "tiny.yaml", tmp_path / "out"
+    out = tmp_path / "out"
     fixed = {"trainer.max_steps": 1, "trainer.limit_val_batches": 1, "trainer.devices": 1}
-    sweep.write_text(yaml.safe_dump({"base": str(tiny_config), "set": fixed, "seeds": [1], "after": ["test"]}))
-    done = precis("sweep", "render", sweep, "--template", "kubernetes", "--out", out)
+    sweep = {"base": str(tiny_config), "set": fixed, "seeds": [1], "after": ["test"]}
+    done = precis("sweep", "render", write(tmp_path / "tiny.yaml", sweep), "--template", "kubernetes", "--out", out)
     assert done.status == 0 and f"{out}/kubernetes.yaml: 1 point" in done.out, done.err
     (folder,) = [path.parent for path in out.glob("*/point.yaml")]
     assert json.loads(precis("sweep", "status", out, "--json").out)["counts"] == {"missing": 1}
+    monkeypatch.delenv("JOB_COMPLETION_INDEX", raising=False)
+    assert "--index is missing" in precis("sweep", "point", out).err
+    monkeypatch.setenv("JOB_COMPLETION_INDEX", "1")
+    assert "no point 1; it has 1, from 0" in precis("sweep", "point", out).err
     monkeypatch.setenv("JOB_COMPLETION_INDEX", "0")
-    assert precis("sweep", "point", out).status == 0
+    precis("sweep", "point", out).succeeded()
     assert read_status(folder) == {"done": ["fit", "test"], "failed": None}
     assert (folder / "predictions.jsonl").is_file()
     done = precis("sweep", "point", out)
     assert done.status == 0 and "finished before" in done.out and "1 point: 1 finished" in done.out
 
 
-@pytest.mark.integration
-def test_bad_input_is_one_line_and_starts_nothing(tmp_path, tiny_config, precis, monkeypatch):
-    sweep = write(tmp_path / "tiny.yaml", {"base": str(tiny_config), "seeds": [1]})
-    (tmp_path / "broken.sh").write_text("echo\n{% for point in points %}\n")
-    (tmp_path / "unsafe.sh").write_text("{{ points.__class__.__mro__ }}\n")
-    out = tmp_path / "out"
-    cases = [
-        (["--template", "pbs"], ["no such file", "kubernetes, ray, skypilot"]),
-        (["--template", tmp_path / "broken.sh"], ["broken.sh:2", "correct the template"]),
-        (["--template", tmp_path / "unsafe.sh"], ["unsafe.sh", "unsafe"]),
-    ]
-    for arguments, parts in cases:
-        precis("sweep", "render", sweep, "--out", out, *arguments).failed_in_one_line(*parts)
-        assert not out.exists()
-    keys = {"model.dropout": {"uniform": [0, 0.5]}}
-    search = {"base": str(tiny_config), "search": {"trials": 2, "metric": "val/rouge1", "keys": keys}}
-    (tmp_path / "search.yaml").write_text(yaml.safe_dump(search))
-    done = precis("sweep", "render", tmp_path / "search.yaml", "--out", out, "--template", "skypilot")
+def test_bad_input_is_one_line_and_starts_nothing(tmp_path, tiny_config, precis):
+    sweep, out = write(tmp_path / "tiny.yaml", {"base": str(tiny_config), "seeds": [1]}), tmp_path / "out"
+    broken = write(tmp_path / "broken.sh", "echo\n{% for point in points %}\n")
+    unsafe = write(tmp_path / "unsafe.sh", "{{ points.__class__.__mro__ }}\n")
+    for template, parts in (
+        ("pbs", ["no such file", "kubernetes, ray, skypilot"]),
+        (broken, ["broken.sh:2", "correct the template"]),
+        (unsafe, ["unsafe.sh", "unsafe"]),
+    ):
+        done = precis("sweep", "render", sweep, "--out", out, "--template", template)
+        done.failed_in_one_line(*parts)
+    section = {"trials": 2, "metric": "val/rouge1", "keys": {"model.dropout": {"uniform": [0, 0.5]}}}
+    search = write(tmp_path / "search.yaml", {"base": str(tiny_config), "search": section})
+    done = precis("sweep", "render", search, "--out", out, "--template", "skypilot")
     done.refused("its workers are `precis sweep work`")
-    monkeypatch.delenv("JOB_COMPLETION_INDEX", raising=False)
-    assert precis("sweep", "render", sweep, "--out", out, "--template", "kubernetes").status == 0
-    assert "--index is missing" in precis("sweep", "point", out).err
-    monkeypatch.setenv("JOB_COMPLETION_INDEX", "1")
-    assert "no point 1; it has 1, from 0" in precis("sweep", "point", out).err
+    assert not out.exists()
 
 
 def test_a_template_of_your_own(tmp_path, tiny_config, precis):
-    sweep, template = tmp_path / "tiny.yaml", tmp_path / "mine.sh"
-    sweep.write_text(yaml.safe_dump({"base": str(tiny_config), "seeds": [1, 2]}))
+    sweep, out = write(tmp_path / "tiny.yaml", {"base": str(tiny_config), "seeds": [1, 2]}), tmp_path / "out"
     command = "qsub -q {{ queue | sh }} precis sweep point {{ folder }} --index {{ p.index }}"
-    template.write_text("{% for p in points %}" + command + "\n{% endfor %}")
-    options = ["--template", template, "--out", tmp_path / "out", "--values", "{queue: long one}"]
+    template = write(tmp_path / "mine.sh", "{% for p in points %}" + command + "\n{% endfor %}")
+    options = ["--template", template, "--out", out, "--values", "{queue: long one}"]
     precis("sweep", "render", sweep, *options).succeeded()
-    lines = (tmp_path / "out" / "mine.sh").read_text().splitlines()
-    assert lines == [f"qsub -q 'long one' precis sweep point {tmp_path / 'out'} --index {n}" for n in (0, 1)]
-    shutil.copy(template, tmp_path / "out" / "mine.sh")
-    done = precis("sweep", "render", sweep, "--template", tmp_path / "out" / "mine.sh", "--out", tmp_path / "out")
-    assert done.status == 1 and "would be overwritten" in done.err
+    lines = (out / "mine.sh").read_text().splitlines()
+    assert lines == [f"qsub -q 'long one' precis sweep point {out} --index {n}" for n in (0, 1)]
+    shutil.copy(template, out / "mine.sh")
+    done = precis("sweep", "render", sweep, "--template", out / "mine.sh", "--out", out)
+    done.refused("would be overwritten")

@@ -3,12 +3,13 @@
 import json
 import os
 import signal
+import statistics
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-from conftest import wait_until, write
+from conftest import Finished, contents, wait_until, write
 from test_search_space import write_search
 
 pytest.importorskip("optuna")
@@ -64,10 +65,13 @@ def status(out: Path, precis) -> dict:
     return json.loads(precis("sweep", "status", out, "--json").out)
 
 
+def work(out: Path, worker: int, precis) -> Finished:
+    return precis("sweep", "work", out, "--worker", worker)
+
+
 def test_trials_are_run_recorded_and_the_best_is_a_config(tmp_path, tiny_config, precis, stub):
     out = make_search(tmp_path, tiny_config, trials=4)
-    done = precis("sweep", "work", out, "--worker", 1)
-    assert done.status == 0 and done.out.count("val/rouge1") >= 4
+    assert work(out, 1, precis).succeeded().out.count("val/rouge1") >= 4
     told = status(out, precis)
     assert told["counts"] == {"complete": 4}
     by_hand = {row["trial"]: 2 * row["values"]["model.dropout"] for row in told["trials"]}
@@ -77,6 +81,12 @@ def test_trials_are_run_recorded_and_the_best_is_a_config(tmp_path, tiny_config,
     parsed = fit_parser().parse_args([f"--config={out / 'best.yaml'}"])
     assert 2 * parsed.model.init_args.dropout == pytest.approx(by_hand[winner])
     assert f"in {out / 'best.yaml'}" in precis("sweep", "status", out).out
+
+    work(out, 2, precis).succeeded()  # another worker has nothing to do, until there are more trials
+    assert status(out, precis)["counts"] == {"complete": 4}
+    make_search(tmp_path, tiny_config, trials=5)
+    work(out, 2, precis).succeeded()
+    assert [row["worker"] for row in status(out, precis)["trials"]] == [1, 1, 1, 1, 2]
 
 
 def test_a_killed_worker_takes_up_its_trial_and_no_trial_is_counted_twice(tmp_path, tiny_config, precis, stub):
@@ -91,19 +101,19 @@ def test_a_killed_worker_takes_up_its_trial_and_no_trial_is_counted_twice(tmp_pa
     wait_until((out / "trial-001" / "waits").exists, worker)
     values = json.loads((out / "points.json").read_text())["points"][1]["overrides"]
     assert status(out, precis)["counts"] == {"complete": 1, "running": 1}
-    precis("sweep", "work", out, "--worker", 1).refused("worker 1 is running already")
+    work(out, 1, precis).refused("worker 1 is running already")
     os.killpg(worker.pid, signal.SIGKILL)
     worker.wait()
     assert status(out, precis)["counts"] == {"complete": 1, "interrupted": 1}
 
-    assert precis("sweep", "work", out, "--worker", 2).status == 0  # other workers leave the trial to its own
+    work(out, 2, precis).succeeded()  # other workers leave the trial to its own
     assert status(out, precis)["counts"] == {"complete": 3, "interrupted": 1}
-    assert precis("sweep", "work", out, "--worker", 1).status == 0
-    told = status(out, precis)
-    assert told["counts"] == {"complete": 4} and [row["trial"] for row in told["trials"]] == [0, 1, 2, 3]
+    for _ in range(2):
+        work(out, 1, precis).succeeded()
+        told = status(out, precis)
+        assert told["counts"] == {"complete": 4} and [row["trial"] for row in told["trials"]] == [0, 1, 2, 3]
     assert told["trials"][1]["values"]["model.dropout"] == pytest.approx(values["model.dropout"])
     assert (out / "trial-001" / "log.txt").read_text().count("$ precis fit") == 2
-    assert precis("sweep", "work", out, "--worker", 1).status == 0 and len(status(out, precis)["trials"]) == 4
 
 
 def test_failures_are_recorded_and_a_worker_gives_up_after_three(tmp_path, tiny_config, precis, stub):
@@ -111,32 +121,22 @@ def test_failures_are_recorded_and_a_worker_gives_up_after_three(tmp_path, tiny_
     for number in (0, 2, 3, 4):
         (out / f"fail-{number}").touch()
     problem = "3 trials failed in a row, the last one is trial 4: fit failed: it broke; correct the cause"
-    precis("sweep", "work", out, "--worker", 1).failed_in_one_line(problem)
+    work(out, 1, precis).failed_in_one_line(problem)
     told = status(out, precis)
     assert told["counts"] == {"failed": 4, "complete": 1} and told["best"]["trial"] == 1
-    assert precis("sweep", "work", out, "--worker", 1).status == 0
+    work(out, 1, precis).succeeded()
     assert status(out, precis)["counts"] == {"failed": 4, "complete": 2}
-
-
-def test_a_second_worker_and_a_greater_number_of_trials_continue_a_search(tmp_path, tiny_config, precis, stub):
-    out = make_search(tmp_path, tiny_config, trials=2)
-    for worker in (1, 2):
-        assert precis("sweep", "work", out, "--worker", worker).status == 0
-    assert status(out, precis)["counts"] == {"complete": 2}
-    make_search(tmp_path, tiny_config, trials=3)
-    assert precis("sweep", "work", out, "--worker", 2).status == 0
-    assert [row["worker"] for row in status(out, precis)["trials"]] == [1, 1, 2]
 
 
 def test_the_median_pruner_ends_trials_below_the_median(tmp_path, tiny_config, precis, stub):
     out = make_search(tmp_path, tiny_config, trials=8, sampler="random", pruner="median", startup=3, warmup=0)
-    assert precis("sweep", "work", out, "--worker", 1).status == 0
+    work(out, 1, precis).succeeded()
     rows, first = status(out, precis)["trials"], []
     for row in rows:  # by hand: the first validation against the median of the earlier ones
         value = row["values"]["model.dropout"]
-        median = sorted(first)[len(first) // 2] if len(first) % 2 else sum(sorted(first)[len(first) // 2 - 1 :][:2]) / 2
         ended = sum(earlier["state"] == "complete" for earlier in rows[: row["trial"]])
-        assert row["state"] == ("pruned" if ended >= 3 and value < median else "complete") if first else "complete"
+        worse = ended >= 3 and value < statistics.median(first)
+        assert row["state"] == ("pruned" if worse else "complete")
         first.append(value)
     assert {row["state"] for row in rows} == {"complete", "pruned"}
     pruned = next(row["trial"] for row in rows if row["state"] == "pruned")
@@ -144,48 +144,42 @@ def test_the_median_pruner_ends_trials_below_the_median(tmp_path, tiny_config, p
 
 
 def test_a_metric_that_is_not_computed_is_one_line(tmp_path, tiny_config, precis):
-    path = write_search(tmp_path, tiny_config, KEYS, {"set": {"model.val_summaries": 0}})
-    precis("sweep", path, "--dry-run").refused("search: val/rouge1 needs model.val_summaries; or give metric: val/loss")
-    path = write_search(tmp_path, tiny_config, KEYS, metric="val/rouge9")
-    precis("sweep", path, "--dry-run").refused("metric of a search) is 'val/rouge9', which this run does not log; it")
     stopping = {"class_path": "pytorch_lightning.callbacks.EarlyStopping", "init_args": {"monitor": "val/nlll"}}
-    path = write_search(tmp_path, tiny_config, KEYS, {"set": {"trainer.callbacks": [stopping]}}, metric="val/p_gen")
-    precis("sweep", path, "--dry-run").refused("EarlyStopping is 'val/nlll'", "did you mean val/nll?")
+    silent, stops = {"set": {"model.val_summaries": 0}}, {"set": {"trainer.callbacks": [stopping]}}
+    for other, metric, *messages in (
+        (silent, "val/rouge1", "search: val/rouge1 needs model.val_summaries; or give metric: val/loss"),
+        ({}, "val/rouge9", "metric of a search) is 'val/rouge9', which this run does not log; it"),
+        (stops, "val/p_gen", "EarlyStopping is 'val/nlll'", "did you mean val/nll?"),
+    ):
+        path = write_search(tmp_path, tiny_config, KEYS, other, metric=metric)
+        precis("sweep", path, "--dry-run").refused(*messages)
 
 
-@pytest.mark.parametrize(("changes", "message"), [
-    ({"keys": {"model.dropout": {"uniform": [0.0, 0.4]}}}, "is of a search with other keys, "),
-    ({"other": {"set": {"data.batch_size": 2}}}, "is of a search from another base, or with another set"),
-])  # fmt: skip
-def test_the_storage_of_another_search_is_refused(changes, message, tmp_path, tiny_config, precis):
-    out = make_search(tmp_path, tiny_config)
-    before = {path.name: path.read_bytes() for path in out.iterdir()}
-    path = write_search(tmp_path, tiny_config, **({"keys": KEYS} | changes))
-    precis("sweep", path, "--out", out).failed_in_one_line(message)
-    assert {path.name: path.read_bytes() for path in out.iterdir()} == before
-
-
-def test_a_storage_of_another_study_and_a_damaged_one_are_refused(tmp_path, tiny_config, precis):
+def test_a_folder_of_something_else_is_refused_and_left_alone(tmp_path, tiny_config, precis):
     import optuna
 
     out = make_search(tmp_path, tiny_config)
-    journal = out / "search.journal"
+    before, journal = contents(out), out / "search.journal"
+    plain = write(tmp_path / "plain.yaml", {"base": str(tiny_config), "seeds": [1]})
+    narrow = {"model.dropout": {"uniform": [0.0, 0.4]}}
+    for keys, other, message in (
+        (narrow, {}, "is of a search with other keys, "),
+        (KEYS, {"set": {"data.batch_size": 2}}, "is of a search from another base, or with another set"),
+    ):
+        path = write_search(tmp_path, tiny_config, keys, other)
+        precis("sweep", path, "--out", out).failed_in_one_line(message)
+    precis("sweep", plain, "--out", out).refused(f"{out}: has a search; pass another --out")
+    assert contents(out) == before
+
     journal.unlink()
+    precis("sweep", path, "--out", out).refused(f"{out}: has a sweep without search")
+    work(out, 1, precis).refused(f"{out}: no search here")
     backend = optuna.storages.journal.JournalFileBackend(str(journal))
     optuna.create_study(study_name="other", storage=optuna.storages.JournalStorage(backend))
     precis("sweep", "status", out).refused(f"{journal}: of another study, other; pass another --out")
     for text in ("no journal\n", "{}\n", '{"op_code": 0, "worker'):
         journal.write_text(text)
         precis("sweep", "status", out).failed_in_one_line(f"{journal}: no journal of Optuna, or a")
-
-
-def test_a_sweep_and_a_search_do_not_share_a_folder(tmp_path, tiny_config, precis):
-    out = make_search(tmp_path, tiny_config)
-    plain = write(tmp_path / "plain.yaml", {"base": str(tiny_config), "seeds": [1]})
-    precis("sweep", plain, "--out", out).refused(f"{out}: has a search; pass another --out")
-    (out / "search.journal").unlink()
-    precis("sweep", tmp_path / "search.yaml", "--out", out).refused(f"{out}: has a sweep without search")
-    precis("sweep", "work", out, "--worker", 1).refused(f"{out}: no search here")
 
 
 def test_without_optuna_the_message_has_the_extra(tmp_path, tiny_config, precis, monkeypatch):
@@ -221,11 +215,10 @@ def test_a_real_run_reports_and_ends_where_it_is_pruned(tmp_path, tiny_config, p
     search = searching.record_search(sweep, searching.compose_search(sweep)[0].config, out)
     for number, rate in enumerate(("0.01", "1e-09")):
         search.study.enqueue_trial({"optimizer.lr": rate})
-        claimed = search.claim(1)
-        job = searching._job(search, *claimed)
+        job = searching._job(search, *search.claim(1))
         job.prepare()
         arguments = job.stages()[0][1]
-        assert precis(*arguments).status == 0
+        precis(*arguments).succeeded()
         search.end(number, None)
     full, pruned = search.trials
     assert full.state.name == "COMPLETE" and sorted(full.intermediate_values) == [1, 2, 3]

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-import yaml
+from conftest import write
 
 optuna = pytest.importorskip("optuna")
 
@@ -16,13 +16,14 @@ LR = {"log_uniform": [1e-4, 1e-2]}
 
 def write_search(folder: Path, base: Path, keys: dict, other: dict | None = None, **section) -> Path:
     """Write a sweep file with a search; `other` are its sections beside base and search."""
-    path = folder / "search.yaml"
     content = {"base": str(base), **(other or {}), "search": {"trials": 3, "keys": keys} | section}
-    path.write_text(yaml.safe_dump(content, sort_keys=False), encoding="utf-8")
-    return path
+    return write(folder / "search.yaml", content)
 
 
 @pytest.mark.parametrize(("section", "message"), [
+    ({"other": {"grid": {"model.coverage": [True]}}}, "grid beside search; a search only has base, set and search"),
+    ({"other": {"after": ["test"]}}, "after beside search; a search only has base, set and search"),
+    ({"other": {"set": {"model.dropout": 0.2}}}, "is in set and in search; keep one of them"),
     ({"trials": 0}, "search: trials must be a whole number, at least 1; got 0"),
     ({"trails": 5}, "search: unknown key 'trails'"),
     ({"metric": "test/rouge1"}, "search: metric must be one of the validation, such as val/rouge1"),
@@ -39,27 +40,6 @@ def test_a_wrong_section_is_one_line(section, message, tmp_path, tiny_config):
         read_sweep(path)
     text = str(raised.value)
     assert text.startswith(f"{path}: ") and message in text and "\n" not in text
-
-
-def test_a_search_stands_alone(tmp_path, tiny_config):
-    for other in ({"grid": {"model.coverage": [True]}}, {"seeds": [1]}, {"after": ["test"]}):
-        path = write_search(tmp_path, tiny_config, {"model.dropout": [0.1, 0.2]}, other)
-        with pytest.raises(UserError, match=f"{next(iter(other))} beside search; a search only has base, set and sea"):
-            read_sweep(path)
-
-
-def test_a_key_is_not_fixed_and_varied(tmp_path, tiny_config):
-    for place, varying in {
-        "search": {"search": {"trials": 3, "keys": {"model.dropout": [0.1]}}},
-        "grid": {"grid": {"model.dropout": [0.1, 0.2]}},
-        "zip": {"zip": {"model.dropout": [0.1], "model.hidden_size": [8]}},
-        "seeds": {"set": {"seed_everything": 3}, "seeds": [1, 2]},
-    }.items():
-        path = tmp_path / "sweep.yaml"
-        sweep = {"base": str(tiny_config), "set": {"model.dropout": 0.2}} | varying
-        path.write_text(yaml.safe_dump(sweep), encoding="utf-8")
-        with pytest.raises(UserError, match=f"is in set and in {place}; keep one of them"):
-            read_sweep(path)
 
 
 def test_values_are_in_their_ranges_and_conditions_hold():

@@ -25,22 +25,28 @@ def test_every_shipped_sweep_can_be_composed(path):
     assert len({point.name for point in points}) == len(points) > 1
 
 
-def test_rows_of_the_papers_table_differ_in_their_mechanism_alone():
-    """Documents, order, steps, lengths, learning rates and decoding of the three rows are equal, for each seed."""
-    mechanisms, rest = {}, {}
-    for point in compose(read_sweep(SWEEPS / "cnndm_rows.yaml")):
+def configs_by_seed(sweep: str) -> list[list[dict]]:
+    """Return the configs of a sweep's points for each seed, without the runs that they start from."""
+    by_seed = {}
+    for point in compose(read_sweep(SWEEPS / f"{sweep}.yaml")):
         config = copy.deepcopy(point.config)
-        model, callbacks = config["model"]["init_args"], config["trainer"]["callbacks"]
-        annealing = [callback for callback in callbacks if callback["class_path"] == "callbacks.CoverageAnnealing"]
-        mechanisms[point.label.split()[0]] = (model.pop("pointer"), model.pop("coverage"), len(annealing))
-        for callback in annealing:
-            assert 0 < callback["init_args"]["start_step"] < config["trainer"]["max_steps"]
-            callbacks.remove(callback)
         config.pop("start_from")
-        rest.setdefault(config["seed_everything"], []).append(config)
-    assert mechanisms == {"attention": (False, False, 0), "pointer": (True, False, 0), "coverage": (True, True, 1)}
-    for rows in rest.values():
-        assert rows[0] == rows[1] == rows[2]
+        by_seed.setdefault(config["seed_everything"], []).append(config)
+    return list(by_seed.values())
+
+
+def test_rows_of_the_papers_table_differ_in_their_mechanism_alone():
+    """Documents, order, steps, lengths, learning rates and decoding are equal, for each seed."""
+    mechanisms = [(False, False, 0), (True, False, 0), (True, True, 1)]  # attention, pointer, coverage
+    for configs in configs_by_seed("cnndm_rows"):
+        for config, mechanism in zip(configs, mechanisms, strict=True):
+            model, callbacks = config["model"]["init_args"], config["trainer"]["callbacks"]
+            annealing = [callback for callback in callbacks if callback["class_path"] == "callbacks.CoverageAnnealing"]
+            assert (model.pop("pointer"), model.pop("coverage"), len(annealing)) == mechanism
+            for callback in annealing:
+                assert 0 < callback["init_args"]["start_step"] < config["trainer"]["max_steps"]
+                callbacks.remove(callback)
+        assert all(config == configs[0] for config in configs)
 
 
 PERMUTED = {"class_path": "datamodules.graphs.PermutedSimilarity", "init_args": {"scaled": True}}
@@ -61,11 +67,8 @@ MECHANISMS = {
 
 @pytest.mark.parametrize(("sweep", "section"), MECHANISMS)
 def test_arms_on_real_text_differ_in_their_mechanism_alone(sweep, section):
-    points = compose(read_sweep(SWEEPS / f"{sweep}.yaml"))
-    for seed in {point.config["seed_everything"] for point in points}:
-        configs = [copy.deepcopy(point.config) for point in points if point.config["seed_everything"] == seed]
+    for configs in configs_by_seed(sweep):
         for config, mechanism in zip(configs, MECHANISMS[sweep, section], strict=True):
             arguments = config[section]["init_args"]
             assert {name: arguments.pop(name) for name in mechanism} == mechanism
-            config.pop("start_from")
         assert all(config == configs[0] for config in configs)

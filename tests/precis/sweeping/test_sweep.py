@@ -28,12 +28,6 @@ def write_sweep(folder: Path, base: Path, **parts) -> Path:
     return write(folder / "ablation.yaml", {"base": str(base), **parts})
 
 
-@pytest.fixture
-def stub(tmp_path) -> list[str]:
-    """Stub of precis that writes the files of a run, fails, or waits for SIGTERM."""
-    return write_stub(tmp_path)
-
-
 def jobs_of(folder: Path, *names: str) -> list[Job]:
     return [Job(name, folder / name, {"name": name}) for name in names]
 
@@ -43,21 +37,19 @@ def commands_in(job: Job) -> list[str]:
 
 
 def test_points_are_the_product_written_out_by_hand(tmp_path, tiny_config):
+    fixed = {"trainer.max_epochs": 1, "model.dropout": 0.5}
+    rows = {"copy": {"model.pointer": True}, "": {"model.pointer": False, "model.dropout": 0.0}}
     path = write_sweep(
-        tmp_path, tiny_config,
-        set={"trainer.max_epochs": 1, "model.dropout": 0.5},
+        tmp_path, tiny_config, set=fixed, seeds=[1, 2, 3],
         grid={"model.coverage": [True, False], "model.hidden_size": [8, 12]},
         zip={"data.max_source": [20, 30], "data.batch_size": [4, 2]},
-        points=[{"name": "copy", "model.pointer": True}, {"model.pointer": False, "model.dropout": 0.0}],
-        seeds=[1, 2, 3],
+        points=[{"name": "copy"} | rows["copy"], rows[""]],
     )  # fmt: skip
     expected, labels = [], []
-    rows = {"copy": {"model.pointer": True}, "": {"model.pointer": False, "model.dropout": 0.0}}
     values = product((True, False), (8, 12), ((20, 4), (30, 2)), rows.items(), (1, 2, 3))
     for coverage, hidden, (source, size), (name, row), seed in values:
         varied = {"model.coverage": coverage, "model.hidden_size": hidden}
         varied |= {"data.max_source": source, "data.batch_size": size}
-        fixed = {"trainer.max_epochs": 1, "model.dropout": 0.5}
         expected.append(fixed | varied | row | {"seed_everything": seed})
         axes = f"coverage={str(coverage).lower()} hidden_size={hidden} max_source={source} batch_size={size}"
         labels.append(f"{name} {axes} seed={seed}" if name else f"{axes} pointer=false dropout=0.0 seed={seed}")
@@ -69,10 +61,9 @@ def test_points_are_the_product_written_out_by_hand(tmp_path, tiny_config):
 def test_composed_configs_are_what_the_command_line_makes(tmp_path, tiny_config, precis):
     overrides = {"model.coverage": False, "trainer.callbacks": None}
     overrides |= {"optimizer": "torch.optim.SGD", "optimizer.lr": "1e-2"}
-    path = write_sweep(tmp_path, tiny_config, points=[overrides], seeds=[7])
-    (point,) = compose(read_sweep(path))
-    flags = ["--model.coverage=false", "--trainer.callbacks=null", "--optimizer=torch.optim.SGD", "--optimizer.lr=0.01"]
-    printed = precis("fit", "--config", tiny_config, *flags, "--seed_everything=7", "--print_config")
+    (point,) = compose(read_sweep(write_sweep(tmp_path, tiny_config, points=[overrides], seeds=[7])))
+    flags = "--model.coverage=false --trainer.callbacks=null --optimizer=torch.optim.SGD --optimizer.lr=0.01"
+    printed = precis("fit", "--config", tiny_config, *flags.split(), "--seed_everything=7", "--print_config")
     composed, typed = point.config, yaml.safe_load(printed.out)
     assert typed["model"] == composed["model"] and typed["optimizer"] == composed["optimizer"]
     assert composed["optimizer"]["init_args"]["lr"] == 0.01 and composed["seed_everything"] == 7
@@ -81,16 +72,17 @@ def test_composed_configs_are_what_the_command_line_makes(tmp_path, tiny_config,
 
 @pytest.mark.integration
 def test_a_point_keeps_its_folder_whatever_other_points_there_are(tmp_path, tiny_config):
-    def names(**parts) -> list[str]:
-        return [point.name for point in compose(read_sweep(write_sweep(tmp_path, tiny_config, **parts)))]
+    def configs(**parts) -> dict[str, dict]:
+        points = compose(read_sweep(write_sweep(tmp_path, tiny_config, **parts)))
+        return {point.name: point.config for point in points}
 
-    few = names(grid={"model.coverage": [True]}, seeds=[1])
-    many = names(grid={"model.coverage": [False, True]}, seeds=[2, 1])
-    assert len(set(many)) == 4 and set(few) < set(many)
-    assert few[0].startswith("coverage-true_seed-1_")
-    other = names(set={"model.dropout": 0.3}, grid={"model.coverage": [True]}, seeds=[1])
-    assert other[0].startswith("coverage-true_seed-1_") and other != few
-    default = names(set={"trainer.gradient_clip_val": 2.0}, grid={"model.coverage": [True]}, seeds=[1])
+    alone = {"grid": {"model.coverage": [True]}, "seeds": [1]}
+    few, many = configs(**alone), configs(grid={"model.coverage": [False, True]}, seeds=[2, 1])
+    assert len(many) == 4 and few.items() <= many.items()  # also those that share their parse with others
+    other = configs(set={"model.dropout": 0.3}, **alone)
+    assert other.keys() != few.keys()
+    assert all(name.startswith("coverage-true_seed-1_") for name in (*few, *other))
+    default = configs(set={"trainer.gradient_clip_val": 2.0}, **alone)
     assert default == few  # stated or not, the config is the same
 
 
@@ -101,6 +93,9 @@ def test_a_point_keeps_its_folder_whatever_other_points_there_are(tmp_path, tiny
     ({"zip": {"model.dropout": [0.1], "model.hidden_size": [4, 8]}}, "lists of different lengths in zip"),
     ({"grid": {"model.dropout": [0.1]}, "points": [{"model.dropout": 0.2}]}, "model.dropout varies in two places"),
     ({"grid": {"run_dir": ["a", "b"]}}, "run_dir is set by the sweep for each run"),
+    ({"set": {"model.dropout": 0.2}, "grid": {"model.dropout": [0.1, 0.2]}}, "is in set and in grid; keep one of them"),
+    ({"set": {"model.dropout": 0.2}, "zip": {"model.dropout": [0.1]}}, "is in set and in zip; keep one of them"),
+    ({"set": {"seed_everything": 3}, "seeds": [1, 2]}, "is in set and in seeds; keep one of them"),
     ({"seeds": ["one"]}, "seeds must be whole numbers"),
     ({"seeds": [1], "after": ["tset"]}, "after: 'tset' is not a command"),
 ])  # fmt: skip
@@ -111,46 +106,35 @@ def test_a_wrong_file_is_named_with_its_point_and_nothing_is_written(parts, mess
 
 
 @pytest.mark.integration
-def test_weights_to_start_from_are_there_and_of_the_same_model(tmp_path, tiny_config, run_folder, precis):
-    other = tmp_path / "other_model"
-    other.mkdir()
-    (other / "config.yaml").write_text("model: {class_path: lightning_modules.Pegasus}", encoding="utf-8")
+def test_weights_to_start_from_are_there_for_every_seed(tmp_path, tiny_config, run_folder, precis):
     run_folder.rename(tmp_path / "run_1")
-    for source, message in (
-        ("nowhere", "nowhere: no such checkpoint"),
-        ("run_{seed}", "run_2: no such checkpoint"),
-        ("other_model", "has the weights of Pegasus"),
-    ):
-        path = write_sweep(tmp_path, tiny_config, set={"start_from": f"{tmp_path}/{source}"}, seeds=[1, 2])
-        precis("sweep", path, "--dry-run").failed_in_one_line(message)
-    path = write_sweep(tmp_path, tiny_config, set={"start_from": f"{tmp_path}/run_{{seed}}"}, seeds=[1])
-    assert precis("sweep", path, "--dry-run").status == 0
+    start = {"start_from": f"{tmp_path}/run_{{seed}}"}
+    precis("sweep", write_sweep(tmp_path, tiny_config, set=start, seeds=[1]), "--dry-run").succeeded()
+    path = write_sweep(tmp_path, tiny_config, set=start, seeds=[1, 2])
+    precis("sweep", path, "--dry-run").failed_in_one_line("run_2: no such checkpoint")
 
 
-@pytest.mark.parametrize("text", ["[", "grid: {model.dropout: [1]}", "base: nowhere.yaml"])
-def test_a_file_that_is_no_sweep_is_named(text, tmp_path, precis):
-    path = write(tmp_path / "broken.yaml", text)
-    precis("sweep", path, "--dry-run").failed_in_one_line(str(path))
+def test_a_file_that_is_no_sweep_is_named(tmp_path, precis):
+    for text in ("[", "grid: {model.dropout: [1]}", "base: nowhere.yaml"):
+        path = write(tmp_path / "broken.yaml", text)
+        precis("sweep", path, "--dry-run").failed_in_one_line(str(path))
 
 
 def test_dry_run_prints_commands_that_make_the_points_and_writes_nothing(tmp_path, tiny_config, precis):
     path, out = write_sweep(tmp_path, tiny_config, grid={"model.pointer": [True, False]}), tmp_path / "out"
-    done = precis("sweep", path, "--dry-run", "--out", out)
-    assert done.status == 0 and not out.exists()
-    lines = done.out.splitlines()
-    assert lines[-1] == "2 points: 0 finished, 2 to run"
-    parser, fits = fit_parser(), [shlex.split(line) for line in lines if line.startswith("precis fit ")]
-    for point, words in zip(compose(read_sweep(path)), fits, strict=True):
-        typed = parser.parse_args(words[2:])
+    lines = precis("sweep", path, "--dry-run", "--out", out).succeeded().out.splitlines()
+    assert not out.exists() and lines[-1] == "2 points: 0 finished, 2 to run"
+    fits, tests = ([line for line in lines if line.startswith(f"precis {name} ")] for name in ("fit", "test"))
+    for point, fit, test in zip(compose(read_sweep(path)), fits, tests, strict=True):
+        typed = fit_parser().parse_args(shlex.split(fit)[2:])
         assert Path(typed.run_dir) == out / point.name
         assert typed.model.init_args.pointer == point.config["model"]["init_args"]["pointer"]
-    assert [line for line in lines if line.startswith("precis test ")] == [
-        f"precis test --run {out / point.name}" for point in compose(read_sweep(path))
-    ]
+        assert test == f"precis test --run {out / point.name}"
 
 
 @pytest.mark.integration
-def test_a_failure_stops_no_other_and_a_second_launch_runs_missing_points(tmp_path, stub, capsys):
+def test_a_failure_stops_no_other_and_a_second_launch_runs_missing_points(tmp_path, capsys):
+    stub = write_stub(tmp_path)
     jobs = jobs_of(tmp_path / "out", "one", "break", "nottest", "two")
     with pytest.raises(UserError, match=r"2 of 4 points failed; the first is '\w+', see .*log.txt"):
         launch(jobs, 2, stub)
@@ -171,11 +155,8 @@ def test_a_failure_stops_no_other_and_a_second_launch_runs_missing_points(tmp_pa
 
 def test_commands_after_fit_get_the_run(tmp_path):
     job = Job("one", tmp_path, {}, after=("test --data.max_eval 5", "evaluate {run}/predictions.jsonl", "report {run}"))
-    assert [arguments for _, arguments in job.stages()][1:] == [
-        ["test", "--run", str(tmp_path), "--data.max_eval", "5"],
-        ["evaluate", f"{tmp_path}/predictions.jsonl"],
-        ["report", str(tmp_path)],
-    ]
+    expected = ["test --run {} --data.max_eval 5", "evaluate {}/predictions.jsonl", "report {}"]
+    assert [words for _, words in job.stages()][1:] == [command.format(tmp_path).split() for command in expected]
 
 
 def test_runs_at_a_time_share_cores_and_gpus(monkeypatch):
@@ -192,16 +173,12 @@ def test_runs_at_a_time_share_cores_and_gpus(monkeypatch):
 
 
 @pytest.mark.integration
-def test_ctrl_c_lets_runs_save_and_the_next_launch_continues(tmp_path, stub):
+def test_ctrl_c_lets_runs_save_and_the_next_launch_continues(tmp_path):
+    stub = write_stub(tmp_path)
     jobs = jobs_of(tmp_path / "out", "wait", "later")
-    made = [f"Job({job.label!r}, Path({str(job.folder)!r}), {job.config!r})" for job in jobs]
-    script = (
-        "from pathlib import Path; from precis.sweeping.launch import Job, launch\n"
-        f"launch([{', '.join(made)}], 1, {stub!r})"
-    )
-    launcher = subprocess.Popen(
-        [sys.executable, "-c", script], cwd=ROOT, start_new_session=True, stdout=subprocess.PIPE, text=True
-    )
+    imports = "from pathlib import PosixPath; from precis.sweeping.launch import Job, launch"
+    command = [sys.executable, "-c", f"{imports}; launch({jobs!r}, 1, {stub!r})"]
+    launcher = subprocess.Popen(command, cwd=ROOT, start_new_session=True, stdout=subprocess.PIPE, text=True)
     wait_until((jobs[0].folder / "waits").exists)
     os.killpg(launcher.pid, signal.SIGINT)  # as a terminal sends it: to the whole group
     out, _ = launcher.communicate(timeout=120)
@@ -215,7 +192,8 @@ def test_ctrl_c_lets_runs_save_and_the_next_launch_continues(tmp_path, stub):
 
 
 @pytest.mark.integration
-def test_a_run_that_another_launch_runs_is_left_alone(tmp_path, stub):
+def test_a_run_that_another_launch_runs_is_left_alone(tmp_path):
+    stub = write_stub(tmp_path)
     first, second = jobs_of(tmp_path / "out", "taken", "free")
     first.folder.mkdir(parents=True)
     with (first.folder / ".lock").open("w") as lock:
@@ -232,9 +210,8 @@ def test_a_real_run_is_trained_tested_and_not_repeated(tmp_path, tiny_config, pr
     fixed = {"trainer.max_steps": 2, "data.max_eval": 3}
     path, out = write_sweep(tmp_path, tiny_config, set=fixed, grid={"model.coverage": [False]}), tmp_path / "out"
     precis("sweep", path, "--out", out).succeeded()
-    described = json.loads((out / "points.json").read_text())
+    (point,) = json.loads((out / "points.json").read_text())["points"]
     assert (out / "sweep.yaml").read_text() == path.read_text()
-    (point,) = described["points"]
     run = out / point["run"]
     assert yaml.safe_load((run / "config.yaml").read_text())["model"]["init_args"]["coverage"] is False
     rows = read_lines(run / "predictions.jsonl")
@@ -242,35 +219,23 @@ def test_a_real_run_is_trained_tested_and_not_repeated(tmp_path, tiny_config, pr
     assert json.loads((run / "predictions.signatures.json").read_text())["rouge1"].startswith("rouge1|stem:porter|")
     assert not (Path.cwd() / "config.yaml").exists()
     log = (run / "log.txt").read_text()
-    assert precis("sweep", path, "--out", out).status == 0
+    precis("sweep", path, "--out", out).succeeded()
     assert (run / "log.txt").read_text() == log
     assert precis("sweep", path, "--out", out, "--dry-run").out.endswith("1 point: 1 finished, 0 to run\n")
 
 
 @pytest.mark.integration
 def test_a_sweep_runs_on_a_file_system_without_locks(tmp_path, tiny_config):
-    patch = tmp_path / "patch" / "sitecustomize.py"
-    patch.parent.mkdir()
-    patch.write_text("import fcntl\ndef flock(*_):\n    raise OSError(37, 'No locks available')\nfcntl.flock = flock\n")
+    patch = "import fcntl\ndef flock(*_):\n    raise OSError(37, 'No locks available')\nfcntl.flock = flock\n"
+    write(tmp_path / "sitecustomize.py", patch)
     path = write_sweep(tmp_path, tiny_config, set={"trainer.max_steps": 1}, grid={"seed_everything": [1]}, after=[])
-    out, environment = tmp_path / "out", os.environ | {"PYTHONPATH": f"{patch.parent}{os.pathsep}{ROOT}"}
-    command = [*COMMAND, "sweep", str(path), "--out", str(out)]
+    out, environment = tmp_path / "out", os.environ | {"PYTHONPATH": f"{tmp_path}{os.pathsep}{ROOT}"}
+    command = [*COMMAND, "sweep", path, "--out", out]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
-    (run,) = (out / point["run"] for point in json.loads((out / "points.json").read_text())["points"])
-    assert (run / "checkpoints" / "last.ckpt").is_file()
+    run = next(out.glob("*/checkpoints/last.ckpt")).parents[1]
     for output, lock in ((done.stderr, out / ".launcher.lock"), ((run / "log.txt").read_text(), run / ".fit.lock")):
         assert output.count("without locks") == 1 and f"{lock}: cannot be locked (No locks available)" in output
-
-
-@pytest.mark.integration
-def test_points_that_share_their_parse_are_what_a_parse_of_their_own_makes(tmp_path, tiny_config):
-    together = compose(read_sweep(write_sweep(tmp_path, tiny_config, grid={"model.coverage": [True]}, seeds=[4, 5])))
-    for point in together:
-        seed = point.overrides["seed_everything"]
-        alone = {"points": [{"model.coverage": True, "seed_everything": seed}]}
-        (parsed,) = compose(read_sweep(write_sweep(tmp_path, tiny_config, **alone)))
-        assert parsed.config == point.config and parsed.name[-8:] == point.name[-8:]
 
 
 def test_a_value_with_a_line_end_stays_in_its_comment(tmp_path, tiny_config, precis):
@@ -285,12 +250,7 @@ def test_a_value_with_a_line_end_stays_in_its_comment(tmp_path, tiny_config, pre
     assert not (tmp_path / "ran").exists() and f"--wandb_project={hostile}|" in shell.stdout
 
 
-def test_a_line_end_in_a_profile_is_refused(tmp_path, tiny_config, precis):
-    path = write_sweep(tmp_path, tiny_config, seeds=[1])
-    (tmp_path / "profile.yaml").write_text(yaml.safe_dump({"memory": "1G\rtouch ran"}), encoding="utf-8")
-    options = ["--launcher", "slurm", "--profile", tmp_path / "profile.yaml"]
-    done = precis("sweep", path, "--out", tmp_path / "out", *options)
-    assert done.status == 1 and "profile: memory" in done.err and not (tmp_path / "out").exists()
+def test_a_line_end_in_a_profile_is_refused():
     for profile, where in (
         (Profile(directives={"comment": "a\ntouch ran"}), "directives.comment"),
         (Profile(directives={"comment\ntouch ran #": "a"}), "directives: 'comment"),

@@ -7,26 +7,26 @@ import shutil
 import signal
 import socket
 import subprocess
-import sys
 from dataclasses import asdict, replace
 from pathlib import Path
 from types import SimpleNamespace
+from unittest.mock import Mock
 
 import pytest
 import yaml
 from conftest import wait_until, write
 
-from datamodules.atomic_write import atomic_write
 from datamodules.documents import UserError
 from datamodules.file_locks import take_lock
-from precis.sweeping.job import Job
+from precis.sweeping.job import COMMAND, Job
 from precis.sweeping.slurm import Profile, checked_profile, submit
 from precis.sweeping.sweep import _run_here
 from precis.sweeping.sweep_folder import LOCK, read_launch, read_points, read_profile, states, write_launch
 
-SQUEUE = (
-    "#!/bin/sh\ncat {folder}/queue 2>/dev/null\n[ ! -f {folder}/down ] || {{ echo 'error: no answer' >&2; exit 1; }}\n"
-)
+ROOT = Path(__file__).parents[3]
+SQUEUE = """#!/bin/sh
+cat {folder}/queue 2>/dev/null; [ ! -f {folder}/down ] || {{ echo 'error: no answer' >&2; exit 1; }}
+"""
 # numbers its jobs from the one in the file `count`, and refuses that in the file `full`; arrays have two tasks at most
 SBATCH = """#!/bin/sh
 job=$(($(cat {folder}/count) + 1)); echo $job > {folder}/count
@@ -35,22 +35,21 @@ echo "Submitted batch job $job"
 """
 SCONTROL = "#!/bin/sh\necho 'MaxArraySize            = 2'\n"
 SCANCEL = '#!/bin/sh\necho "$@" >> {folder}/cancelled\n'
+POINT = '{"after": [], "points": [{"label": "a", "config": {}, "run": "NAME"}]}'
 
 
-OUTSIDE = '{"after": [], "points": [{"label": "a", "config": {}, "run": "NAME"}]}'
-
-
-def make_sweep(folder: Path, *names: str, after: list[str] = ["test"]) -> list[Job]:  # noqa: B006
+def make_sweep(folder: Path, *names: str) -> list[Job]:
     folder.mkdir(parents=True, exist_ok=True)
     rows = [{"run": name, "label": f"point={name} seed=1", "overrides": {}, "config": {"name": name}} for name in names]
-    atomic_write(folder / "points.json", json.dumps({"sweep": "s", "base": "b.yaml", "after": after, "points": rows}))
+    points = {"sweep": "s", "base": "b.yaml", "after": ["test"], "points": rows}
+    write(folder / "points.json", json.dumps(points))
     return read_points(folder)
 
 
 def leave(job: Job, done: list[str], failed: dict | None = None, log: str = "$ precis fit\n") -> None:
     job.prepare()
-    job.log.write_text(log)
-    atomic_write(job.folder / "status.json", json.dumps({"done": done, "failed": failed}))
+    write(job.log, log)
+    write(job.folder / "status.json", json.dumps({"done": done, "failed": failed}))
 
 
 def by_name(out: Path) -> dict[str, str]:
@@ -64,8 +63,7 @@ def slurm(tmp_path, monkeypatch):
     folder.mkdir()
     programs = {"squeue": SQUEUE, "scancel": SCANCEL, "sbatch": SBATCH, "scontrol": SCONTROL, "srun": "#!/bin/sh\n"}
     for name, text in programs.items():
-        (folder / name).write_text(text.format(folder=folder))
-        (folder / name).chmod(0o755)
+        write(folder / name, text.format(folder=folder)).chmod(0o755)
     monkeypatch.setenv("PATH", f"{folder}{os.pathsep}{os.environ['PATH']}")
     return folder
 
@@ -83,13 +81,12 @@ def sweep(tmp_path, slurm) -> Path:
     leave(gone, [])
     numbers = {name: f"7_{number}" for number, name in enumerate(("done", "failed", "runs", "waits", "again", "gone"))}
     write_launch(out, "slurm", numbers)
-    (slurm / "queue").write_text(
-        "7_2|RUNNING|None\n7_3|PENDING|JobArrayTaskLimit\n7_4|PENDING|BeginTime\n9|RUNNING|x\n"
-    )
+    queue = "7_2|RUNNING|None\n7_3|PENDING|JobArrayTaskLimit\n7_4|PENDING|BeginTime\n9|RUNNING|x\n"
+    write(slurm / "queue", queue)
     return out
 
 
-def test_each_state_is_told_from_folder_and_queue(sweep, precis):
+def test_each_state_is_told_from_folder_and_a_queue_that_answers(sweep, slurm, precis):
     assert by_name(sweep) == {
         "done": "finished", "failed": "failed", "runs": "running", "waits": "queued", "again": "queued",
         "gone": "interrupted", "never": "missing",
@@ -100,9 +97,6 @@ def test_each_state_is_told_from_folder_and_queue(sweep, precis):
     assert rows["again"]["detail"] == "BeginTime, requeued 2 times" and rows["waits"]["slurm"] == "7_3"
     shown = precis("sweep", "status", sweep).out
     assert "7 points: 1 finished, 1 failed, 1 running, 2 queued, 1 interrupted, 1 missing" in shown
-
-
-def test_a_queue_that_does_not_answer_is_no_empty_queue(sweep, slurm, precis):
     (slurm / "down").touch()
     for command in ("status", "retry"):
         precis("sweep", command, sweep).refused("SLURM's queue does not answer: error: no answer; try again later")
@@ -110,10 +104,9 @@ def test_a_queue_that_does_not_answer_is_no_empty_queue(sweep, slurm, precis):
 
 def test_logs_of_the_points_that_are_named(sweep, precis):
     (sweep / "slurm").mkdir()
-    (sweep / "slurm" / "7_3_0_log.out").write_text("srun: error: no such partition\n")
-    assert precis("sweep", "logs", sweep, "failed", "--lines", 1).out.splitlines() == [
-        f"== point=failed seed=1 (failed): {sweep}/failed/log.txt", "precis: error: no luck"
-    ]  # fmt: skip
+    write(sweep / "slurm" / "7_3_0_log.out", "srun: error: no such partition\n")
+    heading = f"== point=failed seed=1 (failed): {sweep}/failed/log.txt"
+    assert precis("sweep", "logs", sweep, "failed", "--lines", 1).out == f"{heading}\nprecis: error: no luck\n"
     assert "no such partition" in precis("sweep", "logs", sweep, "waits").out
     precis("sweep", "logs", sweep, "other").refused("no point 'other'; it has point=done seed=1, ")
 
@@ -126,17 +119,14 @@ def test_cancel_asks_slurm_for_what_runs_or_waits(sweep, slurm, precis):
     assert precis("sweep", "cancel", sweep).out == "no point is running or waiting\n"
 
 
-@pytest.mark.parametrize(
-    ("name", "text", "part"),
-    [
-        ("points.json", '{"sweep": "s", "after": [', "cannot be read"),
-        ("points.json", OUTSIDE.replace("NAME", "../other"), "'../other' is not the name of a folder beside this file"),
-        ("points.json", '{"after": "test", "points": []}', "the value of 'after' has a wrong type"),
-        ("launch.json", '{"launcher": null, "jobs": {"a": "--user=x"}}', "'--user=x' is not the id of a SLURM job"),
-        ("done/status.json", '{"done": [[]], "failed": null}', "the value of 'done' has a wrong type"),
-        ("again/requeued.json", "", "cannot be read"),
-    ],
-)
+@pytest.mark.parametrize(("name", "text", "part"), [
+    ("points.json", '{"sweep": "s", "after": [', "cannot be read"),
+    ("points.json", POINT.replace("NAME", "../other"), "'../other' is not the name of a folder beside this file"),
+    ("points.json", '{"after": "test", "points": []}', "the value of 'after' has a wrong type"),
+    ("launch.json", '{"launcher": null, "jobs": {"a": "--user=x"}}', "'--user=x' is not the id of a SLURM job"),
+    ("done/status.json", '{"done": [[]], "failed": null}', "the value of 'done' has a wrong type"),
+    ("again/requeued.json", "", "cannot be read"),
+])  # fmt: skip
 def test_a_damaged_file_of_a_sweep_is_named(name, text, part, sweep, precis):
     (sweep / name).write_text(text)
     precis("sweep", "status", sweep).failed_in_one_line(f"precis: error: {sweep}/{name}: {part}")
@@ -145,78 +135,61 @@ def test_a_damaged_file_of_a_sweep_is_named(name, text, part, sweep, precis):
 @pytest.mark.parametrize("command", ["status", "retry", "point --index 0"])
 def test_every_command_refuses_commands_of_a_strangers_sweep_folder(command, tmp_path, precis, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    content = json.loads(OUTSIDE.replace("NAME", "a")) | {"after": ["evaluate x.jsonl --out .bashrc"]}
-    (tmp_path / "points.json").write_text(json.dumps(content))
+    write(tmp_path / "points.json", POINT.replace("[]", '["evaluate x.jsonl --out .bashrc"]'))
     precis("sweep", *command.split(), ".").failed_in_one_line("points.json: after: ")
     assert [path.name for path in tmp_path.iterdir()] == ["points.json"]
-    assert precis("sweep", "status", ".", "--trust").status == 0
+    precis("sweep", "status", ".", "--trust").succeeded()
 
 
 def test_lines_of_a_batch_script_in_a_strangers_folder_need_trust(tmp_path, monkeypatch):
     make_sweep(tmp_path / "out", "a")
     for profile in ({"setup": ["touch ran"]}, {"directives": {"output": "/home/me/.bashrc"}}):
         write_launch(tmp_path / "out", "slurm", {}, profile=profile)
-        monkeypatch.delenv("PRECIS_TRUST", raising=False)
         with pytest.raises(UserError, match=r"launch.json: profile: (setup|output) may run commands; name a profile"):
             read_profile(tmp_path / "out")
         monkeypatch.setenv("PRECIS_TRUST", "1")
         trusted = read_profile(tmp_path / "out")
         assert {name: getattr(trusted, name) for name in profile} == profile
+        monkeypatch.delenv("PRECIS_TRUST")
     write_launch(tmp_path / "out", "slurm", {}, profile={"directives": {"account": "nlp"}, "minutes": 5})
-    monkeypatch.delenv("PRECIS_TRUST")
     assert read_profile(tmp_path / "out").directives == {"account": "nlp"}
 
 
-@pytest.mark.parametrize("name", ["a", "a/checkpoints"])
-def test_a_run_does_not_write_through_a_link(name, tmp_path, precis):
-    out, outside = tmp_path / "out", tmp_path / "outside"
-    (job,) = make_sweep(out, "a")
-    outside.mkdir()
-    if name != "a":
-        job.folder.mkdir()
-    (out / name).symlink_to(outside)
-    precis("sweep", "point", out, "--index", 0).refused(f"{out / name}: a link that leads out of {out}")
-    assert not list(outside.iterdir())
-
-
-def test_a_submission_does_not_write_through_a_link(sweep, slurm, tmp_path, precis):
+def test_neither_a_run_nor_a_submission_writes_through_a_link(sweep, tmp_path, precis):
     pytest.importorskip("submitit", reason="needs the optional package submitit")
-    outside = tmp_path / "outside"
-    shutil.move(sweep / "failed", outside)
-    files = sorted(outside.iterdir())
-    (sweep / "failed").symlink_to(outside)
-    done = precis("sweep", "retry", sweep, "--launcher", "slurm")
-    assert done.status == 1 and f"{sweep / 'failed'}: a link that leads out of {sweep}" in done.err
-    assert sorted(outside.iterdir()) == files
+    point, retry = ["point", sweep, "--index=0"], ["retry", sweep, "--launcher=slurm"]
+    for name, command in ("done/checkpoints", point), ("done", point), ("failed", retry):
+        outside = tmp_path / f"outside-{Path(name).name}"
+        outside.mkdir()
+        shutil.rmtree(sweep / name, ignore_errors=True)
+        (sweep / name).symlink_to(outside)
+        precis("sweep", *command).refused(f"{sweep / name}: a link that leads out of {sweep}")
+        assert not list(outside.iterdir())
+        (sweep / name).unlink()
 
 
-def test_without_slurm_the_launcher_says_so(tmp_path, tiny_config, precis, monkeypatch):
-    pytest.importorskip("submitit", reason="needs the optional package submitit")
+def test_without_slurm_or_with_a_wrong_profile_nothing_is_written(tmp_path, tiny_config, precis, monkeypatch):
     monkeypatch.setenv("PATH", str(tmp_path))
-    path = write(tmp_path / "sweep.yaml", {"base": str(tiny_config), "seeds": [1, 2]})
-    done = precis("sweep", path, "--out", tmp_path / "out", "--launcher", "slurm")
-    done.failed_in_one_line("no SLURM here", "use --launcher local")
-
-
-@pytest.mark.parametrize("profile", ["minutes: 0", "minuts: 5"])
-def test_a_wrong_profile_is_named_and_nothing_is_written(profile, tmp_path, tiny_config, precis):
-    path = write(tmp_path / "sweep.yaml", {"base": str(tiny_config), "seeds": [1, 2]})
-    file = write(tmp_path / "profile.yaml", profile)
-    done = precis("sweep", path, "--out", tmp_path / "out", "--launcher", "slurm", "--profile", file)
-    done.failed_in_one_line(profile.split(":")[0], status=2)
-    assert not (tmp_path / "out").exists()
-
-
-def profiles_of_the_page() -> list[Profile]:
-    page = (Path(__file__).parents[3] / "docs" / "clusters.md").read_text(encoding="utf-8")
-    values = [yaml.safe_load(block) for block in re.findall(r"```yaml\n(.*?)```", page, re.DOTALL)]
-    return [checked_profile(SimpleNamespace(**asdict(Profile()) | value)) for value in values]
+    sweep, out = write(tmp_path / "sweep.yaml", {"base": str(tiny_config), "seeds": [1, 2]}), tmp_path / "out"
+    launch = ["sweep", sweep, "--out", out, "--launcher", "slurm"]
+    for profile, status, message in (
+        ("minutes: 0", 2, "minutes"),
+        ("minuts: 5", 2, "minuts"),
+        ('memory: "1G\\rtouch ran"', 1, "profile: memory"),
+    ):
+        done = precis(*launch, "--profile", write(tmp_path / "profile.yaml", profile))
+        done.failed_in_one_line(message, status=status)
+        assert not out.exists()
+    pytest.importorskip("submitit", reason="needs the optional package submitit")
+    precis(*launch).failed_in_one_line("no SLURM here", "use --launcher local")
 
 
 def test_profiles_of_the_page_are_batch_scripts_of_arrays_that_wait_for_each_other(slurm, tmp_path):
     pytest.importorskip("submitit", reason="needs the optional package submitit")
     jobs = make_sweep(tmp_path / "out", "a", "b", "c", "d")
-    profiles = profiles_of_the_page()
+    page = (ROOT / "docs" / "clusters.md").read_text(encoding="utf-8")
+    values = [yaml.safe_load(block) for block in re.findall(r"```yaml\n(.*?)```", page, re.DOTALL)]
+    profiles = [checked_profile(SimpleNamespace(**asdict(Profile()) | value)) for value in values]
     assert [(profile.nodes, profile.gpus_per_node) for profile in profiles] == [(1, 4), (2, 8), (1, 1)]
     for number, profile in enumerate(profiles):
         (slurm / "count").write_text("6")
@@ -244,8 +217,10 @@ def test_if_slurm_refuses_an_array_those_before_are_canceled(slurm, tmp_path):
     assert (slurm / "cancelled").read_text().split() == ["7_0", "7_1"]
 
 
-def test_points_wait_while_a_launcher_is_active(tmp_path):
-    out = tmp_path / "out"
+def test_points_wait_while_a_launcher_is_active_which_is_not_killed_from_elsewhere(tmp_path, precis, monkeypatch):
+    kill = Mock()  # a signal to process -1 would end all processes of this machine
+    monkeypatch.setattr("os.kill", kill)
+    out, here = tmp_path / "out", socket.gethostname()
     first, _ = make_sweep(out, "first", "second")
     assert by_name(out) == {"first": "missing", "second": "missing"}
     lock = take_lock(out / LOCK)
@@ -254,37 +229,30 @@ def test_points_wait_while_a_launcher_is_active(tmp_path):
     first.prepare()
     at_work = take_lock(first.folder / ".lock")
     assert by_name(out) == {"first": "running", "second": "waiting"}
+    write_launch(out, "local", {}, pid=1)
+    launched = read_launch(out)
+    for host, number, message in (
+        ("elsewhere", 1, "its launcher is on elsewhere; cancel it there"),
+        *((here, number, "launch.json: ") for number in (-1, 0, "1", True)),  # of a group of processes, or none
+    ):
+        write(out / "launch.json", json.dumps(launched | {"host": host, "pid": number}))
+        precis("sweep", "cancel", out).refused(message)
+    assert not kill.called
     os.close(lock)
     os.close(at_work)
-
-
-def test_a_launcher_elsewhere_is_not_killed_here(tmp_path, precis):
-    out = tmp_path / "out"
-    make_sweep(out, "first")
-    write_launch(out, "local", {}, pid=1)
-    content = read_launch(out) | {"host": "elsewhere"}
-    atomic_write(out / "launch.json", json.dumps(content))
-    lock = take_lock(out / LOCK)
-    precis("sweep", "cancel", out).refused("its launcher is on elsewhere; cancel it there")
-    assert socket.gethostname() != "elsewhere"
-    for number in (-1, 0, "1", True):  # of a group of processes, or none
-        atomic_write(out / "launch.json", json.dumps(content | {"host": socket.gethostname(), "pid": number}))
-        precis("sweep", "cancel", out).refused("launch.json: ")
-    os.close(lock)
 
 
 @pytest.mark.integration
 @pytest.mark.timeout(900)  # four starts of the command; a bound for a busy machine, not a measure
 def test_a_sweep_in_the_background_is_cancelled_and_retried(tmp_path, tiny_config, precis, monkeypatch):
     """With real runs: one that is finished in the background, one that waits when it is cancelled."""
-    out, path, hold = tmp_path / "out", tmp_path / "sweep.yaml", tmp_path / "hold"
+    out, hold = tmp_path / "out", tmp_path / "hold"
     callback = {"class_path": "interrupting.Hold", "init_args": {"folder": str(hold), "batch": 1}}
     fixed = {"trainer.max_steps": 3, "trainer.callbacks": [callback]}
-    path.write_text(yaml.safe_dump({"base": str(tiny_config), "set": fixed, "seeds": [1], "after": []}))
-    root = Path(__file__).parents[3]
-    command = [sys.executable, "-m", "precis.command_line.cli", "sweep", str(path), "--out", str(out), "--trust"]
-    environment = os.environ | {"PYTHONPATH": f"{root / 'tests'}{os.pathsep}{root}"}
-    launcher = subprocess.Popen(["nohup", *command], env=environment, start_new_session=True, stdout=subprocess.DEVNULL)
+    sweep = {"base": str(tiny_config), "set": fixed, "seeds": [1], "after": []}
+    command = ["nohup", *COMMAND, "sweep", write(tmp_path / "sweep.yaml", sweep), "--out", out, "--trust"]
+    monkeypatch.setenv("PYTHONPATH", f"{ROOT / 'tests'}{os.pathsep}{ROOT}")
+    launcher = subprocess.Popen(command, start_new_session=True, stdout=subprocess.DEVNULL)
     wait_until((hold / "holding").exists)
     assert list(by_name(out).values()) == ["running"]
     launcher.send_signal(signal.SIGHUP)  # as when the user logs out
@@ -296,6 +264,5 @@ def test_a_sweep_in_the_background_is_cancelled_and_retried(tmp_path, tiny_confi
     (hold / "go").touch()
     assert launcher.wait(600) == 130
     assert list(by_name(out).values()) == ["interrupted"]
-    monkeypatch.setenv("PYTHONPATH", environment["PYTHONPATH"])
-    done = precis("sweep", "retry", out, "--trust")
-    assert done.status == 0 and "1 point, 1 to run" in done.out and list(by_name(out).values()) == ["finished"]
+    assert "1 point, 1 to run" in precis("sweep", "retry", out, "--trust").succeeded().out
+    assert list(by_name(out).values()) == ["finished"]

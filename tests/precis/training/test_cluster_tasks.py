@@ -1,5 +1,7 @@
 """Check of tasks against devices before training."""
 
+import re
+
 import pytest
 from pytorch_lightning.plugins.environments import SLURMEnvironment
 
@@ -10,37 +12,35 @@ from precis.sweeping.slurm import Profile, check_devices
 from precis.training.cluster_tasks import check_run_dir, check_tasks, number_of_devices, trainer_plugins
 
 STEP = {"SLURM_JOB_ID": "1", "SLURM_STEP_ID": "0", "SLURM_JOB_NAME": "sweep"}
+NODES = STEP | {"SLURM_NTASKS": "4", "SLURM_NNODES": "2"}
 TORCHRUN = {"TORCHELASTIC_RUN_ID": "x", "LOCAL_WORLD_SIZE": "2", "WORLD_SIZE": "4"}
 
 
 def test_devices_are_counted_as_lightning_counts_them():
-    counts = {("auto", "cpu"): 1, ("auto", "auto"): None, (-1, "gpu"): None, (2, "cpu"): 2, ("2", "gpu"): 2}
-    for (devices, accelerator), expected in (counts | {("0,3", "gpu"): 2, ((1, 2, 3), "gpu"): 3}).items():
-        devices = list(devices) if isinstance(devices, tuple) else devices
+    for devices, accelerator, expected in (
+        ("auto", "cpu", 1), ("auto", "auto", None), (-1, "gpu", None), (2, "cpu", 2),
+        ("2", "gpu", 2), ("0,3", "gpu", 2), ([1, 2, 3], "gpu", 3),
+    ):  # fmt: skip
         assert number_of_devices({"devices": devices, "accelerator": accelerator}) == expected, devices
 
 
 @pytest.mark.parametrize("environment, trainer, said", [
-    (STEP | {"SLURM_NTASKS": "4", "SLURM_NNODES": "2"}, {"devices": 2, "num_nodes": 2}, ""),
     (STEP | {"SLURM_NTASKS": "2"}, {"devices": 1}, "SLURM starts 2 tasks a node (--ntasks-per-node) but "
      "trainer.devices is 1; pass --trainer.devices 2 and --trainer.strategy ddp, or ask for 1"),
-    (STEP | {"SLURM_NTASKS": "4", "SLURM_NNODES": "2"}, {"devices": 2}, "SLURM gives the job 2 nodes (--nodes) "
+    (NODES, {"devices": 2}, "SLURM gives the job 2 nodes (--nodes) "
      "but trainer.num_nodes is 1"),
     ({"SLURM_JOB_ID": "1", "SLURM_NTASKS": "2"}, {"devices": 2}, "start it with srun precis fit"),
-    ({"SLURM_JOB_ID": "1", "SLURM_NTASKS": "2", "SLURM_JOB_NAME": "interactive"}, {"devices": 1}, ""),
     (TORCHRUN, {"devices": 4}, "torchrun starts 2 processes a node (--nproc-per-node) but trainer.devices is 4"),
 ])  # fmt: skip
 def test_tasks_and_devices_are_compared(environment, trainer, said):
-    trainer = {"accelerator": "cpu", "num_nodes": 1} | trainer
-    if not said:
-        check_tasks(trainer, environment)
-        return
-    with pytest.raises(UserError) as raised:
-        check_tasks(trainer, environment)
-    assert said in str(raised.value)
+    with pytest.raises(UserError, match=re.escape(said)):
+        check_tasks({"accelerator": "cpu", "num_nodes": 1} | trainer, environment)
 
 
-def test_processes_of_a_launcher_do_not_choose_a_run_folder_each():
+def test_processes_of_a_launcher_that_fit_the_devices_do_not_choose_a_run_folder_each():
+    interactive = {"SLURM_JOB_ID": "1", "SLURM_NTASKS": "2", "SLURM_JOB_NAME": "interactive"}
+    check_tasks({"accelerator": "cpu", "devices": 1, "num_nodes": 1}, interactive)
+    check_tasks({"accelerator": "cpu", "devices": 2, "num_nodes": 2}, NODES)
     for environment in ({}, TORCHRUN | {"WORLD_SIZE": "1"}):
         check_run_dir(environment)
     for environment, launcher in ((STEP | {"SLURM_NTASKS": "2"}, "SLURM"), (TORCHRUN, "torchrun")):

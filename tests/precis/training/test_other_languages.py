@@ -29,7 +29,6 @@ TEXTS = {
 
 
 def corpus(folder: Path, language: str, sizes: dict[str, int]) -> dict[str, str]:
-    """Write made-up documents with their summaries, by split."""
     files, rng = {}, random.Random(0)
     for split, size in sizes.items():
         rows = []
@@ -59,29 +58,22 @@ def checkpoint(tmp_path_factory) -> str:
     "bertsum", "matchsum", "bertsum-abs",
 ])  # fmt: skip
 def test_every_family_learns_and_writes_chinese(name, chinese, checkpoint):
-    pretrained = checkpoint if name in ("bertsum", "matchsum", "bertsum-abs") else None
-    model, summaries = learned(BY_NAME[name], chinese, pretrained)
-    assert model.language == "zh" and all("rouge1" in summary.scores for summary in summaries)
-    if name in ("agents-m7", "pointer-coverage"):  # whose vocabulary has whole characters
-        assert all(" " not in summary.text for summary in summaries)
-    if name in ("bertsum", "matchsum"):
-        assert all(re.fullmatch("[^。]+。", sentence) for summary in summaries for sentence in summary.sentences)
-
-
-def learned(case: Case, files: dict[str, str], checkpoint: str | None = None) -> tuple:
-    """Train a model for two steps; return it, and summaries of the test documents."""
-    objects = {"scorer": ZeroShot()} if case.name == "matchsum" else {}
-    pretrained = {"checkpoint": checkpoint} if checkpoint else {}
+    pretrained = {"checkpoint": checkpoint} if name in ("bertsum", "matchsum", "bertsum-abs") else {}
+    # pieces are as long as the checkpoint can read
+    objects = {"scorer": ZeroShot(), "piece": 30} if name == "matchsum" else {}
     seed_everything(5, verbose=False)
-    model = case.build_model(**pretrained, **OPTIONS.get(case.name, {}))
-    pieces = {"piece": 30} if case.name == "matchsum" else {}  # as long as the checkpoint can read
-    data = Case.build_data(case, files, language="zh", **objects, **pretrained, **pieces)
+    model = BY_NAME[name].build_model(**pretrained, **OPTIONS.get(name, {}))
+    data = Case.build_data(BY_NAME[name], chinese, language="zh", **objects, **pretrained)
     trainer = trainer_with(max_steps=2)
     trainer.fit(model, data)
     assert trainer.callback_metrics["val/loss"].isfinite()
     summaries = [summary for batch in trainer.predict(model, data) for summary in batch]
     assert len(summaries) == 3
-    return model, summaries
+    assert model.language == "zh" and all("rouge1" in summary.scores for summary in summaries)
+    if name in ("agents-m7", "pointer-coverage"):  # whose vocabulary has whole characters
+        assert all(" " not in summary.text for summary in summaries)
+    if name in ("bertsum", "matchsum"):
+        assert all(re.fullmatch("[^。]+。", sentence) for summary in summaries for sentence in summary.sentences)
 
 
 def plain_rouge1(predicted: str, expected: str) -> float:

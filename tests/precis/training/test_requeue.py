@@ -29,8 +29,7 @@ def scontrol(tmp_path, monkeypatch):
     """Return the folder of a stub of scontrol: `state` is the state that it reports, `asked` its arguments."""
     folder = tmp_path / "slurm"
     folder.mkdir()
-    program = write(folder / "scontrol", SCONTROL.format(folder=folder))
-    program.chmod(0o755)
+    write(folder / "scontrol", SCONTROL.format(folder=folder)).chmod(0o755)
     (folder / "state").write_text("RUNNING")
     monkeypatch.setenv("PATH", f"{folder}{os.pathsep}{os.environ['PATH']}")
     monkeypatch.setenv("SLURM_JOB_ID", "7")
@@ -40,8 +39,8 @@ def scontrol(tmp_path, monkeypatch):
 
 
 def requeues(folder: Path) -> list[str]:
-    asked = folder / "asked"
-    return [line for line in asked.read_text().splitlines() if line.startswith("requeue")] if asked.exists() else []
+    lines = (folder / "asked").read_text().splitlines() if (folder / "asked").exists() else []
+    return [line for line in lines if line.startswith("requeue")]
 
 
 def test_a_job_is_put_back_if_it_runs_and_slurm_takes_it(scontrol, tmp_path, capsys):
@@ -83,51 +82,44 @@ def stub(tmp_path, monkeypatch):
         signal.signal(number, handler)
 
 
-def send(number: int, when: Path) -> threading.Thread:
-    """Sends this process a signal once a log says that the command has started."""
+def interrupted(job: Job, number: int) -> str:
+    """Work on a job, with a signal to this process once the job's log says that its command has started."""
 
     def wait_and_send() -> None:
-        wait_until(lambda: when.is_file() and "started" in when.read_text())
+        wait_until(lambda: job.log.is_file() and "started" in job.log.read_text())
         os.kill(os.getpid(), number)
 
     thread = threading.Thread(target=wait_and_send)
     thread.start()
-    return thread
+    ended = slurm.work(job)
+    thread.join()
+    return ended
 
 
 @pytest.mark.parametrize("number", slurm.SIGNALS)
 def test_a_signal_saves_and_puts_the_job_back_once_and_the_next_start_continues(number, scontrol, stub, tmp_path):
     job = Job("wait", tmp_path / "run", {"name": "wait"})
-    thread = send(number, job.log)
-    assert slurm.work(job) == "requeued"
-    thread.join()
+    assert interrupted(job, number) == "requeued"
     assert requeues(scontrol) == ["requeue 7"] and read_status(job.folder) == {"done": [], "failed": None}
     assert slurm.work(job) == "finished"
-    assert [line for line in job.log.read_text().splitlines() if line.startswith("started")] == [
-        "started fit anew", "started fit resumed", "started test anew"
-    ]  # fmt: skip
+    started = [line for line in job.log.read_text().splitlines() if line.startswith("started")]
+    assert started == ["started fit anew", "started fit resumed", "started test anew"]
     assert requeues(scontrol) == ["requeue 7"]
 
 
 def test_a_cancelled_job_saves_and_stays_away(scontrol, stub, tmp_path):
     (scontrol / "state").write_text("CANCELLED")
     job = Job("wait", tmp_path / "run", {"name": "wait"})
-    thread = send(signal.SIGTERM, job.log)
-    assert slurm.work(job) == "stopped" and requeues(scontrol) == []
-    thread.join()
+    assert interrupted(job, signal.SIGTERM) == "stopped" and requeues(scontrol) == []
     assert (job.folder / "checkpoints" / "last.ckpt").exists()
 
 
-def test_a_failure_is_slurms_too_and_is_not_put_back(scontrol, stub, tmp_path):
-    job = Job("break", tmp_path / "run", {"name": "break"})
+def test_a_failure_is_slurms_too_and_that_of_another_task_ends_the_run(scontrol, stub, tmp_path, monkeypatch):
+    alone = Job("break", tmp_path / "alone", {"name": "break"})
     with pytest.raises(RuntimeError, match=r"break: fit failed, see .*log.txt"):
-        slurm.work(job)
-    assert read_status(job.folder)["failed"] == {"command": "fit", "status": 1} and requeues(scontrol) == []
-
-
-def test_the_failure_of_another_task_ends_the_run(scontrol, stub, tmp_path, monkeypatch):
-    job = Job("wait", tmp_path / "run", {"name": "wait"})
-    broken = Job("break", job.folder, {"name": "break"})
+        slurm.work(alone)
+    assert read_status(alone.folder)["failed"] == {"command": "fit", "status": 1}
+    job, broken = (Job(name, tmp_path / "run", {"name": name}) for name in ("wait", "break"))
     broken.prepare()
     monkeypatch.setenv("SLURM_PROCID", "1")
     assert slurm.work(broken) == "stopped"

@@ -28,10 +28,11 @@ def runs(tmp_path_factory, corpus_files):
 
 
 def test_attention_is_drawn_beside_tree_and_summary(runs, precis, tmp_path):
-    precis("attention", runs / "rstformer", runs / "text.txt", "--out", tmp_path / "pictures").succeeded()
-    assert sorted(path.name for path in (tmp_path / "pictures").iterdir()) == ["layer1.png", "page.html", "tree.svg"]
-    assert (tmp_path / "pictures" / "layer1.png").read_bytes().startswith(b"\x89PNG")
-    page = (tmp_path / "pictures" / "page.html").read_text(encoding="utf-8")
+    out = tmp_path / "pictures"
+    precis("attention", runs / "rstformer", runs / "text.txt", "--out", out).succeeded()
+    assert sorted(path.name for path in out.iterdir()) == ["layer1.png", "page.html", "tree.svg"]
+    assert (out / "layer1.png").read_bytes().startswith(b"\x89PNG")
+    page = (out / "page.html").read_text(encoding="utf-8")
     assert page.count("data:image/png") == 1 and "<svg" in page and "The heron watches it;" in page
     assert not re.search(r"(?:src|href)=.http", page)
     assert re.search(r"<p>head 1: [a-z-]+(, [a-z-]+)*; head 2: ", page), "the relations of each head by their names"
