@@ -12,6 +12,8 @@ from typing import Any
 
 import torch
 
+from precis.command_line.run_command import _send_again
+
 # files of a run folder that two runs need not share, and a checkpoint that only an interrupted run may have
 IGNORED = {".fit.lock", ".truncation.lock", "environment.json", "checkpoints/previous.ckpt"}
 
@@ -39,11 +41,9 @@ def in_a_child(
 
 
 def _run(work: Callable[[], None], output: Path) -> None:
-    from precis.command_line.run_command import _send_again, _terminated
-
     status = 1
     signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored in what a shell starts in the background
-    signal.signal(signal.SIGTERM, _terminated)
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     sys.unraisablehook = _send_again
     torch.set_num_threads(1)  # threads of OpenMP that the parent has started are not there after a fork
     with output.open("w") as file:
