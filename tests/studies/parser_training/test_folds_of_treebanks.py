@@ -93,7 +93,7 @@ def test_sums_give_the_scores_of_the_metrics(treebanks):
     data = FoldData(1, 2, treebanks)
     model = DiscourseParser(**TINY).eval()
     fold = score_fold(model, data)
-    parseval, squares = Parseval(("original",)), []
+    parseval, squares = Parseval(), []
     documents = data.documents("held_out")
     assert fold["ids"] == [document.id for document in documents]
     for document in documents:
