@@ -66,6 +66,9 @@ class CorpusDocuments(TableDocuments):
     """Concatenated documents of several splits of a corpus, by default all, read from disk on access.
 
     The other arguments and the errors are those of `build_documents`, but bad records are left out by default.
+
+    Raises:
+        UserError: as `build_documents`.
     """
 
     def __init__(self, corpus: Corpus, cache_dir: Path, splits: list[str] | None = None, **options: Any) -> None:

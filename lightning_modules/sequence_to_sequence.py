@@ -30,7 +30,11 @@ class SequenceToSequence(Summarizer):
     validation_names = ("nll", "smoothing")
 
     def set_label_smoothing(self, epsilon: float) -> None:
-        """Set the share, in [0, 1), of the target distribution that is uniform over words (Szegedy et al. 2016)."""
+        """Set the share, in [0, 1), of the target distribution that is uniform over words (Szegedy et al. 2016).
+
+        Raises:
+            ValueError: if it is not at least 0 and below 1.
+        """
         if not 0 <= epsilon < 1:
             raise ValueError(f"label_smoothing is at least 0 and below 1, got {epsilon}")
         self.label_smoothing = epsilon

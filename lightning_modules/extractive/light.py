@@ -28,6 +28,9 @@ class LightExtractor:
     It is for models that encode each sentence separately, with a frozen BERT or an encoder from scratch, and select the
     best sentences, with trigram blocking or without. `model` and `data` are the arguments of a config; the folder has
     the weights of `precis export`, and in `text` the tokenizer if it is not the encoder's.
+
+    Raises:
+        UserError: if the encoder is not installed, or the weights cannot be read.
     """
 
     def __init__(self, model: Mapping[str, Any], data: Mapping[str, Any], folder: Path) -> None:

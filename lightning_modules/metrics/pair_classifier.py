@@ -69,7 +69,11 @@ _NEGATED = re.compile(r"\b(not|non|no)\b|inconsisten|unsupport|unfaithful|unfact
 
 
 class ConsistencyModel(PairClassifier):
-    """Hugging Face classifier of whether a source supports a claim, such as lytang/MiniCheck-RoBERTa-Large."""
+    """Hugging Face classifier of whether a source supports a claim, such as lytang/MiniCheck-RoBERTa-Large.
+
+    Raises:
+        ValueError: if it is not clear which class means that the source supports the claim.
+    """
 
     truncation = "only_first"  # claims stay whole
 
@@ -81,6 +85,9 @@ class ConsistencyModel(PairClassifier):
         """Return the mean over summary sentences of the highest P(supported) by a chunk of the source, in [0, 1].
 
         A chunk is a run of whole sentences of at most 350 words. Summaries without a sentence score 0.
+
+        Raises:
+            ValueError: if the lengths differ.
         """
         claims = [[sentence for sentence in summary if sentence.strip()] for summary in summaries]
         chunks = [source_chunks(source) for source in sources]

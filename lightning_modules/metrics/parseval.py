@@ -112,7 +112,11 @@ def original_brackets(nodes: Sequence[Node]) -> list[Bracket]:
 
 
 def rst_brackets(nodes: Sequence[Node]) -> list[Bracket]:
-    """Return EDUs, nuclearity and relation to the parent of each node but the root; nuclearity is checked."""
+    """Return EDUs, nuclearity and relation to the parent of each node but the root; nuclearity is checked.
+
+    Raises:
+        ValueError: if a nuclearity is not NS, SN or NN.
+    """
     brackets = []
     for start, split, end, nuclearity, relation in nodes:
         if nuclearity not in ("NS", "SN", "NN"):

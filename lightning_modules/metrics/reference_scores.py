@@ -137,7 +137,11 @@ def bert_score(
 
 
 def bert_scorer(model: str, layer: int | None, batch_size: int, device: str) -> Any:
-    """Return the scorer of `bert-score` with a loaded model; arguments as for `bert_score`, `auto` takes any GPU."""
+    """Return the scorer of `bert-score` with a loaded model; arguments as for `bert_score`, `auto` takes any GPU.
+
+    Raises:
+        ModuleNotFoundError: without `bert-score`; the message says what to install.
+    """
     library = _library("bert_score", "BERTScore", "bertscore")
     if layer is None:
         from transformers import AutoConfig

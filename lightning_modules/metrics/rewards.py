@@ -260,7 +260,11 @@ def rouge_l_texts(
 
 
 def rouge_l_ids(hypotheses: Sequence[Sequence[int]], references: Sequence[Sequence[int]]) -> list[Score]:
-    """Return ROUGE-L of pairs of token ids, otherwise as `rouge_l_texts`."""
+    """Return ROUGE-L of pairs of token ids, otherwise as `rouge_l_texts`.
+
+    Raises:
+        ValueError: if the lengths differ, or a reference is empty (with its index).
+    """
     return _rouge_l(hypotheses, references, list)
 
 

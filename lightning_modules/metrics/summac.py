@@ -25,7 +25,11 @@ PERCENTILE_EDGES = (
 
 
 class EntailmentModel(PairClassifier):
-    """Hugging Face classifier of sentence pairs into entailment, contradiction and neutral, named in its config."""
+    """Hugging Face classifier of sentence pairs into entailment, contradiction and neutral, named in its config.
+
+    Raises:
+        ValueError: if the config does not name the classes.
+    """
 
     def __init__(self, name: str, batch_size: int = 64, device: str | torch.device = "cpu") -> None:
         super().__init__(name, batch_size, device)

@@ -66,6 +66,9 @@ def add_low_rank_changes(model: nn.Module, rank: int, alone: bool = True) -> Non
     """Train low-rank changes of some rank instead of the weights of all linear layers that are trained.
 
     With `alone` nothing else is trained; otherwise biases and all other trained parameters remain trained.
+
+    Raises:
+        ValueError: if the rank is not positive.
     """
     if rank < 1:
         raise ValueError(f"the rank of a change must be at least 1, got {rank}")

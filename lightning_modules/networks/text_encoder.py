@@ -69,6 +69,9 @@ class WindowedEncoder(nn.Module):
     """Base class of encoders over windows: splits documents, encodes windows in batches, and joins the vectors.
 
     A window has 1 to `max_tokens` tokens of a document; `batch_size` windows are encoded together.
+
+    Raises:
+        ValueError: if `max_tokens` or `batch_size` is less than 1.
     """
 
     def __init__(self, size: int, max_tokens: int, batch_size: int) -> None:
@@ -170,7 +173,11 @@ class TextEncoder(WindowedEncoder):
         self.model.requires_grad_(False).eval()
 
     def freeze_lowest(self, count: int) -> None:
-        """Freeze the embeddings, the lowest `count` layers and what is in no layer; a `ValueError` without so many."""
+        """Freeze the embeddings, the lowest `count` layers and parameters outside layers.
+
+        Raises:
+            ValueError: if there are fewer layers.
+        """
         number = self.model.config.num_hidden_layers
         if not 0 < count <= number:
             raise ValueError(f"the encoder has {number} layers; {count} cannot be frozen")

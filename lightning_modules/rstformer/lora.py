@@ -25,6 +25,9 @@ class DiscourseAdapters:
 
     Not an `nn.Module`, because the parameters of the adapters belong to the LED. The factor of an update is alpha /
     rank; with `no_labels`, gamma uses the mean over relations instead of the sum. See `insert_adapters`.
+
+    Raises:
+        ValueError: if the rank is not positive or `peft` is not installed.
     """
 
     def __init__(self, led: nn.Module, rank: int, alpha: float, no_labels: bool = False) -> None:
@@ -36,7 +39,11 @@ class DiscourseAdapters:
                 module.register_forward_pre_hook(self._weigh)
 
     def set_discourse(self, gamma: Tensor | None, token_edu: Tensor, relations: int) -> None:
-        """Set the discourse of a batch, kept for recomputed activations until the next; gamma is required."""
+        """Set the discourse of a batch, kept for recomputed activations until the next; gamma is required.
+
+        Raises:
+            ValueError: if gamma is missing.
+        """
         if gamma is None:
             raise ValueError("the adapters are weighted by gamma, which the discourse of the batch lacks")
         weights = token_weights(gamma, token_edu)

@@ -225,7 +225,11 @@ class RSTformer(SequenceToSequence):
         return Discourse((batch.ldd.float() / 255).square(), batch.token_edu, batch.ids, batch.gamma)
 
     def encode(self, batch: RSTformerBatch) -> tuple[Tensor, Tensor]:
-        """Return the states of the documents [B, S, D], and their mask [B, S]; no document may be too long."""
+        """Return the states of the documents [B, S, D], and their mask [B, S]; no document may be too long.
+
+        Raises:
+            UserError: if a document has more tokens than the model has positions.
+        """
         max_positions = self.network.encoder.max_source_positions
         if batch.source.shape[1] > max_positions:
             lengths = batch.source_mask.sum(1).tolist()
@@ -265,7 +269,11 @@ class RSTformer(SequenceToSequence):
         return (self.tokenizer.start, self.tokenizer.pad, *range(len(self.tokenizer), self.num_outputs))
 
     def decoder_inputs(self, target: Tensor) -> Tensor:
-        """Shift targets [..., T] right by the start symbol; they may not have more tokens than positions."""
+        """Shift targets [..., T] right by the start symbol; they may not have more tokens than positions.
+
+        Raises:
+            UserError: if they have more tokens than the decoder has positions.
+        """
         max_positions = self.network.led.config.max_decoder_position_embeddings
         if max_positions < target.shape[-1]:
             problem = f"a summary has {target.shape[-1]} tokens"

@@ -1,4 +1,4 @@
-"""What comes with the suite: configs and sweeps by short names (`pointer_generator/docstrings`), and summarizers."""
+"""Configs and sweeps of the suite by short names (`pointer_generator/docstrings`), and shipped summarizers."""
 
 from collections.abc import Iterator, Sequence
 from difflib import get_close_matches

@@ -50,7 +50,11 @@ def task_of(shard: str | None) -> tuple[int, int]:
 
 
 def parse_corpus(corpus: Corpus, options: Namespace) -> None:
-    """Parse the documents that are missing in the cache, and print a summary; in a dry run, print an estimate."""
+    """Parse the documents that are missing in the cache, and print a summary; in a dry run, print an estimate.
+
+    Raises:
+        UserError: if the corpus, the parser or the cache cannot be used.
+    """
     shard = task_of(options.shard)
     cache = ParseCache(options.out)
     if not options.dry_run:

@@ -63,7 +63,11 @@ def to_json_values(value: Any) -> Any:
 def gold_documents(
     path: Path, relations: Sequence[str], inventory: Inventory | None = None, language: str = "en"
 ) -> list[TreebankDocument]:
-    """Read the documents of a treebank, with binary trees and the relations of a parser, or of its inventory."""
+    """Read the documents of a treebank, with binary trees and the relations of a parser, or of its inventory.
+
+    Raises:
+        UserError: if a document has no tree, or relations are not in an inventory.
+    """
     documents = read_treebank(path, language)
     if without_tree := [document.id for document in documents if document.tree is None]:
         more = f" and {len(without_tree) - 1} more have" if len(without_tree) > 1 else " has"

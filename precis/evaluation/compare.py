@@ -101,7 +101,11 @@ def compare_runs(
     split: str | None = None,
     language: str | None = None,
 ) -> Comparison:
-    """Return the comparison of systems, read from their folders or files; arguments as of `precis.compare`."""
+    """Return the comparison of systems, read from their folders or files; arguments as of `precis.compare`.
+
+    Raises:
+        UserError: if the runs cannot be compared.
+    """
     runs = read_all(paths, split, language or "en")
     if language is not None:
         for run in runs:

@@ -275,6 +275,9 @@ def systems_of(runs: Sequence[RunRecord]) -> list[System]:
 
     Two runs with the same setting and seed differ in code or environment, so that each run of such a setting is a
     separate system.
+
+    Raises:
+        UserError: if two runs are over different documents or references.
     """
     for run in runs[1:]:
         _align(runs[0], run)

@@ -85,7 +85,11 @@ def build(playground: "Playground"):
 
 
 def serve(page, host: str, port: int, block: bool = True) -> str:
-    """Serve the page until Ctrl-C or (without `block`) in the background; return its address."""
+    """Serve the page until Ctrl-C or (without `block`) in the background; return its address.
+
+    Raises:
+        UserError: if the port is taken.
+    """
     import gradio as gr
     from starlette.middleware import Middleware
 

@@ -47,7 +47,11 @@ MACROS = template("precis.playground", "cards.html").module  # cards_page, card,
 
 
 class Playground:
-    """Models by name or folder, and documents of the first trained one's corpus, by default of test, else of val."""
+    """Models by name or folder, and documents of the first trained one's corpus, by default of test, else of val.
+
+    Raises:
+        UserError: if a path is no model that summarizes.
+    """
 
     def __init__(self, paths: Sequence[str], split: str | None = None, max_characters: int = 20_000) -> None:
         self.max_characters = max_characters

@@ -37,6 +37,9 @@ def write_export(
 
     `licence` and `name` are for its card. `compact` writes matrices in 8 bits, and neither a frozen encoder nor its
     tokenizer, which are loaded by name.
+
+    Raises:
+        UserError: if the folder is not a run of a summarizer, or its checkpoint does not fit.
     """
     path = checkpoint or best_checkpoint(run)
     loaded = load_run(run, path)

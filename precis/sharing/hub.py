@@ -47,7 +47,11 @@ def _upload(folder: Path, repo: str, private: bool) -> str:
 
 
 def find_run(name: str | Path) -> Path | None:
-    """Return the folder of a shipped, trained or exported model, which is downloaded; None for others of the hub."""
+    """Return the folder of a shipped, trained or exported model, which is downloaded; None for others of the hub.
+
+    Raises:
+        UserError: if there is neither such a folder nor such a model.
+    """
     if (folder := shipped_folder(name)) is not None:
         return folder
     path = Path(name)

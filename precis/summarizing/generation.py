@@ -169,7 +169,11 @@ def _solve_conflict(config: GenerationConfig, settings: Mapping[str, Any]) -> No
 
 
 def load_pretrained(name: str, dtype: str, device: str) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
-    """Load a model that generates, and its tokenizer, from a folder or the hub; the device `auto` prefers a GPU."""
+    """Load a model that generates, and its tokenizer, from a folder or the hub; the device `auto` prefers a GPU.
+
+    Raises:
+        UserError: if there is no such model, or it generates no text.
+    """
     if device == "auto":
         device = "cuda" if torch.cuda.is_available() else "cpu"
     if not Path(name).is_dir() and (name.count("/") > 1 or name.startswith((".", "/", "~"))):

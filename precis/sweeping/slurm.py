@@ -96,6 +96,9 @@ def submit(jobs: Sequence[Job], profile: Profile, folder: Path, name: str) -> di
 
     More jobs than SLURM's MaxArraySize are several arrays, each of which waits for the one before, so that
     `concurrency` holds for all. If SLURM refuses one of them, the others are canceled.
+
+    Raises:
+        UserError: if there is no SLURM, or it refuses.
     """
     try:
         import submitit
@@ -166,7 +169,11 @@ def _short(text: str) -> str:
 
 
 def queue(jobs: Iterable[str]) -> dict[str, tuple[str, str]]:
-    """Return state (such as PENDING) and reason of jobs in the queue, none without SLURM, which may not answer."""
+    """Return state (such as PENDING) and reason of jobs in the queue, none without SLURM, which may not answer.
+
+    Raises:
+        UserError: if SLURM does not answer, so that the state of jobs is unknown.
+    """
     ids = {job for job in jobs if job}
     if not ids:
         return {}

@@ -93,7 +93,11 @@ def write_launch(out: Path, launcher: str, jobs: dict[str, str], **more: Any) ->
 
 
 def states(out: Path, jobs: Sequence[Job] | None = None) -> list[PointState]:
-    """Return the state of each point, or of the workers of a search (`jobs`), from the folder and the queue."""
+    """Return the state of each point, or of the workers of a search (`jobs`), from the folder and the queue.
+
+    Raises:
+        UserError: if it is not a sweep folder, or SLURM does not answer.
+    """
     jobs = read_points(out) if jobs is None else jobs
     numbers = read_launch(out)["jobs"]
     # Query the queue first: jobs that leave it in the meantime have their final state in the folder.

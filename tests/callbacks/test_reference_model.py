@@ -43,7 +43,7 @@ def test_the_reference_is_in_no_optimizer_and_no_checkpoint_and_stays_as_it_was(
 
 
 def assert_resumes(files, folder, after: int, batches: int, make, **settings) -> None:
-    """Check that a run which resumes after a batch has the losses and weights of the whole run of so many batches."""
+    """Compare a run that resumes after `after` batches with the uninterrupted one: equal losses and weights."""
     whole, rest = Recorder(folder, batches=(after,)), Recorder()
     settings |= {"max_epochs": 1, "default_root_dir": folder}
     model = fitted(CASE, files, *make(), whole, **settings)

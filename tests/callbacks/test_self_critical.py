@@ -137,9 +137,9 @@ def test_the_loss_is_shifted_from_the_model_s_terms_to_the_reward(corpus_files):
     assert gammas == pytest.approx([schedule.gamma_at(step) for step in range(7)])
     for gamma, (reward_weight, model_weight, loss, logged) in zip(gammas, batches, strict=True):
         assert (reward_weight, model_weight) == pytest.approx((gamma, 1 - gamma))
-        own = logged["nll"] + logged["coverage_weight"] * logged["coverage"]
+        supervised = logged["nll"] + logged["coverage_weight"] * logged["coverage"]
         reward = logged["self_critical"] if gamma else 0.0
-        assert loss == pytest.approx((1 - gamma) * own + gamma * reward, rel=1e-5)
+        assert loss == pytest.approx((1 - gamma) * supervised + gamma * reward, rel=1e-5)
     assert "self_critical" not in batches[1][-1]  # what has no weight is not computed
     logged = batches[-1][-1]
     assert {"reward", "reward_baseline", "advantage_rms", "baseline_length", "gamma"} <= logged.keys()

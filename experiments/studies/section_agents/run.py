@@ -89,7 +89,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             for seed, path in zip(options.seeds, paths):
                 if not path.is_file():
                     atomic_write(path, json.dumps(train_seed(corpus, sizes, seed, device)) + "\n")
-    except UserError as error:
+    except (UserError, OSError) as error:
         raise SystemExit(f"error: {error}") from None
     runs = [json.loads(path.read_text(encoding="utf-8"))["end"] for path in paths]
     text = report(runs)

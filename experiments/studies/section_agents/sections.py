@@ -56,10 +56,12 @@ def read_articles(file: Path, number: int | None = None) -> list[Article]:
     """Return the articles of a file of SumPubMed in which no section is missing, at most `number`.
 
     Raises:
-        UserError: if no article has all sections.
+        UserError: if a record is none of SumPubMed, or no article has all sections.
     """
     articles = []
     for row in read_records(file):
+        if missing := {"id", "document", "long_abstract"} - row.keys():
+            raise UserError(f"{file}: a record has no {min(missing)!r}; name a file of SumPubMed")
         parts = beginnings(row["document"], HEADINGS, PART_WORDS)
         target = beginnings(row["long_abstract"], SECTIONS.keys(), TARGET_WORDS)
         if all(parts) and all(target):

@@ -46,9 +46,9 @@ def evaluate(arm: Arm, corpus: Corpus, device: torch.device, exchanged: bool = F
         target = corpus.batch(corpus.val[start : start + EVAL_BATCH], arm.agents).target.to(device)  # [B, T]
         decoded = arm.model.decode(batch, batch.target_input.unsqueeze(1))
         log_probs = arm.model.target_log_probs(batch, decoded, batch.target.unsqueeze(1), batch.target_rows).squeeze(1)
-        known = (target < arm.model.vocab_size) & (target != UNK) & (target != 0)
+        in_vocabulary = (target < arm.model.vocab_size) & (target != UNK) & (target != 0)
         scores["nll"] += (-log_probs.sum(1) / batch.target_lengths).tolist()
-        scores["known"] += (-(log_probs * known).sum(1) / known.sum(1).clamp_min(1)).tolist()
+        scores["known"] += (-(log_probs * in_vocabulary).sum(1) / in_vocabulary.sum(1).clamp_min(1)).tolist()
         third = torch.arange(target.shape[1], device=device) // TARGET_WORDS
         for number in range(3):
             chosen = (target != 0) & (third == number)  # [B, T]

@@ -147,9 +147,9 @@ def test_every_reader_of_documents(tmp_path, monkeypatch):
     (tmp_path / "a.csv").write_bytes(windows(f'id,document,summary\n1,"{TEXT}",Rain.\n'))
     (tmp_path / "a.tsv.gz").write_bytes(gzip.compress(windows(f'id\tdocument\tsummary\n1\t"{TEXT}"\tRain.\n')))
     for name in ("a.jsonl", "a.csv", "a.tsv.gz"):
-        found = documents(Files(test=str(tmp_path / name)), tmp_path)
-        assert [document.id for document in found] == (["1", "2"] if name == "a.jsonl" else ["1"])
-        assert all(document.parts == PARTS and document.references == [["Rain."]] for document in found)
+        rows = documents(Files(test=str(tmp_path / name)), tmp_path)
+        assert [document.id for document in rows] == (["1", "2"] if name == "a.jsonl" else ["1"])
+        assert all(document.parts == PARTS and document.references == [["Rain."]] for document in rows)
     folder = tmp_path / "folder"
     folder.mkdir()
     (folder / "a.txt").write_bytes(windows(TEXT))

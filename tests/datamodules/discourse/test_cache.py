@@ -205,13 +205,13 @@ DOCUMENTS = [made_up_document(number, sentences=1 + number % 5) for number in ra
 
 
 def shares(cache: ParseCache, tasks: int, ranks: int, **options) -> list[list[str]]:
-    found = []
+    ids = []
     for task in range(1, tasks + 1):
         for rank in range(ranks):
             data = ParsingData(DOCUMENTS, cache, MadeUpParser(), shard=(task, tasks), **options)
             data.trainer = SimpleNamespace(global_rank=rank, world_size=ranks)
-            found.append([request.id for batch in data.predict_dataloader() for request in batch])
-    return found
+            ids.append([request.id for batch in data.predict_dataloader() for request in batch])
+    return ids
 
 
 @pytest.mark.parametrize("tasks, ranks", [(1, 1), (3, 1), (1, 2), (2, 3)])

@@ -166,8 +166,8 @@ def test_permuted_pairs_keep_their_relations_together_and_leave_their_places():
     codes = codes_of(9, 8)
     permuted = permute_pairs(codes[:5], 0)
     inside = [codes[i, 8 + j - i].tolist() for i in range(5) for j in range(5) if i != j]
-    found = [permuted[i, 8 + j - i].tolist() for i in range(5) for j in range(5) if i != j]
-    assert sorted(inside) == sorted(found) and sum(map(sum, found)) == int(permuted.sum())
+    pairs = [permuted[i, 8 + j - i].tolist() for i in range(5) for j in range(5) if i != j]
+    assert sorted(inside) == sorted(pairs) and sum(map(sum, pairs)) == int(permuted.sum())
 
 
 @pytest.mark.parametrize("length, size, half", [(9, 5, 4), (9, 9, 8), (4, 9, 8), (4, 11, 3), (1, 6, 5), (12, 7, 2)])
@@ -179,11 +179,11 @@ def test_another_length_is_cut_or_stretched(length, size, half):
     for i in range(size):
         for d in range(-half, half + 1):
             j = i + d
-            wanted = torch.zeros(2, dtype=torch.uint8)
+            expected = torch.zeros(2, dtype=torch.uint8)
             if d and 0 <= j < size:
                 a, b = (i, j) if length >= size else (i * length // size, j * length // size)
-                wanted = codes[a, stored + b - a]
-            assert torch.equal(fitted[i, half + d], wanted), (i, d)
+                expected = codes[a, stored + b - a]
+            assert torch.equal(fitted[i, half + d], expected), (i, d)
 
 
 def test_another_document_is_of_like_length_and_never_the_same_one():

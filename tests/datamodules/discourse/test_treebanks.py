@@ -95,8 +95,8 @@ def test_conllu_written_and_read(document):
 
 @pytest.mark.skipif(not GUM.is_dir(), reason="needs the GUM data in ../shared/data")
 def test_gum_written_and_read():
-    given = [replace(document, licence="") for document in read_treebank(GUM / "val.jsonl.gz")]
-    assert conllu.read(write_conllu(given), "gum.conllu") == given
+    originals = [replace(document, licence="") for document in read_treebank(GUM / "val.jsonl.gz")]
+    assert conllu.read(write_conllu(originals), "gum.conllu") == originals
 
 
 FOUR = """( Root (span 1 4)
@@ -192,11 +192,11 @@ def test_several_satellites_of_one_nucleus_are_one_node_and_relations_are_of_bot
     nuclei = [segment(1, 9, "restatement"), segment(2, 9, "restatement"), segment(3, 9, "cause")]
     assert labels(*nuclei, group(9, "multinuc")) == [("NS", "cause"), ("NN", "restatement")]
     nuclei = [segment(1, 9, "list"), segment(2, 9, "list")]
-    found = labels(*nuclei, segment(3, 9, "restatement"), group(9, "multinuc"))
-    assert found == [("NS", "restatement"), ("NN", "list")]
+    classes = labels(*nuclei, segment(3, 9, "restatement"), group(9, "multinuc"))
+    assert classes == [("NS", "restatement"), ("NN", "list")]
     # a span group of multinuclear children is multinuclear
-    found = labels(*nuclei, segment(3, 9, "elaboration"), group(9, "span"))
-    assert found == [("NS", "elaboration"), ("NN", "list")]
+    classes = labels(*nuclei, segment(3, 9, "elaboration"), group(9, "span"))
+    assert classes == [("NS", "elaboration"), ("NN", "list")]
 
 
 TWO = segment(1, 9, "span") + segment(2, 1, "cause")

@@ -162,9 +162,9 @@ def test_documents_get_coarse_trees():
     tree = Tree.from_spans([Span(0, 1, 2, "NN", "joint-list"), Span(0, 0, 1, "NS", "causal-cause")], 3)
     document = TreebankDocument("doc", "a b c", [(0, 1), (2, 3), (4, 5)], tree=tree)
     bare = replace(document, tree=None)
-    found = coarsened([document, bare])
-    assert [span.relation for span in found[0].tree.spans()] == ["joint", "causal"]
-    assert found[1] == bare
+    coarse = coarsened([document, bare])
+    assert [span.relation for span in coarse[0].tree.spans()] == ["joint", "causal"]
+    assert coarse[1] == bare
     problem = r"a\.dis: doc, EDUs 0 to 2: the relation 'joint-list' is not in the inventory RST-DT"
     with pytest.raises(TreebankError, match=problem):
         coarsened([document], RST_DT, where="a.dis")
