@@ -5,18 +5,18 @@ import signal
 from pathlib import Path
 
 import pytest
-import torch
-from conftest import assert_same_checkpoints
+from conftest import assert_same_checkpoints, step_of
 
 from callbacks import GracefulStop
 
 pytestmark = pytest.mark.integration
+LAST = "checkpoints/last.ckpt"
 
 
 def interrupted(config: Path, run: Path, number: int, *others: str, **where: int) -> list[str]:
     options = [f"--trainer.callbacks.{name}={value}" for name, value in {"number": int(number), **where}.items()]
-    callback = "--trainer.callbacks+=interrupting.Interrupt"
-    return ["fit", f"--config={config}", f"--run_dir={run}", callback, *options, *others]
+    options.insert(0, "--trainer.callbacks+=interrupting.Interrupt")
+    return ["fit", f"--config={config}", f"--run_dir={run}", *options, *others]
 
 
 def goes_on(said: str, run: Path, whole: Path, precis, *others: str) -> None:
@@ -25,10 +25,6 @@ def goes_on(said: str, run: Path, whole: Path, precis, *others: str) -> None:
     precis(*command, *others).succeeded()
     assert (run / "metrics.csv").read_text() == (whole / "metrics.csv").read_text()
     assert_same_checkpoints(run, whole, "last", "best")
-
-
-def step_of(run: Path) -> int:
-    return torch.load(run / "checkpoints" / "last.ckpt", weights_only=True)["global_step"]
 
 
 @pytest.mark.parametrize("number, where, status, step", [
@@ -45,19 +41,17 @@ def test_a_stopped_run_continues(number, where, status, step, tiny_config, train
     assert f"{signal.Signals(number).name}: finishing this step" in said
     command = f"precis fit --run {run} --trust"  # the config names a callback of the tests
     assert f"stopped after step {step}, saved {run}/checkpoints/last.ckpt; continue with: {command}\n" in said
-    assert step_of(run) == step and (run / "checkpoints" / "best.ckpt").exists() == (step >= 7)
+    assert step_of(run / LAST) == step and (run / "checkpoints" / "best.ckpt").exists() == (step >= 7)
     goes_on(said, run, trained, precis)
 
 
-def test_a_validation_between_accumulated_batches_is_followed_by_the_rest_of_the_step(
-    tiny_config, tmp_path, precis, in_a_process
-):
+def test_the_rest_of_a_step_follows_a_validation_within_it(tiny_config, tmp_path, precis, in_a_process):
     options = ["--trainer.accumulate_grad_batches=3", "--trainer.val_check_interval=4"]
     whole, run = tmp_path / "whole", tmp_path / "run"
     assert precis("fit", "--config", tiny_config, "--run_dir", whole, *options).status == 0
     status, output = in_a_process(*interrupted(tiny_config, run, signal.SIGTERM, *options, validation=0))
     # the validation comes after batch 4, the end of the step after batch 6
-    assert status == 143 and step_of(run) == 2, output
+    assert status == 143 and step_of(run / LAST) == 2, output
     goes_on(output, run, whole, precis)
 
 
@@ -65,13 +59,13 @@ def test_a_second_signal_ends_it_and_ctrl_c_says_what_is_lost(tiny_config, train
     run = tmp_path / "terminated"
     ended, said = in_a_process(*interrupted(tiny_config, run, signal.SIGTERM, batch=3, times=2))
     assert ended == -signal.SIGTERM and "Traceback" not in said, said
-    assert not (run / "checkpoints" / "last.ckpt").exists() and "stopped after" not in said
+    assert not (run / LAST).exists() and "stopped after" not in said
     run = tmp_path / "run"
     ended, said = in_a_process(*interrupted(tiny_config, run, signal.SIGINT, "--save_every=2", batch=3, times=2))
     assert ended == 130, said
     assert said.index("Ctrl-C again ends at once, without saving") < said.index("SIGINT: ending at once")
     assert f"ended after step 3 without saving; the last checkpoint is {run}/checkpoints/last.ckpt" in said
-    assert step_of(run) == 2
+    assert step_of(run / LAST) == 2
     goes_on(said, run, trained, precis, "--trainer.callbacks=[]")  # which would interrupt it again
 
 

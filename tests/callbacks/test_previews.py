@@ -30,47 +30,34 @@ def test_runs_of_copied_words_stand_between_marks(text, expected):
 
 
 def test_documents_are_whole_whatever_training_cuts_them_to():
-    data = SimpleNamespace(lengths_now=(3, 2), max_source=20, max_target=10)
-    with whole_documents(data):
-        assert data.lengths_now == (20, 10)
-    assert data.lengths_now == (3, 2)
-    with whole_documents(uncut := SimpleNamespace(max_source=20, max_target=10)):
-        assert not hasattr(uncut, "lengths_now")
+    cut, uncut = SimpleNamespace(lengths_now=(3, 2), max_source=20, max_target=10), SimpleNamespace(max_source=20)
+    with whole_documents(cut), whole_documents(uncut):
+        assert cut.lengths_now == (20, 10) and not hasattr(uncut, "lengths_now")
+    assert cut.lengths_now == (3, 2)
     assert not hasattr(uncut, "lengths_now")
 
 
-@pytest.fixture(scope="module")
-def shown(corpus_files, tmp_path_factory):
-    """Run a short training with two validations, whose previews the logger keeps."""
-    case, folder, logger = BY_NAME["pointer-coverage"], tmp_path_factory.mktemp("previews"), Mock(spec=WandbLogger)
+def test_the_table_has_the_first_documents_and_heat_maps_are_in_the_run_folder(corpus_files, tmp_path):
+    case, logger = BY_NAME["pointer-coverage"], Mock(spec=WandbLogger)
     model, data = case.build_model(), case.build_data(corpus_files)
-    quiet_trainer(Previews(folder, documents=3, heat_maps=2), max_epochs=2, logger=logger).fit(model, data)
-    return SimpleNamespace(folder=folder, logger=logger, data=data, model=model)
-
-
-def test_the_table_has_the_first_documents(shown):
-    tables, columns = shown.logger.log_table.call_args_list, ["id", "reference", "summary", "rouge1"]
+    quiet_trainer(Previews(tmp_path, documents=3, heat_maps=2), max_epochs=2, logger=logger).fit(model, data)
+    tables, columns = logger.log_table.call_args_list, ["id", "reference", "summary", "rouge1"]
     expected = [call("previews", columns=columns, data=table.kwargs["data"]) for table in tables]
     assert tables == expected and len(tables) == 2, "after each validation, not after the sanity check"
-    rows = tables[-1].kwargs["data"]
-    documents = shown.data.documents("val")
-    assert [row[0] for row in rows] == ["doc-26", "doc-27", "doc-28"] == documents["id"][:3]
-    assert [row[1] for row in rows] == [" ".join(references[0]) for references in documents["references"][:3]]
-    features = shown.data.features("val")
-    summaries = shown.model.eval().summarize(shown.data.collate([features[i] for i in range(3)]))
-    assert [row[2] for row in rows] == [marked(summary) for summary in summaries]
-    assert [row[3] for row in rows] == [s.scores["rouge1"] for s in shown.model.scored(summaries)]
-
-
-def test_heat_maps_lie_in_the_run_folder_and_are_logged(shown):
-    files = sorted(path.relative_to(shown.folder).as_posix() for path in shown.folder.rglob("*.png"))
+    ids, references, written, scores = zip(*tables[-1].kwargs["data"])
+    documents, features = data.documents("val"), data.features("val")
+    assert list(ids) == ["doc-26", "doc-27", "doc-28"] == documents["id"][:3]
+    assert list(references) == [" ".join(those[0]) for those in documents["references"][:3]]
+    summaries = model.eval().summarize(data.collate([features[i] for i in range(3)]))
+    assert list(written) == [marked(summary) for summary in summaries]
+    assert list(scores) == [s.scores["rouge1"] for s in model.scored(summaries)]
+    files = sorted(path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*.png"))
     assert files == ["step000007/0.png", "step000007/1.png", "step000014/0.png", "step000014/1.png"]
-    logged = [call(f"attention/{name[-5]}", [str(shown.folder / name)]) for name in files]
-    assert shown.logger.log_image.call_args_list == logged
-    features = shown.data.features("val")
-    source, target, attention, coverage = shown.model.attention_map(shown.data.collate([features[0]]), 0)
+    logged = [call(f"attention/{name[-5]}", [str(tmp_path / name)]) for name in files]
+    assert logger.log_image.call_args_list == logged
+    source, target, attention, coverage = model.attention_map(data.collate([features[0]]), 0)
     expected = 130 * (2.0 + 0.16 * len(source)), 130 * (1.8 + 0.2 * len(target))
-    header = (shown.folder / "step000014" / "0.png").read_bytes()[:24]
+    header = (tmp_path / "step000014" / "0.png").read_bytes()[:24]
     assert header[:8] == b"\x89PNG\r\n\x1a\n"
     assert struct.unpack(">II", header[16:]) == pytest.approx(expected, abs=1), "width and height"
     np.testing.assert_allclose(attention.sum(1), 1, rtol=1e-5)

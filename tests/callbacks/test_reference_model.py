@@ -64,9 +64,7 @@ def test_a_resumed_run_has_the_reference_of_its_start(corpus_files, tmp_path):
 
 
 @pytest.mark.parametrize("accumulate, after", [(1, 4), (2, 5)])
-def test_a_run_that_resumes_between_the_updates_of_a_batch_makes_the_same_steps(
-    accumulate, after, corpus_files, tmp_path
-):
+def test_a_run_that_resumes_between_updates_of_a_batch_makes_the_same_steps(accumulate, after, corpus_files, tmp_path):
     def callbacks():
         return [SelfCritical(samples=2, advantage="group", updates=3, clip=(0.01, 0.01), kl=0.1, gamma=0.9)]
 

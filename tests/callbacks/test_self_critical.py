@@ -110,10 +110,8 @@ def test_rewards_rise(corpus_files):
         def __call__(self, written: RewardInputs) -> list[float]:
             return [float("otter" in text) for text in written.texts]
 
-    def record(trainer, *_):
-        rewards.append(trainer.callback_metrics["train/reward"].item())
-
-    rewards, seen = [], LambdaCallback(on_train_batch_end=record)
+    rewards = []
+    seen = LambdaCallback(on_train_batch_end=lambda t, *_: rewards.append(t.callback_metrics["train/reward"].item()))
     seed_everything(5, verbose=False)
     model = CASE.build_model(dropout=0.0)
     model.configure_optimizers = lambda: torch.optim.Adam(model.parameters(), lr=0.02)
@@ -172,10 +170,7 @@ def test_a_recurrent_layer_stays_in_training_without_its_dropout():
         raise RuntimeError("inside")
     assert module["drop"].training
 
-    # layers of `transformers` recompute their activations in the rescoring pass, too
-    class Layer(nn.Module):
-        """As `transformers` writes them: a share for dropout and layers left out, training, and the mark."""
-
+    class Layer(nn.Module):  # of `transformers`, which recomputes its activations in the rescoring pass, too
         def __init__(self) -> None:
             super().__init__()
             self.dropout, self.layerdrop, self.gradient_checkpointing = 0.5, 0.5, True
@@ -194,7 +189,7 @@ class Constant(Reward):
         return self.values[: len(written.texts)]
 
 
-def test_settings_and_models_that_cannot_be_trained_by_rewards_are_refused():
+def test_settings_models_and_rewards_that_cannot_be_used_are_refused():
     with pytest.raises(ValueError, match="SelfCritical: too few samples for the advantage group: 1"):
         SelfCritical(samples=1, advantage="group")
     model = ToyWriter()
@@ -207,27 +202,27 @@ def test_settings_and_models_that_cannot_be_trained_by_rewards_are_refused():
     SelfCritical().setup(None, extractive, "test")
     with pytest.raises(ValueError, match="ToyWriter has no source_ids"):
         SelfCritical(Mixture([RougeReward(), Novelty()])).setup(None, ToyWriter(), "fit")
-
-
-@pytest.mark.parametrize("argument, message", [
-    ("gamma=2", "gamma must be at least 0 and at most 1, got 2"),
-    ("advantage=mean", "advantage: expected one of 'greedy', 'leave_one_out', 'group', 'group_mean', got 'mean'"),
-])  # fmt: skip
-def test_the_command_refuses_arguments_out_of_range_in_one_line(argument, message, tiny_config, precis, tmp_path):
-    flags = ["--trainer.callbacks+=callbacks.SelfCritical", f"--trainer.callbacks.{argument}"]
-    done = precis("fit", "--config", tiny_config, *flags, "--run_dir", tmp_path / "run")
-    assert done.status != 0 and f"trainer.callbacks.{message}" in done.err and done.err.count("\n") == 1
-    assert not (tmp_path / "run").exists()
-
-
-def test_a_reward_that_is_not_finite_or_for_some_texts_only_is_named():
     model = ToyWriter()
+    for credit in ("reward_to_go", "myopic"):
+        with pytest.raises(ValueError, match=f"no token ends with one of ;.*credit summary instead of {credit}"):
+            SelfCritical(credit=credit, sentence_ends=[";"]).term(model, model.batch())
     for value in (math.nan, -math.inf):
         with pytest.raises(ValueError, match=rf"reward Constant is {value} for '.*', written for document doc-0"):
             SelfCritical(Constant([value] * 100)).term(model, model.batch())
     torch.manual_seed(0)
     with pytest.raises(ValueError, match=r"reward Constant returned 1 numbers for \d+ texts"):
         SelfCritical(Constant([0.0]), samples=20).term(model, model.batch())
+
+
+def test_the_command_refuses_arguments_out_of_range_in_one_line(tiny_config, precis, tmp_path):
+    for argument, message in [
+        ("gamma=2", "gamma must be at least 0 and at most 1, got 2"),
+        ("advantage=mean", "advantage: expected one of 'greedy', 'leave_one_out', 'group', 'group_mean', got 'mean'"),
+    ]:
+        flags = ["--trainer.callbacks+=callbacks.SelfCritical", f"--trainer.callbacks.{argument}"]
+        done = precis("fit", "--config", tiny_config, *flags, "--run_dir", tmp_path / "run")
+        assert done.status != 0 and f"trainer.callbacks.{message}" in done.err and done.err.count("\n") == 1
+        assert not (tmp_path / "run").exists()
 
 
 @pytest.mark.parametrize("baseline", ["greedy", "leave_one_out", "group", "group_mean"])
@@ -254,8 +249,8 @@ def test_rewards_see_texts_references_and_documents(corpus_files):
     (written,) = spy.call_args.args
     assert spy.call_count == 1
     assert list(dict.fromkeys(written.ids)) == batch.ids
-    pairs = list(zip(written.ids, written.texts))
-    assert len(set(pairs)) == len(pairs)  # each text of a document once
+    pairs = set(zip(written.ids, written.texts))
+    assert len(pairs) == len(written.ids)  # each text of a document once
     references = {name: [" ".join(one) for one in those] for name, those in zip(batch.ids, batch.references)}
     assert all(written.references[i] == references[name] for i, name in enumerate(written.ids))
     assert all("is a" in source and "every morning" in source for source in written.sources)

@@ -63,27 +63,24 @@ def test_what_does_not_fit_is_refused(corpus_files, trained, tmp_path):
         CASE.build_model().on_load_checkpoint({"state_dict": CASE.build_model(coverage=False).state_dict()})
 
 
-@pytest.fixture
-def saving(tmp_path) -> BestCheckpoint:
-    """A callback that saves each step as the best one of a run folder, which is `tmp_path`."""
-    return BestCheckpoint(tmp_path / "checkpoints", filename="best", every_n_train_steps=1)
+def saving_in(run) -> BestCheckpoint:
+    """A callback that saves each step as the best one of a run folder."""
+    return BestCheckpoint(run / "checkpoints", filename="best", every_n_train_steps=1)
 
 
-def test_coverage_is_added_to_a_trained_model_without_it(corpus_files, tmp_path, saving):
-    before, _ = fit_a_step(CASE.build_model(coverage=False), corpus_files, saving)
+def test_coverage_is_added_to_a_trained_model_without_it(corpus_files, tmp_path):
+    before, _ = fit_a_step(CASE.build_model(coverage=False), corpus_files, saving_in(tmp_path))
     model = CASE.build_model()
     initial = model.network.attention.coverage.detach().clone()
-    optimizer = torch.optim.SGD(model.parameters(), lr=0)
-    model.configure_optimizers = lambda: optimizer
+    model.configure_optimizers = lambda: torch.optim.SGD(model.parameters(), lr=0)
     fit_a_step(model, corpus_files, StartFrom(tmp_path))
     weights = model.state_dict()
-    torch.testing.assert_close(weights.pop("network.attention.coverage"), initial, rtol=0, atol=0)
-    assert weights.keys() == before.state_dict().keys()
-    for name, tensor in before.state_dict().items():
-        torch.testing.assert_close(weights[name], tensor, rtol=0, atol=0)
+    assert weights.pop("network.attention.coverage").equal(initial) and weights.keys() == before.state_dict().keys()
+    assert all(weights[name].equal(tensor) for name, tensor in before.state_dict().items())
 
 
-def test_coverage_is_on_though_the_first_run_never_had_it_on_unless_that_is_continued(corpus_files, tmp_path, saving):
+def test_coverage_is_on_though_the_first_run_never_had_it_on_unless_that_is_continued(corpus_files, tmp_path):
+    saving = saving_in(tmp_path)
     before, _ = fit_a_step(CASE.build_model(), corpus_files, CoverageAnnealing(start_step=9), saving)
     assert before.coverage_gate == 0 and before.loss_weights["coverage"] == 0
     model, trainer = fit_a_step(CASE.build_model(), corpus_files, StartFrom(tmp_path))

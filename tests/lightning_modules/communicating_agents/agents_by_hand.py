@@ -1,50 +1,38 @@
-"""Reference implementation of communicating agents with loops over agents, tokens and steps."""
+"""Reference implementation of communicating agents with loops over agents and steps."""
 
 import torch
 
-from tests.lightning_modules.lstm_by_hand import lstm_run
-
 
 def read_part(encoder, inputs):
-    """h_i = W [fw; bw] for one agent."""
-    zero = torch.zeros(encoder.lstm.hidden_size)
-    forward, _ = lstm_run(encoder.lstm, "_l0", inputs, zero, zero)
-    backward, _ = lstm_run(encoder.lstm, "_l0_reverse", inputs[::-1], zero, zero)
-    return [encoder.project.weight @ torch.cat(pair) for pair in zip(forward, backward[::-1])]
+    """h_i = W [fw; bw] for one agent, [n, H]."""
+    return encoder.lstm(inputs)[0] @ encoder.project.weight.T
 
 
-def message_to(layer, a, last):
-    """z_a, given the last state of each agent; None without communication."""
-    if layer.messages is None:
-        return None
-    others = [m for m in range(len(last)) if m != a]
-    if not others:
+def message_to(messages, a, last):
+    """z_a, given the last state of each agent, [A, H]."""
+    others = torch.cat([last[:a], last[a + 1 :]])
+    if not len(others):
         return torch.zeros_like(last[a])
-    kind = type(layer.messages).__name__
+    kind = type(messages).__name__
     if kind == "MeanMessages":
-        return sum(last[m] for m in others) / len(others)
+        return others.mean(0)
     if kind == "FeedForwardMessages":
-        net = layer.messages
-        heard = [(net.listener(last[a]) + net.sender.weight @ last[m]).tanh() for m in others]
-        return net.output.weight @ (sum(heard) / len(others))
-    query, key = layer.messages.query.weight, layer.messages.key.weight
-    scores = torch.stack([(query @ last[a]) @ (key @ last[m]) / len(last[a]) ** 0.5 for m in others])
-    return sum(w * last[m] for w, m in zip(scores.softmax(0), others))
+        heard = (messages.listener(last[a]) + others @ messages.sender.weight.T).tanh()
+        return messages.output.weight @ heard.mean(0)
+    scores = (others @ messages.key.weight.T) @ (messages.query.weight @ last[a]) / len(last[a]) ** 0.5
+    return scores.softmax(0) @ others
 
 
 def encode(network, parts):
     """States of every agent of one document: parts is a list of lists of ids."""
-    states = [read_part(network.encoder.local, [network.embedding.weight[w] for w in part]) for part in parts]
+    states = [read_part(network.encoder.local, network.embedding.weight[part]) for part in parts]
     for layer in network.encoder.layers:
-        last = [agent[-1] for agent in states]
-        following = []
+        last, following = torch.stack([agent[-1] for agent in states]), []
         for a, agent in enumerate(states):
-            z = message_to(layer, a, last)
-            inputs = []
-            for h in agent:
-                inner = layer.own.weight @ h
-                inputs.append((inner if z is None else inner + layer.received.weight @ z).tanh())
-            following.append(read_part(layer.encoder, inputs))
+            inner = agent @ layer.own.weight.T
+            if layer.messages is not None:
+                inner = inner + layer.received.weight @ message_to(layer.messages, a, last)
+            following.append(read_part(layer.encoder, inner.tanh()))
         states = following
     return states
 
@@ -52,27 +40,23 @@ def encode(network, parts):
 def decode(network, agents, inputs):
     """Return (s_t, g, p_a or p, P_voc, [l_a]) of every step."""
     decoder, before, rows = network.decoder, torch.zeros_like(agents[0][0]), []
-    words = [network.embedding.weight[w] for w in inputs]
-    states, _ = lstm_run(decoder.lstm, "_l0", words, agents[0][-1], torch.zeros_like(agents[0][-1]))
+    words, start = network.embedding.weight[inputs], agents[0][-1:]
+    states, _ = decoder.lstm(words, (start, torch.zeros_like(start)))
     for s, y in zip(states, words):
-        attentions, contexts = [], []
-        for agent in agents:
-            inner = [(decoder.words.project.weight @ h + decoder.words.query(s)).tanh() for h in agent]
-            energies = [decoder.words.score @ x for x in inner]
-            attentions.append(torch.stack(energies).softmax(0))
-            contexts.append(sum(w * h for w, h in zip(attentions[-1], agent)))
+        inner = [(agent @ decoder.words.project.weight.T + decoder.words.query(s)).tanh() for agent in agents]
+        attentions = [(x @ decoder.words.score).softmax(0) for x in inner]
+        contexts = torch.stack([attention @ agent for attention, agent in zip(attentions, agents)])
         g = torch.ones(1)
         if decoder.agent_score is not None:
-            inner = [(decoder.agent_context.weight @ c + decoder.agent_query(s)).tanh() for c in contexts]
-            g = torch.stack([(decoder.agent_score.weight @ x).squeeze() for x in inner]).softmax(0)
-        context = sum(w * c for w, c in zip(g, contexts))
-        looked = contexts if decoder.multi_agent_pointer else [context] * len(g)
-        v_5, v_6, v_7 = decoder.pointer_context, decoder.pointer_state, decoder.pointer_word
-        p = torch.cat([(v_5(c) + v_6(s) + v_7(y)).sigmoid() for c in looked])
+            inner = (contexts @ decoder.agent_context.weight.T + decoder.agent_query(s)).tanh()
+            g = (inner @ decoder.agent_score.weight[0]).softmax(0)
+        context = g @ contexts
+        looked = contexts if decoder.multi_agent_pointer else context.expand(len(g), -1)
+        p = (decoder.pointer_context(looked) + decoder.pointer_state(s) + decoder.pointer_word(y)).sigmoid()
         inner = decoder.combine(torch.cat([s, context]))
         if decoder.combine_before is not None:
             inner = inner + decoder.combine_before.weight @ before
-        rows.append((s, g, p, network.output(inner.tanh()).softmax(0), attentions))
+        rows.append((s, g, p.squeeze(1), network.output(inner.tanh()).softmax(0), attentions))
         before = context
     return rows
 
@@ -81,8 +65,7 @@ def distribution(row, parts, size):
     """P(w) = sum_a g_a (p_a P_voc(w) + (1 - p_a) u_a(w)) over `size` extended ids; parts has extended ids."""
     _, g, p, vocabulary, attentions = row
     total = torch.zeros(size)
+    total[: len(vocabulary)] = (g * p).sum() * vocabulary
     for a, part in enumerate(parts):
-        total[: len(vocabulary)] += g[a] * p[a] * vocabulary
-        for position, word in enumerate(part):
-            total[word] += g[a] * (1 - p[a]) * attentions[a][position]
+        total.index_add_(0, torch.tensor(part), g[a] * (1 - p[a]) * attentions[a])
     return total

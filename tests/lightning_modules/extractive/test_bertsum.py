@@ -5,6 +5,7 @@ import pytest
 import torch
 from small_extractive import DOCUMENTS, batch_of, bertsum, data
 from tiny_models import write_bert
+from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy
 
 from datamodules.documents import Document
 from lightning_modules.extractive.bertsum import BertSum
@@ -40,15 +41,12 @@ def scores_of(made: BertSum, document: Document) -> list[float]:
     return made.eval().sentence_scores(batch_of(data(), [document]))[0]
 
 
-def test_separate_sentences_do_not_see_each_other_and_joint_ones_do():
+def test_separate_sentences_do_not_see_each_other_joint_ones_do_and_every_token_of_a_long_one_counts():
     documents = [Document("x", [["A storm hit.", end]]) for end in ("Boats sank.", "Nobody slept at all.")]
     for encoding, equal in (("separate", True), ("joint", False)):
         made = model(encoding=encoding, **{"inter_sentence.layers": 0})
         first, second = (scores_of(made, document)[0] for document in documents)
         assert math.isclose(first, second, abs_tol=1e-6) == equal
-
-
-def test_every_token_of_a_long_sentence_counts():
     documents = [Document("x", [["storm coast town " * 60 + end]]) for end in ("boats", "nobody")]
     for pooling in POOLINGS:
         first, second = (scores_of(model(pooling=pooling), document) for document in documents)
@@ -67,34 +65,30 @@ def test_windows_read_the_whole_of_a_long_document():
         scores_of(made, document)
 
 
-def by_hand(loss: str, logits: list[float], labels: list[float], gains: list[float]) -> float:
-    """Return the loss of one document by a loop over sentences."""
-    if loss == "labels":
-        terms = [-math.log(1 / (1 + math.exp(-z if y else z))) for z, y in zip(logits, labels)]
-        return sum(terms) / len(terms)
-    chances = [math.exp(z) / sum(map(math.exp, logits)) for z in logits]
-    wanted = [math.exp(g / 0.5) / sum(math.exp(h / 0.5) for h in gains) for g in gains]
-    return -sum(w * math.log(p) for w, p in zip(wanted, chances))
-
-
 @pytest.mark.parametrize("loss", ["labels", "soft_labels"])
 def test_losses_equal_their_formulas(loss):
     made, documents = model(loss=loss, temperature=0.5), DOCUMENTS[1:]
     batch = batch_of(data(), documents)
     logits, each = torch.randn(batch.mask.shape), []
     for row, document in enumerate(documents):
-        values = (tensor[row, : len(document.sentences)].tolist() for tensor in (logits, batch.labels, batch.gains))
-        each.append(by_hand(loss, *values))
-    assert made.extraction_loss(logits, batch).item() == pytest.approx(sum(each) / len(each), rel=1e-4)
+        scores, labels, gains = (x[row, : len(document.sentences)] for x in (logits, batch.labels, batch.gains))
+        if loss == "labels":
+            each.append(binary_cross_entropy_with_logits(scores, labels.float()))
+        else:
+            each.append(cross_entropy(scores, (gains / 0.5).softmax(0)))
+    torch.testing.assert_close(made.extraction_loss(logits, batch), torch.stack(each).mean(), rtol=1e-4, atol=0)
 
 
-def test_attention_between_sentences_is_a_distribution():
+def test_attention_between_sentences_is_a_distribution_and_wrong_arguments_are_named():
     batch = batch_of(data(), DOCUMENTS)
     maps = model(**{"inter_sentence.layers": 2}).sentence_attention(batch)
     assert [found.shape for found in maps] == [(n, n) for n in (0, 1, 4, 4, 12)]
     for found in maps[1:]:
         assert found.sum(1) == pytest.approx(1, abs=1e-5)
     assert model(**{"inter_sentence.layers": 0}).sentence_attention(batch) == []
+    for arguments, part in (({"temperature": 0.0}, "temperature"), ({"encoding": "both"}, "joint or separate")):
+        with pytest.raises(ValueError, match=part):
+            model(**arguments)
 
 
 @pytest.mark.parametrize("long_input, room", [("windows", 64), ("extend", 200)])
@@ -105,9 +99,3 @@ def test_a_pretrained_encoder_reads_windows_or_extended_positions(long_input, ro
     assert 64 < len(data().encode(DOCUMENTS[4])["tokens"]) <= 200 and made.network.reader.max_tokens == room
     scores = scores_of(made, DOCUMENTS[4])
     assert len(scores) == 12 and len(set(scores[-5:])) > 1
-
-
-def test_wrong_arguments_are_named():
-    for arguments, part in (({"temperature": 0.0}, "temperature"), ({"encoding": "both"}, "joint or separate")):
-        with pytest.raises(ValueError, match=part):
-            model(**arguments)

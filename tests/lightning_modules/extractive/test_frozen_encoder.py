@@ -19,7 +19,7 @@ def folder(tmp_path):
     return write_bert(tmp_path / "encoder", [], **sizes)
 
 
-def model(folder: str, frozen: bool, **arguments) -> BertSum:
+def model(folder: str, frozen: bool = True, **arguments) -> BertSum:
     torch.manual_seed(1)
     return bertsum(**{"pooling": "mean", "dropout": 0.1, "checkpoint": folder, "frozen": frozen} | arguments)
 
@@ -29,7 +29,7 @@ def model(folder: str, frozen: bool, **arguments) -> BertSum:
 @pytest.mark.parametrize("pooling", ["cls", "mean", "max"])
 def test_scores_are_those_of_the_encoder_in_the_loop(folder, encoding, scoring, pooling):
     options = {"encoding": encoding, "scoring": scoring, "pooling": pooling}
-    options |= {"selection": SelectionOptions("triangle", 2)}
+    options["selection"] = SelectionOptions("triangle", 2)
     batch = batch_of(data(), DOCUMENTS[1:])
     expected, frozen = (model(folder, is_frozen, **options) for is_frozen in (False, True))
     for _ in range(2):  # computed, then from memory
@@ -44,44 +44,42 @@ def test_scores_are_those_of_the_encoder_in_the_loop(folder, encoding, scoring, 
         assert [frozen.score(batch).logits.dtype for _ in range(2)] == [dtype, dtype]  # computed, then from memory
 
 
-def in_run(made: BertSum, cache_dir) -> BertSum:
-    """The model as a run of `precis fit` has it: with data that have a cache folder."""
-    trainer = Trainer(accelerator="cpu", logger=False, enable_checkpointing=False)
-    trainer.datamodule = SimpleNamespace(cache_dir=cache_dir)
-    made.trainer = trainer
-    return made.eval()
-
-
 def test_another_run_reads_the_vectors_of_the_first(folder, tmp_path, monkeypatch):
+    def in_run(**arguments) -> BertSum:
+        """As a run of `precis fit` has it: with data that have a cache folder."""
+        made = model(folder, **arguments)
+        made.trainer = Trainer(accelerator="cpu", logger=False, enable_checkpointing=False)
+        made.trainer.datamodule = SimpleNamespace(cache_dir=tmp_path)
+        return made.eval()
+
     batch = batch_of(data(), DOCUMENTS[1:])
-    first = in_run(model(folder, True), tmp_path)
+    first = in_run()
     before = first.score(batch).logits
     first.on_train_epoch_end()
     (entry,) = list_entries(tmp_path)
     assert entry.kind == "vectors"
     monkeypatch.setattr(Reader, "forward", None)  # would raise
-
-    def again(**arguments) -> BertSum:
-        return in_run(model(folder, True, **arguments), tmp_path)
-
-    assert torch.equal(again().score(batch).logits, before)
+    assert torch.equal(in_run().score(batch).logits, before)
     # the same documents one at a time: a file has vectors of documents, not of batches
-    single = again().score(batch_of(data(), DOCUMENTS[3:4]))
+    single = in_run().score(batch_of(data(), DOCUMENTS[3:4]))
     assert torch.allclose(single.logits, before[2:3, : single.logits.shape[1]], atol=1e-5)
-    again(pooling="max").score(batch)  # whose vectors are in the same file
+    in_run(pooling="max").score(batch)  # whose vectors are in the same file
     with pytest.raises(TypeError):
-        again(encoding="separate").score(batch)
+        in_run(encoding="separate").score(batch)
     with pytest.raises(TypeError):  # sentences that are split otherwise have other vectors
-        again().score(batch_of(data(piece=5), DOCUMENTS[1:]))
+        in_run().score(batch_of(data(piece=5), DOCUMENTS[1:]))
 
 
-def test_training_leaves_the_encoder_as_it_is(folder):
+def test_training_leaves_the_encoder_as_it_is_and_one_with_weights_to_train_is_refused(folder):
     batch = batch_of(data(), DOCUMENTS[1:])
-    made = model(folder, True, dropout=0.5).train()
+    made = model(folder, dropout=0.5).train()
     assert not any(module.training for module in made.reader.modules()) and made.network.layers.training
     made.loss_terms(batch)["extraction"].backward()
     assert all(parameter.grad is None for parameter in made.reader.parameters())
     assert any(p.grad is not None for p in made.network.scorer.parameters())
+    for arguments in ({"pooling": "self_attention"}, {"checkpoint": None}):
+        with pytest.raises(ValueError, match=r"encoder\.frozen: encoder"):
+            model(folder, **arguments)
 
 
 def test_files_of_other_weights_and_damaged_ones_are_not_read_and_those_of_two_writers_joined(tmp_path):
@@ -103,9 +101,3 @@ def test_files_of_other_weights_and_damaged_ones_are_not_read_and_those_of_two_w
     cache.path.write_bytes(b"damaged")
     with pytest.raises(ZeroDivisionError):
         vectors_of("a")
-
-
-@pytest.mark.parametrize("arguments", [{"pooling": "self_attention"}, {"checkpoint": None}])
-def test_an_encoder_or_pooling_with_weights_to_train_is_refused(folder, arguments):
-    with pytest.raises(ValueError, match=r"encoder\.frozen: encoder"):
-        model(folder, True, **arguments)

@@ -25,13 +25,9 @@ DOCUMENTS = [
     Document("headings", [["Storm", "Coast"]]),
 ]
 ENCODER = {"hidden_size": 8, "heads": 2, "layers": 1, "interval_segments": False}
-ARGUMENTS = {
-    "vocab_size": 300, "encoding": "separate", "pooling": "mean", "scoring": "classifier",
-    "inter_sentence": {"layers": 1, "heads": 2, "inner_size": 8, "width": 4, "layout": True, "lead_prior": 0.2,
-                       "members": 2},
-}  # fmt: skip
-
-
+ARGUMENTS = {"vocab_size": 300, "encoding": "separate", "pooling": "mean", "scoring": "classifier"}
+ARGUMENTS["inter_sentence"] = {"layers": 1, "heads": 2, "inner_size": 8, "width": 4, "layout": True}
+ARGUMENTS["inter_sentence"] |= {"lead_prior": 0.2, "members": 2}
 TEXT = EncoderTokenizer.build(LINES, 300)
 
 
@@ -49,16 +45,12 @@ def layout_batch():
     return batch_of(made, DOCUMENTS)
 
 
-def test_positions_are_counted_over_prose():
+def test_positions_are_counted_over_prose_and_the_prior_is_for_the_beginning_and_the_topic():
     features = layout_features([document.sentences for document in DOCUMENTS])
-    assert features.shape == (3, 5, NUM_FEATURES)
-    assert features[0, :, PROSE].tolist() == [0, 0, 1, 1, 1]
+    assert features.shape == (3, 5, NUM_FEATURES) and features[0, :, PROSE].tolist() == [0, 0, 1, 1, 1]
     assert features[0, :, 0].tolist() == pytest.approx([0, 0, 0, 1 / 3, 2 / 3])  # share of prose before each sentence
     assert features[2, :, PROSE].sum() == 0 and features.isfinite().all()
     assert not features[1, 1:].any(), "padding"
-
-
-def test_the_prior_is_for_the_beginning_and_the_topic():
     features = layout_features([["One sentence of plain prose."] * 3, ["One sentence of plain prose."] * 60])
     prior = lead_prior(features, torch.ones(2, 60, 4), features.any(-1), 0.2)
     assert prior[0, :3].tolist() == pytest.approx([1 - 0.2 * math.log(1 + before) for before in range(3)], abs=1e-5)

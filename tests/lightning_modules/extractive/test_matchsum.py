@@ -2,6 +2,7 @@ import pytest
 import torch
 from model_options import build_model
 from small_extractive import DOCUMENTS, SMALL, TEXT, batch_of
+from torch.nn.functional import margin_ranking_loss
 
 from datamodules.corpora import Files, Texts
 from datamodules.documents import Document, UserError
@@ -28,24 +29,21 @@ def model(**arguments) -> MatchSum:
     return build_model(MatchSum, SMALL | arguments)
 
 
-def double_loop(scores: list[float], gains: list[float], margin: float) -> float:
-    """Return the margin loss of one document by a loop over pairs."""
-    ranked = [score for _, score in sorted(zip(gains, scores), key=lambda pair: -pair[0])]
-    total = 0.0
-    for gap in range(1, len(ranked)):
-        over = [max(0.0, ranked[j + gap] - ranked[j] + gap * margin) for j in range(len(ranked) - gap)]
-        total += sum(over) / len(over)
-    return total
+def loop_over_gaps(scores: torch.Tensor, gains: torch.Tensor, margin: float) -> float:
+    """Return the margin loss of one document with PyTorch's ranking loss, one gap in rank at a time."""
+    ranked = scores[gains.sort(descending=True, stable=True).indices]
+    pairs = [(ranked[:-gap], ranked[gap:], torch.ones(len(ranked) - gap), gap) for gap in range(1, len(ranked))]
+    return sum(margin_ranking_loss(*pair, margin=gap * margin).item() for *pair, gap in pairs)
 
 
 @pytest.mark.parametrize("margin", [0.0, 0.01, 0.5])
-def test_margin_loss_equals_a_double_loop(margin):
+def test_margin_loss_equals_a_loop_over_gaps(margin):
     torch.manual_seed(0)
     scores, gains = torch.randn(4, 6), torch.rand(4, 6)
     gains[2, :3] = 0.5  # equal ones keep their order
     sizes = [6, 3, 5, 1]
     mask = torch.arange(6) < torch.tensor(sizes)[:, None]
-    expected = [double_loop(scores[b, :n].tolist(), gains[b, :n].tolist(), margin) for b, n in enumerate(sizes)]
+    expected = [loop_over_gaps(scores[b, :n], gains[b, :n], margin) for b, n in enumerate(sizes)]
     assert margin_loss(scores, gains, mask, margin).tolist() == pytest.approx(expected, rel=1e-5)
 
 
@@ -86,7 +84,7 @@ def test_candidates_are_all_subsets_of_the_best_sentences():
 
 def test_documents_of_any_kind_are_summarized():
     made = model()
-    batch = batch_of(data(), [*DOCUMENTS])
+    batch = batch_of(data(), DOCUMENTS)
     for summary, document in zip(made.summarize(batch), DOCUMENTS):
         assert 1 <= len(summary.positions) <= 2
         assert summary.sentences == [document.sentences[at] for at in summary.positions]
@@ -98,8 +96,7 @@ def test_documents_of_any_kind_are_summarized():
     wanting = data(sizes=(3,))
     assert [len(summary.positions) for summary in made.summarize(batch_of(wanting, DOCUMENTS))] == [1, 3, 3, 3]
     by_score = model(order="score").summarize(batch_of(wanting, DOCUMENTS))
-    proposed = wanting._scores["many"]
-    ranks = [proposed[at] for at in by_score[3].positions]
+    ranks = [wanting._scores["many"][at] for at in by_score[3].positions]
     assert ranks == sorted(ranks, reverse=True)
     single = data(sizes=(1,))
     for summary in model(proposal_weight=1e6).summarize(batch_of(single, DOCUMENTS)):  # the proposer decides

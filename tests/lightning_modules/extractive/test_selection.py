@@ -21,27 +21,24 @@ def made(seed: int, batch: int, length: int) -> tuple[torch.Tensor, torch.Tensor
 
 def by_hand(scores, mask, relations, options: SelectionOptions) -> list[int]:
     """Select sentences of one document by a plain loop."""
-    rest, taken = [i for i in range(len(scores)) if mask[i]], []
+    rest, taken, weight = [i for i in range(len(scores)) if mask[i]], [], 1.0
     similarity, near, shared = relations
-    radius = [torch.arccos(c.clamp(-1, 1)).item() / torch.pi for c in near]
+    if options.selector == "mmr" and options.mmr_form == "classic":
+        weight, penalty = options.trade_off, 1 - options.trade_off
+    else:
+        penalty = options.trade_off if options.selector in ("mmr", "triangle") else 0.0
+    radius, distance = (torch.arccos(cosine.clamp(-1, 1)) / torch.pi for cosine in (near, similarity))
 
     def redundancy(i: int, j: int) -> float:
-        if options.selector == "mmr":
-            return similarity[i, j].item()
-        distance = torch.arccos(similarity[i, j].clamp(-1, 1)).item() / torch.pi
-        return (radius[i] + radius[j] - distance) / 2 / min(radius[i], radius[j])
+        if options.selector == "triangle":
+            return ((radius[i] + radius[j] - distance[i, j]) / 2 / min(radius[i], radius[j])).item()
+        return similarity[i, j].item()
 
     while rest and len(taken) < options.k:
         if options.selector == "trigram_blocking":
             rest = [i for i in rest if not any(shared[i, j] for j in taken)]
-        gains = {}
-        for i in rest:
-            worst = max((redundancy(i, j) for j in taken), default=0.0)
-            gains[i] = scores[i].item()
-            if options.selector in ("mmr", "triangle"):
-                classic = options.selector == "mmr" and options.mmr_form == "classic"
-                weight = options.trade_off if classic else 1.0
-                gains[i] = weight * gains[i] - (1 - weight if classic else options.trade_off) * worst
+        worst = {i: max((redundancy(i, j) for j in taken), default=0.0) for i in rest}
+        gains = {i: weight * scores[i].item() - penalty * worst[i] for i in rest}
         if not gains:
             break
         taken.append(max(gains, key=gains.get))
@@ -63,17 +60,13 @@ def test_equals_a_loop_over_sentences(selector, form, seed, k, trade_off):
         assert found[b].tolist() == taken + [-1] * (min(k, 5) - len(taken))
 
 
-def test_the_shared_way_at_its_bounds():
+def test_the_shared_way_at_its_bounds_identical_sentences_in_their_order_and_redundant_ones_last():
     east, west, north = [1.0, 0.0], [-1.0, 0.0], [0.0, 1.0]
     points, document = torch.tensor([[east, west, east, north]]), torch.tensor([north])
     way = shared_path(cosines(points, points), document_cosine(points, document))[0]
-    assert way[0, 1] == pytest.approx(0, abs=1e-6)  # on opposite sides of the document
-    assert way[0, 2] == pytest.approx(1, abs=1e-6)  # equal sentences
-    assert way[0, 3] == 1  # the document itself
-
-
-def test_identical_sentences_come_in_their_order_and_redundant_ones_last():
-    vectors = torch.tensor([[[1.0, 0.0], [1.0, 0.0], [0.0, 1.0]]])
+    # on opposite sides of the document, equal sentences, and the document itself
+    assert way[0].tolist() == [way[0, 0], pytest.approx(0, abs=1e-6), pytest.approx(1, abs=1e-6), 1]
+    vectors = torch.tensor([[east, east, north]])
     relations = Relations(cosines(vectors, vectors), torch.tensor([[0.8, 0.8, 0.6]]), torch.zeros(1, 3, 3).bool())
     scores, mask = torch.tensor([[0.5, 0.5, 0.4]]), torch.ones(1, 3).bool()
     assert select(scores, mask, None, SelectionOptions("top_k", 3)).tolist() == [[0, 1, 2]]

@@ -4,14 +4,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from lightning_modules.graphsum import graph_attention as layers
 from lightning_modules.graphsum.decoder import PART_ELEMENTS, GraphAttention, grouped_attention
-from lightning_modules.graphsum.graph_attention import (
-    GraphBias,
-    GraphEncoderLayer,
-    HierarchicalLayer,
-    MeanPooling,
-    MultiHeadPooling,
-)
+from lightning_modules.graphsum.graph_attention import GraphBias, MeanPooling, MultiHeadPooling
 
 B, L, n, T, D, N, SIGMA = 2, 4, 5, 3, 12, 3, 0.7
 d = D // N
@@ -38,40 +33,31 @@ def same(ours: Tensor, theirs: Tensor, module: nn.Module, *inputs: Tensor) -> No
 
 
 def head(linear: nn.Linear, x: Tensor, h: int) -> Tensor:
-    """Apply the rows of one head of a joint projection to a vector."""
+    """Apply the rows of one head of a joint projection to vectors."""
     rows = slice(h * d, (h + 1) * d)
-    bias = 0 if linear.bias is None else linear.bias[rows]  # keys have none
-    return linear.weight[rows] @ x + bias
+    return nn.functional.linear(x, linear.weight[rows], None if linear.bias is None else linear.bias[rows])
 
 
-def feed_forward(layer, x: Tensor) -> Tensor:
-    return layer.outer.weight @ (layer.inner.weight @ x + layer.inner.bias).relu() + layer.outer.bias
-
-
-def joined(around, x: Tensor, attend) -> list[Tensor]:
+def joined(around, x: Tensor, attend) -> Tensor:
     """Rows x, what `attend` makes of them, and the feed-forward network: printed (`post`), released (`pre`)."""
-    network = around.feed_forward
+    inner, outer = around.feed_forward.inner, around.feed_forward.outer
     if around.before is None:
-        added = attend(x)
-        return [around.norm(feed_forward(network, u + row) + row) for row, u in zip(x, added)]
-    added = attend([around.before(row) for row in x])
-    return [row + u + feed_forward(network, around.norm(row + u)) for row, u in zip(x, added)]
+        return around.norm(outer(inner(attend(x) + x).relu()) + x)
+    x = x + attend(around.before(x))
+    return x + outer(inner(around.norm(x)).relu())
 
 
-def pooled_heads(pooling: MultiHeadPooling, tokens: list[Tensor]) -> list[Tensor]:
+def pooled_heads(pooling: MultiHeadPooling, tokens: Tensor) -> list[Tensor]:
     """Per head: a scalar key a token, softmax, the weighted values."""
-    heads = []
-    for h in range(N):
-        weights = torch.stack([pooling.key.weight[h] @ token for token in tokens]).softmax(0)
-        heads.append(sum(a * head(pooling.value, token, h) for a, token in zip(weights, tokens)))
-    return heads
+    weights = (tokens @ pooling.key.weight.T).softmax(0)  # [n, N]
+    return [weights[:, h] @ head(pooling.value, tokens, h) for h in range(N)]
 
 
 def test_pooling_equals_the_formula_and_leaves_padding_out():
     pooling, x = scattered(MultiHeadPooling(D, N)), inputs(B, n, D)
     mask = torch.tensor([[True] * n, [True] * 2 + [False] * 3])
-    rows = [pooled_heads(pooling, list(x[b, : mask[b].sum()])) for b in range(B)]
-    expected = torch.stack([pooling.output.weight @ torch.cat(heads) + pooling.output.bias for heads in rows])
+    rows = [torch.cat(pooled_heads(pooling, x[b, : mask[b].sum()])) for b in range(B)]
+    expected = pooling.output(torch.stack(rows))
     same(pooling(x, mask), expected, pooling, x)
     torch.testing.assert_close(MeanPooling()(x, mask), torch.stack([x[0].mean(0), x[1, :2].mean(0)]))
 
@@ -80,29 +66,21 @@ def test_pooling_equals_the_formula_and_leaves_padding_out():
 @pytest.mark.parametrize("size", [1, L])
 @pytest.mark.parametrize("learned", [False, True])
 def test_graph_layer_equals_the_formula(norm, size, learned):
-    layer = scattered(GraphEncoderLayer(D, N, 16, 0.1, norm, GraphBias(SIGMA, learned)))
+    layer = scattered(layers.GraphEncoderLayer(D, N, 16, 0.1, norm, GraphBias(SIGMA, learned)))
     sigma = layer.bias.log_sigma.exp()
     assert learned or sigma.item() == pytest.approx(SIGMA)
     x, graph = inputs(B, size, D), torch.rand(B, size, size, dtype=torch.float64)
     attention = layer.attention
 
-    def attend(rows: list[Tensor], b: int) -> list[Tensor]:
-        made = []
-        for i, row in enumerate(rows):
-            u = []
-            for h in range(N):
-                query = head(attention.query, row, h)
-                scores = [
-                    query @ head(attention.key, other, h) / math.sqrt(d) - (1 - graph[b, i, j]) ** 2 / (2 * sigma**2)
-                    for j, other in enumerate(rows)
-                ]
-                alpha = torch.stack(scores).softmax(0)
-                u.append(sum(a * head(attention.value, other, h) for a, other in zip(alpha, rows)))
-            made.append(attention.output.weight @ torch.cat(u) + attention.output.bias)
-        return made
+    def attend(rows: Tensor, graph: Tensor) -> Tensor:
+        u = []
+        for h in range(N):
+            query, key, value = (head(linear, rows, h) for linear in (attention.query, attention.key, attention.value))
+            scores = query @ key.T / math.sqrt(d) - (1 - graph) ** 2 / (2 * sigma**2)
+            u.append(scores.softmax(-1) @ value)
+        return attention.output(torch.cat(u, -1))
 
-    rows = [joined(layer.around, list(x[b]), lambda y, b=b: attend(y, b)) for b in range(B)]
-    expected = torch.stack([torch.stack(row) for row in rows])
+    expected = torch.stack([joined(layer.around, x[b], lambda y, b=b: attend(y, graph[b])) for b in range(B)])
     ours = layer(x, torch.ones(B, size, dtype=torch.bool), graph)
     torch.testing.assert_close(ours, expected)
     if size > 1:  # alone, a paragraph's weight is 1 whatever the score
@@ -111,26 +89,20 @@ def test_graph_layer_equals_the_formula(norm, size, learned):
 
 @pytest.mark.parametrize("norm", ["pre", "post"])
 def test_hierarchical_layer_equals_the_formula(norm):
-    layer = scattered(HierarchicalLayer(D, N, 16, 0.1, norm))
+    layer = scattered(layers.HierarchicalLayer(D, N, 16, 0.1, norm))
     x, sizes = inputs(1, 3, n, D), [5, 2, 4]
     token_mask = torch.arange(n) < torch.tensor([sizes]).unsqueeze(-1)
-    flat = [(j, i) for j in range(3) for i in range(sizes[j])]
 
-    def attend(rows: list[Tensor]) -> list[Tensor]:
-        paragraphs = [[row for row, (at, _) in zip(rows, flat) if at == j] for j in range(3)]
-        heads = [pooled_heads(layer.pooling, tokens) for tokens in paragraphs]
-        made = []
-        for j in range(3):
-            context = []
-            for h in range(N):
-                query, key, value = (layer.projections[k, h] for k in range(3))
-                scores = [(heads[j][h] @ query) @ (other[h] @ key) / math.sqrt(d) for other in heads]
-                context.append(sum(a * (other[h] @ value) for a, other in zip(torch.stack(scores).softmax(0), heads)))
-            output = layer.pooling.output
-            made.append(output.weight @ torch.cat(context) + output.bias)
-        return [made[j] for j, _ in flat]
+    def attend(rows: Tensor) -> Tensor:
+        pooled = [pooled_heads(layer.pooling, tokens) for tokens in rows.split(sizes)]
+        context = []
+        for h in range(N):
+            states = torch.stack([heads[h] for heads in pooled])
+            query, key, value = (states @ projection for projection in layer.projections[:3, h])
+            context.append((query @ key.T / math.sqrt(d)).softmax(-1) @ value)
+        return layer.pooling.output(torch.cat(context, -1)).repeat_interleave(torch.tensor(sizes), 0)
 
-    expected = torch.stack(joined(layer.around, [x[0, j, i] for j, i in flat], attend))
+    expected = joined(layer.around, x[token_mask], attend)
     ours = layer(x, token_mask, torch.ones(1, 3, dtype=torch.bool))
     same(ours[token_mask], expected, layer, x)
 
@@ -152,20 +124,19 @@ def by_hand(attention: GraphAttention, x: Tensor, tokens: Tensor, sizes: list[in
     overall, local, L = [], [], len(sizes)
     for h in range(N):
         query = head(attention.paragraphs.query, x, h)
-        scores = [query @ head(attention.paragraphs.key, vector, h) / math.sqrt(d) for vector in vectors]
+        scores = head(attention.paragraphs.key, vectors, h) @ query / math.sqrt(d)
         if attention.bias is not None:
             row = row_by_hand(graph, position_by_hand(attention, query, h, L))
-            scores = [score - (1 - weight) ** 2 / (2 * SIGMA**2) for score, weight in zip(scores, row)]
-        beta = torch.stack(scores).softmax(0)
-        overall.append(sum(b * head(attention.paragraphs.value, vector, h) for b, vector in zip(beta, vectors)))
+            scores = scores - (1 - row) ** 2 / (2 * SIGMA**2)
+        beta = scores.softmax(0)
+        overall.append(beta @ head(attention.paragraphs.value, vectors, h))
         query, mixed = head(attention.tokens.query, x, h), 0
         for j in range(L):
             real = tokens[j, : sizes[j]]
-            keys = torch.stack([head(attention.tokens.key, token, h) for token in real])
-            gamma = (keys @ query / math.sqrt(d)).softmax(0)
-            mixed = mixed + sum(g * beta[j] * head(attention.tokens.value, token, h) for g, token in zip(gamma, real))
+            gamma = (head(attention.tokens.key, real, h) @ query / math.sqrt(d)).softmax(0)
+            mixed = mixed + beta[j] * (gamma @ head(attention.tokens.value, real, h))
         local.append(mixed)
-    return attention.join.weight @ torch.cat([*overall, *local]) + attention.join.bias
+    return attention.join(torch.cat([*overall, *local]))
 
 
 def documents(L: int) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
@@ -181,8 +152,7 @@ def expected_of(attention: GraphAttention, x: Tensor, memory: tuple[Tensor, ...]
     tokens, token_mask, vectors, mask, graph = memory
     rows = []
     for b, size in enumerate(mask.sum(1).tolist()):
-        sizes = token_mask[b, :size].sum(-1).tolist()
-        one = (tokens[b, :size], sizes, vectors[b, :size], graph[b, :size, :size])
+        one = (tokens[b, :size], token_mask[b, :size].sum(-1).tolist(), vectors[b, :size], graph[b, :size, :size])
         rows.append(torch.stack([by_hand(attention, x[b, t], *one) for t in range(T)]))
     return torch.stack(rows)
 

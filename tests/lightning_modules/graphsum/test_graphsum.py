@@ -1,15 +1,19 @@
 import pytest
 import torch
-from model_options import build_model
+from model_options import build_model, grouped
 from pytorch_lightning import Trainer
 from tiny_models import write_bert
+from torch import nn
 from transformers import AutoModel, BertModel
 
 from datamodules.documents import Document
 from datamodules.graphsum import GraphSumBatch, GraphSumData
 from datamodules.text.subwords import encoder_path
 from lightning_modules.decoding.options import DecodingOptions
+from lightning_modules.graphsum.encoder import GraphSumNetwork, Source
 from lightning_modules.graphsum.module import GraphSum
+from lightning_modules.graphsum.options import GraphBiasOptions
+from lightning_modules.networks.transformer import sinusoidal
 from lightning_modules.schedules import noam_factor
 from tests.datamodules.test_graphsum_data import data_of
 
@@ -26,14 +30,14 @@ def data(corpus_files, tmp_path_factory) -> GraphSumData:
     return made
 
 
-@pytest.fixture(scope="module")
-def bert_folder(tmp_path_factory):
-    return write_bert(tmp_path_factory.mktemp("bert"), "ab", hidden_size=8, max_position_embeddings=24)
-
-
 @pytest.fixture
 def batch(data) -> GraphSumBatch:
     return next(iter(data.test_dataloader()))
+
+
+@pytest.fixture(scope="module")
+def bert_folder(tmp_path_factory):
+    return write_bert(tmp_path_factory.mktemp("bert"), "ab", hidden_size=8, max_position_embeddings=24)
 
 
 def model_of(data: GraphSumData, **changes) -> GraphSum:
@@ -55,26 +59,23 @@ def test_the_distribution_is_the_softmax_over_embeddings_of_tokens(data, batch):
     torch.testing.assert_close(log_probs, logits.log_softmax(-1).flatten(0, -2)[batch.target_rows])
 
 
-def test_sentences_end_at_separators_and_empty_ones_are_left_out(data):
+def test_sentences_end_at_separators_and_source_ids_are_the_document(data, batch):
     model, text = model_of(data), data.tokenizer
     one, other = text(" The otter")[0], text(" It rains")[0]
     ids = [text.sentence, *one, text.sentence, text.sentence, *other, text.sentence]
-    found = model.sentences(ids)
-    assert [sentence for sentence, _ in found] == ["The otter", "It rains"]
-    assert [[ids[place] for place in group] for _, group in found] == [one, other]
-
-
-def test_source_ids_are_the_document_and_a_graph_of_another_size_is_refused_with_the_ids(data, batch):
-    ids = model_of(data).source_ids(batch)
+    sentences, groups = zip(*model.sentences(ids))
+    assert sentences == ("The otter", "It rains")
+    assert [[ids[place] for place in group] for group in groups] == [one, other]
+    ids = model.source_ids(batch)
     documents = {row["id"]: row for row in data.documents("test")}
     for b, name in enumerate(batch.ids):
         whole = " ".join(sentence for part in documents[name]["parts"] for sentence in part)
-        kept = [token for token in ids[b].tolist() if token != data.tokenizer.paragraph]
-        assert data.tokenizer.decode(kept).split()[:4] == whole.split()[:4]
-        assert (ids[b] != data.tokenizer.pad).sum() == batch.lengths[b]
+        kept = [token for token in ids[b].tolist() if token != text.paragraph]
+        assert text.decode(kept).split()[:4] == whole.split()[:4]
+        assert (ids[b] != text.pad).sum() == batch.lengths[b]
     batch.graph = batch.graph[:, :1]
     with pytest.raises(ValueError, match=rf"documents {batch.ids[0]}, .*: the graph is \[4, 1, "):
-        model_of(data).loss_terms(batch)
+        model.loss_terms(batch)
 
 
 @pytest.mark.parametrize("encoder", ["graph", "hierarchical", "flat"])
@@ -86,14 +87,10 @@ def test_a_summary_says_which_paragraphs_it_looked_at(data, batch, encoder):
         torch.testing.assert_close(looked.sum(-1), torch.ones(len(looked)), atol=1e-3, rtol=0)
         assert summary.record()["paragraph_attention"] == summary.extra["paragraph_attention"]
     assert not any(layer.cross_attention._forward_hooks for layer in model.network.decoder)
-
-
-def test_one_paragraph_and_an_empty_document_can_be_summarized(data):
-    model = model_of(data)
+    # documents of one paragraph and of none
     documents = [Document("one", [["One sentence."]], [["A summary."]]), Document("none", [[]], [["A summary."]])]
     encoded = [data.encode(document) | {"id": document.id, "references": []} for document in documents]
-    summaries = model.summarize(data.collate(encoded))
-    assert [summary.id for summary in summaries] == ["one", "none"]
+    assert [summary.id for summary in model.summarize(data.collate(encoded))] == ["one", "none"]
     for row in encoded:
         assert all(term.isfinite() for term in model.loss_terms(data.collate([row])).values())
 
@@ -173,3 +170,61 @@ def test_embeddings_and_the_window_of_a_pretrained_encoder(bert_folder):
     ]:
         with pytest.raises(ValueError, match=message):
             build_model(GraphSum, SMALL | changes)
+
+
+V, D = 30, 16  # of the network alone
+
+
+def network(encoder: str = "graph", **changes) -> GraphSumNetwork:
+    small = {"kind": encoder, "hidden_size": D, "heads": 2, "inner_size": 24, "token_layers": 1, "paragraph_layers": 1}
+    small |= {"graph_bias": GraphBiasOptions(), "decoder_layers": 2, "dropout": 0.1}
+    torch.manual_seed(8)
+    made = GraphSumNetwork(V, **grouped(GraphSum, small | changes)).double().eval()
+    for name, parameter in made.named_parameters():
+        if "sigma" not in name:
+            nn.init.normal_(parameter, std=0.3)
+    return made
+
+
+def source() -> Source:
+    """Return documents of paragraphs with 4, 1 and 3 tokens, and with 2 and 5."""
+    ids, graph = torch.randint(V, (2, 3, 5)), torch.rand(2, 3, 3, dtype=torch.float64)
+    mask = torch.arange(5) < torch.tensor([[4, 1, 3], [2, 5, 0]]).unsqueeze(-1)
+    places = [row.nonzero().squeeze(1) for row in mask.flatten(1)]
+    return Source(ids, mask, graph, nn.utils.rnn.pad_sequence(places, batch_first=True), mask.sum((1, 2)))
+
+
+def test_flat_reads_the_concatenation():
+    net, documents, inputs = network("flat"), source(), torch.randint(V, (2, 1, 4))
+    features = net.decode(inputs, *net.encode(documents))
+    for b in range(2):
+        ids = documents.ids[b][documents.mask[b]]
+        mask, graph, places = torch.ones(1, 1, len(ids)).bool(), torch.ones(1, 1, 1).double(), torch.arange(len(ids))
+        whole = Source(ids.view(1, 1, -1), mask, graph, places.unsqueeze(0), mask.sum(-1)[0])
+        torch.testing.assert_close(features[b : b + 1], net.decode(inputs[b : b + 1], *net.encode(whole)))
+
+
+def test_positions_equal_those_of_token_and_paragraph():
+    tokens, paragraphs = sinusoidal(5, D // 2).expand(3, -1, -1), sinusoidal(3, D // 2).unsqueeze(1).expand(-1, 5, -1)
+    assert network().positions(3, 5, torch.device("cpu")).equal(torch.cat([tokens, paragraphs], -1))
+    alone = network(paragraph_positions=False).positions(3, 5, torch.device("cpu"))
+    assert all(row.equal(sinusoidal(5, D)) for row in alone)
+
+
+@pytest.mark.parametrize("change", ["in_encoder", "in_decoder", "both", "paragraph_positions", "multi_head_pooling"])
+def test_each_part_can_be_left_out(change):
+    flags = {"in_encoder": False, "in_decoder": False} if change == "both" else {change: False}
+    without, given, inputs = network(**flags), source(), torch.randint(V, (2, 1, 4))
+    features = without.decode(inputs, *without.encode(given))
+    other = without.decode(inputs, *without.encode(given._replace(graph=torch.ones_like(given.graph))))
+    # without the graph in both places the graph is not read at all
+    assert torch.allclose(features, other) == (change == "both")
+    full = network()
+    parts = {name.split(".")[0] for name, _ in full.named_parameters()}
+    lacking = {name for name, _ in full.named_parameters()} - {name for name, _ in without.named_parameters()}
+    if change in ("in_decoder", "both"):
+        assert lacking == {f"decoder.{n}.cross_attention.{p}" for n in range(2) for p in ("inner", "outer")}
+    elif change == "multi_head_pooling":
+        assert lacking and all(name.startswith("pooling.") for name in lacking) and "pooling" in parts
+    else:
+        assert not lacking

@@ -1,38 +1,28 @@
+from itertools import product
+
 import pytest
 import torch
 
 from lightning_modules.networks.attention import PART_ELEMENTS, CoverageAttention, _AdditiveEnergy
 from lightning_modules.pointer_generator.network import PointerGeneratorNetwork
-from tests.lightning_modules.lstm_by_hand import lstm_run
-
-
-def encode_by_hand(network, words):
-    zero, embedded = torch.zeros(network.decoder.hidden_size), [network.embedding.weight[w] for w in words]
-    forward, forward_cell = lstm_run(network.encoder, "_l0", embedded, zero, zero)
-    backward, backward_cell = lstm_run(network.encoder, "_l0_reverse", embedded[::-1], zero, zero)
-    memory = [torch.cat(pair) for pair in zip(forward, backward[::-1])]
-    hidden = network.reduce_hidden(torch.cat([forward[-1], backward[-1]])).relu()
-    cell = network.reduce_cell(torch.cat([forward_cell, backward_cell])).relu()
-    return memory, hidden, cell
 
 
 def decode_by_hand(network, words, targets, gate):
     """The sheet's equations for one document and one summary: [(features, attention, p_gen, covloss)]."""
-    memory, hidden, cell = encode_by_hand(network, words)
+    memory, (hidden, cell) = network.encoder(network.embedding.weight[words])
+    hidden, cell = network.reduce_hidden(hidden.flatten()).relu(), network.reduce_cell(cell.flatten()).relu()
     attend, context = network.attention, torch.zeros(2 * network.decoder.hidden_size)
     coverage, rows = torch.zeros(len(words)), []
     for word in targets:
         x = network.feed_word(network.embedding.weight[word]) + network.feed_context(context)
-        (hidden,), cell = lstm_run(network.decoder, "", [x], hidden, cell)
-        energies = []
-        for h, seen in zip(memory, coverage):
-            inner = attend.project.weight @ h + attend.query(torch.cat([cell, hidden]))
-            inner = inner + (gate * attend.coverage * seen if attend.coverage is not None else 0)
-            energies.append(attend.score @ inner.tanh())
-        attention = torch.stack(energies).softmax(0)
-        overlap = sum(min(a, c) for a, c in zip(attention, coverage))
+        hidden, cell = network.decoder(x, (hidden, cell))
+        inner = memory @ attend.project.weight.T + attend.query(torch.cat([cell, hidden]))
+        if attend.coverage is not None:
+            inner = inner + gate * coverage.outer(attend.coverage)
+        attention = (inner.tanh() @ attend.score).softmax(0)
+        overlap = attention.minimum(coverage).sum()
         coverage = coverage + attention
-        context = sum(a * h for a, h in zip(attention, memory))
+        context = attention @ memory
         features = network.combine(torch.cat([hidden, context]))
         p_gen = network.pointer(torch.cat([context, cell, hidden, x])) if network.pointer is not None else None
         rows.append((features, attention, p_gen, overlap))
@@ -51,18 +41,16 @@ def test_equals_a_plain_loop_over_the_equations(pointer, coverage, gate):
     source[1, 4:] = 0
     targets = torch.randint(1, 11, (2, 2, 5))
     out = network(source, lengths, targets, gate)
-    for b in range(2):
-        for k in range(2):
-            words = source[b, : lengths[b]].tolist()
-            for t, (features, attention, p_gen, overlap) in enumerate(
-                decode_by_hand(network, words, targets[b, k].tolist(), gate)
-            ):
-                torch.testing.assert_close(out.features[b, k, t], features)
-                torch.testing.assert_close(out.attention[b, k, t, : len(words)], attention)
-                assert out.attention[b, k, t, len(words) :].eq(0).all()
-                torch.testing.assert_close(out.overlap[b, k, t], overlap)
-                if pointer:
-                    torch.testing.assert_close(out.gate[b, k, t], p_gen.squeeze())
+    for b, k in product(range(2), repeat=2):
+        words = source[b, : lengths[b]].tolist()
+        rows = decode_by_hand(network, words, targets[b, k].tolist(), gate)
+        for t, (features, attention, p_gen, overlap) in enumerate(rows):
+            torch.testing.assert_close(out.features[b, k, t], features)
+            torch.testing.assert_close(out.attention[b, k, t, : len(words)], attention)
+            assert out.attention[b, k, t, len(words) :].eq(0).all()
+            torch.testing.assert_close(out.overlap[b, k, t], overlap)
+            if pointer:
+                torch.testing.assert_close(out.gate[b, k, t], p_gen.squeeze())
     assert (out.gate is None) == (not pointer)
 
 

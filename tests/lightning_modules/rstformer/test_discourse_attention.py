@@ -1,5 +1,6 @@
 from collections import namedtuple
 from functools import partial
+from itertools import product
 
 import pytest
 import torch
@@ -7,20 +8,12 @@ from torch import Tensor
 from torch.testing import assert_close
 
 from lightning_modules.rstformer import chunked_attention as chunked
+from lightning_modules.rstformer import injection as injections
 from lightning_modules.rstformer.chunked_attention import chunked_attention
 from lightning_modules.rstformer.dense_attention import batched_attention, dense_attention
-from lightning_modules.rstformer.fused_attention import fused_attention
-from lightning_modules.rstformer.injection import (
-    ABLATIONS,
-    INJECTIONS,
-    DiscourseInjection,
-    HeadTable,
-    View,
-    check_band,
-    head_relations,
-    reach,
-)
-from tests.lightning_modules.rstformer.dense_attention import dense_attention as attention_pair_by_pair
+from lightning_modules.rstformer.fused_attention import BLOCK, block_mask, fused_attention, padded_size
+from lightning_modules.rstformer.injection import INJECTIONS, DiscourseInjection, HeadTable, View, head_relations
+from tests.lightning_modules.rstformer.dense_attention import dense_attention as attention_over_all_pairs
 from tests.lightning_modules.rstformer.dense_attention import made_up_edus, made_up_ldd, weights_of
 from tests.made_up_parses import to_band
 
@@ -28,11 +21,11 @@ pytestmark = pytest.mark.filterwarnings("ignore:flex_attention called without to
 
 HEADS, RELATIONS, WIDTH, WINDOW = 3, 2, 4, 6
 BETA = torch.tensor([0.7, -0.4, 1.3], dtype=torch.double)
-VARIANTS = [*((injection, "none") for injection in INJECTIONS), ("product", "wac"), ("one_plus", "no_labels")]
-VARIANTS += [("log_bias", "no_labels"), ("bias", "no_discourse")]
+VARIANTS = [*((injection, "none", True) for injection in INJECTIONS), ("product", "wac", True)]
+VARIANTS += [("one_plus", "no_labels", True), ("bias", "no_discourse", True), ("log_bias", "no_labels", True)]
+VARIANTS += [("log_bias", "none", False), ("log_bias", "no_labels", False)]
+BIASED = [variant for variant in VARIANTS if "bias" in variant[0] and variant[1] != "no_discourse"]
 GLOBALS = {"none": [], "first": [0], "several": [0, 7, 20]}
-
-
 # a batch of made-up documents of different lengths, the last one short, padding also in the middle of it
 Case = namedtuple("Case", "q k v view edu ldds band")
 
@@ -48,7 +41,7 @@ def case(length=29, which="first", half=None, seed=0, dtype=torch.double):
     edu = torch.stack([made_up_edus(length, g) for _ in range(2)])
     view = View.of(token_mask, is_global, edu)
     ldds = [made_up_ldd(int(row.max()) + 1, RELATIONS, g).to(dtype) for row in edu]
-    half = reach(view.token_edu, WINDOW) if half is None else half
+    half = injections.reach(view.token_edu, WINDOW) if half is None else half
     bands = [to_band(p, half) for p in ldds]
     most = max(len(band) for band in bands)
     band = torch.stack([torch.nn.functional.pad(b, (0, 0, 0, 0, 0, most - len(b))) for b in bands])
@@ -65,10 +58,9 @@ def injection_of(injection, ablation, dtype=torch.double, **options):
 def expected(c: Case, injection, ablation, q, k, v, own_edu_neutral=True):
     out = []
     for n, p in enumerate(c.ldds):
-        heads = weights_of(p, HEADS, ablation)
-        masks = (c.view.token_mask[n], c.view.is_global[n], c.edu[n])
-        how = (WINDOW, injection, ablation, BETA, 1e-3, own_edu_neutral)
-        out.append(attention_pair_by_pair(q[n], k[n], v[n], *masks, heads, *how))
+        places = (c.view.token_mask[n], c.view.is_global[n], c.edu[n], weights_of(p, HEADS, ablation))
+        how = (WINDOW, injection, ablation, BETA, own_edu_neutral)
+        out.append(attention_over_all_pairs(q[n], k[n], v[n], *places, *how))
     return torch.stack(out)
 
 
@@ -78,7 +70,6 @@ def usual(c: Case, x: Tensor) -> Tensor:
 
 
 def chunks_of(size: int):
-
     def attend(*arguments):
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(chunked, "CHUNK", size)
@@ -93,10 +84,7 @@ every_path = pytest.mark.parametrize("path", PATHS)
 
 
 @pytest.mark.parametrize("which", GLOBALS)
-@pytest.mark.parametrize(
-    "injection, ablation, neutral",
-    [*((*variant, True) for variant in VARIANTS), ("log_bias", "none", False), ("log_bias", "no_labels", False)],
-)
+@pytest.mark.parametrize("injection, ablation, neutral", VARIANTS)
 def test_every_path_equals_the_formula_forward_and_backward(injection, ablation, neutral, which):
     c = case(which=which)
     table = injection_of(injection, ablation, own_edu_neutral=neutral)(c.band)
@@ -216,7 +204,7 @@ def test_tables_under_autocast_and_in_half_precision(injection, ablation, learn_
             module.zero_grad()
 
 
-def test_heads_and_relations():
+def test_heads_and_relations_and_only_biases_learn_unless_asked():
     assert_close(head_relations(2, 2), torch.eye(2))
     assert_close(head_relations(4, 2), torch.tensor([[1.0, 0], [0, 1], [1, 1], [1, 1]]))
     assert_close(head_relations(2, 4, [5, 1, 2, 9]), torch.tensor([[1.0, 0, 0, 0], [0, 0, 0, 1]]))
@@ -224,37 +212,98 @@ def test_heads_and_relations():
         head_relations(2, 3)
     with pytest.raises(ValueError, match="2 frequencies of 3 relations"):
         head_relations(4, 3, [1, 2])
-
-
-def test_reach_is_the_widest_pair_of_any_window():
-    g = torch.Generator().manual_seed(0)
-    for _ in range(30):
-        length, window = int(torch.randint(1, 25, (), generator=g)), int(torch.randint(0, 30, (), generator=g))
-        edu = made_up_edus(length, g)[None]
-        row = edu[0].tolist()
-        pairs = [abs(a - b) for i, a in enumerate(row) for b in row[max(0, i - window) : i + 1] if min(a, b) >= 0]
-        assert reach(edu, window) == max(pairs, default=0)
-
-
-def test_a_band_that_the_window_leaves_is_refused():
-    edu = torch.arange(12)[None] // 2
-    band = torch.zeros(1, 6, 5, RELATIONS)
-    check_band(edu, 4, band)
-    check_band(torch.full((1, 12), -1), 4, band)
-    with pytest.raises(ValueError, match=r"document 'a': the window of 5 .* reaches 3 EDUs, .* holds 2 .* band of 3"):
-        check_band(edu, 5, band, ["a"])
-    with pytest.raises(ValueError, match="document 0 of the batch: a token is in EDU 5 of 4 in the parse"):
-        check_band(edu, 4, band[:, :4])
-    with pytest.raises(ValueError, match=r"are \[B, E, 2b \+ 1, R\], got \[1, 6, 4, 2\]"):
-        check_band(edu, 4, band[:, :, :4])
-
-
-@pytest.mark.parametrize("ablation", ABLATIONS)
-def test_only_biases_learn_unless_asked(ablation):
-    for injection in INJECTIONS:
+    for injection, ablation in product(INJECTIONS, injections.ABLATIONS):
         module = DiscourseInjection(head_relations(HEADS, RELATIONS), injection, ablation)
         biased = "bias" in injection and ablation not in ("wac", "no_discourse")
         assert module.learned == biased == bool(list(module.parameters()))
         assert list(module.state_dict()) == (["beta"] if biased else [])
     learned = DiscourseInjection(head_relations(HEADS, RELATIONS), "bias", learn_weights=True)
     assert [name for name, _ in learned.named_parameters()] == ["weights", "beta"]
+
+
+def test_reach_is_the_widest_pair_of_any_window_and_a_band_that_it_leaves_is_refused():
+    g = torch.Generator().manual_seed(0)
+    for _ in range(30):
+        length, window = int(torch.randint(1, 25, (), generator=g)), int(torch.randint(0, 30, (), generator=g))
+        edu = made_up_edus(length, g)[None]
+        row = edu[0].tolist()
+        pairs = [abs(a - b) for i, a in enumerate(row) for b in row[max(0, i - window) : i + 1] if min(a, b) >= 0]
+        assert injections.reach(edu, window) == max(pairs, default=0)
+    edu = torch.arange(12)[None] // 2
+    band = torch.zeros(1, 6, 5, RELATIONS)
+    injections.check_band(edu, 4, band)
+    injections.check_band(torch.full((1, 12), -1), 4, band)
+    with pytest.raises(ValueError, match=r"document 'a': the window of 5 .* reaches 3 EDUs, .* holds 2 .* band of 3"):
+        injections.check_band(edu, 5, band, ["a"])
+    with pytest.raises(ValueError, match="document 0 of the batch: a token is in EDU 5 of 4 in the parse"):
+        injections.check_band(edu, 4, band[:, :4])
+    with pytest.raises(ValueError, match=r"are \[B, E, 2b \+ 1, R\], got \[1, 6, 4, 2\]"):
+        injections.check_band(edu, 4, band[:, :, :4])
+
+
+@pytest.mark.parametrize("injection, ablation, neutral", BIASED)
+def test_gradient_of_the_factor_equals_that_of_dense_attention(injection, ablation, neutral):
+    c = case(which="several")
+    module = injection_of(injection, ablation, own_edu_neutral=neutral)
+    direction = usual(c, torch.randn(c.q.shape, dtype=torch.double, generator=torch.Generator().manual_seed(3)))
+
+    def gradient(attend):
+        out = attend(c.q, c.k, c.v, c.view, module(c.band), WINDOW)
+        return torch.autograd.grad((out * direction).sum(), module.beta)[0]
+
+    expected_gradient = gradient(dense_attention)
+    assert expected_gradient.abs().min() > 1e-3
+    assert_close(gradient(partial(fused_attention, compiled=False)), expected_gradient, rtol=1e-9, atol=0)
+
+
+@pytest.mark.parametrize("length, window", [(300, 20), (2 * BLOCK, BLOCK), (5 * BLOCK + 3, 150), (90, 400)])
+def test_the_paths_agree_and_blocks_hold_every_visible_pair_and_whole_ones_nothing_else(length, window):
+    c = case(length, "several", half=200)
+    table = HeadTable(torch.rand(2, HEADS, *c.band.shape[1:3], dtype=torch.double), "scale")
+    with torch.no_grad():
+        one = chunked_attention(c.q, c.k, c.v, c.view, table, window)
+        assert_close(usual(c, fused_attention(c.q, c.k, c.v, c.view, table, window, compiled=False)), usual(c, one))
+    blocks, full, i = block_mask(c.view, window), padded_size(length, BLOCK), torch.arange(length)
+    mask = (blocks.kv_num_blocks, blocks.kv_indices, blocks.full_kv_num_blocks, blocks.full_kv_indices)
+    count = full // BLOCK
+    assert blocks.seq_lengths == (full, full)
+    near = (i[:, None] - i).abs() <= window
+    visible = c.view.token_mask[:, None] & (near | c.view.is_global[:, None])
+    visible = visible & c.view.token_mask[:, :, None]
+    for n in range(2):
+        some, whole = (
+            {(row, int(col)) for row in range(count) for col in indices[n, 0, row, : int(counts[n, 0, row])]}
+            for counts, indices in (mask[:2], mask[2:])
+        )
+        assert not some & whole
+        for row in range(count):
+            for col in range(count):
+                part = visible[n, row * BLOCK : (row + 1) * BLOCK, col * BLOCK : (col + 1) * BLOCK]
+                block = near[row * BLOCK : (row + 1) * BLOCK, col * BLOCK : (col + 1) * BLOCK]
+                assert not part.any() or (row, col) in some | whole
+                if (row, col) in whole:
+                    assert part.shape == (BLOCK, BLOCK) or row == length // BLOCK
+                    assert block.all() and c.view.token_mask[n, col * BLOCK : (col + 1) * BLOCK].all()
+
+
+def test_few_sizes_stand_for_many_and_fused_refuses_gradients_on_a_cpu():
+    c = case()
+    with pytest.raises(RuntimeError, match="use the chunked path"):
+        fused_attention(c.q.requires_grad_(), c.k, c.v, c.view, None, WINDOW)
+    sizes = [padded_size(size, 128) for size in range(1, 16385)]
+    assert len(set(sizes)) == 24 and sizes == sorted(sizes) and all(size % 128 == 0 for size in sizes)
+    assert all(size <= full <= max(128, -(-size // 128) * 128, 1.25 * size) for size, full in enumerate(sizes, 1))
+
+
+@pytest.mark.integration
+@pytest.mark.parametrize("length", [200, 150])
+def test_compiled_fused_equals_chunked(length):
+    c = case(length, "several", half=length, dtype=torch.float32)
+    table = injection_of("log_bias", "none", torch.float32)(c.band)
+    with torch.no_grad():
+        q, k, v = (torch.nn.functional.pad(x, (0, 12)) for x in (c.q, c.k, c.v))  # the kernel wants 16 values a head
+        try:
+            out = fused_attention(q, k, v, c.view, table, 30)
+        except (torch._dynamo.exc.BackendCompilerFailed, torch._inductor.exc.InductorError) as error:
+            pytest.skip(f"nothing can be compiled here: {type(error).__name__}")
+        assert_close(usual(c, out), usual(c, chunked_attention(q, k, v, c.view, table, 30)), atol=1e-5, rtol=1e-4)

@@ -7,7 +7,7 @@ pytest.importorskip("peft", reason="needs the extra lora")
 from small_rstformer import Batch, small_led
 
 from lightning_modules.rstformer.led import Discourse, DiscourseLED
-from lightning_modules.rstformer.lora import DiscourseAdapters, token_weights
+from lightning_modules.rstformer.lora import DiscourseAdapters
 
 BATCH = Batch(length=24, everywhere=((0,), (0,)))
 BATCH.edu[:, 0] = -1  # global
@@ -18,24 +18,9 @@ def logits(network: DiscourseLED, discourse: Discourse | None = BATCH.discourse)
 
 
 @pytest.mark.parametrize("no_labels", [False, True])
-def test_a_tokens_weight_is_the_gamma_of_its_edu(no_labels):
+def test_updates_are_weighted_by_the_gamma_of_the_edu_in_the_encoder_and_nowhere_else(no_labels):
     discourse, led = BATCH.discourse, small_led()
     adapters = DiscourseAdapters(led, rank=2, alpha=6.0, no_labels=no_labels)
-    network = DiscourseLED(led, None, "chunked", adapters).eval()
-    with torch.no_grad():
-        logits(network)
-    for n in range(2):
-        for t in range(24):
-            edu = int(discourse.token_edu[n, t])
-            expected = float(discourse.gamma[n, edu]) / (3 if no_labels else 1) if edu >= 0 else 0.0
-            assert float(adapters.gamma[n, t]) == pytest.approx(expected, abs=1e-6)
-    with pytest.raises(ValueError, match="weighted by gamma, which the discourse of the batch lacks"):
-        logits(network, replace(discourse, gamma=None))
-
-
-def test_the_update_is_weighted_in_the_encoder_and_nowhere_else():
-    led = small_led()
-    adapters = DiscourseAdapters(led, rank=2, alpha=6.0)
     network = DiscourseLED(led, None, "chunked", adapters).eval()
     for name, parameter in network.named_parameters():
         if "lora_" in name:
@@ -46,13 +31,17 @@ def test_the_update_is_weighted_in_the_encoder_and_nowhere_else():
             module.register_forward_hook(lambda module, x, out, name=name: seen.update({name: (module, *x, out)}))
     with torch.no_grad():
         logits(network)
-    gamma = token_weights(BATCH.discourse.gamma, BATCH.discourse.token_edu)
+    edu = discourse.token_edu
+    gamma = discourse.gamma.gather(1, edu.clamp(min=0)) * (edu >= 0) / (3 if no_labels else 1)
+    torch.testing.assert_close(adapters.gamma, gamma, atol=1e-6, rtol=0)
     assert len(seen) == 2 * 2 + 2 * 2
     for name, (module, x, out) in seen.items():
         down, up = module.lora_A["default"].weight, module.lora_B["default"].weight
         weighted = x * (1 + gamma).unsqueeze(-1) if ".encoder.layers." in name else x
         expected = module.base_layer(x) + 6.0 / 2 * (weighted @ down.T @ up.T)
         torch.testing.assert_close(out, expected, atol=1e-5, rtol=1e-5)
+    with pytest.raises(ValueError, match="weighted by gamma, which the discourse of the batch lacks"):
+        logits(network, replace(discourse, gamma=None))
 
 
 def test_it_starts_at_the_led_and_learns_adapters_alone():

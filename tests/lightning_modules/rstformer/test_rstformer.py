@@ -247,6 +247,11 @@ def test_what_does_not_fit_is_refused(tmp_path, corpus_files, folder, batch_and_
     plain = next(iter(ready(corpus_files, folder, parser=None, ablation="no_discourse").test_dataloader()))
     with pytest.raises(UserError, match="give both the same ablation"):
         model_of().loss_terms(plain)
+    data = data_of(corpus_files, folder, ablation="permuted")
+    message = r"model\.injection\.ablation is 'ria', data\.ablation 'permuted': give both the same ablation"
+    for start in (quiet_trainer(max_steps=1).fit, quiet_trainer().test, quiet_trainer().predict):
+        with pytest.raises(UserError, match=message):
+            start(model_of(ablation="ria"), data)
     data = data_of(corpus_files, folder, parser=RightBranchingParser())
     with pytest.raises(UserError, match=r"parser has 15 relations, the model 3: give model\.injection\.relations"):
         quiet_trainer(max_epochs=1).fit(model_of(), data)
@@ -287,22 +292,7 @@ def test_what_is_too_long_is_named_with_its_remedy(corpus_files, folder, batch_a
         build_model(RSTformer, SMALL)
 
 
-def test_heads_name_their_relations_where_there_are_fewer(corpus_files, folder, caplog):
-    with caplog.at_level("INFO"):
-        model = model_of(heads=2, relation_frequency=[1.0, 3.0, 2.0])
-        quiet_trainer(max_steps=1, limit_val_batches=0).fit(model, data_of(corpus_files, folder))
-    assert "2 attention heads use the most frequent of 3 relations: contrast, cause" in caplog.text
-
-
-def test_model_and_data_of_different_ablations_are_refused_at_the_start(corpus_files, folder):
-    data, model = data_of(corpus_files, folder, ablation="permuted"), model_of(ablation="ria")
-    message = r"model\.injection\.ablation is 'ria', data\.ablation 'permuted': give both the same ablation"
-    for start in (quiet_trainer(max_steps=1).fit, quiet_trainer().test, quiet_trainer().predict):
-        with pytest.raises(UserError, match=message):
-            start(model, data)
-
-
-def test_a_window_that_leaves_the_band_is_found_before_training(corpus_files, folder):
+def test_a_window_that_leaves_the_band_is_found_before_training_and_heads_are_named(corpus_files, folder, caplog):
     data = data_of(corpus_files, folder, half_width=1)
     pattern = r"document '(doc-\d+)' of train: the window of 8 tokens .* reaches (\d+) EDUs .* is 1: raise"
     with pytest.raises(UserError, match=pattern) as caught:
@@ -319,7 +309,10 @@ def test_a_window_that_leaves_the_band_is_found_before_training(corpus_files, fo
             assert max(pairs, default=0) == int(reported[2])
     assert widest == int(reported[2]) > 1
     data = data_of(corpus_files, folder, half_width=widest)
-    quiet_trainer(max_steps=1, limit_val_batches=0).fit(model_of(), data)
+    model = model_of(heads=2, relation_frequency=[1.0, 3.0, 2.0])
+    with caplog.at_level("INFO"):
+        quiet_trainer(max_steps=1, limit_val_batches=0).fit(model, data)
+    assert "2 attention heads use the most frequent of 3 relations: contrast, cause" in caplog.text
     # what reads no window does not mind
     plain = data_of(corpus_files, folder, half_width=1, ablation="no_discourse", parser=None)
     quiet_trainer(max_steps=1, limit_val_batches=0).fit(model_of(ablation="no_discourse"), plain)
