@@ -63,17 +63,11 @@ def make_batch(name: str = "m5", seed: int = 0) -> PointerGeneratorBatch | Commu
     inputs = torch.cat([torch.full((3, 1), START), target[:, :-1]], 1)
     kind = CommunicatingAgentsBatch if name in AGENTS else PointerGeneratorBatch
     return kind(
-        ids=["a", "b", "c"],
-        references=[[["w1 w2"]]] * 3,
-        source=source.masked_fill(source >= V, UNK),
-        source_extended=source,
-        lengths=lengths,
-        target_input=inputs.masked_fill(inputs >= V, UNK),
-        target=target,
-        target_lengths=(target != PAD).sum(1),
-        target_rows=(target != PAD).flatten().nonzero().squeeze(1),
+        ids=["a", "b", "c"], references=[[["w1 w2"]]] * 3, source=source.masked_fill(source >= V, UNK),
+        source_extended=source, lengths=lengths, target_input=inputs.masked_fill(inputs >= V, UNK), target=target,
+        target_lengths=(target != PAD).sum(1), target_rows=(target != PAD).flatten().nonzero().squeeze(1),
         oov_words=[["zebra", "yak"], ["gnu", "eland"], ["oryx"]],
-    )
+    )  # fmt: skip
 
 
 def naive_terms(model: CopyingSummarizer, batch) -> dict[str, torch.Tensor]:
@@ -87,17 +81,15 @@ def naive_terms(model: CopyingSummarizer, batch) -> dict[str, torch.Tensor]:
             mixture = torch.nn.functional.pad(model.network.output(decoded.features[b, 0, t]).softmax(-1), (0, 3))
             if model.has_pointer:
                 p = decoded.gate[b, 0, t].sigmoid()
-                mixture = p * mixture
-                for position, token in enumerate(batch.source_extended[b].flatten().tolist()):
-                    share = (1 - p) * decoded.attention[b, 0, t, position]
-                    mixture = mixture + share * torch.nn.functional.one_hot(torch.tensor(token), V + 3)
+                copied = (1 - p) * decoded.attention[b, 0, t]
+                mixture = (p * mixture).index_add(0, batch.source_extended[b].flatten(), copied)
             elif word >= V:
                 word = UNK
             terms["nll"] = terms["nll"] - mixture[word].log() / size / 3
             if "coverage" in terms:
                 terms["coverage"] = terms["coverage"] + decoded.overlap[b, 0, t] / size / 3
-            if word == SENTENCE_END:
-                ends.append(decoded.states[b, 0, t] if "cohesion" in terms else None)
-        for one, other in pairwise(ends if "cohesion" in terms else []):
+            if "cohesion" in terms and word == SENTENCE_END:
+                ends.append(decoded.states[b, 0, t])
+        for one, other in pairwise(ends):
             terms["cohesion"] = terms["cohesion"] + torch.cosine_similarity(one, other, 0) / 3
     return terms

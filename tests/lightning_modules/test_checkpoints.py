@@ -75,14 +75,11 @@ def test_compressed_members_are_refused(read, tmp_path):
         read(path)
 
 
-@pytest.mark.parametrize(
-    "described",
-    [
-        "null", "[]", "3", '"tied"', "{}", "[" * 100_000, '{"tied": []}', '{"tied": {"a": "b"}, "global_step": 3}',
-        '{"tied": {"a": []}, "global_step": 3}', '{"tied": {}, "global_step": []}', '{"tied": {}}',
-        '{"tied": {}, "global_step": 3, "coverage_gate": {}}', '{"tied": {}, "global_step": 3, "loss_weights": [1]}',
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize("described", [
+    "null", "[]", "3", '"tied"', "{}", "[" * 100_000, '{"tied": []}', '{"tied": {"a": "b"}, "global_step": 3}',
+    '{"tied": {"a": []}, "global_step": 3}', '{"tied": {}, "global_step": []}', '{"tied": {}}',
+    '{"tied": {}, "global_step": 3, "coverage_gate": {}}', '{"tied": {}, "global_step": 3, "loss_weights": [1]}',
+])  # fmt: skip
 def test_a_header_of_another_type_is_refused(described, tmp_path):
     path = tmp_path / "precis.safetensors"
     save_file({"weight": torch.ones(2)}, path, metadata={"precis": described})
@@ -107,16 +104,11 @@ def test_tied_weights_are_written_once(tmp_path):
         read_checkpoint(tmp_path / EXPORTED)
 
 
-def network() -> nn.Module:
-    torch.manual_seed(0)
-    return nn.Sequential(nn.Linear(7, 5), nn.LayerNorm(5))
-
-
 def test_matrices_in_eight_bits_are_off_by_half_a_step_and_need_their_scales(tmp_path):
-    model, again = network(), network()
+    torch.manual_seed(0)
+    model, again = (nn.Sequential(nn.Linear(7, 5), nn.LayerNorm(5)) for _ in range(2))
     with torch.no_grad():
         model[0].weight[2] = 0
-        again[0].weight.zero_()
     save_weights(tmp_path, {"a": 1}, model.state_dict(), bits=8)
     load_weights(tmp_path, again, model.state_dict())
     before, after = model[0].weight.detach().numpy(), again[0].weight.detach().numpy()

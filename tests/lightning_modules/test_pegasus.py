@@ -106,11 +106,10 @@ def test_what_does_not_fit_is_refused(released, corpus_files, folder, data):
 
 
 def test_a_prefix_stands_before_every_document_and_takes_its_room(corpus_files, tmp_path):
-    sizes = {"vocab_size": 300, "max_source": 24, "max_target": 12, "cache_dir": tmp_path}
-    plain = PegasusData(Files(**corpus_files), **sizes)
-    prefixed = PegasusData(Files(**corpus_files), **sizes, source_prefix="summarize: ")
-    for data in (plain, prefixed):
-        data.prepare_data()
+    plain, prefixed = (
+        data_of(PegasusData, corpus_files, tmp_path, max_source=24, source_prefix=prefix)
+        for prefix in ("", "summarize: ")
+    )
     prefix = prefixed.tokenizer("summarize: ")[0]
     opening = len(prefixed.tokenizer.opening)
     for before, after in zip(plain.features("train"), prefixed.features("train"), strict=True):

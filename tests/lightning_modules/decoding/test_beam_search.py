@@ -198,26 +198,21 @@ def ours(model, source, options):
 
 
 # greedy search has neither penalty nor early stopping there
-@pytest.mark.parametrize(
-    ("beam_size", "alpha", "early_stopping"), [(1, 1.0, True), *product([2, 4], [0.0, 1.0, 2.0], [True, False])]
-)
-@pytest.mark.parametrize(("ngram", "min_length"), [(0, 0), (2, 0), (0, 4)])
-def test_equals_transformers(beam_size, alpha, early_stopping, ngram, min_length):
+@pytest.mark.parametrize("beam_size, alpha, early", [(1, 1.0, True), *product([2, 4], [0.0, 1.0, 2.0], [True, False])])
+@pytest.mark.parametrize("ngram, min_length", [(0, 0), (2, 0), (0, 4)])
+def test_equals_transformers(beam_size, alpha, early, ngram, min_length):
     model = random_summarizer("bart", 24).eval()
     model.generation_config.forced_eos_token_id = None
     source = torch.randint(4, 24, (6, 9), generator=torch.Generator().manual_seed(5))
-    options = DecodingOptions(
-        beam_size=beam_size, min_length=min_length, max_length=12, alpha=alpha, no_repeat_ngram=ngram,
-        early_stopping=early_stopping,
-    )  # fmt: skip
+    sizes = {"beam_size": beam_size, "min_length": min_length, "max_length": 12}
+    options = DecodingOptions(**sizes, alpha=alpha, no_repeat_ngram=ngram, early_stopping=early)
     result = ours(model, source, options)
     arguments = dict(num_beams=beam_size, max_new_tokens=12, min_new_tokens=min_length, no_repeat_ngram_size=ngram)
     if beam_size > 1:
         arguments |= dict(length_penalty=alpha, num_return_sequences=beam_size)
-        arguments["early_stopping"] = early_stopping or "never"
-    theirs = model.generate(
-        source, do_sample=False, output_scores=True, return_dict_in_generate=True, use_cache=False, **arguments
-    )
+        arguments["early_stopping"] = early or "never"
+    arguments |= dict(do_sample=False, output_scores=True, return_dict_in_generate=True, use_cache=False)
+    theirs = model.generate(source, **arguments)
     sequences = theirs.sequences[:, 1:].view(len(source), beam_size, -1)  # without the start symbol
     for tokens, expected, length in zip(result.tokens.flatten(0, 1), sequences.flatten(0, 1), result.lengths.flatten()):
         assert tokens[:length].equal(expected[:length]) and expected[length:].eq(PADDING).all()

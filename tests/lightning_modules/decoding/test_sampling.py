@@ -1,6 +1,6 @@
 import math
 from collections import Counter
-from itertools import pairwise
+from itertools import pairwise, product
 
 import pytest
 import torch
@@ -17,21 +17,19 @@ def step(tokens, state, memory, count):
     return None, TABLE[tokens], state
 
 
-def draw(options, seed=0, documents=1, forbidden=()):
-    torch.manual_seed(seed)
-    start = torch.full((documents,), START)
-    return sample(step, {}, {}, start, STOP, options, forbidden, padding=-1)
+def draw(options, documents=1, forbidden=()):
+    torch.manual_seed(0)
+    return sample(step, {}, {}, torch.full((documents,), START), STOP, options, forbidden, padding=-1)
 
 
 def test_frequencies_are_the_model_s_probabilities():
     options = DecodingOptions(beam_size=500, min_length=0, max_length=2, sample=True, length_penalty="none")
     counts = Counter(tuple(row) for row in draw(options, documents=40).tokens.flatten(0, 1).tolist())
-    total, probability = counts.total(), TABLE.exp()
-    for first in range(V):
-        for second in range(V) if first != STOP else [-1]:
-            p = probability[START, first].item() * (probability[first, second].item() if first != STOP else 1)
-            # 20,000 draws: five standard errors
-            assert counts[(first, second)] / total == pytest.approx(p, abs=5 * math.sqrt(p * (1 - p) / total))
+    total, probability = counts.total(), TABLE.exp().tolist()
+    for first, second in [*product(range(1, V), range(V)), (STOP, -1)]:
+        p = probability[START][first] * (probability[first][second] if first != STOP else 1)
+        # 20,000 draws: five standard errors
+        assert counts[(first, second)] / total == pytest.approx(p, abs=5 * math.sqrt(p * (1 - p) / total))
 
 
 def test_scores_are_log_probabilities_in_float32_whatever_the_default_dtype_is(default_dtype):
@@ -75,9 +73,8 @@ def test_documents_that_are_done_are_left_out_of_the_steps():
     result = sample(until, state, memory, torch.full((6,), START), STOP, options, padding=-1)
     for document, end in enumerate(ends.tolist()):
         expected = ([document + 1] * min(end, 5) + [STOP])[:5]
-        for k in range(2):
-            assert result.tokens[document, k].tolist() == expected + [-1] * (5 - len(expected))
-            assert result.lengths[document, k] == len(expected)
+        assert result.tokens[document].tolist() == [expected + [-1] * (5 - len(expected))] * 2
+        assert result.lengths[document].tolist() == [len(expected)] * 2
     assert sizes == [6, 4, 2, 2, 1]
 
 

@@ -1,20 +1,12 @@
 import math
+from itertools import combinations
 
 import pytest
 import torch
 from torch.testing import assert_close
 
-from lightning_modules.discourse_parser.chart import (
-    Chart,
-    Potentials,
-    SplitPosterior,
-    all_marginals,
-    best_trees,
-    log_partition,
-    most_probable_splits,
-    node_marginals,
-    span_marginals,
-)
+from lightning_modules.discourse_parser import chart
+from lightning_modules.discourse_parser.chart import Chart, Potentials, all_marginals, node_marginals, span_marginals
 from lightning_modules.discourse_parser.ldd import LabelClasses, discourse_distribution, extract_band
 from tests.lightning_modules.discourse_parser.brute_trees import RELATION, SIDES, distribution, labelled, trees
 from tests.made_up_parses import to_band
@@ -25,10 +17,8 @@ CLASSES = LabelClasses.of(SIDES, RELATION, 2)
 
 def random_potentials(batch, size, seed=0, fitted=True):
     generator = torch.Generator().manual_seed(seed)
-    spans, *fits = (
-        torch.randn(batch, size, size, *shape, generator=generator, dtype=torch.double)
-        for shape in ([], [DEPTH], [DEPTH])
-    )
+    shapes = [(batch, size, size), *[(batch, size, size, DEPTH)] * 2]
+    spans, *fits = (torch.randn(shape, generator=generator, dtype=torch.double) for shape in shapes)
     return Potentials(2 * spans, Chart(*fits) if fitted else None)
 
 
@@ -51,14 +41,14 @@ def weights(potentials, b, size):
 @pytest.mark.parametrize("seed", range(3))
 def test_partition_marginals_and_best_tree_equal_enumeration_in_a_padded_batch(seed, fitted):
     potentials, sizes = random_potentials(6, 6, seed, fitted), torch.arange(1, 7)
-    marginals, best = all_marginals(potentials, sizes), best_trees(potentials, sizes)
+    marginals, best = all_marginals(potentials, sizes), chart.best_trees(potentials, sizes)
     spans, nodes = span_marginals(potentials, marginals), node_marginals(potentials, marginals)
     table = torch.zeros(6, 6, 6, 6, dtype=torch.double)
     table[nodes.document, nodes.start, nodes.split, nodes.end] = nodes.probability
     for b, size in enumerate(sizes.tolist()):
         weight = weights(potentials, b, size)
         total = sum(weight.values())
-        assert_close(log_partition(potentials, sizes)[b].item(), math.log(total), atol=1e-9, rtol=0)
+        assert_close(chart.log_partition(potentials, sizes)[b].item(), math.log(total), atol=1e-9, rtol=0)
         assert tuple(map(tuple, best[b].tolist())) == max(weight, key=weight.get)
         expected = torch.zeros(6, 6, 6, dtype=torch.double)
         for tree, w in weight.items():
@@ -71,7 +61,7 @@ def test_partition_marginals_and_best_tree_equal_enumeration_in_a_padded_batch(s
 def test_gradient_of_the_partition_equals_finite_differences():
     potentials, sizes = random_potentials(3, 9), torch.tensor([9, 4, 1])
     tensors = [tensor.requires_grad_() for tensor in (potentials.spans, *potentials.fits)]
-    assert torch.autograd.gradcheck(lambda s, u, v: log_partition(Potentials(s, Chart(u, v)), sizes), tensors)
+    assert torch.autograd.gradcheck(lambda s, u, v: chart.log_partition(Potentials(s, Chart(u, v)), sizes), tensors)
 
 
 def test_marginals_of_a_long_document_in_single_precision():
@@ -87,13 +77,12 @@ def test_marginals_of_a_long_document_in_single_precision():
 def test_most_probable_splits_equal_those_of_the_best_marginals():
     potentials, sizes = random_potentials(2, 8), torch.tensor([8, 6])
     marginals = all_marginals(potentials, sizes)
-    nodes, best = node_marginals(potentials, marginals), most_probable_splits(potentials, marginals)
+    nodes, best = node_marginals(potentials, marginals), chart.most_probable_splits(potentials, marginals)
     table = torch.zeros(2, 8, 8, 8, dtype=torch.double)
     table[nodes.document, nodes.start, nodes.end, nodes.split] = nodes.probability
     for b, size in enumerate(sizes.tolist()):
-        for i in range(size):
-            for j in range(i + 1, size):
-                assert best[b, i, j] == table[b, i, j].argmax()
+        for i, j in combinations(range(size), 2):
+            assert best[b, i, j] == table[b, i, j].argmax()
 
 
 @pytest.mark.parametrize("rows", ["side", "nucleus"])
@@ -115,7 +104,7 @@ def test_equals_the_sum_over_all_labelled_trees(size, rows):
 def test_the_example_of_the_paper_and_a_band():
     # ((EDU1) <-elaboration- (EDU2 -concession-> EDU3))
     starts, splits, ends = torch.tensor([[0, 1], [0, 1], [2, 2]])
-    nodes = SplitPosterior(torch.zeros_like(starts), starts, splits, ends, torch.ones(2))
+    nodes = chart.SplitPosterior(torch.zeros_like(starts), starts, splits, ends, torch.ones(2))
     p = discourse_distribution(nodes, torch.nn.functional.one_hot(torch.tensor([0, 1]), 3), CLASSES, 3)
     expected = torch.zeros(3, 3, 2, dtype=torch.double)
     expected[0, 1, 0] = expected[0, 2, 0] = expected[2, 1, 1] = 1

@@ -1,5 +1,5 @@
 import math
-from itertools import product
+from itertools import chain, combinations_with_replacement, product
 
 import pytest
 import torch
@@ -42,7 +42,7 @@ def test_chunks_cover_a_text_and_keep_to_the_cap_and_to_paragraphs_or_sentences(
 
 def members_by_hand(reader: ChartReader, vectors, layout, units: Units) -> list[list[tuple]]:
     """Of each scorer, every labelled tree over the units of one chart: probability, nodes and their classes."""
-    found = []
+    members = []
     for scorer in reader.scorers:
         states = scorer.context(vectors, layout)
         potentials = scorer.potentials(states, layout, units)
@@ -58,8 +58,8 @@ def members_by_hand(reader: ChartReader, vectors, layout, units: Units) -> list[
                 chance = math.prod(probs[n][c] for n, c in enumerate(classes))
                 every.append((score * chance, nodes, classes))
         total = sum(weight for weight, *_ in every)
-        found.append([(weight / total, nodes, classes) for weight, nodes, classes in every])
-    return found
+        members.append([(weight / total, nodes, classes) for weight, nodes, classes in every])
+    return members
 
 
 def units_of(bounds: list[tuple[int, int]]) -> Units:
@@ -98,14 +98,12 @@ def labelled_nodes(nodes: list[tuple], classes: list[int]) -> list[tuple]:
 
 def expected_correct(members: list[list[tuple]], tree: list[tuple]) -> float:
     """Expected number of correct spans, nuclearities, relations and both, summed over all trees of all members."""
-    kinds = [(), (2,), (3,), (2, 3)]
     total = 0.0
-    for every in members:
-        for chance, nodes, classes in every:
-            other = labelled_nodes(nodes, classes)
-            for kind in kinds:
-                reduced = [{(n[0], n[1], *(n[i] for i in kind)) for n in one} for one in (tree, other)]
-                total += chance / len(members) * len(reduced[0] & reduced[1])
+    for chance, nodes, classes in chain(*members):
+        other = labelled_nodes(nodes, classes)
+        for kind in ((), (2,), (3,), (2, 3)):
+            ours, theirs = ({(n[0], n[1], *(n[i] for i in kind)) for n in one} for one in (tree, other))
+            total += chance / len(members) * len(ours & theirs)
     return total
 
 
@@ -122,9 +120,6 @@ def test_mbr_has_the_highest_expected_number_of_correct_spans_and_labels(seed):
         tree = sorted((start, end, SIDES[side], relation) for start, _, end, side, relation in nodes)
         # nodes of probability 1e-3 or less are left out, so that a tree may lack that much
         assert max(values.values()) - values[tuple(tree)] < 0.01
-
-
-def test_cky_takes_one_scorer():
     assert reader_with(1, decoding="cky").compute_charts(torch.randn(1, 5, 6), layout_of(5), [[(0, 5)]])
     with pytest.raises(ValueError, match="cky needs one scorer, there are 2"):
         reader_with(2, decoding="cky")
@@ -132,29 +127,25 @@ def test_cky_takes_one_scorer():
         reader_with(1, decoding="best")
 
 
-def flags(unit: list[int], i: int, j: int) -> list[float]:
+def flags(unit: list[int], i: int, j: int) -> list[bool]:
     """The sheet's boundary flags of a span, by looking."""
     begins = i == 0 or unit[i - 1] != unit[i]
     ends = j == len(unit) - 1 or unit[j + 1] != unit[j]
     several = unit[i] != unit[j]
-    return [float(x) for x in (begins, ends, begins and ends, several, several and not begins, several and not ends)]
+    return [begins, ends, begins and ends, several, several and not begins, several and not ends]
 
 
 @pytest.mark.parametrize("size", [7, 4, 1])
 def test_layout_of_spans_is_what_one_sees(size):
     layout = layout_of(7, size)
     sentences, paragraphs = layout.sentence[1, :size].tolist(), layout.paragraph[1, :size].tolist()
-    for i in range(size):
-        for j in range(i, size):
-            features = layout.of_spans(*(torch.tensor([n]) for n in (1, i, j)))[0]
-            assert features[:6].tolist() == flags(sentences, i, j)
-            assert features[7:13].tolist() == flags(paragraphs, i, j)
-            assert features[14:16].tolist() == [i == 0, j == size - 1]
-            assert_close(features[17].item(), (j - i + 1) / size)
+    for i, j in combinations_with_replacement(range(size), 2):
+        features = layout.of_spans(*(torch.tensor([n]) for n in (1, i, j)))[0]
+        expected = [*flags(sentences, i, j), *flags(paragraphs, i, j), i == 0, j == size - 1, (j - i + 1) / size]
+        assert_close(features[[*range(6), *range(7, 13), 14, 15, 17]], torch.tensor(expected, dtype=torch.float))
     edus = layout.of_edus()[1, :size]
     for e in range(size):
-        assert edus[e, :2].tolist() == flags(sentences, e, e)[:2]
-        assert edus[e, 2:4].tolist() == flags(paragraphs, e, e)[:2]
+        assert edus[e, :4].tolist() == [*flags(sentences, e, e)[:2], *flags(paragraphs, e, e)[:2]]
 
 
 def test_units_get_the_scores_of_the_same_spans_and_pooled_vectors_are_first_last_and_mean():

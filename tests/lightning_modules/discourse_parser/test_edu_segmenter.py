@@ -1,3 +1,4 @@
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -83,15 +84,11 @@ def test_edus_cover_any_text(text, data):
     assert firsts <= {a for a, _ in edus}  # a sentence always begins an EDU
 
 
-@pytest.mark.parametrize("text", ["", " \n ", "\u200b", "é", "🧬", "a" * 20_000])
-def test_a_blank_text_has_no_edu_every_other_one(text, tiny_bert):
-    for model in (ANY, made(tiny_bert)):
+def test_texts_of_any_length_do_not_depend_on_each_other_and_blank_ones_have_no_edu(tiny_bert, monkeypatch):
+    for text, model in product(("", " \n ", "\u200b", "é", "🧬", "a" * 20_000), (ANY, made(tiny_bert))):
         edus = model.segment([asked(text)])[0]
         check(text, edus)
         assert len(edus) <= 1
-
-
-def test_texts_of_any_length_do_not_depend_on_each_other(tiny_bert, monkeypatch):
     tokens = "otter, " * 10_000  # twenty thousand in one sentence
     check(tokens, ANY.segment([asked(tokens, [(0, len(tokens))])])[0])
     requests = [asked(made_up_row(i, 10 + i)["text"]) for i in range(3)]

@@ -68,9 +68,8 @@ def test_classes_are_found_by_name(folder, tmp_path):
 @settings(deadline=None)
 def test_histogram_equals_numpys(values):
     column = torch.tensor(values, dtype=torch.float32)
-    matrix = column.reshape(1, -1, 1).repeat(3, 1, 1)
     expected, _ = np.histogram(column.numpy(), np.array(PERCENTILE_EDGES, dtype=np.float32))
-    assert SummaCConv().histogram(matrix)[0].tolist() == expected.tolist()
+    assert SummaCConv().histogram(column.reshape(1, -1, 1).repeat(3, 1, 1))[0].tolist() == expected.tolist()
 
 
 def authors_weights(bins: int = 23) -> dict[str, torch.Tensor]:
@@ -92,12 +91,13 @@ def test_the_authors_weights_give_the_authors_formula_and_foreign_files_are_refu
     coarse = SummaCConv(edges=[0, 0.25, 0.5, 1])
     torch.save(coarse.state_dict(), tmp_path / "coarse.pt")
     torch.testing.assert_close(SummaCConv.load(tmp_path / "coarse.pt").score(matrices), coarse.score(matrices))
-    torch.save({"weight": torch.zeros(1)}, tmp_path / "foreign.pt")
-    with pytest.raises(ValueError, match=r"foreign.pt holds no SummaC-Conv weights: weight"):
-        SummaCConv.load(tmp_path / "foreign.pt")
-    torch.save(authors_weights(bins=50), tmp_path / "even50.bin")
-    with pytest.raises(ValueError, match="50 bins"):
-        SummaCConv.load(tmp_path / "even50.bin")
+    for name, content, problem in [
+        ("foreign.pt", {"weight": torch.zeros(1)}, "foreign.pt holds no SummaC-Conv weights: weight"),
+        ("even50.bin", authors_weights(bins=50), "50 bins"),
+    ]:
+        torch.save(content, tmp_path / name)
+        with pytest.raises(ValueError, match=problem):
+            SummaCConv.load(tmp_path / name)
 
 
 def test_scores_of_documents_and_bad_input(folder):
@@ -110,18 +110,17 @@ def test_scores_of_documents_and_bad_input(folder):
     expected = [summac_zs(one_by_one(folder, *pair)) for pair in zip(SUMMARIES[:2], SOURCES)]
     assert summac_scores(entailment, None, SUMMARIES, SOURCES) == pytest.approx([*expected, 0], abs=1e-5)
     assert summac_scores(entailment, SummaCConv(), SUMMARIES, SOURCES)[2] == 0
-    with pytest.raises(ValueError, match="source 1 is empty"):
-        entailment.matrices([["a"], ["b"]], [["a"], [" "]])
-    with pytest.raises(ValueError, match="1 summaries but 2 sources"):
-        entailment.matrices([["a"]], [["a"], ["b"]])
+    for summaries, problem in (([["a"], ["b"]], "source 1 is empty"), ([["a"]], "1 summaries but 2 sources")):
+        with pytest.raises(ValueError, match=problem):
+            entailment.matrices(summaries, [["a"], [" "]])
     assert summac_scores(entailment, None, [], []) == []
     # what is longer than the model reads is cut
     assert entailment.probabilities([("storm " * 100, "coast"), ("a", "b " * 100)]).isfinite().all()
 
 
-@pytest.mark.parametrize(
-    "labels, supported", [(NLI, 2), (["LABEL_0", "LABEL_1"], 1), (["consistent", "inconsistent"], 0), (["LABEL_0"], 1)]
-)
+@pytest.mark.parametrize("labels, supported", [
+    (NLI, 2), (["LABEL_0", "LABEL_1"], 1), (["consistent", "inconsistent"], 0), (["LABEL_0"], 1),
+])  # fmt: skip
 def test_consistency_equals_one_pair_at_a_time(labels, supported, tmp_path):
     folder = write_classifier(tmp_path / "model", WORDS, labels)
 
@@ -132,11 +131,9 @@ def test_consistency_equals_one_pair_at_a_time(labels, supported, tmp_path):
     sources = [["the storm hit the coast.", " ", "a night."], ["a b c."], ["town"]]
     summaries = [["the storm hit.", "town."], ["c b a."], []]
     classifier = ConsistencyModel(folder, batch_size=2)
-    # one chunk for each source, as it is short
-    expected = [
-        sum(probability(" ".join(s for s in source if s.strip()), claim) for claim in summary) / len(summary)
-        for source, summary in zip(sources[:2], summaries)
-    ]
+    texts = [" ".join(s for s in source if s.strip()) for source in sources]  # one chunk for each, as it is short
+    pairs = zip(texts, summaries[:2])
+    expected = [sum(probability(text, claim) for claim in summary) / len(summary) for text, summary in pairs]
     assert classifier.scores(summaries, sources) == pytest.approx([*expected, 0], abs=1e-5)
 
 

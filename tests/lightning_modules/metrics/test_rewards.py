@@ -2,15 +2,8 @@ import random
 
 import pytest
 
-from lightning_modules.metrics.rewards import (
-    EntityCoverage,
-    LengthTarget,
-    Mixture,
-    Novelty,
-    Repetition,
-    RewardInputs,
-    RougeReward,
-)
+from lightning_modules.metrics import rewards
+from lightning_modules.metrics.rewards import Mixture, Novelty, Repetition, RewardInputs, RougeReward
 from lightning_modules.metrics.rouge import rouge_scores
 
 WORDS = ["storms", "storm", "damaged", "damage", "the", "old", "harbour", ",", "."]
@@ -36,8 +29,7 @@ def test_rouge_of_the_best_reference(written, variant, stem):
     expected = []
     for text, references in zip(written.texts, written.references):
         worded = [[reference] for reference in references if any(map(str.isalnum, reference))]
-        score = rouge_scores([text], worded, (variant,), stem)[variant].fmeasure if worded else 0.0
-        expected.append(score)
+        expected.append(rouge_scores([text], worded, (variant,), stem)[variant].fmeasure if worded else 0.0)
     found = RougeReward(variant, stem)(written)
     assert found == pytest.approx(expected, abs=1e-12)
     assert 0 in found and max(found) > 0.2
@@ -54,8 +46,8 @@ def test_default_is_rouge_l_and_wrong_arguments_are_refused():
         (Mixture, {"rewards": [RougeReward()], "weights": [1.0, 2.0]}, "a weight for each reward"),
         (Repetition, {"order": 0}, "at least 1, got 0"),
         (Novelty, {"order": 0}, "at least 1, got 0"),
-        (LengthTarget, {"words": 0, "tolerance": 0}, "at least 1 word.*0, 0"),
-        (LengthTarget, {"words": 5, "tolerance": -1}, "at least 1 word.*5, -1"),
+        (rewards.LengthTarget, {"words": 0, "tolerance": 0}, "at least 1 word.*0, 0"),
+        (rewards.LengthTarget, {"words": 5, "tolerance": -1}, "at least 1 word.*5, -1"),
     ]:
         with pytest.raises(ValueError, match=message):
             kind(**arguments)
@@ -87,9 +79,9 @@ def test_a_mixture_is_the_weighted_sum(written):
 
 def test_a_length_target_has_a_tolerance():
     inputs = RewardInputs(list("abcdefg"), [" ".join(["w"] * n) for n in (0, 4, 8, 9, 10, 13, 30)], [[]] * 7)
-    assert LengthTarget(10, 1)(inputs) == pytest.approx([0.1, 0.5, 0.9, 1, 1, 0.8, 0])
-    assert LengthTarget(10)(inputs) == pytest.approx([0, 0.4, 0.8, 0.9, 1, 0.7, 0])
-    assert LengthTarget(3)(RewardInputs(["zh"], ["今天好"], [[]])) == [1]  # without spaces, characters are counted
+    assert rewards.LengthTarget(10, 1)(inputs) == pytest.approx([0.1, 0.5, 0.9, 1, 1, 0.8, 0])
+    assert rewards.LengthTarget(10)(inputs) == pytest.approx([0, 0.4, 0.8, 0.9, 1, 0.7, 0])
+    assert rewards.LengthTarget(3)(RewardInputs(["zh"], ["今天好"], [[]])) == [1]  # without spaces, by characters
 
 
 def test_entities_of_the_source_and_of_the_summary():
@@ -97,6 +89,7 @@ def test_entities_of_the_source_and_of_the_summary():
     source = "The harbour of Whitby lost 1.5 metres. Storm Kay hit it"
     texts = ["whitby lost 1.5 metres", "In Whitby, Kay hit Leeds in 1999", "nothing", ""]
     inputs = RewardInputs(list("abcd"), texts, [[]] * 4, [source] * 4)
-    assert EntityCoverage()(inputs) == pytest.approx([2 / 3, 2 / 3, 0, 0])
-    assert EntityCoverage("summary")(inputs) == pytest.approx([1, 2 / 4, 1, 1])
-    assert EntityCoverage()(RewardInputs(["a"], ["x"], [[]], ["no names here"])) == [0]
+    covered = rewards.EntityCoverage()
+    assert covered(inputs) == pytest.approx([2 / 3, 2 / 3, 0, 0])
+    assert rewards.EntityCoverage("summary")(inputs) == pytest.approx([1, 2 / 4, 1, 1])
+    assert covered(RewardInputs(["a"], ["x"], [[]], ["no names here"])) == [0]

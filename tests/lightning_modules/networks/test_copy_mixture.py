@@ -1,18 +1,13 @@
 import math
+from collections import Counter
 
 import pytest
 import torch
 from torch import nn
 from torch.nn.functional import logsigmoid
 
-from lightning_modules.networks.copying import (
-    CopyOutputs,
-    PermittedMixture,
-    all_log_probs,
-    first_positions,
-    inverse_cdf,
-    mix_log_probs,
-)
+from lightning_modules.networks import copying
+from lightning_modules.networks.copying import CopyOutputs, PermittedMixture, first_positions
 
 V, B, S, H = 150, 2, 6, 4
 SOURCE = torch.tensor([[3, 70, 3, V, V + 1, 140], [70, V, 5, 5, V, 9]])
@@ -40,10 +35,10 @@ def plain(layer: nn.Linear, outputs: CopyOutputs, document: int, forbidden: torc
     """Probability of each permitted token of a document, summed in a loop."""
     logits = (layer.weight @ outputs.features[document, 0] + layer.bias).double()
     p_gen = 1.0 if outputs.gate is None else outputs.gate[document, 0].double().sigmoid().item()
-    probabilities = {word: p_gen * p for word, p in enumerate(logits.softmax(-1).tolist())}
-    if outputs.gate is not None:
-        for token, attention in zip(SOURCE[document].tolist(), outputs.attention[document, 0].tolist()):
-            probabilities[token] = probabilities.get(token, 0.0) + (1 - p_gen) * attention
+    probabilities = Counter({word: p_gen * p for word, p in enumerate(logits.softmax(-1).tolist())})
+    for token, attention in zip(SOURCE[document].tolist(), outputs.attention[document, 0].tolist()):
+        if outputs.gate is not None:
+            probabilities[token] += (1 - p_gen) * attention
     permitted = {token: p for token, p in probabilities.items() if token not in forbidden.tolist()}
     return {token: p / sum(permitted.values()) for token, p in permitted.items()}
 
@@ -99,7 +94,7 @@ def test_the_best_candidates_are_those_of_the_extended_distribution(count, gate)
 
 def test_tokens_that_are_forbidden_or_nowhere_have_no_probability():
     layer, outputs, _ = make(2)
-    dense = all_log_probs(layer, V - 1, outputs, SOURCE.unsqueeze(1), V + 3)  # the last row of the layer has no word
+    dense = copying.all_log_probs(layer, V - 1, outputs, SOURCE.unsqueeze(1), V + 3)  # the last row has no word
     for document, ids in enumerate(SOURCE.tolist()):
         nowhere = [token >= V - 1 and token not in ids for token in range(V + 3)]
         assert dense[document].isneginf().tolist() == [nowhere, nowhere]
@@ -109,13 +104,10 @@ def test_tokens_that_are_forbidden_or_nowhere_have_no_probability():
     # only words of the document are left
     _, _, mixture = make(50, forbidden=everything[:, :V])
     assert set(mixture.draw().flatten().tolist()) <= {V, V + 1}
-
-
-def test_columns_without_weight_are_not_drawn():
+    # columns without weight are not drawn
     weights = torch.tensor([0.0, 1e-30, 0.0, 3e-30, 0.0, 0.0]).expand(20_000, -1)
     torch.manual_seed(0)
-    columns = inverse_cdf(weights)
-    counts = torch.bincount(columns, minlength=6)
+    counts = torch.bincount(copying.inverse_cdf(weights), minlength=6)
     assert counts[[0, 2, 4, 5]].eq(0).all()
     # five standard errors
     assert counts[3].item() / 20_000 == pytest.approx(0.75, abs=5 * math.sqrt(0.75 * 0.25 / 20_000))
@@ -126,7 +118,7 @@ def test_a_saturated_gate_has_finite_values_and_gradients(gate):
     gate = torch.tensor([gate] * 4, requires_grad=True)
     vocabulary = torch.tensor([-1.0, -90.0, float("-inf"), -1.0], requires_grad=True)
     copied = torch.tensor([0.3, 0.0, 1e-30, 0.0], requires_grad=True)
-    out = mix_log_probs(vocabulary, copied, gate)
+    out = copying.mix_log_probs(vocabulary, copied, gate)
     assert out.isfinite().all()
     out.sum().backward()
     assert all(tensor.grad.isfinite().all() for tensor in (gate, copied))

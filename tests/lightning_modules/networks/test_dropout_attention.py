@@ -69,18 +69,15 @@ def test_passes_with_dropout_equal_autograd_with_the_same_mask(name):
     torch.testing.assert_close(passes(attention, tensors, mask, p), passes(plain, tensors))
 
 
-def test_half_precision_is_computed_in_float32():
+def test_half_precision_is_computed_in_float32_and_a_query_without_keys_has_no_nan():
     tensors = [tensor.detach().bfloat16().requires_grad_() for tensor in inputs()]
     with torch.autocast("cpu", torch.bfloat16):
         ours = passes(attention, tensors, MASKS["keys"], 0.5)
     exact = passes(attention, [tensor.detach().float().requires_grad_() for tensor in tensors], MASKS["keys"], 0.5)
     assert {tensor.dtype for tensor in ours} == {torch.bfloat16}
     torch.testing.assert_close(ours, [tensor.bfloat16() for tensor in exact])
-
-
-def test_a_query_without_keys_has_no_nan_and_a_learned_bias_gets_a_gradient():
     mask, bias = MASKS["keys"].clone(), MASKS["bias"].clone().requires_grad_()
     mask[1] = False
     assert all(tensor.isfinite().all() for tensor in passes(attention, inputs(), mask, 0.5))
     attention(*inputs(), bias, 0.5).sum().backward()
-    assert bias.grad.abs().sum() > 0
+    assert bias.grad.abs().sum() > 0  # a learned bias

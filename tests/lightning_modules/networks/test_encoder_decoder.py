@@ -1,5 +1,4 @@
 import copy
-import math
 
 import pytest
 import torch
@@ -12,6 +11,7 @@ from lightning_modules.decoding.beam_search import beam_search
 from lightning_modules.decoding.options import DecodingOptions
 from lightning_modules.networks.encoder_decoder import EncoderDecoder
 from lightning_modules.networks.pretrained import PretrainedEncoderDecoder
+from lightning_modules.networks.transformer import sinusoidal  # `test_transformer.py` has its formula
 
 V, WORDS, B, S, K, T = 50, 47, 3, 7, 2, 5
 
@@ -102,11 +102,7 @@ def test_against_pytorchs_transformer(documents):
     decoder.norm.load_state_dict(ours.decoder_norm.state_dict())
 
     def embedded(tokens):
-        rows = []
-        for n in range(tokens.shape[1]):
-            angles = [n / 10_000 ** (2 * (i // 2) / 16) for i in range(16)]
-            rows.append([math.cos(a) if i % 2 else math.sin(a) for i, a in enumerate(angles)])
-        return 4 * ours.embedding.weight[tokens] + torch.tensor(rows)
+        return 4 * ours.embedding.weight[tokens] + sinusoidal(tokens.shape[1], 16)
 
     inputs = torch.randint(4, WORDS, (B, T))
     states = encoder(embedded(source), src_key_padding_mask=~mask)

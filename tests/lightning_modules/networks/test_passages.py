@@ -38,7 +38,6 @@ def test_passages_are_read_as_if_each_were_alone(chunk):
 
 @pytest.mark.parametrize("kind, room", [("bert", 6), ("roberta", 4)])  # RoBERTa's positions start behind its padding
 def test_positions_beyond_the_last_are_copies_of_it(kind, room):
-
     torch.manual_seed(0)
     config = AutoConfig.for_model(kind, vocab_size=20, hidden_size=8, num_hidden_layers=1, num_attention_heads=2,
                                   intermediate_size=16, max_position_embeddings=6)  # fmt: skip

@@ -4,13 +4,8 @@ import pytest
 import torch
 from transformers import AutoConfig, AutoModel, BertConfig, BertModel
 
-from lightning_modules.networks.text_encoder import (
-    SmallEncoder,
-    TextEncoder,
-    max_positions,
-    plan_disjoint_windows,
-    plan_windows,
-)
+from lightning_modules.networks import text_encoder
+from lightning_modules.networks.text_encoder import TextEncoder, plan_disjoint_windows, plan_windows
 
 
 def bert() -> BertModel:
@@ -114,7 +109,7 @@ def test_the_last_position_of_models_whose_positions_follow_the_padding_id(famil
     if family == "xmod":
         config.default_language = "en_XX"
     model = AutoModel.from_config(config)
-    assert max_positions(config) == 12
+    assert text_encoder.max_positions(config) == 12
     layer = TextEncoder(model, ([0], [2]), window=12, pad_id=1)
     assert layer([torch.randint(3, 50, (30,))])[0].shape == (30, 8)  # the last position exists
     with pytest.raises((IndexError, RuntimeError)):
@@ -123,10 +118,10 @@ def test_the_last_position_of_models_whose_positions_follow_the_padding_id(famil
         TextEncoder(model, ([0], [2]), window=13)
 
 
-def small(**options) -> SmallEncoder:
+def small(**options) -> text_encoder.SmallEncoder:
     torch.manual_seed(2)
-    groups = ((1, 11, 4), (2, 7, 3))
-    return SmallEncoder(groups, **{"hidden_size": 5, "window": 6, "dropout": 0.0, "word_dropout": 0.0} | options)
+    sizes = {"hidden_size": 5, "window": 6, "dropout": 0.0, "word_dropout": 0.0}
+    return text_encoder.SmallEncoder(((1, 11, 4), (2, 7, 3)), **sizes | options)
 
 
 def test_the_small_encoder_equals_a_plain_loop_and_reads_texts_of_any_length():
