@@ -72,7 +72,7 @@ def test_words_of_any_part_are_copied_and_marked(name, copies):
         assert set(summary.words) <= (copied if copies else {f"w{i}" for i in range(WORDS)})
 
 
-def test_texts_are_words_up_to_the_length_and_the_heat_map_shows_those_of_all_agents():
+def test_texts_are_words_up_to_the_length_the_heat_map_shows_all_agents_and_the_mode_stays():
     model, batch = build("m7"), make_batch("m7")
     samples = Samples(batch.source_extended.flatten(1).unsqueeze(1), torch.full((3, 1), 15))
     texts = model.texts(batch, samples)
@@ -86,12 +86,8 @@ def test_texts_are_words_up_to_the_length_and_the_heat_map_shows_those_of_all_ag
     assert source == ["gnu", *(f"w{i - 4}" for i in words[1:5]), "eland", *(f"w{i - 4}" for i in words[6:9])]
     assert attention.shape == (len(target), 9) and total.shape == (9,)
     assert attention.sum(1) == pytest.approx([1] * len(target), abs=1e-5)
-
-
-def test_generation_leaves_the_mode_as_it_was():
-    model = build("pointer").train()
-    model.generate(make_batch("pointer"), DecodingOptions(beam_size=1, min_length=0, max_length=3))
-    assert model.training
+    model.train().generate(batch, DecodingOptions(beam_size=1, min_length=0, max_length=3))
+    assert model.training, "the mode is as it was"
     with pytest.raises(RuntimeError, match="stop here"), evaluating(model):
         assert not model.training and not torch.is_grad_enabled()
         raise RuntimeError("stop here")

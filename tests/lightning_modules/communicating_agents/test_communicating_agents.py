@@ -90,14 +90,10 @@ def test_states_of_all_layers_start_at_one_size():
     assert 0.05 < spread < 1, "fading states leave attention nothing to learn from"
 
 
-@pytest.mark.parametrize(
-    "before, after",
-    [
-        ({}, {"contextual_agent_attention": True, "cohesion": 0.0}),
-        *(({"communication": False}, {"messages": kind}) for kind in ("mean", "feed_forward", "attention")),
-    ],
-    ids=str,
-)
+@pytest.mark.parametrize("before, after", [
+    ({}, {"contextual_agent_attention": True, "cohesion": 0.0}),
+    *(({"communication": False}, {"messages": kind}) for kind in ("mean", "feed_forward", "attention")),
+], ids=str)  # fmt: skip
 def test_a_model_continues_from_one_with_less(before, after):
     plain, model, batch = build(**before), build(seed=1, **after), make_batch()
     checkpoint = {"state_dict": plain.state_dict(), "loss_weights": dict(plain.loss_weights)}

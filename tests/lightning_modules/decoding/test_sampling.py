@@ -90,7 +90,7 @@ def test_constraints_hold_in_every_draw_and_what_leaves_nothing_to_draw_is_an_er
         draw(options, forbidden=(STOP, 3))
 
 
-def test_temperature_top_k_and_top_p_shape_the_distribution():
+def test_temperature_top_k_and_top_p_shape_the_distribution_and_drawn_tokens_are_rescored_with_the_allowed_ones():
     probabilities = torch.tensor([0.5, 0.3, 0.15, 0.05])
     for options, expected in [
         ({"temperature": 0.5}, probabilities**2 / (probabilities**2).sum()),
@@ -100,18 +100,10 @@ def test_temperature_top_k_and_top_p_shape_the_distribution():
         ({"top_p": 0.01}, torch.tensor([1.0, 0, 0, 0])),
     ]:
         torch.testing.assert_close(truncate(probabilities.log(), DecodingOptions(**options)).exp(), expected)
-
-
-@pytest.mark.parametrize("truncation", [{"top_k": 2}, {"top_p": 0.6}])
-def test_a_drawn_token_beyond_the_limit_is_rescored_with_the_allowed_ones(truncation):
-    options = DecodingOptions(min_length=0, max_length=2, sample=True, **truncation)
-    probabilities = torch.tensor([0.4, 0.3, 0.2, 0.1])
-    tokens, lengths = torch.tensor([[[3, STOP]]]), torch.tensor([[2]])
-
-    def rescored(forbidden=()):
-        distribution = lambda rows: probabilities.log().expand(len(rows), -1)  # noqa: E731
-        return rescore(distribution, tokens, lengths, STOP, options, forbidden)[0, 0]
-
-    # two tokens are within the limit: the third one's share is that among three, and STOP's that among two
-    torch.testing.assert_close(rescored().exp(), torch.tensor([0.1 / 0.8, 0.4 / 0.7]))
-    assert rescored(forbidden=(3,))[0] == float("-inf")
+    # a drawn token beyond the limit, within which two are: the third one's share is that among three, STOP's among two
+    probabilities, tokens = torch.tensor([0.4, 0.3, 0.2, 0.1]), torch.tensor([[[3, STOP]]])
+    for truncation in ({"top_k": 2}, {"top_p": 0.6}):
+        options = DecodingOptions(min_length=0, max_length=2, sample=True, **truncation)
+        arguments = (lambda rows: probabilities.log().expand(len(rows), -1), tokens, torch.tensor([[2]]), STOP, options)
+        torch.testing.assert_close(rescore(*arguments).exp(), torch.tensor([[[0.1 / 0.8, 0.4 / 0.7]]]))
+        assert rescore(*arguments, (3,))[0, 0, 0] == float("-inf")

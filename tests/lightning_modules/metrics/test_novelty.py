@@ -34,15 +34,12 @@ def test_fragments_equal_the_papers_procedure(summary, source):
     assert fragments(summary, source) == fragments_of_the_paper(summary, source)
 
 
-def test_extraction_by_hand():
+def test_extraction_novelty_and_repetition_by_hand():
     # Fragments "the cat sat" and "home" of five words; the source has eight.
     cut = extraction(["The cat sat, home.", "Purring"], ["Yesterday the cat sat on a mat,", "home!"])
     assert cut == pytest.approx(Extraction(4 / 5, (9 + 1) / 5, 8 / 5))
     assert extraction(["..."], ["a b"]) is None
     assert extraction(["a b"], []) == Extraction(0, 0, 0)
-
-
-def test_novelty_by_hand():
     # New are the word "dog", the bigrams "the dog", "dog sat" and "it sat", and the first two sentences.
     shares = novelty(["The dog sat.", "It sat", "a cat"], ["the cat sat", "it was", "A cat!"])
     assert [shares[f"novel_{n}"] for n in (1, 2, 3, 4)] == [pytest.approx(1 / 7), pytest.approx(3 / 4), 1, None]
@@ -51,9 +48,7 @@ def test_novelty_by_hand():
     assert novelty(["b c", "a b"], ["a b", "b c"], orders=(2,)) == {"novel_2": 0, "novel_sentences": 0}
     assert novelty(["Привет мир"], ["мир"])["novel_1"] == 0.5
     assert novelty(["今天好"], ["今天"], language="zh")["novel_1"] == pytest.approx(1 / 3)
-
-
-def test_repetition_by_hand():
+    # repetition
     shares = repetition(["the cat the cat", "The cat.", "the cat"])
     # of the bigrams the cat, cat the, the cat, the cat, the cat, three
     assert [shares[f"repeated_{n}"] for n in (1, 2, 4, "sentences")] == pytest.approx([6 / 8, 3 / 5, 0, 1 / 3])

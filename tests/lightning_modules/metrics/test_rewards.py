@@ -77,15 +77,12 @@ def test_a_mixture_is_the_weighted_sum(written):
     assert Mixture(parts).reads_source and not Mixture(parts[:2]).reads_source
 
 
-def test_a_length_target_has_a_tolerance():
+def test_a_length_target_has_a_tolerance_and_entities_are_of_the_source_or_the_summary():
     inputs = RewardInputs(list("abcdefg"), [" ".join(["w"] * n) for n in (0, 4, 8, 9, 10, 13, 30)], [[]] * 7)
     assert rewards.LengthTarget(10, 1)(inputs) == pytest.approx([0.1, 0.5, 0.9, 1, 1, 0.8, 0])
     assert rewards.LengthTarget(10)(inputs) == pytest.approx([0, 0.4, 0.8, 0.9, 1, 0.7, 0])
     assert rewards.LengthTarget(3)(RewardInputs(["zh"], ["今天好"], [[]])) == [1]  # without spaces, by characters
-
-
-def test_entities_of_the_source_and_of_the_summary():
-    """Whitby, 1.5 and Kay are; The and Storm begin sentences."""
+    # entities are Whitby, 1.5 and Kay; The and Storm begin sentences
     source = "The harbour of Whitby lost 1.5 metres. Storm Kay hit it"
     texts = ["whitby lost 1.5 metres", "In Whitby, Kay hit Leeds in 1999", "nothing", ""]
     inputs = RewardInputs(list("abcd"), texts, [[]] * 4, [source] * 4)

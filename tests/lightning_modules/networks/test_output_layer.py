@@ -1,9 +1,14 @@
+import math
+from collections import Counter
+
 import pytest
 import torch
+from torch import nn
 from torch.nn import functional as F
-from torch.nn.functional import log_softmax
+from torch.nn.functional import log_softmax, logsigmoid
 
-from lightning_modules.networks import output_layer
+from lightning_modules.networks import copying, output_layer
+from lightning_modules.networks.copying import CopyOutputs, PermittedMixture, first_positions
 from lightning_modules.networks.output_layer import best_words, linear_log_prob, smoothed_log_probs
 
 
@@ -84,3 +89,121 @@ def test_far_apart_logits_of_slices_stay_finite(monkeypatch, kept):
     assert found.tolist() == [-2e4, 0]
     (gradient,) = torch.autograd.grad(found.sum(), weight)
     assert gradient[0] == 1 and gradient[300] == -1 and gradient.abs().sum() == 2
+
+
+V, B, S, H = 150, 2, 6, 4
+SOURCE = torch.tensor([[3, 70, 3, V, V + 1, 140], [70, V, 5, 5, V, 9]])
+FORBIDDEN = torch.tensor([[0, 1, 0, -1, 70], [2, V, -1, -1, 5]])
+
+
+def random_layer() -> nn.Linear:
+    layer = nn.Linear(H, V).requires_grad_(False)
+    nn.init.normal_(layer.weight)
+    nn.init.normal_(layer.bias)
+    return layer
+
+
+def make(K: int, gate: bool = True, forbidden: torch.Tensor = FORBIDDEN):
+    """A layer, the outputs of a step that is the same for all K samples of a document, and its distribution."""
+    torch.manual_seed(0)
+    layer = random_layer()
+    repeat = lambda x: x.unsqueeze(1).expand(B, K, *x.shape[1:])  # noqa: E731
+    gates = repeat(torch.tensor([-0.5, 1.0])) if gate else None
+    outputs = CopyOutputs(repeat(torch.randn(B, H)), repeat(torch.randn(B, S).softmax(-1)), gates)
+    return layer, outputs, PermittedMixture.of(layer, V, outputs, SOURCE, repeat(forbidden))
+
+
+def plain(layer: nn.Linear, outputs: CopyOutputs, document: int, forbidden: torch.Tensor) -> dict[int, float]:
+    """Probability of each permitted token of a document, summed in a loop."""
+    logits = (layer.weight @ outputs.features[document, 0] + layer.bias).double()
+    p_gen = 1.0 if outputs.gate is None else outputs.gate[document, 0].double().sigmoid().item()
+    probabilities = Counter({word: p_gen * p for word, p in enumerate(logits.softmax(-1).tolist())})
+    for token, attention in zip(SOURCE[document].tolist(), outputs.attention[document, 0].tolist()):
+        if outputs.gate is not None:
+            probabilities[token] += (1 - p_gen) * attention
+    permitted = {token: p for token, p in probabilities.items() if token not in forbidden.tolist()}
+    return {token: p / sum(permitted.values()) for token, p in permitted.items()}
+
+
+@pytest.mark.parametrize("gate", [True, False])
+def test_probabilities_and_frequencies_are_those_of_the_extended_distribution(gate):
+    draws = 30_000
+    layer, outputs, mixture = make(draws, gate)
+    torch.manual_seed(0)
+    drawn = mixture.draw()
+    of_tokens = make(3, gate)[2].log_probs(torch.arange(V + 2).expand(B, 3, -1)).exp()
+    for document in range(B):
+        expected = plain(layer, outputs, document, FORBIDDEN[document])
+        row = torch.tensor([expected.get(token, 0.0) for token in range(V + 2)])
+        torch.testing.assert_close(of_tokens[document], row.expand(3, -1), rtol=1e-4, atol=1e-7)
+        counts = torch.bincount(drawn[document], minlength=V + 2).tolist()
+        assert sum(counts[token] for token in expected) == draws  # nothing else is drawn
+        for token, p in expected.items():
+            # six standard errors, and two draws for the rarest
+            assert counts[token] / draws == pytest.approx(p, abs=6 * math.sqrt(p * (1 - p) / draws) + 2 / draws), token
+
+
+def test_the_most_probable_token_is_that_of_the_extended_distribution():
+    copied = 0
+    for seed in range(30):
+        torch.manual_seed(seed)
+        layer = random_layer()
+        outputs = CopyOutputs(torch.randn(B, 2, H), torch.randn(B, 2, S).mul(2).softmax(-1), torch.randn(B, 2))
+        mixture = PermittedMixture.of(layer, V, outputs, SOURCE, FORBIDDEN.unsqueeze(1).expand(-1, 2, -1))
+        for document, token in enumerate(mixture.most_probable(first_positions(SOURCE))[:, 0].tolist()):
+            expected = plain(layer, outputs, document, FORBIDDEN[document])
+            assert token == max(expected, key=expected.get)
+            copied += token in SOURCE[document]
+    assert 0 < copied < 60  # both kinds occur
+
+
+@pytest.mark.parametrize("count", [1, 4, 10, 200])
+@pytest.mark.parametrize("gate", [None, -200.0, -0.5, 200.0])
+def test_the_best_candidates_are_those_of_the_extended_distribution(count, gate):
+    layer, outputs, _ = make(2)
+    outputs = outputs._replace(gate=None if gate is None else torch.full((B, 2), gate))
+    mixture = PermittedMixture.of(layer, V, outputs, SOURCE)
+    ids, log_probs = mixture.candidates(count, first_positions(SOURCE))
+    for document in range(B):
+        candidates = zip(ids[document, 1].tolist(), log_probs[document, 1].tolist())
+        kept = [(token, value) for token, value in candidates if value > float("-inf")]
+        assert len({token for token, _ in kept}) == len(kept), "no token twice"
+        expected = plain(layer, outputs, document, torch.tensor([]))
+        for token in sorted(expected, key=expected.get, reverse=True)[:count]:
+            if expected[token] > 1e-30:  # others are neither generated nor copied
+                assert dict(kept)[token] == pytest.approx(math.log(expected[token]), abs=1e-4)
+
+
+def test_tokens_that_are_forbidden_or_nowhere_have_no_probability():
+    layer, outputs, _ = make(2)
+    dense = copying.all_log_probs(layer, V - 1, outputs, SOURCE.unsqueeze(1), V + 3)  # the last row has no word
+    for document, ids in enumerate(SOURCE.tolist()):
+        nowhere = [token >= V - 1 and token not in ids for token in range(V + 3)]
+        assert dense[document].isneginf().tolist() == [nowhere, nowhere]
+    everything = torch.arange(V + 2).expand(B, -1)
+    _, _, mixture = make(2, forbidden=everything)
+    assert mixture.log_probs(mixture.draw().unsqueeze(-1)).isneginf().all()
+    # only words of the document are left
+    _, _, mixture = make(50, forbidden=everything[:, :V])
+    assert set(mixture.draw().flatten().tolist()) <= {V, V + 1}
+    # columns without weight are not drawn
+    weights = torch.tensor([0.0, 1e-30, 0.0, 3e-30, 0.0, 0.0]).expand(20_000, -1)
+    torch.manual_seed(0)
+    counts = torch.bincount(copying.inverse_cdf(weights), minlength=6)
+    assert counts[[0, 2, 4, 5]].eq(0).all()
+    # five standard errors
+    assert counts[3].item() / 20_000 == pytest.approx(0.75, abs=5 * math.sqrt(0.75 * 0.25 / 20_000))
+
+
+@pytest.mark.parametrize("gate", [-200.0, 0.0, 200.0])
+def test_a_saturated_gate_has_finite_values_and_gradients(gate):
+    gate = torch.tensor([gate] * 4, requires_grad=True)
+    vocabulary = torch.tensor([-1.0, -90.0, float("-inf"), -1.0], requires_grad=True)
+    copied = torch.tensor([0.3, 0.0, 1e-30, 0.0], requires_grad=True)
+    out = copying.mix_log_probs(vocabulary, copied, gate)
+    assert out.isfinite().all()
+    out.sum().backward()
+    assert all(tensor.grad.isfinite().all() for tensor in (gate, copied))
+    assert vocabulary.grad[:2].isfinite().all()
+    plain = logsigmoid(gate[0]).exp() * vocabulary[0].exp() + logsigmoid(-gate[0]).exp() * copied[0]
+    torch.testing.assert_close(out[0].exp(), plain)

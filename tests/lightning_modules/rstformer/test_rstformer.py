@@ -299,10 +299,9 @@ def test_a_window_that_leaves_the_band_is_found_before_training_and_heads_are_na
         quiet_trainer(max_steps=1).fit(model_of(), data)
     reported, widest = re.search(pattern, str(caught.value)), 0
     for row in data.features("train"):  # pair by pair
-        parse = data.cache.get(row["parse"])
-        offsets = zip(row["starts"], row["ends"])
-        edus = [next((e for e, (a, b) in enumerate(parse.edus.tolist()) if a < end and start < b), -1) if end else -1
-                for start, end in offsets]  # fmt: skip
+        bounds = data.cache.get(row["parse"]).edus.tolist()
+        edus = [next((e for e, (a, b) in enumerate(bounds) if a < end and start < b), -1)
+                for start, end in zip(row["starts"], row["ends"])]  # fmt: skip
         pairs = [abs(a - b) for i, a in enumerate(edus) for b in edus[max(0, i - 8) : i] if min(a, b) >= 0]
         widest = max(widest, *pairs, 0)
         if row["id"] == reported[1]:
