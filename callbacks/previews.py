@@ -44,18 +44,14 @@ def marked(summary: Summary, opening: str = "[", closing: str = "]") -> str:
 @contextmanager
 def fonts_of_all_scripts() -> Iterator[None]:
     """Draw characters that Matplotlib's own font lacks with installed fonts, and warn once where none has them."""
-    with warnings.catch_warnings(record=True) as recorded, rc_context({"font.family": _families()}):
+    families = ["sans-serif", *filter(_OTHER_SCRIPTS.search, font_manager.get_font_names())]
+    with warnings.catch_warnings(record=True) as recorded, rc_context({"font.family": families}):
         yield
     others = [warning for warning in recorded if not _MISSING.match(str(warning.message))]
     for warning in others:
         warnings.warn_explicit(warning.message, warning.category, warning.filename, warning.lineno)
     if len(others) < len(recorded):
         _warn_of_missing_fonts()
-
-
-@cache
-def _families() -> list[str]:
-    return ["sans-serif", *filter(_OTHER_SCRIPTS.search, font_manager.get_font_names())]
 
 
 @cache

@@ -19,15 +19,8 @@ from datamodules.text.vocabulary import PAD, START, STOP, UNK
 from lightning_modules.decoding.beam_search import Hypotheses, State, beam_search
 from lightning_modules.decoding.options import DecodingOptions
 from lightning_modules.decoding.sampling import rescore, sample, sample_with
-from lightning_modules.networks.copying import (
-    CopyOutputs,
-    PermittedMixture,
-    all_log_probs,
-    copied_words,
-    extended_size,
-    first_positions,
-    target_log_probs,
-)
+from lightning_modules.networks import copying
+from lightning_modules.networks.copying import CopyOutputs, PermittedMixture, target_log_probs
 from lightning_modules.summarizer import Samples, Summarizer, Summary, evaluating
 
 
@@ -88,7 +81,7 @@ class CopyingSummarizer(Summarizer):
         if options.is_untruncated and not options.no_repeat_ngram:
             return self._permitted_log_probs(batch, outputs, samples, options)
         source = self.source_ids(batch)
-        size = extended_size(source, self.vocab_size)
+        size = copying.extended_size(source, self.vocab_size)
         tokens_per_document = samples.tokens[0].numel()                              # K T
         # Rows of the outputs at flat positions in [B K T]; the gate is None for a model that does not copy.
         fields = (outputs.features, outputs.attention, outputs.gate)
@@ -97,7 +90,7 @@ class CopyingSummarizer(Summarizer):
         def distribution(rows: Tensor) -> Tensor:
             selected = CopyOutputs(*(None if field is None else field[rows] for field in flat))
             sources = source[rows // tokens_per_document]                            # [n, S]
-            return all_log_probs(self.network.output, len(self.tokenizer), selected, sources, size)
+            return copying.all_log_probs(self.network.output, len(self.tokenizer), selected, sources, size)
 
         forbidden = forbidden_tokens(options)
         return rescore(distribution, samples.tokens, samples.lengths, STOP, options, forbidden)
@@ -139,8 +132,8 @@ class CopyingSummarizer(Summarizer):
         outputs, next_state = self._outputs(tokens, state, memory)
         output, words, source = self.network.output, len(self.tokenizer), memory["source"]
         if count is None:
-            size = extended_size(source, self.vocab_size)
-            return None, all_log_probs(output, words, outputs, source.unsqueeze(1), size), next_state
+            size = copying.extended_size(source, self.vocab_size)
+            return None, copying.all_log_probs(output, words, outputs, source.unsqueeze(1), size), next_state
         mixture = PermittedMixture.of(output, words, outputs, source)
         return *mixture.candidates(count, memory["first"]), next_state
 
@@ -160,7 +153,7 @@ class CopyingSummarizer(Summarizer):
         extended, forbidden = self.source_ids(batch), forbidden_tokens(options)
         with evaluating(self):
             encoded, start = self.network.encode(batch.source, batch.lengths)
-            memory = encoded._asdict() | {"source": extended, "first": first_positions(extended)}
+            memory = encoded._asdict() | {"source": extended, "first": copying.first_positions(extended)}
             state = {name: tensor.squeeze(1) for name, tensor in start._asdict().items()}  # [B, 1, ...] -> [B, ...]
             first = torch.full_like(extended[:, 0], START)
             if options.sample and options.is_untruncated:
@@ -221,7 +214,7 @@ class CopyingSummarizer(Summarizer):
         """Return the outputs of `decode` for samples, and whether a token is more copied than generated, [B, K, T]."""
         with evaluating(self):
             outputs = self.decode(batch, self.decoder_inputs(samples.tokens))
-            copied = copied_words(self.network.output, outputs, self.source_ids(batch), samples.tokens)
+            copied = copying.copied_words(self.network.output, outputs, self.source_ids(batch), samples.tokens)
             return outputs, copied
 
     def attention_map(self, batch: Batch, index: int) -> tuple[list[str], list[str], np.ndarray, np.ndarray]:

@@ -5,14 +5,9 @@ from pathlib import Path
 from typing import Any
 
 from datamodules.text.subwords import encoder_path
+from lightning_modules import options
 from lightning_modules.networks.passages import Reader
-from lightning_modules.options import (
-    DocumentEncoderOptions,
-    EncoderAdamWOptions,
-    EncoderOptions,
-    LongInput,
-    check_truncation,
-)
+from lightning_modules.options import DocumentEncoderOptions, EncoderAdamWOptions, EncoderOptions, check_truncation
 from lightning_modules.schedules import steps_needed, two_rates
 from lightning_modules.summarizer import Summarizer
 
@@ -25,7 +20,7 @@ class EncoderSummarizer(Summarizer):
 
     reader: Reader
     optimizer: EncoderAdamWOptions
-    long_input: LongInput = "windows"
+    long_input: options.LongInput = "windows"
 
     def setup(self, stage: str) -> None:
         """Set the tokenizer, and check with `long_input: truncate` that no document exceeds the encoder's limit."""

@@ -109,17 +109,9 @@ class SequenceToSequence(Summarizer):
         with evaluating(self):
             state, memory = self.decoder.begin(*self.encode(batch))
             first = torch.full((batch.batch_size,), self.start, device=next(iter(memory.values())).device)
-            search = sample if options.sample else beam_search
-            return search(
-                step=self.decoder.stepper(self.num_outputs),
-                state=state,
-                memory=memory,
-                start=first,
-                stop=self.tokenizer.stop,
-                options=options,
-                forbidden=self.forbidden(options),
-                padding=self.tokenizer.pad,
-            )
+            search, step = sample if options.sample else beam_search, self.decoder.stepper(self.num_outputs)
+            tokens = {"stop": self.tokenizer.stop, "forbidden": self.forbidden(options), "padding": self.tokenizer.pad}
+            return search(step=step, state=state, memory=memory, start=first, options=options, **tokens)
 
     def sample(self, batch: Batch, options: DecodingOptions) -> Samples:
         """Return generated ids, [B, K, T], without gradient."""

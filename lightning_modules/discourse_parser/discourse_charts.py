@@ -6,6 +6,7 @@ from typing import Literal, NamedTuple, get_args
 import torch
 from torch import Tensor, nn
 
+from lightning_modules.discourse_parser import ldd
 from lightning_modules.discourse_parser.chart import (
     Potentials,
     SplitPosterior,
@@ -17,15 +18,7 @@ from lightning_modules.discourse_parser.chart import (
     span_marginals,
 )
 from lightning_modules.discourse_parser.encoder_module import batches_of_similar_size
-from lightning_modules.discourse_parser.ldd import (
-    LabelClasses,
-    chunked_band,
-    chunked_gamma,
-    discourse_distribution,
-    nucleus_leaves,
-    side_distribution,
-    span_masses,
-)
+from lightning_modules.discourse_parser.ldd import LabelClasses
 from lightning_modules.discourse_parser.span_scorer import DiscourseScorer, Layout, Units
 
 _CELLS = 400_000  # maximal number of spans, padding included, of charts that are computed together
@@ -238,7 +231,7 @@ class ChartReader:
         restricted = classes.new_zeros(*spans.shape, 2 * self.classes.relations)
         restricted[chart, first, last] = torch.cat(sides, 1)
         change = labels - table[nodes.document, nodes.start, nodes.end]
-        return MemberChart(span_masses(potentials, marginals, restricted), nodes, labels, change)
+        return MemberChart(ldd.span_masses(potentials, marginals, restricted), nodes, labels, change)
 
     def _labels(self, scorer, state: Tensor, layout: Layout, units: Units, nodes: SplitPosterior) -> Tensor:
         """Return P(class | node), [N, C]."""
@@ -303,18 +296,18 @@ def _member_ldd(charts: list[MemberChart], classes: LabelClasses, half_width: in
     """Return the LDD of one scorer, from one chart or from the charts of chunks and the chart over them."""
     chunks, upper = (charts[:-1], charts[-1]) if len(charts) > 1 else (charts, None)
     if rows == "side":
-        blocks = [side_distribution(chart.spans, chart.nodes, chart.change, classes) for chart in chunks]
+        blocks = [ldd.side_distribution(chart.spans, chart.nodes, chart.change, classes) for chart in chunks]
     else:
-        blocks = [discourse_distribution(c.nodes, c.labels, classes, len(c.spans), rows) for c in chunks]
+        blocks = [ldd.discourse_distribution(c.nodes, c.labels, classes, len(c.spans), rows) for c in chunks]
     shares = None
     if upper is None:
         top = blocks[0].new_zeros(1, 1, classes.relations)
     else:
-        top = side_distribution(upper.spans, upper.nodes, upper.change, classes)
+        top = ldd.side_distribution(upper.spans, upper.nodes, upper.change, classes)
     if upper is not None and rows == "nucleus":
         # the parent of an EDU is a node of its chunk; if the EDU is a chunk by itself, a node of the upper chart
         single = torch.tensor([len(chart.spans) == 1 for chart in chunks], device=top.device)
-        of_leaves = discourse_distribution(upper.nodes, upper.labels, classes, len(chunks), rows)
+        of_leaves = ldd.discourse_distribution(upper.nodes, upper.labels, classes, len(chunks), rows)
         top = torch.where(single.view(-1, 1, 1), of_leaves, top)
-        shares = [nucleus_leaves(c.nodes, c.labels, classes, len(c.spans))[0, -1] for c in chunks]
-    return DocumentLDD(chunked_band(blocks, top, shares, half_width), chunked_gamma(blocks, top, shares))
+        shares = [ldd.nucleus_leaves(c.nodes, c.labels, classes, len(c.spans))[0, -1] for c in chunks]
+    return DocumentLDD(ldd.chunked_band(blocks, top, shares, half_width), ldd.chunked_gamma(blocks, top, shares))

@@ -18,15 +18,9 @@ from datamodules.documents import UserError
 from datamodules.text.language import ENGLISH_PARSER, warn_if_not_english
 from datamodules.text.subwords import is_local
 from lightning_modules.checkpoints import read_checkpoint
+from lightning_modules.discourse_parser import discourse_charts
 from lightning_modules.discourse_parser.chart import log_partition
-from lightning_modules.discourse_parser.discourse_charts import (
-    ChartReader,
-    Decoding,
-    ParsedChart,
-    chunk_bounds,
-    document_ldd,
-    document_tree,
-)
+from lightning_modules.discourse_parser.discourse_charts import ChartReader, Decoding, ParsedChart, document_ldd
 from lightning_modules.discourse_parser.encoder_module import EncoderModule
 from lightning_modules.discourse_parser.encoders import TokenEncoderOptions, multiplies_bfloat16
 from lightning_modules.discourse_parser.ldd import LabelClasses
@@ -184,7 +178,7 @@ class DiscourseParser(EncoderModule):
         """Return the charts of each text: one, or those of its chunks and the one over them; see `ChartReader`."""
         layout = layout_of(batch)
         chunks = [
-            chunk_bounds(sentence, paragraph, size, self.cap)
+            discourse_charts.chunk_bounds(sentence, paragraph, size, self.cap)
             for sentence, paragraph, size in zip(batch.sentence.cpu(), batch.paragraph.cpu(), batch.sizes.tolist())
         ]
         # nodes below the threshold are approximated with `side`, but lost with `nucleus`
@@ -204,7 +198,7 @@ class DiscourseParser(EncoderModule):
         texts = texts or self._encode(self.encoder, tensors.tokens.split(tensors.token_counts))
         parses = []
         for request, units, charts in zip(batch, edus, self.charts(tensors, self.vectors(tensors, texts))):
-            tree = document_tree(charts, self.reader.classes)
+            tree = discourse_charts.document_tree(charts, self.reader.classes)
             band, gamma = document_ldd(charts, self.reader.classes, min(self.band, len(units) - 1), self.rows)
             parses.append(DiscourseParse.of(request, units, self.relations, tree, band, self.rows, gamma))
         return parses
@@ -272,7 +266,7 @@ class DiscourseParser(EncoderModule):
         for number in range(batch.batch_size):
             gold_nodes = batch.nodes[batch.nodes[:, 0] == number, 1:].tolist()
             gold = [(*node[:3], *self.classes[node[3]]) for node in gold_nodes]
-            nodes = document_tree(charts[number], self.reader.classes).tolist()
+            nodes = discourse_charts.document_tree(charts[number], self.reader.classes).tolist()
             predicted = [(*node[:3], NUCLEARITIES[node[3]], self.relations[node[4]]) for node in nodes]
             self.metrics[stage].update(predicted, gold)
 

@@ -11,14 +11,10 @@ from datamodules.bertsum import ExtractiveBatch
 from datamodules.text.subwords import is_local
 from lightning_modules.decoding.options import DecodingOptions
 from lightning_modules.encoder_summarizer import EncoderSummarizer
+from lightning_modules.extractive import sentence_network
 from lightning_modules.extractive.names import Pooling, Scoring
 from lightning_modules.extractive.selection import Relations, SelectionOptions
-from lightning_modules.extractive.sentence_network import (
-    Encoding,
-    InterSentenceOptions,
-    ScoredSentences,
-    SentenceNetwork,
-)
+from lightning_modules.extractive.sentence_network import Encoding, InterSentenceOptions, ScoredSentences
 from lightning_modules.extractive.summary import ExtractiveSummary, extract
 from lightning_modules.extractive.vector_cache import FROZEN_POOLINGS, VectorCache, pool_all
 from lightning_modules.lightning_internals import trainer_of
@@ -89,7 +85,7 @@ class BertSum(EncoderSummarizer):
             )
         self.loss, self.temperature = loss, temperature
         self.selection = selection or SelectionOptions()
-        self.network = SentenceNetwork(
+        self.network = sentence_network.SentenceNetwork(
             reader=self.make_reader(encoder, dropout, optimizer),
             encoding=encoding,
             pooling=pooling,

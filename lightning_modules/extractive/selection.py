@@ -87,11 +87,6 @@ def shared_path(similarity: Tensor, to_document: Tensor) -> Tensor:
     return torch.where(smaller > 1e-6, product / smaller.clamp_min(1e-6), torch.ones_like(product)).clamp(0, 1)
 
 
-def count_words(documents: Sequence[Sequence[str]], device: torch.device) -> Tensor:
-    """Return the number of words of each sentence (`length_words`), [B, L]."""
-    return pad([[len(length_words(text)) for text in sentences] for sentences in documents]).to(device)
-
-
 def chosen_sentences(
     documents: Sequence[Sequence[str]],
     scores: Tensor,
@@ -100,7 +95,8 @@ def chosen_sentences(
     options: SelectionOptions,
 ) -> list[list[int]]:
     """Return the indices of the selected sentences of each document, in their order in the summary, see `select`."""
-    rows = select(scores, mask, relations, options, count_words(documents, scores.device)).tolist()
+    counts = [[len(length_words(text)) for text in sentences] for sentences in documents]
+    rows = select(scores, mask, relations, options, pad(counts).to(scores.device)).tolist()
     chosen = [[index for index in row if index >= 0] for row in rows]
     return list(map(sorted, chosen)) if options.order == "document" else chosen
 
@@ -134,7 +130,7 @@ def select(
     size = scores.shape[1]
     for step in range(min(options.k, size)):
         if options.share and step:
-            selectable &= (step < _sentence_budget(words, options.share)).unsqueeze(1)
+            selectable &= (step < ((words > 0).sum(1) * options.share).round()).unsqueeze(1)
         gain = _gain(scores, redundancy, options).masked_fill(~selectable, float("-inf"))
         best = gain.argmax(1)                                                        # [B]
         found_one = selectable.any(1)
@@ -165,11 +161,6 @@ def _limit(
             room = torch.minimum(room, (words.sum(1) * options.ratio + 1e-3).floor().long())  # 28.99.. is 29
         allowed &= words <= room.unsqueeze(1)
     return allowed, room
-
-
-def _sentence_budget(words: Tensor, share: float) -> Tensor:
-    """Return a share of the number of sentences of each document, rounded, [B]."""
-    return ((words > 0).sum(1) * share).round()
 
 
 def _overlap(relations: Relations | None, options: SelectionOptions) -> Tensor | None:

@@ -6,26 +6,15 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pad_sequence
 
+from lightning_modules.graphsum import graph_attention
 from lightning_modules.graphsum.decoder import GraphAttention, GraphMemory
-from lightning_modules.graphsum.graph_attention import (
-    GraphBias,
-    GraphEncoderLayer,
-    HierarchicalLayer,
-    MeanPooling,
-    MultiHeadPooling,
-)
+from lightning_modules.graphsum.graph_attention import GraphBias, GraphEncoderLayer, MeanPooling, MultiHeadPooling
 from lightning_modules.graphsum.options import Encoder, GraphBiasOptions, GraphSumEncoder
+from lightning_modules.networks import transformer
 from lightning_modules.networks.dropout import Dropout
 from lightning_modules.networks.encoder_decoder import State, TiedOutput
 from lightning_modules.networks.text_encoder import TextEncoder
-from lightning_modules.networks.transformer import (
-    DecoderLayer,
-    EncoderLayer,
-    KeyValues,
-    Norm,
-    ensure_nonempty,
-    sinusoidal,
-)
+from lightning_modules.networks.transformer import DecoderLayer, EncoderLayer, KeyValues, Norm, sinusoidal
 
 
 class Source(NamedTuple):
@@ -45,7 +34,7 @@ class Source(NamedTuple):
     @property
     def visible(self) -> Tensor:
         """Attention mask of tokens, [B, L, n]; True at one token of padding paragraphs, so that no softmax is empty."""
-        return ensure_nonempty(self.mask)
+        return transformer.ensure_nonempty(self.mask)
 
     def row_mask(self) -> Tensor:
         """Return the mask of `places`, True at tokens, [B, S]."""
@@ -149,7 +138,7 @@ class GraphSumNetwork(TiedOutput):
             self.pooling = MultiHeadPooling(size, heads) if encoder.multi_head_pooling else MeanPooling()
             self.paragraphs.extend(GraphEncoderLayer(*common, bias(graph_bias.in_encoder)) for _ in range(count))
         elif kind == "hierarchical":
-            self.paragraphs.extend(HierarchicalLayer(*common) for _ in range(count))
+            self.paragraphs.extend(graph_attention.HierarchicalLayer(*common) for _ in range(count))
         last = norm == "pre"
         self.paragraph_norm = nn.LayerNorm(size) if last and self.paragraphs else nn.Identity()
 

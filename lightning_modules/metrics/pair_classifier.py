@@ -32,16 +32,11 @@ class PairClassifier:
         """Return P of each class for (first, second) pairs, [N, classes], on the CPU; one output has two classes."""
         result = torch.zeros(len(pairs), max(2, len(self.class_names)))
         by_length = sorted(range(len(pairs)), key=lambda index: len(pairs[index][0]) + len(pairs[index][1]))
+        options = {"truncation": self.truncation, "max_length": self.max_length, "return_tensors": "pt"}
         for start in range(0, len(pairs), self.batch_size):
             batch = by_length[start : start + self.batch_size]
-            inputs = self.tokenizer(
-                [pairs[index][0] for index in batch],
-                [pairs[index][1] for index in batch],
-                padding=True,
-                truncation=self.truncation,
-                max_length=self.max_length,
-                return_tensors="pt",
-            )
+            firsts, seconds = ([pairs[index][side] for index in batch] for side in (0, 1))
+            inputs = self.tokenizer(firsts, seconds, padding=True, **options)
             logits = self.model(**inputs.to(self.device)).logits.float()
             if logits.shape[1] == 1:
                 logits = torch.cat([torch.zeros_like(logits), logits], 1)

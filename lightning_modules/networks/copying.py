@@ -11,13 +11,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import linear, logsigmoid, pad, softplus
 
-from lightning_modules.networks.output_layer import (
-    largest,
-    linear_log_prob,
-    logits_and_normalizer,
-    upcast_half,
-    vocabulary_logits,
-)
+from lightning_modules.networks import output_layer
+from lightning_modules.networks.output_layer import largest, linear_log_prob, upcast_half
 
 
 class CopyOutputs(NamedTuple):
@@ -120,7 +115,7 @@ def all_log_probs(output: nn.Linear, words: int, outputs: CopyOutputs, source: T
 
     `size` is V plus the largest number of out-of-vocabulary words in a document of the batch.
     """
-    logits = vocabulary_logits(outputs.features, output.weight, output.bias)                     # [..., V]
+    logits = output_layer.vocabulary_logits(outputs.features, output.weight, output.bias)                     # [..., V]
     logits[..., words:] = float("-inf")
     vocabulary = logits.log_softmax(-1)
     if outputs.gate is None:
@@ -168,7 +163,7 @@ class PermittedMixture(NamedTuple):
 
         Forbidden are ids [B, K, F], of which negative ones are ignored; None if all are permitted.
         """
-        logits, total = logits_and_normalizer(outputs.features, output.weight[:words], output.bias[:words])
+        logits, total = output_layer.logits_and_normalizer(outputs.features, output.weight[:words], output.bias[:words])
         share, copied = torch.zeros_like(total), outputs.attention
         if forbidden is not None:
             is_word = (forbidden >= 0) & (forbidden < words)

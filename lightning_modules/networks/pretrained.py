@@ -12,13 +12,8 @@ from transformers import DynamicCache, EncoderDecoderCache, PreTrainedModel, Pre
 from transformers.cache_utils import DynamicLayer
 from transformers.modeling_outputs import BaseModelOutput
 
+from lightning_modules.networks import pretrained_attention
 from lightning_modules.networks.output_layer import upcast_half
-from lightning_modules.networks.pretrained_attention import (
-    causal_mask,
-    prepared_mask,
-    share_documents,
-    use_dropout_attention,
-)
 
 State = dict[str, Tensor]
 _OPENED = ("bart", "led")  # families whose tokenizers put `<s>` before summaries, too, after the decoder's first symbol
@@ -39,9 +34,9 @@ class PretrainedEncoderDecoder(nn.Module):
         config = model.config
         if not config.is_encoder_decoder or config.decoder_start_token_id is None:
             raise ValueError(f"{config.model_type} is not an encoder-decoder with a decoder_start_token_id")
-        use_dropout_attention(model)
+        pretrained_attention.use_dropout_attention(model)
         self.model = model
-        self.shares_documents = share_documents(model)
+        self.shares_documents = pretrained_attention.share_documents(model)
         self.prefix_length = int(config.model_type in _OPENED) if prefix_length is None else prefix_length
 
     @property
@@ -67,7 +62,7 @@ class PretrainedEncoderDecoder(nn.Module):
             is_first = torch.arange(source.shape[1], device=source.device).eq(0).long().expand_as(source)
             encoder = self.model.get_encoder()
             return encoder(source, attention_mask=mask.long(), global_attention_mask=is_first).last_hidden_state
-        mask = prepared_mask(self.model.config, mask, source.shape[1], self.model.dtype)
+        mask = pretrained_attention.prepared_mask(self.model.config, mask, source.shape[1], self.model.dtype)
         return self.model.get_encoder()(input_ids=source, attention_mask=mask).last_hidden_state
 
     def _of_each_input(self, documents: Tensor, count: int) -> Tensor:
@@ -76,9 +71,9 @@ class PretrainedEncoderDecoder(nn.Module):
 
     def _run(self, states: Tensor, mask: Tensor, inputs: Tensor, past: EncoderDecoderCache | None, use_cache: bool):
         mask = self._of_each_input(mask, len(inputs) // len(mask))
-        mask = prepared_mask(self.model.config, mask, inputs.shape[1], states.dtype)
+        mask = pretrained_attention.prepared_mask(self.model.config, mask, inputs.shape[1], states.dtype)
         whole = past is None and not use_cache  # decoding computes the mask of its cache itself
-        causal = causal_mask(self.model.config, inputs, states.dtype) if whole else None
+        causal = pretrained_attention.causal_mask(self.model.config, inputs, states.dtype) if whole else None
         return self.model(
             encoder_outputs=BaseModelOutput(last_hidden_state=states), attention_mask=mask,
             decoder_input_ids=inputs, decoder_attention_mask=causal, past_key_values=past, use_cache=use_cache,
