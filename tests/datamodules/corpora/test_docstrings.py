@@ -10,6 +10,7 @@ import pytest
 from datasketch import LeanMinHash
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
+from sklearn.feature_extraction.text import CountVectorizer
 
 from datamodules.corpora.corpus import as_document, build_documents, read_manifest
 from datamodules.corpora.docstrings import PACKAGES, Docstrings, Modules, clusters, shingles, split_by_cluster
@@ -58,7 +59,7 @@ def corpus(packages):
     return Docstrings([str(packages)], num_proc=1)
 
 
-def test_long_documents_can_be_left_out(packages, corpus):
+def test_long_documents_can_be_left_out_and_records_are_named_and_placed(packages, corpus):
     short = Docstrings([str(packages)], num_proc=1, max_words=50)
     for split in corpus.splits():
         expected = [record for record in corpus.records(split) if len(" ".join(record.parts).split()) <= 50]
@@ -66,18 +67,24 @@ def test_long_documents_can_be_left_out(packages, corpus):
     assert len({made.fingerprint("val") for made in (corpus, short, Docstrings([str(packages)], max_words=51))}) == 3
     with pytest.raises(UserError, match="max_words must be at least 1, got 0"):
         Docstrings([str(packages)], max_words=0)
+    by_id = {record.id: record for split in corpus.splits() for record in corpus.records(split)}
+    record = by_id["package3.code.f7"]
+    path, line = record.where.rsplit(":", 1)
+    source = (packages / "package3" / "code.py").read_text(encoding="utf-8").splitlines()
+    assert path == str(packages.resolve() / "package3" / "code.py")
+    assert source[int(line) - 2 : int(line)] == ["def f7():", f'    """{record.references[0]}']
+    assert "package3.code" in by_id  # the module's own
+    assert not any("left_out" in name or name.startswith(("datamodules", "raises")) for name in by_id)
+    assert "raises" not in sys.modules and "package0" not in sys.modules
 
 
 def leaked(train, test):
     """The share of test texts with a text in train of Jaccard similarity 0.7 or more, by their five-grams."""
-
-    def five_grams(text):
-        words = "".join(c if c.isalnum() else " " for c in text.lower()).split()
-        return {tuple(words[i : i + 5]) for i in range(len(words) - 4)}
-
-    grams = list(map(five_grams, train))
-    close = [any(len(mine & g) >= 0.7 * len(mine | g) for g in grams) for mine in map(five_grams, test)]
-    return sum(close) / len(close)
+    table = CountVectorizer(ngram_range=(5, 5), binary=True).fit_transform([*train, *test])
+    ours, theirs = table[len(train) :], table[: len(train)]
+    both = (ours @ theirs.T).toarray()
+    either = ours.sum(1) + theirs.sum(1).T - both
+    return (both >= 0.7 * either).any(1).mean()
 
 
 def test_splits_leak_nothing_where_a_hash_split_does(corpus):
@@ -101,18 +108,6 @@ def test_no_summary_is_in_two_splits():
     assert summaries[0].lower() in found["train"]  # a large family would weigh on the scores of a small split
 
 
-def test_records_are_named_and_placed(corpus, packages):
-    by_id = {record.id: record for split in corpus.splits() for record in corpus.records(split)}
-    record = by_id["package3.code.f7"]
-    path, line = record.where.rsplit(":", 1)
-    source = (packages / "package3" / "code.py").read_text(encoding="utf-8").splitlines()
-    assert path == str(packages.resolve() / "package3" / "code.py")
-    assert source[int(line) - 1] == f'    """{record.references[0]}' and source[int(line) - 2] == "def f7():"
-    assert "package3.code" in by_id  # the module's own
-    assert not any("left_out" in name or name.startswith(("datamodules", "raises")) for name in by_id)
-    assert "raises" not in sys.modules and "package0" not in sys.modules
-
-
 SCRIPT = """
 import sys
 from datamodules.corpora.corpus import build_documents, read_manifest
@@ -133,14 +128,12 @@ def test_the_same_packages_give_the_same_documents(corpus, packages, tmp_path):
     assert len(document.references) == 1 and len(document.text.split()) >= 40
 
 
-def test_fingerprint_follows_the_sources_not_their_age(packages, tmp_path):
-    (tmp_path / "a.py").write_text("x = 1\n")
-    first = Docstrings([str(tmp_path)]).fingerprint("val")
-    (tmp_path / "a.py").touch()
-    assert Docstrings([str(tmp_path)]).fingerprint("val") == first
-    assert Docstrings([str(tmp_path)]).fingerprint("test") != first
-    (tmp_path / "a.py").write_text("x = 2\n")
-    assert Docstrings([str(tmp_path)]).fingerprint("val") != first
+def test_fingerprint_follows_the_sources_not_their_age(tmp_path):
+    prints = []
+    for source in ("x = 1\n", "x = 1\n", "x = 2\n"):
+        (tmp_path / "a.py").write_text(source)
+        prints.append([Docstrings([str(tmp_path)]).fingerprint(split) for split in ("val", "test")])
+    assert prints[0] == prints[1] and len({*prints[1], *prints[2]}) == 4
 
 
 def test_by_default_only_listed_packages_and_the_standard_library_are_read(tmp_path, monkeypatch):
@@ -195,8 +188,6 @@ MODULE = '''
 
 Not the summary.
 """
-
-
 def measure():
     """Measures a mill from its floor.
 
@@ -205,28 +196,19 @@ def measure():
     Returns:
         the height of the mill in feet
     """
-
     def inner():
         """Definitions within a function are ignored."""
-
-
 class Mill:
     """A mill beside the river that turns."""
-
     def turn(self):
         """Turns the wheel of the mill once."""
-
     def silent(self):
         pass
-
-
 try:
     import missing
 except ImportError:
     def missing():
         """Stands in where nothing else is found."""
-
-
 def short():
     """x"""
 '''
@@ -242,12 +224,12 @@ def test_a_module_summarizes_what_is_defined_in_it(tmp_path):
     (record,) = [record for split in corpus.splits() for record in corpus.records(split)]
     assert (record.id, record.references) == ("mills", ["Tools that measure and repair mills."])
     assert record.where.endswith("mills/__init__.py:2")
-    measure, *others = record.parts
-    assert (
-        measure == "measure: Measures a mill from its floor. The height is taken last. the height of the mill in feet"
-    )
-    expected = ["Mill: A mill beside the river that turns.", "Mill.turn: Turns the wheel of the mill once."]
-    assert others == [*expected, "missing: Stands in where nothing else is found."]
+    assert record.parts == [
+        "measure: Measures a mill from its floor. The height is taken last. the height of the mill in feet",
+        "Mill: A mill beside the river that turns.",
+        "Mill.turn: Turns the wheel of the mill once.",
+        "missing: Stands in where nothing else is found.",
+    ]
     assert corpus.fingerprint("val") != Docstrings([str(tmp_path)], num_proc=1).fingerprint("val")
 
 
@@ -265,13 +247,11 @@ def test_copies_with_a_few_words_changed_go_together_by_their_shingles():
     groups = clusters([text for _, text in texts])
     families = [[place for place, (family, _) in enumerate(texts) if family == number] for number in range(120)]
     assert groups == sorted(families)
-
-
-@pytest.mark.parametrize("num_proc", [1, 2])
-def test_equal_keys_join_groups_in_chains(num_proc):
+    # equal keys join groups in chains
     texts = [" ".join(f"w{number}x{place}" for place in range(50)) for number in range(5)]
     by_summary, by_length = ["a", "b", "a", "c", "d"], [1, 2, 3, 2, 4]
-    assert clusters(texts, [by_summary, by_length], num_proc=num_proc) == [[0, 2], [1, 3], [4]]
+    for num_proc in (1, 2):
+        assert clusters(texts, [by_summary, by_length], num_proc=num_proc) == [[0, 2], [1, 3], [4]]
     assert clusters(texts, [by_summary, ["x", "x", 0, 1, 2]]) == [[0, 1, 2], [3], [4]]
 
 

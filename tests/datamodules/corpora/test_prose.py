@@ -2,7 +2,8 @@ from inspect import cleandoc
 
 from datamodules.corpora.harvest import summary_and_body
 
-NUMPY = """
+STYLES = {
+    """
     Return the *mean* of ``values`` along an :class:`~pkg.Axis`.
 
     The mean is the sum over the count [1]_, see the `guide <https://x.org>`_.
@@ -42,8 +43,18 @@ NUMPY = """
     1.5
 
     This is not prose of the function.
-"""
-GOOGLE = """
+    """: """
+        Return the mean of values along an pkg.Axis.
+        The mean is the sum over the count, see the guide.
+        It warns of empty arrays that you may give.
+        What is to be averaged, of any shape. It is not changed.
+        Axis along which the means are computed.
+        None means all of them.
+        A tuple means several of them.
+        The means of the values.
+        Sums are pairwise, which is more exact:
+    """,
+    """
     Opens the door of the house.
     Args:
         door (`Door`, *optional*, defaults to `None`):
@@ -65,33 +76,7 @@ GOOGLE = """
 
     Raises:
         LockError: If the key does not fit.
-"""
-REST = """
-    spam(eggs) -> ham
-
-    Makes ham of the eggs.
-
-    Nobody knows how it does that.
-
-    :param eggs: The eggs to be used, fresh ones.
-    :type eggs: list of eggs or None at all
-    :return: The ham that they became.
-"""
-
-
-STYLES = {
-    NUMPY: """
-        Return the mean of values along an pkg.Axis.
-        The mean is the sum over the count, see the guide.
-        It warns of empty arrays that you may give.
-        What is to be averaged, of any shape. It is not changed.
-        Axis along which the means are computed.
-        None means all of them.
-        A tuple means several of them.
-        The means of the values.
-        Sums are pairwise, which is more exact:
-    """,
-    GOOGLE: """
+    """: """
         Opens the door of the house.
         The door that is to be opened.
         A key that fits the lock of the door.
@@ -101,7 +86,17 @@ STYLES = {
         It may be locked as well.
         If the key does not fit.
     """,
-    REST: """
+    """
+    spam(eggs) -> ham
+
+    Makes ham of the eggs.
+
+    Nobody knows how it does that.
+
+    :param eggs: The eggs to be used, fresh ones.
+    :type eggs: list of eggs or None at all
+    :return: The ham that they became.
+    """: """
         Makes ham of the eggs.
         Nobody knows how it does that.
         The eggs to be used, fresh ones.

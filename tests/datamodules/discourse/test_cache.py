@@ -7,7 +7,7 @@ import json
 import os
 import pickle
 from dataclasses import replace
-from itertools import pairwise
+from itertools import pairwise, product
 from pathlib import Path
 from types import SimpleNamespace
 from unittest.mock import Mock
@@ -20,17 +20,12 @@ from datamodules.corpora import Files
 from datamodules.discourse import cache as cache_module
 from datamodules.discourse import shards
 from datamodules.discourse.cache import MissingParse, ParseCache, ShardWriter, parse_key
-from datamodules.discourse.parses import DiscourseParse, ParseRequest
+from datamodules.discourse.parses import ParseRequest
 from datamodules.documents import Document, UserError
 from datamodules.parsing import CorpusDocuments, ParsingData, add_answers, key_of, parse_missing
 
-
-def made_up(number: int) -> tuple[str, DiscourseParse]:
-    request = ParseRequest.of(made_up_document(number))
-    return parse_key(request, "made up", "side", 8), made_up_parse(request)
-
-
-PARSES = dict(made_up(number) for number in range(12))
+REQUESTS = [ParseRequest.of(made_up_document(number)) for number in range(12)]
+PARSES = {parse_key(request, "made up", "side", 8): made_up_parse(request) for request in REQUESTS}
 KEYS = list(PARSES)
 
 
@@ -50,7 +45,7 @@ def only_shard(folder: Path) -> Path:
     return path
 
 
-def test_written_parses_are_read_unless_a_shard_breaks_meanwhile(tmp_path):
+def test_written_parses_are_read_by_all_unless_a_shard_breaks_meanwhile(tmp_path):
     cache = write(tmp_path / "cache", KEYS[:7], documents=3)
     assert len(list((tmp_path / "cache").glob("*.safetensors"))) == 3
     assert cache.missing(KEYS) == KEYS[7:] and len(cache) == 7 and KEYS[0] in cache
@@ -65,9 +60,7 @@ def test_written_parses_are_read_unless_a_shard_breaks_meanwhile(tmp_path):
     os.truncate(path, path.stat().st_size - 8)
     with pytest.warns(UserWarning, match="not used"), pytest.raises(MissingParse):
         cache.get(KEYS[1])
-
-
-def test_readers_see_the_union_of_what_writers_add(tmp_path):
+    # readers see the union of what writers add
     reader = ParseCache(tmp_path)
     writers = [ShardWriter(ParseCache(tmp_path), rank) for rank in range(3)]
     for rank, writer in enumerate(writers):
@@ -82,14 +75,12 @@ def test_readers_see_the_union_of_what_writers_add(tmp_path):
 
 
 def test_the_key_covers_all_that_a_parse_depends_on():
-    request = ParseRequest.of(made_up_document(1))
-    base = parse_key(request, "weights", "side", 8)
-    changes = [{"text": request.text + "!"}, {"sentences": request.sentences[:-1]}, {"paragraphs": ()}]
-    changed = [replace(request, **change) for change in [*changes, {"edus": ((0, 3),)}]]
-    keys = [parse_key(other, "weights", "side", 8) for other in changed]
-    keys += [parse_key(request, *other) for other in (("other", "side", 8), ("weights", "nucleus", 8))]
-    assert len({base, *keys, parse_key(request, "weights", "side", 9)}) == 8
-    assert parse_key(replace(request, id="other id"), "weights", "side", 8) == base
+    request, changes = REQUESTS[1], {"text": "other!", "sentences": (), "paragraphs": (), "edus": ((0, 3),)}
+    changed = [request, *(replace(request, **{name: value}) for name, value in changes.items())]
+    keys = {parse_key(other, "weights", "side", 8) for other in changed}
+    parsers = ("other", "side", 8), ("weights", "nucleus", 8), ("weights", "side", 9)
+    keys |= {parse_key(request, *parser) for parser in parsers}
+    assert len(keys) == 8 and parse_key(replace(request, id="other id"), "weights", "side", 8) in keys
 
 
 def test_a_damaged_shard_is_named_left_out_and_parsed_again(tmp_path):
@@ -114,10 +105,8 @@ def test_every_byte_and_the_length_are_covered(tmp_path):
     write(tmp_path, KEYS[:1])
     path = only_shard(tmp_path)
     whole = path.read_bytes()
-    flipped = [
-        whole[:place] + bytes([whole[place] ^ 0x10]) + whole[place + 1 :]
-        for place in [*range(0, len(whole), 7), len(whole) - 10]
-    ]
+    places = [*range(0, len(whole), 7), len(whole) - 10]
+    flipped = [whole[:place] + bytes([whole[place] ^ 0x10]) + whole[place + 1 :] for place in places]
     for content in (*flipped, whole[:-5], whole + b"more", b""):
         path.write_bytes(content)
         with pytest.warns(UserWarning, match="not used"):
@@ -204,13 +193,12 @@ def test_leftovers_are_removed_by_the_next_writer_unless_another_one_is_active(t
 DOCUMENTS = [made_up_document(number, sentences=1 + number % 5) for number in range(23)]
 
 
-def shares(cache: ParseCache, tasks: int, ranks: int, **options) -> list[list[str]]:
+def shares(cache: ParseCache, tasks: int, ranks: int) -> list[list[str]]:
     ids = []
-    for task in range(1, tasks + 1):
-        for rank in range(ranks):
-            data = ParsingData(DOCUMENTS, cache, MadeUpParser(), shard=(task, tasks), **options)
-            data.trainer = SimpleNamespace(global_rank=rank, world_size=ranks)
-            ids.append([request.id for batch in data.predict_dataloader() for request in batch])
+    for task, rank in product(range(1, tasks + 1), range(ranks)):
+        data = ParsingData(DOCUMENTS, cache, MadeUpParser(), shard=(task, tasks))
+        data.trainer = SimpleNamespace(global_rank=rank, world_size=ranks)
+        ids.append([request.id for batch in data.predict_dataloader() for request in batch])
     return ids
 
 
@@ -238,7 +226,8 @@ def test_batches_keep_to_their_limits_and_lengths_together(tmp_path):
     batches = list(data.predict_dataloader())
     lengths = [[len(request.text) for request in batch] for batch in batches]
     assert sum(map(len, batches)) == data.predict_dataloader().documents == len(DOCUMENTS)
-    assert [n for batch in lengths for n in batch] == sorted((n for batch in lengths for n in batch), reverse=True)
+    flat = [length for batch in lengths for length in batch]
+    assert flat == sorted(flat, reverse=True)
     assert all(len(batch) <= 4 and (max(batch) * len(batch) <= 600 or len(batch) == 1) for batch in lengths)
     # none could have taken the next document in
     for batch, after in pairwise(lengths):
@@ -266,16 +255,18 @@ def test_what_is_missing_is_parsed_once_and_empty_documents_are_named(tmp_path):
 
 
 def test_answers_that_do_not_fit_are_refused():
-    requests = [ParseRequest.of(document) for document in DOCUMENTS[2:4]]
+    requests = REQUESTS[2:4]
     answers = [made_up_parse(request, 4) for request in requests]
-    parser = MadeUpParser()
-    for wrong in (answers[:1], answers[::-1]):
-        message = r"MadeUpParser returned parses of .* for requests of \['doc-2', 'doc-3'\]"
+    others = r"MadeUpParser returned parses of .* for requests of \['doc-2', 'doc-3'\]"
+    changed = r"document 'doc-2': asked for rows .*got rows side, 4 EDUs"
+    for parses, parser, message in (
+        (answers[:1], MadeUpParser(), others),
+        (answers[::-1], MadeUpParser(), others),
+        (answers, MadeUpParser(rows="nucleus"), changed),
+        (answers, MadeUpParser(band=3), changed),
+    ):
         with pytest.raises(ValueError, match=message):
-            add_answers(print, requests, wrong, parser)
-    for changed in (MadeUpParser(rows="nucleus"), MadeUpParser(band=3)):
-        with pytest.raises(ValueError, match=r"document 'doc-2': asked for rows .*got rows side, 4 EDUs"):
-            add_answers(print, requests, answers, changed)
+            add_answers(print, requests, parses, parser)
 
 
 def test_documents_of_a_corpus(tmp_path, corpus_files):

@@ -5,7 +5,7 @@ from itertools import pairwise
 
 import pytest
 import torch
-from made_up_parses import RELATIONS, made_up_document, made_up_parse, random_tree
+from made_up_parses import RELATIONS, made_up_document, made_up_parse, random_tree, to_band
 
 from datamodules.discourse.distributions import inside, tree_ldd
 from datamodules.discourse.parses import DiscourseParse, ParseRequest, text_digest
@@ -78,10 +78,7 @@ def test_gamma_is_taken_from_a_band_of_all_pairs_and_given_with_a_narrower_one()
     request = ParseRequest.of(made_up_document(1))
     edus, tree = made_up_parse(request).edus, made_up_parse(request).tree
     dense = torch.rand(6, 6, 3)
-    expected = [sum(dense[a, b].sum().item() for b in range(6) if b != a) / 6 for a in range(6)]
-    wide = torch.zeros(6, 11, 3)
-    for a in range(6):
-        wide[a, 5 - a : 11 - a] = dense[a]  # the diagonal is not read
+    wide, expected = to_band(dense, 5), (dense.sum(2).fill_diagonal_(0).sum(1) / 6).tolist()  # the diagonal is not read
     assert DiscourseParse.of(request, edus, RELATIONS, tree, wide).gamma.tolist() == pytest.approx(expected)
     narrow = wide[:, 3:8]
     given = DiscourseParse.of(request, edus, RELATIONS, tree, narrow, gamma=torch.tensor(expected).double())
@@ -106,22 +103,22 @@ def test_edus_that_are_none_are_refused_by_document():
 
 
 def test_values_outside_the_document_do_not_matter_and_others_do():
-    request, tree = whole("a b"), torch.tensor([[0, 0, 1, 2, 0]])
+    arguments, tree = (whole("a b"), [(0, 1), (2, 3)], RELATIONS), torch.tensor([[0, 0, 1, 2, 0]])
     band = torch.full((2, 3, 3), float("nan"))
     band[0, 2], band[1, 0] = 0.25, 0.5
-    parse = DiscourseParse.of(request, [(0, 1), (2, 3)], RELATIONS, tree, band)
+    parse = DiscourseParse.of(*arguments, tree, band)
     torch.testing.assert_close(parse.dense()[0, 1], torch.full((3,), 0.25), atol=0.003, rtol=0)
     band[0, 2, 1] = float("nan")
-    with pytest.raises(ValueError, match=r"document 'odd'.*probabilities"):
-        DiscourseParse.of(request, [(0, 1), (2, 3)], RELATIONS, tree, band)
-    with pytest.raises(ValueError, match=r"band of its LDD is \[2, 4, 3\]"):
-        DiscourseParse.of(request, [(0, 1), (2, 3)], RELATIONS, tree, torch.rand(2, 4, 3))
-    with pytest.raises(ValueError, match="binary tree over 2 EDUs"):
-        DiscourseParse.of(request, [(0, 1), (2, 3)], RELATIONS, tree[:0], torch.rand(2, 3, 3))
+    for nodes, values, problem in (
+        (tree, band, r"document 'odd'.*probabilities"),
+        (tree, torch.rand(2, 4, 3), r"band of its LDD is \[2, 4, 3\]"),
+        (tree[:0], torch.rand(2, 3, 3), "binary tree over 2 EDUs"),
+    ):
+        with pytest.raises(ValueError, match=problem):
+            DiscourseParse.of(*arguments, nodes, values)
 
 
 def cuts(rng: random.Random, number: int) -> list[tuple[int, int]]:
-    """Cut the text at random."""
     return list(pairwise([0, *sorted(rng.sample(range(1, len(ODD)), number)), len(ODD)]))
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from hypothesis import given
-from random_trees import trees
+from random_trees import to_dependencies, trees
 
 from datamodules.discourse.formats.conllu import from_dependencies
 from datamodules.discourse.records import TreebankDocument, TreebankError
@@ -16,7 +16,6 @@ from datamodules.discourse.relations import GUM as GUM_RELATIONS
 from datamodules.discourse.relations import GUM_COUNTS, INVENTORIES, RST_DT, coarsened, inventory_of
 from datamodules.discourse.treebanks import read_treebank
 from datamodules.discourse.trees import SPAN, Node, Span, Tree, TreeError
-from tests.datamodules.discourse.treebank_writers import to_dependencies
 
 GUM = Path(__file__).resolve().parents[3].parent / "shared" / "data" / "gum"
 
@@ -85,9 +84,7 @@ def of_heads(*heads: int) -> Tree:
     (Tree.from_nested, [["SS", ["x", "y"], 0, 1]], "nuclearity 'SS'"),
     (Tree.from_nested, [["NS", ["y", "x"], 0, 1]], "single nucleus is `span`"),
     (Tree.from_nested, [["SNS", ["x", "span"], 0, 1, 2]], "has 3 children, but"),
-    (Tree.from_nested, [["NN", "x", 0]], "neither an EDU nor"),
-    (Tree.from_nested, [["NN", "x", 0, True]], "neither an EDU nor"),
-    (Tree.from_nested, ["tree"], "neither an EDU nor"),
+    *((Tree.from_nested, [tree], "neither an EDU nor") for tree in (["NN", "x", 0], ["NN", "x", 0, True], "tree")),
     (Tree.from_spans, [[], 2], "no node covers EDUs 0 to 1"),
     (Tree.from_spans, [[(0, 0, 2, "NS", "x")], 3], "no node covers EDUs 1 to 2"),
     (Tree.from_spans, [[(0, 0, 1, "NS", "x")] * 2, 2], "twice"),
@@ -107,7 +104,7 @@ def test_invalid_trees_are_refused(build, arguments, said):
 
 
 @pytest.mark.skipif(not GUM.is_dir(), reason="needs the GUM data in ../shared/data")
-def test_validation_documents_of_gum():
+def test_validation_documents_of_gum_and_counts_of_the_treebank():
     path = GUM / "val.jsonl.gz"
     documents = {document.id: document for document in read_treebank(path)}
     lines = gzip.decompress(path.read_bytes()).splitlines()
@@ -120,6 +117,8 @@ def test_validation_documents_of_gum():
         assert to_dependencies(tree) == tuple(columns)
         assert from_dependencies(*columns) == tree
         assert from_dependencies(*to_dependencies(tree.binary())) == tree.binary()
+    trees = [document.tree.binary() for document in coarsened(read_treebank(GUM / "train.jsonl.gz"))]
+    assert Counter(span.relation for tree in trees for span in tree.spans()) == GUM_COUNTS
 
 
 def test_classes_of_gum_and_rst_dt():
@@ -168,9 +167,3 @@ def test_documents_get_coarse_trees():
     problem = r"a\.dis: doc, EDUs 0 to 2: the relation 'joint-list' is not in the inventory RST-DT"
     with pytest.raises(TreebankError, match=problem):
         coarsened([document], RST_DT, where="a.dis")
-
-
-@pytest.mark.skipif(not GUM.is_dir(), reason="needs the GUM data in ../shared/data")
-def test_counts_equal_those_of_the_treebank():
-    trees = [document.tree.binary() for document in coarsened(read_treebank(GUM / "train.jsonl.gz"))]
-    assert Counter(span.relation for tree in trees for span in tree.spans()) == GUM_COUNTS
