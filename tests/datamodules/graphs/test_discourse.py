@@ -73,7 +73,6 @@ def test_relations_equal_those_found_pair_by_pair(seed, rule):
     ("marker", "Otters swim.", "However, herons wade.", True),
     ("marker", "Otters swim.", "Herons wade, however.", False),
     ("entity", "We saw Brisbet swim.", "A heron met Brisbet there.", True),
-    ("entity", "We saw Ada Brisbet swim.", "A heron met Brisbet there.", True),
     ("entity", "We saw Brisbet swim.", "A heron met Tamsel there.", False),
     ("event", "The river flooded the mill.", "It was flooding everything.", True),
     ("event", "She said so.", "He said nothing.", False),
@@ -82,7 +81,6 @@ def test_relations_equal_those_found_pair_by_pair(seed, rule):
     ("deverbal", "The mayor resigned.", "Nobody expected a resignation.", False),
     ("coreference", "An otter swims.", "She dives.", True),
     ("coreference", "An otter swims.", "The otter dives.", True),
-    ("coreference", "The otter swims.", "An otter dives.", False),
 ])  # fmt: skip
 def test_each_cue(cue, first, second, related):
     weights = Discourse([cue])(paragraphs(first, second))
@@ -159,13 +157,13 @@ def test_parts_are_paragraphs_and_those_without_words_are_passed_over_and_counte
 
 
 def test_what_continues_in_the_next_paragraph():
-    whole = ParagraphRule(sentences=2)(DOCUMENT)
-    # blank lines before 7
-    assert [whole.follows(place) for place in range(6)] == [False, True, True, True, False, True]
-    sources = ParagraphRule(sentences=2, parts="sources")(DOCUMENT)
-    assert [sources.follows(place) for place in range(6)] == [False, True, True, False, False, True]
-    spread = ParagraphRule(max_paragraphs=4, sentences=2, keep="spread")(DOCUMENT)
-    assert [spread.follows(place) for place in range(4)] == [False, False, True, False]
+    for settings, expected in (
+        ({}, [False, True, True, True, False, True]),  # blank lines before 7
+        ({"parts": "sources"}, [False, True, True, False, False, True]),
+        ({"max_paragraphs": 4, "keep": "spread"}, [False, False, True, False]),
+    ):
+        found = ParagraphRule(sentences=2, **settings)(DOCUMENT)
+        assert [found.follows(place) for place in range(len(found))] == expected
     # a document without words has one paragraph without sentences
     for parts in ([], [[]], [[""], ["  "]]):
         empty = ParagraphRule(sentences=3)(Document("empty", parts))
@@ -173,9 +171,8 @@ def test_what_continues_in_the_next_paragraph():
 
 
 documents = st.lists(st.lists(st.sampled_from(["one", "two", " "]), max_size=7), max_size=7)
-parts, keep = st.sampled_from(["paragraphs", "sources"]), st.sampled_from(["first", "turns", "spread"])
-sizes = {"max_paragraphs": st.integers(1, 9), "sentences": st.none() | st.integers(1, 4)}
-rules = st.builds(ParagraphRule, **sizes, parts=parts, keep=keep)
+choices = (["paragraphs", "sources"], ["first", "turns", "spread"])
+rules = st.builds(ParagraphRule, st.integers(1, 9), st.none() | st.integers(1, 4), *map(st.sampled_from, choices))
 
 
 @given(documents, rules)

@@ -1,8 +1,9 @@
 """Graphs over paragraphs: own ones, by name, from files, by discourse parses, and by several processes."""
 
 import gzip
-import json
 import pickle
+from itertools import product
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -31,12 +32,6 @@ class Given(ParagraphGraph):
 THREE = paragraphs("One.", "Two.", "Three.", id="doc-7")
 
 
-def test_a_graph_of_ones_own_is_checked_and_its_diagonal_is_one():
-    found = Given([[0, 0.5, 0.25], [0.5, 0.3, 1 + 1e-7], [0.25, 1, 9]])(THREE)
-    assert_is_graph(found, 3, symmetric=True)
-    np.testing.assert_allclose(found, [[1, 0.5, 0.25], [0.5, 1, 1], [0.25, 1, 1]])
-
-
 @pytest.mark.parametrize("weights, message", [
     (np.ones((2, 3)), r"its graph is 2 x 3, not 3 x 3; give one row and one column for each of its 3 paragraphs"),
     (0.5, "its graph is a single number, not 3 x 3"),
@@ -52,13 +47,17 @@ def test_the_error_of_an_invalid_graph_names_its_document(weights, message):
         Given(weights)(THREE)
 
 
-def test_graphs_by_name():
-    assert isinstance(make_graph("similarity"), graphs.Similarity) and isinstance(make_graph("topic"), Topic)
-    assert isinstance(make_graph("discourse"), graphs.Discourse) and isinstance(make_graph("none"), graphs.NoGraph)
+def test_graphs_of_ones_own_whose_diagonal_becomes_one_and_by_name():
+    found = Given([[0, 0.5, 0.25], [0.5, 0.3, 1 + 1e-7], [0.25, 1, 9]])(THREE)
+    assert_is_graph(found, 3, symmetric=True)
+    np.testing.assert_allclose(found, [[1, 0.5, 0.25], [0.5, 1, 1], [0.25, 1, 1]])
+    kinds = {"similarity": graphs.Similarity, "topic": Topic, "discourse": graphs.Discourse, "none": graphs.NoGraph}
+    assert {name: type(make_graph(name)) for name in kinds} == kinds
     own = Topic(topics=3)
     assert make_graph(own) is own
-    names = "similarity, scaled_similarity, topic, discourse, rst, none"
-    with pytest.raises(ValueError, match=f"'similar' is not one of {names}"):
+    with pytest.raises(
+        ValueError, match="'similar' is not one of similarity, scaled_similarity, topic, discourse, rst"
+    ):
         make_graph("similar")
     with pytest.raises(ValueError, match="graph rst needs a parser and a folder of parses"):
         make_graph("rst")
@@ -66,14 +65,13 @@ def test_graphs_by_name():
 
 def test_graphs_from_a_file(tmp_path):
     rows = [{"id": "doc-7", "weights": [[0, 0.5, 1], [0, 0, 0], [0.1, 0, 0]]}, {"id": 8, "weights": [[0]]}]
-    path = tmp_path / "graphs.jsonl.gz"
-    path.write_bytes(gzip.compress("".join(json.dumps(row) + "\n" for row in rows).encode()))
-    graph = FromFile(path)
+    path = write_lines(tmp_path / "graphs.jsonl", rows)
+    path.with_suffix(".jsonl.gz").write_bytes(gzip.compress(path.read_bytes()))
+    graph = FromFile(path.with_suffix(".jsonl.gz"))
     np.testing.assert_allclose(graph(THREE), [[1, 0.5, 1], [0, 1, 0], [0.1, 0, 1]], rtol=1e-6)
     assert graph(paragraphs("One.", id="8")).tolist() == [[1]]
     assert pickle.loads(pickle.dumps(graph))(THREE).tolist() == graph(THREE).tolist()
-    other = tmp_path / "other.jsonl"
-    write_lines(other, [{"name": "doc-7", "graph": rows[0]["weights"]}])
+    other = write_lines(tmp_path / "other.jsonl", [{"name": "doc-7", "graph": rows[0]["weights"]}])
     renamed = FromFile(other, id="name", weights="graph")
     assert (renamed(THREE) == graph(THREE)).all() and renamed.digest() != graph.digest()
 
@@ -105,7 +103,7 @@ def test_two_processes_give_what_one_gives_and_it_is_kept(name, corpus_files, tm
     assert any(0 < value < 1 for row in one["graph"] for value in row) or name == "rst"
 
     for kind in (RST, Topic):
-        monkeypatch.setattr(kind, "weights", lambda *_: pytest.fail("the graph is there already"))
+        monkeypatch.setattr(kind, "weights", Mock(side_effect=AssertionError("the graph is there already")))
     assert data("one", 1)["graph"][:] == two["graph"][:]
 
 
@@ -115,21 +113,18 @@ def document(number: int) -> Document:
 
 
 def by_hand(parse, found, without):
-    """Return means over pairs of EDUs by a loop; an EDU belongs to the sentence of its first character."""
-    request = ParseRequest.of(found.document)
-    owner = []
-    for start, _ in parse.edus.tolist():
-        sentence = next(n for n, (a, b) in enumerate(request.sentences) if a <= start < b)
-        owner.append(next((n for n, (a, b) in enumerate(found.spans) if a <= sentence < b), None))
-    band, half = parse.band(parse.half_width), parse.half_width
-    used = [r for r, name in enumerate(parse.relations) if name not in without]
-    weights = np.eye(len(found))
-    for i in range(len(found)):
-        for j in range(len(found)):
-            pairs = [(a, b) for a in range(parse.size) for b in range(parse.size) if owner[a] == j and owner[b] == i]
-            values = [float(band[a, half + b - a, used].sum()) for a, b in pairs if 0 < abs(a - b) <= half]
-            if i != j:
-                weights[i, j] = min(1.0, sum(values) / len(values)) if values else 0.0
+    """Return means over pairs of EDUs; an EDU belongs to the sentence of its first character."""
+    starts, half, values = parse.edus[:, 0].tolist(), parse.half_width, np.zeros((2, parse.size, parse.size))
+    band = parse.band(half)[..., [name not in without for name in parse.relations]].sum(-1)
+    for a, b in product(range(parse.size), repeat=2):
+        if 0 < abs(a - b) <= half:
+            values[:, b, a] = band[a, half + b - a], 1
+    spans = ParseRequest.of(found.document).sentences
+    sentences = [next(n for n, (a, b) in enumerate(spans) if a <= start < b) for start in starts]
+    member = np.array([[a <= sentence < b for sentence in sentences] for a, b in found.spans], float)
+    sums, pairs = member @ values @ member.T  # of paragraphs
+    weights = np.minimum(sums / np.maximum(pairs, 1), 1)
+    np.fill_diagonal(weights, 1)
     return weights
 
 
@@ -148,28 +143,20 @@ def test_equals_the_mean_pair_by_pair(tmp_path, without, rule):
             assert (weights == np.eye(len(found))).all()
 
 
-def test_parsed_documents_are_not_parsed_again(tmp_path):
+def test_parsed_documents_are_not_parsed_again_and_the_graph_travels_without_its_parser(tmp_path):
     parser = MadeUpParser()
     make_graph("rst", parser, tmp_path).prepare([document(0), document(1)])
     assert len(parser.asked) == 2
+    parser.weights = lambda: None  # cannot be pickled
     graph = make_graph("rst", parser, tmp_path)
     graph.prepare([document(1), Document("empty", [[]])])
     assert len(parser.asked) == 2
     with pytest.raises(MissingParse, match="no parse of document 'doc-5'"):
         graph(ParagraphRule()(document(5)))
-    assert graph(ParagraphRule()(Document("empty", [[]]))).tolist() == [[1]]
-    assert graph(ParagraphRule()(Document("blank", [[" "], [""]]))).tolist() == [[1]]
-
-
-def test_it_travels_to_other_processes_without_its_parser(tmp_path):
-    class Heavy(MadeUpParser):
-        def __reduce__(self):
-            raise AssertionError("a parser stays where it is")
-
-    graph = RST(Heavy(), tmp_path)
-    graph.prepare([document(0)])
+    for parts in ([[]], [[" "], [""]]):
+        assert graph(ParagraphRule()(Document("empty", parts))).tolist() == [[1]]
     again = pickle.loads(pickle.dumps(graph))
     found = ParagraphRule()(document(0))
     assert (again(found) == graph(found)).all() and again.digest() == graph.digest()
-    others = [RST(Heavy(), tmp_path, ()), RST(RightBranchingParser(), tmp_path)]
+    others = [RST(parser, tmp_path, ()), RST(RightBranchingParser(), tmp_path)]
     assert len({graph.digest(), *(other.digest() for other in others)}) == 3

@@ -78,8 +78,8 @@ def test_weights_are_cosines_of_mixtures_which_paragraphs_about_one_theme_share(
     p = graph.mixtures(documents)
     lengths = np.sqrt((p**2).sum(1))
     np.testing.assert_allclose(graph(documents), p @ p.T / np.outer(lengths, lengths), atol=1e-5)
-    texts = {theme: " ".join(words) for theme, words in THEMES.items()}
-    documents = paragraphs(texts["river"], texts["market"], texts["river"], texts["sky"], "Unheard-of syllables.")
+    river, market, sky = map(" ".join, THEMES.values())
+    documents = paragraphs(river, market, river, sky, "Unheard-of syllables.")
     weights = graph(documents)
     assert_is_graph(weights, 5, symmetric=True)
     assert weights[0, 2] > 0.99 and max(weights[0, 1], weights[0, 3], weights[1, 3]) < 0.3
@@ -109,10 +109,9 @@ def test_learned_topics_are_stored(graph):
     again.load_state(stored)
     assert again.digest() == graph.digest() and (again(documents) == graph(documents)).all()
     assert (pickle.loads(pickle.dumps(graph))(documents) == graph(documents)).all()
-    with pytest.raises(UserError, match="has 3 topics, not 5"):
-        Topic(topics=5).load_state(stored)
-    with pytest.raises(UserError, match="has no topics, not 5"):
-        Topic(topics=5).load_state({})
+    for state, number in ((stored, "3"), ({}, "no")):
+        with pytest.raises(UserError, match=f"has {number} topics, not 5"):
+            Topic(topics=5).load_state(state)
     with pytest.raises(UserError, match="document 'x': there are no topics yet; call fit or load_state first"):
         Topic()(documents)
     with pytest.raises(ValueError, match="must be at least 1"):
