@@ -12,16 +12,7 @@ import pytest
 from conftest import wait_until
 
 from datamodules import file_locks
-from datamodules.atomic_write import (
-    BUILDING,
-    LOCK,
-    appearing_folder,
-    atomic_file,
-    atomic_write,
-    builders_lock,
-    building_folder,
-    naming_full_disk,
-)
+from datamodules.atomic_write import BUILDING, LOCK, appearing_folder, atomic_file, atomic_write, builders_lock
 from datamodules.cache_folder import default_cache
 from datamodules.documents import UserError
 from datamodules.file_locks import is_locked, release_lock, take_lock
@@ -63,11 +54,10 @@ def test_the_next_builder_removes_what_a_killed_one_left_though_its_workers_live
     """A worker that a builder has forked does not keep its lock."""
 
     def build() -> None:
-        with building_folder(tmp_path) as building:
+        with appearing_folder(tmp_path / "documents") as building:
             (building / "half").write_text("half")
             if os.fork() == 0:  # the worker tells itself that it is there, since only then it has closed the lock
-                (tmp_path / "worker").write_text(str(os.getpid()))
-                (tmp_path / "worker").rename(tmp_path / "ready")
+                atomic_write(tmp_path / "ready", str(os.getpid()))
             time.sleep(600)
             os._exit(0)
 
@@ -100,21 +90,19 @@ def test_new_content_replaces_the_old_unless_the_writer_is_interrupted_or_the_di
     with pytest.raises(KeyboardInterrupt), atomic_file(path) as file:
         file.write("half")
         raise KeyboardInterrupt
-    assert path.read_text() == "äfter\n"
-    assert list(tmp_path.iterdir()) == [path]
+    assert path.read_text() == "äfter\n" and list(tmp_path.iterdir()) == [path]
     # a full disk is named with the place, and other errors are left
     message = rf"{tmp_path}: cannot be written \(No space left on device\); free some space"
     with pytest.raises(UserError, match=message), appearing_folder(tmp_path / "documents"):
         raise OSError(errno.ENOSPC, "Error writing bytes to file")
-    with pytest.raises(FileNotFoundError), naming_full_disk(tmp_path):
+    with pytest.raises(FileNotFoundError), appearing_folder(tmp_path / "documents"):
         (tmp_path / "none").read_text()
     scores = tmp_path / "scores.json"
     with pytest.raises(UserError, match=rf"{scores}: cannot be written"), atomic_file(scores) as file:
         file.write("half")
         with open("/dev/full", "w") as full:
             full.write("x")
-    assert not list(tmp_path.glob("*scores*"))
-    assert not leftovers(tmp_path)
+    assert not list(tmp_path.glob("*scores*")) and not leftovers(tmp_path)
 
 
 def test_a_lock_is_held_until_it_is_released(tmp_path):

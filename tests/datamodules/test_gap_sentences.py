@@ -20,26 +20,20 @@ def document(number: int, sentences: int) -> dict:
     return {"id": f"d{number}", "document": [part for part in (texts[:cut], texts[cut:]) if part]}
 
 
-@pytest.fixture(scope="module")
-def files(tmp_path_factory):
-    return everywhere(tmp_path_factory.mktemp("plain"), [document(n, 2 + n % 7) for n in range(20)])
+ROWS = [document(n, 2 + n % 7) for n in range(20)]
 
 
-def everywhere(folder, rows) -> dict:
-    """The same file as every split."""
-    path = str(write_lines(folder / "rows.jsonl", rows))
-    return {"train": path, "val": path, "test": path, "summary": None}
+def data_of(rows, folder, **changes) -> GapSentenceData:
+    """The data whose splits are all the same file."""
+    files = dict.fromkeys(("train", "val", "test"), str(write_lines(folder / "rows.jsonl", rows)))
+    settings = {"vocab_size": 290, "max_source": 200, "max_target": 200, "batch_size": 4, "cache_dir": folder}
+    return GapSentenceData(Files(**files, summary=None), **settings | changes)
 
 
-def data_of(files, tmp_path, **changes) -> GapSentenceData:
-    settings = {"vocab_size": 290, "max_source": 200, "max_target": 200, "batch_size": 4, "cache_dir": tmp_path}
-    return GapSentenceData(Files(**files), **settings | changes)
-
-
-def ready(files, tmp_path, stage="fit", **changes) -> GapSentenceData:
-    data = data_of(files, tmp_path, **changes)
+def ready(rows, folder, **changes) -> GapSentenceData:
+    data = data_of(rows, folder, **changes)
     data.prepare_data()
-    data.setup(stage)
+    data.setup("fit")
     return data
 
 
@@ -48,8 +42,8 @@ def folder(tmp_path_factory):
     return tmp_path_factory.mktemp("gap-cache")
 
 
-def test_the_gaps_are_masked_once_each_and_are_the_target(files, folder):
-    data = ready(files, folder, ratio=0.4)
+def test_the_gaps_are_masked_once_each_and_are_the_target(folder):
+    data = ready(ROWS, folder, ratio=0.4)
     documents = {row["id"]: Document(row["id"], row["parts"]) for row in data.documents("train")}
     for row in data.features("train"):
         sentences = documents[row["id"]].sentences
@@ -65,33 +59,30 @@ def test_the_gaps_are_masked_once_each_and_are_the_target(files, folder):
         assert row["gaps"] == len(chosen)
 
 
-def test_some_stay_unchanged_and_each_document_has_draws_of_its_own(files, folder):
-    whole = ready(files, folder, ratio=0.5)
-    some = ready(files, folder, ratio=0.5, unchanged=0.5)
+def test_some_stay_unchanged_and_each_document_has_draws_of_its_own(folder):
+    whole = ready(ROWS, folder, ratio=0.5)
+    some = ready(ROWS, folder, ratio=0.5, unchanged=0.5)
     mask = whole.tokenizer.mask
     masks = [[row["source"].count(mask) for row in data.features("train")] for data in (whole, some)]
     gaps = whole.features("train")["gaps"][:]
     assert masks[0] == gaps and some.features("train")["gaps"][:] == gaps
     shares = {drawn / gap for drawn, gap in zip(masks[1], gaps)}
     assert len(shares) > 3 and 0.3 < sum(masks[1]) / sum(gaps) < 0.7
-    all_stay = ready(files, folder, ratio=0.5, unchanged=1.0)
+    all_stay = ready(ROWS, folder, ratio=0.5, unchanged=1.0)
     assert not any(all_stay.tokenizer.mask in row["source"] for row in all_stay.features("train"))
-    again = ready(files, folder / "elsewhere", ratio=0.5, unchanged=0.5)
+    again = ready(ROWS, folder / "elsewhere", ratio=0.5, unchanged=0.5)
     assert again.features("train")["source"][:] == some.features("train")["source"][:]
-    other = ready(files, folder, ratio=0.5, unchanged=0.5, draw_seed=1)
+    other = ready(ROWS, folder, ratio=0.5, unchanged=0.5, draw_seed=1)
     assert other.features("train")["source"][:] != some.features("train")["source"][:]
-
-
-def test_a_drawn_ratio_differs_between_documents(tmp_path):
+    # so has a drawn ratio
     rows = [document(n, 10) for n in range(30)]
-    data = ready(everywhere(tmp_path, rows), tmp_path, ratio=0.15, max_ratio=0.45, max_source=900)
+    data = ready(rows, folder, ratio=0.15, max_ratio=0.45, max_source=900)
     gaps = data.features("train")["gaps"][:]
     assert set(gaps) == {2, 3, 4} and gaps == data.features("val")["gaps"][:]
 
 
 def test_a_long_document_is_read_in_pieces_with_single_sentences_only_where_they_must_be(tmp_path):
-    rows = [document(n, 40) for n in range(3)]
-    data = ready(everywhere(tmp_path, rows), tmp_path, max_source=60)
+    data = ready([document(n, 40) for n in range(3)], tmp_path, max_source=60)
     for row in data.documents("train"):
         whole = Document(row["id"], row["parts"])
         pieces = list(data.pieces(whole))
@@ -111,11 +102,11 @@ def test_a_long_document_is_read_in_pieces_with_single_sentences_only_where_they
         assert all(sum(sizes[a:b]) <= room or b - a == 1 for a, b in pairwise(boundaries))
 
 
-def test_a_single_sentence_has_no_gap(files, tmp_path):
+def test_a_single_sentence_has_no_gap(tmp_path):
     long = {"id": "long", "document": "Otter " * 80 + "guards. The heron paints. The heron repairs the mill."}
     rows = [document(1, 4), {"id": "single", "document": "One otter."}, {"id": "dots", "document": "... !"}, long]
     with pytest.warns(UserWarning, match="train: left out 2 of 5 pieces of a single sentence: single, long#1"):
-        data = ready(everywhere(tmp_path, rows), tmp_path, max_source=70)
+        data = ready(rows, tmp_path, max_source=70)
     assert data.features("train")["id"][:] == ["d1", "dots", "long#2"] == data.features("val")["id"][:]
     data.setup("test")
     test = {row["id"]: row for row in data.features("test")}
@@ -123,30 +114,34 @@ def test_a_single_sentence_has_no_gap(files, tmp_path):
     assert data.tokenizer.decode(test["single"]["source"]) == "One otter." and len(test["long#1"]["source"]) == 70
     assert next(iter(data.test_dataloader())).batch_size == 4
     with pytest.raises(UserError, match="train: no document has two sentences"):
-        ready(everywhere(tmp_path / "only", rows[1:2]), tmp_path)
+        ready(rows[1:2], tmp_path)
 
 
-def test_targets_that_are_too_long_are_counted(files, tmp_path):
-    whole = ready(files, tmp_path / "whole").features("train")["target"][:]
-    data = ready(files, tmp_path / "cut", max_target=9)
+def test_targets_that_are_too_long_are_counted(tmp_path):
+    whole = ready(ROWS, tmp_path / "whole").features("train")["target"][:]
+    data = ready(ROWS, tmp_path / "cut", max_target=9)
     cut = data.features("train")["target"][:]
     assert all(short[:-1] == long[: len(short) - 1] for short, long in zip(cut, whole))
     lost, number = sum(map(len, whole)) - sum(map(len, cut)), sum(len(target) > 9 for target in whole)
     row = next(row for row in data.truncation["train"] if row.counted == "target tokens")
-    assert (row.left_out, row.documents_cut, row.documents) == (lost, number, len(whole))
-    assert row.limit == "data.max_target 9"
+    expected = (lost, number, len(whole), "data.max_target 9")
+    assert (row.left_out, row.documents_cut, row.documents, row.limit) == expected
     nothing = data.encode(Document("none", []))
     assert nothing["gaps"] == 0 and nothing["target"] == [data.tokenizer.stop]
 
 
-def test_arguments_out_of_bounds_are_refused(files, tmp_path):
-    for wrong in ({"ratio": 0}, {"ratio": 1.0}, {"ratio": 0.4, "max_ratio": 0.3}, {"unchanged": 1.5}, {"noise": -1}):
-        with pytest.raises(ValueError, match=r"data\.(ratio|unchanged)"):
-            data_of(files, tmp_path, **wrong)
-    with pytest.raises(ValueError, match="no gap-sentence selection"):
-        data_of(files, tmp_path, selection="best")
-    with pytest.raises(ValueError, match=r"data\.max_source is at least 3"):
-        data_of(files, tmp_path, max_source=2)
+def test_arguments_out_of_bounds_are_refused(tmp_path):
+    for wrong, message in (
+        ({"ratio": 0}, r"data\.ratio"),
+        ({"ratio": 1.0}, r"data\.ratio"),
+        ({"ratio": 0.4, "max_ratio": 0.3}, r"data\.ratio"),
+        ({"unchanged": 1.5}, r"data\.unchanged"),
+        ({"noise": -1}, r"data\.noise"),
+        ({"selection": "best"}, "no gap-sentence selection"),
+        ({"max_source": 2}, r"data\.max_source is at least 3"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            data_of(ROWS, tmp_path, **wrong)
 
 
 def test_fine_tuning_reads_document_and_summary(corpus_files, tmp_path):

@@ -2,9 +2,9 @@
 
 import numpy as np
 import pytest
-import torch
 
 from datamodules.corpora import Files
+from datamodules.corpora.corpus import as_document
 from datamodules.documents import Document, UserError
 from datamodules.graphs import ParagraphGraph, ParagraphRule
 from datamodules.graphsum import GraphSumData, GraphTokenizer
@@ -50,23 +50,22 @@ def data(corpus_files, tmp_path_factory) -> GraphSumData:
 
 def test_a_batch_is_paragraphs_their_graph_and_the_summary(data):
     batch = next(iter(data.test_dataloader()))
-    documents, text = {row["id"]: row for row in data.documents("test")}, data.tokenizer
+    documents, text = {row["id"]: as_document(row) for row in data.documents("test")}, data.tokenizer
     for b, name in enumerate(batch.ids):
-        sentences = [sentence for part in documents[name]["parts"] for sentence in part]
-        assert batch.source_mask[b].any(-1).sum() == len(sentences)
+        sentences = documents[name].sentences
+        size = int(batch.source_mask[b].any(-1).sum())
+        assert size == len(sentences)
         for j, sentence in enumerate(sentences):
             ids = batch.source[b, j][batch.source_mask[b, j]].tolist()
             assert ids[-1] == text.paragraph and len(ids) <= 30 and text.paragraph not in ids[:-1]
             assert sentence.startswith(text.decode(ids)) and (len(ids) == 30 or text.decode(ids) == sentence)
-        size = len(sentences)
-        graph = np.eye(size) + 0.5 * np.eye(size, k=1) + 0.5 * np.eye(size, k=-1)
-        torch.testing.assert_close(batch.graph[b, :size, :size], torch.tensor(graph, dtype=torch.float32))
+        np.testing.assert_allclose(batch.graph[b, :size, :size], Chain().weights(sentences))
         assert not batch.graph[b, size:].any() and not batch.graph[b, :, size:].any()
         row = batch.source[b].flatten()[batch.places[b, : batch.lengths[b]]]
         assert row.equal(batch.source[b][batch.source_mask[b]])
         target = batch.target[b, : batch.target_lengths[b]].tolist()
         assert target[-1] == text.stop and batch.target_input[b, : len(target)].tolist() == [text.start, *target[:-1]]
-        assert documents[name]["references"][0][0].startswith(text.decode(target))
+        assert documents[name].references[0][0].startswith(text.decode(target))
         assert batch.target[b, len(target) :].eq(text.pad).all()
     assert batch.source[~batch.source_mask].eq(data.tokenizer.pad).all()
     real = batch.target != data.tokenizer.pad
@@ -103,8 +102,7 @@ def test_odd_documents_have_a_defined_form_and_sentences_of_a_summary_separators
     # sentences of a summary have separators between them
     reference = ["The otter guards the mill.", "Nobody else does it."]
     target = data.encode(Document("two", [["The otter guards the mill every day."]], [reference]))["target"]
-    at = target.index(data.tokenizer.sentence)
-    assert [data.tokenizer.decode(target[:at]), data.tokenizer.decode(target[at + 1 : -1])][0] == reference[0]
+    assert data.tokenizer.decode(target[: target.index(data.tokenizer.sentence)]) == reference[0]
     assert target.count(data.tokenizer.sentence) == 1 and target[-1] == data.tokenizer.stop and len(target) <= 24
 
 

@@ -1,7 +1,9 @@
 import os
 import random
 import time
+from collections import defaultdict
 from itertools import islice
+from statistics import mean
 from types import SimpleNamespace
 
 import pytest
@@ -21,8 +23,7 @@ def lengths(number, seed=0):
 def test_one_rank_sees_every_document_once(number, shuffle, pool):
     sampler = BatchSampler(lengths(number), 4, shuffle, pool=pool)
     batches = list(sampler)
-    assert sorted(i for batch in batches for i in batch) == list(range(number))
-    assert len(batches) == len(sampler)
+    assert sorted(i for batch in batches for i in batch) == list(range(number)) and len(batches) == len(sampler)
     assert sorted(map(len, batches))[1:] == [4] * (len(batches) - 1)
 
 
@@ -44,49 +45,40 @@ def test_ranks_share_the_batches_of_one_rank_with_a_larger_batch(number, ranks):
     for parts, batch in zip(zip(*shares), whole, strict=True):
         assert sorted(i for part in parts if part.weight for i in part.rows) == sorted(batch)
         # the mean over ranks of what each one computes is the mean over the documents of the batch
-        means = [part.weight * sum(values[i] for i in part.rows) / len(part.rows) for part in parts]
-        assert sum(means) / ranks == pytest.approx(sum(values[i] for i in batch) / len(batch))
-        assert all(part.rows for part in parts)
+        means = [part.weight * mean(values[i] for i in part.rows) for part in parts]
+        assert mean(means) == pytest.approx(mean(values[i] for i in batch)) and all(part.rows for part in parts)
 
 
 @pytest.mark.parametrize("number, batches", [(25, 99), (28, 99), (48, 99), (48, 7)])
 @pytest.mark.parametrize("ranks", [1, 2])
 def test_accumulated_batches_have_the_mean_of_their_documents(number, batches, ranks):
     """Also with fewer batches in the last step, and a smaller one among them."""
-    values, accumulated, sums, documents = [random.Random(i).random() for i in range(number)], 4, [], []
+    values, sums, documents = [random.Random(i).random() for i in range(number)], defaultdict(float), defaultdict(list)
     for loader in loaders(number, ranks):
-        loader.trainer = SimpleNamespace(accumulate_grad_batches=accumulated, num_training_batches=batches)
+        loader.trainer = SimpleNamespace(accumulate_grad_batches=4, num_training_batches=batches)
         for place, batch in enumerate(islice(loader, batches)):
-            if place // accumulated == len(sums):
-                sums.append(0.0)
-                documents.append([])
-            mean = sum(values[i] for i in batch.rows) / len(batch.rows)
             weight = batch.weight * getattr(batch, "accumulation_weight", 1.0)
-            sums[place // accumulated] += weight * mean / accumulated / ranks
-            documents[place // accumulated] += batch.rows if batch.weight else []
-    assert sums == pytest.approx([sum(values[i] for i in step) / len(step) for step in documents])
+            sums[place // 4] += weight * mean(values[i] for i in batch.rows) / 4 / ranks
+            documents[place // 4] += batch.rows if batch.weight else []
+    assert sums == pytest.approx({step: mean(values[i] for i in rows) for step, rows in documents.items()})
 
 
 @pytest.mark.parametrize("accumulated", [1, 2])
 def test_the_batches_of_a_step_are_repeated_together(accumulated):
-    def sampler(repeats):
-        made = BatchSampler(lengths(30), 4, True, seed=5, repeats=repeats)
-        made.accumulated = accumulated
-        return made
-
-    once, thrice = list(sampler(1)), list(sampler(3))
+    once, thrice = (BatchSampler(lengths(30), 4, True, seed=5, repeats=repeats) for repeats in (1, 3))
+    thrice.accumulated, batches = accumulated, list(once)
     expected = []
-    for start in range(0, len(once), accumulated):
-        expected += 3 * once[start : start + accumulated]
-    assert thrice == expected and len(sampler(3)) == len(sampler(3).weights()) == len(thrice) == 24
+    for start in range(0, len(batches), accumulated):
+        expected += 3 * batches[start : start + accumulated]
+    assert list(thrice) == expected and len(thrice) == len(thrice.weights()) == len(expected) == 24
 
 
 @pytest.mark.parametrize("number", [5, 24, 25])
-def test_evaluation_repeats_nothing_and_deals_out_in_turn(number):
-    for rank in range(2):
-        sampler = BatchSampler(lengths(number), 3, False, num_replicas=2, rank=rank)
-        batches = list(sampler)
-        assert [i for batch in batches for i in batch] == list(range(rank, number, 2)) and len(sampler) == len(batches)
+@pytest.mark.parametrize("rank", range(2))
+def test_evaluation_repeats_nothing_and_deals_out_in_turn(number, rank):
+    sampler = BatchSampler(lengths(number), 3, False, num_replicas=2, rank=rank)
+    batches = list(sampler)
+    assert [i for batch in batches for i in batch] == list(range(rank, number, 2)) and len(sampler) == len(batches)
 
 
 def test_the_order_is_a_function_of_seed_and_epoch_and_pools_bring_similar_lengths_together():
@@ -111,30 +103,25 @@ def loader_of_epoch(epoch, batch_size=4):
     return ResumableLoader(torch.arange(30), sampler, torch.stack)
 
 
-def position_after(batches, loader):
-    iterator = iter(loader)
-    for _ in range(batches):
-        next(iterator)
-    return loader.state_dict()
-
-
 def test_an_interrupted_epoch_continues_after_the_last_batch_handed_out_and_one_that_ended_early_does_not():
     whole = [batch.tolist() for batch in loader_of_epoch(2)]
-    middle = position_after(3, loader_of_epoch(2))
-    resumed = loader_of_epoch(2)
+    interrupted, resumed = loader_of_epoch(2), loader_of_epoch(2)
+    batches = iter(interrupted)
+    for _ in range(3):
+        next(batches)
+    middle = interrupted.state_dict()
     resumed.load_state_dict(middle)
     assert resumed.state_dict() == middle, "a checkpoint may be written before the first batch"
     assert [batch.tolist() for batch in resumed] == whole[3:]
     assert [batch.tolist() for batch in resumed] == whole, "the next epoch is complete"
     assert resumed.state_dict()["batches"] == 0, "an epoch's end is the start of the next"
     # an epoch after one that ended early starts with its first batch
-    ended_early = position_after(3, loader_of_epoch(2))
     following = loader_of_epoch(3)
-    following.load_state_dict(ended_early)
+    following.load_state_dict(middle)
     assert [batch.tolist() for batch in following] == [batch.tolist() for batch in loader_of_epoch(3)]
     # with batches of another size it does not continue
     other = loader_of_epoch(2, batch_size=5)
-    other.load_state_dict(position_after(3, loader_of_epoch(2)))
+    other.load_state_dict(middle)
     with pytest.raises(UserError, match="batches of 4 documents, and this run has 5"):
         list(other)
 

@@ -30,11 +30,11 @@ def row(data, parts, references=(), name="1"):
 
 def read_back(data, batch, index):
     """The words of each agent."""
-    found = []
+    parts = []
     for ids, length in zip(batch.source_extended[index], batch.lengths[index].tolist()):
         assert ids[length:].eq(PAD).all()
-        found.append(data.tokenizer.decode(ids[:length].tolist(), batch.oov_words[index], V))
-    return found
+        parts.append(data.tokenizer.decode(ids[:length].tolist(), batch.oov_words[index], V))
+    return parts
 
 
 def test_even_parts_differ_by_one_and_paragraph_parts_cut_where_a_plain_search_would():
@@ -110,24 +110,10 @@ def test_cutting_the_source_later_deals_it_out_again(tmp_path):
         cut = data.collate(rows)
         assert cut.lengths.tolist() == [parts] and cut.oov_words == [["zebra", "a", "yak"]]
         assert cut.target.tolist() == [[V, UNK]]
-
-
-@pytest.mark.parametrize("parts", [[[" "]], [], [[]]], ids=str)
-@pytest.mark.parametrize("split", ["even", "paragraphs"])
-def test_a_document_without_words_is_one_unknown_word(tmp_path, parts, split):
-    data = build(tmp_path, agents=3, split=split)
-    batch = data.collate([row(data, parts)])
-    assert batch.source.tolist() == [[[UNK], [PAD], [PAD]]] and batch.lengths.tolist() == [[1, 0, 0]]
-
-
-def by_hand(words, vocabulary, oov_words):
-    """Return extended ids by a loop over words, and extend `oov_words`."""
-    ids = []
-    for word in words:
-        if word not in vocabulary and word not in oov_words:
-            oov_words.append(word)
-        ids.append(4 + vocabulary.index(word) if word in vocabulary else V + oov_words.index(word))
-    return ids
+        # a document without words is one unknown word
+        for empty in ([[" "]], [], [[]]):
+            batch = data.collate([row(data, empty)])
+            assert batch.source.tolist() == [[[UNK], [PAD]]] and batch.lengths.tolist() == [[1, 0]]
 
 
 def test_ids_equal_those_of_a_plain_loop_and_lengths_stay_on_the_host(tmp_path):
@@ -138,12 +124,11 @@ def test_ids_equal_those_of_a_plain_loop_and_lengths_stay_on_the_host(tmp_path):
     targets = [["zebra", "sat", "."], ["the", "gnu"]]
     vocabulary = data.tokenizer.words[4:]
     for i, (source, target) in enumerate(zip(words, targets)):
-        oov_words: list[str] = []
-        expected = by_hand(source, vocabulary, oov_words)
-        assert batch.source_extended[i].tolist() == expected + [PAD] * (8 - len(source))
-        assert batch.source[i].tolist() == [UNK if x >= V else x for x in expected] + [PAD] * (8 - len(source))
-        assert batch.oov_words[i] == oov_words
+        oov_words = [word for word in dict.fromkeys(source) if word not in vocabulary]
         ids = {word: V + k for k, word in enumerate(oov_words)} | {word: 4 + k for k, word in enumerate(vocabulary)}
+        expected = [ids[word] for word in source] + [PAD] * (8 - len(source))
+        assert batch.source_extended[i].tolist() == expected and batch.oov_words[i] == oov_words
+        assert batch.source[i].tolist() == [UNK if x >= V else x for x in expected]
         gold = [*(ids.get(word, UNK) for word in target), STOP]
         length = len(gold)
         assert batch.target[i, :length].tolist() == gold and batch.target[i, length:].eq(PAD).all()
@@ -160,8 +145,7 @@ def test_ids_equal_those_of_a_plain_loop_and_lengths_stay_on_the_host(tmp_path):
 
 def test_impossible_lengths_are_named(tmp_path):
     with pytest.raises(ValueError, match="max_source must be at least 1 and max_target 2"):
-        PointerGeneratorData(Texts([]), max_target=1, cache_dir=tmp_path)
-    with pytest.raises(ValueError, match=r"data\.batch_size must be at least 1, got 0"):
-        PointerGeneratorData(Texts([]), batch_size=0, cache_dir=tmp_path)
-    with pytest.raises(ValueError, match=r"data\.agents must be at least 1, got 0"):
-        build(tmp_path, agents=0)
+        build(tmp_path, max_target=1)
+    for name in ("batch_size", "agents"):
+        with pytest.raises(ValueError, match=rf"data\.{name} must be at least 1, got 0"):
+            build(tmp_path, **{name: 0})

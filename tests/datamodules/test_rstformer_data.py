@@ -32,9 +32,9 @@ def ready(files, tmp_path, **arguments) -> RSTformerData:
 def test_a_batch_is_text_edus_and_their_discourse(corpus_files, tmp_path):
     data = ready(corpus_files, tmp_path)
     batch = next(iter(data.test_dataloader()))
-    documents = {row["id"]: row for row in data.documents("test")}
+    documents = {row["id"]: as_document(row) for row in data.documents("test")}
     for n, name in enumerate(batch.ids):
-        document = Document(name, documents[name]["parts"], documents[name]["references"])
+        document = documents[name]
         parse = made_up_parse(ParseRequest.of(document), 8)
         length = int(batch.source_mask[n].sum())
         ids, edus = batch.source[n, :length].tolist(), batch.token_edu[n]
@@ -58,31 +58,22 @@ def test_a_batch_is_text_edus_and_their_discourse(corpus_files, tmp_path):
     assert batch.global_mask[:, 0].eq(1).all() and batch.global_mask[:, 1:].eq(0).all()
 
 
-def test_each_ablation_has_its_own_ldd(corpus_files, tmp_path):
-    found = {}
-    for ablation in ("none", "wac", "no_labels", "one_best", "ria", "permuted", "other"):
-        batch = next(iter(ready(corpus_files, tmp_path, ablation=ablation).test_dataloader()))
-        found[ablation] = decode(batch.ldd)
+def test_each_ablation_has_its_own_ldd_and_controls_are_a_function_of_the_seed(corpus_files, tmp_path):
+    def first_batch(ablation, seed=0):
+        return next(iter(ready(corpus_files, tmp_path, ablation=ablation, ablation_seed=seed).test_dataloader()))
+
+    names = ("none", "wac", "no_labels", "one_best", "ria", "permuted", "other")
+    ldds = {ablation: decode(first_batch(ablation).ldd) for ablation in names}
     for one, other in combinations(("none", "ria", "permuted", "other"), 2):
-        assert (found[one] - found[other]).abs().max() > 0.1
-    assert torch.equal(found["none"], found["wac"]) and torch.equal(found["none"], found["no_labels"])
-    assert set(found["one_best"].unique().tolist()) == {0.0, 1.0} and not torch.equal(found["one_best"], found["none"])
-    half = found["ria"].shape[2] // 2
-    size = int(batch.token_edu[0].max()) + 1
-    wanted = random_ldd(50, half, len(RELATIONS))[:size]  # the same in every document
-    filled = found["ria"][0, :size] > 0
-    torch.testing.assert_close(found["ria"][0, :size][filled], wanted[filled], atol=0.005, rtol=0)
-
-
-@pytest.mark.parametrize("ablation", ["ria", "permuted", "other"])
-def test_controls_are_a_function_of_seed_and_document(ablation, corpus_files, tmp_path):
-    def batches(seed):
-        loader = ready(corpus_files, tmp_path, ablation=ablation, ablation_seed=seed).test_dataloader()
-        return [batch.ldd for batch in loader]
-
-    first, again, other = batches(1), batches(1), batches(2)
-    assert all(torch.equal(*pair) for pair in zip(first, again, strict=True))
-    assert any(not torch.equal(*pair) for pair in zip(first, other, strict=True))
+        assert (ldds[one] - ldds[other]).abs().max() > 0.1
+    assert torch.equal(ldds["none"], ldds["wac"]) and torch.equal(ldds["none"], ldds["no_labels"])
+    assert set(ldds["one_best"].unique().tolist()) == {0.0, 1.0} and not torch.equal(ldds["one_best"], ldds["none"])
+    size = int(first_batch("none").token_edu[0].max()) + 1
+    drawn, expected = ldds["ria"][0, :size], random_ldd(50, ldds["ria"].shape[2] // 2, len(RELATIONS))[:size]
+    torch.testing.assert_close(drawn[drawn > 0], expected[drawn > 0], atol=0.005, rtol=0)  # the same in every document
+    for control in ("ria", "permuted", "other"):
+        assert torch.equal(decode(first_batch(control).ldd), ldds[control])
+        assert not torch.equal(decode(first_batch(control, 2).ldd), ldds[control])
 
 
 def test_other_takes_the_discourse_of_training_documents_and_a_run_keeps_it(corpus_files, tmp_path):
@@ -132,14 +123,10 @@ def test_each_ablation_has_its_own_gamma(ablation, corpus_files, tmp_path):
             assert any(set(gamma.tolist()) <= set(other.tolist()) for other in others)
 
 
-def test_without_discourse_no_parser_is_asked(corpus_files, tmp_path):
+def test_an_empty_document_has_no_discourse_and_another_must_have_one(corpus_files, tmp_path):
     data = ready(corpus_files, tmp_path, parser=None, ablation="no_discourse")
     batch = next(iter(data.test_dataloader()))
-    assert batch.ldd is None and batch.token_edu.eq(-1).all()
-    assert not (tmp_path / "parses").exists()
-
-
-def test_an_empty_document_has_no_discourse_and_another_must_have_one(corpus_files, tmp_path):
+    assert batch.ldd is None and batch.token_edu.eq(-1).all() and not (tmp_path / "parses").exists()
     data = ready(corpus_files, tmp_path)
     one = data.encode(Document("a", [["The otter, which swims, guards the mill."]], [["An otter."]]))
     empty = data.encode(Document("b", [[]], []))
@@ -148,10 +135,8 @@ def test_an_empty_document_has_no_discourse_and_another_must_have_one(corpus_fil
     assert batch.ldd.eq(0).all() and batch.token_edu.eq(-1).all()
     with pytest.raises(MissingParse, match="no parse of document 'c'"):
         data.collate([{**one, "id": "c", "references": []}])
-
-
-def test_a_folder_that_was_named_has_the_parses_of_training(corpus_files, tmp_path):
-    folder = ready(corpus_files, tmp_path).parses
+    # a folder that was named has the parses of training
+    folder = data.parses
     data_of(corpus_files, tmp_path, parses=folder).prepare_data()
     before = sorted(folder.glob("*.safetensors"))
     other = data_of(corpus_files, tmp_path, parses=folder, parser=RightBranchingParser(band=8))
@@ -175,11 +160,11 @@ def test_a_name_stands_for_the_parser_that_the_command_parses_with(corpus_files,
         _ = alone.parser
 
 
-def test_settings_that_cannot_be_are_refused(corpus_files):
-    corpus = Files(**corpus_files)
-    with pytest.raises(ValueError, match=r"data\.parser is missing"):
-        RSTformerData(corpus)
-    with pytest.raises(ValueError, match=r"data\.half_width 64: the parser gives 8"):
-        RSTformerData(corpus, parser=MadeUpParser(band=8))
-    with pytest.raises(ValueError, match=r"data\.max_source is at least 3"):
-        RSTformerData(corpus, parser=MadeUpParser(band=8), max_source=2, half_width=8)
+def test_settings_that_cannot_be_are_refused(corpus_files, tmp_path):
+    for changes, message in (
+        ({"parser": None}, r"data\.parser is missing"),
+        ({"half_width": 64}, r"data\.half_width 64: the parser gives 8"),
+        ({"max_source": 2}, r"data\.max_source is at least 3"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            data_of(corpus_files, tmp_path, **changes)

@@ -55,9 +55,8 @@ def test_graphs_of_ones_own_whose_diagonal_becomes_one_and_by_name():
     assert {name: type(make_graph(name)) for name in kinds} == kinds
     own = Topic(topics=3)
     assert make_graph(own) is own
-    with pytest.raises(
-        ValueError, match="'similar' is not one of similarity, scaled_similarity, topic, discourse, rst"
-    ):
+    names = "similarity, scaled_similarity, topic, discourse, rst, none"
+    with pytest.raises(ValueError, match=f"'similar' is not one of {names}"):
         make_graph("similar")
     with pytest.raises(ValueError, match="graph rst needs a parser and a folder of parses"):
         make_graph("rst")
