@@ -29,7 +29,7 @@ def letters(text: str) -> Tokens:
     return Tokens([7, *range(len(offsets))], [(0, 0), *offsets])
 
 
-def test_features_of_each_word():
+def test_features_of_each_word_and_where_sentences_begin():
     features = edu_features(WHOLE, letters, [(0, 8), (10, 28), (29, 37)], "doc")
     words = ["We", "left", ",", "because", "it", "rained", ".", "The", "end", "."]
     assert [TEXT[a:b] for a, b in features.offsets] == words
@@ -40,9 +40,6 @@ def test_features_of_each_word():
     assert features.layout[7].tolist() == pytest.approx([1, 1, 1, 0, 2 / 20, 3 / 60])
     assert features.layout[2, 2] == 0  # no space before the comma
     assert features.piece_words.tolist() == [-1, *(i for i, word in enumerate(words) for _ in word)]
-
-
-def test_where_sentences_begin():
     features = edu_features(asked(TEXT))
     assert features.starts == [0, 29] and features.layout[7, 1] == 1
     features = edu_features(asked("abcd ef gh", [(0, 2), (2, 10)]))  # one begins inside a word
@@ -59,15 +56,15 @@ def test_where_sentences_begin():
         assert features.offsets == features.chains == features.starts == [] and features.words.shape == (0, 10)
 
 
-def test_offsets_of_another_text_are_refused():
-    for request, edus, message in [
-        (asked("abc", [(0, 4)]), [], r"text: sentences\[0\] is characters 0 to 4 of a text of 3"),
-        (asked("abc", [], [(2, 1)]), [], r"paragraphs\[0\] is characters 2 to 1"),
-        (asked("abc", [(-1, 2)]), [], "characters -1 to 2"),
-        (asked("abc"), [(3, 4)], "EDU begins at character 3"),
-    ]:
-        with pytest.raises(UserError, match=message):
-            edu_features(request, edus=edus)
+@pytest.mark.parametrize("parse_request, edus, message", [
+    (asked("abc", [(0, 4)]), [], r"text: sentences\[0\] is characters 0 to 4 of a text of 3"),
+    (asked("abc", [], [(2, 1)]), [], r"paragraphs\[0\] is characters 2 to 1"),
+    (asked("abc", [(-1, 2)]), [], "characters -1 to 2"),
+    (asked("abc"), [(3, 4)], "EDU begins at character 3"),
+])  # fmt: skip
+def test_offsets_of_another_text_are_refused(parse_request, edus, message):
+    with pytest.raises(UserError, match=message):
+        edu_features(parse_request, edus=edus)
 
 
 def test_a_batch_puts_texts_in_a_row():

@@ -4,6 +4,7 @@ import gzip
 import importlib.util
 import json
 from collections import Counter
+from itertools import product
 
 import pytest
 import torch
@@ -33,6 +34,11 @@ def masking():
     return MaskingTokenizer.build(TEXTS, SMALLEST + 41)
 
 
+def word_pieces(folder, words) -> str:
+    BertTokenizerFast(vocab={word: i for i, word in enumerate(words)}).save_pretrained(folder / "word_pieces")
+    return str(folder / "word_pieces")
+
+
 def test_any_text_comes_back_and_offsets_are_characters_in_order_and_cover_what_is_visible(text):
     for written_text in [*TEXTS, "zebra \U0001f9a6 Ωmega", "", "</s> spells <pad> and <s>", "a naïve 😀 heron"]:
         ids, offsets = text(written_text)
@@ -46,7 +52,7 @@ def test_any_text_comes_back_and_offsets_are_characters_in_order_and_cover_what_
             assert "\ufffd" in piece or piece == written_text[start:end].strip()
 
 
-def test_saved_loaded_and_from_a_state(text, masking, tmp_path):
+def test_saved_loaded_and_from_a_state_and_tokens_that_end_a_sentence(text, masking, tmp_path):
     for original in (text, masking):
         original.save(tmp_path)
         for other in (type(original).load(tmp_path), type(original).from_state(original.state())):
@@ -55,34 +61,29 @@ def test_saved_loaded_and_from_a_state(text, masking, tmp_path):
     text.save(tmp_path)
     PreTrainedTokenizerFast(tokenizer_file=str(tmp_path / "tokenizer.json")).save_pretrained(tmp_path / "released")
     assert SubwordTokenizer.of_checkpoint(str(tmp_path / "released"))("The otter") == text("The otter")
-
-
-def test_invalid_tokenizers_are_refused(text, masking, tmp_path):
-    with pytest.raises(ValueError, match="vocabulary of 100: it needs at least 260"):
-        SubwordTokenizer.build(TEXTS, 100)
-    with pytest.raises(UserError, match=r"no such file; give --data\.tokenizer_dir a folder"):
-        SubwordTokenizer.load(tmp_path)
-    (tmp_path / "tokenizer.json").write_text('{"model": 3')
-    with pytest.raises(UserError, match=r"tokenizer\.json: not a tokenizer"):
-        SubwordTokenizer.load(tmp_path)
-    (tmp_path / "tokenizer.json").write_text(text.backend.to_str().replace("<pad>", "<padding>"))
-    with pytest.raises(UserError, match="the tokenizer has no <pad>"):
-        SubwordTokenizer.load(tmp_path)
-    with pytest.raises(ValueError, match=f"a vocabulary of {SMALLEST}: it needs at least {SMALLEST + 1}"):
-        MaskingTokenizer.build(TEXTS, SMALLEST)
-    (tmp_path / "tokenizer.json").write_text(masking.backend.to_str().replace("</s>", "<end>"))
-    with pytest.raises(UserError, match="the tokenizer has no </s>"):
-        MaskingTokenizer.load(tmp_path)
-
-
-def test_tokens_that_end_a_sentence(text):
     ends = text.end_ids()
     assert {text(mark)[0][-1] for mark in (".", "!", "?")} <= set(ends)
     assert all(text.decode([i]).endswith((".", "!", "?")) for i in ends) and not {text.start, text.stop} & set(ends)
     assert text.end_ids([";"]) == [i for i in range(len(text)) if text.decode([i]).endswith(";")]
 
 
-def test_separators_are_symbols_of_their_own(tmp_path):
+def test_invalid_tokenizers_are_refused(text, masking, tmp_path):
+    for kind, size, needed in ((SubwordTokenizer, 100, SMALLEST), (MaskingTokenizer, SMALLEST, SMALLEST + 1)):
+        with pytest.raises(ValueError, match=f"vocabulary of {size}: it needs at least {needed}"):
+            kind.build(TEXTS, size)
+    with pytest.raises(UserError, match=r"no such file; give --data\.tokenizer_dir a folder"):
+        SubwordTokenizer.load(tmp_path)
+    for kind, content, message in (
+        (SubwordTokenizer, '{"model": 3', r"tokenizer\.json: not a tokenizer"),
+        (SubwordTokenizer, text.backend.to_str().replace("<pad>", "<padding>"), "the tokenizer has no <pad>"),
+        (MaskingTokenizer, masking.backend.to_str().replace("</s>", "<end>"), "the tokenizer has no </s>"),
+    ):
+        (tmp_path / "tokenizer.json").write_text(content)
+        with pytest.raises(UserError, match=message):
+            kind.load(tmp_path)
+
+
+def test_separators_are_symbols_of_their_own_and_have_other_names_in_tokenizers_of_berts_kind(tmp_path):
     text = GraphTokenizer.build(TEXTS, SMALLEST + 42)
     assert (text.paragraph, text.sentence) == (4, 5) and len(text) <= SMALLEST + 42
     assert 5 in text.end_ids() and 4 not in text.end_ids()
@@ -92,19 +93,13 @@ def test_separators_are_symbols_of_their_own(tmp_path):
     assert SubwordTokenizer.load(tmp_path).sentence == 5
     without = SubwordTokenizer.build(TEXTS, SMALLEST)
     assert without.paragraph is None and without.sentence is None
-
-
-def test_tokenizers_of_berts_kind_have_other_names_for_the_same(tmp_path):
-    words = {word: i for i, word in enumerate(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "an", "otter", "##s"])}
-    tokenizer = Tokenizer(models.WordPiece(words, unk_token="[UNK]"))
-    tokenizer.pre_tokenizer, tokenizer.decoder = pre_tokenizers.Whitespace(), decoders.WordPiece()
-    tokenizer.add_special_tokens(["[PAD]", "[UNK]", "[CLS]", "[SEP]"])
-    PreTrainedTokenizerFast(tokenizer_object=tokenizer).save_pretrained(tmp_path)
-    text = GraphTokenizer.of_checkpoint(str(tmp_path))
-    assert (text.start, text.pad, text.stop, text.paragraph, text.sentence) == (2, 0, 3, 7, 8)
+    # a tokenizer of BERT's kind
+    folder = word_pieces(tmp_path, ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "an", "otter", "##s"])
+    text = GraphTokenizer.of_checkpoint(folder)
+    assert (text.start, text.pad, text.stop, text.paragraph, text.sentence) == (2, 0, 3, 8, 9)
     ids, offsets = text("an otters")
-    assert text.decode([2, *ids, 8, 3]) == "an otters" and offsets == [(0, 2), (3, 8), (8, 9)]
-    assert SubwordTokenizer.of_checkpoint(str(tmp_path)).sentence is None
+    assert text.decode([2, *ids, 9, 3]) == "an otters" and offsets == [(0, 2), (3, 8), (8, 9)]
+    assert SubwordTokenizer.of_checkpoint(folder).sentence is None
 
 
 def test_the_mask_is_a_token_and_no_text(masking, tmp_path):
@@ -129,47 +124,36 @@ def test_the_mask_is_a_token_and_no_text(masking, tmp_path):
 WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "cells", "di", "##vide", ".", "é"]
 
 
-@pytest.fixture
-def wordpieces(tmp_path) -> str:
-    vocabulary = {word: i for i, word in enumerate(WORDS)}
-    BertTokenizerFast(vocab=vocabulary).save_pretrained(tmp_path / "tokenizer")
-    return str(tmp_path / "tokenizer")
-
-
-@pytest.fixture
-def bytepairs(tmp_path) -> str:
+def byte_pairs(folder) -> str:
     """A folder with a tokenizer of bytes, as GPT-2's and RoBERTa's: a character may be several tokens."""
     alphabet = {letter: i for i, letter in enumerate(sorted(pre_tokenizers.ByteLevel.alphabet()))}
     tokenizer = Tokenizer(models.BPE(vocab=alphabet, merges=[]))
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.post_processor = processors.ByteLevel(trim_offsets=False)
     tokenizer.decoder = decoders.ByteLevel()
-    PreTrainedTokenizerFast(tokenizer_object=tokenizer).save_pretrained(tmp_path / "bytes")
-    return str(tmp_path / "bytes")
+    PreTrainedTokenizerFast(tokenizer_object=tokenizer).save_pretrained(folder / "bytes")
+    return str(folder / "bytes")
 
 
-def test_tokens_and_their_characters(wordpieces, bytepairs):
-    subwords = Subwords(wordpieces)
+def test_tokens_and_their_characters(tmp_path):
+    subwords = Subwords(word_pieces(tmp_path, WORDS))
     text = "Cells  divide.\n"
     ids, offsets = subwords(text)
     assert [WORDS[i] for i in ids] == ["cells", "di", "##vide", "."]
     assert [text[a:b] for a, b in offsets] == ["Cells", "di", "vide", "."]
     assert subwords.special == ([2], [3]) and subwords.pad_id == 0
     # a tokenizer without special tokens
-    subwords = Subwords(bytepairs)
+    byte_level = Subwords(byte_pairs(tmp_path))
     text = "a 🧬"
-    assert subwords.special == ([], []) and subwords.pad_id == 0
-    assert [text[a:b] for a, b in subwords(text).offsets][-4:] == ["🧬"] * 4  # four bytes of one character
-
-
-@pytest.mark.parametrize("text", ["", "   \n", "🧬 é a", "a\ud800b", "\u200b\u0000", "e\u0301\u0301 \u3000x"])
-@pytest.mark.parametrize("kind", ["wordpieces", "bytepairs"])
-def test_odd_text_has_offsets_in_order(kind, text, request):
-    ids, offsets = Subwords(request.getfixturevalue(kind))(text)
-    assert len(ids) == len(offsets)
-    for start, end in offsets:
-        assert 0 <= start <= end <= len(text) and text[start:end] == text[start:end].strip()
-    assert [start for start, _ in offsets] == sorted(start for start, _ in offsets)
+    assert byte_level.special == ([], []) and byte_level.pad_id == 0
+    assert [text[a:b] for a, b in byte_level(text).offsets][-4:] == ["🧬"] * 4  # four bytes of one character
+    odd = ["", "   \n", "🧬 é a", "a\ud800b", "\u200b\u0000", "e\u0301\u0301 \u3000x"]
+    for encode, text in product((subwords, byte_level), odd):
+        ids, offsets = encode(text)
+        assert len(ids) == len(offsets)
+        for start, end in offsets:
+            assert 0 <= start <= end <= len(text) and text[start:end] == text[start:end].strip()
+        assert [start for start, _ in offsets] == sorted(start for start, _ in offsets)
 
 
 def test_minilm_is_a_folder_or_a_line_that_says_what_to_install(monkeypatch):
@@ -186,35 +170,27 @@ def test_keeps_the_most_frequent_words_and_no_special_symbols():
     counts = Counter(word for text in CATS for word in text.split() if word not in SPECIALS)
     expected = [word for word, _ in sorted(counts.items(), key=lambda item: (-item[1], item[0]))][:4]
     vocabulary = Vocabulary.build(CATS, 8, tokenizer="whitespace", lowercase=False)
-    assert vocabulary.words == [*SPECIALS, *expected]
-    assert len(vocabulary) == 8
+    assert vocabulary.words == [*SPECIALS, *expected] and len(vocabulary) == 8
     # text that spells a special symbol is an unknown word
     vocabulary = Vocabulary.build(CATS, 20, tokenizer="whitespace", lowercase=False)
     assert "[UNK]" not in vocabulary.words[len(SPECIALS) :]
     ids, oov_words = vocabulary.extend(["[STOP]", "cat"], len(vocabulary))
     assert oov_words == ["[STOP]"] and ids[0] == len(vocabulary)  # it can be copied as the word that it is
-
-
-def test_extension_numbers_the_missing_words_in_order_of_appearance():
+    # missing words are numbered in order of appearance
     vocabulary = Vocabulary(["a", "b"])
     ids, oov_words = vocabulary.extend(["x", "a", "y", "x", "b"], size=10)
-    assert ids == [10, 4, 11, 10, 5]
-    assert oov_words == ["x", "y"]
+    assert ids == [10, 4, 11, 10, 5] and oov_words == ["x", "y"]
     assert vocabulary.target_ids(["y", "z", "a"], oov_words, size=10) == [11, UNK, 4]
     assert vocabulary.decode([11, 4, 10, UNK], oov_words, size=10) == ["y", "a", "x", "[UNK]"]
 
 
-def test_saved_and_loaded_are_equal(tmp_path):
+def test_a_vocabulary_is_saved_and_loaded_or_an_error_says_what_to_do(tmp_path):
     vocabulary = Vocabulary(["ä", "日本", '"'], tokenizer="whitespace", lowercase=False)
     vocabulary.save(tmp_path / "text")
-    loaded = Vocabulary.load(tmp_path / "text")
-    assert loaded.state() == vocabulary.state()
-    assert [path.name for path in (tmp_path / "text").iterdir()] == ["vocabulary.json"]
-    saved = json.loads((tmp_path / "text" / "vocabulary.json").read_text(encoding="utf-8"))
-    assert saved["words"] == ["ä", "日本", '"']
-
-
-def test_errors_say_what_to_do(tmp_path):
+    assert Vocabulary.load(tmp_path / "text").state() == vocabulary.state()
+    (path,) = (tmp_path / "text").iterdir()
+    assert path.name == "vocabulary.json"
+    assert json.loads(path.read_text(encoding="utf-8"))["words"] == ["ä", "日本", '"']
     with pytest.raises(ValueError, match="has only the 4 special symbols"):
         Vocabulary.build(CATS, STOP + 1)
     for words in (["a", "a"], ["a", "[UNK]"]):
@@ -242,9 +218,8 @@ def test_words_keep_inner_punctuation_and_separate_the_rest(text, words):
 def test_case_whitespace_sentences_and_the_way_back():
     assert tokenize("The CAT", lowercase=False) == ["The", "CAT"]
     assert tokenize("it 's `` fine '' .", "whitespace") == ["it", "'s", "``", "fine", "''", "."]
-    assert sentences_of(["a", ".", "b", "?", "c"]) == [["a", "."], ["b", "?"], ["c"]]
-    assert sentences_of([".", "."]) == [["."], ["."]]
-    assert sentences_of([]) == []
+    for sentences in ([["a", "."], ["b", "?"], ["c"]], [["."], ["."]], []):
+        assert sentences_of([word for sentence in sentences for word in sentence]) == sentences
     for text in ('he said "yes" (twice)!', "a, b; c: d.", "cost: $5 and 10%", "`x` and `y`", "what? no! [one] {two}"):
         assert detokenize(tokenize(text)) == text
 
