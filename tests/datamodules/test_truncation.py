@@ -3,7 +3,6 @@ DataModule.
 """
 
 import copy
-import csv
 import logging
 import warnings
 from concurrent.futures import ThreadPoolExecutor
@@ -21,7 +20,6 @@ from datamodules.bertsum_abs import BertSumAbsData
 from datamodules.communicating_agents import CommunicatingAgentsData
 from datamodules.corpora import Files
 from datamodules.corpora.corpus import as_document
-from datamodules.corpora.texts import Records
 from datamodules.documents import Document, UserError
 from datamodules.graphs import ParagraphRule
 from datamodules.graphsum import GraphSumData
@@ -29,19 +27,26 @@ from datamodules.matchsum import MatchSumData
 from datamodules.pointer_generator import PointerGeneratorData
 from datamodules.pretrained_summarizer import PegasusData
 from datamodules.rstformer import RSTformerData
+from datamodules.truncation import TruncationRow, from_csv
 from precis.runs.run_folder import TruncationTable
 
 SENTENCES = ["The otter guards the mill.", "It rains.", "The heron paints the old harbour before noon.", "Nobody came."]
 RAGGED = Document("r", [SENTENCES[:2], SENTENCES[2:3], SENTENCES[3:], SENTENCES[:3]], [SENTENCES[2:]])
 
 
+def written(folder: Path, rows: list[dict]) -> Files:
+    """A corpus with the same documents in every split."""
+    path = str(write_lines(folder / "rows.jsonl", rows))
+    return Files(train=path, val=path, test=path)
+
+
 @pytest.fixture
-def files(tmp_path) -> dict[str, str]:
+def corpus(tmp_path) -> Files:
     rows = []
     for n in range(8):
         parts = ["\n".join(SENTENCES[: 1 + n % 4]), " ".join(SENTENCES[: 1 + n // 3])]
         rows.append({"id": f"d{n}", "document": parts, "summary": " ".join(SENTENCES[: 1 + n % 3])})
-    return {split: str(write_lines(tmp_path / f"{split}.jsonl", rows)) for split in ("train", "val", "test")}
+    return written(tmp_path, rows)
 
 
 SUBWORDS = {"vocab_size": 300, "max_target": 12}
@@ -57,9 +62,9 @@ KINDS = {
 }
 
 
-def made(kind: str, files: dict[str, str], folder: Path, **changes):
+def made(kind: str, corpus: Files, folder: Path, **changes):
     data_class, arguments, *_ = KINDS[kind]
-    data = data_class(Files(**files), cache_dir=folder, **arguments | changes)
+    data = data_class(corpus, cache_dir=folder, **arguments | changes)
     data.prepare_data()
     return data
 
@@ -92,8 +97,8 @@ def brute_force(kind: str, data, document: Document) -> dict[str, list[int]]:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_counts_equal_those_of_a_loop_over_the_tokens(kind, files, tmp_path):
-    data = made(kind, files, tmp_path / "cache")
+def test_counts_equal_those_of_a_loop_over_the_tokens(kind, corpus, tmp_path):
+    data = made(kind, corpus, tmp_path / "cache")
     documents = [as_document(row) for row in data.documents("train")] + [RAGGED]
     counts = [data.encode(document)["truncation"] for document in documents]
     assert counts == [brute_force(kind, data, document) for document in documents]
@@ -108,9 +113,9 @@ def test_counts_equal_those_of_a_loop_over_the_tokens(kind, files, tmp_path):
         assert row.examples.split() == named[:3]
 
 
-def test_counts_of_paragraphs_that_are_nodes(files, tmp_path):
+def test_counts_of_paragraphs_that_are_nodes(corpus, tmp_path):
     rule = ParagraphRule(max_paragraphs=2)
-    data = GraphSumData(Files(**files), 300, paragraphs=rule, max_tokens=8, max_target=6, cache_dir=tmp_path / "cache")
+    data = GraphSumData(corpus, 300, paragraphs=rule, max_tokens=8, max_target=6, cache_dir=tmp_path / "cache")
     data.prepare_data()
     document = Document("a", [SENTENCES[1:2], [], SENTENCES[2:], SENTENCES[:1]], [SENTENCES[:2]])
     one, two = len(data.tokenizer(" It rains.")[0]), len(data.tokenizer(" " + " ".join(SENTENCES[2:]))[0])
@@ -120,14 +125,12 @@ def test_counts_of_paragraphs_that_are_nodes(files, tmp_path):
     expected = {"source_parts": [3, 4], "source_paragraphs": [2, 3], "source_sentences": [1, 4]}
     expected |= {"tokens_of_kept_paragraphs": [one + 7, one + two], "target_tokens": [5, target]}
     assert data.encode(document)["truncation"] == expected
-    roomy = GraphSumData(Files(**files), 300, max_tokens=200, max_target=99, cache_dir=tmp_path / "cache")
+    roomy = GraphSumData(corpus, 300, max_tokens=200, max_target=99, cache_dir=tmp_path / "cache")
     roomy.prepare_data()
     assert all(row.left_out == 0 for rows in roomy.truncation.values() for row in rows)
-
-
-def test_models_that_read_everything_say_so(files, tmp_path):
+    # models that read everything say so
     scores = Mock(fingerprint="first", sentence_scores=lambda documents: [[0.0] * len(d.sentences) for d in documents])
-    data = MatchSumData(Files(**files), scores, 300, None, cache_dir=tmp_path)
+    data = MatchSumData(corpus, scores, 300, None, cache_dir=tmp_path)
     data.prepare_data()
     assert {(row.left_out, row.limit) for row in data.truncation["train"]} == {(0, "no limit")}
     assert all(row.total > 0 for row in data.truncation["train"])
@@ -137,9 +140,9 @@ def lines(caplog) -> list[str]:
     return [record.getMessage() for record in caplog.records if "cut off" in record.getMessage()]
 
 
-def test_one_line_for_each_split_from_cached_counts(files, tmp_path, caplog, monkeypatch):
+def test_one_line_for_each_split_from_cached_counts(corpus, tmp_path, caplog, monkeypatch):
     caplog.set_level(logging.INFO)
-    data = made("pegasus", files, tmp_path)
+    data = made("pegasus", corpus, tmp_path)
     data.setup("fit")
     data.train_dataloader()
     assert [line.split(",")[0] for line in lines(caplog)] == ["train", "val", "test"]
@@ -149,19 +152,19 @@ def test_one_line_for_each_split_from_cached_counts(files, tmp_path, caplog, mon
     assert f" in {row.documents_cut} documents (data.max_source 30); " in lines(caplog)[0]
     caplog.clear()
     monkeypatch.setattr(PegasusData, "encode", None)  # the counts are in the cache: nothing is tokenised again
-    again = made("pegasus", files, tmp_path)
+    again = made("pegasus", corpus, tmp_path)
     assert again.truncation == data.truncation and len(lines(caplog)) == 3
     caplog.clear()
     monkeypatch.undo()
-    made("pegasus", files, tmp_path, max_source=300, max_target=300)  # nothing is cut
+    made("pegasus", corpus, tmp_path, max_source=300, max_target=300)  # nothing is cut
     monkeypatch.setattr(rank_zero_only, "rank", 1)
-    made("pegasus", files, tmp_path)
+    made("pegasus", corpus, tmp_path)
     assert lines(caplog) == []
 
 
-def read_rows(folder: Path) -> dict[tuple[str, str], dict[str, str]]:
-    with (folder / "truncation.csv").open(newline="", encoding="utf-8") as file:
-        return {(row["split"], row["counted"]): row for row in csv.DictReader(file)}
+def read_rows(folder: Path) -> dict[tuple[str, str], TruncationRow]:
+    rows = from_csv((folder / "truncation.csv").read_text(encoding="utf-8"))
+    return {(row.split, row.counted): row for row in rows}
 
 
 @pytest.mark.integration
@@ -169,14 +172,14 @@ def test_a_run_folder_has_a_table_and_a_test_adds_its_split(run_folder, precis):
     before = read_rows(run_folder)
     assert {split for split, _ in before} == {"train", "val"}
     row = before["train", "target tokens"]
-    assert (row["limit"], row["documents"]) == ("data.max_target 12", "26")
+    assert (row.limit, row.documents) == ("data.max_target 12", 26)
     assert precis("test", "--run", run_folder).status == 0
     after = read_rows(run_folder)
     assert {split for split, _ in after} == {"train", "val", "test"} and before.items() <= after.items()
 
 
-def test_commands_that_write_the_table_at_once_keep_the_rows_of_all(files, tmp_path):
-    data = made("pegasus", files, tmp_path)
+def test_commands_that_write_the_table_at_once_keep_the_rows_of_all(corpus, tmp_path):
+    data = made("pegasus", corpus, tmp_path)
 
     def write(split: str) -> None:
         part = copy.copy(data)
@@ -195,17 +198,15 @@ RUSSIAN = ("Буря пришла ночью. Лодки утонули в по�
 CHINESE = ("昨夜风暴来了.船沉了。港口关闭。", "船沉了。")
 
 
-def written(folder, document: str, summary: str) -> Files:
-    rows = [{"id": str(i), "document": document, "summary": summary} for i in range(2)]
-    path = str(write_lines(folder / "rows.jsonl", rows))
-    return Files(train=path, val=path, test=path)
+def twice(folder: Path, document: str, summary: str) -> Files:
+    return written(folder, [{"id": str(i), "document": document, "summary": summary} for i in range(2)])
 
 
 @pytest.mark.parametrize(("code", "script", "texts", "sentences", "word"), [
     ("ru", "Cyrillic", RUSSIAN, 2, "буря"), ("zh", "Han", CHINESE, 3, "船"),
 ])  # fmt: skip
 def test_a_corpus_that_is_hardly_latin_is_not_english(tmp_path, code, script, texts, sentences, word):
-    corpus = written(tmp_path, *texts)
+    corpus = twice(tmp_path, *texts)
     remedy = f"give --data.language {code}, or the code of their language .xx for any, whatever the script.$"
     with pytest.raises(UserError, match=f"100% of the letters in the train documents are {script}.*; {remedy}"):
         PointerGeneratorData(corpus, 30, cache_dir=tmp_path).prepare_data()
@@ -218,7 +219,7 @@ def test_a_corpus_that_is_hardly_latin_is_not_english(tmp_path, code, script, te
 
 
 def test_labels_without_words_are_a_warning(tmp_path):
-    corpus = written(tmp_path, *RUSSIAN)
+    corpus = twice(tmp_path, *RUSSIAN)
     with pytest.warns(UserWarning, match="train: no sentence of the first 2 documents .* set --data.language"):
         ExtractiveData(corpus, 300, None, cache_dir=tmp_path).prepare_splits(["train"])
     data = ExtractiveData(corpus, 300, None, cache_dir=tmp_path, language="ru")
@@ -228,19 +229,10 @@ def test_labels_without_words_are_a_warning(tmp_path):
     assert data.features("train")[0]["labels"] == [0, 1]
 
 
-class SortedCorpus(Records):
-    """Two hundred documents of one source before two hundred of another, in every split."""
-
-    def __init__(self):
-        names = [f"{source}-{number:03d}" for source in ("a", "b") for number in range(200)]
-        super().__init__({"id": name, "document": f"Text {name}.", "summary": f"Text {name}."} for name in names)
-
-    def splits(self):
-        return ["train", "val", "test"]
-
-
 def ids(tmp_path, split="train", seed=1, **limits):
-    data = PointerGeneratorData(SortedCorpus(), cache_dir=tmp_path, seed=seed, **limits)
+    names = [f"{source}-{number:03d}" for source in ("a", "b") for number in range(200)]
+    corpus = written(tmp_path, [{"id": name, "document": f"Text {name}.", "summary": "Text."} for name in names])
+    data = PointerGeneratorData(corpus, cache_dir=tmp_path, seed=seed, **limits)
     return data.documents(split)["id"][:], data.digest(split)
 
 

@@ -137,7 +137,7 @@ def test_verbs_and_nouns_made_of_them():
 DOCUMENT = Document("a", [["1", "2", "3", "4", "5"], [], ["6"], ["  ", ""], ["7", "8", "9"]])
 
 
-def test_parts_are_paragraphs_and_those_without_words_are_passed_over_and_counted():
+def test_parts_are_paragraphs_that_may_continue_in_the_next_and_those_without_words_are_passed_over_and_counted():
     found = ParagraphRule()(DOCUMENT)
     assert found.texts == [["1", "2", "3", "4", "5"], ["6"], ["7", "8", "9"]]
     assert found.spans == [(0, 5), (5, 6), (8, 11)] and found.parts == [0, 2, 4]
@@ -154,9 +154,7 @@ def test_parts_are_paragraphs_and_those_without_words_are_passed_over_and_counte
     }.items():
         found = ParagraphRule(max_paragraphs=4, sentences=2, keep=keep)(DOCUMENT)
         assert found.texts == expected and (found.total, found.dropped) == (6, 2)
-
-
-def test_what_continues_in_the_next_paragraph():
+    # what continues in the next paragraph
     for settings, expected in (
         ({}, [False, True, True, True, False, True]),  # blank lines before 7
         ({"parts": "sources"}, [False, True, True, False, False, True]),

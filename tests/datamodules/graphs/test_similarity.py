@@ -102,8 +102,7 @@ def test_learned_topics_are_reproducible_and_infer_like_the_model_that_learned_t
 
 
 def test_learned_topics_are_stored(graph):
-    documents = paragraphs(*cluster(100).parts)
-    stored = json.loads(json.dumps(graph.state()))
+    documents, stored = paragraphs(*cluster(100).parts), json.loads(json.dumps(graph.state()))
     again = Topic(topics=3, passes=20)
     assert again.state() == {} and again.digest() != graph.digest()
     again.load_state(stored)
