@@ -26,11 +26,6 @@ STYLES = {
         - None means all of them.
         - A tuple means several of them.
 
-    Returns
-    -------
-    mean : ndarray
-        The means of the values.
-
     Notes
     -----
     Sums are pairwise, which is more exact::
@@ -51,7 +46,6 @@ STYLES = {
         Axis along which the means are computed.
         None means all of them.
         A tuple means several of them.
-        The means of the values.
         Sums are pairwise, which is more exact:
     """,
     """
@@ -73,9 +67,6 @@ STYLES = {
 
     - It may be
       locked as well.
-
-    Raises:
-        LockError: If the key does not fit.
     """: """
         Opens the door of the house.
         The door that is to be opened.
@@ -84,7 +75,6 @@ STYLES = {
         whether the door is open now.
         The door stays open afterwards.
         It may be locked as well.
-        If the key does not fit.
     """,
     """
     spam(eggs) -> ham

@@ -1,13 +1,9 @@
-"""Random trees and documents for property tests, and writers of treebank formats for round trips."""
+"""Random trees and documents for property tests, and the dependencies that a tree implies."""
 
-import re
 from collections import Counter
-from collections.abc import Iterable, Iterator
-from itertools import pairwise
 
 from hypothesis import strategies as st
 
-from datamodules.discourse.formats.conllu import COLUMNS
 from datamodules.discourse.records import TreebankDocument, join_edus
 from datamodules.discourse.trees import SPAN, Node, Tree, multinuclear
 
@@ -68,45 +64,3 @@ def to_dependencies(tree: Tree) -> tuple[tuple, ...]:
                 relations[child], kinds[child] = node.relations[place], "ms"[node.nuclearity[place] == "S"]
         level[head] += 1
     return tuple(heads), tuple(relations), tuple(kinds), tuple(depths)
-
-
-def write_conllu(documents: Iterable[TreebankDocument]) -> str:
-    """Documents as CoNLL-U: words are what stands between spaces, and columns beside FORM and MISC are empty.
-
-    Sentences are those of the document, or its paragraphs, or the whole; the text between them is written as a space,
-    or as a new paragraph.
-    """
-    lines = []
-    for document in documents:
-        edges, text = _edges(document), document.text
-        begins = {start for start, _ in document.paragraphs}
-        lines += [f"# newdoc id = {document.id}", f"# meta::genre = {document.genre}"]
-        for start, end in document.sentences or document.paragraphs or [(0, len(text))]:
-            lines += [f"# text = {' '.join(text[start:end].split())}"]
-            lines += ["# newpar"] if start in begins else []
-            for place, (at, form) in enumerate(_words(text, start, end, edges), 1):
-                after = text[at + len(form) : at + len(form) + 1]
-                misc = [edges[at]] if at in edges else []
-                misc += ["SpaceAfter=No"] if after and not after.isspace() else []
-                lines.append("\t".join([str(place), form, *["_"] * (COLUMNS - 3), "|".join(misc) or "_"]))
-            lines.append("")
-    return "\n".join(lines) + "\n"
-
-
-def _words(text: str, start: int, end: int, edges: dict[int, str]) -> Iterator[tuple[int, str]]:
-    """Split a text at spaces and at the beginnings of EDUs."""
-    for match in re.finditer(r"\S+", text[start:end]):
-        first, last = start + match.start(), start + match.end()
-        cuts = [first, *(at for at in range(first + 1, last) if at in edges), last]
-        yield from ((one, text[one:other]) for one, other in pairwise(cuts))
-
-
-def _edges(document: TreebankDocument) -> dict[int, str]:
-    """`Discourse=...` by the offset where each EDU begins."""
-    edges = {}
-    columns = zip(document.edus, *to_dependencies(document.tree), strict=True)
-    for edu, ((start, _), head, relation, kind, depth) in enumerate(columns, 1):
-        nucleus = "_m" if kind == "m" else ""
-        target = f"->{head + 1}" if head >= 0 else ""
-        edges[start] = f"Discourse={relation}{nucleus}:{edu}{target}:{depth}"
-    return edges

@@ -12,7 +12,7 @@ from datamodules.documents import Document
 from datamodules.graphs import Discourse, ParagraphRule
 from datamodules.graphs.cues import cues, deverbal, verb_of
 from datamodules.graphs.discourse import CUES
-from tests.datamodules.graphs.made_up import assert_is_graph, paragraphs
+from tests.datamodules.graphs.made_up import assert_is_graph
 
 SOURCES = ParagraphRule(parts="sources")
 
@@ -69,24 +69,6 @@ def test_relations_equal_those_found_pair_by_pair(seed, rule):
             np.testing.assert_allclose(np.delete(weights[i], i), np.delete(shares, i), atol=1e-6)
 
 
-@pytest.mark.parametrize("cue, first, second, related", [
-    ("marker", "Otters swim.", "However, herons wade.", True),
-    ("marker", "Otters swim.", "Herons wade, however.", False),
-    ("entity", "We saw Brisbet swim.", "A heron met Brisbet there.", True),
-    ("entity", "We saw Brisbet swim.", "A heron met Tamsel there.", False),
-    ("event", "The river flooded the mill.", "It was flooding everything.", True),
-    ("event", "She said so.", "He said nothing.", False),
-    ("deverbal", "The mayor resigned.", "Nobody expected the resignation.", True),
-    ("deverbal", "Nobody expected the resignation.", "The mayor resigned.", False),  # behind its verb
-    ("deverbal", "The mayor resigned.", "Nobody expected a resignation.", False),
-    ("coreference", "An otter swims.", "She dives.", True),
-    ("coreference", "An otter swims.", "The otter dives.", True),
-])  # fmt: skip
-def test_each_cue(cue, first, second, related):
-    weights = Discourse([cue])(paragraphs(first, second))
-    assert weights[0, 1] == weights[1, 0] == float(related)
-
-
 CASED = """Marie Curie measured the old mill in New Tolland.
 However, she left the town.
 Later, on Friday, Curie’s team wrote a short letter to the mayor.
@@ -112,7 +94,7 @@ def test_cues_of_sentences():
     assert [cue.pronoun for cue in found] == [False, True, True]
     # sentences without words
     assert all(not (cue.marker or cue.pronoun or cue.entities or cue.verbs) for cue in cues(["", "...", "— 12 —"]))
-    assert cues([]) == []
+    assert cues([]) == [] and not cues(["Herons wade, however."])[0].marker
     # the first word of a sentence is a name if it is one elsewhere
     first, second, third = cues(["Heavy rain fell.", "Brisbet swam to the mill.", "We saw Brisbet there."])
     assert first.entities == set() and second.entities == third.entities == {"brisbet"}
@@ -123,7 +105,7 @@ def test_verbs_and_nouns_made_of_them():
         "they attacked": "attack", "will resign": "resign", "he won": "win", " Opening": "open",
         "the wounded": None,  # describes a noun
         "she said": None,  # in every other sentence of news
-        "a morning": None, "to the": None, "red bed": None,
+        "a morning": None, "to the": None, "red bed": None, "was flooding": "flood", "river flooded": "flood",
     }.items():  # fmt: skip
         assert verb_of(*text.split(" ")) == verb, text
     made = "resignation resigned, decision decided, explosion exploded, arrival arrived, killing killed"
