@@ -21,6 +21,7 @@ from lightning_modules.decoding.options import DecodingOptions
 from lightning_modules.decoding.sampling import rescore, sample, sample_with
 from lightning_modules.networks import copying
 from lightning_modules.networks.copying import CopyOutputs, PermittedMixture, target_log_probs
+from lightning_modules.networks.output_layer import decoding_layer
 from lightning_modules.summarizer import Samples, Summarizer, Summary, evaluating
 
 
@@ -126,23 +127,30 @@ class CopyingSummarizer(Summarizer):
         return self.decoder_step(tokens.masked_fill(tokens >= self.vocab_size, UNK), state, memory)
 
     def _step(
-        self, tokens: Tensor, state: State, memory: State, count: int | None
+        self, layer: tuple[Tensor, Tensor], tokens: Tensor, state: State, memory: State, count: int | None
     ) -> tuple[Tensor | None, Tensor, State]:
         """Score continuations, see `decoding.beam_search.Step`."""
         outputs, next_state = self._outputs(tokens, state, memory)
-        output, words, source = self.network.output, len(self.tokenizer), memory["source"]
+        source = memory["source"]
         if count is None:
-            size = copying.extended_size(source, self.vocab_size)
-            return None, copying.all_log_probs(output, words, outputs, source.unsqueeze(1), size), next_state
-        mixture = PermittedMixture.of(output, words, outputs, source)
+            output, size = self.network.output, copying.extended_size(source, self.vocab_size)
+            log_probs = copying.all_log_probs(output, len(self.tokenizer), outputs, source.unsqueeze(1), size)
+            return None, log_probs, next_state
+        mixture = PermittedMixture.of(*layer, outputs, source)
         return *mixture.candidates(count, memory["first"]), next_state
 
     def _draw(
-        self, tokens: Tensor, state: State, memory: State, blocked: Tensor, greedy_first: bool
+        self,
+        layer: tuple[Tensor, Tensor],
+        greedy_first: bool,
+        tokens: Tensor,
+        state: State,
+        memory: State,
+        blocked: Tensor,
     ) -> tuple[Tensor, Tensor, State]:
         """Draw the next tokens, see `decoding.sampling.Draw`."""
         outputs, state = self._outputs(tokens, state, memory)
-        mixture = PermittedMixture.of(self.network.output, len(self.tokenizer), outputs, memory["source"], blocked)
+        mixture = PermittedMixture.of(*layer, outputs, memory["source"], blocked)
         tokens = mixture.draw()
         if greedy_first:
             tokens[:, 0] = mixture.most_probable(memory["first"])[:, 0]
@@ -156,11 +164,13 @@ class CopyingSummarizer(Summarizer):
             memory = encoded._asdict() | {"source": extended, "first": copying.first_positions(extended)}
             state = {name: tensor.squeeze(1) for name, tensor in start._asdict().items()}  # [B, 1, ...] -> [B, ...]
             first = torch.full_like(extended[:, 0], START)
+            words, output = len(self.tokenizer), self.network.output
+            layer = decoding_layer(output.weight[:words], output.bias[:words])
             if options.sample and options.is_untruncated:
-                draw = partial(self._draw, greedy_first=options.greedy_first)
+                draw = partial(self._draw, layer, options.greedy_first)
                 return sample_with(draw, state, memory, first, STOP, options, forbidden, PAD)
             search = sample if options.sample else beam_search
-            return search(self._step, state, memory, first, STOP, options, forbidden, PAD)
+            return search(partial(self._step, layer), state, memory, first, STOP, options, forbidden, PAD)
 
     def sample(self, batch: Batch, options: DecodingOptions) -> Samples:
         """Return generated extended ids, [B, K, T], without gradient."""

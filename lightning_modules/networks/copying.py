@@ -149,6 +149,7 @@ class PermittedMixture(NamedTuple):
     """
 
     logits: Tensor  # -inf at forbidden words, [B, K, words]
+    probabilities: Tensor | None  # softmax of the logits, NaN if no word is permitted; None if nothing is forbidden
     total: Tensor  # log-sum-exp of the permitted words, the lowest number if there is none, [B, K]
     share: Tensor  # log of the part of P_vocab on permitted words, [B, K]
     copied: Tensor  # attention, 0 at forbidden words, [B, K, S]
@@ -157,24 +158,31 @@ class PermittedMixture(NamedTuple):
 
     @classmethod
     def of(
-        cls, output: nn.Linear, words: int, outputs: CopyOutputs, source: Tensor, forbidden: Tensor | None = None
+        cls, weight: Tensor, bias: Tensor, outputs: CopyOutputs, source: Tensor, forbidden: Tensor | None = None
     ) -> Self:
-        """Compute the distribution of one decoder step, with outputs [B, K, ...]; arguments as in `target_log_probs`.
+        """Compute the distribution of one decoder step, with outputs [B, K, ...] and extended ids [B, S].
 
-        Forbidden are ids [B, K, F], of which negative ones are ignored; None if all are permitted.
+        Weight and bias are those of the words, see `decoding_layer`. Forbidden are ids [B, K, F], of which negative
+        ones are ignored; None if all are permitted.
         """
-        logits, total = output_layer.logits_and_normalizer(outputs.features, output.weight[:words], output.bias[:words])
-        share, copied = torch.zeros_like(total), outputs.attention
-        if forbidden is not None:
-            is_word = (forbidden >= 0) & (forbidden < words)
-            # without an index of the forbidden words alone, whose number the host would wait for
-            lowered = torch.zeros_like(forbidden, dtype=logits.dtype).masked_fill(is_word, float("-inf"))
-            logits.scatter_add_(-1, forbidden.masked_fill(~is_word, 0), lowered)
-            permitted = logits.logsumexp(-1).clamp_min(torch.finfo(logits.dtype).min)            # [B, K]
-            total, share = permitted, (permitted - total).clamp_max(0)
-            readable = (source[:, None, :, None] != forbidden.unsqueeze(2)).all(-1)              # [B, K, S]
-            copied = copied.masked_fill(~readable, 0)
-        return cls(logits, total, share, copied, outputs.gate, source)
+        if forbidden is None:
+            logits, total = output_layer.logits_and_normalizer(outputs.features, weight, bias)
+            return cls(logits, None, total, torch.zeros_like(total), outputs.attention, outputs.gate, source)
+        logits = output_layer.vocabulary_logits(outputs.features, weight, bias)
+        forbidden = forbidden.sort(-1).values
+        repeated = pad(forbidden[..., 1:] == forbidden[..., :-1], (1, 0))
+        is_word = (forbidden >= 0) & (forbidden < len(weight))
+        columns = forbidden.masked_fill(~is_word, 0)
+        excluded = logits.gather(-1, columns).masked_fill(~is_word | repeated, float("-inf")).logsumexp(-1)
+        # without an index of the forbidden words alone, whose number the host would wait for
+        lowered = torch.zeros_like(columns, dtype=logits.dtype).masked_fill(is_word, float("-inf"))
+        logits.scatter_add_(-1, columns, lowered)
+        probabilities = logits.softmax(-1)
+        # the largest logit less its log-probability is the log-sum-exp, which takes no other pass of exponentials
+        permitted = (logits.amax(-1) - probabilities.amax(-1).log()).nan_to_num(torch.finfo(logits.dtype).min)
+        readable = (source[:, None, :, None] != forbidden.unsqueeze(2)).all(-1)                  # [B, K, S]
+        copied = outputs.attention.masked_fill(~readable, 0)
+        return cls(logits, probabilities, permitted, -softplus(excluded - permitted), copied, outputs.gate, source)
 
     def candidates(self, count: int, first: Tensor) -> tuple[Tensor, Tensor]:
         """Return ids and log-probabilities [B, K, C + S] that include the `count` = C most probable tokens.
@@ -210,7 +218,7 @@ class PermittedMixture(NamedTuple):
     def draw(self) -> Tensor:
         """Return a token of each of K samples of each document, [B, K]."""
         shape = self.share.shape
-        word = inverse_cdf(self.logits.softmax(-1).flatten(0, 1)).view(shape)
+        word = inverse_cdf(self.probabilities.flatten(0, 1)).view(shape)
         if self.gate is None:
             return word
         position = inverse_cdf(self.copied.flatten(0, 1)).view(shape)
@@ -238,10 +246,24 @@ class PermittedMixture(NamedTuple):
 def inverse_cdf(weights: Tensor) -> Tensor:
     """Draw a column of each row with probability proportional to its weight, up to 1e-7: [N, C] -> [N].
 
-    A column with weight 0 is only drawn from a row without any other. One random number is drawn for each row.
+    A column with weight 0 is only drawn from a row without any other. One random number is drawn for each row. In wide
+    rows it first selects a block of columns, so that cumulative sums are taken over blocks and within one of them.
     """
+    blocks, uniform = weights.shape[1] // output_layer.BLOCK, torch.rand(len(weights), 1, device=weights.device, dtype=weights.dtype)
+    if blocks <= output_layer.BLOCK:
+        return _locate(weights, uniform * weights.sum(-1, keepdim=True))[0].squeeze(1)
+    whole, rest = weights[:, : blocks * output_layer.BLOCK], weights[:, blocks * output_layer.BLOCK :]
+    sums = torch.cat([whole.unflatten(1, (blocks, output_layer.BLOCK)).sum(-1), rest.sum(-1, keepdim=True)], -1)
+    block, target = _locate(sums, uniform * sums.sum(-1, keepdim=True))
+    columns = output_layer.BLOCK * block + torch.arange(output_layer.BLOCK, device=weights.device)                         # [N, output_layer.BLOCK]
+    inside = weights.gather(1, columns.clamp_max(weights.shape[1] - 1))
+    column, _ = _locate(inside.masked_fill(columns >= weights.shape[1], 0), target)
+    return columns.gather(1, column).squeeze(1)
+
+
+def _locate(weights: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the column at which a row's cumulative sum passes the target, and the rest of the target, [N, 1] each."""
     sums = weights.cumsum(-1)                                                                    # [N, C]
-    uniform = torch.rand(len(sums), 1, device=sums.device, dtype=sums.dtype)
-    # below the last sum, which rounding could reach
-    target = torch.minimum(uniform * sums[:, -1:], sums[:, -1:].nextafter(torch.zeros_like(uniform)))
-    return torch.searchsorted(sums, target, right=True).squeeze(1).clamp_max(sums.shape[1] - 1)
+    target = torch.minimum(target, sums[:, -1:].nextafter(torch.zeros_like(target)))  # which rounding could exceed
+    column = torch.searchsorted(sums, target, right=True).clamp_max(sums.shape[1] - 1)
+    return column, target - (sums.gather(1, column) - weights.gather(1, column))

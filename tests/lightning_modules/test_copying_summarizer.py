@@ -24,7 +24,7 @@ def dense_search(model, batch, options):
     memory, start = model.network.encode(batch.source, batch.lengths)
     memory = memory._asdict() | {"source": batch.source_extended.flatten(1)}
     state = {name: tensor.squeeze(1) for name, tensor in start._asdict().items()}
-    step = lambda tokens, state, memory, count: model._step(tokens, state, memory, None)  # noqa: E731
+    step = lambda tokens, state, memory, count: model._step((), tokens, state, memory, None)  # noqa: E731
     forbidden = (PAD, START) if options.allow_unknown else (PAD, UNK, START)
     return beam_search(step, state, memory, torch.full((3,), START), STOP, options, forbidden, PAD)
 

@@ -110,7 +110,7 @@ def make(K: int, gate: bool = True, forbidden: torch.Tensor = FORBIDDEN):
     repeat = lambda x: x.unsqueeze(1).expand(B, K, *x.shape[1:])  # noqa: E731
     gates = repeat(torch.tensor([-0.5, 1.0])) if gate else None
     outputs = CopyOutputs(repeat(torch.randn(B, H)), repeat(torch.randn(B, S).softmax(-1)), gates)
-    return layer, outputs, PermittedMixture.of(layer, V, outputs, SOURCE, repeat(forbidden))
+    return layer, outputs, PermittedMixture.of(layer.weight, layer.bias, outputs, SOURCE, repeat(forbidden))
 
 
 def plain(layer: nn.Linear, outputs: CopyOutputs, document: int, forbidden: torch.Tensor) -> dict[int, float]:
@@ -126,7 +126,9 @@ def plain(layer: nn.Linear, outputs: CopyOutputs, document: int, forbidden: torc
 
 
 @pytest.mark.parametrize("gate", [True, False])
-def test_probabilities_and_frequencies_are_those_of_the_extended_distribution(gate):
+@pytest.mark.parametrize("block", [4, 64])  # a word of 150 is drawn at once, or its block first
+def test_probabilities_and_frequencies_are_those_of_the_extended_distribution(gate, block, monkeypatch):
+    monkeypatch.setattr(output_layer, "BLOCK", block)
     draws = 30_000
     layer, outputs, mixture = make(draws, gate)
     torch.manual_seed(0)
@@ -149,7 +151,8 @@ def test_the_most_probable_token_is_that_of_the_extended_distribution():
         torch.manual_seed(seed)
         layer = random_layer()
         outputs = CopyOutputs(torch.randn(B, 2, H), torch.randn(B, 2, S).mul(2).softmax(-1), torch.randn(B, 2))
-        mixture = PermittedMixture.of(layer, V, outputs, SOURCE, FORBIDDEN.unsqueeze(1).expand(-1, 2, -1))
+        forbidden = FORBIDDEN.unsqueeze(1).expand(-1, 2, -1)
+        mixture = PermittedMixture.of(layer.weight, layer.bias, outputs, SOURCE, forbidden)
         for document, token in enumerate(mixture.most_probable(first_positions(SOURCE))[:, 0].tolist()):
             expected = plain(layer, outputs, document, FORBIDDEN[document])
             assert token == max(expected, key=expected.get)
@@ -162,7 +165,7 @@ def test_the_most_probable_token_is_that_of_the_extended_distribution():
 def test_the_best_candidates_are_those_of_the_extended_distribution(count, gate):
     layer, outputs, _ = make(2)
     outputs = outputs._replace(gate=None if gate is None else torch.full((B, 2), gate))
-    mixture = PermittedMixture.of(layer, V, outputs, SOURCE)
+    mixture = PermittedMixture.of(layer.weight, layer.bias, outputs, SOURCE)
     ids, log_probs = mixture.candidates(count, first_positions(SOURCE))
     for document in range(B):
         candidates = zip(ids[document, 1].tolist(), log_probs[document, 1].tolist())
