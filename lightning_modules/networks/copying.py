@@ -249,13 +249,15 @@ def inverse_cdf(weights: Tensor) -> Tensor:
     A column with weight 0 is only drawn from a row without any other. One random number is drawn for each row. In wide
     rows it first selects a block of columns, so that cumulative sums are taken over blocks and within one of them.
     """
-    blocks, uniform = weights.shape[1] // output_layer.BLOCK, torch.rand(len(weights), 1, device=weights.device, dtype=weights.dtype)
-    if blocks <= output_layer.BLOCK:
+    size = output_layer.BLOCK
+    blocks = weights.shape[1] // size
+    uniform = torch.rand(len(weights), 1, device=weights.device, dtype=weights.dtype)
+    if blocks <= size:
         return _locate(weights, uniform * weights.sum(-1, keepdim=True))[0].squeeze(1)
-    whole, rest = weights[:, : blocks * output_layer.BLOCK], weights[:, blocks * output_layer.BLOCK :]
-    sums = torch.cat([whole.unflatten(1, (blocks, output_layer.BLOCK)).sum(-1), rest.sum(-1, keepdim=True)], -1)
+    whole, rest = weights[:, : blocks * size], weights[:, blocks * size :]
+    sums = torch.cat([whole.unflatten(1, (blocks, size)).sum(-1), rest.sum(-1, keepdim=True)], -1)
     block, target = _locate(sums, uniform * sums.sum(-1, keepdim=True))
-    columns = output_layer.BLOCK * block + torch.arange(output_layer.BLOCK, device=weights.device)                         # [N, output_layer.BLOCK]
+    columns = size * block + torch.arange(size, device=weights.device)                           # [N, size]
     inside = weights.gather(1, columns.clamp_max(weights.shape[1] - 1))
     column, _ = _locate(inside.masked_fill(columns >= weights.shape[1], 0), target)
     return columns.gather(1, column).squeeze(1)
