@@ -73,16 +73,10 @@ class BertSumAbs(SequenceToSequence, EncoderSummarizer):
         self.interval_segments, self.encoder_from = encoder.interval_segments, encoder_from
         self.reader = self.make_reader(encoder, dropout, optimizer)
         self.decoder = EncoderDecoder(
-            vocab_size=vocab_size,
-            size=self.reader.size,
-            heads=decoder_heads,
-            encoder_layers=0,
-            decoder_layers=decoder_layers,
-            feed_forward=decoder_inner_size,
-            dropout=dropout,
-            activation=activation,
+            vocab_size=vocab_size, size=self.reader.size, heads=decoder_heads, encoder_layers=0,
+            decoder_layers=decoder_layers, feed_forward=decoder_inner_size, dropout=dropout, activation=activation,
             output_bias=output_bias,
-        )
+        )  # fmt: skip
         self.decoder.encoder_norm = nn.Identity()  # unused, as `EncoderDecoder` has no encoder layers here
 
     def setup(self, stage: str) -> None:

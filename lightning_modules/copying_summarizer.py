@@ -109,15 +109,10 @@ class CopyingSummarizer(Summarizer):
         log_probs = 0
         for positions, forbidden in cases:
             log_probs = log_probs + target_log_probs(
-                output=self.network.output,
-                outputs=outputs,
-                source=self.source_ids(batch),
-                target=tokens,
-                rows=positions.flatten().nonzero().squeeze(1),
-                unknown=UNK,
-                words=len(self.tokenizer),
+                output=self.network.output, outputs=outputs, source=self.source_ids(batch), target=tokens,
+                rows=positions.flatten().nonzero().squeeze(1), unknown=UNK, words=len(self.tokenizer),
                 forbidden=forbidden,
-            )
+            )  # fmt: skip
         return log_probs
 
     # Generation --------------------------------------------------------------------------------------------------

@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 import torch
-from pytorch_lightning import LightningModule, Trainer
+from pytorch_lightning import LightningModule
 from torch import Tensor
 
 from datamodules.batch import Batch
@@ -23,19 +23,13 @@ def log_training(
     trainer = module.trainer
     values = {name: value * batch.weight for name, value in values.items()}
     if trainer.world_size > 1:
-        if not _is_logged(trainer):
+        is_edge = is_last_batch(trainer) or not has_logged(trainer, "train/loss")
+        if not is_edge and (accumulates(trainer) or not logs_this_step(trainer)):
             return
         local = [torch.as_tensor(value, dtype=torch.float64, device=module.device) for value in values.values()]
         values = dict(zip(values, trainer.strategy.reduce(torch.stack(local), reduce_op="mean").unbind()))
     for name, value in values.items():
         module.log(f"train/{name}", value, batch_size=batch.batch_size, prog_bar=name in prog_bar)
-
-
-def _is_logged(trainer: Trainer) -> bool:
-    """Return whether the values of this training step are logged, the first ones, or the last ones of an epoch."""
-    if is_last_batch(trainer) or not has_logged(trainer, "train/loss"):
-        return True
-    return not accumulates(trainer) and logs_this_step(trainer)
 
 
 def log_mean(module: LightningModule, name: str, value: Tensor | float, documents: int, **options: Any) -> None:

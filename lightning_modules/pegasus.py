@@ -67,15 +67,10 @@ class Pegasus(EncoderDecoderSummarizer):
             self.network = load_encoder_decoder(encoder.checkpoint)
             return
         self.network = EncoderDecoder(
-            vocab_size=vocab_size,
-            size=encoder.hidden_size,
-            heads=encoder.heads,
-            encoder_layers=encoder.layers,
+            vocab_size=vocab_size, size=encoder.hidden_size, heads=encoder.heads, encoder_layers=encoder.layers,
             decoder_layers=encoder.layers if decoder_layers is None else decoder_layers,
-            feed_forward=encoder.inner_size,
-            dropout=dropout,
-            activation=activation,
-        )
+            feed_forward=encoder.inner_size, dropout=dropout, activation=activation,
+        )  # fmt: skip
 
     def configure_optimizers(self) -> torch.optim.Optimizer:
         """Return Adafactor, the optimizer of the paper."""

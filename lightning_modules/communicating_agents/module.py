@@ -102,17 +102,11 @@ class CommunicatingAgents(CopyingSummarizer):
         self.word_vectors = embedding.word_vectors
         self.sentence_ends = tuple(sentence_ends)
         self.network = CommunicatingAgentsNetwork(
-            vocab_size=vocab_size,
-            embedding_size=embedding.size,
-            hidden_size=hidden_size,
-            agents=agents,
-            messages=messages if communication else None,
-            contextual_layers=contextual_layers,
-            multi_agent_pointer=multi_agent_pointer,
-            contextual_agent_attention=contextual_agent_attention,
-            dropout=dropout,
-            embedding_std=embedding.std,
-        )
+            vocab_size=vocab_size, embedding_size=embedding.size, hidden_size=hidden_size, agents=agents,
+            messages=messages if communication else None, contextual_layers=contextual_layers,
+            multi_agent_pointer=multi_agent_pointer, contextual_agent_attention=contextual_agent_attention,
+            dropout=dropout, embedding_std=embedding.std,
+        )  # fmt: skip
         self.loss_weights["cohesion"] = cohesion
         self.has_cohesion = cohesion > 0
         self.end_ids: list[int] = []  # ids of `sentence_ends`; not a buffer, because weight averaging averages buffers

@@ -53,20 +53,13 @@ class CommunicatingAgentsNetwork(nn.Module):
         self.embedding = nn.Embedding(vocab_size, embedding_size)
         nn.init.normal_(self.embedding.weight, std=embedding_std)
         self.encoder = AgentsEncoder(
-            input_size=embedding_size,
-            hidden_size=hidden_size,
-            layers=contextual_layers,
-            messages=messages if agents > 1 else None,
-            dropout=dropout,
-        )
+            input_size=embedding_size, hidden_size=hidden_size, layers=contextual_layers,
+            messages=messages if agents > 1 else None, dropout=dropout,
+        )  # fmt: skip
         self.decoder = AgentsDecoder(
-            embedding_size=embedding_size,
-            hidden_size=hidden_size,
-            agent_attention=agents > 1,
-            multi_agent_pointer=multi_agent_pointer,
-            contextual=contextual_agent_attention,
-            dropout=dropout,
-        )
+            embedding_size=embedding_size, hidden_size=hidden_size, agent_attention=agents > 1,
+            multi_agent_pointer=multi_agent_pointer, contextual=contextual_agent_attention, dropout=dropout,
+        )  # fmt: skip
         self.output = nn.Linear(hidden_size, vocab_size)
         self.dropout = Dropout(dropout)
 

@@ -16,10 +16,7 @@ def decoding_options(config: GenerationConfig, first_symbols: int = 1) -> Decodi
     minimum, maximum = length_limits(config, first_symbols)
     maximum = max(2, 129 - first_symbols if maximum is None else maximum)
     return DecodingOptions(
-        beam_size=config.num_beams or 1,
-        min_length=min(minimum, maximum - 1),
-        max_length=maximum,
+        beam_size=config.num_beams or 1, min_length=min(minimum, maximum - 1), max_length=maximum,
         alpha=1.0 if config.length_penalty is None else config.length_penalty,
-        no_repeat_ngram=config.no_repeat_ngram_size or 0,
-        early_stopping=config.early_stopping is True,
-    )
+        no_repeat_ngram=config.no_repeat_ngram_size or 0, early_stopping=config.early_stopping is True,
+    )  # fmt: skip

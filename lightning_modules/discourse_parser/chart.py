@@ -127,10 +127,7 @@ def span_marginals(potentials: Potentials, marginals: list[WidthMarginals]) -> T
 
 
 class _LogPartition(torch.autograd.Function):
-    """log Z with a gradient from the outside pass, which needs much less memory than autograd's tape.
-
-    The derivative with respect to s(i, j) is P(i, j); with respect to u(i, k), sum over j of mu(i, k, j) v(k + 1, j).
-    """
+    """log Z with a gradient from the outside pass, which needs much less memory than autograd's tape."""
 
     @staticmethod
     def forward(ctx, sizes: Tensor, spans: Tensor, *fits: Tensor) -> Tensor:
@@ -144,6 +141,7 @@ class _LogPartition(torch.autograd.Function):
     def backward(ctx, grad: Tensor):
         sizes, spans, *saved = ctx.saved_tensors
         fits, terms = saved[: ctx.number_of_fits], saved[ctx.number_of_fits :]
+        # d / d s(i, j) is P(i, j), and d / d u(i, k) the sum over j of mu(i, k, j) v(k + 1, j)
         marginals, fit_grads = torch.zeros_like(spans), [torch.zeros_like(table) for table in fits]
         for width, nodes, splits in split_marginals(spans, terms, sizes):
             marginals.diagonal(width, 1, 2).copy_(nodes)

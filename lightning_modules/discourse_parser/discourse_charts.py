@@ -189,11 +189,8 @@ class ChartReader:
         return marginals.index_put_((chart, first, last), probability.unsqueeze(1) * labels[probable], accumulate=True)
 
     def _best_labelled_trees(self, spans: Tensor, classes: Tensor, sizes: Tensor) -> tuple[list[Tensor], list[Tensor]]:
-        """Return nodes (start, split, end) [U - 1, 3] and classes [U - 1] of the best tree of each chart, on the CPU.
-
-        A node over (i, j) of class c adds P(i, j) + P(i, j, nuclearity of c) + P(i, j, relation of c) + P(i, j, c), of
-        which `spans` has the first, [G, U, U], and `classes` the last, [G, U, U, C].
-        """
+        """Return nodes (start, split, end) [U - 1, 3] and classes [U - 1] of each chart's best tree, on the CPU."""
+        # a node (i, j) of class c adds P(i, j) + P(i, j, nuclearity of c) + P(i, j, relation of c) + P(i, j, c)
         gain, best = (classes @ self.classes.agreement().to(classes)).max(-1)        # [G, U, U] each
         trees, best = best_trees(Potentials(spans + gain), sizes), best.cpu()
         return trees, [table[tree[:, 0], tree[:, 2]] for table, tree in zip(best, trees)]

@@ -63,14 +63,9 @@ def pretrained_encoder(options: TokenEncoderOptions, subwords: Subwords) -> Text
     if options.tuned_by is not None:
         return _tuned_encoder(options, subwords)
     encoder = TextEncoder.pretrained(
-        encoder_path(options.checkpoint),
-        subwords.special,
-        layers=options.layers,
-        frozen=options.frozen and not options.lora_rank,
-        window=options.window,
-        pad_id=subwords.pad_id,
-        disjoint=True,
-    )
+        encoder_path(options.checkpoint), subwords.special, layers=options.layers,
+        frozen=options.frozen and not options.lora_rank, window=options.window, pad_id=subwords.pad_id, disjoint=True,
+    )  # fmt: skip
     if options.frozen_layers and not encoder.frozen:
         encoder.freeze_lowest(options.frozen_layers)
     if options.dropout is not None:

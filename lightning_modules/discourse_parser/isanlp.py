@@ -77,19 +77,16 @@ class IsaNLPParser(LightningModule):
         edus = request.edus if request.edus is not None else locate_edus([leaf.text for leaf in leaves], request)
         if len(edus) != len(leaves):
             raise UserError(f"document {request.id!r}: isanlp_rst made {len(leaves)} EDUs of the {len(edus)} given")
-        nodes_of_tree = [
-            (start, split, end, NUCLEARITIES.index(unit.nuclearity), self._relation(unit))
-            for start, split, end, unit in nodes
-        ]
+        nodes_of_tree = []
+        for *node, unit in nodes:
+            relation = self.relations.index(self.inventory.class_of(unit.relation))
+            nodes_of_tree.append((*node, NUCLEARITIES.index(unit.nuclearity), relation))
         tree = torch.tensor(nodes_of_tree, dtype=torch.int32).reshape(-1, 5)
         probability = torch.tensor([float(getattr(unit, "proba", 1.0)) for *_, unit in nodes]).clamp(0, 1)
         band = min(self.band, len(edus) - 1)
         ldd = tree_ldd(tree, len(edus), len(self.relations), self.rows, band, probability)
         gamma = tree_gamma(tree, len(edus), self.rows, probability)
         return DiscourseParse.of(request, list(edus), self.relations, tree, ldd, self.rows, gamma)
-
-    def _relation(self, unit: Any) -> int:
-        return self.relations.index(self.inventory.class_of(unit.relation))
 
 
 def _flatten(root: Any) -> tuple[list[Any], list[tuple[int, int, int, Any]]]:

@@ -121,16 +121,9 @@ class DiscourseParser(EncoderModule):
         nuclearities, names = zip(*self.classes)
         relation_ids = [self.relations.index(name) for name in names]
         classes = LabelClasses.of(list(nuclearities), relation_ids, len(self.relations))
-        self.scorers = nn.ModuleList(
-            DiscourseScorer(
-                input_size=3 * self.encoder.size,
-                hidden_size=hidden_size,
-                classes=len(self.classes),
-                dropout=dropout,
-                fit_size=fit_size,
-            )
-            for _ in range(members)
-        )
+        sizes = {"input_size": 3 * self.encoder.size, "hidden_size": hidden_size, "fit_size": fit_size}
+        sizes["classes"] = len(self.classes)
+        self.scorers = nn.ModuleList(DiscourseScorer(**sizes, dropout=dropout) for _ in range(members))
         self.reader = ChartReader(self.scorers, classes, decoding, class_temperature)
         self.segmenter: EduSegmenter | None = None  # that of `load_default` is loaded when it is first needed
         self._fingerprint: str | None = None

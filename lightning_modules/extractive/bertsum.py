@@ -86,14 +86,9 @@ class BertSum(EncoderSummarizer):
         self.loss, self.temperature = loss, temperature
         self.selection = selection or SelectionOptions()
         self.network = sentence_network.SentenceNetwork(
-            reader=self.make_reader(encoder, dropout, optimizer),
-            encoding=encoding,
-            pooling=pooling,
-            scoring=scoring,
-            between=inter_sentence,
-            dropout=dropout,
-            interval_segments=encoder.interval_segments,
-        )
+            reader=self.make_reader(encoder, dropout, optimizer), encoding=encoding, pooling=pooling, scoring=scoring,
+            between=inter_sentence, dropout=dropout, interval_segments=encoder.interval_segments,
+        )  # fmt: skip
         self.frozen, self.checkpoint = encoder.frozen, encoder.checkpoint
         self._cache: dict[bool, VectorCache] = {}  # without and with vectors of documents
         if self.frozen:

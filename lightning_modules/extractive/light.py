@@ -46,14 +46,10 @@ class LightExtractor:
         else:
             reader = BertReader(encoder_path(encoder.checkpoint))
         self.network = SentenceNetwork(
-            reader=reader,
-            encoding=model["encoding"],
-            pooling=model["pooling"],
-            scoring=model["scoring"],
-            between=InterSentenceOptions(**model["inter_sentence"]),
-            dropout=0.0,
+            reader=reader, encoding=model["encoding"], pooling=model["pooling"], scoring=model["scoring"],
+            between=InterSentenceOptions(**model["inter_sentence"]), dropout=0.0,
             interval_segments=encoder.interval_segments,
-        )
+        )  # fmt: skip
         state = read_exported(folder / EXPORTED)["state_dict"]
         self.network.load_state_dict({n.removeprefix("network."): value for n, value in state.items()}, strict=False)
         self.network.eval()

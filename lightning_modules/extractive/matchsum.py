@@ -126,10 +126,7 @@ class MatchSum(EncoderSummarizer):
             logits = (scores / self.scale).masked_fill(~batch.mask, -1e4).log_softmax(1)
             ranking = -(target * logits).masked_fill(~batch.mask, 0).sum(1)
         gold_excess = (scores - gold.unsqueeze(1)).clamp_min(0).masked_fill(~real, 0)
-        return {
-            "candidates": ranking.mean(),
-            "gold": (gold_excess.sum(1) / real.sum(1).clamp_min(1)).mean(),
-        }
+        return {"candidates": ranking.mean(), "gold": (gold_excess.sum(1) / real.sum(1).clamp_min(1)).mean()}
 
     # Summaries ---------------------------------------------------------------------------------------------------
 

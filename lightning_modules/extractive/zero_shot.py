@@ -59,14 +59,9 @@ class ZeroShot:
             self.tokenizer = EncoderTokenizer.of_checkpoint(encoder)
             reader = Reader.pretrained(encoder_path(encoder))
             self.network = SentenceNetwork(
-                reader=reader,
-                encoding=encoding,
-                pooling=pooling,
-                scoring="centrality",
-                between=InterSentenceOptions(layers=0),
-                dropout=0.0,
-                interval_segments=False,
-            ).eval()
+                reader=reader, encoding=encoding, pooling=pooling, scoring="centrality",
+                between=InterSentenceOptions(layers=0), dropout=0.0, interval_segments=False,
+            ).eval()  # fmt: skip
             self.network.to("cuda" if torch.cuda.is_available() else "cpu")
             settings += [encoding, pooling]
             if is_local(encoder):  # whose content may change

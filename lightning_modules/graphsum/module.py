@@ -70,13 +70,9 @@ class GraphSum(SequenceToSequence):
             raise ValueError(f"encoder_warmup_steps is at least 1, got {optimizer.encoder_warmup_steps}")
         self.optimizer = optimizer
         self.network = GraphSumNetwork(
-            vocab_size=vocab_size,
-            encoder=encoder,
-            graph_bias=graph_bias,
-            decoder_layers=decoder_layers,
-            dropout=dropout,
-            pretrained=_pretrained(encoder),
-        )
+            vocab_size=vocab_size, encoder=encoder, graph_bias=graph_bias, decoder_layers=decoder_layers,
+            dropout=dropout, pretrained=_pretrained(encoder),
+        )  # fmt: skip
         if encoder.pretrained_embeddings:
             self._copy_embeddings()
 

@@ -4,7 +4,7 @@ import gc
 import multiprocessing
 import re
 from collections.abc import Callable, Sequence
-from functools import cache, partial
+from functools import cache
 from importlib import metadata
 
 from datamodules.text.rouge_counts import Counts, Score, count, score_of
@@ -69,7 +69,10 @@ def score_many(
     if len(predictions) != len(references):
         raise ValueError(f"{len(predictions)} predictions but {len(references)} lists of references")
     words = vocabulary(stem, language, wordnet)
-    score = partial(_score_range, predictions, references, variants, multi_reference, words)
+
+    def score(indices: range) -> list[dict[str, Score]]:
+        return [_scores(predictions[i], references[i], variants, multi_reference, words, i) for i in indices]
+
     if num_proc > 1 and len(predictions) > 1:
         return _on_processes(score, len(predictions), num_proc)
     return score(range(len(predictions)))
@@ -118,23 +121,9 @@ def has_text(sentences: Sentences) -> bool:
     return any(sentence and not sentence.isspace() for sentence in sentences)
 
 
-def _score_range(
-    predictions: Sequence[Sentences],
-    references: Sequence[Sequence[Sentences]],
-    variants: Sequence[str],
-    multi_reference: str,
-    words: Vocabulary,
-    indices: range,
-) -> list[dict[str, Score]]:
-    return [_scores(predictions[i], references[i], variants, multi_reference, words, i) for i in indices]
-
-
 def _on_processes(job: Callable[[range], list], size: int, num_proc: int) -> list:
-    """Run a job over ranges of indices on several processes, in order.
-
-    Processes are forked and inherit the job with its texts: only results are pickled, and torch need not be imported
-    again, which would take longer than most scoring.
-    """
+    """Run a job over ranges of indices on several processes, in order."""
+    # forked processes inherit the job with its texts: only results are pickled, and torch is not imported again
     step = -(-size // (8 * num_proc))
     with multiprocessing.get_context("fork").Pool(num_proc, _inherit, (job,)) as pool:
         parts = pool.map(_run, [range(start, min(start + step, size)) for start in range(0, size, step)], 1)

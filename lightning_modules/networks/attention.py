@@ -9,10 +9,7 @@ PART_ELEMENTS = {"cpu": 2**17, "cuda": 2**28}
 
 
 class _AdditiveEnergy(torch.autograd.Function):
-    """Energies v^T tanh(projected + query + coverage w_c) with recomputation in the backward pass.
-
-    Only the inputs are stored; autograd would store a [B, K, S, A] tensor for each decoder step.
-    """
+    """Energies v^T tanh(projected + query + coverage w_c); inputs alone are stored, not [B, K, S, A] for each step."""
 
     @staticmethod
     def activation(
@@ -76,19 +73,13 @@ class _AdditiveEnergy(torch.autograd.Function):
 
 
 def _by_sigmoid(query: Tensor) -> bool:
-    """Whether tanh(x) is computed as 2 sigmoid(2x) - 1, which is at least three times as fast, with an error of 1e-7.
-
-    PyTorch vectorizes sigmoid on a CPU, but calls a library for tanh that is slow on some processors. Half precision
-    uses tanh itself, because it is more precise near 0 than near 1.
-    """
+    """Whether tanh(x) is computed as 2 sigmoid(2x) - 1, at least three times as fast, with an error of 1e-7."""
+    # PyTorch vectorizes sigmoid alone on a CPU; half precision is more precise near 0, which tanh itself keeps
     return query.device.type == "cpu" and query.dtype not in (torch.float16, torch.bfloat16)
 
 
 def _parts(projected: Tensor, query: Tensor) -> list[tuple[slice, slice]]:
-    """Return slices of documents and summaries that are computed together.
-
-    Each part has as many documents as `PART_ELEMENTS` allows, or some summaries of a document that exceeds it alone.
-    """
+    """Return slices of as many documents as `PART_ELEMENTS` allows, or of some summaries of a document beyond it."""
     B, K, A = query.shape
     max_elements = PART_ELEMENTS.get(query.device.type, PART_ELEMENTS["cuda"])
     max_summaries = max_elements // max(1, projected.shape[1] * A)

@@ -55,14 +55,9 @@ class PointerGenerator(CopyingSummarizer):
         super().__init__(vocab_size, decoding or DecodingOptions(), val_summaries)
         self.optimizer = optimizer
         self.network = PointerGeneratorNetwork(
-            vocab_size=vocab_size,
-            embedding_size=embedding.size,
-            hidden_size=hidden_size,
-            pointer=pointer,
-            coverage=coverage,
-            dropout=dropout,
-            embedding_std=embedding.std,
-        )
+            vocab_size=vocab_size, embedding_size=embedding.size, hidden_size=hidden_size, pointer=pointer,
+            coverage=coverage, dropout=dropout, embedding_std=embedding.std,
+        )  # fmt: skip
         self.has_pointer = pointer
         self.has_coverage = coverage
         self.coverage_gate = float(coverage)

@@ -71,11 +71,8 @@ def _pad_table(values: Tensor, neutral_value: float) -> Tensor:
 
 
 def _codes(token_edu: Tensor, rows: int, width: int) -> tuple[Tensor, Tensor]:
-    """Return the row of each query, and each key's EDU, from which the column follows, two of int32 [B, T].
-
-    Queries in no EDU get the last row and keys in no EDU a column beyond the last one, all of whose values are neutral.
-    Indices have 32 bits since the kernel computes one for each score.
-    """
+    """Return the row of each query, and each key's EDU, from which the column follows, two of int32 [B, T]."""
+    # without an EDU: a row or column of neutral values; 32 bits, since the kernel computes an index for each score
     none = token_edu < 0
     return token_edu.masked_fill(none, rows - 1).int(), token_edu.masked_fill(none, rows + width).int()
 

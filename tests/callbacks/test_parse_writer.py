@@ -1,5 +1,3 @@
-"""A prediction run into a cache: whole and interrupted."""
-
 import os
 import signal
 

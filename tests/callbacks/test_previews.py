@@ -1,5 +1,3 @@
-"""Previews of a training: summaries, samples and attention, and characters without a font."""
-
 import json
 import struct
 import warnings

@@ -1,5 +1,3 @@
-"""The model that rewards began with: what is copied, kept and restored; and runs that resume with it."""
-
 import pytest
 import torch
 from pytorch_lightning import Callback
@@ -19,8 +17,6 @@ from lightning_modules.pretrained_summarizer import CheckpointOptions, Pretraine
 
 
 class Checkpoint(Callback):
-    """Keep the trained parameters and what a checkpoint holds at the end of training."""
-
     def on_train_end(self, trainer, pl_module):
         self.reference = next(c for c in trainer.callbacks if isinstance(c, SelfCritical)).reference.module
         self.in_optimizer = {id(p) for group in trainer.optimizers[0].param_groups for p in group["params"]}
@@ -72,7 +68,7 @@ def test_a_run_that_resumes_between_updates_of_a_batch_makes_the_same_steps(accu
     assert_resumes(corpus_files, tmp_path, after, 21, callbacks, accumulate_grad_batches=accumulate)
 
 
-def test_updates_need_data_that_repeats_its_batches(corpus_files):
+def test_updates_need_data_that_repeats_its_batches_and_the_copy_shares_what_is_not_trained(corpus_files):
     model, data, trainer = CASE.build_model(), CASE.build_data(corpus_files), trainer_with()
     callback, trainer.datamodule = SelfCritical(samples=2, advantage="group", updates=2), object()
     with pytest.raises(ValueError, match="object does not repeat batches by `repeats`, so updates must be 1"):
@@ -82,9 +78,6 @@ def test_updates_need_data_that_repeats_its_batches(corpus_files):
     assert data.repeats == 2
     callback.teardown(trainer, model, "fit")
     assert data.repeats == 1
-
-
-def test_the_copy_shares_frozen_weights_and_the_tokenizer_and_nothing_that_is_trained(corpus_files):
     model, _ = first_batch(CASE, corpus_files)
     model.network.embedding.requires_grad_(False)
     reference = frozen_copy(model)

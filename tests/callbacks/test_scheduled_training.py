@@ -1,5 +1,3 @@
-"""Coverage and lengths that change in training, and the checkpoint that is tested, which has everything switched on."""
-
 import json
 import warnings
 from pathlib import Path
@@ -178,8 +176,6 @@ def test_the_command_tests_what_is_fully_on_and_says_if_nothing_is(tiny_config, 
 
 
 class Scored(BoringModel):
-    """Logs a training loss and a validation score of one value for each epoch."""
-
     language = "en"
 
     def __init__(self, losses: list[float], scores: list[float]) -> None:

@@ -1,5 +1,3 @@
-"""Self-critical training: samples of every generative model, weights, logs, refused settings, unusable rewards."""
-
 import math
 import warnings
 from dataclasses import replace

@@ -1,5 +1,3 @@
-"""The self-critical term and its gradient against plain loops and the exact ones of a writer that can be listed."""
-
 import math
 from collections import Counter
 from dataclasses import replace
@@ -209,7 +207,6 @@ def test_the_expected_penalty_is_a_divergence_and_its_gradient_is_that_of_the_re
 
 
 def loss_by_loop(model: ToyWriter, old: ToyWriter, reference: ToyWriter, options: dict) -> Tensor:
-    """The term of `DRAWN`, token by token."""
     rewards = [reward_of(ids) for ids in DRAWN]
     total = torch.zeros((), dtype=torch.double)
     for k, ids in enumerate(DRAWN):

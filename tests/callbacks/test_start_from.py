@@ -64,7 +64,6 @@ def test_what_does_not_fit_is_refused(corpus_files, trained, tmp_path):
 
 
 def saving_in(run) -> BestCheckpoint:
-    """A callback that saves each step as the best one of a run folder."""
     return BestCheckpoint(run / "checkpoints", filename="best", every_n_train_steps=1)
 
 

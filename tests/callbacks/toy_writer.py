@@ -66,7 +66,6 @@ def text_of(ids: list[int]) -> str:
 
 
 def advantage_of(kind: str, values: list[float], k: int) -> float:
-    """The advantage of the value with number k over the others, or over all."""
     return {
         "leave_one_out": values[k] - mean(values[:k] + values[k + 1 :]),
         "group_mean": values[k] - mean(values),

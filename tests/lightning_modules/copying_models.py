@@ -28,7 +28,6 @@ AGENTS = {
 
 
 def build(name: str = "m5", seed: int = 0, words: int = WORDS, **changes) -> CopyingSummarizer:
-    """Return a model with random weights over a vocabulary of `words` words."""
     torch.manual_seed(seed)
     if name in AGENTS:
         options = {"embedding": AgentEmbedding(5), "sentence_ends": ("w2",)} | AGENTS[name]

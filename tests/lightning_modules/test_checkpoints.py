@@ -44,13 +44,6 @@ def test_a_value_of_another_type_is_named(name, value, tmp_path):
     assert "\n" not in str(caught.value)
 
 
-def test_values_as_they_are_written_are_read(tmp_path):
-    others = {"loss_weights": {"nll": 1}, "coverage_gate": 0.5, "switches": None, "loops": {"fit_loop": {"a": [True]}}}
-    torch.save(PLAIN | others | {"optimizer_states": CYCLE}, path := tmp_path / "best.ckpt")
-    content = read_checkpoint(path)
-    assert content["global_step"] == 3 and content["state_dict"]["weight"].tolist() == [1, 1]
-
-
 CALLS = {  # pickled calls that return half a terabyte, or the double of a text, and one that returns a byte
     "bytearray": b"cbuiltins\nbytearray\n\x8a\x06\x00\x00\x00\x00\x80\x00\x85R",
     "hex": b"c_codecs\nencode\nX\x01\x00\x00\x00aX\x09\x00\x00\x00Hex-Codec\x86R",
@@ -90,7 +83,7 @@ def test_a_header_of_another_type_is_refused(described, tmp_path):
     assert read_checkpoint(path)["global_step"] == 3
 
 
-def test_tied_weights_are_written_once(tmp_path):
+def test_tied_weights_are_written_once_and_values_read_as_they_are_written(tmp_path):
     table = torch.arange(6.0).view(2, 3)
     weights = {"a": table, "b": table, "c": table.clone(), "none": torch.zeros(0)}
     write_exported(tmp_path / EXPORTED, weights, {"n": 1, "global_step": 0})
@@ -102,6 +95,10 @@ def test_tied_weights_are_written_once(tmp_path):
     (tmp_path / EXPORTED).write_bytes(b"no weights")
     with pytest.raises(UserError, match="no weights of `precis export`"):
         read_checkpoint(tmp_path / EXPORTED)
+    others = {"loss_weights": {"nll": 1}, "coverage_gate": 0.5, "switches": None, "loops": {"fit_loop": {"a": [True]}}}
+    torch.save(PLAIN | others | {"optimizer_states": CYCLE}, path := tmp_path / "best.ckpt")
+    content = read_checkpoint(path)
+    assert content["global_step"] == 3 and content["state_dict"]["weight"].tolist() == [1, 1]
 
 
 def test_matrices_in_eight_bits_are_off_by_half_a_step_and_need_their_scales(tmp_path):

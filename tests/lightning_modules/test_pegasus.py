@@ -83,7 +83,7 @@ def test_a_checkpoint_is_pre_trained_and_its_text_serves_fine_tuning(released, c
     assert len(model.summarize(next(iter(data.test_dataloader())))) == 4
 
 
-def test_texts_without_symbols_and_the_papers_length_penalty(data):
+def test_texts_without_symbols_and_the_papers_length_penalty(data, released, corpus_files, folder):
     model, text = build_model(Pegasus, SMALL), data.tokenizer
     model.set_tokenizer(text)
     ids = [text.start, *text("the otter guards")[0], text.mask, text.stop, *text(" mill")[0]]
@@ -91,9 +91,6 @@ def test_texts_without_symbols_and_the_papers_length_penalty(data):
     texts = model.texts(None, Samples(torch.tensor([[ids, ids]]), lengths))
     assert texts == [["the otter guards mill", "the otter guards"]]
     assert build_model(Pegasus, SMALL | {"decoding": None}).decoding.penalty(7) == pytest.approx(2**0.8), "the paper's"
-
-
-def test_what_does_not_fit_is_refused(released, corpus_files, folder, data):
     model = build_model(Pegasus, SMALL | {"checkpoint": released, "vocab_size": 900})
     with pytest.raises(UserError, match="the pretrained model 295"):
         model.set_tokenizer(data_of(PegasusData, corpus_files, folder, vocab_size=330).tokenizer)

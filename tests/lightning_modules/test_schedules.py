@@ -14,7 +14,7 @@ class Scheduled(BoringModel):
         return scheduled(torch.optim.SGD(self.parameters(), 0.1), [lambda step: 1 - step / self.steps])
 
 
-def test_training_has_as_many_steps_as_its_limits_say_and_a_schedule_needs_an_end(tmp_path):
+def test_training_has_as_many_steps_as_its_limits_say_and_a_schedule_needs_an_end(tmp_path, monkeypatch):
     def steps(**limits) -> int:
         model = Scheduled()
         quiet_trainer(default_root_dir=tmp_path, limit_val_batches=0, limit_train_batches=3, **limits).fit(model)
@@ -24,9 +24,6 @@ def test_training_has_as_many_steps_as_its_limits_say_and_a_schedule_needs_an_en
     for limits in ({"max_epochs": -1}, {"max_time": "00:00:00:05"}):
         with pytest.raises(UserError, match=r"set trainer\.max_steps or trainer\.max_epochs"):
             steps(**limits)
-
-
-def test_a_fractional_warm_up_needs_the_number_of_steps(monkeypatch):
     monkeypatch.setattr("lightning_modules.schedules.training_steps", lambda trainer: 8)
     for options, steps in [
         (AdamWOptions(schedule="constant", warmup_steps=5), 1),

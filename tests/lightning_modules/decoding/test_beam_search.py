@@ -26,7 +26,6 @@ def step(tokens, state, memory, count):
 
 
 def sparse_step(tokens, state, memory, count):
-    """The same, giving only the best `count` words and one word twice."""
     _, log_probs, state = step(tokens, state, memory, count)
     best, ids = log_probs.topk(min(count, V), dim=-1)
     twice = torch.full_like(best[..., :1], float("-inf"))
@@ -97,10 +96,7 @@ def test_a_beam_that_holds_everything_finds_what_enumeration_finds(case, forbidd
 
 
 def see_et_al(memory, row, options):
-    """Beam search of See et al. 2017 for one document, in plain lists.
-
-    Hypotheses that reach the end symbol are set aside; only if there is none, those that were cut off are taken.
-    """
+    """Beam search of See et al. 2017 for one document: hypotheses that were cut off count only if none ended."""
     table, drift = memory["table"][row], memory["drift"][row]
     open_, finished = [(0.0, [START])], []
     for t in range(options.max_length):
@@ -175,9 +171,8 @@ def test_penalties_are_their_formulas_and_impossible_options_are_named():
             DecodingOptions(**arguments)
 
 
-# Beside `transformers`, on a small random BART; two options have other names or meanings there: without
-# `early_stopping` ours ends when no open hypothesis can become better, which is `early_stopping="never"` there (`False`
-# is a heuristic that may end too early); `alpha` is their `length_penalty`, the exponent of the length
+# Beside `transformers`, on a small random BART; there, `early_stopping="never"` ends when no open hypothesis can become
+# better, as ours without (`False` is a heuristic that may end too early), and `length_penalty` is `alpha`
 
 PADDING, END = 0, 1  # the decoder starts with the end symbol
 

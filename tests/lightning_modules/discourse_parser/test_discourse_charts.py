@@ -70,7 +70,6 @@ def units_of(bounds: list[tuple[int, int]]) -> Units:
 @pytest.mark.parametrize("chunks", [[(0, 5)], [(0, 2), (2, 3), (3, 5)]], ids=["whole", "chunks"])
 @pytest.mark.parametrize("rows, batch_size", [("side", 5), ("nucleus", 65_536)])
 def test_a_mixture_equals_the_sum_over_all_labelled_trees_of_its_members(chunks, rows, batch_size, monkeypatch):
-    """A member draws a tree of each chunk, and one over the chunks."""
     monkeypatch.setitem(discourse_charts._NODES, "cpu", batch_size)
     reader, layout, vectors = reader_with(2, temperature=0.5), layout_of(5), torch.randn(1, 5, 6)
     (charts,) = reader.compute_charts(vectors, layout, [chunks])

@@ -62,7 +62,6 @@ def test_learns_where_edus_begin(kind, treebank, tiny_bert):
 
 
 def check(text: str, edus: list[tuple[int, int]]) -> None:
-    """All that is promised of any segmentation."""
     assert all(text[a:b] == text[a:b].strip() != "" for a, b in edus)
     assert [a for a, _ in edus] == sorted(a for a, _ in edus)
     covered = [at for a, b in edus for at in range(a, b)]

@@ -119,7 +119,7 @@ def test_the_default_is_the_best_that_can_be_loaded(monkeypatch):
     assert load_default("roberta-base") == load_default() != "mpnet"
 
 
-def test_segments_end_at_punctuation_and_sentences_and_known_edus_stay():
+def test_segments_end_at_punctuation_known_edus_stay_and_trees_branch_to_the_right():
     sentences = ["He ran home, but nobody was there; the rain was heavy.", "No: never.", "Yes, sir."]
     request = ParseRequest.of(Document("d", [sentences]))
     pieces = [request.text[start:end].strip() for start, end in segment(request)]
@@ -130,9 +130,6 @@ def test_segments_end_at_punctuation_and_sentences_and_known_edus_stay():
     assert found.edus.tolist() == [[0, 7], [8, 19], [20, 25]] and found.half_width == 1
     assert found.best_tree().node(0, 1).relation == "elaboration"  # within the sentence
     assert RightBranchingParser("nucleus").parse(request).rows == "nucleus"
-
-
-def test_right_branching_by_hand():
     # two paragraphs: (0 1 | 2) and (3); sentences 0-1, 2, 3
     text, edus = "aa bb cc dd", [(0, 2), (3, 5), (6, 8), (9, 11)]
     sentences, paragraphs = [(0, 5), (6, 8), (9, 11)], [(0, 8), (9, 11)]

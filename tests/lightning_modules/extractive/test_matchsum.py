@@ -73,13 +73,34 @@ def test_all_candidates_are_scored_as_each_would_be_alone():
         assert scores[row, : len(alone)].tolist() == pytest.approx(alone, abs=1e-5)
 
 
-def test_candidates_are_all_subsets_of_the_best_sentences():
+def test_candidates_are_all_subsets_of_the_best_sentences_and_invalid_values_are_named(corpus_files, tmp_path):
     found = data(keep=3, sizes=(1, 2))
     assert found.choices([0.1, 0.9, 0.5, 0.7]) == [[1], [2], [3], [1, 2], [1, 3], [2, 3]]
     assert found.choices([0.5] * 4) == [[0], [1], [2], [0, 1], [0, 2], [1, 2]]  # of equals the first
     assert found.choices([0.3, 0.4]) == [[0], [1], [0, 1]]  # fewer than asked
     assert data(sizes=(2, 3)).choices([0.3]) == [[0]]  # no such size: the whole document
     assert found.choices([]) == [[]]
+
+    class Short:
+        fingerprint = "short"
+
+        def sentence_scores(self, documents):
+            return [[0.0] for _ in documents]
+
+    made = MatchSumData(Files(**corpus_files), Short(), 300, None, cache_dir=tmp_path, sizes=[1])
+    with pytest.raises(UserError, match=r"Short gave document 'doc-0' 1 scores"):
+        made.prepare_data()
+    for arguments in ({"keep": 0}, {"keep": 2, "sizes": (3,)}, {"sizes": (0,)}):
+        with pytest.raises(ValueError, match="at least 1"):
+            data(**arguments)
+    with pytest.raises(ValueError, match="margin -1"):
+        model(margin=-1)
+    small = model()
+    small.check_data(data(piece=5000))  # an encoder from scratch reads any length
+    small.reader.max_tokens = 32
+    small.check_data(data(piece=30))
+    with pytest.raises(UserError, match=r"data.piece is 31, .* at most 32 tokens; lower it to 30"):
+        small.check_data(data(piece=31))
 
 
 def test_documents_of_any_kind_are_summarized():
@@ -102,26 +123,3 @@ def test_documents_of_any_kind_are_summarized():
     for summary in model(proposal_weight=1e6).summarize(batch_of(single, DOCUMENTS)):  # the proposer decides
         scores = single._scores[summary.id]
         assert [scores[position] for position in summary.positions] == [pytest.approx(max(scores))]  # two may be equal
-
-
-def test_invalid_values_are_named(corpus_files, tmp_path):
-    class Short:
-        fingerprint = "short"
-
-        def sentence_scores(self, documents):
-            return [[0.0] for _ in documents]
-
-    made = MatchSumData(Files(**corpus_files), Short(), 300, None, cache_dir=tmp_path, sizes=[1])
-    with pytest.raises(UserError, match=r"Short gave document 'doc-0' 1 scores"):
-        made.prepare_data()
-    for arguments in ({"keep": 0}, {"keep": 2, "sizes": (3,)}, {"sizes": (0,)}):
-        with pytest.raises(ValueError, match="at least 1"):
-            data(**arguments)
-    with pytest.raises(ValueError, match="margin -1"):
-        model(margin=-1)
-    small = model()
-    small.check_data(data(piece=5000))  # an encoder from scratch reads any length
-    small.reader.max_tokens = 32
-    small.check_data(data(piece=30))
-    with pytest.raises(UserError, match=r"data.piece is 31, .* at most 32 tokens; lower it to 30"):
-        small.check_data(data(piece=31))

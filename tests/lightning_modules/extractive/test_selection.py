@@ -63,7 +63,7 @@ def test_equals_a_loop_over_sentences(selector, form, seed, k, trade_off):
         assert found[b].tolist() == taken + [-1] * (min(k, 5) - len(taken))
 
 
-def test_the_shared_way_at_its_bounds_identical_sentences_in_their_order_and_redundant_ones_last():
+def test_bounds_of_the_shared_way_the_order_of_equals_and_wrong_options():
     east, west, north = [1.0, 0.0], [-1.0, 0.0], [0.0, 1.0]
     points, document = torch.tensor([[east, west, east, north]]), torch.tensor([north])
     way = shared_path(cosines(points, points), document_cosine(points, document))[0]
@@ -77,9 +77,6 @@ def test_the_shared_way_at_its_bounds_identical_sentences_in_their_order_and_red
     assert select(torch.zeros(2, 0), torch.zeros(2, 0).bool(), None, SelectionOptions(k=3)).shape == (2, 0)
     for selector in ("mmr", "triangle"):
         assert select(scores, mask, relations, SelectionOptions(selector, 2, trade_off=0.5)).tolist() == [[0, 2]]
-
-
-def test_wrong_options_are_named():
     for arguments, part in [
         ({"selector": "best"}, "top_k, trigram_blocking, mmr, triangle"), ({"k": 0}, "k = 0"), ({"words": -1}, "words"),
         ({"selector": "mmr", "trade_off": 1.5}, "1.5"), ({"trade_off": -1}, "-1"), ({"order": "random"}, "random"),

@@ -33,7 +33,6 @@ def same(ours: Tensor, theirs: Tensor, module: nn.Module, *inputs: Tensor) -> No
 
 
 def head(linear: nn.Linear, x: Tensor, h: int) -> Tensor:
-    """Apply the rows of one head of a joint projection to vectors."""
     rows = slice(h * d, (h + 1) * d)
     return nn.functional.linear(x, linear.weight[rows], None if linear.bias is None else linear.bias[rows])
 
@@ -196,8 +195,7 @@ def test_the_decoder_equals_the_formula_at_integer_positions(share, monkeypatch)
     torch.testing.assert_close(decoded(attention, x, memory), expected_of(attention, x, memory))
 
 
-def test_positions_under_autocast_are_not_rounded():
-    """In half precision, positions after the 16th of 30 paragraphs would be rounded to eighths."""
+def test_autocast_rounds_no_positions_and_attention_to_groups_stores_only_inputs():
     attention = scattered(GraphAttention(D, N, 0.1, GraphBias(SIGMA))).float()
     query, mask = torch.randn(1, N, 200, d), torch.ones(1, 30, dtype=torch.bool)
     exact = attention.position(query, mask)
@@ -206,9 +204,6 @@ def test_positions_under_autocast_are_not_rounded():
     far = exact > 16
     rounded = (exact.bfloat16() - exact)[far].abs().mean()
     assert rough.dtype == torch.float32 and (rough - exact)[far].abs().mean() < rounded / 2
-
-
-def test_attention_to_groups_stores_only_inputs_and_has_gradients_in_their_dtype_under_autocast():
     query, keys, values = (torch.randn(B, N, size, d) for size in (D, L * n, L * n))
     mask, shares, stored = torch.ones(B, L, n, dtype=torch.bool), torch.rand(B, N, D, L), []
     with torch.autograd.graph.saved_tensors_hooks(lambda x: stored.append(x.numel()) or x, lambda x: x):

@@ -124,7 +124,7 @@ def configured(**changes) -> tuple[GraphSum, dict]:
     return model, model.configure_optimizers()
 
 
-def test_rates_of_a_pretrained_encoder_and_of_the_rest(bert_folder):
+def test_rates_of_a_pretrained_encoder_of_sigma_and_of_the_rest(bert_folder):
     options = {"hidden_size": 16, "lr": 2.0, "warmup_steps": 100, "encoder_lr": 1e-3, "encoder_warmup_steps": 400}
     model, made = configured(checkpoint=bert_folder, **options)
     assert made["lr_scheduler"]["interval"] == "step"
@@ -139,9 +139,6 @@ def test_rates_of_a_pretrained_encoder_and_of_the_rest(bert_folder):
         made["lr_scheduler"]["scheduler"].step()
     with pytest.raises(ValueError, match="at least one step, got 0"):
         noam_factor(256, 0)
-
-
-def test_sigma_has_a_rate_of_its_own_on_request(bert_folder):
     model, made = configured(learn_sigma=True, sigma_lr=0.03, warmup_steps=10)
     rest, sigmas = made["optimizer"].param_groups
     assert len(sigmas["params"]) == 2 and all(sigma.dim() == 0 for sigma in sigmas["params"])  # encoder and decoder
@@ -194,7 +191,7 @@ def source() -> Source:
     return Source(ids, mask, graph, nn.utils.rnn.pad_sequence(places, batch_first=True), mask.sum((1, 2)))
 
 
-def test_flat_reads_the_concatenation():
+def test_flat_reads_the_concatenation_and_positions_are_those_of_token_and_paragraph():
     net, documents, inputs = network("flat"), source(), torch.randint(V, (2, 1, 4))
     features = net.decode(inputs, *net.encode(documents))
     for b in range(2):
@@ -202,9 +199,6 @@ def test_flat_reads_the_concatenation():
         mask, graph, places = torch.ones(1, 1, len(ids)).bool(), torch.ones(1, 1, 1).double(), torch.arange(len(ids))
         whole = Source(ids.view(1, 1, -1), mask, graph, places.unsqueeze(0), mask.sum(-1)[0])
         torch.testing.assert_close(features[b : b + 1], net.decode(inputs[b : b + 1], *net.encode(whole)))
-
-
-def test_positions_equal_those_of_token_and_paragraph():
     tokens, paragraphs = sinusoidal(5, D // 2).expand(3, -1, -1), sinusoidal(3, D // 2).unsqueeze(1).expand(-1, 5, -1)
     assert network().positions(3, 5, torch.device("cpu")).equal(torch.cat([tokens, paragraphs], -1))
     alone = network(paragraph_positions=False).positions(3, 5, torch.device("cpu"))

@@ -52,18 +52,6 @@ def test_matrices_equal_one_pair_at_a_time(folder, batch_size):
     assert matrices[0].std() > 0.05  # a model that says the same of everything would prove nothing
 
 
-def test_classes_are_found_by_name(folder, tmp_path):
-    def probabilities(*labels: str) -> torch.Tensor:
-        classifier = EntailmentModel(write_classifier(tmp_path / labels[0], WORDS, labels))
-        return classifier.probabilities([("the storm", "a night")])
-
-    named = EntailmentModel(folder).probabilities([("the storm", "a night")])
-    torch.testing.assert_close(named, probabilities("REFUTES", "NOT ENOUGH INFO", "SUPPORTS"))
-    torch.testing.assert_close(named, probabilities("entailment", "neutral", "contradiction")[:, [1, 0, 2]])
-    with pytest.raises(ValueError, match="which class is entailment"):
-        probabilities("LABEL_0", "LABEL_1", "LABEL_2")
-
-
 @given(st.lists(st.sampled_from([*PERCENTILE_EDGES, 0.5, 0.999]) | st.floats(0, 1, width=32), min_size=1, max_size=9))
 @settings(deadline=None)
 def test_histogram_equals_numpys(values):
@@ -137,7 +125,7 @@ def test_consistency_equals_one_pair_at_a_time(labels, supported, tmp_path):
     assert classifier.scores(summaries, sources) == pytest.approx([*expected, 0], abs=1e-5)
 
 
-def test_the_best_chunk_counts_and_classes_without_a_clear_meaning_are_refused(folder, tmp_path, monkeypatch):
+def test_the_best_chunk_counts_and_classes_are_found_by_name_or_refused(folder, tmp_path, monkeypatch):
     with pytest.raises(ValueError, match=r"which class is a supported claim.*red, green.*rename it to supported"):
         ConsistencyModel(write_classifier(tmp_path / "model", WORDS, ["red", "green"]))
     assert source_chunks(["a b", "c", " ", "a b c d e", "b"], most=3) == ["a b c", "a b c d e", "b"]
@@ -145,6 +133,16 @@ def test_the_best_chunk_counts_and_classes_without_a_clear_meaning_are_refused(f
     monkeypatch.setattr("lightning_modules.metrics.pair_classifier.source_chunks", lambda source: source)
     one_by_one = [classifier.scores([["town."]], [[chunk]])[0] for chunk in ("the storm.", "a night.", "coast.")]
     assert classifier.scores([["town."]], [["the storm.", "a night.", "coast."]]) == pytest.approx([max(one_by_one)])
+
+    def probabilities(*labels: str) -> torch.Tensor:
+        classifier = EntailmentModel(write_classifier(tmp_path / labels[0], WORDS, labels))
+        return classifier.probabilities([("the storm", "a night")])
+
+    named = EntailmentModel(folder).probabilities([("the storm", "a night")])
+    torch.testing.assert_close(named, probabilities("REFUTES", "NOT ENOUGH INFO", "SUPPORTS"))
+    torch.testing.assert_close(named, probabilities("entailment", "neutral", "contradiction")[:, [1, 0, 2]])
+    with pytest.raises(ValueError, match="which class is entailment"):
+        probabilities("LABEL_0", "LABEL_1", "LABEL_2")
 
 
 INPUTS = RewardInputs(

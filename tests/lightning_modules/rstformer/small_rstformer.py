@@ -18,7 +18,6 @@ SMALL |= {"positions": 64, "target_positions": 48, "dropout": 0.0, "relations": 
 
 
 def small_led(seed: int = 0, **changes) -> LEDForConditionalGeneration:
-    """Return a LED of two encoder layers and one decoder layer without dropout."""
     torch.manual_seed(seed)
     sizes = {"encoder_layers": 2, "decoder_layers": 1, "num_hidden_layers": 2, "vocab_size": 40, "d_model": 12}
     sizes |= {"encoder_attention_heads": 3, "decoder_attention_heads": 3, "attention_window": [8, 8]}
