@@ -107,9 +107,8 @@ def test_a_run_and_adapters_that_start_from_it_load_everywhere(checkpoints, text
     pytest.importorskip("peft", reason="needs the extra lora")
     adapters = ["--model.encoder.lora_rank", 2, "--start_from", whole, "--trainer.max_steps", 4]
     run, exported = fit(checkpoints[kind], texts[0], "run", *adapters)
-    before, after = (
-        torch.load(folder / "checkpoints" / "last.ckpt", weights_only=True)["state_dict"] for folder in (whole, run)
-    )
+    saved = [torch.load(folder / "checkpoints" / "last.ckpt", weights_only=True) for folder in (whole, run)]
+    before, after = (checkpoint["state_dict"] for checkpoint in saved)
     for name, tensor in before.items():  # nothing but adapters has changed
         assert torch.equal(tensor, after[name if name in after else re.sub(r"\.(\w+)$", r".base_layer.\1", name)])
     changed = {name for name in after if name.endswith("lora_B.default.weight") and after[name].any()}
@@ -173,9 +172,8 @@ def test_a_checkpoint_is_taken_as_it_is(released, corpus_files, folder):
         labels = batch.target.masked_fill(torch.arange(batch.target.shape[1]) >= batch.target_lengths[:, None], -100)
         inputs = torch.cat([torch.full_like(batch.target[:, :1], data.tokenizer.pad), batch.target[:, :-1]], 1)
         logits = theirs(batch.source, attention_mask=batch.source_mask.long(), decoder_input_ids=inputs).logits
-        nll = torch.nn.functional.cross_entropy(
-            logits[..., : len(data.tokenizer)].transpose(1, 2), labels, ignore_index=-100, reduction="none"
-        )
+        logits = logits[..., : len(data.tokenizer)].transpose(1, 2)
+        nll = torch.nn.functional.cross_entropy(logits, labels, ignore_index=-100, reduction="none")
         expected = (nll.sum(1) / batch.target_lengths).mean()
         torch.testing.assert_close(model.loss_terms(batch)["nll"], expected)
 
@@ -213,10 +211,8 @@ def test_texts_without_symbols_and_the_papers_length_penalty(data, released, cor
 
 
 def test_a_prefix_stands_before_every_document_and_takes_its_room(corpus_files, tmp_path):
-    plain, prefixed = (
-        data_of(PegasusData, corpus_files, tmp_path, max_source=24, source_prefix=prefix)
-        for prefix in ("", "summarize: ")
-    )
+    plain = data_of(PegasusData, corpus_files, tmp_path, max_source=24)
+    prefixed = data_of(PegasusData, corpus_files, tmp_path, max_source=24, source_prefix="summarize: ")
     prefix = prefixed.tokenizer("summarize: ")[0]
     opening = len(prefixed.tokenizer.opening)
     for before, after in zip(plain.features("train"), prefixed.features("train"), strict=True):

@@ -178,7 +178,7 @@ def random_potentials(batch, size, seed=0, fitted=True):
     return Potentials(2 * spans, Chart(*fits) if fitted else None)
 
 
-def score_by_hand(potentials, b, node):
+def node_score(potentials, b, node):
     """s(i, j) + u(i, k) . v(k + 1, j), looked up where charts file it."""
     i, k, j = node
     total = potentials.spans[b, i, j]
@@ -190,9 +190,7 @@ def score_by_hand(potentials, b, node):
 
 
 def weights(potentials, b, size):
-    return {
-        tree: math.exp(sum(score_by_hand(potentials, b, node).item() for node in tree)) for tree in trees(0, size - 1)
-    }
+    return {tree: math.exp(sum(node_score(potentials, b, node).item() for node in tree)) for tree in trees(0, size - 1)}
 
 
 @pytest.mark.parametrize("fitted", [True, False])
@@ -216,13 +214,10 @@ def test_partition_marginals_and_best_tree_equal_enumeration_in_a_padded_batch(s
         assert_close(spans[b], expected.sum(1), atol=1e-9, rtol=0)
 
 
-def test_gradient_of_the_partition_equals_finite_differences():
+def test_the_gradient_of_the_partition_and_marginals_of_a_long_document():
     potentials, sizes = random_potentials(3, 9), torch.tensor([9, 4, 1])
     tensors = [tensor.requires_grad_() for tensor in (potentials.spans, *potentials.fits)]
     assert torch.autograd.gradcheck(lambda s, u, v: chart.log_partition(Potentials(s, Chart(u, v)), sizes), tensors)
-
-
-def test_marginals_of_a_long_document_in_single_precision():
     potentials, sizes = Potentials(random_potentials(1, 300).spans.float()), torch.tensor([300])
     marginals = all_marginals(potentials, sizes)
     spans = span_marginals(potentials, marginals)

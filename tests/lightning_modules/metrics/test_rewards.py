@@ -62,9 +62,8 @@ def test_repetition_and_novelty_equal_a_plain_loop(written, order):
         words = text.replace(",", "").replace(".", "").split()
         return [tuple(words[i : i + order]) for i in range(len(words) - order + 1)]
 
-    for text, source, repeated, novel in zip(
-        written.texts, written.sources, Repetition(order)(written), Novelty(order)(written), strict=True
-    ):
+    values = zip(Repetition(order)(written), Novelty(order)(written), strict=True)
+    for text, source, (repeated, novel) in zip(written.texts, written.sources, values, strict=True):
         found, there = grams(text), grams(source)
         again = sum(gram in found[:i] for i, gram in enumerate(found))
         assert repeated == pytest.approx(again / len(found) if found else 0)

@@ -103,9 +103,8 @@ def test_the_path_of_attention_is_chosen_and_reported_with_its_reason(monkeypatc
     messages = []
     monkeypatch.setattr(led_module, "rank_zero_info", messages.append)
     led_module._report.cache_clear()
-    attention, small = (
-        DiscourseLED(plain(d_model=size)).encoder.layers[0].self_attn.longformer_self_attn for size in (48, 16)
-    )
+    layers = [DiscourseLED(plain(d_model=size)).encoder.layers[0] for size in (48, 16)]
+    attention, small = (layer.self_attn.longformer_self_attn for layer in layers)
     cuda, cpu = torch.device("cuda"), torch.device("cpu")
     attention.dropout = 0.1
     for training in (True, False):
