@@ -70,7 +70,7 @@ test-cluster: $(TOOLS) ## prove sweeps, preemption and parsing on a SLURM of thi
 	fi
 	$(BIN)/python -m pytest -m cluster tests/cluster -rs
 
-HARDEN := crash_points files damaged_models random_kills command_kills sweep_kills sweep_folders long_use strategies
+HARDEN := crash_points files damaged_models random_kills command_kills sweep_folders long_use strategies
 
 harden: $(TOOLS) ## interrupt training and commands, damaged records, hostile configs, long use: counts (half an hour on two cores)
 	$(MAKE) --jobs 2 --keep-going $(HARDEN:%=harden-%)

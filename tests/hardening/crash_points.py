@@ -11,11 +11,14 @@ that the killed one has left.
 The processes that die are forked from one that has imported everything and parsed the command line already.
 """
 
+import builtins
+import io
 import json
+import os
 import shutil
 import signal
 import sys
-from abc import ABC, abstractmethod
+from argparse import Namespace
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -23,25 +26,94 @@ from typing import Any
 import harness  # first, since it finds the others
 import yaml
 from conftest import write_corpus
-from killing import FileOperations
-from processes import Parsed, changed_names, contents, differences, in_a_child, parses_in
+from harness import Parsed, changed_names, contents, differences, in_a_child, parses_in
+
+_CHANGES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
+_DIR_FD = {"os.remove": 1, "os.rmdir": 1, "os.mkdir": 2}  # place of `dir_fd` in the arguments of an audit event
+_EVENTS = {"open", "os.rename", "os.link", "os.symlink", "os.truncate", "os.chmod", *_DIR_FD}
 
 
-class Crashes(ABC):
-    """Work that is killed at its file operations in a folder that is watched."""
+class FileOperations:
+    """Counts what this process changes in a folder, and kills it at one of these operations.
+
+    Operations are those that Python audits (a file is opened for writing, renamed, linked, removed, a folder made or
+    removed), each before it happens, and every single `write(2)` of a Python file, after the first half of its bytes.
+    The operation with the number `kill_at`, counted from 1, is not survived.
+    """
+
+    def __init__(self, folder: Path, kill_at: int = 0) -> None:
+        self.folder, self.kill_at = os.path.realpath(folder), kill_at
+        self.seen: list[str] = []
+        self._open = io.open
+
+    def watch(self) -> None:
+        """Starts to count; there is no way back but the end of the process."""
+        sys.addaudithook(self._audit)
+        io.open = builtins.open = self._open_for_writing
+
+    def _audit(self, event: str, arguments: tuple[Any, ...]) -> None:
+        if event not in _EVENTS or (event == "open" and not (arguments[2] or 0) & _CHANGES):
+            return
+        place = _DIR_FD.get(event)
+        folder = arguments[place] if place is not None else -1
+        paths = arguments[:2] if event in ("os.rename", "os.link") else arguments[:1]
+        names = [self._inside(path, folder) for path in paths]
+        if any(names):
+            self._count(f"{event.removeprefix('os.')} {' -> '.join(filter(None, names))}")
+
+    def _inside(self, path: Any, folder: int | None) -> str:
+        """Return the path within the watched folder; empty for one outside."""
+        if not isinstance(path, str | bytes | os.PathLike):
+            return ""
+        path = os.fsdecode(path)
+        if folder not in (None, -1) and not os.path.isabs(path):
+            path = os.path.join(os.readlink(f"/proc/self/fd/{folder}"), path)
+        path = os.path.abspath(path)
+        return os.path.relpath(path, self.folder) if path.startswith(self.folder + os.sep) else ""
+
+    def _count(self, operation: str) -> None:
+        self.seen.append(operation)
+        if len(self.seen) == self.kill_at:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    def _open_for_writing(self, file: Any, mode: str = "r", buffering: int = -1, *rest: Any, **options: Any) -> Any:
+        """`open`, whose files count and may die in each `write(2)`."""
+        name = self._inside(file, None)
+        if not name or not set(mode) & set("wax+") or options.get("opener"):
+            return self._open(file, mode, buffering, *rest, **options)
+        raw = _KillingFile(file, mode.replace("b", "").replace("t", ""), operations=self, name=name)
+        buffered = io.BufferedRandom(raw) if "+" in mode else io.BufferedWriter(raw)
+        if "b" in mode:
+            return buffered
+        return io.TextIOWrapper(buffered, *rest, **options)
+
+
+class _KillingFile(io.FileIO):
+    """A raw file of which a `write` may be the last thing that its process does, half done."""
+
+    def __init__(self, file: Any, mode: str, operations: FileOperations, name: str) -> None:
+        super().__init__(file, mode)
+        self.operations, self.label = operations, f"write {name}"
+
+    def write(self, content: Any) -> int:
+        operations = self.operations
+        if len(operations.seen) + 1 == operations.kill_at:
+            view = memoryview(content).cast("B")
+            super().write(view[: len(view) // 2])
+        operations._count(self.label)
+        return super().write(content)
+
+
+class Crashes:
+    """Work that is killed at its file operations in a folder that is watched.
+
+    `start` does the work, in a forked process; `finish` continues it, and returns what is wrong then, or nothing.
+    """
 
     name: str
 
     def __init__(self, folder: Path, watched: Path) -> None:
         self.folder, self.watched, self.output = folder, watched, folder / "output.txt"
-
-    @abstractmethod
-    def start(self) -> None:
-        """Do the work, in a forked process."""
-
-    @abstractmethod
-    def finish(self) -> str:
-        """Continue the work that was killed, and return what is wrong then, or nothing."""
 
     def in_a_child(self, kill_at: int = 0) -> list[str]:
         """Do the work in a process that is killed at an operation, or not at all; return its operations."""
@@ -58,11 +130,6 @@ class Crashes(ABC):
         if status != (-signal.SIGKILL if kill_at else 0):
             raise RuntimeError(f"{self.name}, killed at {kill_at}: ended with {status}:\n{self.output.read_text()}")
         return [] if kill_at else json.loads(record.read_text())
-
-    def crash(self, number: int) -> str:
-        """Kill the work at an operation, let another process continue, and return what is wrong then, or nothing."""
-        self.in_a_child(number)
-        return self.finish()
 
 
 class RunCrashes(Crashes):
@@ -106,7 +173,6 @@ class CacheCrashes(Crashes):
         self.whole = self._content()
 
     def start(self) -> None:
-        """Build the missing parts of the cache."""
         from made_up_parses import made_up_document, made_up_parse
 
         from datamodules import PointerGeneratorData
@@ -133,25 +199,24 @@ class CacheCrashes(Crashes):
 
 
 def problems(crashes: Crashes, numbers: Iterable[int]) -> Iterator[str]:
-    """Kill at these operations, one after the other, and yield what is lost each time, or nothing."""
+    """Kill at these operations, let another process continue each time, and yield what is lost then, or nothing."""
     for number in numbers:
-        problem = crashes.crash(number)
+        crashes.in_a_child(number)
+        problem = crashes.finish()
         yield f"operation {number}, {crashes.operations[number - 1]}: {problem}" if problem else ""
 
 
-def main() -> int:
-    options = harness.read_options(__doc__, every=(1, "kill at each n-th operation only"))
+def kill_everywhere(options: Namespace, place: Path) -> int:
+    harness.print_head(*harness.HEAD)
     lost = 0
-    with harness.prepared_folder() as place:
-        print(harness.HEAD)
-        for kind in (RunCrashes, CacheCrashes):
-            folder = place / kind.__name__
-            folder.mkdir()
-            crashes = kind(folder)
-            numbers = range(1, len(crashes.operations) + 1, options.every)
-            lost += harness.report(kind.name, problems(crashes, numbers))
-    return int(lost > 0)
+    for kind in (RunCrashes, CacheCrashes):
+        folder = place / kind.__name__
+        folder.mkdir()
+        crashes = kind(folder)
+        numbers = range(1, len(crashes.operations) + 1, options.every)
+        lost += harness.report(kind.name, problems(crashes, numbers))
+    return lost
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    harness.run(__doc__, kill_everywhere, every=(1, "kill at each n-th operation only"))

@@ -7,16 +7,21 @@ import resource
 import shutil
 import sys
 import zipfile
+from argparse import Namespace
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from functools import reduce
+from operator import getitem
 from pathlib import Path
 from typing import Any
 
 import harness  # first, since it finds the others
 import torch
 import yaml
+from damaged_records import flip
 from files import hostile_base
-from hostile_configs import _places, problem_of, run_command
+from hostile_configs import _places, run_whole, try_command
+from torch.utils._pytree import tree_map
 
 from lightning_modules.checkpoints import read_checkpoint
 from lightning_modules.exported import EXPORTED
@@ -35,22 +40,13 @@ def changed(content: dict[str, Any], places: list[tuple], values: list[Any]) -> 
     """Yield copies of nested values, each without one part, or with another value in its place."""
     for *parents, key in places:
         for value in [..., *values]:
-            copied = copy_of(content)
-            part = copied
-            for parent in parents:
-                part = part[parent]
+            copied = tree_map(lambda leaf: leaf, content)  # shares its tensors
+            part = reduce(getitem, parents, copied)
             if value is ...:
                 del part[key]
             else:
                 part[key] = value
             yield copied
-
-
-def copy_of(value: Any) -> Any:
-    """Return a copy of nested dictionaries and lists that shares their tensors."""
-    if isinstance(value, dict):
-        return type(value)((key, copy_of(part)) for key, part in value.items())
-    return [copy_of(part) for part in value] if isinstance(value, list) else value
 
 
 def bytes_of(path: Path, rng: random.Random, number: int) -> Iterator[bytes]:
@@ -60,9 +56,7 @@ def bytes_of(path: Path, rng: random.Random, number: int) -> Iterator[bytes]:
         if index % 4 == 0:
             yield content[: rng.randrange(len(content))]
         else:
-            flipped = bytearray(content)
-            flipped[rng.randrange(len(content) if index % 4 == 1 else min(len(content), 2000))] ^= 1 << rng.randrange(8)
-            yield bytes(flipped)
+            yield flip(content, rng, len(content) if index % 4 == 1 else 2000)
 
 
 def export_cases(exported: Path, rng: random.Random, number: int) -> Iterator[tuple[str, bytes]]:
@@ -99,12 +93,8 @@ def checkpoint_cases(path: Path, rng: random.Random, number: int) -> Iterator[by
     with zipfile.ZipFile(path) as file:
         members = {member.filename: file.read(member) for member in file.infolist()}
     pickled = next(name for name in members if name.endswith("data.pkl"))
-    programs = [bytes(part) for part in BOMBS]
-    for _ in range(number):
-        damaged = bytearray(members[pickled])
-        damaged[rng.randrange(len(damaged))] ^= 1 << rng.randrange(8)
-        programs.append(bytes(damaged))
-    for program in [members[pickled], *programs]:
+    flipped = [flip(members[pickled], rng) for _ in range(number)]
+    for program in [members[pickled], *BOMBS, *flipped]:
         kind = zipfile.ZIP_DEFLATED if program is members[pickled] else zipfile.ZIP_STORED
         with zipfile.ZipFile(buffer := io.BytesIO(), "w", kind) as file:
             for name, member in (members | {pickled: program}).items():
@@ -114,7 +104,7 @@ def checkpoint_cases(path: Path, rng: random.Random, number: int) -> Iterator[by
 
 def count_models(kind: str, whole: Path, cases: Iterable[tuple[str, bytes]], folder: Path) -> tuple[Counter, list[str]]:
     """Return counts over the damaged files of a run folder or exported model, and descriptions of what went wrong."""
-    counts, wrong = Counter(cases=0, read=0, refused=0, tracebacks=0, hangs=0, unexplained=0), []
+    counts, wrong = Counter(), []
     (text := folder / "text.txt").write_text("The otter sleeps in the mill.", encoding="utf-8")
     target = folder / "damaged"
     for index, (name, content) in enumerate(cases):
@@ -125,43 +115,31 @@ def count_models(kind: str, whole: Path, cases: Iterable[tuple[str, bytes]], fol
         if kind == "checkpoints":
             shutil.copy(target / name, target / "checkpoints" / "last.ckpt")
             commands += [["fit", f"--run={target}"], ["test", f"--run={target}"]]
-        arguments = commands[index % len(commands)]
-        status, messages = run_command(arguments)
-        counts["cases"] += 1
-        counts["read" if status == 0 else "refused"] += 1
-        if problem := problem_of(status, messages, folder / "trap"):
-            counts[problem] += 1
-            shutil.copy(target / name, kept := folder / f"{kind}-{index}{Path(name).suffix}")
-            wrong.append(f"{problem}: {kind} {index}, {arguments[0]}: {status} {messages[-300:]} ({kept})")
+        kept = folder / f"{kind}-{index}{Path(name).suffix}"
+        wrong += try_command(commands[index % len(commands)], folder / "trap", counts, content, kept)
     return counts, wrong
 
 
-def main() -> None:
-    options = harness.read_options(__doc__, number=(40, "number of random damages of each kind"))
+def damage_models(options: Namespace, folder: Path) -> int:
     failed, rng = 0, random.Random(options.seed)
-    with harness.prepared_folder() as folder:
-        (config := folder / "config.yaml").write_text(yaml.safe_dump(hostile_base(folder)), encoding="utf-8")
-        run, exported, best = folder / "run", folder / "exported", "checkpoints/best.ckpt"
-        for command in (["fit", f"--config={config}", f"--run_dir={run}"], ["export", str(run), f"--out={exported}"]):
-            status, messages = run_command(command)
-            assert status == 0, messages
-        before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-        damaged = ((best, content) for content in checkpoint_cases(run / best, rng, options.number))
-        for kind, whole, cases in (
-            ("exports", exported, export_cases(exported, rng, options.number)),
-            ("checkpoints", run, damaged),
-        ):
-            counts, wrong = count_models(kind, whole, cases, folder)
-            answered = counts["read"] + counts["refused"] - len(wrong)
-            problems = ", ".join(f"{counts[name]} {name}" for name in ("tracebacks", "hangs", "unexplained"))
-            print(f"{kind}: {counts['cases']:,} cases: {answered:,} answered in a line "
-                  f"({counts['read']:,} of them read), {problems}", flush=True)  # fmt: skip
-            print("\n".join(wrong), file=sys.stderr)
-            failed += len(wrong)
-        memory = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) >> 10
-        print(f"memory: {memory:,} MiB more at most")
-    sys.exit(bool(failed) or memory > MAX_MEMORY)
+    (config := folder / "config.yaml").write_text(yaml.safe_dump(hostile_base(folder)), encoding="utf-8")
+    run, exported, best = folder / "run", folder / "exported", "checkpoints/best.ckpt"
+    run_whole(["fit", f"--config={config}", f"--run_dir={run}"])
+    run_whole(["export", str(run), f"--out={exported}"])
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    damaged = ((best, content) for content in checkpoint_cases(run / best, rng, options.number))
+    exports = export_cases(exported, rng, options.number)
+    for kind, whole, cases in (("exports", exported, exports), ("checkpoints", run, damaged)):
+        counts, wrong = count_models(kind, whole, cases, folder)
+        problems = ", ".join(f"{counts[name]} {name}" for name in ("tracebacks", "hangs", "unexplained"))
+        print(f"{kind}: {counts['cases']:,} cases: {counts['cases'] - len(wrong):,} answered in a line "
+              f"({counts['read']:,} of them read), {problems}", flush=True)  # fmt: skip
+        print("\n".join(wrong), file=sys.stderr)
+        failed += len(wrong)
+    memory = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) >> 10
+    print(f"memory: {memory:,} MiB more at most")
+    return failed + (memory > MAX_MEMORY)
 
 
 if __name__ == "__main__":
-    main()
+    harness.run(__doc__, damage_models, number=(40, "number of random damages of each kind"))

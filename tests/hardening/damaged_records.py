@@ -13,11 +13,13 @@ import tempfile
 import warnings
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
+from itertools import accumulate
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from processes import TimeLimit, time_limit
+from harness import TimeLimit, time_limit
 
 from datamodules.corpora.corpus import build_documents
 from datamodules.corpora.files import Files
@@ -32,9 +34,6 @@ def good_record(number: int, rng: random.Random) -> dict[str, str]:
     return {"id": f"r{number}", "document": text, "summary": " ".join(rng.choices(WORDS, k=4)) + "."}
 
 
-# JSON Lines ------------------------------------------------------------------------------------------------------
-
-
 def _replace(key: str, *values: object) -> Callable[[dict, random.Random], bytes]:
     return lambda record, rng: json.dumps(record | {key: rng.choice(values)}).encode()
 
@@ -43,15 +42,16 @@ def _raw(change: Callable[[bytes, random.Random], bytes]) -> Callable[[dict, ran
     return lambda record, rng: change(json.dumps(record, ensure_ascii=False).encode(), rng)
 
 
-def _flip(line: bytes, rng: random.Random) -> bytes:
-    at = rng.randrange(len(line))
-    return line[:at] + bytes([line[at] ^ 1 << rng.randrange(8)]) + line[at + 1 :]
+def flip(content: bytes, rng: random.Random, size: int | None = None) -> bytes:
+    """Return a content with another bit, in its first bytes where a size is given."""
+    at = rng.randrange(min(size or len(content), len(content)))
+    return content[:at] + bytes([content[at] ^ 1 << rng.randrange(8)]) + content[at + 1 :]
 
 
 ODD = (None, 7, -1.5, True, [], {}, [[]], [None], [1, "a"], {"a": "b"}, "", " \t", "\ud800", "\x00", float("nan"))
 JSON_DAMAGES: dict[str, Callable[[dict, random.Random], bytes]] = {
     "truncated": _raw(lambda line, rng: line[: rng.randrange(1, len(line))]),
-    "flipped bit": _raw(_flip),
+    "flipped bit": _raw(flip),
     "inserted bytes": _raw(lambda line, rng: line[:9] + rng.randbytes(3).replace(b"\n", b"") + line[9:]),
     "random bytes": lambda record, rng: b"x" + rng.randbytes(rng.randrange(1, 80)).replace(b"\n", b""),
     "latin1": lambda record, rng: json.dumps(record, ensure_ascii=False).encode("latin1", "replace") + b"\xfc",
@@ -85,8 +85,6 @@ def json_lines(records: list[dict], damaged: dict[int, str], rng: random.Random)
     return b"".join(parts), spans
 
 
-# CSV -------------------------------------------------------------------------------------------------------------
-
 CSV_DAMAGES: dict[str, Callable[[bytes, random.Random], bytes]] = {
     "field too many": lambda line, rng: line + b",more",
     "field too few": lambda line, rng: line.split(b",")[0],
@@ -100,27 +98,20 @@ CSV_DAMAGES: dict[str, Callable[[bytes, random.Random], bytes]] = {
 
 
 def csv_lines(records: list[dict], damaged: dict[int, str], rng: random.Random) -> tuple[bytes, list[range]]:
-    """The content of a file, and the lines that each record takes."""
-    parts, spans, line = [b"id,document,summary\n"], [], 2
+    parts = [b"id,document,summary"]
     for number, record in enumerate(records):
-        text = io.StringIO()
-        csv.writer(text, lineterminator="", quoting=csv.QUOTE_ALL if number % 3 else csv.QUOTE_MINIMAL).writerow(
-            record.values()
-        )
+        text, quoting = io.StringIO(), csv.QUOTE_ALL if number % 3 else csv.QUOTE_MINIMAL
+        csv.writer(text, lineterminator="", quoting=quoting).writerow(record.values())
         row = text.getvalue().encode()
-        if number in damaged:
-            row = CSV_DAMAGES[damaged[number]](row, rng)
-        parts.append(row + b"\n")
-        spans.append(range(line, line + 1))
-        line += 1
-    return b"".join(parts), spans
+        parts.append(CSV_DAMAGES[damaged[number]](row, rng) if number in damaged else row)
+    return b"\n".join([*parts, b""]), [range(line, line + 1) for line in range(2, len(records) + 2)]
 
 
-# What became of them ---------------------------------------------------------------------------------------------
+# a file, how many of its records are damaged, how many are lost if it is refused, and of what became of them
+DamagedFile = tuple[Path, int, Callable[[UserError], int], Callable[[list], int]]
 
 
-def count_text_file(kind: str, number: int, rng: random.Random, folder: Path) -> Counter:
-    """Counts for one file with some damaged records: `records`, `damaged`, `tracebacks`, `hangs`, `lost`."""
+def write_text_file(kind: str, number: int, rng: random.Random, folder: Path) -> DamagedFile:
     records = [good_record(index, rng) for index in range(number)]
     damages = JSON_DAMAGES if kind == "jsonl" else CSV_DAMAGES
     # two neighbours are never both damaged: in CSV one may take the other's line with it
@@ -128,27 +119,19 @@ def count_text_file(kind: str, number: int, rng: random.Random, folder: Path) ->
     content, spans = (json_lines if kind == "jsonl" else csv_lines)(records, damaged, rng)
     path = folder / f"records.{kind}"
     path.write_bytes(content)
-    counts = Counter(records=number, damaged=len(damaged))
-    try:
-        with time_limit(SECONDS):
-            outcomes = list(Files(train=str(path)).records("train"))
-            _build(path, folder)
-    except TimeLimit:
-        return counts + Counter(hangs=1)
-    except UserError:
-        return counts + Counter(lost=number)  # one record must not cost the others
-    except Exception as error:
-        return counts + Counter({"tracebacks": 1, f"{type(error).__name__}": 1})
-    texts = {record.id: record.parts for record in outcomes if not isinstance(record, BadRecord)}
-    named = _named_lines(outcomes)
-    for index, record in enumerate(records):
-        if index in damaged:
-            lost = record["id"] not in texts and named.isdisjoint(spans[index])
-        else:
-            lost = "".join("".join(part) for part in texts.get(record["id"], [])) != record["document"]
-            lost = lost and named.isdisjoint(spans[index])
-        counts["lost"] += lost
-    return counts
+
+    def lost(outcomes: list) -> int:
+        texts = {record.id: record.parts for record in outcomes if not isinstance(record, BadRecord)}
+        named, count = _named_lines(outcomes), 0
+        for index, record in enumerate(records):
+            if index in damaged:
+                unread = record["id"] not in texts
+            else:
+                unread = "".join("".join(part) for part in texts.get(record["id"], [])) != record["document"]
+            count += unread and named.isdisjoint(spans[index])
+        return count
+
+    return path, len(damaged), lambda error: number, lost  # one record must not cost the others
 
 
 def _named_lines(outcomes: list) -> set[int]:
@@ -178,24 +161,20 @@ def _build(path: Path, folder: Path) -> None:
                 raise
 
 
-# Parquet ---------------------------------------------------------------------------------------------------------
-
 ODD_COLUMNS = [pa.null(), pa.int64(), pa.float64(), pa.bool_(), pa.list_(pa.int64()), pa.binary()]
 
 
-def count_parquet(number: int, rng: random.Random, folder: Path) -> Counter:
-    """Counts for one file: text that is not UTF-8, or a column of an odd type, or damaged bytes.
+def write_parquet(number: int, rng: random.Random, folder: Path) -> DamagedFile:
+    """Write text that is not UTF-8, or a column of an odd type, or damaged bytes.
 
     Parquet has no lines: damaged bytes may cost the file, with a message, but no row of a file that can be read.
     """
     records = [good_record(index, rng) for index in range(number)]
     texts = [record["document"].encode() for record in records]
     bad = {index for index in range(number) if rng.random() < 0.2}
-    offsets = [0]
     for index in bad:
         texts[index] += bytes([rng.randrange(0x80, 0xC0)])
-    for text in texts:
-        offsets.append(offsets[-1] + len(text))
+    offsets = [0, *accumulate(map(len, texts))]
     buffers = [pa.array(offsets, pa.int32()).buffers()[1], pa.py_buffer(b"".join(texts))]
     columns = {"id": [r["id"] for r in records], "document": pa.StringArray.from_buffers(number, *buffers)}
     columns["summary"] = [record["summary"] for record in records]
@@ -204,33 +183,41 @@ def count_parquet(number: int, rng: random.Random, folder: Path) -> Counter:
         columns[rng.choice(list(columns))] = pa.nulls(number, rng.choice(ODD_COLUMNS))
     path = folder / "records.parquet"
     pq.write_table(pa.table(columns), path, compression=rng.choice(["none", "snappy", "zstd"]))
-    content = bytearray(path.read_bytes())
+    content = path.read_bytes()
     if damage == "bytes":
         for _ in range(rng.randrange(1, 8)):
-            content[rng.randrange(len(content))] ^= 1 << rng.randrange(8)
+            content = flip(content, rng)
     path.write_bytes(content[: rng.randrange(len(content))] if damage == "truncated" else content)
-    counts = Counter(records=number, damaged=len(bad) if damage == "none" else number)
-    try:
-        with time_limit(SECONDS):
-            outcomes = list(Files(train=str(path)).records("train"))
-    except TimeLimit:
-        return counts + Counter(hangs=1)
-    except UserError as error:
-        return counts + Counter(lost=0 if str(path) in str(error) and damage != "none" else number)
-    except Exception as error:
-        return counts + Counter({"tracebacks": 1, f"{type(error).__name__}": 1})
-    counts["lost"] += abs(number - len(outcomes))
-    if damage == "none":
+    whole = damage == "none"
+
+    def lost(outcomes: list) -> int:
         named = {_line(outcome) - 1 for outcome in outcomes if isinstance(outcome, BadRecord)}
-        counts["lost"] += len(named ^ bad)
-    return counts
+        return abs(number - len(outcomes)) + (len(named ^ bad) if whole else 0)
+
+    def lost_if_refused(error: UserError) -> int:
+        return number if whole or str(path) not in str(error) else 0
+
+    return path, len(bad) if whole else number, lost_if_refused, lost
 
 
 def count_files(kind: str, files: int, number: int, seed: int, folder: Path) -> Counter:
-    """Counts over some files of a kind: jsonl, csv or parquet."""
+    """Return counts of `records`, `damaged`, `tracebacks`, `hangs`, `lost` over some files: jsonl, csv or parquet."""
     counts: Counter = Counter(tracebacks=0, hangs=0, lost=0)
     for index in range(files):
         rng = random.Random(f"{kind} {seed} {index}")
-        one = count_parquet(number, rng, folder) if kind == "parquet" else count_text_file(kind, number, rng, folder)
-        counts.update(one)
+        write = write_parquet if kind == "parquet" else partial(write_text_file, kind)
+        path, damaged, lost_if_refused, lost = write(number, rng, folder)
+        counts.update(records=number, damaged=damaged)
+        try:
+            with time_limit(SECONDS):
+                outcomes = list(Files(train=str(path)).records("train"))
+                if kind != "parquet":
+                    _build(path, folder)
+            counts["lost"] += lost(outcomes)
+        except TimeLimit:
+            counts["hangs"] += 1
+        except UserError as error:
+            counts["lost"] += lost_if_refused(error)
+        except Exception as error:
+            counts.update(["tracebacks", type(error).__name__])
     return counts

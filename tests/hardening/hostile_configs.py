@@ -7,11 +7,13 @@ import random
 import shutil
 import sys
 from collections import Counter
+from functools import reduce
+from operator import getitem
 from pathlib import Path
 from typing import Any
 
 import yaml
-from processes import TimeLimit, time_limit
+from harness import TimeLimit, time_limit
 
 from precis.command_line.cli import main
 
@@ -33,17 +35,11 @@ def _places(value: Any, where: tuple = ()) -> list[tuple]:
     return [place for key, part in items for place in [(*where, key), *_places(part, (*where, key))]]
 
 
-def _at(config: Any, path: tuple) -> Any:
-    for key in path:
-        config = config[key]
-    return config
-
-
 def hostile_config(base: dict[str, Any], trap: Path, rng: random.Random) -> bytes:
     """A config with one damage, as the content of a file. Only a command of the config makes the file `trap`."""
     config, kind = copy.deepcopy(base), rng.choice(["value", "value", "key", "gone", "call", "bytes", "text"])
     *parents, key = rng.choice(_places(config))
-    place = _at(config, tuple(parents))
+    place = reduce(getitem, parents, config)
     if kind == "value":
         place[key] = rng.choice(VALUES)
     elif kind == "key" and isinstance(place, dict):
@@ -84,12 +80,30 @@ def run_command(arguments: list[str]) -> tuple[int | str, str]:
     return status, messages.getvalue()
 
 
+def run_whole(arguments: list[str]) -> None:
+    """Run a command that nothing hinders in this process."""
+    status, messages = run_command(arguments)
+    assert status == 0, messages
+
+
+def try_command(arguments: list[str], trap: Path, counts: Counter, content: bytes, kept: Path) -> list[str]:
+    """Run a command, count it and its end, and return a description of what is wrong with its input, if anything."""
+    status, messages = run_command(arguments)
+    counts["cases"] += 1
+    counts["read" if status == 0 else "refused"] += status in (0, 1, 2)
+    if not (problem := problem_of(status, messages, trap)):
+        return []
+    counts[problem] += 1
+    kept.write_bytes(content)
+    return [f"{problem}: {arguments[0]} {status}: {' '.join(messages.split())[-400:]} ({kept})"]
+
+
 def count_configs(base: dict[str, Any], run: Path, number: int, seed: int, folder: Path) -> tuple[Counter, list[str]]:
     """Return counts over hostile variants of a config that works, and descriptions of what went wrong.
 
     A third of them are the config.yaml of the run folder, another third are sweeps.
     """
-    counts, wrong = Counter(tracebacks=0, hangs=0, ran=0, unexplained=0), []
+    counts, wrong = Counter(), []
     trap, whole = folder / "ran", yaml.safe_load((run / "config.yaml").read_text(encoding="utf-8"))
     (text := folder / "text.txt").write_text("The otter sleeps in the mill.", encoding="utf-8")
     (working := folder / "working.yaml").write_text(yaml.safe_dump(base), encoding="utf-8")
@@ -109,19 +123,11 @@ def count_configs(base: dict[str, Any], run: Path, number: int, seed: int, folde
             config, content = folder / "sweep.yaml", hostile_config(sweep_of(working), trap, rng)
             arguments = ["sweep", str(config), "--dry-run"]
         config.write_bytes(content)
-        status, messages = run_command(arguments)
-        counts["configs"] += 1
-        counts["refused"] += status in (1, 2)
-        if problem := problem_of(status, messages, trap):
-            counts[problem] += 1
-            kept = folder / f"{problem}-{index}.yaml"
-            kept.write_bytes(content)
-            wrong.append(f"{problem} {index}: {arguments[0]} {status}: {' '.join(messages.split())[-400:]} ({kept})")
+        wrong += try_command(arguments, trap, counts, content, folder / f"wrong-{index}.yaml")
     return counts, wrong
 
 
 def sweep_of(config: Path) -> dict[str, Any]:
-    """Return a sweep over a config that works."""
     axes = {"model.hidden_size": [8, 12], "optimizer.lr": [0.01, 0.1]}
     points = [{"name": "short", "trainer.max_steps": 1}, {"name": "long", "trainer.max_steps": 2}]
     return {"base": str(config), "grid": axes, "points": points, "seeds": [1, 2], "after": ["test"]}

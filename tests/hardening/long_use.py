@@ -10,39 +10,30 @@ import ctypes
 import gc
 import os
 import random
-import sys
+from argparse import Namespace
 from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
 
 import harness  # first, since it finds the others
-from cases import CASES
+from cases import BY_NAME
 from conftest import made_up, write_corpus
-from pytorch_lightning import Callback, Trainer, seed_everything
+from pytorch_lightning import Callback, seed_everything
+from quiet_trainer import quiet_trainer
 
 CASE_NAMES = ["pointer-coverage", "bertsum", "graphsum", "rstformer"]
 MAX_GROWTH = 8.0  # MiB after the first quarter; what allocators and interpreters need to settle
 POINTS = 20  # measurements
 
 
-class Usage(NamedTuple):
-    """Resident memory in MiB and the number of open files of this process."""
-
-    memory: float
-    files: int
-
-
-def usage() -> Usage:
-    """Measure this process, after memory that is free is given back to the system."""
+def usage() -> tuple[float, int]:
+    """Return memory in MiB and the number of open files, after memory that is free is given back to the system."""
     gc.collect()
     ctypes.CDLL(None).malloc_trim(0)
     pages = int(Path("/proc/self/statm").read_text().split()[1])
-    return Usage(pages * os.sysconf("SC_PAGE_SIZE") / 2**20, len(os.listdir("/proc/self/fd")))
+    return pages * os.sysconf("SC_PAGE_SIZE") / 2**20, len(os.listdir("/proc/self/fd"))
 
 
 class Measured(Callback):
-    """Measures after a fixed number of training steps each time."""
-
     def __init__(self, every: int) -> None:
         self.every, self.usages = every, []
 
@@ -51,7 +42,7 @@ class Measured(Callback):
             self.usages.append(usage())
 
 
-def repeated(work: Callable[[int], object], times: int) -> list[Usage]:
+def repeated(work: Callable[[int], object], times: int) -> list[tuple[float, int]]:
     """Do something a number of times and measure at regular intervals."""
     usages = []
     for number in range(1, times + 1):
@@ -61,65 +52,54 @@ def repeated(work: Callable[[int], object], times: int) -> list[Usage]:
     return usages
 
 
-def row(what: str, count: int, usages: list[Usage]) -> tuple[str, bool]:
-    """Return a row of the table, and whether memory and open files are flat after the first quarter."""
-    first, last = usages[len(usages) // 4], usages[-1]
-    growth, files = last.memory - first.memory, last.files - first.files
-    cells = [what, f"{count:,}", f"{first.memory:.0f}", f"{last.memory:.0f}", f"{growth:+.1f}", f"{files:+d}"]
-    return f"| {' | '.join(cells)} |", growth <= MAX_GROWTH and files <= 0
+def report(what: str, count: int, usages: list[tuple[float, int]]) -> bool:
+    """Print a line of the table, and return whether memory or open files grow after the first quarter."""
+    (first, files), (last, files_at_end) = usages[len(usages) // 4], usages[-1]
+    growth = (f"{last - first:+.1f}", f"{files_at_end - files:+d}")
+    harness.print_row(what, f"{count:,}", f"{first:.0f}", f"{last:.0f}", *growth)
+    return last - first > MAX_GROWTH or files_at_end > files
 
 
-def train(name: str, files: dict[str, str], steps: int) -> list[Usage]:
+def train(name: str, files: dict[str, str], steps: int) -> list[tuple[float, int]]:
     """Train a model in this process, with a validation every 100 steps."""
-    case = next(case for case in CASES if case.name == name)
+    case = BY_NAME[name]
     seed_everything(1, verbose=False)
     measured = Measured(max(1, steps // POINTS))
     limits = {"max_steps": steps, "val_check_interval": 100, "check_val_every_n_epoch": None}
-    trainer = Trainer(**harness.QUIET, **limits, callbacks=[measured], enable_checkpointing=False, logger=False)
-    trainer.fit(case.build_model(), case.build_data(files))
+    quiet_trainer(measured, **limits).fit(case.build_model(), case.build_data(files))
     return measured.usages
 
 
-def main() -> int:
-    options = harness.read_options(
-        __doc__,
+def use_long(options: Namespace, folder: Path) -> int:
+    harness.print_head("what", "number", "MiB after a quarter", "MiB at the end", "growth, MiB", "open files")
+    files, growing = write_corpus(folder), 0
+    for name in options.models if options.steps else ():
+        growing += report(f"training steps, {name}", options.steps, train(name, files, options.steps))
+
+    from run_folders import write_run
+
+    import precis
+    from precis.playground.playground import Playground
+
+    rng = random.Random(1)
+    texts = [made_up(number, rng)["document"] for number in range(50)]
+    paths = [str(write_run(folder / name, name, files)) for name in options.models]
+    for name, path in zip(options.models, paths) if options.summaries else ():
+        run = precis.load(path)
+        work = lambda number, run=run: run.summarize(texts[number % len(texts)])  # noqa: E731
+        growing += report(f"summaries, {name}", options.summaries, repeated(work, options.summaries))
+    if options.requests:
+        playground = Playground(paths)
+        work = lambda number: playground.summarize(texts[number % len(texts)], "", list(playground.runs), 2)  # noqa: E731
+        growing += report(f"playground, {len(paths)} models", options.requests, repeated(work, options.requests))
+    return growing
+
+
+if __name__ == "__main__":
+    harness.run(
+        __doc__, use_long,
         steps=(2000, "training steps of each model; 0 for none"),
         summaries=(1000, "calls of run.summarize; 0 for none"),
         requests=(200, "requests to the playground; 0 for none"),
         models=(CASE_NAMES, "names of models to train and load; see tests/cases.py"),
-    )
-    print("| what | number | MiB after a quarter | MiB at the end | growth, MiB | open files |")
-    print("|---|---|---|---|---|---|")
-    flat = []
-    with harness.prepared_folder() as folder:
-        files = write_corpus(folder)
-
-        def report(what: str, count: int, usages: list[Usage]) -> None:
-            line, passed = row(what, count, usages)
-            flat.append(passed)
-            print(line, flush=True)
-
-        for name in options.models if options.steps else ():
-            report(f"training steps, {name}", options.steps, train(name, files, options.steps))
-
-        from run_folders import write_run
-
-        import precis
-        from precis.playground.playground import Playground
-
-        rng = random.Random(1)
-        texts = [made_up(number, rng)["document"] for number in range(50)]
-        paths = [str(write_run(folder / name, name, files)) for name in options.models]
-        for name, path in zip(options.models, paths) if options.summaries else ():
-            run = precis.load(path)
-            work = lambda number, run=run: run.summarize(texts[number % len(texts)])  # noqa: E731
-            report(f"summaries, {name}", options.summaries, repeated(work, options.summaries))
-        if options.requests:
-            playground = Playground(paths)
-            work = lambda number: playground.summarize(texts[number % len(texts)], "", list(playground.runs), 2)  # noqa: E731
-            report(f"playground, {len(paths)} models", options.requests, repeated(work, options.requests))
-    return int(not all(flat))
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+    )  # fmt: skip

@@ -13,15 +13,15 @@ import os
 import random
 import shutil
 import signal
-import sys
 import time
+from argparse import Namespace
 from pathlib import Path
 from typing import Any
 
 import harness  # first, since it finds the others
 from cases import CASES as ALL_CASES
 from conftest import write_corpus
-from processes import Parsed, differences, in_a_child
+from harness import Parsed, differences, in_a_child
 
 SIGNALS = {"SIGKILL": [signal.SIGKILL], "SIGTERM": [signal.SIGTERM], "SIGINT": [signal.SIGINT]}
 SIGNALS["SIGINT twice"] = [signal.SIGINT, signal.SIGINT]
@@ -62,45 +62,40 @@ class InterruptedRun:
         shutil.rmtree(self.run, ignore_errors=True)
         if empty_cache:
             shutil.rmtree(self.cache)
-        moment = share * self.seconds[empty_cache]
-        signals = SIGNALS[name]
+        moment, signals = share * self.seconds[empty_cache], SIGNALS[name]
         status = in_a_child(self._fit, self.output, signals, moment)
-        problem = self._problem(status, signals[0])
-        return f"after {moment:.3f} s: {problem}" if problem else ""
-
-    def _problem(self, status: int, number: int) -> str:
         text = self.output.read_text(errors="replace")
         # 0: the run had ended before the signal came
-        if status not in (0, 128 + number, -number) or "Traceback" in text:
-            return f"ended with status {status}: {text[-2000:]}"
-        if status := in_a_child(self._fit, self.output):
-            return f"cannot be resumed ({status}): {self.output.read_text(errors='replace')[-2000:]}"
-        return differences(self.run, self.whole)
+        if status not in (0, 128 + signals[0], -signals[0]) or "Traceback" in text:
+            problem = f"ended with status {status}: {text[-2000:]}"
+        elif status := in_a_child(self._fit, self.output):
+            problem = f"cannot be resumed ({status}): {self.output.read_text(errors='replace')[-2000:]}"
+        else:
+            problem = differences(self.run, self.whole)
+        return problem and f"after {moment:.3f} s: {problem}"
 
 
-def main() -> int:
-    options = harness.read_options(
-        __doc__,
-        kills=(10, "SIGKILLs of each model; two fifths of each other signal"),
-        cases=(CASES, "names of models; see tests/cases.py"),
-        wandb=("off", "`offline` lets runs write offline records"),
-    )
+def kill_runs(options: Namespace, place: Path) -> int:
+    harness.print_head(*harness.HEAD)
     lost = 0
-    with harness.prepared_folder() as place:
-        print(harness.HEAD)
-        for case in (case for case in ALL_CASES if case.name in options.cases):
-            folder = place / case.name
-            folder.mkdir()
-            interrupted = InterruptedRun(case, folder, options.wandb)
-            rng = random.Random(f"{options.seed} {case.name}")
-            for name in SIGNALS:
-                count = options.kills if name == "SIGKILL" else max(1, options.kills * 2 // 5)
-                moments = [(number % 2 == 0, rng.uniform(0, 0.97)) for number in range(count)]
-                problems = (interrupted.interrupt(name, *moment) for moment in moments)
-                lost += harness.report(f"{case.name}, {name}", problems)
-            shutil.rmtree(folder)
-    return int(lost > 0)
+    for case in (case for case in ALL_CASES if case.name in options.cases):
+        folder = place / case.name
+        folder.mkdir()
+        interrupted = InterruptedRun(case, folder, options.wandb)
+        rng = random.Random(f"{options.seed} {case.name}")
+        for name in SIGNALS:
+            count = options.kills if name == "SIGKILL" else max(1, options.kills * 2 // 5)
+            moments = [(number % 2 == 0, rng.uniform(0, 0.97)) for number in range(count)]
+            problems = (interrupted.interrupt(name, *moment) for moment in moments)
+            lost += harness.report(f"{case.name}, {name}", problems)
+        shutil.rmtree(folder)
+    return lost
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    harness.run(
+        __doc__, kill_runs,
+        kills=(10, "SIGKILLs of each model; two fifths of each other signal"),
+        cases=(CASES, "names of models; see tests/cases.py"),
+        wandb=("off", "`offline` lets runs write offline records"),
+    )  # fmt: skip

@@ -11,6 +11,7 @@ import gzip
 import json
 import random
 import sys
+from argparse import Namespace
 from itertools import islice
 from pathlib import Path
 
@@ -26,22 +27,23 @@ DOCUMENTS = 2000  # of a file
 
 def texts_of(path: Path) -> tuple[list[list[str]], list[list[str]]]:
     """Return parts of documents and summaries, both as lists of sentences."""
-    split = language_of("en").split_sentences
     parts, summaries = [], []
+
+    def split(text: str) -> list[str]:
+        return [sentence for line in text.split("\n") for sentence in language_of("en").split_sentences(line)]
+
     with gzip.open(path, "rt", encoding="utf-8") as lines:
         for row in map(json.loads, islice(lines, DOCUMENTS)):
-            sentences = [sentence for line in row["document"].split("\n") for sentence in split(line)]
+            sentences = split(row["document"])
             parts += [sentences[start : start + 3] for start in range(0, len(sentences), 3)]
-            for summary in row.get("summaries") or [row["summary"]]:
-                summaries.append([sentence for line in summary.split("\n") for sentence in split(line)])
+            summaries += map(split, row.get("summaries") or [row["summary"]])
     return parts, [summary for summary in summaries if any(map(str.strip, summary))]
 
 
 def differences(path: Path, pairs: int, rng: random.Random) -> int:
     """Return the number of pairs of a file with another score in some variant."""
     parts, summaries = texts_of(path)
-    scorers = [RougeScorer(VARIANTS, use_stemmer=stem) for stem in (False, True)]
-    different = 0
+    scorers, different = [RougeScorer(VARIANTS, use_stemmer=stem) for stem in (False, True)], 0
     for number in range(pairs):
         stem = number % 2
         prediction, reference = rng.choice(rng.choice((parts, summaries))), rng.choice(summaries)
@@ -53,15 +55,13 @@ def differences(path: Path, pairs: int, rng: random.Random) -> int:
     return different
 
 
-def main() -> None:
-    """Print the number of differences of each file."""
-    options = harness.read_options(__doc__, files=([], "corpora"), pairs=(72_000, "number of pairs in all"))
+def compare_scores(options: Namespace, _: Path) -> int:
     rng, share = random.Random(options.seed), options.pairs // len(options.files)
     counts = {path: differences(Path(path), share, rng) for path in options.files}
     for path, count in counts.items():
         print(f"{path}: {share:,} pairs, {count:,} with another score in one of {', '.join(VARIANTS)}")
-    sys.exit(any(counts.values()))
+    return sum(counts.values())
 
 
 if __name__ == "__main__":
-    main()
+    harness.run(__doc__, compare_scores, files=([], "corpora"), pairs=(72_000, "number of pairs in all"))

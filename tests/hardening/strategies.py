@@ -5,8 +5,8 @@ resumes after three of them, in the middle of an epoch, and the comparison of th
 """
 
 import os
-import sys
 import traceback
+from argparse import Namespace
 from itertools import product
 from multiprocessing import get_context
 from pathlib import Path
@@ -16,21 +16,20 @@ import harness  # first, since it finds the others
 import torch
 from cases import CASES, Case
 from conftest import free_port, write_corpus
-from pytorch_lightning import Callback, LightningModule, Trainer, seed_everything
+from pytorch_lightning import Callback, Trainer, seed_everything
+from quiet_trainer import quiet_trainer
+from test_ddp import torchrun_environment
 
 from lightning_modules.checkpoints import read_checkpoint
 
 SAVED, LAST = 3, 5  # optimizer steps; an epoch has two
 STRATEGIES, PRECISIONS = ("ddp", "fsdp2"), ("32-true", "bf16-mixed")
 SECONDS = 300  # after which a process that is still running is an error
-TRAINER = {"accelerator": "cpu", "devices": 2, "max_steps": LAST, "accumulate_grad_batches": 2, "limit_val_batches": 0}
-TRAINER |= {"logger": False, "enable_checkpointing": False, "enable_progress_bar": False}
-TRAINER |= {"enable_model_summary": False, "use_distributed_sampler": False, "num_sanity_val_steps": 0}
+TRAINER = {"devices": 2, "max_steps": LAST, "accumulate_grad_batches": 2}
+TRAINER |= {"limit_val_batches": 0, "num_sanity_val_steps": 0}
 
 
 class Save(Callback):
-    """Saves a checkpoint after two optimizer steps."""
-
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
@@ -41,19 +40,15 @@ class Save(Callback):
 
 
 def train(case: Case, files: dict[str, str], folder: Path, resume: Path | None = None, **options: Any) -> None:
-    """Train a model, which leaves its checkpoints in a folder."""
     seed_everything(5, verbose=False)
     folder.mkdir(exist_ok=True)
-    data = case.build_data(files, batch_size=2)
-    trainer = Trainer(**TRAINER | options, callbacks=[*case.callbacks(), Save(folder)])
-    trainer.fit(case.build_model(**case.repeatable), data, ckpt_path=resume)
+    trainer = quiet_trainer(*case.callbacks(), Save(folder), **TRAINER | options)
+    trainer.fit(case.build_model(**case.repeatable), case.build_data(files, batch_size=2), ckpt_path=resume)
 
 
 def one_rank(case: Case, files: dict[str, str], folder: Path, rank: int, port: int, options: dict[str, Any]) -> None:
     """Target of a process: both trainings as `torchrun` starts them; an error is written to a file."""
-    values = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": 2, "LOCAL_WORLD_SIZE": 2, "GROUP_RANK": 0}
-    values |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "TORCHELASTIC_RUN_ID": "strategies"}
-    os.environ.update({name: str(value) for name, value in values.items()})
+    os.environ |= torchrun_environment(rank, 2, port)
     torch.set_num_threads(1)  # threads of OpenMP that the parent has started are not there after a fork
     try:
         train(case, files, folder / "whole", **options)
@@ -79,32 +74,26 @@ def outcome(case: Case, files: dict[str, str], folder: Path, **options: Any) -> 
             process.kill()
         return f"no end after {SECONDS} s"
     whole, resumed = (read_checkpoint(folder / name / f"{LAST}.ckpt")["state_dict"] for name in ("whole", "resumed"))
-    model: LightningModule = case.build_model(**case.repeatable)
-    model.load_state_dict(whole)  # into one process
+    case.build_model(**case.repeatable).load_state_dict(whole)  # into one process
     different = [name for name, tensor in whole.items() if not torch.equal(tensor, resumed[name])]
     return f"{len(different)} of {len(whole)} weights differ" if different else "exact"
 
 
-def main() -> int:
-    """Print the table, and return the number of failures."""
-    options = harness.read_options(__doc__, cases=([case.name for case in CASES], "cases of tests/cases.py"))
+def compare_strategies(options: Namespace, folder: Path) -> int:
     columns = list(product(STRATEGIES, PRECISIONS))
-    print("| model |", " | ".join(f"{strategy}, {precision}" for strategy, precision in columns), "|")
-    print("|---" * (len(columns) + 1) + "|")
-    failed = 0
-    with harness.prepared_folder() as folder:
-        files = write_corpus(folder / "corpus", harness.SIZES)
-        for case in (case for case in CASES if case.name in options.cases):
-            case.build_data(files, batch_size=2).prepare_data()
-            cells = []
-            for strategy, precision in columns:
-                place = folder / f"{case.name}-{strategy}-{precision}"
-                cell = outcome(case, files, place, strategy=strategy, precision=precision)
-                cells.append("needs ddp" if "--trainer.strategy ddp" in cell else cell)  # an error with a remedy
-            failed += sum(cell not in ("exact", "needs ddp") for cell in cells)
-            print(f"| {case.name} |", " | ".join(cells), "|", flush=True)
+    harness.print_head("model", *(f"{strategy}, {precision}" for strategy, precision in columns))
+    failed, files = 0, write_corpus(folder / "corpus", harness.SIZES)
+    for case in (case for case in CASES if case.name in options.cases):
+        case.build_data(files, batch_size=2).prepare_data()
+        cells = []
+        for strategy, precision in columns:
+            place = folder / f"{case.name}-{strategy}-{precision}"
+            cell = outcome(case, files, place, strategy=strategy, precision=precision)
+            cells.append("needs ddp" if "--trainer.strategy ddp" in cell else cell)  # an error with a remedy
+        failed += sum(cell not in ("exact", "needs ddp") for cell in cells)
+        harness.print_row(case.name, *cells)
     return failed
 
 
 if __name__ == "__main__":
-    sys.exit(min(main(), 1))
+    harness.run(__doc__, compare_strategies, cases=([case.name for case in CASES], "cases of tests/cases.py"))

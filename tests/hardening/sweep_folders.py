@@ -13,16 +13,19 @@ import random
 import shutil
 import sys
 import tempfile
+from argparse import Namespace
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import harness  # first, since it finds the others
 import yaml
-from hostile_configs import VALUES, problem_of, run_command
-from processes import in_a_child
+from harness import in_a_child
+from hostile_configs import VALUES, problem_of, run_command, run_whole
+from pytest import MonkeyPatch
 
 from precis.command_line.cli import main as precis
 from precis.sweeping import job as jobs
@@ -56,12 +59,10 @@ class _Process:
 def make_folders(base: dict[str, Any], folder: Path) -> list[Path]:
     """Return the folder of a sweep, one of whose two points is trained and tested, and that of a search."""
     (config := folder / "base.yaml").write_text(yaml.safe_dump(base), encoding="utf-8")
-    keys = {"model.dropout": {"uniform": [0.0, 0.5]}}
-    contents = {
-        "grid": {"base": str(config), "set": {"trainer.max_steps": 1}, "seeds": [1, 2]},
-        "found": {"base": str(config), "set": {"trainer.max_steps": 1}, "search": {"trials": 2, "keys": keys}},
-    }
+    search = {"trials": 2, "keys": {"model.dropout": {"uniform": [0.0, 0.5]}}}
+    contents = {"grid": {"seeds": [1, 2]}, "found": {"search": search}}
     for name, content in contents.items():
+        content |= {"base": str(config), "set": {"trainer.max_steps": 1}}
         (path := folder / f"{name}.yaml").write_text(yaml.safe_dump(content), encoding="utf-8")
         sweep, out = read_sweep(path), folder / name
         if sweep.search:
@@ -70,8 +71,7 @@ def make_folders(base: dict[str, Any], folder: Path) -> list[Path]:
         else:
             record(sweep, compose(sweep), out)
             arguments = ["sweep", "point", str(out), "--index=0"]
-        status, messages = run_command(arguments)
-        assert status == 0, messages
+        run_whole(arguments)
         write_launch(out, "slurm", {"a": "7_1"}, profile={"minutes": 5}, pid=os.getpid())
     return [folder / name for name in contents]
 
@@ -81,12 +81,10 @@ def damage(out: Path, path: Path, payload: Any, outside: Path, rng: random.Rando
     kind = rng.choice(["payload", "payload", "payload", "value", "value", "bytes", "link", "linked folder", "folder"])
     text = path.read_bytes()
     if kind in ("payload", "value"):
-        try:
+        content: Any = [str(text)]
+        with suppress(yaml.YAMLError, UnicodeDecodeError):
             content = yaml.safe_load(text)
-        except (yaml.YAMLError, UnicodeDecodeError):
-            content = [str(text)]
-        place: Any = {"content": content}
-        key: Any = "content"
+        place, key = {"content": content}, "content"
         while place[key] and isinstance(place[key], dict | list) and (key == "content" or rng.random() < 0.6):
             place = place[key]
             key = rng.choice(list(place) if isinstance(place, dict) else range(len(place)))
@@ -95,10 +93,10 @@ def damage(out: Path, path: Path, payload: Any, outside: Path, rng: random.Rando
     elif kind == "bytes":
         at = rng.randrange(len(text) + 1)
         text = rng.choice([b"", b"[]", b"[" * 50_000, text[:at], text[:at] + rng.randbytes(3) + text[at + 3 :]])
-    target = path.parent if kind == "linked folder" and path.parent != out else path
     if kind in ("payload", "value", "bytes"):
         path.write_bytes(text)
         return
+    target = path.parent if kind == "linked folder" and path.parent != out else path
     shutil.rmtree(target) if target.is_dir() else target.unlink()
     path.mkdir() if kind == "folder" else target.symlink_to(outside if target != path else outside / "victim.jsonl")
 
@@ -127,12 +125,11 @@ def count_sweep_folders(base: dict[str, Any], cases: int, seed: int, folder: Pat
     for name, text in SLURM.items():
         (slurm / name).write_text(f"#!/bin/sh\n{text}\n", encoding="utf-8")
         (slurm / name).chmod(0o755)
-    path_before, real, cwd = os.environ["PATH"], jobs.subprocess, Path.cwd()
-    jobs.subprocess = SimpleNamespace(Popen=_Process, STDOUT=real.STDOUT, DEVNULL=real.DEVNULL)
-    os.environ["PATH"] = f"{slurm}{os.pathsep}{path_before}"
-    os.chdir(folder / "working")
-    counts, wrong = Counter(dict.fromkeys(PROBLEMS, 0)), []
-    try:
+    real, counts, wrong = jobs.subprocess, Counter(), []
+    with MonkeyPatch.context() as patch:
+        patch.setattr(jobs, "subprocess", SimpleNamespace(Popen=_Process, STDOUT=real.STDOUT, DEVNULL=real.DEVNULL))
+        patch.setenv("PATH", str(slurm), prepend=os.pathsep)
+        patch.chdir(folder / "working")
         originals = make_folders(base, folder)
         before = _files(folder, out)
         for index, (original, name, command) in enumerate(itertools.islice(_cases(originals, seed), cases)):
@@ -145,14 +142,10 @@ def count_sweep_folders(base: dict[str, Any], cases: int, seed: int, folder: Pat
             counts["cases"] += 1
             problem = problem_of(status, messages, trap) or _problem_of_logs(out)
             if (after := _files(folder, out)) != before:
-                problem, messages = "written", str(set(after.items()) ^ set(before.items()))
-                before = after
+                problem, messages, before = "written", str(set(after.items()) ^ set(before.items())), after
             if problem:
                 counts[problem] += 1
                 wrong.append(f"{problem} {index}: {command}, {name}: {status}: {' '.join(messages.split())[-400:]}")
-    finally:
-        os.chdir(cwd)
-        jobs.subprocess, os.environ["PATH"] = real, path_before
     return counts, wrong
 
 
@@ -179,19 +172,17 @@ def _files(folder: Path, out: Path) -> dict[Path, tuple[int, int]]:
     return {path: (path.stat().st_size, path.stat().st_mtime_ns) for path in files}
 
 
-def main() -> None:
+def damage_sweeps(options: Namespace, folder: Path) -> int:
     from files import hostile_base
 
-    options = harness.read_options(__doc__, cases=(300, "number of damaged folders"))
-    with harness.prepared_folder() as folder:
-        counts, wrong = count_sweep_folders(hostile_base(folder), options.cases, options.seed, folder)
+    counts, wrong = count_sweep_folders(hostile_base(folder), options.cases, options.seed, folder)
     failed = sum(counts[problem] for problem in PROBLEMS)
     print(f"{counts['cases']} cases: {counts['cases'] - failed} answered in a line, {counts['tracebacks']} tracebacks, "
           f"{counts['hangs']} hangs, {counts['unexplained']} unexplained, {counts['ran']} commands run, "
           f"{counts['written']} files written outside")  # fmt: skip
     print("\n".join(wrong), file=sys.stderr)
-    sys.exit(bool(failed))
+    return failed
 
 
 if __name__ == "__main__":
-    main()
+    harness.run(__doc__, damage_sweeps, cases=(300, "number of damaged folders"))

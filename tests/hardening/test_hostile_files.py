@@ -1,4 +1,4 @@
-"""A small part of `make harden`: no damaged file ends in a traceback or costs a record without a word."""
+"""A small part of `make harden`: no damaged file ends in a traceback or costs a record, no kill costs a run."""
 
 import os
 import random
@@ -9,10 +9,13 @@ from pathlib import Path
 
 import pytest
 import yaml
-from damaged_files import ALL_DAMAGES, MAX_MEMORY, count_damaged_files
+from crash_points import CacheCrashes, RunCrashes, problems
 from damaged_models import checkpoint_cases, count_models, export_cases
 from damaged_records import count_files
+from files import ALL_DAMAGES, MAX_MEMORY, count_damaged_files
 from hostile_configs import count_configs
+
+from precis.config.load_classes import load_classes
 
 pytestmark = pytest.mark.integration
 
@@ -48,7 +51,7 @@ def test_hostile_configs_are_refused_in_a_line(trained, tiny_config, tmp_path, m
     monkeypatch.chdir(tmp_path)
     base = yaml.safe_load(tiny_config.read_text(encoding="utf-8"))
     counts, wrong = count_configs(base, trained, number=24, seed=0, folder=tmp_path)
-    assert counts["configs"] == 24 and counts["refused"] > 12
+    assert counts["cases"] == 24 and counts["refused"] > 12
     assert not any(counts[name] for name in WRONG), wrong
 
 
@@ -80,3 +83,15 @@ def test_a_script_of_make_harden_starts_from_any_folder(tmp_path):
     command = [sys.executable, Path(__file__).parent / "sweep_folders.py", "--help"]
     done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
     assert done.returncode == 0 and "usage:" in done.stdout, done.stderr
+
+
+@pytest.mark.parametrize("kind, kills", [(RunCrashes, 4), (CacheCrashes, 6)], ids=["run", "cache"])
+def test_kills_at_file_operations_leave_nothing_lost(kind, kills, tmp_path, monkeypatch):
+    monkeypatch.setenv("PRECIS_CACHE", str(tmp_path / "documents"))
+    monkeypatch.setattr("precis.runs.run_folder._git", lambda *_: None)  # which asks other processes
+    load_classes()
+    crashes = kind(tmp_path)
+    count = len(crashes.operations)
+    assert count > 50  # that is, operations are seen
+    numbers = range(1, count + 1, count // kills)
+    assert list(filter(None, problems(crashes, numbers))) == []

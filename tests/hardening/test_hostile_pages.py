@@ -20,9 +20,10 @@ SCORES = {"rouge1": 30.0, "rouge2": 10.0, "rougeL": 25.0, "rougeLsum": 25.0}
 class Elements(HTMLParser):
     """Event handlers, classes, text of styles and title of a page."""
 
-    def __init__(self) -> None:
+    def __init__(self, dom: str) -> None:
         super().__init__()
         self.handlers, self.classes, self.styles, self.title, self._tag = [], set(), "", "", ""
+        self.feed(dom)
 
     def handle_starttag(self, tag, attributes):
         self._tag = tag
@@ -52,30 +53,24 @@ def pages(tmp_path, models, precis):
     hostile = {"id": MARKUP, "references": [[TEXT]]}
     rows = [prediction(0, TEXT, SCORES) | hostile, prediction(1, TEXT, SCORES)]
     runs = [make_run(tmp_path / f"{number}{NAME}", rows, seed=number) for number in (1, 2)]
-    commands = {
-        "compare": ["compare", *runs, "--html", tmp_path / "compare.html"],
-        "summarize": ["summarize", "--checkpoint", models["bertsum"], records, "--html", tmp_path / "summarize.html"],
-        "graph": ["graph", text, "--paragraphs.sentences", 1, "--html", tmp_path / "graph.html"],
-        "attention": ["attention", models["rstformer"], text, "--out", tmp_path / "attention"],
-        "parse": ["parse", "--show", text, "--parser", "right_branching", "--svg", tmp_path / "tree.svg"],
-    }
-    for command in commands.values():
+    commands = [
+        ["compare", *runs, "--html", tmp_path / "compare.html"],
+        ["summarize", "--checkpoint", models["bertsum"], records, "--html", tmp_path / "summarize.html"],
+        ["graph", text, "--paragraphs.sentences", 1, "--html", tmp_path / "graph.html"],
+        ["attention", models["rstformer"], text, "--out", tmp_path / "attention"],
+        ["parse", "--show", text, "--parser", "right_branching", "--svg", tmp_path / "tree.svg"],
+    ]
+    for command in commands:
         precis(*command).succeeded()
     written = sorted({*tmp_path.glob("*.html"), *tmp_path.glob("*.svg"), *(tmp_path / "attention").glob("*.html")})
     assert len(written) == len(commands)
     return written
 
 
-def elements_of(dom: str) -> Elements:
-    elements = Elements()
-    elements.feed(dom)
-    return elements
-
-
 def test_markup_in_texts_ids_and_names_is_shown_as_text(pages, browse):
     for page in pages:
         dom = browse(page, "--dump-dom").stdout
-        elements = elements_of(dom)
+        elements = Elements(dom)
         assert "sank" in dom, page
         assert elements.handlers == [] and "hostile" not in elements.classes, page
         assert "#123456" not in elements.styles and elements.title != "taken", page
@@ -84,6 +79,6 @@ def test_markup_in_texts_ids_and_names_is_shown_as_text(pages, browse):
 def test_markup_that_a_page_does_not_escape_is_noticed(tmp_path, browse):
     page = tmp_path / "page.html"
     page.write_text(f"<!doctype html><html><head><title>safe</title></head><body><p>{TEXT}</p></body></html>")
-    elements = elements_of(browse(page, "--dump-dom").stdout)
+    elements = Elements(browse(page, "--dump-dom").stdout)
     assert len(elements.handlers) == 2 and "hostile" in elements.classes
     assert "#123456" in elements.styles and elements.title == "taken"
