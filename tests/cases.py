@@ -21,15 +21,13 @@ from precis.config.parsers import provide_parsers
 
 @dataclass(frozen=True)
 class Case:
-    """A model with its DataModule."""
-
     name: str  # in the tests' ids
     model: str  # class path
     data: str  # class path
     model_args: dict[str, Any] = field(default_factory=dict)  # what makes it small
     data_args: dict[str, Any] = field(default_factory=dict)  # the same, beside the corpus
     # changes of `model_args` without which two processes draw other numbers than one
-    repeatable: dict[str, Any] = field(default_factory=dict)
+    repeatable: dict[str, Any] = field(default_factory=lambda: {"dropout": 0.0})
     callbacks: Callable[[], list[Callback]] = list  # those that change something early in its training
     # changes of `model_args` and `data_args` with which it learns a handful of documents by heart
     overfit_args: tuple[dict[str, Any], dict[str, Any]] = ({}, {})
@@ -104,15 +102,17 @@ class ExtractiveCase(Case):
         return options + [f"--data.{name}={path}" for name, path in self.injected.items()]
 
 
+WORDS = {"vocab_size": 40, "max_source": 30, "max_target": 12, "batch_size": 4}
+
+
 def _agents(name: str, **settings: Any) -> Case:
     sizes = {"vocab_size": 40, "size": 12, "hidden_size": 12, "dropout": 0.1, "lr": 0.01}
     sizes |= {"val_summaries": 2, "decoding": DecodingOptions(beam_size=2, min_length=1, max_length=12)}
     by_heart = {"vocab_size": 150, "size": 48, "hidden_size": 48, "dropout": 0.0}
     return Case(
         name, "lightning_modules.CommunicatingAgents", "datamodules.CommunicatingAgentsData", sizes | settings,
-        {"vocab_size": 40, "agents": settings["agents"], "max_source": 30, "max_target": 12, "batch_size": 4},
-        {"dropout": 0.0}, lambda: [LengthCurriculum(source=8, target=3, steps=3)],
-        (by_heart, {"vocab_size": 150}), overfit_epochs=200,
+        WORDS | {"agents": settings["agents"]}, callbacks=lambda: [LengthCurriculum(source=8, target=3, steps=3)],
+        overfit_args=(by_heart, {"vocab_size": 150}), overfit_epochs=200,
     )  # fmt: skip
 
 
@@ -132,13 +132,11 @@ _LONG = DecodingOptions(beam_size=2, min_length=1, max_length=40)
 _DECODER = {"decoder_layers": 1, "decoder_heads": 2, "decoder_inner_size": 24}
 _BY_HEART = {"hidden_size": 32, "dropout": 0.0}
 EXTRACTIVE = [
-    ExtractiveCase(
-        "bertsum", "lightning_modules.BertSum", "datamodules.ExtractiveData", _BERTSUM, _SENTENCES, {"dropout": 0.0},
-        overfit_args=(_BY_HEART, {}),
-    ),
+    ExtractiveCase("bertsum", "lightning_modules.BertSum", "datamodules.ExtractiveData", _BERTSUM, _SENTENCES,
+                   overfit_args=(_BY_HEART, {})),
     ExtractiveCase(
         "matchsum", "lightning_modules.MatchSum", "datamodules.MatchSumData", _ENCODER | {"pooling": "mean"},
-        _SENTENCES | {"keep": 3, "sizes": [1, 2]}, {"dropout": 0.0},
+        _SENTENCES | {"keep": 3, "sizes": [1, 2]},
         # a candidate that is the whole document matches it best, whatever is learned
         overfit_args=(_BY_HEART, {"sizes": [1]}), overfit_loss=0.02,
         injected={"scorer": "lightning_modules.extractive.zero_shot.ZeroShot"},
@@ -146,7 +144,7 @@ EXTRACTIVE = [
     ExtractiveCase(
         "bertsum-abs", "lightning_modules.BertSumAbs", "datamodules.BertSumAbsData",
         _ENCODER | _DECODER | {"encoder_warmup_steps": 8, "decoding": _LONG},
-        _SENTENCES | {"max_target": 40}, {"dropout": 0.0},
+        _SENTENCES | {"max_target": 40},
         overfit_args=(
             _BY_HEART | {"decoder_inner_size": 96, "vocab_size": 400, "decoding": DecodingOptions(2, 1, 60)},
             {"vocab_size": 400, "max_target": 60},
@@ -164,7 +162,7 @@ def _graphsum(name: str, **changes: Any) -> Case:
     by_heart["norm"] = "pre"  # learns at a rate of 0.01 without a warm-up
     return Case(
         name, "lightning_modules.GraphSum", "datamodules.GraphSumData", model | {"decoding": _LONG} | changes,
-        data | {"batch_size": 4}, {"dropout": 0.0}, overfit_args=(by_heart, {"vocab_size": 400}),
+        data | {"batch_size": 4}, overfit_args=(by_heart, {"vocab_size": 400}),
     )  # fmt: skip
 
 
@@ -180,10 +178,9 @@ _PEGASUS |= {"val_summaries": 2, "decoding": _GNMT}
 _SUBWORDS = {"vocab_size": 300, "max_source": 64, "max_target": 40, "batch_size": 4}
 _LARGER = ({"vocab_size": 400, "hidden_size": 48, "inner_size": 96, "dropout": 0.0}, {"vocab_size": 400})
 PEGASUS = [
-    Case("pegasus", "lightning_modules.Pegasus", "datamodules.PegasusData", _PEGASUS, _SUBWORDS, {"dropout": 0.0},
-         overfit_args=_LARGER),
+    Case("pegasus", "lightning_modules.Pegasus", "datamodules.PegasusData", _PEGASUS, _SUBWORDS, overfit_args=_LARGER),
     Case("gap-sentences", "lightning_modules.Pegasus", "datamodules.GapSentenceData", _PEGASUS,
-         _SUBWORDS | {"max_source": 100, "ratio": 0.4, "unchanged": 0.2}, {"dropout": 0.0}, overfit_args=_LARGER),
+         _SUBWORDS | {"max_source": 100, "ratio": 0.4, "unchanged": 0.2}, overfit_args=_LARGER),
 ]  # fmt: skip
 
 
@@ -197,9 +194,8 @@ def _pointer_generator(name: str, pointer: bool, coverage: bool) -> Case:
     by_heart = {"vocab_size": 150, "size": 64, "hidden_size": 64, "dropout": 0.0}
     return Case(
         name, "lightning_modules.PointerGenerator", "datamodules.PointerGeneratorData",
-        model | {"pointer": pointer, "coverage": coverage},
-        {"vocab_size": 40, "max_source": 30, "max_target": 12, "batch_size": 4},
-        {"dropout": 0.0}, moving, (by_heart, {"vocab_size": 150}), overfit_epochs=200,
+        model | {"pointer": pointer, "coverage": coverage}, WORDS, callbacks=moving,
+        overfit_args=(by_heart, {"vocab_size": 150}), overfit_epochs=200,
     )  # fmt: skip
 
 
@@ -217,7 +213,7 @@ def _rstformer(name: str, **settings: Any) -> Case:
     data |= {"parser": "right_branching"} | {key: value for key, value in settings.items() if key == "ablation"}
     return Case(
         name, "lightning_modules.RSTformer", "datamodules.RSTformerData",
-        model | {"val_summaries": 2, "decoding": _LONG} | settings, data, {"dropout": 0.0}, overfit_args=_LARGER,
+        model | {"val_summaries": 2, "decoding": _LONG} | settings, data, overfit_args=_LARGER,
     )  # fmt: skip
 
 

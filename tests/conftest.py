@@ -13,6 +13,7 @@ import sys
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from itertools import count, islice
 from pathlib import Path
 from typing import NamedTuple
 
@@ -69,19 +70,16 @@ def write_lines(path: Path, rows: list) -> Path:
 
 
 def read_lines(path: Path | str) -> list[dict]:
-    """The records of a JSON Lines file."""
     with Path(path).open(encoding="utf-8") as file:
         return [json.loads(line) for line in file]
 
 
 def read_metrics(run: Path) -> list[dict[str, str]]:
-    """The rows of a run's metrics.csv."""
     with (run / "metrics.csv").open(newline="", encoding="utf-8") as file:
         return list(csv.DictReader(file))
 
 
 def contents(folder: Path) -> dict[Path, bytes]:
-    """The content of all files in a folder."""
     return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
@@ -90,12 +88,10 @@ def assert_same_checkpoints(one: Path, other: Path, *names: str) -> None:
     for name in names or ("last",):
         ours, theirs = (torch.load(run / "checkpoints" / f"{name}.ckpt", weights_only=True) for run in (one, other))
         assert ours["global_step"] == theirs["global_step"], name
-        assert ours["state_dict"].keys() == theirs["state_dict"].keys(), name
-        assert all(torch.equal(tensor, theirs["state_dict"][key]) for key, tensor in ours["state_dict"].items()), name
+        torch.testing.assert_close(ours["state_dict"], theirs["state_dict"], rtol=0, atol=0)
 
 
 def step_of(checkpoint: Path) -> int:
-    """Return the step of a checkpoint."""
     return torch.load(checkpoint, weights_only=True)["global_step"]
 
 
@@ -135,11 +131,10 @@ def wait_until(ready: Callable[[], bool], process: subprocess.Popen | None = Non
 
 def write_corpus(folder: Path, sizes: dict[str, int] = SIZES) -> dict[str, str]:
     """Write files of made-up documents, by split."""
-    files, rng, number = {}, random.Random(0), 0
+    files, rng, numbers = {}, random.Random(0), count()
     for split, size in sizes.items():
-        rows = [made_up(number + index, rng) for index in range(size)]
+        rows = [made_up(number, rng) for number in islice(numbers, size)]
         files[split] = str(write_lines(folder / f"{split}.jsonl", rows))
-        number += size
     return files
 
 
@@ -158,10 +153,8 @@ def cache(tmp_path_factory) -> Path:
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Skip tests marked `cuda` where there is no GPU."""
-    if torch.cuda.is_available():
-        return
     for item in items:
-        if item.get_closest_marker("cuda"):
+        if item.get_closest_marker("cuda") and not torch.cuda.is_available():
             item.add_marker(pytest.mark.skip(reason="needs a GPU: torch.cuda.is_available() is False"))
 
 
@@ -195,7 +188,6 @@ def documents(corpus_files) -> list[dict]:
 
 @pytest.fixture(scope="session")
 def texts(documents) -> list[str]:
-    """The texts of these records."""
     return [row["document"] for row in documents]
 
 
@@ -240,24 +232,18 @@ def browse(tmp_path_factory):
         return subprocess.run(command, capture_output=True, text=True, timeout=240, check=True)
 
     try:
-        started = "<body>" in show("about:blank", "--dump-dom").stdout
-        reason = "it shows nothing"
-    except (OSError, subprocess.SubprocessError) as error:
-        started, reason = False, str(error)
-    if not started:
-        pytest.skip(f"{browser} cannot start here: {reason}")
+        assert "<body>" in show("about:blank", "--dump-dom").stdout, "it shows nothing"
+    except (OSError, subprocess.SubprocessError, AssertionError) as error:
+        pytest.skip(f"{browser} cannot start here: {error}")
     return show
 
 
 class Finished(NamedTuple):
-    """A command that has ended."""
-
     status: int
     out: str
     err: str
 
     def succeeded(self) -> "Finished":
-        """Check that the command succeeded."""
         assert self.status == 0, self.err
         return self
 
@@ -320,7 +306,6 @@ def extractive(tmp_path_factory, corpus_files) -> Path:
 
 @pytest.fixture
 def run_folder(trained, tmp_path) -> Path:
-    """A run folder to work with."""
     return Path(shutil.copytree(trained, tmp_path / "run"))
 
 
@@ -334,14 +319,13 @@ def server():
 
 @pytest.fixture
 def in_a_process(server, tmp_path):
-    """Run the command in a separate process; return its exit status (minus the signal that killed it) and its
-    output."""
+    """Run the command in a separate process; return its exit status (minus the signal that killed it) and output."""
     import interrupting
 
     def run(*arguments: object) -> tuple[int, str]:
         out = tmp_path / "output.txt"
-        target = interrupting.run_command  # by the name under which a new process finds it
-        process = server.Process(target=target, args=([str(argument) for argument in arguments], out))
+        # by the name under which a new process finds it
+        process = server.Process(target=interrupting.run_command, args=(list(map(str, arguments)), out))
         process.start()
         process.join(600)
         assert process.exitcode is not None

@@ -1,4 +1,4 @@
-"""Two processes with batch size b are one with 2b: losses, gradients, weights, scores, predictions."""
+"""Two processes with batch size b, also with shared weights (`fsdp2`), are one with 2b: losses, gradients, scores."""
 
 import json
 import os
@@ -7,12 +7,12 @@ import sys
 import time
 import traceback
 from pathlib import Path
-from unittest.mock import Mock
+from unittest.mock import Mock, patch
 
 import pytest
 import torch
 from cases import BY_NAME, CASES
-from conftest import free_port
+from conftest import free_port, step_of
 from pytorch_lightning import Callback, seed_everything
 from quiet_trainer import quiet_trainer
 from torch.distributed.tensor import DTensor
@@ -27,9 +27,12 @@ ANNEALED = BY_NAME["pointer-coverage"]
 # the first process and one for the second; that of 25 has one for the first and none for the second.
 # One model for each way of computing the loss: the other cases differ in their networks alone.
 NAMES = ("agents-m7", "bertsum", "matchsum", "bertsum-abs", "graphsum", "pegasus", "pointer-coverage", "rstformer")
-RUNS = [*((case, 1, 23) for case in CASES if case.name in NAMES), (ANNEALED, 2, 25)]
+SHARDED = ("agents-m7", "bertsum", "hierarchical", "rstformer")
+RUNS = {
+    "ddp": [*((BY_NAME[name], 1, 23) for name in NAMES), (ANNEALED, 2, 25)],
+    "fsdp2": [*((BY_NAME[name], 1, 23) for name in SHARDED), (ANNEALED, 2, 25)],
+}
 BATCH = 4  # of one process
-STRATEGY = "ddp"  # of two processes
 PRECISION = "64-true"  # so that the two ways of adding up agree closely
 LOG_EVERY = 2  # steps
 
@@ -66,11 +69,11 @@ def whole(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
 
 
-def run_all(files: dict[str, str], folder: Path, rank: int, world: int) -> None:
+def run_all(files: dict[str, str], folder: Path, rank: int, world: int, strategy: str) -> None:
     """Trains and evaluates every model in this process, and leaves what came of it in a file."""
     torch.set_num_threads(1)
     results = {}
-    for case, accumulate, documents in RUNS:
+    for case, accumulate, documents in RUNS[strategy]:
         seed_everything(5, verbose=False)
         model = case.build_model(**case.repeatable)
         data = case.build_data(files, batch_size=BATCH // world, eval_batch_size=6 // world, max_train=documents)
@@ -79,7 +82,7 @@ def run_all(files: dict[str, str], folder: Path, rank: int, world: int) -> None:
         predictions = folder / f"{world}-{case.name}-{accumulate}.jsonl"
         trainer = quiet_trainer(
             *case.callbacks(), *previews, recorder, PredictionWriter(predictions),
-            strategy=STRATEGY if world > 1 else "auto", devices=world, precision=PRECISION, max_epochs=2,
+            strategy=strategy if world > 1 else "auto", devices=world, precision=PRECISION, max_epochs=2,
             accumulate_grad_batches=accumulate, log_every_n_steps=LOG_EVERY, gradient_clip_val=2.0,
         )  # fmt: skip
         trainer.fit(model, data)
@@ -102,20 +105,20 @@ def torchrun_environment(rank: int, world: int, port: int) -> dict[str, str]:
     return {name: str(value) for name, value in told.items()}
 
 
-def process(files: dict[str, str], folder: Path, rank: int, world: int, port: int) -> None:
+def process(files: dict[str, str], folder: Path, rank: int, world: int, port: int, *strategy: str) -> None:
     """Target of a process: `run_all` as `torchrun` starts it, with an error's traceback in a file."""
     if world > 1:
         os.environ |= torchrun_environment(rank, world, port)
     try:
-        run_all(files, folder, rank, world)
+        run_all(files, folder, rank, world, *strategy)
     except BaseException:
         (folder / f"{world}-{rank}.error").write_text(traceback.format_exc(), encoding="utf-8")
         raise
 
 
-def wait_for(processes: list, folder: Path, seconds: float = 600) -> None:
+def wait_for(processes: list, folder: Path) -> None:
     """Wait until all processes have succeeded; end all as soon as one fails."""
-    until = time.monotonic() + seconds
+    until = time.monotonic() + 600
     while any(p.exitcode is None for p in processes) and time.monotonic() < until:
         if any(p.exitcode for p in processes):
             break
@@ -128,37 +131,39 @@ def wait_for(processes: list, folder: Path, seconds: float = 600) -> None:
     assert codes == [0] * len(processes), f"exit codes {codes}\n{errors}"
 
 
-def prepare(files: dict[str, str]) -> None:
-    for case, _, documents in RUNS:
-        case.build_data(files, max_train=documents).prepare_data()
-
-
-def run_on_one_and_two(context, target, files: dict[str, str], folder: Path, seconds: float = 600) -> list[dict]:
+def run_on_one_and_two(context, target, files: dict[str, str], folder: Path, *more: str) -> list[dict]:
     """Return the results of the first and second of two processes, and of a single one.
 
     The target is `process`, by the name under which a new process finds it.
     """
     port, ranks = free_port(), [(0, 2), (1, 2), (0, 1)]
-    processes = [context.Process(target=target, args=(files, folder, *rank, port)) for rank in ranks]
+    processes = [context.Process(target=target, args=(files, folder, *rank, port, *more)) for rank in ranks]
     for p in processes:
         p.start()
-    wait_for(processes, folder, seconds)
+    wait_for(processes, folder)
     return [torch.load(folder / f"{world}-{rank}.pt") for rank, world in ranks]
 
 
-@pytest.fixture(scope="module")
-def results(server, corpus_files, tmp_path_factory):
-    """Return the results of one process and of both ranks of two, and the folder of their predictions."""
-    from test_ddp import process as target  # by the name under which a new process finds it
+def results_of(strategy: str):
+    @pytest.fixture(scope="module")
+    def results(server, corpus_files, tmp_path_factory):
+        """Return the results of both ranks of two processes and of one process, and the folder of their predictions."""
+        from test_ddp import process as target  # by the name under which a new process finds it
 
-    folder = tmp_path_factory.mktemp("ddp")
-    prepare(corpus_files)
-    return *run_on_one_and_two(server, target, corpus_files, folder), folder
+        folder = tmp_path_factory.mktemp(strategy)
+        for case, _, documents in RUNS[strategy]:
+            case.build_data(corpus_files, max_train=documents).prepare_data()
+        return *run_on_one_and_two(server, target, corpus_files, folder, strategy), folder
+
+    return results
 
 
-every_run = pytest.mark.parametrize(
-    "key", [(case.name, accumulate) for case, accumulate, _ in RUNS], ids=lambda key: f"{key[0]}-{key[1]}"
-)
+results, sharded_results = results_of("ddp"), results_of("fsdp2")
+
+
+def every_run(strategy: str):
+    keys = [(case.name, accumulate) for case, accumulate, _ in RUNS[strategy]]
+    return pytest.mark.parametrize("key", keys, ids=lambda key: f"{key[0]}-{key[1]}")
 
 
 def close(one, other) -> None:
@@ -176,7 +181,7 @@ def assert_equals_one_process(first: dict, second: dict, one: dict) -> None:
         assert torch.equal(first["weights"][name], second["weights"][name])
 
 
-@every_run
+@every_run("ddp")
 def test_training_on_two_processes_equals_one_and_logs_means_which_are_reduced_at_once(results, key):
     first, second, one = (result[key] for result in results[:3])
     assert len(one["losses"]) == {1: 12, 2: 14}[key[1]] and len(one["gradients"]) == {1: 12, 2: 8}[key[1]]
@@ -202,7 +207,7 @@ def test_previews_are_decoded_on_both_processes_and_written_by_the_first(results
     assert maps == {"2-0": 2, "2-1": 0, "1-0": 2}
 
 
-@every_run
+@every_run("ddp")
 def test_evaluation_and_predictions_of_an_odd_number_of_documents_equal_those_of_one_process(results, key):
     first, second, one = (result[key] for result in results[:3])
     for stage, prefix in (("validate", "val"), ("test", "test")):
@@ -216,6 +221,31 @@ def test_evaluation_and_predictions_of_an_odd_number_of_documents_equal_those_of
     assert two.read_text(encoding="utf-8").splitlines() == lines
     assert [json.loads(line)["id"] for line in lines] == [f"doc-{number}" for number in range(33, 40)]
     assert [path.name for path in folder.glob(".*")] == []
+
+
+@every_run("fsdp2")
+def test_sharded_training_and_evaluation_equal_one_process(sharded_results, key):
+    first, second, one = (result[key] for result in sharded_results[:3])
+    assert first["sharded"] and second["sharded"] and not one["sharded"]
+    assert_equals_one_process(first, second, one)
+    for part in ("fit", "validate", "test"):
+        assert first[part] == second[part] == pytest.approx(one[part], rel=1e-6, abs=1e-9)
+
+
+@pytest.fixture
+def no_trace():
+    """Leave neither a group of processes nor its address to later tests, whose processes would take the same port."""
+    with patch.dict(os.environ):
+        yield
+    if torch.distributed.is_initialized():
+        torch.distributed.destroy_process_group()
+
+
+@pytest.mark.parametrize("name, words", [("graphsum", "log_sigma cannot be sharded"), ("pegasus", "choose AdamW")])
+def test_what_cannot_be_sharded_is_named(name, words, corpus_files, no_trace):
+    trainer = quiet_trainer(strategy="fsdp2", devices=1, max_steps=1)
+    with pytest.raises(UserError, match=f"fsdp2: .*{words}.*--trainer.strategy ddp"):
+        trainer.fit(BY_NAME[name].build_model(), BY_NAME[name].build_data(corpus_files))
 
 
 def test_fewer_documents_than_processes_are_refused(corpus_files):
@@ -251,7 +281,7 @@ def test_the_command_trains_on_two_processes_and_both_stop_at_a_signal_to_one(ti
     # rank 0 gets it, both stop at the end of the epoch
     done, run = fit_on_two_processes(tiny_config, tmp_path, number=15, batch=2)
     assert done.returncode == 143, done.stderr
-    assert torch.load(run / "checkpoints" / "last.ckpt", weights_only=True)["global_step"] == 7
+    assert step_of(run / "checkpoints" / "last.ckpt") == 7
     # one process with the double batch goes on and comes to where it would have come alone
     alone = ["--trainer.devices=1", "--trainer.strategy=auto", "--data.batch_size=4"]
     precis("fit", "--run", run, *alone, "--trust").succeeded()

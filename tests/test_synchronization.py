@@ -80,7 +80,6 @@ def no_synchronization() -> Iterator[None]:
 
 
 def train_without_waiting(case, files, model=None, **changes) -> None:
-    """Run a training step of a case on a device without values."""
     model, data = model or case.build_model(**changes), case.build_data(files)
     data.prepare_data()
     data.setup("fit")

@@ -12,9 +12,11 @@ import signal
 import socket
 import subprocess
 import time
+from contextlib import ExitStack
 from datetime import datetime, timedelta
 from pathlib import Path
 
+PLACES = ("socket", "key-file", "pid-file", "log-file", "seed-file")  # options of munged
 PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "srun", "squeue", "scontrol", "scancel")
 CONFIG = """
 ClusterName=precis
@@ -64,23 +66,8 @@ def _program(name: str) -> str | None:
     return shutil.which(name, path=f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin")
 
 
-def _free_ports(count: int) -> list[int]:
-    probes = [socket.socket() for _ in range(count)]
-    for probe in probes:
-        probe.bind(("127.0.0.1", 0))
-    ports = [probe.getsockname()[1] for probe in probes]
-    for probe in probes:
-        probe.close()
-    return ports
-
-
 class LocalSlurm:
-    """Context manager that runs munged, slurmctld and slurmd; commands find them by SLURM_CONF.
-
-    Args:
-        folder: for all its files; short, as it holds a socket.
-        cpus: of each node.
-    """
+    """Runs munged, slurmctld and slurmd, whose files are in a folder with a short name, as it holds a socket."""
 
     def __init__(self, folder: Path, cpus: int = 2) -> None:
         self.folder, self.cpus = Path(folder), cpus
@@ -102,13 +89,15 @@ class LocalSlurm:
         (self.folder / "state").mkdir(parents=True)
         self.folder.chmod(0o755)  # munged accepts no folder that others may write to, clients must see its socket
         host = socket.gethostname().split(".")[0]
-        ports = dict(zip(("controller", "first", "second"), _free_ports(3)))
+        with ExitStack() as held:  # so that they differ
+            probes = [held.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(3)]
+            ports = dict(zip(("controller", "first", "second"), (probe.getsockname()[1] for probe in probes)))
         text = CONFIG.format(host=host, address="127.0.0.1", folder=self.folder, cpus=self.cpus, **ports)
         self.config.write_text(text, encoding="utf-8")
         key = self.folder / "munge.key"
         key.write_bytes(os.urandom(128))
         key.chmod(0o400)
-        places = [f"--{name}={self.folder}/munge.{end}" for name, end in PLACES.items()]
+        places = [f"--{name}={self.folder}/munge.{name.split('-')[0]}" for name in PLACES]
         self._run("munged", "--foreground", "--force", "--num-threads=2", *places)
         self._wait(lambda: (self.folder / "munge.socket").exists(), "munged made no socket")
         self._run("slurmctld", "-D", "-f", str(self.config))
@@ -135,14 +124,10 @@ class LocalSlurm:
         inherited = {name: value for name, value in os.environ.items() if not name.startswith(("SLURM", "SBATCH"))}
         return inherited | {"SLURM_CONF": str(self.config)}
 
-    def ask(self, *command: str) -> str:
-        """Return what a command prints to stdout, whatever its exit status."""
-        return self._run_command(*command)[1]
-
-    def _run_command(self, *command: str) -> tuple[int, str]:
-        """Return the exit status of a command and what it prints to stdout."""
+    def ask(self, *command: str, check: bool = False) -> str:
+        """Return what a command prints to stdout; its exit status is not looked at unless it is to be checked."""
         done = subprocess.run(command, env=self.environment(), capture_output=True, text=True)
-        return done.returncode, done.stdout.strip()
+        return f"status {done.returncode}" if check and done.returncode else done.stdout.strip()
 
     def wait_for(self, ready, seconds: float = 900, every: float = 0.3) -> None:
         """Wait until a condition holds; the limit is generous, because the machine may be busy."""
@@ -171,7 +156,7 @@ class LocalSlurm:
 
     def wait_until_empty(self) -> None:
         """Wait until there are no jobs; a failed squeue does not count as an empty queue."""
-        self.wait_for(lambda: self._run_command("squeue", "-h") == (0, ""))
+        self.wait_for(lambda: self.ask("squeue", "-h", check=True) == "")
 
     def stop(self) -> None:
         """Cancel all jobs, and stop the started services."""
@@ -189,11 +174,6 @@ class LocalSlurm:
                 process.kill()
                 process.wait()
         self._processes = []
-
-
-PLACES = {
-    "socket": "socket", "key-file": "key", "pid-file": "pid", "log-file": "log", "seed-file": "seed"
-}  # fmt: skip
 
 
 def _end(path: Path) -> str:

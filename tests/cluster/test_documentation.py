@@ -9,18 +9,13 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 
 
-def blocks() -> list[str]:
-    text = (ROOT / "docs" / "clusters.md").read_text(encoding="utf-8")
-    return re.findall(r"^```bash\n(.*?)^```", text, flags=re.S | re.M)
-
-
 def test_the_commands_that_are_shown_work(slurm, tmp_path):
     for name in ("callbacks", "datamodules", "experiments", "lightning_modules"):
         (tmp_path / name).symlink_to(ROOT / name)
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     environment = os.environ | {"PATH": path, "COLUMNS": "160"}  # room for whole names in tables
-    said = []
-    for block in blocks():
+    text, said = (ROOT / "docs" / "clusters.md").read_text(encoding="utf-8"), []
+    for block in re.findall(r"^```bash\n(.*?)^```", text, flags=re.S | re.M):
         command = ["bash", "-e", "-u", "-c", block]
         done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
         assert done.returncode == 0, f"{block}\n{done.stdout}\n{done.stderr}"

@@ -11,9 +11,7 @@ pytest.importorskip("optuna")
 
 
 def read_status(precis, out: Path) -> dict:
-    """Return what `precis sweep status` says of a search."""
-    done = precis("sweep", "status", out, "--json").succeeded()
-    return json.loads(done.out)
+    return json.loads(precis("sweep", "status", out, "--json").succeeded().out)
 
 
 def test_workers_share_the_trials_and_a_requeued_one_continues_its_own(slurm, tiny_config, tmp_path, precis):

@@ -7,29 +7,19 @@ import subprocess
 import sys
 from pathlib import Path
 
-import torch
-import yaml
+from conftest import assert_same_checkpoints, step_of, write
+
+SLURM = ["--launcher", "slurm", "--profile.concurrency", 2, "--trust"]
 
 
 def write_sweep(folder: Path, base: Path, **parts) -> Path:
-    path = folder / "sweep.yaml"
-    path.write_text(yaml.safe_dump({"base": str(base), **parts}, sort_keys=False), encoding="utf-8")
-    return path
+    return write(folder / "sweep.yaml", {"base": str(base), **parts})
 
 
 def points_of(precis, out: Path) -> dict[str, dict]:
     """Return the output of `precis sweep status` for each point, by label."""
     done = precis("sweep", "status", out, "--json").succeeded()
     return {row["point"]: row for row in json.loads(done.out)["points"]}
-
-
-def weights_of(run: Path) -> dict[str, torch.Tensor]:
-    return torch.load(run / "checkpoints" / "last.ckpt", weights_only=True)["state_dict"]
-
-
-def same_weights(one: Path, other: Path) -> bool:
-    ours, theirs = weights_of(one), weights_of(other)
-    return ours.keys() == theirs.keys() and all(torch.equal(ours[name], theirs[name]) for name in ours)
 
 
 def logs_in(out: Path) -> str:
@@ -42,16 +32,14 @@ def test_six_points_two_at_a_time_one_crash_and_its_retry(slurm, tiny_config, tr
     broken = {"class_path": "interrupting.BrokenOnce", "init_args": {"marker": str(tmp_path / "marker"), "seed": 2}}
     fixed = {"trainer.max_epochs": 1, "trainer.callbacks": [broken]}
     path = write_sweep(tmp_path, tiny_config, set=fixed, grid={"model.coverage": [True, False]}, seeds=[1, 2, 3])
-    asked = ["--launcher", "slurm", "--profile.concurrency", 2, "--profile.partition", "debug", "--trust"]
-    done = precis("sweep", path, "--out", out, *asked, "--dry-run")
-    assert done.status == 0 and "6 points: 0 finished, 6 to run" in done.out and not out.exists()
-
-    done = precis("sweep", path, "--out", out, *asked)
-    assert done.status == 0 and "submitted 6 points as job" in done.out, done.err
+    command = ["sweep", path, "--out", out, *SLURM, "--profile.partition", "debug"]
+    done = precis(*command, "--dry-run").succeeded()
+    assert "6 points: 0 finished, 6 to run" in done.out and not out.exists()
+    assert "submitted 6 points as job" in precis(*command).succeeded().out
     first, second = sorted((out / "slurm").glob("[0-9]*_submission.sh"))  # arrays have five tasks at most
     assert "--array=0-4%2" in first.read_text() and "--signal=USR1@120" in first.read_text()
     assert f"--dependency=afterany:{first.name.partition('_')[0]}\n" in second.read_text()
-    assert precis("sweep", path, "--out", out, *asked).out.startswith("6 points, 0 submitted")  # all are in the queue
+    assert precis(*command).out.startswith("6 points, 0 submitted")  # all are in the queue
     slurm.wait_until_empty()
     found = points_of(precis, out)
     states = [row["state"] for row in found.values()]
@@ -61,8 +49,8 @@ def test_six_points_two_at_a_time_one_crash_and_its_retry(slurm, tiny_config, tr
     assert "made to crash" in precis("sweep", "logs", out, label).out
 
     before = {path: path.stat().st_mtime_ns for path in out.glob("*/log.txt")}
-    done = precis("sweep", "retry", out, "--trust")
-    assert done.status == 0 and "6 points, 1 to run" in done.out and label in done.out
+    done = precis("sweep", "retry", out, "--trust").succeeded()
+    assert "6 points, 1 to run" in done.out and label in done.out
     slurm.wait_until_empty()
     assert {row["state"] for row in points_of(precis, out).values()} == {"finished"}, logs_in(out)
     ran = [path.parent.name for path, at in before.items() if path.stat().st_mtime_ns != at]
@@ -88,8 +76,7 @@ def test_interrupted_runs_end_with_the_weights_of_one_that_was_not(slurm, tiny_c
         held("cancel", places["cancel"], 9),
     ]
     path = write_sweep(tmp_path, tiny_config, points=rows, after=[])
-    asked = ["--launcher", "slurm", "--profile.concurrency", 2, "--trust"]
-    assert precis("sweep", path, "--out", out, *asked).status == 0
+    precis("sweep", path, "--out", out, *SLURM).succeeded()
     points = {row["point"]: row for row in points_of(precis, out).values()}
     logs = {name: out / row["run"] / "log.txt" for name, row in points.items()}
 
@@ -116,25 +103,21 @@ def test_interrupted_runs_end_with_the_weights_of_one_that_was_not(slurm, tiny_c
     slurm.wait_until_empty()
 
     found = points_of(precis, out)
-    states = {name: row["state"] for name, row in found.items()}
-    assert states == {"signal": "finished", "requeue": "finished", "kill": "failed", "cancel": "interrupted"}, logs_in(
-        out
-    )
+    states = [found[name]["state"] for name in ("signal", "requeue", "kill", "cancel")]
+    assert states == ["finished", "finished", "failed", "interrupted"], logs_in(out)
     assert [slurm.restarts(points[name]["slurm"]) for name in ("signal", "requeue")] == [1, 1]
     assert "stopped after step 4" in logs["signal"].read_text() and logs["signal"].read_text().count("$ precis") == 2
     assert "fit ended with status -9" in found["kill"]["detail"]
-    killed_at = torch.load(out / points["kill"]["run"] / "checkpoints" / "last.ckpt", weights_only=True)["global_step"]
-    assert killed_at == 10
+    assert step_of(out / points["kill"]["run"] / "checkpoints" / "last.ckpt") == 10
     assert precis("sweep", "retry", out, "--trust").out.startswith("4 points, 2 to run")
     slurm.wait_until_empty()
     assert {row["state"] for row in points_of(precis, out).values()} == {"finished"}, logs_in(out)
     for name, row in points.items():
-        assert same_weights(out / row["run"], trained), name
+        assert_same_checkpoints(out / row["run"], trained)
         if name != "signal":  # which logs learning rates too, for W&B
             assert (out / row["run"] / "metrics.csv").read_bytes() == (trained / "metrics.csv").read_bytes(), name
-    started = sorted(
-        path.name.split("-")[-1] for path in (out / points["signal"]["run"] / "wandb").glob("offline-run-*")
-    )
+    folders = (out / points["signal"]["run"] / "wandb").glob("offline-run-*")
+    started = [path.name.split("-")[-1] for path in folders]
     assert len(started) == 2 and len(set(started)) == 1  # two starts, one W&B run
 
 
@@ -143,17 +126,13 @@ def test_two_tasks_of_one_node_or_of_two_are_two_local_processes(slurm, tiny_con
     one_node = {"tasks_per_node": 2}, two
     two_nodes = {"nodes": 2, "partition": "pair"}, two | {"trainer.devices": 1, "trainer.num_nodes": 2}
     outs = [tmp_path / "one", tmp_path / "two"]
-    refusals = [
-        f"trainer.{key} is 2, but the profile has {name} 1"
-        for key, name in (("devices", "tasks_per_node"), ("num_nodes", "nodes"))
-    ]
+    refusals = ["devices is 2, but the profile has tasks_per_node 1", "num_nodes is 2, but the profile has nodes 1"]
     for out, refusal, (resources, settings) in zip(outs, refusals, (one_node, two_nodes)):
         path = write_sweep(tmp_path, tiny_config, set=settings, seeds=[3], after=[])
-        done = precis("sweep", path, "--out", out, "--launcher", "slurm")
-        assert done.status == 1 and refusal in done.err
-        profile = tmp_path / "profile.yaml"
-        profile.write_text(yaml.safe_dump({**resources, "minutes": 600, "setup": ["export GLOO_SOCKET_IFNAME=lo"]}))
-        assert precis("sweep", path, "--out", out, "--launcher", "slurm", "--profile", profile).status == 0
+        command = ["sweep", path, "--out", out, "--launcher", "slurm"]
+        precis(*command).refused(f"trainer.{refusal}")
+        profile = {**resources, "minutes": 600, "setup": ["export GLOO_SOCKET_IFNAME=lo"]}
+        precis(*command, "--profile", write(tmp_path / "profile.yaml", profile)).succeeded()
     local = tmp_path / "local"
     command = [sys.executable, "-m", "precis.command_line.cli", "fit", f"--config={tiny_config}", f"--run_dir={local}"]
     command += [*(f"--{key}={value}" for key, value in two.items()), "--seed_everything=3"]
@@ -164,7 +143,7 @@ def test_two_tasks_of_one_node_or_of_two_are_two_local_processes(slurm, tiny_con
         (point,) = points_of(precis, out).values()
         assert point["state"] == "finished", logs_in(out)
         run = out / point["run"]
-        assert same_weights(run, local)
+        assert_same_checkpoints(run, local)
         assert (run / "metrics.csv").read_bytes() == (local / "metrics.csv").read_bytes()
         assert "distributed_backend=gloo" in (run / "log.txt").read_text()
         assert "GLOBAL_RANK: 1, MEMBER: 2/2" in (run / "log.rank1.txt").read_text()

@@ -28,7 +28,7 @@ NOT_EXECUTED = {
     "precis fit (?!--run runs/first)": "trains for minutes to days; test_configs builds the model of each config",
     r"precis (test|compare) .*\.\./runs/": "test_bag_of_words runs the tutorial on a tiny corpus",
     "precis test --run runs/(pegasus|modules|rstformer)": "the command of other runs, which are tested above",
-    "python tests/hardening/strategies": "trains for a minute what test_ddp and test_sharding train",
+    "python tests/hardening/strategies": "trains for a minute what test_ddp trains",
     "precis sweep .*yaml": "trains, or checks tens of points for a minute; tests/precis/sweeping has small ones",
     r"precis sweep (logs|retry)|srun|sbatch": "needs SLURM or a sweep that ran, see tests/cluster",
     r"precis (sweep|compare) .*runs/pointer_generator_search": "needs a search that ran; tests of searches run one",

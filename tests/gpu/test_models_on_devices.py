@@ -117,7 +117,7 @@ def test_previews_and_self_critical_training(case, device, options, corpus_files
 @pytest.mark.parametrize("case", ON_CUDA, ids=lambda case: case.name)
 def test_trains_with_one_process_of_a_strategy(case, strategy, corpus_files):
     if strategy == "fsdp2" and any(p.dim() == 0 for p in case.build_model().parameters()):
-        pytest.skip("scalar parameters cannot be sharded; tests/test_sharding.py has the message")
+        pytest.skip("scalar parameters cannot be sharded; tests/test_ddp.py has the message")
     *_, trainer = fit(case, corpus_files, "cuda", max_steps=2, strategy=strategy, val_check_interval=2)
     assert trainer.callback_metrics["val/loss"].isfinite()
 

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 import torch
-import yaml
-from conftest import write_lines
+from conftest import write, write_lines
 from made_up_treebank import made_up_row
 
 from datamodules.discourse.distributions import tree_ldd
@@ -37,6 +36,12 @@ def treebanks(tmp_path_factory):
     return [write_lines(folder / "a.jsonl", rows[:4]), write_lines(folder / "b.jsonl", rows[4:])]
 
 
+def model_and_fold(treebanks, fold: int, **options) -> tuple[DiscourseParser, FoldData]:
+    torch.manual_seed(0)
+    data = FoldData(fold, 2, treebanks)
+    return DiscourseParser(**TINY, **options).eval(), data
+
+
 def recipe(path, precision="bf16-mixed", gradient_clip_val=None, **options):
     config = {
         "model": {"class_path": "lightning_modules.DiscourseParser", "init_args": TINY | options},
@@ -44,8 +49,7 @@ def recipe(path, precision="bf16-mixed", gradient_clip_val=None, **options):
         "trainer": {"max_epochs": 1, "precision": precision, "gradient_clip_val": gradient_clip_val},
         "seed_everything": 1,
     }
-    path.write_text(yaml.safe_dump(config))
-    return str(path)
+    return str(write(path, config))
 
 
 def node_columns(nodes):
@@ -65,9 +69,7 @@ def errors_by_loop(model, parse, tree, half_width: int) -> tuple[float, int]:
 
 @torch.no_grad()
 def test_the_log_likelihood_equals_a_sum_over_all_trees(treebanks):
-    torch.manual_seed(0)
-    data = FoldData(0, 2, treebanks)
-    model = DiscourseParser(members=2, class_temperature=0.7, **TINY).eval()
+    model, data = model_and_fold(treebanks, 0, members=2, class_temperature=0.7)
     encoded = [data.encode(document, None) for document in data.documents("held_out")]
     text = next(text for text in encoded if 3 <= text.size < 8)
     batch = ParserBatch.of([text])
@@ -89,9 +91,7 @@ def test_the_log_likelihood_equals_a_sum_over_all_trees(treebanks):
 
 def test_sums_give_the_scores_of_the_metrics(treebanks):
     """Parseval and Brier score equal those of the parses; a difference of two equal recipes is 0."""
-    torch.manual_seed(0)
-    data = FoldData(1, 2, treebanks)
-    model = DiscourseParser(**TINY).eval()
+    model, data = model_and_fold(treebanks, 1)
     fold = score_fold(model, data)
     parseval, squares = Parseval(), []
     documents = data.documents("held_out")
@@ -165,10 +165,9 @@ def test_the_command_fits_scores_and_uses_trained_folds_again(treebanks, tmp_pat
     class_temperature.main(arguments)
     result = json.loads(capsys.readouterr().out)
     assert result == json.loads((out / "temperature.json").read_text())
-    assert (result["documents"], result["epochs"]) == (7, 1)
-    scores = result["scores"]
+    scores, numbers = result["scores"], (result["documents"], result["epochs"], len(result["of_other_folds"]))
     assert set(scores) == {"0.6", "1.0"} and scores[str(result["temperature"])] == min(scores.values())
-    assert len(result["of_other_folds"]) == 2
+    assert numbers == (7, 1, 2)
     # the weights alone decide, and a parser that takes the temperature parses with it
     weights = sorted(out.glob("*/model.safetensors"))
     before = [file.stat().st_mtime_ns for file in weights]
@@ -182,11 +181,9 @@ def test_the_command_fits_scores_and_uses_trained_folds_again(treebanks, tmp_pat
 
 
 def test_squared_errors_equal_those_of_the_parses_that_the_parser_gives(treebanks):
-    torch.manual_seed(0)
-    data = FoldData(0, 2, treebanks)
+    model, data = model_and_fold(treebanks, 0, members=2)
     document = data.documents("held_out")[0]
     document = replace(document, tree=document.tree.binary())
-    model = DiscourseParser(members=2, **TINY).eval()
     *errors, pairs = squared_errors(model, document, [0.5, 1.0], max_half_width=2).tolist()
     assert errors[0] != errors[1]
     for error, temperature in zip(errors, (0.5, 1.0), strict=True):

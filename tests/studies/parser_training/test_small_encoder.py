@@ -32,14 +32,14 @@ def teacher_folder(tmp_path_factory):
     return write_bert(tmp_path_factory.mktemp("teacher"), WORDS, model_max_length=256, **sizes)
 
 
-@pytest.fixture
+@pytest.fixture(autouse=True)
 def narrow(monkeypatch):
     """Targets of three numbers, as the tiny teacher has but 24, and few held-out passages."""
     monkeypatch.setattr(small_encoder, "TARGET", 3)
     monkeypatch.setattr(small_encoder, "HELD_OUT", 4)
 
 
-def test_targets_are_principal_components_of_the_teacher(teacher_folder, narrow):
+def test_targets_are_principal_components_of_the_teacher(teacher_folder):
     texts = [passage(number) for number in range(20)]
     teacher = Teacher(teacher_folder, [1, 2], texts)
     passages = teacher(texts)
@@ -58,7 +58,7 @@ def test_targets_are_principal_components_of_the_teacher(teacher_folder, narrow)
         assert row.words.tolist() == [list(features) for features in hashed_words(text)[1]]
 
 
-def test_a_student_learns_from_its_teacher(teacher_folder, narrow):
+def test_a_student_learns_from_its_teacher(teacher_folder):
     torch.manual_seed(0)
     texts = [passage(number) for number in range(36)]
     passages = Teacher(teacher_folder, [1, 2], texts)(texts)
@@ -68,7 +68,7 @@ def test_a_student_learns_from_its_teacher(teacher_folder, narrow):
     assert student.loss(passages[:4]).item() < 0.5 * before
 
 
-def test_parsers_and_segmenters_start_from_the_weights(teacher_folder, narrow, tmp_path, capsys):
+def test_parsers_and_segmenters_start_from_the_weights(teacher_folder, tmp_path, capsys):
     texts = write_lines(tmp_path / "texts.jsonl", [{"document": passage(n, 400)} for n in (1, 2, 2, 3)])
     options = ["--teacher", teacher_folder, "--layers", "2", "--epochs", "1"]
     main([str(texts), "--out", str(tmp_path / "small"), *options])
