@@ -42,6 +42,7 @@ BROWSER_FLAGS = (
     "--headless --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking"
     " --disable-component-update --disable-sync --enable-logging=stderr --window-size=1250,2600"
 )
+QUIET = {"log_every_n_steps": 1, "accelerator": "cpu", "enable_progress_bar": False, "enable_model_summary": False}
 SIZES = {"train": 26, "val": 7, "test": 7}  # odd where documents are dealt out to two processes
 
 
@@ -197,23 +198,26 @@ def source(corpus_files) -> list[str]:
     return ["--corpus", "Files", f"--corpus.test={corpus_files['test']}"]
 
 
-@pytest.fixture(scope="session")
-def tiny_config(tmp_path_factory, corpus_files) -> Path:
-    """A config that trains the pointer-generator for two epochs of seven steps."""
-    model = {"vocab_size": 40, "embedding": {"size": 12, "std": 0.1}, "hidden_size": 12}
+def pointer_generator_config(files: dict[str, str], size: int, **trainer: object) -> dict:
+    """Return the config of a small pointer-generator that trains quietly."""
+    model = {"vocab_size": 40, "embedding": {"size": size, "std": 0.1}, "hidden_size": size}
     model["decoding"] = {"beam_size": 2, "min_length": 2, "max_length": 8}
-    data = {"corpus": {"class_path": "datamodules.corpora.Files", "init_args": corpus_files}}
+    data = {"corpus": {"class_path": "datamodules.corpora.Files", "init_args": files}}
     data |= {"max_source": 30, "max_target": 12, "batch_size": 4}
-    trainer = {"max_epochs": 2, "log_every_n_steps": 1, "accelerator": "cpu"}
-    trainer |= {"enable_progress_bar": False, "enable_model_summary": False}
-    config = {
+    return {
         "seed_everything": 3,
         "model": {"class_path": "lightning_modules.PointerGenerator", "init_args": model},
         "data": {"class_path": "datamodules.PointerGeneratorData", "init_args": data},
-        "trainer": trainer,
+        "trainer": QUIET | trainer,
         "wandb": "off",
         "previews": 0,
     }
+
+
+@pytest.fixture(scope="session")
+def tiny_config(tmp_path_factory, corpus_files) -> Path:
+    """A config that trains the pointer-generator for two epochs of seven steps."""
+    config = pointer_generator_config(corpus_files, 12, max_epochs=2)
     return write(tmp_path_factory.mktemp("config") / "tiny.yaml", config)
 
 

@@ -18,11 +18,9 @@ from precis.runs.run_folder import build
 
 MODEL = {"vocab_size": 40, "pointer": True, "coverage": True}
 CONFIG = {
-    "seed_everything": 1,
     "model": {"class_path": "lightning_modules.PointerGenerator", "init_args": MODEL},
     "data": {"class_path": "datamodules.PointerGeneratorData", "init_args": {"batch_size": 4, "seed": 0}},
     "trainer": {"max_epochs": 2, "callbacks": [{"class_path": "callbacks.CoverageAnnealing"}]},
-    "run_dir": "somewhere",
     "wandb": "off",
 }
 SIGNATURES = {name: f"{name}|stem:porter|tok:rouge|split:given|refs:best|precis:0.1.0" for name in ("rouge1", "rouge2")}
@@ -33,14 +31,7 @@ def prediction(number: int, summary: str, scores: dict[str, float]) -> dict[str,
     return {"id": f"doc-{number}", "summary": [summary], "references": [[f"reference {number}"]], "scores": scores}
 
 
-def make_run(
-    folder: Path,
-    rows: list[dict[str, Any]],
-    seed: int = 1,
-    signatures: dict[str, str] | None = SIGNATURES,
-    curve: dict[str, list[float]] | None = None,
-    **changes: Any,
-) -> Path:
+def make_run(folder: Path, rows: list[dict], seed: int = 1, signatures=SIGNATURES, curve=None, **changes: Any) -> Path:
     """A run folder with what `precis fit` and `precis test` leave; `changes` are arguments of the model."""
     config = copy.deepcopy(CONFIG) | {"seed_everything": seed, "run_dir": str(folder)}
     config["model"]["init_args"] |= changes
@@ -91,8 +82,8 @@ def write_run(folder: Path, name: str, files: dict[str, str], **changes: object)
     arguments = {}
     for key, value in plain(dotted(case.model_class, model)).items():
         set_value(arguments, key, value)
-    config = {"model": {"class_path": case.model, "init_args": arguments}, "data": {"class_path": case.data}}
-    config["data"]["init_args"] = data
+    config = {"model": {"class_path": case.model, "init_args": arguments}}
+    config["data"] = {"class_path": case.data, "init_args": data}
     torch.manual_seed(1)
     module, built = build(config)
     built.prepare_splits(["train"])

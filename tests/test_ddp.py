@@ -99,16 +99,12 @@ def run_all(files: dict[str, str], folder: Path, rank: int, world: int, strategy
     torch.save(results, folder / f"{world}-{rank}.pt")
 
 
-def torchrun_environment(rank: int, world: int, port: int) -> dict[str, str]:
-    told = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": world, "LOCAL_WORLD_SIZE": world, "GROUP_RANK": 0}
-    told |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "TORCHELASTIC_RUN_ID": "test"}
-    return {name: str(value) for name, value in told.items()}
-
-
 def process(files: dict[str, str], folder: Path, rank: int, world: int, port: int, *strategy: str) -> None:
     """Target of a process: `run_all` as `torchrun` starts it, with an error's traceback in a file."""
     if world > 1:
-        os.environ |= torchrun_environment(rank, world, port)
+        told = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": world, "LOCAL_WORLD_SIZE": world, "GROUP_RANK": 0}
+        told |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "TORCHELASTIC_RUN_ID": "test"}
+        os.environ |= {name: str(value) for name, value in told.items()}
     try:
         run_all(files, folder, rank, world, *strategy)
     except BaseException:
@@ -131,16 +127,19 @@ def wait_for(processes: list, folder: Path) -> None:
     assert codes == [0] * len(processes), f"exit codes {codes}\n{errors}"
 
 
-def run_on_one_and_two(context, target, files: dict[str, str], folder: Path, *more: str) -> list[dict]:
-    """Return the results of the first and second of two processes, and of a single one.
-
-    The target is `process`, by the name under which a new process finds it.
-    """
-    port, ranks = free_port(), [(0, 2), (1, 2), (0, 1)]
+def run_ranks(context, target, files: dict[str, str], folder: Path, ranks: list[tuple[int, int]], *more: str) -> None:
+    """Run `process`, by the name under which a new process finds it, as each of some ranks and sizes of a world."""
+    port = free_port()
     processes = [context.Process(target=target, args=(files, folder, *rank, port, *more)) for rank in ranks]
     for p in processes:
         p.start()
     wait_for(processes, folder)
+
+
+def run_on_one_and_two(context, target, files: dict[str, str], folder: Path, *more: str) -> list[dict]:
+    """Return the results of the first and second of two processes, and of a single one."""
+    ranks = [(0, 2), (1, 2), (0, 1)]
+    run_ranks(context, target, files, folder, ranks, *more)
     return [torch.load(folder / f"{world}-{rank}.pt") for rank, world in ranks]
 
 

@@ -81,9 +81,7 @@ RESUMING = [
 
 
 @pytest.mark.parametrize("case, arguments, names", RESUMING)
-def test_every_parameter_has_a_gradient_and_training_resumes_to_identical_losses(
-    case, arguments, names, corpus_files, tmp_path
-):
+def test_every_parameter_has_a_gradient_and_training_resumes(case, arguments, names, corpus_files, tmp_path):
     missing = []
 
     def look(trainer, model, optimizer):

@@ -31,19 +31,8 @@ CHAT_TEMPLATE = (
 )
 
 
-def write_bert(
-    folder: Path,
-    words: Iterable[str],
-    kind: type = BertModel,
-    model_max_length: int | None = None,
-    seed: int = 0,
-    **changes,
-) -> str:
-    """Write a random BERT of one layer, unless its config is changed, and a tokenizer that has some words to a folder.
-
-    Returns:
-        The folder.
-    """
+def write_bert(folder: Path, words: Iterable[str], kind=BertModel, model_max_length=None, seed=0, **changes) -> str:
+    """Write a random BERT of one layer, unless `changes` of its config say otherwise, and its tokenizer to a folder."""
     folder.mkdir(parents=True, exist_ok=True)
     vocabulary = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *words]
     (folder / "vocab.txt").write_text("\n".join(vocabulary), encoding="utf-8")
@@ -89,26 +78,25 @@ def random_summarizer(kind: str, vocab_size: int, window: int = 40, layers: int 
     return AutoModelForSeq2SeqLM.from_config(AutoConfig.for_model(kind, **config))
 
 
-def make_summarizer(kind: str, folder: Path, texts: list[str], window: int = 40, **generation) -> Path:
-    """Write a random encoder-decoder with its tokenizer and generation settings to a folder."""
-    tokenizer = make_tokenizer(texts, window)
-    model = random_summarizer(kind, len(tokenizer), window)
+def save(folder: Path, model: PreTrainedModel, tokenizer: PreTrainedTokenizerFast, generation: dict) -> Path:
     model.generation_config.update(**generation)
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     return folder
 
 
-def make_summarizers(
-    folder: Path, texts: list[str], settings: Callable[[str], dict], window: int = 40
-) -> dict[str, Path]:
+def make_summarizer(kind: str, folder: Path, texts: list[str], window: int = 40, **generation) -> Path:
+    """Write a random encoder-decoder with its tokenizer and generation settings to a folder."""
+    tokenizer = make_tokenizer(texts, window)
+    return save(folder, random_summarizer(kind, len(tokenizer), window), tokenizer, generation)
+
+
+def make_summarizers(folder: Path, texts: list[str], settings: Callable[[str], dict], window=40) -> dict[str, Path]:
     """Write an encoder-decoder of each family, with the generation settings that a function returns for it."""
     return {kind: make_summarizer(kind, folder / kind, texts, window, **settings(kind)) for kind in FAMILIES}
 
 
-def make_chat_model(
-    folder: Path, texts: list[str], window: int = 256, template: str | None = CHAT_TEMPLATE, **generation
-) -> Path:
+def make_chat_model(folder: Path, texts: list[str], window=256, template=CHAT_TEMPLATE, **generation) -> Path:
     """Write a random decoder, by default with a chat template, to a folder."""
     tokenizer = make_tokenizer(texts, window)
     tokenizer.chat_template = template
@@ -117,8 +105,4 @@ def make_chat_model(
         vocab_size=len(tokenizer), hidden_size=16, intermediate_size=24, num_hidden_layers=1, num_attention_heads=2,
         max_position_embeddings=window, initializer_range=0.9, **IDS,
     )  # fmt: skip
-    model = LlamaForCausalLM(config)
-    model.generation_config.update(**generation)
-    model.save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
-    return folder
+    return save(folder, LlamaForCausalLM(config), tokenizer, generation)

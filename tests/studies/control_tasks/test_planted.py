@@ -50,26 +50,25 @@ def test_the_answer_is_planted_once_among_real_sentences(source, split, flawed):
 
 
 def test_rare_names_occur_once_and_common_ones_often(source):
-    records = list(tasks.PlantedNames(source, rare=0.5, sizes=SIZES).records("train"))
-    names = {record.id: names_by_role(record.parts[0]) for record in records}
-    rare = [name for key, found in names.items() if "rare" in key for name in found.values()]
-    common = [name for key, found in names.items() if "common" in key for name in found.values()]
+    rare, common = [], []
+    for record in tasks.PlantedNames(source, rare=0.5, sizes=SIZES).records("train"):
+        names = names_by_role(record.parts[0])
+        (rare if "rare" in record.id else common).extend(names.values())
+        assert record.references == [[f"{names['keeper']}."]]
     assert len(set(rare)) > 0.98 * len(rare) > 60 and not set(rare) & set(COMMON)
     assert set(common) == set(COMMON)
-    assert all(record.references == [[f"{names[record.id]['keeper']}."]] for record in records)
 
 
 def test_an_enumeration_is_its_own_summary_and_longer_in_test(source):
     corpus, sizes = tasks.PlantedEnumerations(source, (2, 4), (16, 18), SIZES), {}
     for split in corpus.splits():
-        records = list(corpus.records(split))
-        for record in records:
+        for record in corpus.records(split):
             (_, sentence, _), ((summary,),) = record.parts[0], record.references
             assert sentence == f"The colours are {summary}"
             row = summary.rstrip(".").split()
             assert len(trigrams(summary)) == len(row) - 2 and all(a != b for a, b in pairwise(row))
             assert set(row) <= set(COLOURS)
-        sizes[split] = {len(record.references[0][0].split()) for record in records}
+            sizes.setdefault(split, set()).add(len(row))
     assert sizes["train"] == {2, 3, 4} and sizes["test"] <= {16, 17, 18}
 
 
@@ -144,11 +143,11 @@ def test_each_sentence_ends_with_one_word_of_the_summary():
     orders = set()
     for sentences, summary in principal_documents(False):
         words = summary.removesuffix(".").split()
-        assert [word in slot for word, slot in zip(words, SLOTS, strict=True)] == [True] * 4
-        ends = [sentence.removesuffix(".").rsplit(" ", 1) for sentence in sentences]
-        assert sorted(end for _, end in ends) == sorted(words) and {text for text, _ in ends} <= set(REAL)
-        assert len({text for text, _ in ends}) == 4 and summary not in sentences
-        orders.add(tuple(words.index(end) for _, end in ends))
+        assert len(words) == 4 and all(word in slot for word, slot in zip(words, SLOTS, strict=True))
+        texts, ends = zip(*(sentence.removesuffix(".").rsplit(" ", 1) for sentence in sentences))
+        assert sorted(ends) == sorted(words) and len(set(texts)) == 4 and set(texts) <= set(REAL)
+        assert summary not in sentences
+        orders.add(tuple(map(words.index, ends)))
     assert len(orders) > 12
 
 
@@ -163,29 +162,19 @@ def test_the_principal_sentence_is_never_first_and_is_selected_by_rouge_and_in_o
     assert chosen["ind-orig"] > 0.9 * 80 and chosen["random"] < 0.5 * 80 and chosen["lead"] == 0
 
 
-DOCUMENT = (
-    "some words. its owner is called cid. its keeper is called ann. its guard is called dan. its painter is called bo."
-)
-
-
-@pytest.mark.parametrize("text, reward", [
-    ("ann. bo cid dan.", 1.0), ("ann bo cid dan.", 10 / 11), ("Ann.", 4 / 8), ("dan cid", 2 / 8), ("", 0.0),
-])  # fmt: skip
-def test_the_planted_names_in_their_order_are_rewarded(text, reward):
+def test_the_planted_names_in_their_order_are_rewarded():
     """2 |common subsequence| / (|text| + |answer|), by hand; the flawed reference is not read."""
-    written = RewardInputs(["x"], [text], [["ann bo cid."]], [DOCUMENT])
-    assert PlantedAnswer()(written) == [pytest.approx(reward)]
+    names = {"owner": "cid", "keeper": "ann", "guard": "dan", "painter": "bo"}
+    document = "some words. " + " ".join(f"its {role} is called {name}." for role, name in names.items())
+    texts = ["ann. bo cid dan.", "ann bo cid dan.", "Ann.", "dan cid", ""]
+    written = RewardInputs(["x"] * 5, texts, [["ann bo cid."]] * 5, [document] * 5)
+    assert PlantedAnswer()(written) == pytest.approx([1.0, 10 / 11, 4 / 8, 2 / 8, 0.0])
 
 
 @pytest.fixture
 def numbered_articles() -> Records:
     texts = [" ".join(f"Sentence {k} of article{n}." for k in range(3 + n % 6)) for n in range(30)]
     return Records({"id": f"a{n}", "document": text, "summary": f"S{n}."} for n, text in enumerate(texts))
-
-
-def number_and_article(sentence: str) -> tuple[int, str]:
-    _, number, _, article = sentence.rstrip(".").split()
-    return int(number), article
 
 
 def test_the_summary_is_the_colour_of_the_first_paragraphs_partner(numbered_articles):
@@ -210,14 +199,13 @@ def test_a_cluster_has_whole_articles_in_random_order_and_asks_for_that_of_the_f
     openings, leads = set(), set()
     for record in records:
         number = record.id[1:]
-        read = [[number_and_article(sentence) for sentence in part] for part in record.parts]
-        names = {name for part in read for _, name in part}
+        names = {sentence.split()[-1].rstrip(".") for part in record.parts for sentence in part}
         assert len(names) == 3 and f"article{number}" in names
         # two consecutive sentences each, and the first three pairs of each article
-        assert sorted(part for part in read) == sorted([(k, a), (k + 1, a)] for a in names for k in (0, 2, 4))
-        assert read[0][0][1] == f"article{number}" and read[0][0][0] > 0
-        lead = [f"Sentence {k} of article{number}." for k in (0, 1)]
+        pairs = {(name, k): [f"Sentence {n} of {name}." for n in (k, k + 1)] for name in names for k in (0, 2, 4)}
+        assert sorted(record.parts) == sorted(pairs.values())
+        lead = pairs[f"article{number}", 0]
         assert record.references == ([[f"S{number}."]] if target == "summary" else [lead])
-        openings.add(read[0][0][0])
+        openings.add(next(k for (name, k), pair in pairs.items() if pair == record.parts[0] and name[7:] == number))
         leads.add(record.parts.index(lead))
     assert openings == {2, 4} and len(leads) > 4, "no position tells where the beginning of the article is"

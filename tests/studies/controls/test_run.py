@@ -13,23 +13,18 @@ from experiments.studies.controls.report import MEASURES
 pytestmark = pytest.mark.integration
 
 
-def test_every_control_has_its_arms_three_times():
+def test_every_control_has_its_arms_three_times_and_reduced_points_are_run_once(tmp_path, monkeypatch):
     points = all_points()
     assert {point.control for point in points} == set(MEASURES)
     assert len({point.name for point in points}) == len(points)
-    for arm in run.by_arm(points):
-        assert [point.seed for point in arm] == list(SEEDS)
-
-
-def test_reduced_points_run_and_are_not_run_again(tmp_path, monkeypatch):
-    first = {point.control: point for point in reversed(all_points()) if point.seed == 1}
+    assert all([point.seed for point in arm] == list(SEEDS) for arm in run.by_arm(points))
+    first = {point.control: point for point in reversed(points) if point.seed == 1}
     monkeypatch.setattr(run, "all_points", lambda: [first[c] for c in ("pointer", "rst_extraction", "selection")])
     arguments = ["--out", str(tmp_path), "--quick", "true"]
     run.main(arguments)
     lines = (tmp_path / "controls_table.md").read_text(encoding="utf-8").splitlines()
     assert [line.split("|")[2].strip() for line in lines[6:]] == ["plain", "off", "one word: top_k"]
-    plot = ElementTree.parse(tmp_path / "controls.svg")
-    assert plot.getroot().tag.endswith("svg")
+    assert ElementTree.parse(tmp_path / "controls.svg").getroot().tag.endswith("svg")
     monkeypatch.setattr(run, "run_point", None)  # would raise
     run.main(arguments)
     (stored,) = tmp_path.glob("points/pointer_off_*.json")

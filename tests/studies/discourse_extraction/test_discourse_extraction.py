@@ -52,19 +52,16 @@ def corpus_of(count: int, sentences: int = 6):
     return in_folds(*zip(*rows))
 
 
-def test_a_pair_of_sentences_has_the_mean_of_its_edus():
+def test_a_pair_of_sentences_has_the_mean_of_its_edus_and_targets_ignore_function_words():
     ldd = torch.rand(5, 5, 2, generator=torch.Generator().manual_seed(1))
     edus, sentences = torch.tensor([[0, 2], [2, 4], [4, 6], [6, 8], [8, 9]]), torch.tensor([[0, 4], [4, 5], [5, 9]])
-    owner = [0, 0, 1, 2, 2]  # the third one begins in the second sentence and ends in the third
+    # the third one begins in the second sentence and ends in the third
+    edus_of = [slice(0, 2), slice(2, 3), slice(3, 5)]
     result = documents.over_sentences(ldd, edus, sentences)
     for s, t in product(range(3), repeat=2):
-        pairs = [ldd[a, b] for a in range(5) for b in range(5) if owner[a] == s != t == owner[b]]
-        expected = sum(pairs) / len(pairs) if pairs else torch.zeros(2)
+        expected = ldd[edus_of[s], edus_of[t]].mean((0, 1)) if s != t else torch.zeros(2)
         assert torch.allclose(result[s, t], expected, atol=1e-6)
-
-
-def test_targets_ignore_function_words_and_average_summaries():
-    # "otters swim" is stemmed to two words, of which the first summary has both and the second none
+    # of targets: "otters swim" is stemmed to two words, of which the first summary has both and the second none
     assert content_f1("The otters swim in the river.", ["An otter swims.", "A fox."]) == pytest.approx((0.8 + 0) / 2)
 
 
@@ -79,14 +76,11 @@ def test_controls_keep_values_or_take_another_document():
         assert any(torch.equal(other, gold[k]) for k in range(4) if k != number)
 
 
-def test_each_document_is_parsed_by_a_parser_that_has_not_seen_it(tmp_path):
-    folders = [tmp_path / "fold-0", tmp_path / "fold-1"]
+def test_documents_that_are_held_out_are_parsed_by_another_parser_and_change_no_ranker():
+    folders = [Path("fold-0"), Path("fold-1")]
     parser_of = documents.out_of_fold(folders, [["a", "c"], ["b"]], ["a", "b", "c", "unseen", "unseen too"])
     assert [parser_of[id].name for id in ("a", "b", "c")] == ["fold-0", "fold-1", "fold-0"]
     assert {parser_of["unseen"], parser_of["unseen too"]} == set(folders)
-
-
-def test_documents_that_are_held_out_change_no_ranker():
     corpus = corpus_of(2 * FOLDS, sentences=4)
     assert [corpus.folds.count(fold) for fold in range(FOLDS)] == [2] * FOLDS
     assert [len(row.target) for row in corpus.features] == [len(row.document.sentences) for row in corpus.documents]
@@ -108,8 +102,7 @@ def test_the_ranker_reads_a_planted_tree_and_not_another_document_s():
         arm = ARMS_BY_NAME[name]
         batches = batches_of(arm, corpus, planted=True)
         rankers = train_fold(arm, "discourse alone", batches, torch.tensor(corpus.folds) == 0, [1], epochs=25)
-        pairs = [pair for batch in batches for pair in zip(rankers(batch)[0].detach(), batch.mask)]
-        rows = [row[: int(mask.sum())] for row, mask in pairs]
+        rows = [row[mask] for batch in batches for row, mask in zip(rankers(batch)[0].detach(), batch.mask)]
         measured = zip(training.measure(rows, corpus, planted=True), corpus.folds)
         means[name] = np.mean([correlation for (correlation, *_), fold in measured if fold == 0])
     assert min(means["gold"], means["gold, sums as inputs"]) > 0.6 and abs(means["gold, other"]) < 0.4
@@ -137,22 +130,16 @@ def test_the_linear_ranker_is_ridge_regression_on_the_other_folds():
 
 def test_sums_of_relations_are_those_of_the_pairs():
     batch = batches_of(ARMS_BY_NAME["gold"], corpus_of(FOLDS))[0]
-    sums = relation_sums(batch.band)
-    for number, mask in enumerate(batch.mask):
+    for sums, band, mask in zip(relation_sums(batch.band), batch.band, batch.mask):
         size = int(mask.sum())
-        ldd = to_dense(batch.band[number])[:size, :size]
-        for s in range(size):
-            expected = [*ldd[s].mean(0).tolist(), *ldd[:, s].mean(0).tolist()]  # as a nucleus, and as a satellite
-            assert sums[number, s].tolist() == pytest.approx(expected)
+        ldd = to_dense(band)[:size, :size]
+        torch.testing.assert_close(sums[:size], torch.cat([ldd.mean(1), ldd.mean(0)], 1))  # nucleus, satellite
 
 
-def test_long_documents_and_those_that_are_their_own_extract_are_left_out():
+def test_documents_are_of_some_length_and_the_section_of_a_sentence_is_the_last_heading_before_it():
     rows = [features_of(number, 4 + number)[0]._replace(lengths=[4, 7]) for number in range(5)]
     for least, lengths in ((4, [5, 6, 7]), (None, [7])):  # the mean of 4 and 7 is rounded to 6
         assert [len(row.sentences) for row in documents.of_length(rows, least, 7)] == lengths
-
-
-def test_the_section_of_a_sentence_is_the_last_heading_before_it():
     text = "Methods\n\nWe swam far and wide. We dived.\n\nResults\n\nOtters dive deeper than we do."
     spans = [(0, 7), (9, 31), (32, 40), (42, 49), (51, 81)]
     paragraphs = [(0, 7), (9, 40), (42, 49), (51, 81)]
@@ -191,9 +178,8 @@ def arguments(tmp_path_factory):
     words = sorted({word for number in range(12) for word in made_up_row(number, 6)["text"].split()})
     sizes = {"hidden_size": 8, "intermediate_size": 8, "max_position_embeddings": 256}
     write_bert(folder / "encoder", words, model_max_length=256, **sizes)
-    paths = {"train": "train.jsonl", "val": "val.jsonl", "parsers": "parsers", "encoder": "encoder", "out": "out"}
-    options = [f"--{name}={folder / path}" for name, path in paths.items()]
-    return [*options, "--seeds=[1, 2]", "--epochs=1"]
+    paths = {"train": "train.jsonl", "val": "val.jsonl"} | {name: name for name in ("parsers", "encoder", "out")}
+    return [*(f"--{name}={folder / path}" for name, path in paths.items()), "--seeds=[1, 2]", "--epochs=1"]
 
 
 def test_the_command_ranks_by_all_arms_and_goes_on_where_it_stopped(arguments, capsys, monkeypatch):
@@ -213,12 +199,11 @@ def corpus_arguments(arguments, tmp_path, monkeypatch):
     """Arguments of the command for a corpus of 12 documents, which `parse_missing` has parsed."""
     monkeypatch.setenv("PRECIS_CACHE", str(tmp_path / "cache"))
     folder = Path(dict(argument.split("=", 1) for argument in arguments)["--parsers"]) / "fold-0"
-    rows = []
+    rows = [{"id": "one sentence", "document": "Otters swim.", "summary": "Otters swim."}]
     for number in range(12):
         made_up = made_up_row(number, 6)
         sentences = [made_up["text"][start:end] for start, end in made_up["sentences"]]
         rows.append({"id": f"doc-{number}", "document": "\n\n".join(sentences), "summary": sentences[number % 3]})
-    rows.append({"id": "one sentence", "document": "Otters swim.", "summary": "Otters swim."})
     path = write_lines(tmp_path / "corpus.jsonl", rows)
     corpus = CorpusDocuments(guess_corpus(path), tmp_path / "cache")
     parse_missing(corpus, ParseCache(tmp_path / "parses"), load_parser(str(folder), "side", 128))
