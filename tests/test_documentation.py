@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 from conftest import write
+from packaging.utils import canonicalize_name
 
 from precis.command_line.completion import find_parser
 from precis.config.command_table import COMMANDS, TRAINING
@@ -47,8 +48,8 @@ def test_paths_and_links_lead_to_files_and_shown_records_can_be_read(page):
     text = page.read_text(encoding="utf-8")
     named = re.findall(rf"`((?:{'|'.join(PACKAGES)})/[\w/.-]*)`", text)
     targets = [target for target in re.findall(r"\]\(([^)#\s]+)(?:#[^)]*)?\)", text) if "://" not in target]
-    missing = [name for name in named if not (ROOT / name).exists()]
-    assert missing + [target for target in targets if not (page.parent / target).exists()] == []
+    paths = [ROOT / name for name in named] + [page.parent / target for target in targets]
+    assert [path for path in paths if not path.exists()] == []
     for block in blocks(page, "json"):
         assert all(isinstance(json.loads(line), dict) for line in block.splitlines())
     for block in blocks(page, "yaml"):
@@ -82,7 +83,7 @@ def test_a_command_is_accepted_by_its_parser(line, monkeypatch, tmp_path):
         monkeypatch.syspath_prepend(Path.cwd())  # as the command does with the working folder
     if command in TRAINING and "--run" in arguments:
         at = arguments.index("--run")
-        arguments = arguments[:at] + arguments[at + 2 :]  # a folder that is not here
+        del arguments[at : at + 2]  # a folder that is not here
         config = "experiments/configs/pointer_generator/docstrings.yaml"
         arguments = [f"--config={config}", *(word for word in arguments if word != "--trust")]
     if command == "sweep" and arguments[0].endswith(".yaml"):  # another test composes all shipped sweeps
@@ -128,12 +129,9 @@ def test_functions_that_the_architecture_names_exist():
 
 
 def test_licences_of_all_pinned_packages_are_listed():
-    def plain(name: str) -> str:
-        return re.sub(r"[-_.]+", "-", name).lower()
-
     pins = re.findall(r"^([\w.-]+)==", (ROOT / "constraints.txt").read_text(encoding="utf-8"), flags=re.M)
     table = (ROOT / "THIRD_PARTY.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| ([\w.-]+) +\| \S+ +\| (\S.*?) +\|", table, flags=re.M)
-    licences = {plain(name): licence for name, licence in rows}
-    assert [name for name in pins if plain(name) not in licences] == [], "run make audit"
+    licences = {canonicalize_name(name): licence for name, licence in rows}
+    assert [name for name in pins if canonicalize_name(name) not in licences] == [], "run make audit"
     assert len(pins) > 100 and "UNKNOWN" not in licences.values()

@@ -8,7 +8,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from conftest import write_lines
+from conftest import write, write_lines
 from run_folders import prediction, write_run, write_sweep_folder
 from tiny_models import make_chat_model, make_summarizer
 
@@ -64,13 +64,13 @@ def place(line: str) -> int:
 @pytest.fixture
 def folder(tmp_path, trained, corpus_files, monkeypatch):
     text = "The harbour was closed on Monday because of a storm. Ships waited outside.\n\nFerries did not run either.\n"
-    (tmp_path / "article.txt").write_text(text, encoding="utf-8")
-    (tmp_path / "articles.jsonl").write_text(json.dumps({"body": text}) + '\n{"body": 5}\n', encoding="utf-8")
+    write(tmp_path / "article.txt", text)
+    write_lines(tmp_path / "articles.jsonl", [{"body": text}, {"body": 5}])
     (records,) = blocks(ROOT / "docs" / "own_data.md", "json")
     for name, day in {"train": "Monday", "val": "Friday", "test": "Sunday"}.items():
-        (tmp_path / f"{name}.jsonl").write_text(records.replace("Monday", day), encoding="utf-8")
+        write(tmp_path / f"{name}.jsonl", records.replace("Monday", day))
     for name, line in {"theirs": "the harbour is closed", "gold": "the harbour was closed", "in": text}.items():
-        (tmp_path / f"{name}.txt").write_text(" ".join(line.split()) + "\n", encoding="utf-8")
+        write(tmp_path / f"{name}.txt", " ".join(line.split()) + "\n")
     russian = {"id": "1", "document": "Гавань закрыли в понедельник. Корабли ждали.", "summary": "Гавань закрыли."}
     write_lines(tmp_path / "news_ru.jsonl", [russian])
     for name in ("first", "demo", "NAME"):
@@ -95,9 +95,8 @@ def write_sweeps(runs: Path) -> None:
     for sweep, labels in {"pointer_generator_rows": ("attention", "pointer"), "cluster_check": ("a=1", "a=2")}.items():
         points = {f"{label} seed=1": rows for label in labels}
         folder = write_sweep_folder(runs / sweep, points, missing=f"{labels[1]} seed=2")
-        described = json.loads((folder / "points.json").read_text(encoding="utf-8"))["points"]
-        planned = {"sweep": sweep, "base": "tiny.yaml", "after": [], "points": described}
-        (folder / "points.json").write_text(json.dumps(planned), encoding="utf-8")
+        described = json.loads((folder / "points.json").read_text(encoding="utf-8"))
+        write(folder / "points.json", json.dumps({"sweep": sweep, "base": "tiny.yaml", **described}))
     for name, label in {"ONE": "attention-seed-1", "OTHER": "pointer-seed-1"}.items():
         shutil.copytree(runs / "pointer_generator_rows" / label, runs / name)
 
@@ -106,12 +105,11 @@ def write_parser(folder: Path) -> None:
     """Write the small parser's weights as those of a trained one, and a treebank with two documents."""
     from precis.config.parsers import load_parser
 
-    (folder / "runs" / "parser").mkdir()
+    for name in ("runs/parser", "gum"):
+        (folder / name).mkdir()
     load_parser("small").save(folder / "runs" / "parser")
     plain = made_up_treebank(folder / "trees.jsonl", documents=2)
-    (folder / "gum").mkdir()
-    with gzip.open(folder / "gum" / "val.jsonl.gz", "wb") as file:
-        file.write(plain.read_bytes())
+    (folder / "gum" / "val.jsonl.gz").write_bytes(gzip.compress(plain.read_bytes()))
 
 
 @pytest.mark.timeout(600)
@@ -119,9 +117,8 @@ def test_commands_run_as_they_are_printed(folder, precis):
     lines = [*sorted(EXECUTED, key=place), *(f"{line} {SMALL}" for line in SHORTENED)]
     done = {line: precis(*shlex.split(line)[1:]) for line in lines}
     assert {line: each.err for line, each in done.items() if each.status} == {}
-    written = "page.html rows.html graphs.html article.html article.png tree.svg ldd.png lead.jsonl"
-    folders = ["demo-model/README.md", "led/config.json", "pictures/page.html", "scores/scores.md"]
-    for name in [*written.split(), *folders, "systems.html"]:
+    written = "page.html rows.html graphs.html article.html article.png tree.svg ldd.png lead.jsonl systems.html"
+    for name in f"{written} demo-model/README.md led/config.json pictures/page.html scores/scores.md".split():
         assert (folder / name).stat().st_size, name
 
 
