@@ -23,8 +23,7 @@ from pathlib import Path
 from typing import Any
 
 import harness  # first, since it finds the others
-import yaml
-from conftest import pointer_generator_config, write_corpus
+from conftest import pointer_generator_config, write, write_corpus
 from harness import changed_names, contents, differences, in_a_child, parses_in
 from run_folders import make_run, prediction, write_run
 
@@ -79,8 +78,7 @@ def commands(folder: Path) -> dict[str, KilledCommand]:
     rows = [prediction(number, " ".join(rng.choices(words, k=8)), SCORES) for number in range(200)]
     runs = [make_run(folder / f"run{seed}", rows, seed=seed) for seed in (1, 2, 3)]
     bertsum = write_run(folder / "bertsum", "bertsum", files)
-    text = folder / "text.txt"
-    text.write_text("The otter guards the mill. It sleeps in the harbour. Nobody else does.", encoding="utf-8")
+    text = write(folder / "text.txt", "The otter guards the mill. It sleeps in the harbour. Nobody else does.")
     corpus = f"--corpus=Files --corpus.train={files['train']} --split=train --parser=right_branching --batch_size=2"
     lines = {
         "precis parse": f"parse {corpus} --out=OUT",
@@ -103,9 +101,8 @@ class KilledSweep:
         files = write_corpus(folder / "corpus", harness.SIZES)
         config = pointer_generator_config(files, 4, **harness.SHORT) | {"save_every": 3}
         del config["seed_everything"]  # which the sweep sets
-        base, sweep = folder / "base.yaml", folder / "sweep.yaml"
-        base.write_text(yaml.safe_dump(config), encoding="utf-8")
-        sweep.write_text(yaml.safe_dump({"base": str(base), "seeds": [1, 2]}), encoding="utf-8")
+        base = write(folder / "base.yaml", config)
+        sweep = write(folder / "sweep.yaml", {"base": str(base), "seeds": [1, 2]})
         self.command = [sys.executable, "-m", "precis.command_line.cli", "sweep", str(sweep), "--out", str(self.out)]
         started = time.monotonic()
         if self._launch().wait(SECONDS):

@@ -24,8 +24,7 @@ from pathlib import Path
 from typing import Any
 
 import harness  # first, since it finds the others
-import yaml
-from conftest import pointer_generator_config, write_corpus
+from conftest import pointer_generator_config, write, write_corpus
 from harness import changed_names, contents, differences, in_a_child, parsed, parses_in
 
 _CHANGES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
@@ -139,9 +138,10 @@ class RunCrashes(Crashes):
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder, folder / "run")
-        self.run, self.whole, config = self.watched, folder / "whole", folder / "config.yaml"
+        self.run, self.whole = self.watched, folder / "whole"
         files = write_corpus(folder / "corpus", harness.SIZES)
-        config.write_text(yaml.safe_dump(pointer_generator_config(files, 4, **harness.SHORT) | {"save_every": 3}))
+        content = pointer_generator_config(files, 4, **harness.SHORT) | {"save_every": 3}
+        config = write(folder / "config.yaml", content)
         options = (f"--run_dir={self.run}", "--resume=auto")
         self.command = parsed("fit", f"--config={config}", *options)
         self.in_a_child()  # which fills the cache

@@ -17,10 +17,10 @@ from typing import Any
 
 import harness  # first, since it finds the others
 import torch
-import yaml
+from conftest import write
 from damaged_records import flip
 from files import hostile_base
-from hostile_configs import _places, run_whole, try_command
+from hostile_configs import TEXT, _places, run_whole, try_command
 from torch.utils._pytree import tree_map
 
 from lightning_modules.checkpoints import read_checkpoint
@@ -105,8 +105,7 @@ def checkpoint_cases(path: Path, rng: random.Random, number: int) -> Iterator[by
 def count_models(kind: str, whole: Path, cases: Iterable[tuple[str, bytes]], folder: Path) -> tuple[Counter, list[str]]:
     """Return counts over the damaged files of a run folder or exported model, and descriptions of what went wrong."""
     counts, wrong = Counter(), []
-    (text := folder / "text.txt").write_text("The otter sleeps in the mill.", encoding="utf-8")
-    target = folder / "damaged"
+    text, target = write(folder / "text.txt", TEXT), folder / "damaged"
     for index, (name, content) in enumerate(cases):
         shutil.rmtree(target, ignore_errors=True)
         shutil.copytree(whole, target)
@@ -122,7 +121,7 @@ def count_models(kind: str, whole: Path, cases: Iterable[tuple[str, bytes]], fol
 
 def damage_models(options: Namespace, folder: Path) -> int:
     failed, rng = 0, random.Random(options.seed)
-    (config := folder / "config.yaml").write_text(yaml.safe_dump(hostile_base(folder)), encoding="utf-8")
+    config = write(folder / "config.yaml", hostile_base(folder))
     run, exported, best = folder / "run", folder / "exported", "checkpoints/best.ckpt"
     run_whole(["fit", f"--config={config}", f"--run_dir={run}"])
     run_whole(["export", str(run), f"--out={exported}"])

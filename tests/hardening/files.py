@@ -20,8 +20,7 @@ from pathlib import Path
 
 import datasets  # noqa: F401  # imported once, before processes are forked
 import harness  # first, since it finds the others
-import yaml
-from conftest import pointer_generator_config, write_corpus
+from conftest import pointer_generator_config, write, write_corpus
 from damaged_records import SECONDS, count_files, csv_lines, good_record, json_lines
 from harness import TimeLimit, in_a_child, time_limit
 from hostile_configs import count_configs, run_whole
@@ -32,15 +31,12 @@ from datamodules.documents import BadRecord, UserError
 
 COLUMNS = ("tracebacks", "hangs", "lost", "ran", "unexplained")
 MAX_MEMORY = 1024  # MiB that reading a file may add: several times the longest permitted line, 64 MiB
+BOMB = (200 << 20, 400 << 20)  # bytes
 MILLION = "The otter guards the mill. " * 200_000  # words
 
 
 def _cut(content: bytes, rng: random.Random) -> bytes:
     return content[: rng.randrange(10, len(content) - 9)]
-
-
-def _bomb(content: bytes, rng: random.Random) -> bytes:
-    return gzip.compress(content + b"a" * rng.randrange(200 << 20, 400 << 20), 1)
 
 
 # by name, of which those that begin with "gzip" get the suffix .gz
@@ -56,7 +52,7 @@ DAMAGES: dict[str, Callable[[bytes, random.Random], bytes]] = {
     "gzip": lambda content, rng: gzip.compress(content),
     "gzip, cut short": lambda content, rng: _cut(gzip.compress(content), rng),
     "gzip, twice": lambda content, rng: gzip.compress(gzip.compress(content)),
-    "gzip bomb in one line": _bomb,
+    "gzip bomb in one line": lambda content, rng: gzip.compress(content + b"a" * rng.randrange(*BOMB), 1),
     "gzip bomb of empty lines": lambda content, rng: gzip.compress(content + b"\n" * (1 << 20), 1),
 }
 ALL_DAMAGES = [*DAMAGES, "the same id", "a document of a million words"]
@@ -150,9 +146,8 @@ def count_all(options: Namespace, folder: Path) -> int:
         counts = count_files(kind, options.files, options.records, options.seed, folder)
         failed += print_counts(f"records, {kind}", counts["records"], counts["damaged"], counts)
     failed += count_whole_files(options.whole, options.seed, folder)
-    base, run, path = hostile_base(folder), folder / "whole", folder / "base.yaml"
-    path.write_text(yaml.safe_dump(base), encoding="utf-8")
-    run_whole(["fit", f"--config={path}", f"--run_dir={run}"])
+    base, run = hostile_base(folder), folder / "whole"
+    run_whole(["fit", f"--config={write(folder / 'base.yaml', base)}", f"--run_dir={run}"])
     counts, wrong = count_configs(base, run, options.configs, options.seed, folder)
     print()
     harness.print_head("", "number", "refused", *COLUMNS)

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from conftest import write
 from harness import TimeLimit, time_limit
 
 from precis.command_line.cli import main
@@ -26,6 +27,7 @@ VALUES = [
     {}, [[]], [None], {"a": {}}, "true", "null", "1e3", "../../etc", "/dev/null", "/", "os.system", "builtins.exec",
     "subprocess.Popen", "torch.load", "{class_path: os.system}", "lightning_modules.BertSum",
 ]  # fmt: skip
+TEXT = "The otter sleeps in the mill."
 FOREIGN = ["os.system", "posix.system", "subprocess.call", "builtins.eval", "runpy.run_path", "torch.hub.load"]
 
 
@@ -105,8 +107,9 @@ def count_configs(base: dict[str, Any], run: Path, number: int, seed: int, folde
     """
     counts, wrong = Counter(), []
     trap, whole = folder / "ran", yaml.safe_load((run / "config.yaml").read_text(encoding="utf-8"))
-    (text := folder / "text.txt").write_text("The otter sleeps in the mill.", encoding="utf-8")
-    (working := folder / "working.yaml").write_text(yaml.safe_dump(base), encoding="utf-8")
+    text, axes = write(folder / "text.txt", TEXT), {"model.hidden_size": [8, 12], "optimizer.lr": [0.01, 0.1]}
+    sweep = {"base": str(write(folder / "working.yaml", base)), "grid": axes, "seeds": [1, 2], "after": ["test"]}
+    sweep["points"] = [{"name": str(steps), "trainer.max_steps": steps} for steps in (1, 2)]
     target, limits = folder / "run", ["--trainer.max_steps=1", "--trainer.limit_val_batches=0", "--data.max_train=4"]
     for index in range(number):
         rng = random.Random(f"config {seed} {index}")
@@ -120,17 +123,11 @@ def count_configs(base: dict[str, Any], run: Path, number: int, seed: int, folde
             commands = [["test", f"--run={target}"], ["fit", f"--run={target}"]]
             arguments = rng.choice([*commands, ["summarize", f"--checkpoint={target}", str(text)]])
         else:
-            config, content = folder / "sweep.yaml", hostile_config(sweep_of(working), trap, rng)
+            config, content = folder / "sweep.yaml", hostile_config(sweep, trap, rng)
             arguments = ["sweep", str(config), "--dry-run"]
         config.write_bytes(content)
         wrong += try_command(arguments, trap, counts, content, folder / f"wrong-{index}.yaml")
     return counts, wrong
-
-
-def sweep_of(config: Path) -> dict[str, Any]:
-    axes = {"model.hidden_size": [8, 12], "optimizer.lr": [0.01, 0.1]}
-    points = [{"name": "short", "trainer.max_steps": 1}, {"name": "long", "trainer.max_steps": 2}]
-    return {"base": str(config), "grid": axes, "points": points, "seeds": [1, 2], "after": ["test"]}
 
 
 def problem_of(status: int | str, messages: str, trap: Path) -> str | None:
@@ -139,10 +136,7 @@ def problem_of(status: int | str, messages: str, trap: Path) -> str | None:
     if trap.exists():
         trap.unlink()
         return "ran"
-    if status == "hang":
-        return "hangs"
     if isinstance(status, str):
-        return "tracebacks"
-    if status and (len(errors) != 1 or "Namespace(" in errors[0] or len(errors[0]) > 1500):
-        return "unexplained"
-    return None
+        return "hangs" if status == "hang" else "tracebacks"
+    unexplained = status and (len(errors) != 1 or "Namespace(" in errors[0] or len(errors[0]) > 1500)
+    return "unexplained" if unexplained else None

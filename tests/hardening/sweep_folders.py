@@ -23,6 +23,7 @@ from typing import Any
 
 import harness  # first, since it finds the others
 import yaml
+from conftest import write, write_lines
 from harness import in_a_child
 from hostile_configs import VALUES, problem_of, run_command, run_whole
 from pytest import MonkeyPatch
@@ -58,13 +59,12 @@ class _Process:
 
 def make_folders(base: dict[str, Any], folder: Path) -> list[Path]:
     """Return the folder of a sweep, one of whose two points is trained and tested, and that of a search."""
-    (config := folder / "base.yaml").write_text(yaml.safe_dump(base), encoding="utf-8")
+    config = write(folder / "base.yaml", base)
     search = {"trials": 2, "keys": {"model.dropout": {"uniform": [0.0, 0.5]}}}
     contents = {"grid": {"seeds": [1, 2]}, "found": {"search": search}}
     for name, content in contents.items():
         content |= {"base": str(config), "set": {"trainer.max_steps": 1}}
-        (path := folder / f"{name}.yaml").write_text(yaml.safe_dump(content), encoding="utf-8")
-        sweep, out = read_sweep(path), folder / name
+        sweep, out = read_sweep(write(folder / f"{name}.yaml", content)), folder / name
         if sweep.search:
             record_search(sweep, compose_search(sweep)[0].config, out)
             arguments = ["sweep", "work", str(out), "--worker=1"]
@@ -121,10 +121,9 @@ def count_sweep_folders(base: dict[str, Any], cases: int, seed: int, folder: Pat
     for made in (outside, slurm, folder / "working"):
         made.mkdir(parents=True)
     row = {"id": f"$(touch {trap})", "summary": ["an otter"], "references": [["an otter"]]}
-    (outside / "victim.jsonl").write_text(json.dumps(row) + "\n", encoding="utf-8")
+    write_lines(outside / "victim.jsonl", [row])
     for name, text in SLURM.items():
-        (slurm / name).write_text(f"#!/bin/sh\n{text}\n", encoding="utf-8")
-        (slurm / name).chmod(0o755)
+        write(slurm / name, f"#!/bin/sh\n{text}\n").chmod(0o755)
     real, counts, wrong = jobs.subprocess, Counter(), []
     with MonkeyPatch.context() as patch:
         patch.setattr(jobs, "subprocess", SimpleNamespace(Popen=_Process, STDOUT=real.STDOUT, DEVNULL=real.DEVNULL))
