@@ -102,25 +102,35 @@ class ExtractiveCase(Case):
         return options + [f"--data.{name}={path}" for name, path in self.injected.items()]
 
 
-WORDS = {"vocab_size": 40, "max_source": 30, "max_target": 12, "batch_size": 4}
+_WORDS = {"vocab_size": 40, "max_source": 30, "max_target": 12, "batch_size": 4}
+_LSTM = {"vocab_size": 40, "size": 12, "hidden_size": 12, "dropout": 0.1, "val_summaries": 2}
+_LSTM |= {"decoding": DecodingOptions(beam_size=2, min_length=1, max_length=12)}
 
 
-def _agents(name: str, **settings: Any) -> Case:
-    sizes = {"vocab_size": 40, "size": 12, "hidden_size": 12, "dropout": 0.1, "lr": 0.01}
-    sizes |= {"val_summaries": 2, "decoding": DecodingOptions(beam_size=2, min_length=1, max_length=12)}
-    by_heart = {"vocab_size": 150, "size": 48, "hidden_size": 48, "dropout": 0.0}
+def _copying(name: str, model: str, size: int, **settings: Any) -> Case:
+    """A model that copies words; the size is the one with which it learns by heart."""
+
+    def moving() -> list[Callback]:
+        annealing = [CoverageAnnealing(start_step=2, ramp_steps=8)] if settings.get("coverage") else []
+        return [*annealing, LengthCurriculum(source=8, target=3, steps=3)]
+
+    by_heart = {"vocab_size": 150, "size": size, "hidden_size": size, "dropout": 0.0}
+    data = _WORDS | {key: value for key, value in settings.items() if key == "agents"}
     return Case(
-        name, "lightning_modules.CommunicatingAgents", "datamodules.CommunicatingAgentsData", sizes | settings,
-        WORDS | {"agents": settings["agents"]}, callbacks=lambda: [LengthCurriculum(source=8, target=3, steps=3)],
+        name, f"lightning_modules.{model}", f"datamodules.{model}Data", _LSTM | settings, data, callbacks=moving,
         overfit_args=(by_heart, {"vocab_size": 150}), overfit_epochs=200,
     )  # fmt: skip
 
 
 # words that stand more than once in a made-up summary make it cohesive
-COHESION = {"cohesion": 0.01, "sentence_ends": [".", "the"]}
-AGENTS = [
-    _agents("agents-m1", agents=1),
-    _agents("agents-m7", agents=3, messages="attention", contextual_agent_attention=True, **COHESION),
+_MESSAGES = {"messages": "attention", "contextual_agent_attention": True}
+_MESSAGES |= {"cohesion": 0.01, "sentence_ends": [".", "the"]}
+COPYING = [
+    _copying("agents-m1", "CommunicatingAgents", 48, lr=0.01, agents=1),
+    _copying("agents-m7", "CommunicatingAgents", 48, lr=0.01, agents=3, **_MESSAGES),
+    _copying("seq2seq", "PointerGenerator", 64, std=0.1, pointer=False, coverage=False),
+    _copying("pointer", "PointerGenerator", 64, std=0.1, pointer=True, coverage=False),
+    _copying("pointer-coverage", "PointerGenerator", 64, std=0.1, pointer=True, coverage=True),
 ]
 
 _ENCODER = {"vocab_size": 300, "checkpoint": None, "hidden_size": 16, "heads": 2, "layers": 1, "dropout": 0.1}
@@ -184,28 +194,6 @@ PEGASUS = [
 ]  # fmt: skip
 
 
-def _pointer_generator(name: str, pointer: bool, coverage: bool) -> Case:
-    def moving() -> list[Callback]:
-        annealing = [CoverageAnnealing(start_step=2, ramp_steps=8)] if coverage else []
-        return [*annealing, LengthCurriculum(source=8, target=3, steps=3)]
-
-    model = {"vocab_size": 40, "size": 12, "hidden_size": 12, "dropout": 0.1, "std": 0.1}
-    model |= {"val_summaries": 2, "decoding": DecodingOptions(beam_size=2, min_length=1, max_length=12)}
-    by_heart = {"vocab_size": 150, "size": 64, "hidden_size": 64, "dropout": 0.0}
-    return Case(
-        name, "lightning_modules.PointerGenerator", "datamodules.PointerGeneratorData",
-        model | {"pointer": pointer, "coverage": coverage}, WORDS, callbacks=moving,
-        overfit_args=(by_heart, {"vocab_size": 150}), overfit_epochs=200,
-    )  # fmt: skip
-
-
-POINTER_GENERATOR = [
-    _pointer_generator("seq2seq", pointer=False, coverage=False),
-    _pointer_generator("pointer", pointer=True, coverage=False),
-    _pointer_generator("pointer-coverage", pointer=True, coverage=True),
-]
-
-
 def _rstformer(name: str, **settings: Any) -> Case:
     model = {"vocab_size": 300, "hidden_size": 18, "heads": 3, "layers": 1, "inner_size": 24, "window": 16}
     model |= {"positions": 64, "target_positions": 48, "dropout": 0.1, "schedule": "constant", "lr": 1e-3}
@@ -219,5 +207,5 @@ def _rstformer(name: str, **settings: Any) -> Case:
 
 RSTFORMER = [_rstformer("rstformer", formula="log_bias"), _rstformer("led", ablation="no_discourse")]
 
-CASES: list[Case] = [*AGENTS, *EXTRACTIVE, *GRAPHSUM, *PEGASUS, *POINTER_GENERATOR, *RSTFORMER]
+CASES: list[Case] = [*COPYING, *EXTRACTIVE, *GRAPHSUM, *PEGASUS, *RSTFORMER]
 BY_NAME = {case.name: case for case in CASES}

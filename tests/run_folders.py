@@ -27,7 +27,6 @@ SIGNATURES = {name: f"{name}|stem:porter|tok:rouge|split:given|refs:best|precis:
 
 
 def prediction(number: int, summary: str, scores: dict[str, float]) -> dict[str, Any]:
-    """A line of predictions.jsonl, of one sentence and one reference."""
     return {"id": f"doc-{number}", "summary": [summary], "references": [[f"reference {number}"]], "scores": scores}
 
 

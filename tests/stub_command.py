@@ -28,7 +28,6 @@ while "wait" in text and not resumed:
 
 
 def write_stub(folder: Path) -> list[str]:
-    """Write the stand-in; return the command that starts it."""
     path = folder / "stub.py"
     path.write_text(STUB, encoding="utf-8")
     return [sys.executable, str(path)]

@@ -112,9 +112,15 @@ def process(files: dict[str, str], folder: Path, rank: int, world: int, port: in
         raise
 
 
-def wait_for(processes: list, folder: Path) -> None:
-    """Wait until all processes have succeeded; end all as soon as one fails."""
-    until = time.monotonic() + 600
+def run_ranks(context, target, files: dict[str, str], folder: Path, ranks: list[tuple[int, int]], *more: str) -> None:
+    """Run `process`, by the name under which a new process finds it, as each of some ranks and sizes of a world.
+
+    All have to succeed, and are ended as soon as one fails.
+    """
+    port, until = free_port(), time.monotonic() + 600
+    processes = [context.Process(target=target, args=(files, folder, *rank, port, *more)) for rank in ranks]
+    for p in processes:
+        p.start()
     while any(p.exitcode is None for p in processes) and time.monotonic() < until:
         if any(p.exitcode for p in processes):
             break
@@ -125,15 +131,6 @@ def wait_for(processes: list, folder: Path) -> None:
         p.join()
     errors = "\n".join(path.read_text(encoding="utf-8") for path in sorted(folder.glob("*.error")))
     assert codes == [0] * len(processes), f"exit codes {codes}\n{errors}"
-
-
-def run_ranks(context, target, files: dict[str, str], folder: Path, ranks: list[tuple[int, int]], *more: str) -> None:
-    """Run `process`, by the name under which a new process finds it, as each of some ranks and sizes of a world."""
-    port = free_port()
-    processes = [context.Process(target=target, args=(files, folder, *rank, port, *more)) for rank in ranks]
-    for p in processes:
-        p.start()
-    wait_for(processes, folder)
 
 
 def run_on_one_and_two(context, target, files: dict[str, str], folder: Path, *more: str) -> list[dict]:

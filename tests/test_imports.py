@@ -56,7 +56,6 @@ MODULES = {".".join(path.with_suffix("").parts).removesuffix(".__init__"): ROOT 
 
 
 def layer_of(name: str) -> str:
-    """Return the layer of a module: the longest name in LAYERS that it starts with."""
     return max((layer for layer in LAYERS if f"{name}.".startswith(f"{layer}.")), key=len)
 
 
@@ -78,7 +77,6 @@ IMPORTS = {name: imports(name, ast.parse(path.read_text(encoding="utf-8"))) for 
 
 
 def allowed(name: str, target: str, imported: str) -> bool:
-    """Return whether a module may import another, or a name from it."""
     layer, other = layer_of(name), layer_of(target)
     if layer == other:
         return True

@@ -92,8 +92,7 @@ def train_without_waiting(case, files, model=None, **changes) -> None:
     trained = {name: p for name, p in model.named_parameters() if p.requires_grad}
     optimizer = torch.optim.Adam(trained.values())
     with no_synchronization():
-        loss = weighted_sum(model.loss_terms(batch.to(META)), model.loss_weights)
-        loss.backward()
+        weighted_sum(model.loss_terms(batch.to(META)), model.loss_weights).backward()
         nn.utils.clip_grad_norm_(trained.values(), 2.0)
         optimizer.step()
     # PEGASUS has a table of sinusoids among its parameters
@@ -130,8 +129,7 @@ def without_kernel(q, k, v, score_mod, block_mask, scale, kernel_options=None, r
 @pytest.mark.parametrize("name", CHANGES)
 def test_attention_with_discourse_does_not_wait(name, path, corpus_files, monkeypatch):
     case, changes = BY_NAME["rstformer"], CHANGES[name]
-    if "ablation" in changes:
-        case = replace(case, data_args=case.data_args | {"ablation": changes["ablation"]})
+    case = replace(case, data_args=case.data_args | {"ablation": changes.get("ablation", "none")})
     monkeypatch.setattr(dense_attention, "CHUNK", 16)
     monkeypatch.setattr(fused_attention, "_compiled", lambda: without_kernel)
     train_without_waiting(case, corpus_files, attention=path, **changes)
@@ -150,9 +148,8 @@ def test_attention_with_dropout_and_adapters_do_not_wait(corpus_files):
 @pytest.mark.parametrize("name", ["bertsum", "matchsum", "bertsum-abs"])
 def test_pretrained_encoders_do_not_wait(name, attention, corpus_files):
     model = BY_NAME[name].build_model(hidden_size=16, heads=2)
-    sizes = {"hidden_size": 16, "num_attention_heads": 2, "num_hidden_layers": 1, "intermediate_size": 24}
-    config = BertConfig(vocab_size=300, **sizes, attn_implementation=attention)
-    model.reader.model = BertModel(config, add_pooling_layer=False)
+    sizes = {"vocab_size": 300, "hidden_size": 16, "num_attention_heads": 2, "num_hidden_layers": 1}
+    model.reader.model = BertModel(BertConfig(**sizes, attn_implementation=attention), add_pooling_layer=False)
     train_without_waiting(BY_NAME[name], corpus_files, model)
 
 

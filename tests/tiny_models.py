@@ -86,7 +86,6 @@ def save(folder: Path, model: PreTrainedModel, tokenizer: PreTrainedTokenizerFas
 
 
 def make_summarizer(kind: str, folder: Path, texts: list[str], window: int = 40, **generation) -> Path:
-    """Write a random encoder-decoder with its tokenizer and generation settings to a folder."""
     tokenizer = make_tokenizer(texts, window)
     return save(folder, random_summarizer(kind, len(tokenizer), window), tokenizer, generation)
 

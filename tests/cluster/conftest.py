@@ -1,7 +1,6 @@
 """A SLURM for the tests of this folder, started once; they are skipped where it cannot be started."""
 
 import os
-import shutil
 import sys
 import tempfile
 from pathlib import Path
@@ -32,12 +31,10 @@ def slurm(cache):
     if why := missing():
         pytest.skip(why)
     pytest.importorskip("submitit", reason="needs the optional package submitit")
-    folder = Path(tempfile.mkdtemp(prefix="slurm-"))  # not in pytest's: its socket needs a short name
-    before = {name: os.environ.get(name) for name in ("SLURM_CONF", "PYTHONPATH")}
-    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(TESTS.parent), str(TESTS), before["PYTHONPATH"]]))
-    with LocalSlurm(folder, cpus=2) as running:
-        os.environ["SLURM_CONF"] = str(running.config)
-        yield running
-    for name, value in before.items():
-        os.environ.pop(name) if value is None else os.environ.update({name: value})
-    shutil.rmtree(folder, ignore_errors=True)
+    # not in pytest's folder: its socket needs a short name
+    folder = tempfile.TemporaryDirectory(prefix="slurm-", ignore_cleanup_errors=True)
+    with pytest.MonkeyPatch.context() as patch, folder as place:
+        patch.setenv("PYTHONPATH", f"{TESTS.parent}{os.pathsep}{TESTS}", prepend=os.pathsep)
+        with LocalSlurm(Path(place)) as running:
+            patch.setenv("SLURM_CONF", str(running.config))
+            yield running

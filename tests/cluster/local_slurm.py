@@ -1,8 +1,7 @@
 """A local SLURM for tests: two nodes, arrays of five, no accounting; the system's configuration is not touched.
 
-It needs root, slurm-wlm and munge of Debian. All its files are in a folder; its commands find it
-by SLURM_CONF. A node has as many CPUs as it is told, whether the machine has them or not. The second one is in the
-partition `pair` alone, which is not the default.
+It needs root, slurm-wlm and munge of Debian. All its files are in a folder; its commands find it by SLURM_CONF. A node
+has two CPUs, whether the machine has them or not. The second one is in the partition `pair` alone, not the default.
 """
 
 import os
@@ -22,10 +21,7 @@ CONFIG = """
 ClusterName=precis
 SlurmctldHost={host}({address})
 SlurmUser=root
-AuthType=auth/munge
 AuthInfo=socket={folder}/munge.socket
-CredType=cred/munge
-CryptoType=crypto/munge
 StateSaveLocation={folder}/state
 SlurmdSpoolDir={folder}/spool-%n
 SlurmctldPidFile={folder}/slurmctld.pid
@@ -34,12 +30,8 @@ SlurmctldLogFile={folder}/slurmctld.log
 SlurmdLogFile={folder}/slurmd-%n.log
 SlurmctldPort={controller}
 ProctrackType=proctrack/linuxproc
-TaskPlugin=task/none
 SelectType=select/cons_tres
 SelectTypeParameters=CR_CPU
-MpiDefault=none
-JobAcctGatherType=jobacct_gather/none
-AccountingStorageType=accounting_storage/none
 SlurmdParameters=config_overrides
 SchedulerParameters=sched_interval=2,batch_sched_delay=0
 ReturnToService=2
@@ -47,8 +39,8 @@ KillWait=60
 MaxArraySize=5
 SlurmdTimeout=600
 MessageTimeout=60
-NodeName={host} NodeAddr={address} Port={first} CPUs={cpus} State=UNKNOWN
-NodeName={host}-2 NodeHostname={host} NodeAddr={address} Port={second} CPUs={cpus} State=UNKNOWN
+NodeName={host} NodeAddr={address} Port={first} CPUs=2 State=UNKNOWN
+NodeName={host}-2 NodeHostname={host} NodeAddr={address} Port={second} CPUs=2 State=UNKNOWN
 PartitionName=debug Nodes={host} Default=YES MaxTime=INFINITE State=UP
 PartitionName=pair Nodes={host},{host}-2 MaxTime=INFINITE State=UP
 """
@@ -69,9 +61,8 @@ def _program(name: str) -> str | None:
 class LocalSlurm:
     """Runs munged, slurmctld and slurmd, whose files are in a folder with a short name, as it holds a socket."""
 
-    def __init__(self, folder: Path, cpus: int = 2) -> None:
-        self.folder, self.cpus = Path(folder), cpus
-        self.config = self.folder / "slurm.conf"
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.config = folder, folder / "slurm.conf"
         self._processes: list[subprocess.Popen] = []
 
     def __enter__(self) -> "LocalSlurm":
@@ -92,7 +83,7 @@ class LocalSlurm:
         with ExitStack() as held:  # so that they differ
             probes = [held.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(3)]
             ports = dict(zip(("controller", "first", "second"), (probe.getsockname()[1] for probe in probes)))
-        text = CONFIG.format(host=host, address="127.0.0.1", folder=self.folder, cpus=self.cpus, **ports)
+        text = CONFIG.format(host=host, address="127.0.0.1", folder=self.folder, **ports)
         self.config.write_text(text, encoding="utf-8")
         key = self.folder / "munge.key"
         key.write_bytes(os.urandom(128))
@@ -151,7 +142,6 @@ class LocalSlurm:
                 self.ask("scontrol", "update", f"JobId={job}", "StartTime=now+3seconds")
 
     def restarts(self, job: str) -> int:
-        """Return how often SLURM has restarted a job; it forgets jobs some minutes after their end."""
         return int(re.search(r"Restarts=(\d+)", self.ask("scontrol", "show", "job", "--oneliner", job))[1])
 
     def wait_until_empty(self) -> None:
@@ -159,7 +149,6 @@ class LocalSlurm:
         self.wait_for(lambda: self.ask("squeue", "-h", check=True) == "")
 
     def stop(self) -> None:
-        """Cancel all jobs, and stop the started services."""
         if len(self._processes) == 4 and self.ask("squeue", "-h"):
             self.ask("scancel", "--signal=KILL", "--full", "--user=root")
             self.ask("scancel", "--user=root")

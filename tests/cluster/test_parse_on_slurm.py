@@ -9,7 +9,6 @@ from datamodules.discourse.cache import ParseCache
 
 
 def submit(slurm, folder, corpus, out) -> str:
-    """Run two tasks of `precis parse`, and return their output."""
     command = f"{sys.executable} -m precis.command_line.cli parse {corpus} --out {out} --parser small --accelerator cpu"
     log = folder / "log-%a.txt"
     slurm.ask("sbatch", "--array=3-4", "-n1", "-c1", f"--output={log}", f"--wrap={command}")

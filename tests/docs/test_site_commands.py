@@ -102,7 +102,6 @@ def write_sweeps(runs: Path) -> None:
 
 
 def write_parser(folder: Path) -> None:
-    """Write the small parser's weights as those of a trained one, and a treebank with two documents."""
     from precis.config.parsers import load_parser
 
     for name in ("runs/parser", "gum"):

@@ -32,7 +32,6 @@ GENERATIVE_RUNS += [pytest.param(c, "cuda", marks=pytest.mark.cuda, id=f"{c.name
 
 
 def fit(case, files, device: str, *callbacks: Callback, ckpt_path=None, **arguments):
-    """Return model, data and trainer after training."""
     seed_everything(5, verbose=False)
     model, data = case.build_model(), case.build_data(files)
     usual = {"accelerator": "gpu" if device == "cuda" else "cpu", "devices": 1}

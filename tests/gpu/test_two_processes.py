@@ -18,7 +18,6 @@ DEVICES = ["cpu", pytest.param("cuda", marks=[pytest.mark.cuda, two_gpus])]
 
 
 def fit(*arguments: str) -> subprocess.CompletedProcess:
-    """Run `precis fit` with sharded weights on two processes."""
     tests = Path(__file__).parents[1]
     environment = os.environ | {"PYTHONPATH": f"{tests.parent}{os.pathsep}{tests}", "PRECIS_TRUST": "1"}
     command = [sys.executable, "-m", "precis.command_line.cli", "fit", *arguments]

@@ -71,7 +71,6 @@ class KilledCommand:
 
 
 def commands(folder: Path) -> dict[str, KilledCommand]:
-    """Return the commands that are killed, each in a folder of its own."""
     files = write_corpus(folder)
     rng = random.Random(0)
     words = ["the", "otter", "guards", "mill", "harbour", "tower", "every", "morning"]

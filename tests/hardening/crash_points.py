@@ -132,8 +132,6 @@ class Crashes:
 
 
 class RunCrashes(Crashes):
-    """A small `precis fit`, killed at its file operations in the run folder."""
-
     name = "`precis fit`, run folder"
 
     def __init__(self, folder: Path) -> None:
@@ -162,8 +160,6 @@ class RunCrashes(Crashes):
 
 
 class CacheCrashes(Crashes):
-    """Documents, text, features and parses of a small corpus, killed at the file operations in their cache."""
-
     name = "documents, text, features and parses, cache"
 
     def __init__(self, folder: Path) -> None:

@@ -60,7 +60,6 @@ def bytes_of(path: Path, rng: random.Random, number: int) -> Iterator[bytes]:
 
 
 def export_cases(exported: Path, rng: random.Random, number: int) -> Iterator[tuple[str, bytes]]:
-    """Yield a file's name and damaged content for an exported model."""
     content = (exported / EXPORTED).read_bytes()
     size = int.from_bytes(content[:8], "little")
     header, weights = json.loads(content[8 : 8 + size]), content[8 + size :]

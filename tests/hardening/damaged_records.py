@@ -73,7 +73,6 @@ JSON_DAMAGES: dict[str, Callable[[dict, random.Random], bytes]] = {
 
 
 def json_lines(records: list[dict], damaged: dict[int, str], rng: random.Random) -> tuple[bytes, list[range]]:
-    """The content of a file, and the lines that each record takes."""
     parts, spans, line = [], [], 1
     for number, record in enumerate(records):
         damage = damaged.get(number)
@@ -151,7 +150,6 @@ def _line(outcome: Record | BadRecord) -> int:
 
 
 def _build(path: Path, folder: Path) -> None:
-    """Documents on disk, bad records left out, as a DataModule builds them."""
     with tempfile.TemporaryDirectory(dir=folder) as cache, warnings.catch_warnings():
         try:
             warnings.simplefilter("ignore")  # that some were left out

@@ -111,7 +111,6 @@ def count_damaged_files(damage: str, kind: str, files: int, number: int, seed: i
 
 
 def hostile_base(folder: Path) -> dict:
-    """Return a config with an optimizer and a callback, over files of made-up documents."""
     annealing = {"class_path": "callbacks.CoverageAnnealing", "init_args": {"start_step": 2}}
     optimizer = {"class_path": "torch.optim.Adam", "init_args": {"lr": 0.01}}
     config = pointer_generator_config(write_corpus(folder), 4, max_epochs=1, callbacks=[annealing])
@@ -119,7 +118,6 @@ def hostile_base(folder: Path) -> dict:
 
 
 def print_counts(name: str, total: int, damaged: int, counts: Counter) -> int:
-    """Print a line of the table, and return the number of failures."""
     harness.print_row(name, f"{total:,}", f"{damaged:,}", *(counts[column] for column in COLUMNS))
     return sum(counts[column] for column in COLUMNS)
 

@@ -48,12 +48,10 @@ def run(description: str, work: Callable[[argparse.Namespace, Path], int], **opt
 
 
 def print_row(*cells: object) -> None:
-    """Print a line of a table."""
     print("|", " | ".join(map(str, cells)), "|", flush=True)
 
 
 def print_head(*cells: str) -> None:
-    """Print the names of the columns of a table."""
     print_row(*cells)
     print("|---" * len(cells) + "|", flush=True)
 
@@ -70,9 +68,7 @@ def report(name: str, problems: Iterable[str]) -> int:
     return lost
 
 
-def in_a_child(
-    work: Callable[[], None], output: Path, signals: Sequence[int] = (), after: float = 0.0, pause: float = 0.05
-) -> int:
+def in_a_child(work: Callable[[], None], output: Path, signals: Sequence[int] = (), after: float = 0.0) -> int:
     """Run a function in a forked process, and return its exit status, or minus the number of the signal that killed it.
 
     While it runs, it gets the signals, the first after some seconds, the others with pauses between them.
@@ -81,7 +77,7 @@ def in_a_child(
     process = os.fork()
     if process == 0:
         _run(work, output)
-    timers = [Timer(after + pause * index, os.kill, (process, number)) for index, number in enumerate(signals)]
+    timers = [Timer(after + 0.05 * index, os.kill, (process, number)) for index, number in enumerate(signals)]
     for timer in timers:
         timer.start()
     # the process is not reaped before the timers are cancelled, so that no signal reaches another one

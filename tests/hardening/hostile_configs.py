@@ -32,7 +32,6 @@ FOREIGN = ["os.system", "posix.system", "subprocess.call", "builtins.eval", "run
 
 
 def _places(value: Any, where: tuple = ()) -> list[tuple]:
-    """Paths to all keys and items of a config."""
     items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
     return [place for key, part in items for place in [(*where, key), *_places(part, (*where, key))]]
 
@@ -83,7 +82,6 @@ def run_command(arguments: list[str]) -> tuple[int | str, str]:
 
 
 def run_whole(arguments: list[str]) -> None:
-    """Run a command that nothing hinders in this process."""
     status, messages = run_command(arguments)
     assert status == 0, messages
 

@@ -43,7 +43,6 @@ class Measured(Callback):
 
 
 def repeated(work: Callable[[int], object], times: int) -> list[tuple[float, int]]:
-    """Do something a number of times and measure at regular intervals."""
     usages = []
     for number in range(1, times + 1):
         work(number)
@@ -61,7 +60,6 @@ def report(what: str, count: int, usages: list[tuple[float, int]]) -> bool:
 
 
 def train(name: str, files: dict[str, str], steps: int) -> list[tuple[float, int]]:
-    """Train a model in this process, with a validation every 100 steps."""
     case = BY_NAME[name]
     seed_everything(1, verbose=False)
     measured = Measured(max(1, steps // POINTS))

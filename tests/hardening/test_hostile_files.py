@@ -15,6 +15,7 @@ from damaged_records import count_files
 from files import ALL_DAMAGES, MAX_MEMORY, count_damaged_files
 from hostile_configs import count_configs
 
+from datamodules.corpora.files import Files
 from precis.config.load_classes import load_classes
 
 pytestmark = pytest.mark.integration
@@ -22,20 +23,20 @@ pytestmark = pytest.mark.integration
 WRONG = ("tracebacks", "hangs", "lost", "ran", "unexplained")
 
 
+@pytest.fixture
+def base(tiny_config, tmp_path, monkeypatch) -> dict:
+    monkeypatch.chdir(tmp_path)
+    return yaml.safe_load(tiny_config.read_text(encoding="utf-8"))
+
+
 @pytest.mark.parametrize("kind", ["jsonl", "csv", "parquet"])
-def test_damaged_records_are_named(kind, tmp_path):
+def test_damaged_records_are_named_and_a_reader_that_loses_records_is_counted(kind, tmp_path, monkeypatch):
     counts = count_files(kind, files=4, number=60, seed=0, folder=tmp_path)
     assert counts["records"] == 240 and counts["damaged"] > 30
     assert not any(counts[name] for name in WRONG), counts
-
-
-def test_a_reader_that_loses_records_is_counted(tmp_path, monkeypatch):
-    from datamodules.corpora.files import Files
-
     whole = Files.records
     monkeypatch.setattr(Files, "records", lambda corpus, split: list(whole(corpus, split))[:-1])
-    for kind in ("jsonl", "csv", "parquet"):
-        assert count_files(kind, files=2, number=20, seed=0, folder=tmp_path)["lost"] > 0
+    assert count_files(kind, files=2, number=20, seed=0, folder=tmp_path)["lost"] > 0
 
 
 @pytest.mark.parametrize("damage, kind", zip(ALL_DAMAGES, cycle(["jsonl", "csv"])))
@@ -47,21 +48,17 @@ def test_records_of_damaged_files_are_read_or_named_in_little_memory(damage, kin
         assert counts["read"] == 20
 
 
-def test_hostile_configs_are_refused_in_a_line(trained, tiny_config, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    base = yaml.safe_load(tiny_config.read_text(encoding="utf-8"))
+def test_hostile_configs_are_refused_in_a_line(trained, base, tmp_path):
     counts, wrong = count_configs(base, trained, number=24, seed=0, folder=tmp_path)
     assert counts["cases"] == 24 and counts["refused"] > 12
     assert not any(counts[name] for name in WRONG), wrong
 
 
-def test_sweep_folders_of_somebody_else_run_and_overwrite_nothing(tiny_config, tmp_path, monkeypatch):
+def test_sweep_folders_of_somebody_else_run_and_overwrite_nothing(base, tmp_path):
     for name in ("optuna", "submitit"):
         pytest.importorskip(name)
     from sweep_folders import PROBLEMS, count_sweep_folders
 
-    monkeypatch.chdir(tmp_path)
-    base = yaml.safe_load(tiny_config.read_text(encoding="utf-8"))
     counts, wrong = count_sweep_folders(base, cases=12, seed=0, folder=tmp_path / "sweeps")
     assert counts["cases"] == 12 and not any(counts[name] for name in PROBLEMS), wrong
 

@@ -1,7 +1,5 @@
 """A parser with a fine-tuned encoder, stored with changes of the encoder at a low rank."""
 
-import copy
-
 import numpy as np
 import pytest
 import torch
@@ -24,10 +22,9 @@ def test_the_stored_parser_parses_like_the_original(tmp_path, capsys):
     options = {"layers": (0, 2), "window": 16, "frozen": False, "frozen_layers": 1, "hidden_size": 24, "fit_size": 0}
     torch.manual_seed(1)
     parser = DiscourseParser.of_settings(encoder=encoder, **options).eval()
-    with torch.no_grad():
-        for parameter in parser.encoder.parameters():
-            if parameter.requires_grad:
-                parameter += 0.1 * torch.randn_like(parameter)
+    for parameter in parser.encoder.parameters():
+        if parameter.requires_grad:
+            parameter.data += 0.1 * torch.randn_like(parameter)
     parser.save(tmp_path / "full")
     untuned = DiscourseParser.of_settings(encoder=encoder, **options).eval()
     untuned.scorers.load_state_dict(parser.scorers.state_dict())
@@ -54,10 +51,9 @@ def network() -> nn.Module:
 @torch.no_grad()
 @pytest.mark.parametrize("rank", [1, 3, 6])
 def test_copies_are_the_nearest_of_their_rank(rank):
-    original, tuned = network(), network()
+    original, tuned, target = network(), network(), network()
     for parameter in tuned.parameters():
         parameter += torch.randn_like(parameter)
-    target = copy.deepcopy(original)
     add_low_rank_changes(target, rank, alone=False)
     target.double()
     fraction = copy_to_low_rank(tuned, target)

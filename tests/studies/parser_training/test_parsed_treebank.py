@@ -1,6 +1,7 @@
 """Treebanks of parsed texts, from which another parser can be trained."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
@@ -21,22 +22,21 @@ NOTE = "Rain fell, although the otter had hoped for sun. It slept."
 
 
 @pytest.fixture(scope="module")
-def parser(tmp_path_factory) -> DiscourseParser:
+def folder(tmp_path_factory) -> Path:
+    """The folder of a parser with random weights."""
     torch.manual_seed(0)
-    folder = tmp_path_factory.mktemp("parser") / "weights"
-    DiscourseParser(hidden_size=8, fit_size=2).save(folder)
-    model = DiscourseParser.load(folder)
-    model.folder = folder
-    return model
+    place = tmp_path_factory.mktemp("parser") / "weights"
+    DiscourseParser(hidden_size=8, fit_size=2).save(place)
+    return place
 
 
-def test_trees_of_the_parser_are_read_again(parser, tmp_path, capsys):
-    records = [{"document": STORY, "id": "a"}, {"document": STORY, "id": "same"}, {"document": NOTE, "id": "b"}]
-    records += [{"document": "Rain.", "id": "single"}, {"document": "It sang. It slept.", "id": "not read"}]
-    texts, out = write_lines(tmp_path / "texts.jsonl", records), tmp_path / "parsed.jsonl"
-    main([str(texts), "--out", str(out), "--parser", str(parser.folder), "--number", "3", "--licence", "CC BY 4.0"])
+def test_trees_of_the_parser_are_read_again(folder, tmp_path, capsys):
+    records = {"a": STORY, "same": STORY, "b": NOTE, "single": "Rain.", "not read": "It sang. It slept."}
+    lines = [{"document": text, "id": name} for name, text in records.items()]
+    texts, out = write_lines(tmp_path / "texts.jsonl", lines), tmp_path / "parsed.jsonl"
+    main([str(texts), "--out", str(out), "--parser", str(folder), "--number", "3", "--licence", "CC BY 4.0"])
     assert "2 trees; 1 document of a single EDU left out" in capsys.readouterr().out
-    parsed = read_treebank(out)
+    parser, parsed = DiscourseParser.load(folder), read_treebank(out)
     assert [document.id for document in parsed] == [f"{tmp_path.name}/texts.jsonl/{name}" for name in ("a", "b")]
     for document, text in zip(parsed, (STORY, NOTE)):
         paragraphs = [paragraph.split(". ") for paragraph in text.split("\n\n")]
@@ -52,11 +52,10 @@ def test_trees_of_the_parser_are_read_again(parser, tmp_path, capsys):
     assert len(data.documents("train")) == 2
 
 
-def test_gold_trees_are_copied_into_the_treebank(parser, tmp_path, capsys):
+def test_gold_trees_are_copied_into_the_treebank(folder, tmp_path, capsys):
     bank = made_up_treebank(tmp_path / "gold.jsonl", documents=2)
     texts, out = write_lines(tmp_path / "texts.jsonl", [{"document": NOTE, "id": "b"}]), tmp_path / "mixed.jsonl"
-    options = ["--out", str(out), "--parser", str(parser.folder), "--gold", str(bank), "--gold_copies", "2"]
-    main([str(texts), *options])
+    main([str(texts), "--out", str(out), "--parser", str(folder), "--gold", str(bank), "--gold_copies", "2"])
     assert "1 tree and 4 gold trees" in capsys.readouterr().out
     mixed = read_treebank(out)
     gold = [document for document in read_treebank(bank) for _ in range(2)]

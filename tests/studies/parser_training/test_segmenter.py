@@ -23,11 +23,10 @@ def treebank(tmp_path) -> str:
 @pytest.mark.parametrize("bits", [16, 8])
 def test_a_segmenter_is_trained_kept_and_scored(bits, treebank, tmp_path, capsys):
     out = tmp_path / "segmenter"
-    arguments = ["fit", f"--data.train={treebank}", f"--data.val={treebank}", f"--out={out}", "--model.projection=8"]
-    arguments += ["--model.hidden_size=8", "--model.dropout=0", "--model.optimizer.lr=0.02", "--data.batch_size=2"]
-    trainer = ["accelerator=cpu", "max_epochs=10", "logger=false", "enable_checkpointing=false"]
-    trainer += ["enable_progress_bar=false", "enable_model_summary=false"]
-    main([*arguments, f"--bits={bits}", *(f"--trainer.{option}" for option in trainer)])
+    settings = f"data.train={treebank} data.val={treebank} data.batch_size=2 out={out} bits={bits}"
+    settings += " model.projection=8 model.hidden_size=8 model.dropout=0 model.optimizer.lr=0.02"
+    settings += " trainer.accelerator=cpu trainer.max_epochs=10 trainer.logger=false trainer.enable_checkpointing=false"
+    main(["fit", *(f"--{setting}" for setting in settings.split())])
     capsys.readouterr()
     kinds = {value.dtype for value in load_file(out / "model.safetensors").values()}
     assert (torch.int8 in kinds) == (bits == 8)
