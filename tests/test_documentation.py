@@ -95,7 +95,7 @@ def test_a_command_is_accepted_by_its_parser(line, monkeypatch, tmp_path):
         parser.parse_args(arguments)
 
 
-def test_included_snippets_and_make_targets_that_are_named_exist():
+def test_snippets_make_targets_and_functions_that_are_named_exist():
     text = (ROOT / "docs" / "add_a_paper.md").read_text(encoding="utf-8")
     included = re.findall(r'--8<-- "([\w/.]+?)(?::(\w+))?"', text)
     assert len(included) == 6
@@ -106,6 +106,12 @@ def test_included_snippets_and_make_targets_that_are_named_exist():
     for page in PAGES:
         named = re.findall(r"`make ([a-z-]+)`|^make ([a-z-]+)", page.read_text(encoding="utf-8"), flags=re.M)
         assert {name for pair in named for name in pair if name} <= targets, page
+    text = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    named = set(re.findall(r"`([A-Z]\w+(?:\.\w+)?|[a-z]+(?:_[a-z]+)+)`", text))
+    texts = (path.read_text(encoding="utf-8") for package in PACKAGES for path in (ROOT / package).rglob("*.py"))
+    defined = {name for text in texts for name in re.findall(r"^ *(?:class|def) (\w+)", text, flags=re.M)}
+    defined |= {"LightningModule", "LightningDataModule", "loss_weights", "lightning_modules"}
+    assert len(named) > 20 and not {name for name in named if not defined.issuperset(name.split("."))}
 
 
 @pytest.mark.integration
@@ -117,15 +123,6 @@ def test_the_sweep_file_that_is_shown_can_be_composed(tmp_path, monkeypatch):
     assert len(compose(read_sweep(path))) == 2 * 4 * 3
     keys = set(re.findall(r"^\| `(\w+)` \|", page.read_text(encoding="utf-8"), flags=re.M))
     assert keys == {"base", "set", "grid", "zip", "points", "search", "seeds", "after"}
-
-
-def test_functions_that_the_architecture_names_exist():
-    text = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
-    named = set(re.findall(r"`([A-Z]\w+(?:\.\w+)?|[a-z]+(?:_[a-z]+)+)`", text))
-    texts = (path.read_text(encoding="utf-8") for package in PACKAGES for path in (ROOT / package).rglob("*.py"))
-    defined = {name for text in texts for name in re.findall(r"^ *(?:class|def) (\w+)", text, flags=re.M)}
-    defined |= {"LightningModule", "LightningDataModule", "loss_weights", "lightning_modules"}
-    assert len(named) > 20 and not {name for name in named if not defined.issuperset(name.split("."))}
 
 
 def test_licences_of_all_pinned_packages_are_listed():

@@ -88,16 +88,13 @@ def allowed(name: str, target: str, imported: str) -> bool:
     return other in SHARED or other in LAYERS[layer]
 
 
-def test_no_import_cycle_between_modules_or_rooms():
+def test_no_import_cycle_between_modules_or_at_most_twenty_rooms_without_loose_files():
     graph = nx.DiGraph((name, target) for name, targets in IMPORTS.items() for _, target, _ in targets)
     # the folder of `precis/` that a module lies in, the name of its package elsewhere
     room = {name: ".".join(name.split(".")[: 2 if name.startswith("precis.") else 1]) for name in graph}
     for edges in (graph.edges, [(room[one], room[other]) for one, other in graph.edges]):
         parts = nx.strongly_connected_components(nx.DiGraph(edges))
         assert [sorted(part) for part in parts if len(part) > 1] == []
-
-
-def test_the_tool_has_at_most_twenty_rooms_and_no_loose_file():
     rooms = [path for path in (ROOT / "precis").iterdir() if (path / "__init__.py").is_file()]
     assert 10 < len(rooms) <= 20
     assert [path.name for path in (ROOT / "precis").glob("*.py")] == ["__init__.py"]
@@ -108,9 +105,7 @@ def test_imports_point_one_way():
     for name, targets in IMPORTS.items():
         wrong += [(name, layer_of(name), target) for target in targets if not allowed(name, *target[1:])]
     assert wrong == []
-
-
-def test_what_points_the_other_way_is_found():
+    # and what points the other way is found
     for name, line in {
         "lightning_modules.networks.attention": "from datamodules.batch import Batch",
         "lightning_modules.graphsum.module": "from datamodules.rstformer import RSTformerBatch",

@@ -155,10 +155,9 @@ def test_pretrained_encoders_do_not_wait(name, attention, corpus_files):
 
 @pytest.mark.parametrize("kind", ["bart", "pegasus"])
 def test_pretrained_summarizers_do_not_wait(kind, corpus_files, tmp_path):
-    folder = make_summarizer(kind, tmp_path, ["the mill and the otter paints the mill"], window=64)
-    case = BY_NAME["pegasus"]
-    pretrained = replace(case, data_args=case.data_args | {"checkpoint": str(folder)})
-    train_without_waiting(pretrained, corpus_files, checkpoint=str(folder))
+    folder = str(make_summarizer(kind, tmp_path, ["the mill and the otter paints the mill"], window=64))
+    case = replace(BY_NAME["pegasus"], data_args=BY_NAME["pegasus"].data_args | {"checkpoint": folder})
+    train_without_waiting(case, corpus_files, checkpoint=folder)
 
 
 def test_what_waits_is_an_error_and_nothing_else():

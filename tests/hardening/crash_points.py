@@ -44,21 +44,17 @@ class FileOperations:
         self.folder, self.kill_at = os.path.realpath(folder), kill_at
         self.seen: list[str] = []
         self._open = io.open
-
-    def watch(self) -> None:
-        """Starts to count; there is no way back but the end of the process."""
+        # there is no way back but the end of the process
         sys.addaudithook(self._audit)
         io.open = builtins.open = self._open_for_writing
 
     def _audit(self, event: str, arguments: tuple[Any, ...]) -> None:
         if event not in _EVENTS or (event == "open" and not (arguments[2] or 0) & _CHANGES):
             return
-        place = _DIR_FD.get(event)
-        folder = arguments[place] if place is not None else -1
+        folder = arguments[_DIR_FD[event]] if event in _DIR_FD else -1
         paths = arguments[:2] if event in ("os.rename", "os.link") else arguments[:1]
-        names = [self._inside(path, folder) for path in paths]
-        if any(names):
-            self._count(f"{event.removeprefix('os.')} {' -> '.join(filter(None, names))}")
+        if names := list(filter(None, (self._inside(path, folder) for path in paths))):
+            self._count(f"{event.removeprefix('os.')} {' -> '.join(names)}")
 
     def _inside(self, path: Any, folder: int | None) -> str:
         """Return the path within the watched folder; empty for one outside."""
@@ -82,9 +78,7 @@ class FileOperations:
             return self._open(file, mode, buffering, *rest, **options)
         raw = _KillingFile(file, mode.replace("b", "").replace("t", ""), operations=self, name=name)
         buffered = io.BufferedRandom(raw) if "+" in mode else io.BufferedWriter(raw)
-        if "b" in mode:
-            return buffered
-        return io.TextIOWrapper(buffered, *rest, **options)
+        return buffered if "b" in mode else io.TextIOWrapper(buffered, *rest, **options)
 
 
 class _KillingFile(io.FileIO):
@@ -121,7 +115,6 @@ class Crashes:
 
         def watched() -> None:
             operations = FileOperations(self.watched, kill_at)
-            operations.watch()
             self.start()
             record.write_text(json.dumps(operations.seen))
 

@@ -60,11 +60,10 @@ def report(what: str, count: int, usages: list[tuple[float, int]]) -> bool:
 
 
 def train(name: str, files: dict[str, str], steps: int) -> list[tuple[float, int]]:
-    case = BY_NAME[name]
     seed_everything(1, verbose=False)
     measured = Measured(max(1, steps // POINTS))
     limits = {"max_steps": steps, "val_check_interval": 100, "check_val_every_n_epoch": None}
-    quiet_trainer(measured, **limits).fit(case.build_model(), case.build_data(files))
+    quiet_trainer(measured, **limits).fit(BY_NAME[name].build_model(), BY_NAME[name].build_data(files))
     return measured.usages
 
 

@@ -67,16 +67,14 @@ def pages(tmp_path, models, precis):
     return written
 
 
-def test_markup_in_texts_ids_and_names_is_shown_as_text(pages, browse):
+def test_markup_in_texts_ids_and_names_is_shown_as_text(pages, browse, tmp_path):
     for page in pages:
         dom = browse(page, "--dump-dom").stdout
         elements = Elements(dom)
         assert "sank" in dom, page
         assert elements.handlers == [] and "hostile" not in elements.classes, page
         assert "#123456" not in elements.styles and elements.title != "taken", page
-
-
-def test_markup_that_a_page_does_not_escape_is_noticed(tmp_path, browse):
+    # markup that a page does not escape is noticed
     page = tmp_path / "page.html"
     page.write_text(f"<!doctype html><html><head><title>safe</title></head><body><p>{TEXT}</p></body></html>")
     elements = Elements(browse(page, "--dump-dom").stdout)

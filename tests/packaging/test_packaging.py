@@ -126,16 +126,6 @@ def wheel(tmp_path_factory) -> Path:
     return built
 
 
-@pytest.mark.slow
-def test_the_wheel_holds_what_the_suite_reads(wheel):
-    with zipfile.ZipFile(wheel) as file:
-        names = set(file.namelist())
-    data = [path for part in (*SHIPPED, "precis") for path in (ROOT / part).rglob("*")]
-    needed = {path.relative_to(ROOT).as_posix() for path in data if path.is_file() and path.suffix != ".pyc"}
-    assert len(needed) > 150 and needed - names == set()
-    assert not [name for name in names if name.startswith(("tests/", "benchmarks/"))]
-
-
 SCRIPT = """
 import sys
 import precis
@@ -155,8 +145,14 @@ precis.parse("It rained, so the heron left.", parser="small").show()
 
 
 @pytest.mark.slow
-def test_the_installed_wheel_works_in_an_empty_folder(wheel, tmp_path):
-    """The environment is fresh, but for the libraries, which it borrows from the one that runs the tests."""
+def test_the_wheel_holds_what_the_suite_reads_and_works_in_an_empty_folder(wheel, tmp_path):
+    with zipfile.ZipFile(wheel) as file:
+        names = set(file.namelist())
+    data = [path for part in (*SHIPPED, "precis") for path in (ROOT / part).rglob("*")]
+    needed = {path.relative_to(ROOT).as_posix() for path in data if path.is_file() and path.suffix != ".pyc"}
+    assert len(needed) > 150 and needed - names == set()
+    assert not [name for name in names if name.startswith(("tests/", "benchmarks/"))]
+    # the environment is fresh, but for the libraries, which it borrows from the one that runs the tests
     environment, empty = tmp_path / "venv", tmp_path / "empty"
     empty.mkdir()
     succeeded([sys.executable, "-m", "venv", "--without-pip", environment])

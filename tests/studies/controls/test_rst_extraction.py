@@ -56,10 +56,7 @@ def test_one_tree_leaves_nothing_open_and_sums_beat_the_best_of_several_that_agr
     distribution, best_tree, sums = bounds(Noise(16, 0.7, 8.0), documents=400)
     assert distribution.loss < sums.loss < best_tree.loss - 0.1
     assert distribution.accuracy > best_tree.accuracy + 0.05 and sums.accuracy > best_tree.accuracy + 0.03
-
-
-def test_two_unrelated_trees():
-    """P(p) = 1 for the larger of two probabilities, uniform in [1/2, 1]; both trees agree in one document of six."""
+    # two unrelated trees: P(p) = 1 for the larger of two probabilities, uniform in [1/2, 1]; both agree in one of six
     count = 1500
     distribution, best_tree, sums = bounds(Noise(2), count)
     accuracy = 1 / 6 + 5 / 6 * 3 / 4

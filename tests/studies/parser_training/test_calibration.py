@@ -44,12 +44,17 @@ def calibration_error(cells: np.ndarray, bins: int) -> float:
 
 @pytest.mark.parametrize("bins", [1, 10, 15])
 @pytest.mark.parametrize("width", [None, 3])
-def test_equals_numpy(bins, width):
-    metric, documents = LDDCalibration(bins), [made_up(size, 4, size) for size in (2, 7, 12)]
+def test_equals_numpy_and_parts_merge(bins, width):
+    metric, merged = LDDCalibration(bins), LDDCalibration(bins)
+    documents = [made_up(size, 4, size) for size in (2, 7, 12)]
     for p, gold in documents:
-        pair = (p, gold) if width is None else (to_band(p, width), to_band(gold, width))
-        metric.update(*pair, banded=width is not None)
+        pair, part = (p, gold) if width is None else (to_band(p, width), to_band(gold, width)), LDDCalibration(bins)
+        for each in (metric, part):
+            each.update(*pair, banded=width is not None)
+        for name in ("levels", "squares", "pairs"):
+            setattr(merged, name, getattr(merged, name) + getattr(part, name))
     scores = metric.compute()
+    torch.testing.assert_close(merged.compute(), scores, rtol=0, atol=1e-12)
     for kind in KINDS:
         cells = np.concatenate([cells_of(p, gold, kind, width) for p, gold in documents])
         probable = cells[cells[:, 0] >= 0.01]
@@ -94,18 +99,6 @@ def test_equal_values_stay_in_one_bin_and_single_edus_are_no_error():
     assert metric.per_document().shape == (0, 3) and all(math.isnan(value) for value in metric.compute().values())
     metric.update(torch.zeros(1, 1, 3), torch.zeros(1, 1, 3))
     assert math.isnan(metric.compute()["summed/brier"]) and metric.per_document().tolist() == [[0, 0, 0]]
-
-
-def test_halves_of_the_documents_merge():
-    whole, halves, merged = LDDCalibration(), [LDDCalibration(), LDDCalibration()], LDDCalibration()
-    for number, size in enumerate((3, 8, 5)):
-        pair = made_up(size, 2, size)
-        whole.update(*pair, banded=False)
-        halves[number % 2].update(*pair, banded=False)
-    for name in ("levels", "squares", "pairs"):
-        setattr(merged, name, getattr(halves[0], name) + getattr(halves[1], name))
-    for name, value in whole.compute().items():
-        assert merged.compute()[name].item() == pytest.approx(value.item(), abs=1e-12)
 
 
 @pytest.fixture(scope="module")

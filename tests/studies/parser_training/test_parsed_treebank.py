@@ -30,14 +30,21 @@ def folder(tmp_path_factory) -> Path:
     return place
 
 
-def test_trees_of_the_parser_are_read_again(folder, tmp_path, capsys):
+def test_trees_of_the_parser_are_read_again_after_copies_of_gold_trees(folder, tmp_path, capsys):
     records = {"a": STORY, "same": STORY, "b": NOTE, "single": "Rain.", "not read": "It sang. It slept."}
     lines = [{"document": text, "id": name} for name, text in records.items()]
     texts, out = write_lines(tmp_path / "texts.jsonl", lines), tmp_path / "parsed.jsonl"
-    main([str(texts), "--out", str(out), "--parser", str(folder), "--number", "3", "--licence", "CC BY 4.0"])
-    assert "2 trees; 1 document of a single EDU left out" in capsys.readouterr().out
-    parser, parsed = DiscourseParser.load(folder), read_treebank(out)
+    bank = made_up_treebank(tmp_path / "gold.jsonl", documents=2)
+    options = ["--number", "3", "--licence", "CC BY 4.0", "--gold", str(bank), "--gold_copies", "2"]
+    main([str(texts), "--out", str(out), "--parser", str(folder), *options])
+    assert "2 trees and 4 gold trees; 1 document of a single EDU left out" in capsys.readouterr().out
+    gold = [document for document in read_treebank(bank) for _ in range(2)]
+    copies, parsed = read_treebank(out)[:4], read_treebank(out)[4:]
+    assert [replace(document, id=original.id) for document, original in zip(copies, gold)] == gold
+    names = ["made-up-0", "made-up-0 copy 2", "made-up-1", "made-up-1 copy 2"]
+    assert [document.id for document in copies] == names
     assert [document.id for document in parsed] == [f"{tmp_path.name}/texts.jsonl/{name}" for name in ("a", "b")]
+    parser = DiscourseParser.load(folder)
     for document, text in zip(parsed, (STORY, NOTE)):
         paragraphs = [paragraph.split(". ") for paragraph in text.split("\n\n")]
         parts = [[f"{s.removesuffix('.')}." for s in sentences] for sentences in paragraphs]
@@ -49,19 +56,7 @@ def test_trees_of_the_parser_are_read_again(folder, tmp_path, capsys):
         assert [document.text[a:b] for a, b in document.paragraphs] == text.split("\n\n")
     data = TreebankData(train=out, val=out)
     data.setup("fit")
-    assert len(data.documents("train")) == 2
-
-
-def test_gold_trees_are_copied_into_the_treebank(folder, tmp_path, capsys):
-    bank = made_up_treebank(tmp_path / "gold.jsonl", documents=2)
-    texts, out = write_lines(tmp_path / "texts.jsonl", [{"document": NOTE, "id": "b"}]), tmp_path / "mixed.jsonl"
-    main([str(texts), "--out", str(out), "--parser", str(folder), "--gold", str(bank), "--gold_copies", "2"])
-    assert "1 tree and 4 gold trees" in capsys.readouterr().out
-    mixed = read_treebank(out)
-    gold = [document for document in read_treebank(bank) for _ in range(2)]
-    assert [replace(document, id=original.id) for document, original in zip(mixed, gold)] == gold
-    copies = ["made-up-0", "made-up-0 copy 2", "made-up-1", "made-up-1 copy 2"]
-    assert [document.id for document in mixed] == [*copies, f"{tmp_path.name}/texts.jsonl/b"]
+    assert len(data.documents("train")) == 6
 
 
 def test_passages_are_whole_sentences():

@@ -39,8 +39,8 @@ def narrow(monkeypatch):
     monkeypatch.setattr(small_encoder, "HELD_OUT", 4)
 
 
-def test_targets_are_principal_components_of_the_teacher(teacher_folder):
-    texts = [passage(number) for number in range(20)]
+def test_targets_are_principal_components_of_the_teacher_from_which_a_student_learns(teacher_folder):
+    texts = [passage(number) for number in range(36)]
     teacher = Teacher(teacher_folder, [1, 2], texts)
     passages = teacher(texts)
     with torch.no_grad():
@@ -56,12 +56,7 @@ def test_targets_are_principal_components_of_the_teacher(teacher_folder):
     assert np.allclose(targets, expected * signs, atol=0.05)  # bfloat16 where the processor has it
     for row, text in zip(passages, texts):
         assert row.words.tolist() == [list(features) for features in hashed_words(text)[1]]
-
-
-def test_a_student_learns_from_its_teacher(teacher_folder):
     torch.manual_seed(0)
-    texts = [passage(number) for number in range(36)]
-    passages = Teacher(teacher_folder, [1, 2], texts)(texts)
     student = Student(3).eval()
     before = student.loss(passages[:4]).item()
     train(student, passages, epochs=12)
