@@ -39,13 +39,21 @@ class Case:
         return _class(self.model)
 
     def build_model(self, **changes: Any):
-        """The model; its DataModule's text comes to it in `setup`, or by `set_tokenizer`."""
         return build_model(self.model_class, self.model_args | changes)
 
     def build_data(self, files: dict[str, str], **changes: Any):
         data = _class(self.data)(Files(**files), **self.data_args | changes)
         provide_parsers(data)
         return data
+
+    def build(self, files: dict[str, str], **changes: Any):
+        """Return the model with the text of its data, and these ready for training and tests."""
+        model, data = self.build_model(**changes), self.build_data(files)
+        data.prepare_data()
+        data.setup("fit")
+        data.setup("test")
+        model.set_tokenizer(data.tokenizer)
+        return model, data
 
     def arguments(self, files: dict[str, str]) -> list[str]:
         """The same as arguments of `precis fit`."""

@@ -117,8 +117,7 @@ def change_config(path: Path, changes: dict[str, object], out: Path | None = Non
 
 def free_port() -> int:
     """Return a port of the loopback address that nothing listens on."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
+    with socket.create_server(("127.0.0.1", 0)) as probe:
         return probe.getsockname()[1]
 
 

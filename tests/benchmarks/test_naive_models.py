@@ -17,17 +17,12 @@ LAYERS = {"token_layers": 2, "decoder_layers": 2, "learn_sigma": False}
 
 def model_and_batch(name: str, files: dict[str, str], seed: int, std: float, **changes):
     """Return a model with random weights, and a batch of four documents of different lengths."""
-    case = BY_NAME[name]
-    data = case.build_data(files)
-    data.prepare_data()
-    data.setup("test")
+    model, data = BY_NAME[name].build(files, dropout=0.0, **changes)
     torch.manual_seed(seed)
-    model = case.build_model(dropout=0.0, **changes).eval()
     for name, parameter in model.named_parameters():
         if parameter.requires_grad and "norm" not in name and "sigma" not in name:
             torch.nn.init.normal_(parameter, std=std)
-    model.set_tokenizer(data.tokenizer)
-    return model, next(iter(data.test_dataloader()))
+    return model.eval(), next(iter(data.test_dataloader()))
 
 
 @pytest.mark.parametrize("gate", [0.0, 1.0])

@@ -90,25 +90,16 @@ class LocalSlurm:
         key.chmod(0o400)
         places = [f"--{name}={self.folder}/munge.{name.split('-')[0]}" for name in PLACES]
         self._run("munged", "--foreground", "--force", "--num-threads=2", *places)
-        self._wait(lambda: (self.folder / "munge.socket").exists(), "munged made no socket")
+        self.wait_for((self.folder / "munge.socket").exists, 120)
         self._run("slurmctld", "-D", "-f", str(self.config))
         for node in (host, f"{host}-2"):
             self._run("slurmd", "-D", "-f", str(self.config), "-N", node)
-        self._wait(lambda: self.ask("sinfo", "-h", "-p", "pair", "-o", "%T %D") == "idle 2", "the nodes are not idle")
+        self.wait_for(lambda: self.ask("sinfo", "-h", "-p", "pair", "-o", "%T %D") == "idle 2", 120)
 
     def _run(self, program: str, *arguments: str) -> None:
         with (self.folder / f"{program}.out").open("a", encoding="utf-8") as out:
             command = [_program(program), *arguments]
             self._processes.append(subprocess.Popen(command, stdout=out, stderr=out, env=self.environment()))
-
-    def _wait(self, ready, otherwise: str, seconds: float = 120) -> None:
-        until = time.monotonic() + seconds  # a bound for a broken start, not a measure
-        while not ready():
-            dead = [process.args[0] for process in self._processes if process.poll() is not None]
-            if dead or time.monotonic() > until:
-                logs = "".join(f"\n{path}: {_end(path)}" for path in sorted(self.folder.glob("*.[lo][ou]*")))
-                raise RuntimeError(f"no SLURM: {otherwise}; ended: {dead or 'none'}{logs}")
-            time.sleep(0.1)
 
     def environment(self) -> dict[str, str]:
         """Return the environment of a command that should use this SLURM and no other."""
@@ -120,14 +111,17 @@ class LocalSlurm:
         done = subprocess.run(command, env=self.environment(), capture_output=True, text=True)
         return f"status {done.returncode}" if check and done.returncode else done.stdout.strip()
 
-    def wait_for(self, ready, seconds: float = 900, every: float = 0.3) -> None:
+    def wait_for(self, ready, seconds: float = 900) -> None:
         """Wait until a condition holds; the limit is generous, because the machine may be busy."""
         until = time.monotonic() + seconds
         while not ready():
             self.hurry()
-            if time.monotonic() > until:
-                raise TimeoutError(f"not so after {seconds:.0f} s; jobs: {self.ask('squeue') or 'none'}")
-            time.sleep(every)
+            dead = [process.args[0] for process in self._processes if process.poll() is not None]
+            if dead or time.monotonic() > until:
+                logs = "".join(f"\n{path}: {_end(path)}" for path in sorted(self.folder.glob("*.[lo][ou]*")))
+                jobs = self.ask("squeue") or "none"
+                raise RuntimeError(f"not so after {seconds:.0f} s; ended: {dead or 'none'}; jobs: {jobs}{logs}")
+            time.sleep(0.3)
 
     def hurry(self) -> None:
         """Let requeued jobs start in three seconds instead of SLURM's two minutes.

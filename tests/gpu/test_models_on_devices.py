@@ -78,10 +78,7 @@ def waiting_is_an_error(device: str):
 
 @every_run
 def test_nothing_waits_for_the_gpu_in_a_training_step(case, device, corpus_files):
-    model, data = case.build_model(), case.build_data(corpus_files)
-    data.prepare_data()
-    data.setup("fit")
-    model.set_tokenizer(data.tokenizer)
+    model, data = case.build(corpus_files)
     model = model.to(device).train()
     trained = [p for p in model.parameters() if p.requires_grad]
     optimizer = torch.optim.AdamW(trained)
@@ -124,10 +121,8 @@ def test_trains_with_one_process_of_a_strategy(case, strategy, corpus_files):
 @pytest.mark.cuda
 @pytest.mark.parametrize("case", ON_CUDA, ids=lambda case: case.name)
 def test_a_compiled_loss_equals_an_eager_one(case, corpus_files):
-    model, data = case.build_model(**case.repeatable).cuda().eval(), case.build_data(corpus_files)
-    data.prepare_data()
-    data.setup("fit")
-    model.set_tokenizer(data.tokenizer)
+    model, data = case.build(corpus_files, **case.repeatable)
+    model = model.cuda().eval()
     batch = next(iter(data.val_dataloader())).to("cuda")
     compiled = torch.compile(model.loss_terms)(batch)
     for name, value in model.loss_terms(batch).items():

@@ -14,7 +14,7 @@ import warnings
 from collections import Counter
 from collections.abc import Callable
 from functools import partial
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from pathlib import Path
 
 import pyarrow as pa
@@ -73,15 +73,12 @@ JSON_DAMAGES: dict[str, Callable[[dict, random.Random], bytes]] = {
 
 
 def json_lines(records: list[dict], damaged: dict[int, str], rng: random.Random) -> tuple[bytes, list[range]]:
-    parts, spans, line = [], [], 1
+    parts = []
     for number, record in enumerate(records):
-        damage = damaged.get(number)
-        text = JSON_DAMAGES[damage](record, rng) if damage else json.dumps(record, ensure_ascii=False).encode()
-        text += b"\n"
-        parts.append(text)
-        spans.append(range(line, line + text.count(b"\n")))
-        line = spans[-1].stop
-    return b"".join(parts), spans
+        whole = json.dumps(record, ensure_ascii=False).encode()
+        parts.append((JSON_DAMAGES[damaged[number]](record, rng) if number in damaged else whole) + b"\n")
+    lines = accumulate((part.count(b"\n") for part in parts), initial=1)
+    return b"".join(parts), [range(first, end) for first, end in pairwise(lines)]
 
 
 CSV_DAMAGES: dict[str, Callable[[bytes, random.Random], bytes]] = {

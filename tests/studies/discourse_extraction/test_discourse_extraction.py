@@ -197,12 +197,13 @@ def corpus_arguments(arguments, tmp_path, monkeypatch):
     """Arguments of the command for a corpus of 12 documents, which `parse_missing` has parsed."""
     monkeypatch.setenv("PRECIS_CACHE", str(tmp_path / "cache"))
     folder = Path(dict(argument.split("=", 1) for argument in arguments)["--parsers"]) / "fold-0"
-    rows = [{"id": "one sentence", "document": "Otters swim.", "summary": "Otters swim."}]
+    rows = []
     for number in range(12):
         made_up = made_up_row(number, 6)
         sentences = [made_up["text"][start:end] for start, end in made_up["sentences"]]
         rows.append({"id": f"doc-{number}", "document": "\n\n".join(sentences), "summary": sentences[number % 3]})
-    path = write_lines(tmp_path / "corpus.jsonl", rows)
+    single = {"id": "one sentence", "document": "Otters swim.", "summary": "Otters swim."}
+    path = write_lines(tmp_path / "corpus.jsonl", [*rows, single])
     corpus = CorpusDocuments(guess_corpus(path), tmp_path / "cache")
     parse_missing(corpus, ParseCache(tmp_path / "parses"), load_parser(str(folder), "side", 128))
     encoder = next(argument for argument in arguments if argument.startswith("--encoder"))
