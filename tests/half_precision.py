@@ -18,8 +18,7 @@ def _lstm_runs() -> bool:
 
 
 def skip_without_half_precision_lstm(*modules: nn.Module) -> None:
-    """Skip a test of modules with an LSTM where PyTorch asks oneDNN for one that it may not build: PyTorch looks at the
-    processor, but `ONEDNN_MAX_CPU_ISA=AVX2` leaves oneDNN without half precision."""
+    """Skip a test of modules with an LSTM where oneDNN has none, as with `ONEDNN_MAX_CPU_ISA=AVX2`."""
     recurrent = any(isinstance(part, nn.RNNBase | nn.LSTMCell) for module in modules for part in module.modules())
     if recurrent and not _lstm_runs():
         pytest.skip("oneDNN has no LSTM in half precision with these instructions")

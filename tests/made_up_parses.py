@@ -45,11 +45,7 @@ def made_up_parse(request: ParseRequest, half_width: int = 8) -> DiscourseParse:
 
 
 class MadeUpParser:
-    """A parser that needs no model, and whose distributions are no tree's.
-
-    Attributes:
-        asked: ids of the documents that it has parsed.
-    """
+    """A parser that needs no model, whose distributions are no tree's; `asked` has ids of documents it has parsed."""
 
     relations = RELATIONS
 

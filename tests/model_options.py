@@ -6,10 +6,7 @@ from typing import Any
 
 
 def dotted(model: type, settings: dict[str, Any]) -> dict[str, Any]:
-    """Return arguments under the names of the command line, such as `encoder.layers` for `layers`.
-
-    A field of several groups is that of the first one.
-    """
+    """Return arguments as on the command line: `encoder.layers` for `layers`; of several groups the first one."""
     parameters = inspect.signature(model).parameters
     groups = {name: each.default for name, each in parameters.items() if is_dataclass(each.default)}
     groups = dict(reversed(groups.items()))

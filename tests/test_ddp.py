@@ -113,10 +113,7 @@ def process(files: dict[str, str], folder: Path, rank: int, world: int, port: in
 
 
 def run_ranks(context, target, files: dict[str, str], folder: Path, ranks: list[tuple[int, int]], *more: str) -> None:
-    """Run `process`, by the name under which a new process finds it, as each of some ranks and sizes of a world.
-
-    All have to succeed, and are ended as soon as one fails.
-    """
+    """Run `process`, by the name under which a new process finds it, as some ranks of worlds; end all if one fails."""
     port, until = free_port(), time.monotonic() + 600
     processes = [context.Process(target=target, args=(files, folder, *rank, port, *more)) for rank in ranks]
     for p in processes:

@@ -2,6 +2,7 @@
 
 import math
 import sys
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -15,12 +16,10 @@ EXAMPLES = Path(__file__).parents[2] / "docs" / "examples"
 @pytest.fixture
 def tutorial(monkeypatch):
     monkeypatch.syspath_prepend(EXAMPLES)
-    import bag_of_words
-    import bag_of_words_data
-
-    yield bag_of_words, bag_of_words_data
-    for name in ("bag_of_words", "bag_of_words_data"):
-        sys.modules.pop(name, None)
+    modules = [import_module(name) for name in ("bag_of_words", "bag_of_words_data")]
+    yield modules
+    for module in modules:
+        sys.modules.pop(module.__name__, None)
 
 
 def test_the_loss_equals_that_of_the_printed_equations(tutorial, corpus_files):

@@ -79,10 +79,7 @@ def test_forward_and_backward_equal_double_precision(path, device, dtype, inject
 ])  # fmt: skip
 @pytest.mark.parametrize("length", [300, 130])
 def test_the_compiled_kernel_without_gradients(length, device, batch):
-    """Inductor's code for `flex_attention`, which exists for CPUs as well: the logic of the kernel without a GPU.
-
-    Compiling takes a minute; `test_compiled_fused_equals_chunked` compiles one kernel in each run of the tests.
-    """
+    """Inductor's code for `flex_attention` exists for CPUs as well: the kernel's logic without a GPU, in a minute."""
     tensors, token_mask, is_global, edus, band = batch
     q, k, v = (x[:, :, :length].to(device) for x in tensors)
     masks = (token_mask[:, :length].to(device), is_global[:, :length], edus[:, :length])

@@ -33,11 +33,10 @@ _EVENTS = {"open", "os.rename", "os.link", "os.symlink", "os.truncate", "os.chmo
 
 
 class FileOperations:
-    """Counts what this process changes in a folder, and kills it at one of these operations.
+    """Counts what this process changes in a folder, and kills it at the operation `kill_at`, counted from 1.
 
     Operations are those that Python audits (a file is opened for writing, renamed, linked, removed, a folder made or
     removed), each before it happens, and every single `write(2)` of a Python file, after the first half of its bytes.
-    The operation with the number `kill_at`, counted from 1, is not survived.
     """
 
     def __init__(self, folder: Path, kill_at: int = 0) -> None:
