@@ -133,14 +133,11 @@ class RunCrashes(Crashes):
         content = pointer_generator_config(files, 4, **harness.SHORT) | {"save_every": 3}
         config = write(folder / "config.yaml", content)
         options = (f"--run_dir={self.run}", "--resume=auto")
-        self.command = parsed("fit", f"--config={config}", *options)
+        self.start = parsed("fit", f"--config={config}", *options)
         self.in_a_child()  # which fills the cache
         self.operations = self.in_a_child()
         shutil.copytree(self.run, self.whole)
         self.resume = parsed("fit", f"--config={self.run}/config.yaml", *options)
-
-    def start(self) -> None:
-        self.command()
 
     def finish(self) -> str:
         config = self.run / "config.yaml"

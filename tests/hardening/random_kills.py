@@ -34,7 +34,7 @@ class InterruptedRun:
     """A small `precis fit` of a model, interrupted and resumed."""
 
     def __init__(self, case: Any, folder: Path, wandb: str) -> None:
-        self.name, self.folder = case.name, folder
+        self.name = case.name
         self.run, self.whole, self.cache = folder / "run", folder / "whole", folder / "cache"
         self.output = folder / "output.txt"
         files = write_corpus(folder / "corpus", harness.SIZES)
