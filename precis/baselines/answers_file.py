@@ -75,12 +75,11 @@ def read_answers(path: Path) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]
 def check_settings(path: Path, recorded: Mapping[str, Any], settings: Mapping[str, Any]) -> None:
     """Raise a `UserError` with the settings in which a file's answers differ from those of this command."""
     names = [name for name in {**recorded, **settings} if recorded.get(name) != settings.get(name)]
-    if names:
-        old, new = (
-            [shorten(json.dumps(values.get(name), ensure_ascii=False), 80) for name in names]
-            for values in (recorded, settings)
-        )
-        differences = [f"{name} {was}, now {now}" for name, was, now in zip(names, old, new)]
+    differences = []
+    for name in names:
+        was, now = (json.dumps(values.get(name), ensure_ascii=False) for values in (recorded, settings))
+        differences.append(f"{name} {shorten(was, 80)}, now {shorten(now, 80)}")
+    if differences:
         remedy = "choose another file with --out, or remove this one"
         raise UserError(f"{path}: has answers under other settings ({'; '.join(differences)}); {remedy}")
 

@@ -25,10 +25,7 @@ OPTIONS: dict[str, tuple[Any, str]] = {
     "seed": (int, "seed of random; 0 by default"),
     "stem": (bool, "whether oracle stems words for ROUGE; true by default"),
     "damping": (float, "damping of textrank and lexrank; 0.85 by default"),
-    "threshold": (
-        float | Literal["none"],
-        "minimum cosine of linked sentences in lexrank, 0.1 by default; none weights all links by their cosine",
-    ),
+    "threshold": (float | Literal["none"], "lowest cosine of links in lexrank, 0.1 by default; none weights all links"),
     "trade_off": (float, "weight of relevance in mmr, against redundancy; 0.7 by default"),
     "encoder": (str, "encoder of zero_shot: tfidf (default), minilm, or a Hugging Face name (downloaded) or folder"),
 }
@@ -56,7 +53,11 @@ def _untrained(arguments: list[str]) -> None:
 
     `precis baseline hf --help` and `precis baseline chat --help` describe pretrained summarizers and chat models.
     """
-    parser = _parser()
+    parser = ArgumentParser(prog="precis baseline", description=_untrained.__doc__, exit_on_error=False)
+    parser.add_argument("name", type=Literal[*BASELINES], help=f"one of {', '.join(BASELINES)}")
+    add_document_arguments(parser)
+    for option, (kind, help_text) in OPTIONS.items():
+        parser.add_argument(f"--{option}", type=kind | None, default=None, help=help_text)
     options = parser.parse_args(with_file(arguments))
     chosen = _chosen_options(options.name, options)
     documents = read_documents(parser, options)
@@ -87,12 +88,3 @@ def _chosen_options(name: str, options: Namespace) -> dict[str, Any]:
     if chosen.get("threshold") == "none":
         chosen["threshold"] = None
     return chosen
-
-
-def _parser() -> ArgumentParser:
-    parser = ArgumentParser(prog="precis baseline", description=_untrained.__doc__, exit_on_error=False)
-    parser.add_argument("name", type=Literal[*BASELINES], help=f"one of {', '.join(BASELINES)}")
-    add_document_arguments(parser)
-    for name, (kind, help_text) in OPTIONS.items():
-        parser.add_argument(f"--{name}", type=kind | None, default=None, help=help_text)
-    return parser

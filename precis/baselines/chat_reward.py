@@ -88,9 +88,7 @@ class ChatReward(Reward):
                 raise UserError(f"{path}: {problem}; raise budget and resume the run")
             with ThreadPoolExecutor(1) as thread:  # beside the main thread, whose signals stop training gracefully
                 asked = thread.submit(
-                    self.endpoint.answer_all,
-                    missing,
-                    lambda name, reply: answers.add([{"id": name, "text": reply.text}]),
+                    self.endpoint.answer_all, missing, lambda id, reply: answers.add([{"id": id, "text": reply.text}])
                 )
                 asked.result()
             scores = {name: self._score(answers.rows[name]["text"]) for name in prompts}

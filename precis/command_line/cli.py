@@ -1,8 +1,4 @@
-"""Entry point of the command `precis`.
-
-It only imports the standard library, so that help, version and errors about unknown commands are fast; each command
-imports the modules that it needs (see `command_table`).
-"""
+"""Entry point of the command `precis`: imports the standard library alone; each command imports what it needs."""
 
 import difflib
 import os

@@ -1,7 +1,4 @@
-"""Options of the commands `summarize`, `corpus`, `report` and `export`.
-
-Their implementations, which import torch and Lightning, are imported only after the options have been checked.
-"""
+"""Options of `summarize`, `corpus`, `report` and `export`, checked before torch and Lightning are imported."""
 
 import os
 import shlex

@@ -1,7 +1,6 @@
 """`precis completion`: completion of commands and options in a shell, by shtab."""
 
 import argparse
-from types import ModuleType
 from typing import Any
 from unittest.mock import patch
 
@@ -47,19 +46,13 @@ def _whole_parser() -> argparse.ArgumentParser:
             if not takes_value:
                 added.complete = shtab.FILE
             for group, package in groups.items():
-                if group.partition(".")[0] in flags:
-                    _add_class_options(subparser, group, package)
+                # the options of all classes of a package, since which will be chosen is not known
+                names = package.__all__ if group.partition(".")[0] in flags else []
+                options = {option for kind in names for option in class_options(getattr(package, kind))}
+                for option in sorted(options):
+                    if f"{group}.{option}" not in subparser._option_string_actions:
+                        subparser.add_argument(f"{group}.{option}", help="").complete = shtab.FILE
     return parser
-
-
-def _add_class_options(subparser: argparse.ArgumentParser, group: str, package: ModuleType) -> None:
-    """Add the options of all classes of a package to a group such as `--model`; which will be chosen is not known."""
-    import shtab
-
-    classes = [getattr(package, name) for name in package.__all__]
-    for name in sorted({option for kind in classes for option in class_options(kind)}):
-        if f"{group}.{name}" not in subparser._option_string_actions:
-            subparser.add_argument(f"{group}.{name}", help="").complete = shtab.FILE
 
 
 class _Found(Exception):

@@ -1,7 +1,4 @@
-"""Run a command of `precis`: its module is imported, errors are reported in one line, signals are handled.
-
-Neither torch nor Lightning is imported here, but by the commands that need them.
-"""
+"""Run a command of `precis`, without torch or Lightning: errors are reported in one line, signals are handled."""
 
 import errno
 import logging

@@ -1,8 +1,4 @@
-"""The commands of `precis`: group, purpose, example and import path, so that a command loads only what it needs.
-
-Each is a function that takes the remaining arguments; `fit`, `validate`, `test` and `predict` hand them to
-LightningCLI.
-"""
+"""The commands of `precis`: group, purpose, example and import path, so that a command loads only what it needs."""
 
 import tomllib
 from collections.abc import Callable
@@ -16,7 +12,7 @@ class Command(NamedTuple):
 
     group: str  # the heading under which `precis --help` lists it
     purpose: str  # what it does, in a few words
-    function: str  # its import path
+    function: str  # import path of a function that takes the remaining arguments
     example: str  # a complete call
 
 

@@ -136,7 +136,9 @@ def check_commands(commands: Sequence[str], source: str) -> None:
         # evaluate imports classes of metrics, too, in lists as well
         parts = {part for word in words for part in re.split(r"[=,\s\[\]'\"]+", word) if _DOTTED_NAME.fullmatch(part)}
         names = {part for part in parts if not part.endswith(_FILE_SUFFIXES)} | names_on_command_line(words)
-        refused += [name for name in sorted(names) if not _is_permitted_name(name)]
+        for name in sorted(names):
+            if not name.startswith(_PREFIXES) or not is_permitted_class(object_named(name)):
+                refused.append(name)
         if refused:
             allowed = f"only the classes of configs, {', '.join(_COMMANDS_OF_SWEEPS)}, and outputs in {_RUN}"
             remedy = f"pass {FLAG} if you trust whoever wrote it (see SECURITY.md)"
@@ -163,10 +165,6 @@ def _refused_options(command: str, words: Sequence[str]) -> Iterator[str]:
 
 def _is_in_run(path: str) -> bool:
     return path.startswith(f"{_RUN}/") and ".." not in PurePath(path).parts
-
-
-def _is_permitted_name(name: str) -> bool:
-    return name.startswith(_PREFIXES) and is_permitted_class(object_named(name))
 
 
 def needs_trust(config: Any) -> bool:

@@ -1,7 +1,4 @@
-"""The commands parse and score-parser: their options.
-
-The implementations are in modules that import torch and Lightning, after the options have been checked.
-"""
+"""Options of the commands `parse` and `score-parser`, checked before torch and Lightning are imported."""
 
 import sys
 from pathlib import Path

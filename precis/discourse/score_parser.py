@@ -63,11 +63,7 @@ def to_json_values(value: Any) -> Any:
 def gold_documents(
     path: Path, relations: Sequence[str], inventory: Inventory | None = None, language: str = "en"
 ) -> list[TreebankDocument]:
-    """Read the documents of a treebank, with binary trees and the relations of a parser, or of its inventory.
-
-    Raises:
-        UserError: if a document has no tree, or relations are not in an inventory.
-    """
+    """Read a treebank, with binary trees and known relations; a `UserError` if a document has no tree, or others."""
     documents = read_treebank(path, language)
     if without_tree := [document.id for document in documents if document.tree is None]:
         more = f" and {len(without_tree) - 1} more have" if len(without_tree) > 1 else " has"
@@ -193,11 +189,6 @@ def intervals(
     return results
 
 
-def _f1(sums: Tensor) -> Tensor:
-    """Return F1 x 100 from hits, predictions and gold counts, [..., 3] -> [..., 1]."""
-    return 200 * sums[..., :1] / (sums[..., 1:2] + sums[..., 2:])
-
-
 def parseval(
     trees: Sequence[Tree],
     gold: Sequence[Tree],
@@ -228,7 +219,11 @@ def segmentation(
     for parse, document in zip(parses, documents, strict=True):
         predicted, gold = set(parse.edus[:, 0].tolist()), set(edu_starts(document))
         counts.append([len(predicted & gold), len(predicted), len(gold)])
-    return intervals(torch.tensor(counts), _f1, resamples)[0]
+
+    def f1(sums: Tensor) -> Tensor:  # of hits, predictions and gold counts, [..., 3] -> [..., 1]
+        return 200 * sums[..., :1] / sums[..., 1:].sum(-1, keepdim=True)
+
+    return intervals(torch.tensor(counts), f1, resamples)[0]
 
 
 def page(result: dict[str, Any]) -> str:

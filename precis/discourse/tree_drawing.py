@@ -60,7 +60,9 @@ def draw_svg(
         wrap: whether a longer EDU continues on further lines instead of being shortened.
         tree_width: maximal width of the levels of the tree in pixels.
     """
-    levels = _levels(tree)
+    levels = {(0, tree.size - 1): 0}  # distance of each node and EDU from the root
+    for node in tree.nodes:
+        levels |= {child: levels[node.start, node.end] + 1 for child in node.children}
     step = min(MAX_STEP, tree_width / max(1, max(levels.values())))
     left = {extent: 12 + step * level for extent, level in levels.items()}
     texts = [one_line(text) for text in edu_texts]
@@ -72,8 +74,10 @@ def draw_svg(
     for node in tree.nodes:
         x, label = left[node.start, node.end], _label(node)
         rightmost = max(rightmost, x + 8 + LETTER * len(label))
-        shapes += _branches(tree, node, left, edges)
         y = _height(tree, node.start, node.end, edges)
+        for child, letter in zip(node.children, node.nuclearity, strict=True):  # vertical, then horizontal
+            end = f"V{_height(tree, *child, edges)}H{left[child]:.1f}"
+            shapes.append(f'<path class="{letter}" d="M{x:.1f} {y}{end}"/>')
         shapes.append(f'<text x="{x + 5:.1f}" y="{y + 4:.1f}">{escape(label)}</text>')
     column = max(rightmost, max(left.values()) + step)
     for edu, text in enumerate(texts):
@@ -101,24 +105,7 @@ def _label(node: Node) -> str:
     return ", ".join(dict.fromkeys(name for name in node.relations if name != SPAN))
 
 
-def _levels(tree: Tree) -> dict[tuple[int, int], int]:
-    """Return the distance of each node and EDU from the root."""
-    levels = {(0, tree.size - 1): 0}
-    for node in tree.nodes:
-        levels |= {child: levels[node.start, node.end] + 1 for child in node.children}
-    return levels
-
-
 def _height(tree: Tree, start: int, end: int, edges: Sequence[float]) -> float:
     """Return the y position: the first line of the row of an EDU, or between the first two children of a node."""
     node = tree.node(start, end)
     return edges[start] + ROW / 2 if node is None else edges[node.starts[1]]
-
-
-def _branches(tree: Tree, node: Node, left: dict[tuple[int, int], float], edges: Sequence[float]) -> list[str]:
-    """Return the lines from a node to each child: vertical, then horizontal."""
-    x, y = left[node.start, node.end], _height(tree, node.start, node.end, edges)
-    lines = []
-    for child, letter in zip(node.children, node.nuclearity, strict=True):
-        lines.append(f'<path class="{letter}" d="M{x:.1f} {y}V{_height(tree, *child, edges)}H{left[child]:.1f}"/>')
-    return lines

@@ -21,7 +21,7 @@ from rich.text import Text
 from datamodules.atomic_write import atomic_write
 from datamodules.documents import UserError
 from datamodules.text.lines import counted, one_line
-from precis.config.labels import format_value, short_key
+from precis.config.run_config import format_value, short_key
 from precis.evaluation.compare_page import write_page
 from precis.evaluation.compared_systems import MOST_IN_A_NAME, config_differences, read_all, rescore, systems_of
 from precis.evaluation.comparison import (
@@ -101,11 +101,7 @@ def compare_runs(
     split: str | None = None,
     language: str | None = None,
 ) -> Comparison:
-    """Return the comparison of systems, read from their folders or files; arguments as of `precis.compare`.
-
-    Raises:
-        UserError: if the runs cannot be compared.
-    """
+    """Return the comparison of systems (arguments as of `precis.compare`); a `UserError` if they cannot be compared."""
     runs = read_all(paths, split, language or "en")
     if language is not None:
         for run in runs:
@@ -243,7 +239,10 @@ def to_latex(table: GroupedTable, notes: Sequence[str]) -> str:
             mean = f"${cell.mean:.2f}{spread}$"
             text = rf"\textbf{{{mean}}}" if (place, column) in best else mean
             texts.append(text + ("$^{*}$" if cell.significant else ""))
-        labels = _without_repeats(row.labels, before)
+        shared = 0  # labels of leading axes as in the row above, which stay blank; the last axis is always kept
+        while shared < len(row.labels) - 1 and before and row.labels[shared] == before[shared]:
+            shared += 1
+        labels = [""] * shared + list(row.labels[shared:])
         lines.append(" & ".join([*map(escape_latex, labels), str(row.seeds), *texts]) + r" \\")
         before = row.labels
     return "\n".join([*lines, r"\bottomrule", r"\end{tabular}"]) + "\n"
@@ -252,14 +251,6 @@ def to_latex(table: GroupedTable, notes: Sequence[str]) -> str:
 def escape_latex(text: str) -> str:
     """Return a text in which characters that LaTeX interprets are escaped."""
     return "".join(_ESCAPES.get(character, character) for character in text)
-
-
-def _without_repeats(labels: Sequence[str], before: Sequence[str]) -> list[str]:
-    """Blank the labels of leading axes that repeat those of the row above; the last axis is always kept."""
-    shared = 0
-    while shared < len(labels) - 1 and before and labels[shared] == before[shared]:
-        shared += 1
-    return [""] * shared + list(labels[shared:])
 
 
 TABLES = {"latex": ("LaTeX for booktabs", to_latex), "csv": ("CSV with all numbers", to_csv)}

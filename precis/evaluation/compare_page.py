@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from datamodules.atomic_write import atomic_file
+from precis.config.run_config import as_flag
 from precis.evaluation.compared_systems import System, config_differences
 from precis.evaluation.comparison import Comparison, cell_lines
 
@@ -48,6 +49,11 @@ def page_data(
             "significant": [cell.significant for cell in row],
         })  # fmt: skip
     differing = config_differences(comparison.systems)
+
+    def config_value(system: System, key: str) -> str:
+        # a dash where the config lacks the key, or there is no config
+        return as_flag(system.runs[0].setting.get(key, "–"))
+
     return {
         "baseline": comparison.baseline,
         "measures": comparison.measures,
@@ -55,16 +61,10 @@ def page_data(
         "how": list(notes),
         "curves": curves(comparison.systems),
         "distributions": {name: distribution(comparison, name) for name in comparison.measures},
-        "differences": {key: [_config_value(system, key) for system in comparison.systems] for key in differing},
+        "differences": {key: [config_value(system, key) for system in comparison.systems] for key in differing},
         "documents": document_data(comparison, documents, sources),
         "allDocuments": comparison.documents,
     }
-
-
-def _config_value(system: System, key: str) -> str:
-    """Return a value of a system's config as text; a dash where the config lacks the key, or there is no config."""
-    value = system.runs[0].setting.get(key, "–")
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
 def curves(systems: Sequence[System]) -> dict[str, list[dict[str, Any]]]:

@@ -18,8 +18,7 @@ from datamodules.text.language import length_words
 from datamodules.text.lines import counted, load_json
 from lightning_modules.metrics.novelty import repeated_ngrams
 from lightning_modules.metrics.rouge import score_many, signature
-from precis.config.labels import format_value, short_key
-from precis.config.run_config import read_config
+from precis.config.run_config import format_value, read_config, short_key
 from precis.evaluation.predictions import read_predictions, scores_path
 from precis.evaluation.scorers import ScoreOptions, score
 from precis.files.data_files import read_json
@@ -151,7 +150,11 @@ def read_all(paths: Sequence[Path], split: str | None = None, language: str = "e
             print(f"{path}: {lacking} of {len(entries)} points have no predictions yet, left out", file=sys.stderr)
         for run, label in with_predictions:
             runs.setdefault(run.resolve(), _read_run(run, label, split, language))
-    _refuse_two_splits(list(runs.values()))
+    recorded = {run.split: run for run in runs.values() if run.split is not None}
+    if len(recorded) > 1:
+        (first_split, first), (second_split, second), *_ = recorded.items()
+        splits = f"{first.path} holds predictions of the {first_split} split, {second.path} of the {second_split} split"
+        raise UserError(f"{splits}; compare one split, with --split")
     return list(runs.values())
 
 
@@ -174,14 +177,6 @@ def _shared_split(folders: Sequence[Path]) -> str:
     splits = [{split for split in NAMES if _has_predictions(folder, split)} for folder in folders]
     shared = set(NAMES).intersection(*filter(None, splits))
     return next((split for split in NAMES if split in shared), "test")
-
-
-def _refuse_two_splits(runs: Sequence[RunRecord]) -> None:
-    recorded = {run.split: run for run in runs if run.split is not None}
-    if len(recorded) > 1:
-        (first_split, first), (second_split, second), *_ = recorded.items()
-        splits = f"{first.path} holds predictions of the {first_split} split, {second.path} of the {second_split} split"
-        raise UserError(f"{splits}; compare one split, with --split")
 
 
 def _read_run(path: Path, label: str, split: str, language: str) -> RunRecord:
@@ -271,13 +266,10 @@ def flat_config(config: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
 
 
 def systems_of(runs: Sequence[RunRecord]) -> list[System]:
-    """Group runs with the same setting into systems, and align the rows of all runs, which must have equal documents.
+    """Group runs with the same setting into systems, and align their rows; a `UserError` if their documents differ.
 
     Two runs with the same setting and seed differ in code or environment, so that each run of such a setting is a
     separate system.
-
-    Raises:
-        UserError: if two runs are over different documents or references.
     """
     for run in runs[1:]:
         _align(runs[0], run)

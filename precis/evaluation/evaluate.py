@@ -53,9 +53,7 @@ def evaluate(arguments: list[str]) -> None:
     targets = _targets(options)  # checked before scoring, which may take an hour
     digests = {path: file_digest(path) for path in targets}
     by_file = {path: _read(options, path) for path in targets}
-    predictions = [prediction for of_file in by_file.values() for prediction in of_file]
-    if len(by_file) > 1:
-        predictions = _name_systems(by_file)
+    predictions = _name_systems(by_file) if len(by_file) > 1 else [*next(iter(by_file.values()))]
     score_options = ScoreOptions(**{name: options[name] for name in ScoreOptions.__dataclass_fields__})
     evaluated = evaluate_predictions(predictions, options.metrics, score_options, options.resamples, options.seed)
     values = {measure: result.values for measure, result in evaluated.scores.items()}

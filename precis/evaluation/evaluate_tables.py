@@ -23,15 +23,22 @@ def show(result: Mapping[str, Any], console: Console) -> None:
         _show_ranking(result["scores"], name, console)
     else:
         for system in result["systems"] or [None]:
-            rows = [row for row in result["scores"] if row["system"] == system]
-            console.print(_score_table(rows, system or name))
+            table = _table(system or name, "measure", "mean", "95 % interval", "documents")
+            for row in (row for row in result["scores"] if row["system"] == system):
+                interval = "none" if row["low"] is None else f"{row['low']:.2f} to {row['high']:.2f}"
+                table.add_row(row["measure"], _number(row["mean"]), interval, f"{row['documents']:,}")
+            console.print(table)
     empty = result["empty_predictions"]
     counts = f"{counted(result['summaries'], 'summary')} of {counted(result['documents'], 'document')}"
     console.print(f"{counts}; {empty or 'no'} empty prediction{'' if empty == 1 else 's'}", highlight=False)
     intervals = f"{100 * result['level']:.0f} % intervals: percentile bootstrap over documents"
     console.print(f"{intervals}, {result['resamples']:,} resamples, seed {result['seed']}", highlight=False)
-    # Printed without rich, which would wrap signatures; users copy them.
-    print("signatures", *_short_signatures(result["scores"]), sep="\n  ")
+    # a common signature for measures that only differ in the name
+    measures: dict[str, dict[str, None]] = {}
+    for row in result["scores"]:
+        measures.setdefault(row["signature"].partition("|")[2], {})[row["measure"]] = None
+    signatures = [f"{','.join(names)}|{settings}" for settings, names in measures.items()]
+    print("signatures", *signatures, sep="\n  ")  # rich would wrap them; users copy them
     for metric, reason in result["left_out"].items():
         print(f"left out: {metric}: {reason}")
     for note in result["notes"]:
@@ -49,14 +56,6 @@ def _table(title: str, *columns: str) -> Table:
     table = Table(title=Text(one_line(title)))
     for number, name in enumerate(columns):
         table.add_column(name, justify="right" if number else "left")
-    return table
-
-
-def _score_table(rows: list[dict[str, Any]], title: str) -> Table:
-    table = _table(title, "measure", "mean", "95 % interval", "documents")
-    for row in rows:
-        interval = "none" if row["low"] is None else f"{row['low']:.2f} to {row['high']:.2f}"
-        table.add_row(row["measure"], _number(row["mean"]), interval, f"{row['documents']:,}")
     return table
 
 
@@ -78,14 +77,6 @@ def _show_ranking(rows: list[dict[str, Any]], title: str, console: Console) -> N
     console.print(table)
     if len(measures) > _MOST_MEASURES:
         console.print(f"{len(measures) - _MOST_MEASURES} more measures: see --json", highlight=False)
-
-
-def _short_signatures(rows: list[dict[str, Any]]) -> list[str]:
-    """Return the signatures, with a common one for measures that only differ in the name."""
-    measures: dict[str, dict[str, None]] = {}
-    for row in rows:
-        measures.setdefault(row["signature"].partition("|")[2], {})[row["measure"]] = None
-    return [f"{','.join(names)}|{settings}" for settings, names in measures.items()]
 
 
 def _number(value: float | None) -> str:

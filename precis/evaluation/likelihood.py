@@ -69,11 +69,7 @@ def load(folder: Path, change: str) -> Run:
 
 
 def runs_of(system: str) -> dict[int, Path]:
-    """Return the run folders that a system, a folder or pattern, names, by seed in order; no seed may occur twice.
-
-    Raises:
-        UserError: if no run folder has that name, or two of the runs have the same seed.
-    """
+    """Return the run folders of a system, a folder or pattern, by seed; a `UserError` for none, or one seed twice."""
     folders = [Path(name) for name in sorted(glob(system)) if (Path(name) / "config.yaml").is_file()]
     if not folders:
         raise UserError(f"{system}: no run folder of this name; give the folder of a run that `precis fit` made")

@@ -140,14 +140,8 @@ def _length(predictions: Sequence[Prediction], options: ScoreOptions) -> dict[st
 
 
 def _bertscore(predictions: Sequence[Prediction], options: ScoreOptions) -> dict[str, Scores]:
-    result = reference_scores.bert_score(
-        *_texts(predictions),
-        model=options.bertscore_model,
-        layer=options.bertscore_layer,
-        batch_size=options.batch_size,
-        device=_device(options),
-    )
-    return {"bertscore": _scores_of(result)}
+    how = {"model": options.bertscore_model, "layer": options.bertscore_layer, "batch_size": options.batch_size}
+    return {"bertscore": _scores_of(reference_scores.bert_score(*_texts(predictions), device=_device(options), **how))}
 
 
 def _summac(predictions: Sequence[Prediction], options: ScoreOptions) -> dict[str, Scores]:

@@ -85,11 +85,7 @@ def build(playground: "Playground"):
 
 
 def serve(page, host: str, port: int, block: bool = True) -> str:
-    """Serve the page until Ctrl-C or (without `block`) in the background; return its address.
-
-    Raises:
-        UserError: if the port is taken.
-    """
+    """Serve the page until Ctrl-C, or in the background without `block`; return its address, or raise a `UserError`."""
     import gradio as gr
     from starlette.middleware import Middleware
 

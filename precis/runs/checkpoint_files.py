@@ -164,12 +164,6 @@ def check_unused(run: Path) -> None:
         raise UserError(f"{run}: the folder already has a run; {remedy} with `{command}`, or pass another --run_dir")
 
 
-def clear_start(run: Path) -> None:
-    """Remove files of a start that was killed before its first checkpoint; config.yaml has to survive another kill."""
-    for name in ("metrics.csv", "checkpoints/best.ckpt"):
-        (Path(run) / name).unlink(missing_ok=True)
-
-
 def check_writable(run: Path) -> None:
     """Raise a `UserError` if nothing can be written in a run folder, before anything is computed."""
     is_new, folder = False, Path(run)

@@ -56,9 +56,15 @@ def read_rows(path: Path) -> list[dict[str, Any]]:
     for number, line in enumerate(read_text(path).split("\n"), 1):
         if not line.strip():
             continue
-        row = _record(line)
-        if row is None:
-            raise UserError(f"{path}:{number}: no record with id, summary and references; write it again")
+        try:
+            row = load_json(line)
+            references = [_as_list(each) for each in _as_list(row["references"])]
+            row |= {"summary": _as_list(row["summary"]), "references": references}
+            dict(row.get("scores", {}))
+            if not isinstance(row["id"], str | int):
+                raise TypeError("an id is a string or a number")
+        except (ValueError, KeyError, TypeError, AttributeError):
+            raise UserError(f"{path}:{number}: no record with id, summary and references; write it again") from None
         name = str(row["id"])
         if name in rows:
             raise UserError(f"{path}:{number}: id {name!r} occurs twice; write the file again with `precis test`")
@@ -66,17 +72,6 @@ def read_rows(path: Path) -> list[dict[str, Any]]:
     if not rows:
         raise UserError(f"{path}: no prediction in it; run `precis test` again")
     return list(rows.values())
-
-
-def _record(line: str) -> dict[str, Any] | None:
-    """Return the record of a line, None if it is none."""
-    try:
-        row = load_json(line)
-        summary, references = _as_list(row["summary"]), [_as_list(each) for each in _as_list(row["references"])]
-        dict(row.get("scores", {}))
-        return row | {"summary": summary, "references": references} if isinstance(row["id"], str | int) else None
-    except (ValueError, KeyError, TypeError, AttributeError):
-        return None
 
 
 def _as_list(value: str | list[Any]) -> list[Any]:

@@ -26,24 +26,19 @@ def push(arguments: list[str]) -> None:
         raise UserError(f"{folder}: not an exported model; make one with `precis export RUN --out {folder}`")
     if not _NAME.fullmatch(options.repo):
         raise UserError(f"{options.repo}: not a name of the hub; give USER/MODEL")
-    print(_upload(folder, options.repo, options.private))
-
-
-def _upload(folder: Path, repo: str, private: bool) -> str:
-    """Upload a folder to a model repository, created if missing, and return its address."""
     import httpx
     from huggingface_hub import HfApi, get_token
 
     if get_token() is None:
         raise UserError("no Hugging Face token; log in with `hf auth login`, or set HF_TOKEN")
-    api = HfApi()
+    api, message = HfApi(), "Upload a model exported by Précis"
     try:
-        api.create_repo(repo, private=private, exist_ok=True)
-        commit = api.upload_folder(repo_id=repo, folder_path=folder, commit_message="Upload a model exported by Précis")
+        api.create_repo(options.repo, private=options.private, exist_ok=True)
+        commit = api.upload_folder(repo_id=options.repo, folder_path=folder, commit_message=message)
     except (httpx.HTTPError, OSError, ValueError) as error:
         remedy = "check name, token and network"
-        raise UserError(f"{repo}: the hub refuses the upload ({_reason(error)}); {remedy}") from None
-    return str(commit.repo_url)
+        raise UserError(f"{options.repo}: the hub refuses the upload ({_reason(error)}); {remedy}") from None
+    print(commit.repo_url)
 
 
 def find_run(name: str | Path) -> Path | None:

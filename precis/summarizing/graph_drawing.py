@@ -211,7 +211,6 @@ def _of_run(options: Namespace) -> list[GraphPicture]:
 
 def _drawn(paragraphs: Paragraphs, graph: ParagraphGraph, row: dict[str, Any] | None = None) -> GraphPicture:
     row = row or {}
-    note = f"graph {graph.name}: {len(paragraphs)} of {paragraphs.total} paragraphs"
     return GraphPicture(
         id=paragraphs.id,
         graph=graph.name,
@@ -220,7 +219,7 @@ def _drawn(paragraphs: Paragraphs, graph: ParagraphGraph, row: dict[str, Any] | 
         summary=row.get("summary", []),
         attention=row.get("paragraph_attention"),
         references=paragraphs.document.references,
-        note=note,
+        note=f"graph {graph.name}: {len(paragraphs)} of {paragraphs.total} paragraphs",
     )
 
 

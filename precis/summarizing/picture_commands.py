@@ -1,7 +1,4 @@
-"""The commands attention and graph: their options.
-
-The implementations are in modules that import torch and Lightning, after the options have been checked.
-"""
+"""Options of the commands `attention` and `graph`, checked before torch and Lightning are imported."""
 
 from pathlib import Path
 from typing import Literal

@@ -1,7 +1,4 @@
-"""Compose the points of a sweep file into configs that `precis fit` accepts, and check that they can be built.
-
-This needs the parser of `precis fit`, which imports torch and Lightning; `grid.py` reads the file without them.
-"""
+"""Compose the points of a sweep file into configs by the parser of `precis fit`, and check that they can be built."""
 
 import copy
 import json
@@ -56,7 +53,9 @@ def compose(sweep: Sweep) -> list[Point]:
             why = f" ({', '.join(no_effect)} changes nothing)" if no_effect else ""
             same = f"the points {first.label!r} and {point.label!r} are the same run{why}"
             raise UserError(f"{sweep.path}: {same}; remove one of them")
-        by_digest[digest] = Point(point.label, point.overrides, config, f"{_slug(point.label)}_{digest}")
+        parts = (re.sub(r"[^A-Za-z0-9.+]+", "-", part).strip("-.") for part in point.label.split(" "))
+        slug = "_".join(part for part in parts if part)[:80]
+        by_digest[digest] = Point(point.label, point.overrides, config, f"{slug}_{digest}")
     return list(by_digest.values())
 
 
@@ -78,12 +77,6 @@ def _compose_point(parser: ArgumentParser, sweep: Sweep, point: Point) -> dict[s
         raise UserError(f"{sweep.path}: point {point.label!r}: {explain(str(error), 'fit')}") from None
     except UserError as error:
         raise UserError(f"{sweep.path}: point {point.label!r}: {error}") from None
-
-
-def _slug(label: str) -> str:
-    """Return a label as part of a folder name."""
-    parts = (re.sub(r"[^A-Za-z0-9.+]+", "-", part).strip("-.") for part in label.split(" "))
-    return "_".join(part for part in parts if part)[:80]
 
 
 def _as_dict(parser: ArgumentParser, config: Namespace) -> dict[str, Any]:

@@ -22,7 +22,7 @@ from typing import Any
 
 from datamodules.documents import UserError
 from precis.config.command_table import COMMANDS, TRAINING
-from precis.config.labels import as_flag, format_value, short_key
+from precis.config.run_config import as_flag, format_value, short_key
 from precis.config.shipped import CONFIGS, find_shipped
 from precis.config.trust import check_commands
 from precis.files.data_files import read_yaml

@@ -37,11 +37,7 @@ MAX_FAILURES = 3  # trials in a row that fail, after which a worker gives up
 
 
 def compose_search(sweep: Sweep) -> list[Point]:
-    """Return the base of a search as a point, and points with the limits of every range and with every choice.
-
-    Raises:
-        UserError: if a key or value is wrong.
-    """
+    """Return the base of a search, and points with each limit and choice of its keys; a `UserError` if one is wrong."""
     from precis.sweeping.composition import compose_configs
 
     section = sweep.search

@@ -11,7 +11,7 @@ from rich.text import Text
 
 from datamodules.file_locks import is_locked
 from datamodules.text.lines import printable_line
-from precis.config.labels import format_value, short_key
+from precis.config.run_config import format_value, short_key
 from precis.sweeping.sweep_folder import states, worker_jobs
 from precis.trials.search_folder import BEST
 from precis.trials.study import Search

@@ -169,11 +169,7 @@ def _short(text: str) -> str:
 
 
 def queue(jobs: Iterable[str]) -> dict[str, tuple[str, str]]:
-    """Return state (such as PENDING) and reason of jobs in the queue, none without SLURM, which may not answer.
-
-    Raises:
-        UserError: if SLURM does not answer, so that the state of jobs is unknown.
-    """
+    """Return state (such as PENDING) and reason of queued jobs, none without SLURM; a `UserError` if it is silent."""
     ids = {job for job in jobs if job}
     if not ids:
         return {}

@@ -174,9 +174,7 @@ def _submit(out: Path, jobs: Sequence[Job], profile: Profile) -> None:
 
 
 def _run_here(out: Path, jobs: Sequence[Job], slots: int) -> None:
-    lock = take_lock(
-        out / sweep_folder.LOCK
-    )  # held while this process lives, so that `status` shows its points as waiting
+    lock = take_lock(out / sweep_folder.LOCK)  # while it is held, `status` shows the points as waiting
     if lock is None:
         raise UserError(f"{out}: another launcher is running this sweep; precis sweep status {out} shows it")
     try:

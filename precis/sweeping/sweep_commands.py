@@ -17,6 +17,7 @@ from rich.text import Text
 from datamodules.documents import UserError
 from datamodules.file_locks import is_locked
 from datamodules.text.lines import counted, printable, printable_line
+from precis.files.data_files import REMEDY, read_json
 from precis.sweeping import slurm, sweep_folder
 from precis.sweeping.launch import launch
 from precis.sweeping.sweep_folder import PointState
@@ -108,19 +109,19 @@ def cancel(arguments: list[str]) -> None:
         slurm.cancel(numbers)
         print(f"cancelled {counted(len(numbers), 'job')}")
     if sweep_folder.read_launch(folder)["launcher"] == "local" and is_locked(folder / sweep_folder.LOCK):
-        _stop_launcher(folder, options.points)
+        path = folder / sweep_folder.LAUNCH
+        content = read_json(path, host=str, pid=int)
+        host, process = content["host"], content["pid"]
+        if process < 1:  # a signal to 0 or a negative number would reach a group of processes
+            raise UserError(f"{path}: {process} is not the number of a launcher; {REMEDY}")
+        if options.points:
+            raise UserError(f"{folder}: a local launcher stops as a whole; leave the points out")
+        if host != socket.gethostname():
+            raise UserError(f"{folder}: its launcher is on {host}; cancel it there")
+        os.kill(process, signal.SIGTERM)
+        print(f"told process {process} to save its runs and to exit")
     elif not numbers:
         print("no point is running or waiting")
-
-
-def _stop_launcher(folder: Path, points: Sequence[str]) -> None:
-    host, process = sweep_folder.read_local_launch(folder)
-    if points:
-        raise UserError(f"{folder}: a local launcher stops as a whole; leave the points out")
-    if host != socket.gethostname():
-        raise UserError(f"{folder}: its launcher is on {host}; cancel it there")
-    os.kill(process, signal.SIGTERM)
-    print(f"told process {process} to save its runs and to exit")
 
 
 def run_point(arguments: list[str]) -> None:

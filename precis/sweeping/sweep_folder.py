@@ -77,10 +77,10 @@ def record(sweep: Sweep, points: list[Point], out: Path) -> None:
 
 def write_points(sweep: Sweep, out: Path, points: list[Point]) -> None:
     """Write points.json."""
-    described = [
-        {"run": point.name, "label": point.label, "overrides": point.overrides, "config": point.config}
-        for point in points
-    ]
+    described = []
+    for point in points:
+        row = {"run": point.name, "label": point.label, "overrides": point.overrides, "config": point.config}
+        described.append(row)
     content = {"sweep": sweep.path.stem, "base": str(sweep.base), "after": sweep.after, "points": described}
     atomic_write(out / POINTS, json.dumps(content, ensure_ascii=False, indent=1) + "\n")
 
@@ -93,11 +93,7 @@ def write_launch(out: Path, launcher: str, jobs: dict[str, str], **more: Any) ->
 
 
 def states(out: Path, jobs: Sequence[Job] | None = None) -> list[PointState]:
-    """Return the state of each point, or of the workers of a search (`jobs`), from the folder and the queue.
-
-    Raises:
-        UserError: if it is not a sweep folder, or SLURM does not answer.
-    """
+    """Return the states of points, or of a search's workers (`jobs`); a `UserError` if the folder is no sweep's."""
     jobs = read_points(out) if jobs is None else jobs
     numbers = read_launch(out)["jobs"]
     # Query the queue first: jobs that leave it in the meantime have their final state in the folder.
@@ -198,15 +194,6 @@ def read_launch(out: Path) -> dict[str, Any]:
         if not _JOB_ID.fullmatch(number):
             raise UserError(f"{path}: {number!r} is not the id of a SLURM job; {REMEDY}")
     return content
-
-
-def read_local_launch(out: Path) -> tuple[str, int]:
-    """Return host and process of a local launcher."""
-    path = Path(out) / LAUNCH
-    content = read_json(path, host=str, pid=int)
-    if content["pid"] < 1:  # a signal to 0 or a negative number would reach a group of processes
-        raise UserError(f"{path}: {content['pid']} is not the number of a launcher; {REMEDY}")
-    return content["host"], content["pid"]
 
 
 def read_profile(out: Path) -> Profile:

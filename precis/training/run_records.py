@@ -110,10 +110,8 @@ def describe_checkpoint(path: Path) -> dict[str, Any]:
     states = [f"{name} {switch}" for name, switch in switches.items()]
     rank_zero_info("; ".join([f"{path}: trained for {counted(content['global_step'], 'step')}", *states]))
     if pending := [name for name, switch in switches.items() if not switch.fully_on]:
-        rank_zero_warn(
-            f"{path} was saved before {', '.join(pending)} was fully on: its scores are not those of the model that "
-            "config.yaml describes"
-        )
+        remedy = "its scores are not those of the model that config.yaml describes"
+        rank_zero_warn(f"{path} was saved before {', '.join(pending)} was fully on: {remedy}")
     return {
         "checkpoint": str(path),
         "step": content["global_step"],

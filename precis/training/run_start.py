@@ -116,7 +116,9 @@ def _lock_and_resume(start: RunStart) -> None:
     if is_auto:
         config.resume = checkpoint_files.has_checkpoint(folder)
         if is_first and not config.resume:
-            checkpoint_files.clear_start(folder)
+            # what a start leaves that is killed before its first checkpoint; config.yaml has to survive another kill
+            for name in ("metrics.csv", "checkpoints/best.ckpt"):
+                (folder / name).unlink(missing_ok=True)
     if not config.resume:
         return
     config.ckpt_path = str(checkpoint_files.resumable(folder, write=is_first))

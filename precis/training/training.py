@@ -166,7 +166,9 @@ class PrecisCLI(LightningCLI):
                 state.write(self.trainer, "diverged" if isinstance(end, Diverged) else stopped)
             if isinstance(end, SystemExit) and isinstance(end.__context__, KeyboardInterrupt):
                 end.code = 128 + signal.SIGINT  # Lightning would exit with status 1
-            if self.trainer.world_size > 1 and lost_process(end):
+            # an error of a collective operation whose other process has ended or cannot be reached
+            is_lost = isinstance(end, RuntimeError | ConnectionError) and _LOST_CONNECTION.search(str(end))
+            if self.trainer.world_size > 1 and is_lost:
                 raise UserError(lost_process_message(self.trainer, start.folder)) from end
             raise
         finally:
@@ -218,11 +220,6 @@ def fit_parser(command: str = "fit") -> LightningArgumentParser:
     """Return the parser of `precis fit` or another command, to check a config; it raises `ArgumentError`."""
     load_classes()
     return command_line(_Parsers)._parser(command)
-
-
-def lost_process(error: BaseException) -> bool:
-    """Return whether an error of a collective operation means that another process has ended or cannot be reached."""
-    return isinstance(error, RuntimeError | ConnectionError) and bool(_LOST_CONNECTION.search(str(error)))
 
 
 def lost_process_message(trainer: Trainer, run: Path) -> str:

@@ -1,7 +1,4 @@
-"""`precis fit`, `validate`, `test` and `predict`: LightningCLI over a config, or over the folder of a run.
-
-Their help needs neither Lightning nor torch, whose imports take seconds.
-"""
+"""`precis fit`, `validate`, `test` and `predict`, over a config or a run folder; their help needs no Lightning."""
 
 import ast
 import sys
@@ -41,7 +38,11 @@ def _run(command: str, options: list[str]) -> None:
     """Run a command of Lightning over configs, or over the folder of a run."""
     if print_help(command, options):
         return
-    arguments = _with_run([command, *resolve_configs(with_help_of_lightning(options))])
+    if ALL in options:
+        options = ["--help"]
+    elif {"-h", "--help"} & set(options):  # as in `--model NAME --help`
+        options = [f"--model.help={_model_of(options)}"]
+    arguments = _with_run([command, *resolve_configs(options)])
     check_configs(arguments)
     # Imported only now: torch and Lightning take seconds.
     from precis.config.load_classes import load_classes
@@ -112,15 +113,6 @@ def print_help(command: str, options: list[str]) -> bool:
     add_options_of_run(parser)
     print(parser.format_help() + _SECTIONS)
     return True
-
-
-def with_help_of_lightning(options: list[str]) -> list[str]:
-    """Return the options with which LightningCLI prints the help that they ask for."""
-    if ALL in options:
-        return ["--help"]
-    if {"-h", "--help"} & set(options):  # as in `--model NAME --help`
-        return [f"--model.help={_model_of(options)}"]
-    return options
 
 
 def _model_of(options: list[str]) -> str:

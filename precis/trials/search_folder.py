@@ -7,7 +7,7 @@ import yaml
 
 from datamodules.atomic_write import atomic_write
 from datamodules.documents import UserError
-from precis.config.labels import format_value, short_key
+from precis.config.run_config import format_value, short_key
 from precis.files.data_files import REMEDY, read_yaml
 from precis.runs.sweep_points import read_described
 from precis.trials.search_space import JOURNAL, check_search

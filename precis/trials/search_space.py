@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from datamodules.documents import UserError
-from precis.config.labels import as_flag
+from precis.config.run_config import as_flag
 
 if TYPE_CHECKING:
     from optuna import Trial

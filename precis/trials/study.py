@@ -1,7 +1,6 @@
-"""The Optuna study of a search: its journal, and how trials are claimed and ended.
+"""The Optuna study of a search: how trials are claimed and ended, and its journal with their values and scores.
 
-The journal, search.journal in the sweep folder, has every trial with its values and scores. Its locks
-are files that only one process can create, which is safe on NFS. Importing this module imports Optuna.
+The locks of the journal are files that only one process can create, which is safe on NFS.
 """
 
 import json
