@@ -45,7 +45,7 @@ NOT_EXECUTED = {
     "precis attention runs/NAME|precis graph --run runs/NAME": "as above, of other models than the runs/NAME here",
     "precis score-parser TREEBANK": "as above",
     r"(precis|python -m experiments).*\b(gcdt|csl_zh)\b": "reads data in Chinese; their tests train tiny models",
-    "precis completion": "writes to the home folder; test_help_and_completion sources the script in bash",
+    "precis completion": "writes to the home folder; test_help_and_descriptions sources the script in bash",
     r"(make|pip|source|cd|cat|wandb|python -m (benchmarks|pytest))\b": "sets up or measures; CI runs make",
 }
 

@@ -44,28 +44,18 @@ def test_summaries_equal_those_of_the_command(run, trained, precis, tmp_path):
     alone = run.summarize(TEXTS[1])
     assert alone.text == summaries[1].text and alone.scores == {}
 
-
-def test_options_hold_for_one_call(run):
-    before = run.model.decoding
-    assert len(run.summarize(TEXTS[0], beam_size=1, min_length=0, max_length=1).words) <= 1
-    for options, message in (
-        ({"beam": 4}, "PointerGenerator has no option 'beam' of summaries; it has beam_size"),
-        ({"beam_size": 0}, "beam_size must be at least 1, got 0"),
-    ):
-        with pytest.raises(api.UserError, match=message):
-            run.summarize(TEXTS[0], **options)
-    assert run.model.decoding is before
-
-
-def test_records_may_have_references_and_several_parts(run):
     row = {"id": "mill", "document": TEXTS, "summary": "the heron watches the river ."}
-    summary = run.summarize(row)
+    summary = run.summarize(row)  # with a reference and several parts
     assert summary.id == "mill" and summary.references == [[row["summary"]]]
     assert summary.scores == pytest.approx(api.rouge("\n".join(summary.sentences), row["summary"]))
 
 
-def test_what_is_no_text_or_of_another_type_is_refused(run):
+def test_options_hold_for_one_call_and_wrong_arguments_are_refused(run):
+    before = run.model.decoding
+    assert len(run.summarize(TEXTS[0], beam_size=1, min_length=0, max_length=1).words) <= 1
     for call, message in (
+        (lambda: run.summarize(TEXTS[0], beam=4), "PointerGenerator has no option 'beam' of summaries; it has beam_si"),
+        (lambda: run.summarize(TEXTS[0], beam_size=0), "beam_size must be at least 1, got 0"),
         (lambda: run.summarize("  "), "text 1 has no words; leave it out"),
         (lambda: run.summarize([]), "there is no text; give a string"),
         (lambda: run.summarize({"summary": "A heron."}), "text 1 has no words"),
@@ -74,11 +64,18 @@ def test_what_is_no_text_or_of_another_type_is_refused(run):
         (lambda: run.summarize(TEXTS, batch_size="a"), "batch_size is of type str"),
         (lambda: run.summarize(TEXTS, max_length=2.5), "decoding.max_length is 2.5; give a whole number"),
         (lambda: api.load(None), "path is of type NoneType; give the folder of a run"),
+        (lambda: run.evaluate(TEXTS, metrics="rouge"), "rouge cannot be computed: there are no references"),
         (lambda: api.rouge("rain", None), "reference 1 is of type NoneType"),
+        (lambda: api.rouge(["rain", "fell"], "rain"), "2 summaries and 1 reference"),
+        (lambda: api.rouge("rain", " "), "summary 1: a reference is empty"),
+        (lambda: api.compare(), "there is no run to compare"),
         (lambda: api.parse("It rains.", parser=5), "parser is of type int"),
+        (lambda: api.parse(" ", parser="small"), "there is no text to parse"),
+        (lambda: api.parse("It rains.", parser="lef"), "no parser 'lef'"),
     ):
         with pytest.raises(api.UserError, match=message):
             call()
+    assert run.model.decoding is before
 
 
 def test_an_extractive_model_says_what_it_selected(extractive, precis):
@@ -91,7 +88,7 @@ def test_an_extractive_model_says_what_it_selected(extractive, precis):
     assert len(run.summarize(TEXTS[0], k=2).positions) == 2
 
 
-def test_scores_equal_those_of_the_commands(run_folder, precis):
+def test_scores_equal_those_of_the_commands(run_folder, precis, run, trained, corpus_files):
     assert precis("test", "--run", run_folder).status == 0
     predictions, metrics = run_folder / "predictions.jsonl", ["rouge", "novelty", "length"]
     done = precis("evaluate", predictions, "--run", run_folder, "--metrics", ",".join(metrics), "--json")
@@ -103,20 +100,15 @@ def test_scores_equal_those_of_the_commands(run_folder, precis):
             value = row[column]
             assert evaluation.scores.loc[name, column] == (value if column == "signature" else pytest.approx(value))
     assert [one.id for one in evaluation.summaries] == [row["id"] for row in read_lines(predictions)]
-
-
-def test_documents_to_evaluate_may_be_records_a_file_or_documents(run, trained, corpus_files):
     documents = [as_document(row) for row in run_documents(trained, "test")]
     first, *others = [
         run.evaluate(texts, metrics="rouge", resamples=10).scores["mean"].tolist()
         for texts in ("test", corpus_files["test"], read_lines(corpus_files["test"]), documents)
     ]
     assert others == [first] * 3
-    with pytest.raises(api.UserError, match="rouge cannot be computed: there are no references"):
-        run.evaluate(TEXTS, metrics="rouge")
 
 
-def test_rouge_equals_that_of_rouge_score():
+def test_rouge_equals_that_of_rouge_score_and_a_comparison_that_of_the_command(tmp_path, precis):
     summaries = ["the heron watched\nthe old river .", "rain fell"]
     references = ["a heron watches the river .\nit rained .", "the rain fell and fell ."]
     variants = ["rouge1", "rouge2", "rougeLsum"]
@@ -125,13 +117,6 @@ def test_rouge_equals_that_of_rouge_score():
     means = api.rouge(summaries, references, variants=",".join(variants))
     assert means == pytest.approx({name: 50 * sum(one[name].fmeasure for one in each) for name in variants})
     assert api.rouge(summaries[1], [references[1], "rain fell"])["rouge1"] == pytest.approx(100)
-    with pytest.raises(api.UserError, match="2 summaries and 1 reference"):
-        api.rouge(summaries, references[0])
-    with pytest.raises(api.UserError, match="summary 1: a reference is empty"):
-        api.rouge("rain", " ")
-
-
-def test_a_comparison_equals_that_of_the_command(tmp_path, precis):
     texts, runs = ["a heron", "the river", "rain fell"], []
     for name, values in (("one", [10.0, 20.0, 30.0]), ("two", [15.0, 22.0, 41.0])):
         rows = [prediction(n, text, {"rouge1": v, "rouge2": v}) for n, (text, v) in enumerate(zip(texts, values))]
@@ -144,8 +129,6 @@ def test_a_comparison_equals_that_of_the_command(tmp_path, precis):
             for name, value in cell.items():
                 value = math.nan if value is None else value
                 assert frame.loc[(system["name"], measure)][name] == pytest.approx(value, nan_ok=True), name
-    with pytest.raises(api.UserError, match="there is no run to compare"):
-        api.compare()
 
 
 def test_a_text_is_parsed_as_by_the_command(precis, tmp_path, capfd):
@@ -159,9 +142,6 @@ def test_a_text_is_parsed_as_by_the_command(precis, tmp_path, capfd):
     size = len(parsed.edus)
     assert parsed.ldd.shape == (size, size, len(parsed.relations)) and parsed.tree.size == size
     assert api.parse(TEXTS[0], parser=RightBranchingParser("side", 64)).tree == parsed.tree
-    for text, parser, message in ((" ", "small", "there is no text to parse"), (TEXTS[0], "lef", "no parser 'lef'")):
-        with pytest.raises(api.UserError, match=message):
-            api.parse(text, parser=parser)
 
 
 DOCS = Path(__file__).parents[3] / "docs"
@@ -177,7 +157,7 @@ def run_cell(source: str, names: dict, precis) -> object:
 
 
 @pytest.mark.integration
-def test_the_notebook_runs(precis, tmp_path, monkeypatch):
+def test_the_notebook_and_the_snippets_of_the_page_run(run_folder, precis, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     notebook = json.loads((DOCS / "tutorial.ipynb").read_text(encoding="utf-8"))
     code = [cell for cell in notebook["cells"] if cell["cell_type"] == "code"]
@@ -189,14 +169,11 @@ def test_the_notebook_runs(precis, tmp_path, monkeypatch):
     assert set(frame.index.get_level_values("measure")) == {"rouge1", "rougeLsum"} and len(frame) == 4
     assert len(names["evaluation"].summaries) == 8
 
-
-@pytest.mark.integration
-def test_the_snippets_of_the_page_run(run_folder, precis, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
     assert precis("test", "--run", run_folder).status == 0
-    (tmp_path / "runs").mkdir()
+    (tmp_path / "page" / "runs").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path / "page")
     for name in ("demo", "one", "other"):
-        (tmp_path / "runs" / name).symlink_to(run_folder)
+        Path("runs", name).symlink_to(run_folder)
     snippets = re.findall(r"```python\n(.*?)```", (DOCS / "python_api.md").read_text(encoding="utf-8"), flags=re.S)
     names = {"precis": api}
     for snippet in snippets[:2] + snippets[3:]:

@@ -4,16 +4,15 @@ import json
 import subprocess
 import sys
 import threading
-import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from unittest.mock import patch
 
-from conftest import free_port
+from conftest import free_port, wait_until
 
 
 @contextmanager
@@ -24,14 +23,14 @@ def transformers_serve(model: Path, log: Path) -> Iterator[str]:
     command += ["--host", "127.0.0.1", "--port", str(port), "--device", "cpu"]
     with log.open("wb") as output:
         process = subprocess.Popen(command, stdout=output, stderr=output)
+
+    def is_ready() -> bool:
+        with suppress(urllib.error.URLError, ConnectionError):
+            return bool(urllib.request.urlopen(f"http://127.0.0.1:{port}/health", timeout=5))
+        return False
+
     try:
-        while True:
-            assert process.poll() is None, log.read_text(encoding="utf-8")
-            try:
-                urllib.request.urlopen(f"http://127.0.0.1:{port}/health", timeout=5)
-                break
-            except (urllib.error.URLError, ConnectionError):
-                time.sleep(0.2)
+        wait_until(is_ready, process)
         yield f"http://127.0.0.1:{port}/v1"
     finally:
         process.terminate()
@@ -51,15 +50,12 @@ class ChatServer(ThreadingHTTPServer):
         self.answer, self.faults = answer, []
         self.requests, self.keys = [], []  # bodies, and headers `Authorization`
         self.released = threading.Event()
+        self.url = f"http://127.0.0.1:{self.server_port}/v1"
 
     def handle_error(self, request: object, client_address: object) -> None:
         """Report an error of a handler, but not a client that closed its connection, as cancelled requests do."""
         if not isinstance(sys.exception(), ConnectionError):
             super().handle_error(request, client_address)
-
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self.server_port}/v1"
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -75,35 +71,30 @@ class Handler(BaseHTTPRequestHandler):
         if self.server.faults and (fault := self.server.faults.pop(0)):
             self.fail(fault)
             return
-        content = self.server.answer(body["messages"][0]["content"])
-        choice = {"message": {"role": "assistant", "content": content}, "finish_reason": "stop"}
-        if isinstance(content, dict):
-            choice = content
+        choice = self.server.answer(body["messages"][0]["content"])
+        if isinstance(choice, str):
+            choice = {"message": {"role": "assistant", "content": choice}, "finish_reason": "stop"}
         usage = {"prompt_tokens": 11, "completion_tokens": 3, "total_tokens": 14}
-        self.reply(200, {"object": "chat.completion", "choices": [choice], "usage": usage})
+        self.send(200, {"object": "chat.completion", "choices": [choice], "usage": usage})
 
     def fail(self, fault: str | int | bytes | dict) -> None:
-        """Send what is no answer: a status, a body that is cut, malformed or slow, or one that a test wrote."""
+        """Send what is no answer: a status, a body that is cut or slow, or one that a test wrote."""
         if isinstance(fault, int):
-            self.reply(fault, {"error": {"message": f"fault {fault} for {self.headers.get('Authorization')}"}})
+            self.send(fault, {"error": {"message": f"fault {fault} for {self.headers.get('Authorization')}"}})
         elif isinstance(fault, bytes):
             self.send(200, fault)
         elif isinstance(fault, dict):
-            self.reply(fault.pop("status"), {"error": fault})
+            self.send(fault.pop("status"), {"error": fault})
         elif fault == "trickle":
             self.head(200, 100_000)
             while not self.server.released.wait(0.05):
                 self.wfile.write(b" ")
-        elif fault == "cut":
+        else:  # cut
             self.head(200, 1000)
             self.wfile.write(b'{"choices": [')
-        else:  # malformed
-            self.send(200, b'{"choices": [')
 
-    def reply(self, status: int, body: dict) -> None:
-        self.send(status, json.dumps(body).encode())
-
-    def send(self, status: int, content: bytes) -> None:
+    def send(self, status: int, body: bytes | dict) -> None:
+        content = body if isinstance(body, bytes) else json.dumps(body).encode()
         self.head(status, len(content), "gzip" if content.startswith(b"\x1f\x8b") else "identity")
         self.wfile.write(content)
 

@@ -22,7 +22,6 @@ def summaries(path: Path) -> list[list[str]]:
 
 
 def first_words(prompt: str) -> str:
-    """An answer: the first words of the document, after the prompt's instruction."""
     return " ".join(prompt.split("\n\n")[-1].split()[:4])
 
 
@@ -34,7 +33,6 @@ def server():
 
 @pytest.fixture
 def ask(precis, source, server, tmp_path):
-    """Run the command with the small server."""
     command = ["baseline", "chat", "--model", "tiny", "--base_url", server.url, *source]
     return lambda *flags: precis(*command, "--out", tmp_path / "out.jsonl", *flags)
 
@@ -85,7 +83,7 @@ def test_a_prompt_file_queries_and_fields_of_the_request(ask, server, documents,
     assert all("max_tokens" not in r and r["max_completion_tokens"] == 50 for r in server.requests)
 
 
-@pytest.mark.parametrize("fault", [429, 503, "cut", "malformed", "trickle"])
+@pytest.mark.parametrize("fault", [429, 503, "cut", b'{"choices": [', "trickle"])
 def test_a_request_that_fails_is_repeated(ask, server, documents, tmp_path, fault):
     server.faults = [None, fault, fault]
     done = ask("--timeout", "0.5" if fault == "trickle" else "60", "--concurrency", "1").succeeded()
@@ -100,29 +98,28 @@ def body(**changes: object) -> bytes:
     return json.dumps({"choices": [choice], "usage": {"prompt_tokens": 11, "completion_tokens": 3}} | changes).encode()
 
 
-def test_half_of_a_surrogate_pair_and_wrong_counts_cost_no_answer(ask, server, tmp_path):
+def test_wrong_counts_cost_no_answer_but_a_response_too_large_or_nested_does(ask, server, tmp_path, monkeypatch):
     counts = [None, [1], "many", {"prompt_tokens": "11", "completion_tokens": -3}, {"prompt_tokens": [1]}, 7]
     server.faults = [body(), *(body(usage=usage) for usage in counts)]
     ask("--concurrency", "1").succeeded()
-    assert summaries(tmp_path / "out.jsonl") == [["An ?otter."]] * 7
+    assert summaries(tmp_path / "out.jsonl") == [["An ?otter."]] * 7  # half of a surrogate pair is replaced
     record = json.loads((tmp_path / "out.results.json").read_text(encoding="utf-8"))
     assert record["counts"]["prompt_tokens"] == 11 and record["counts"]["answer_tokens"] == 3
 
-
-@pytest.mark.parametrize(("content", "problem"), [
-    (b" " * (2 << 20) + body(), "the response has more than 1 MiB"),
-    (gzip.compress(b" " * (64 << 20) + body()), "the response is compressed (gzip)"),
-    (b"[" * 100_000, "is not a chat completion"),
-    (body(choices=[{"message": {"content": "An otter."}, "finish_reason": ["stop"]}]), "is not a chat completion"),
-])  # fmt: skip
-def test_a_response_too_large_or_nested_is_a_failed_request(ask, server, tmp_path, monkeypatch, content, problem):
     monkeypatch.setattr(endpoint, "LONGEST_BODY", 1 << 20)
-    server.faults = [content]
-    ask("--concurrency", "1", "--retries", "0").failed_in_one_line(problem)
-    assert len(read_lines(tmp_path / "out.answers.jsonl")) == 1 + 6  # the other answers are kept
+    for content, problem in (
+        (b" " * (2 << 20) + body(), "the response has more than 1 MiB"),
+        (gzip.compress(b" " * (64 << 20) + body()), "the response is compressed (gzip)"),
+        (b"[" * 100_000, "is not a chat completion"),
+        (body(choices=[{"message": {"content": "An otter."}, "finish_reason": ["stop"]}]), "is not a chat completion"),
+    ):
+        (tmp_path / "out.answers.jsonl").unlink()
+        server.faults = [content]
+        ask("--concurrency", "1", "--retries", "0").failed_in_one_line(problem)
+        assert len(read_lines(tmp_path / "out.answers.jsonl")) == 1 + 6  # the other answers are kept
 
 
-def test_as_many_requests_at_a_time_as_allowed(ask, server):
+def test_as_many_requests_at_a_time_as_allowed_and_the_key_stands_nowhere(ask, server, tmp_path, monkeypatch):
     meeting, running, most = threading.Barrier(2, timeout=60), set(), []
 
     def answer(prompt):
@@ -136,6 +133,18 @@ def test_as_many_requests_at_a_time_as_allowed(ask, server):
     server.answer = answer
     ask("--concurrency", 2).succeeded()
     assert max(most) == 2
+    (tmp_path / "out.answers.jsonl").unlink()
+    server.keys.clear()
+    monkeypatch.setenv("OPENAI_API_KEY", f"{KEY}\n")
+    server.faults = [401]
+    refused = ask("--retries", "0", "--concurrency", "1")  # one at a time, so that all are asked again
+    refused.refused("401", "OPENAI_API_KEY")
+    server.faults, server.answer = [None, 400], lambda prompt: f"your key is {KEY}"
+    done = ask("--on_failure", "empty", "--concurrency", "1").succeeded()
+    outputs = [*refused, *done, *(path.read_text(encoding="utf-8") for path in tmp_path.iterdir())]
+    assert set(server.keys) == {f"Bearer {KEY}"} and not [text for text in outputs if KEY in str(text)]
+    monkeypatch.setenv("OTHER_KEY", "another")
+    assert ask("--key_variable", "OTHER_KEY").status == 0 and server.keys[-1] == "Bearer another"
 
 
 @pytest.mark.integration
@@ -179,7 +188,9 @@ def test_refusals_and_empty_answers_are_named_and_kept(ask, server, documents, t
     assert f"answers cut off by max_tokens or the server (2): {ids[3]}, {ids[5]}" in done.out
 
 
-def test_a_document_without_an_answer_is_named_or_written_empty(ask, server, documents, tmp_path):
+def test_a_document_without_an_answer_is_named_or_empty_and_many_end_the_command(ask, server, documents, tmp_path):
+    done = ask("--retries", "0", "--base_url", f"http://127.0.0.1:{free_port()}/v1")
+    done.failed_in_one_line("no connection", "start the server")
     too_long = {"message": "exceeds the context of 2048 tokens", "code": "context_length_exceeded"}
     server.faults = [None, {"status": 400} | too_long]
     message = ["no answer for 1 document, the first", "status 400: exceeds the context", "--max_words"]
@@ -191,26 +202,13 @@ def test_a_document_without_an_answer_is_named_or_written_empty(ask, server, doc
     assert [len(row) for row in summaries(tmp_path / "out.jsonl")] == [1, 0, 1, 1, 1, 1, 1]
     assert ask().status == 0 and len(summaries(tmp_path / "out.jsonl")[1]) == 1  # asked for again
 
-
-def test_many_failures_end_the_command(ask, server):
+    (tmp_path / "out.answers.jsonl").unlink()
+    server.requests.clear()
     server.faults = [500] * 100
     ask("--retries", "1", "--max_failures", "3", "--concurrency", "2").refused("3 requests failed")
     assert len(server.requests) <= 8
     server.faults.clear()
     assert ask("--max_tokens", "9").status == 0  # a file without answers has none of other settings
-
-
-def test_the_key_stands_nowhere(ask, server, tmp_path, monkeypatch):
-    monkeypatch.setenv("OPENAI_API_KEY", f"{KEY}\n")
-    server.faults = [401]
-    refused = ask("--retries", "0", "--concurrency", "1")  # one at a time, so that all are asked again
-    refused.refused("401", "OPENAI_API_KEY")
-    server.faults, server.answer = [None, 400], lambda prompt: f"your key is {KEY}"
-    done = ask("--on_failure", "empty", "--concurrency", "1").succeeded()
-    outputs = [*refused, *done, *(path.read_text(encoding="utf-8") for path in tmp_path.iterdir())]
-    assert set(server.keys) == {f"Bearer {KEY}"} and not [text for text in outputs if KEY in str(text)]
-    monkeypatch.setenv("OTHER_KEY", "another")
-    assert ask("--key_variable", "OTHER_KEY").status == 0 and server.keys[-1] == "Bearer another"
 
 
 @pytest.mark.parametrize(("flags", "parts"), [
@@ -225,8 +223,3 @@ def test_wrong_input_is_one_line_and_nothing_is_written(ask, tmp_path, flags, pa
     done = ask("--retries", "0", *(few if flag == "FEW" else flag for flag in flags))
     done.failed_in_one_line(*parts, status=(1, 2))
     assert list(tmp_path.iterdir()) == [few]
-
-
-def test_a_server_that_is_not_there_is_named(ask):
-    done = ask("--retries", "0", "--base_url", f"http://127.0.0.1:{free_port()}/v1")
-    done.failed_in_one_line("no connection", "start the server")

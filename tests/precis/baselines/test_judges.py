@@ -23,7 +23,6 @@ SUMMARIES = {  # of A and of B, by document
 
 
 def shown(prompt: str) -> tuple[str, str]:
-    """The two summaries in a prompt, in their order."""
     first, second = prompt.split("Summary 1:\n\n")[1].split("\n\nSummary 2:\n\n")
     return first, second.split("\n\n")[0]
 
@@ -35,7 +34,6 @@ def prefers_short(prompt: str) -> str:
 
 @pytest.fixture
 def files(tmp_path) -> list[Path]:
-    """Predictions of A with sources, and of B in another order."""
     systems = [[], []]
     for name, texts in SUMMARIES.items():
         for system, text in zip(systems, texts):
@@ -46,7 +44,6 @@ def files(tmp_path) -> list[Path]:
 
 @pytest.fixture
 def judge(precis, files, tmp_path):
-    """Run the command with a server whose answers are a function of the prompt."""
 
     def run(answer, *flags):
         with chat_server(answer) as server:
@@ -78,32 +75,27 @@ def test_preference_interval_and_ties_of_a_judge_without_position_bias(judge, pr
     precis(*again).refused("other settings (pairs")
 
 
-def test_a_judge_that_looks_at_the_order_alone_is_found_out(judge):
+def test_a_judge_that_looks_at_the_order_alone_or_cannot_be_read_is_found_out(judge, tmp_path):
+    done, _ = judge(lambda prompt: "who knows" if "source of d2" in prompt else prefers_short(prompt))
+    assert "documents without a readable verdict, left out (1): d2" in done.succeeded().out
+    assert "A better: 2, tie: 2, B better: 1" in done.out
+    for length in (99, 10):  # no verdict at all, and one in one order alone
+        (tmp_path / "judged.jsonl").unlink(missing_ok=True)
+        done, _ = judge(lambda prompt, length=length: "1" if len(shown(prompt)[0]) > length else "Summary of it")
+        done.failed_in_one_line("no document has a readable verdict in both orders", "'Summary of it'")
+    (tmp_path / "judged.jsonl").unlink(missing_ok=True)
     result = json.loads(judge(lambda prompt: "1", "--json")[0].out)
     assert result["preference"]["mean"] == 50 and result["ties"] == 6
     assert result["first_preferred"] == 100 and result["orders_contradict"] == 5
     assert result["orders_agree"] == pytest.approx(100 / 6)  # the same summaries
 
 
-def test_answers_that_cannot_be_read_are_named(judge):
-    done, _ = judge(lambda prompt: "who knows" if "source of d2" in prompt else prefers_short(prompt))
-    assert "documents without a readable verdict, left out (1): d2" in done.succeeded().out
-    assert "A better: 2, tie: 2, B better: 1" in done.out
-
-
-@pytest.mark.parametrize("readable", [False, True])
-def test_a_judge_without_a_verdict_in_both_orders_is_an_error_that_shows_an_answer(judge, readable):
-    done, _ = judge(lambda prompt: "1" if readable and len(shown(prompt)[0]) > 10 else "Summary of the text")
-    done.failed_in_one_line("no document has a readable verdict in both orders", "'Summary of the text'")
-
-
 def test_verdicts():
-    verdicts = {
+    for verdict, texts in {
         "first": ["1", "Answer: 1", "final answer: summary 1", "<think>1\n2</think>\n1"],
         "second": ["2.", "**Summary 2**", "Summary 1 is vague.\n\n2\n"], "tie": ["Tie", "Verdict: **tie**"],
         None: ["the better one is 1", "1 or 2", "12", "Both are good, but 2 is better", "", "<think>1"],
-    }  # fmt: skip
-    for verdict, texts in verdicts.items():
+    }.items():  # fmt: skip
         assert [read_verdict(text) for text in texts] == [verdict] * len(texts)
 
 
@@ -114,7 +106,14 @@ def test_verdicts():
     (None, ["--prompt", "nowhere.txt"], ["nowhere.txt", "{first}"]),
     (None, ["--timeout", "-1"], ["timeout"]),
 ])  # fmt: skip
-def test_wrong_input_is_one_line_and_nothing_is_asked(judge, files, change, flags, parts):
+def test_wrong_input_is_one_line_and_nothing_is_asked(judge, precis, files, tmp_path, change, flags, parts):
+    without_second = write(tmp_path / "prompt.txt", "{document} {first}")
+    for wrong, said in (
+        ([], "no such file of answers"),
+        (["--base_url", "http://127.0.0.1:1/v1"], "--model"),
+        (["--model", "tiny", "--prompt", without_second], "it has no {second}"),
+    ):
+        precis("judge", *files, "--out", tmp_path / "judged.jsonl", *wrong).failed_in_one_line(said)
     if change == "shorter":
         write_lines(files[1], read_lines(files[1])[:-1])
     if change == "no source":
@@ -124,27 +123,16 @@ def test_wrong_input_is_one_line_and_nothing_is_asked(judge, files, change, flag
     assert not server.requests
 
 
-def test_without_answers_a_model_or_a_field_of_the_prompt(precis, files, tmp_path):
-    prompt = write(tmp_path / "prompt.txt", "{document} {first}")
-    for flags, said in (
-        ([], "no such file of answers"),
-        (["--base_url", "http://127.0.0.1:1/v1"], "--model"),
-        (["--model", "tiny", "--prompt", prompt], "it has no {second}"),
-    ):
-        precis("judge", *files, "--out", tmp_path / "judged.jsonl", *flags).failed_in_one_line(said)
-
-
 INPUTS = RewardInputs(["a", "a", "b"], ["tiny", "a bit longer", "tiny"], [[]] * 3, ["one", "one", "two"])
 
 
 def grade(prompt: str) -> str:
-    """Seven for tiny summaries of `one`, none for others of it, and too many for those of `two`."""
     if "two" in prompt:
         return "99"
     return "<think>10?</think> I say 7." if "tiny" in prompt else "none"
 
 
-def test_each_text_is_asked_about_once_also_in_a_resumed_run(tmp_path):
+def test_each_text_is_asked_about_once_also_in_a_resumed_run_and_a_failure_ends_it(tmp_path):
     path = tmp_path / "answers.jsonl"
     with chat_server(grade) as server:
         reward = ChatReward("tiny", server.url, path, budget=3)
@@ -155,7 +143,11 @@ def test_each_text_is_asked_about_once_also_in_a_resumed_run(tmp_path):
             reward(RewardInputs(["c"], ["new"], [[]], ["one"]))
         with pytest.raises(UserError, match="answers under other settings"):
             ChatReward("other", server.url, path)(INPUTS)
-    assert len(server.requests) == 3
+        assert len(server.requests) == 3
+        server.faults += [500] * 4
+        reward = ChatReward("tiny", server.url, tmp_path / "failed.jsonl", retries=1, concurrency=1)
+        with pytest.raises(UserError, match="1 request failed, the last: status 500"):
+            reward(INPUTS)
 
 
 def test_the_score_is_the_one_number_and_not_its_scale(tmp_path):
@@ -165,11 +157,3 @@ def test_the_score_is_the_one_number_and_not_its_scale(tmp_path):
     assert {answer: ChatReward(*settings)._score(answer) for answer in answers} == answers
     with pytest.raises(UserError, match=r"it has no .summary."):
         ChatReward(*settings, prompt=write(tmp_path / "prompt.txt", "{document}"))
-
-
-def test_a_failed_request_stops_training(tmp_path):
-    with chat_server(grade) as server:
-        server.faults += [500] * 4
-        reward = ChatReward("tiny", server.url, tmp_path / "answers.jsonl", retries=1, concurrency=1)
-        with pytest.raises(UserError, match="1 request failed, the last: status 500"):
-            reward(INPUTS)

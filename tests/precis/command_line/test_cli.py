@@ -1,18 +1,25 @@
-"""A run from `precis fit` to `precis report`, and the files that it writes."""
+"""A run from `precis fit` to `precis report`; bad records, texts, checkpoints and folders are one clear line."""
 
 import io
 import json
+import os
 import re
 import shutil
+import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
-import yaml
-from conftest import assert_same_checkpoints, contents, read_lines, read_metrics, step_of, write
+import torch
+from conftest import change_config, contents, read_lines, read_metrics, step_of, write, write_lines
 
+from datamodules.atomic_write import LOCK
+from datamodules.documents import UserError
 from lightning_modules.metrics.rouge import rouge_scores
 from precis.runs import run_folder as run_folder_module
+from precis.runs.run_folder import load_run
+from precis.sweeping.job import COMMAND
 
 pytestmark = pytest.mark.integration
 
@@ -35,22 +42,17 @@ def test_the_run_folder_has_its_documented_content_with_metrics_of_each_step_and
     assert all(row[f"val/{name}"] for row in validation for name in names)
 
 
-def test_without_a_folder_the_time_names_it(tiny_config, tmp_path, precis, monkeypatch):
+def test_without_folder_or_summaries_time_and_loss_are_taken(tiny_config, tmp_path, precis, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    precis("fit", "--config", tiny_config, "--trainer.max_steps", 1).succeeded()
+    precis("fit", "--config", tiny_config, "--model.val_summaries", 0).succeeded()
     (run,) = (tmp_path / "runs" / "pointergenerator").iterdir()
     assert re.fullmatch(r"\d{8}-\d{6}", run.name) and (run / "checkpoints" / "last.ckpt").is_file()
     assert [path.name for path in tmp_path.iterdir()] == ["runs"]
-
-
-def test_without_summaries_the_best_model_has_the_lowest_loss(tiny_config, tmp_path, precis):
-    run = tmp_path / "run"
-    precis("fit", "--config", tiny_config, "--run_dir", run, "--model.val_summaries", 0).succeeded()
     losses = {int(row["step"]) + 1: float(row["val/loss"]) for row in read_metrics(run) if row["val/loss"]}
     assert step_of(run / "checkpoints" / "best.ckpt") == min(losses, key=losses.get)
 
 
-def test_test_scores_every_document_and_report_compares_with_lead(run_folder, precis, tmp_path, monkeypatch):
+def test_each_split_and_source_has_predictions_and_results(run_folder, precis, tmp_path, monkeypatch, corpus_files):
     monkeypatch.chdir(tmp_path)
     done = precis("test", "--run", run_folder).succeeded()
     rows = read_lines(run_folder / "predictions.jsonl")
@@ -66,9 +68,6 @@ def test_test_scores_every_document_and_report_compares_with_lead(run_folder, pr
     assert sum(row["id"] in report for row in rows) == 2
     assert [path.name for path in tmp_path.iterdir()] == ["run"], "nothing lies about in the working folder"
 
-
-def test_each_split_and_source_has_a_file_and_results_of_its_own(run_folder, precis, tmp_path, corpus_files):
-    precis("test", "--run", run_folder).succeeded()
     tested = contents(run_folder)
     other = shutil.copy(corpus_files["val"], tmp_path / "other.jsonl")
     for command in (["validate"], ["predict"], ["test", "--data.corpus.test", other]):
@@ -82,7 +81,6 @@ def test_each_split_and_source_has_a_file_and_results_of_its_own(run_folder, pre
         return json.loads((run_folder / name).read_text(encoding="utf-8"))
 
     results = results_in("results.json")
-    rows = read_lines(run_folder / "predictions.jsonl")
     assert (results["split"], results["documents"], results["predictions"]) == ("test", 7, "predictions.jsonl")
     assert results["scores"]["test/rouge1"] == pytest.approx(np.mean([row["scores"]["rouge1"] for row in rows]))
     assert results_in("results.val.json")["split"] == "val"
@@ -90,7 +88,7 @@ def test_each_split_and_source_has_a_file_and_results_of_its_own(run_folder, pre
     assert elsewhere["split"] == "test" and elsewhere["corpus"]["init_args"]["test"] == str(other)
 
 
-def test_out_names_another_file(run_folder, precis, tmp_path, tiny_config):
+def test_out_names_another_file_and_references_are_optional(run_folder, precis, tmp_path, tiny_config):
     out = tmp_path / "more" / "beam1.jsonl"
     precis("test", "--run", run_folder, "--model.decoding.beam_size=1", "--out", out).succeeded()
     assert len(read_lines(out)) == 7 and (out.parent / "beam1.results.json").is_file()
@@ -101,8 +99,6 @@ def test_out_names_another_file(run_folder, precis, tmp_path, tiny_config):
     done.refused("precis fit writes no predictions")
     assert not (tmp_path / "new").exists()
 
-
-def test_documents_without_references_are_summarized_and_test_reports_what_is_missing(run_folder, precis, tmp_path):
     plain = write(tmp_path / "plain.jsonl", '{"id": "a", "document": "The otter paints the mill."}\n')
     precis("predict", "--run", run_folder, "--data.corpus.test", plain).succeeded()
     (predictions,) = run_folder.glob("predictions.predict.files-*.jsonl")
@@ -139,18 +135,106 @@ def test_summarize_reads_files_folders_and_standard_input(run_folder, texts, pre
     assert re.sub(r"[\[\]]", "", marked).split() == " ".join(record["words"]).split()
 
 
-@pytest.mark.parametrize("how", ["--config", "--run"])
-def test_a_resumed_run_equals_one_that_had_not_stopped(how, tiny_config, trained, tmp_path, precis):
-    run = tmp_path / "run"
-    precis("fit", "--config", tiny_config, "--run_dir", run, "--trainer.max_epochs", 1).succeeded()
-    with (run / "metrics.csv").open("a", encoding="utf-8") as file:  # logged after the checkpoint, then interrupted
-        file.write("1,7" + "," * (len(read_metrics(run)[0]) - 2) + "\n")
-    again = {"--config": ["--config", run / "config.yaml", "--resume", "true"], "--run": ["--run", run]}
-    precis("fit", *again[how], "--trainer.max_epochs", 2).succeeded()
-    assert read_metrics(run) == read_metrics(trained)
-    assert_same_checkpoints(run, trained)
-    ours, theirs = (yaml.safe_load((folder / "config.yaml").read_text()) for folder in (run, trained))
-    assert ours | {"run_dir": None, "previews": None} == theirs | {"run_dir": None, "previews": None}
-    # and once more, now that there is nothing left to do
-    precis("fit", "--run", run).succeeded()
-    assert read_metrics(run) == read_metrics(trained)
+GOOD = {"id": "good", "document": "The otter paints the mill before the rain.", "summary": "the otter paints ."}
+
+
+def refused(done, *said):
+    """Check for one line of error that says all this; what Lightning tells of the machine may stand before it."""
+    lines = [line for line in done.err.splitlines() if line.startswith("precis: error: ")]
+    assert done.status == 1 and len(lines) == 1 and done.err.endswith(lines[0] + "\n"), done
+    assert "Traceback" not in done.err and [words for words in said if words not in lines[0]] == [], lines[0]
+
+
+def test_a_bad_record_ends_the_run_or_is_skipped_and_named(tiny_config, tmp_path, precis, corpus_files, monkeypatch):
+    bad, run, cache = tmp_path / "bad.jsonl", tmp_path / "run", tmp_path / "cache"
+    monkeypatch.setenv("PRECIS_CACHE", str(cache))
+    bad.write_bytes(json.dumps(GOOD).encode() + b'\n{"id": "b", "document": "caf\xe9"}\n')
+    arguments = ["--config", tiny_config, "--data.corpus.train", bad, "--trainer.max_steps", 1]
+    done = precis("fit", *arguments, "--run_dir", run)
+    refused(done, f"{bad}:2", "not UTF-8 (byte 0xe9); convert the file", "--data.on_bad_record skip")
+    assert not run.exists()
+    assert not [path for path in cache.rglob("*") if path.is_file() and path.name != LOCK]
+
+    good = read_lines(corpus_files["train"])
+    rows = [*good[:5], "{", GOOD | {"document": ""}, *good[5:], {"id": "x", "document": "y"}]
+    write_lines(bad, rows)
+    with pytest.warns(UserWarning, match="left out 3 bad records") as caught:
+        precis("fit", *arguments, "--run_dir", run, "--data.on_bad_record", "skip").succeeded()
+    said = next(str(warning.message) for warning in caught if "left out" in str(warning.message))
+    for where in (f"{bad}:6: broken JSON", f"{bad}:7 (id 'good'): the document is empty", f"{bad}:29 "):
+        assert where in said
+    record = json.loads((run / "environment.json").read_text(encoding="utf-8"))["corpus"]["train"]
+    skipped = [re.search(r"jsonl:(\d+)", entry["where"])[1] for entry in record["skipped"]]
+    assert record["documents"] == 26 and skipped == ["6", "7", "29"]
+    # what was built with records left out is not taken for whole later
+    refused(precis("fit", *arguments, "--run_dir", tmp_path / "other"), f"{bad}:6: broken JSON")
+    assert not (tmp_path / "other").exists()
+
+
+def test_a_missing_split_is_named_an_existing_run_not_overwritten(run_folder, tiny_config, tmp_path, precis):
+    without = change_config(tiny_config, {"data.init_args.corpus.init_args.val": None}, tmp_path / "without.yaml")
+    fit = ["fit", "--config", without, "--run_dir", tmp_path / "other"]
+    remedy = "name a source for it with --data.corpus.val, or take a share of the training documents with --data.corpus"
+    refused(precis(*fit), f"Files has no split 'val' (it has: train, test); {remedy}.split")
+    assert not (tmp_path / "other").exists()
+    precis(*fit, "--data.corpus.split=0.5", "--dry-run").succeeded()
+
+    before = contents(run_folder)
+    done = precis("fit", "--config", tiny_config, "--run_dir", run_folder)
+    command = f"precis fit --run {run_folder}"
+    refused(done, f"{run_folder}: the folder already has a run; continue it with `{command}`, or pass")
+    assert contents(run_folder) == before
+    for command in (["test", "--run"], ["predict", "--run"], ["fit", "--run"], ["summarize", "--checkpoint"]):
+        refused(precis(*command, tmp_path / "none"), f"{tmp_path}/none/config.yaml: not found; give the folder of")
+    refused(precis("test", "--run"), "--run needs the folder of a run")
+    refused(precis("validate", "--config", tiny_config), "precis validate needs a trained model; pass --run")
+    refused(precis("report", tmp_path / "none"), "predictions.jsonl: not found; run `precis test --run")
+    done = precis("fit", "--config", tiny_config, "--run_dir", tmp_path / "none", "--resume", "true")
+    refused(done, "no checkpoint to resume from; pass --resume auto, which then starts a new run")
+    assert not (tmp_path / "none").exists()
+
+
+def test_a_checkpoint_that_is_none_is_named(run_folder, precis):
+    for spoil, said in (
+        (lambda path: path.write_bytes(path.read_bytes()[:-100]), "only a part of one"),
+        (lambda path: torch.save({"weights": torch.zeros(2)}, path), "not a checkpoint of `precis fit`"),
+    ):
+        for path in (run_folder / "checkpoints").iterdir():
+            spoil(path)
+        for command in (["test", "--run", run_folder], ["summarize", "--checkpoint", run_folder, "The otter paints."]):
+            refused(precis(*command), f"{run_folder}/checkpoints/best.ckpt: ", said, "; give ")
+        refused(precis("fit", "--run", run_folder), f"{run_folder}/checkpoints/last.ckpt: ", said)
+        assert not (run_folder / "predictions.jsonl").exists()
+
+
+def test_a_vocabulary_that_does_not_fit_the_checkpoint_is_named(run_folder, precis, tmp_path):
+    other = Path(shutil.copytree(run_folder / "text", tmp_path / "text"))
+    content = json.loads((other / "vocabulary.json").read_text(encoding="utf-8"))
+    content["words"][:2] = content["words"][1::-1]  # other words, as many of them
+    write(other / "vocabulary.json", json.dumps(content))
+    for option, value, problem in (
+        ("--data.tokenizer_dir", other, "not the one this checkpoint was trained with; give --data.tokenizer_dir"),
+        ("--model.vocab_size", 20, "has 40 tokens but model.vocab_size is 20; raise --model.vocab_size, or give"),
+        ("--model.vocab_size", 60, "not fit the model: network.embedding.weight is [40, 12] there and [60, 12] here"),
+        ("--model.pointer", "false", "network.pointer.bias is [1] there and absent here; give the --model arguments"),
+        ("--data.tokenizer_dir", tmp_path / "none", "no such file; give the `text` folder of a run"),
+    ):
+        refused(precis("test", "--run", run_folder, option, value), problem)
+    assert not list(run_folder.glob("*predictions*"))
+    shutil.copy(other / "vocabulary.json", run_folder / "text")
+    with pytest.raises(UserError, match="the vocabulary of the data is not the one"):
+        load_run(run_folder)
+
+
+def test_places_of_caches_and_encodings_that_do_not_work_are_named(precis, corpus_files, tmp_path, monkeypatch):
+    monkeypatch.setenv("PRECIS_CACHE", corpus_files["val"])
+    refused(precis("corpus", corpus_files["train"]), corpus_files["val"], "name another one")
+    monkeypatch.delenv("PRECIS_CACHE")
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    monkeypatch.setenv("HOME", os.devnull)
+    refused(precis("corpus", corpus_files["train"]), "set PRECIS_CACHE to a folder that you can write to")
+    monkeypatch.undo()
+    path = write(tmp_path / "records.jsonl", '{"id": "a", "document": "Über den Fluss.", "summary": "Über."}\n')
+    environment = os.environ | {"PYTHONIOENCODING": "ascii"}
+    done = subprocess.run([*COMMAND, "corpus", path], env=environment, capture_output=True, text=True)
+    assert done.returncode == 1 and "Traceback" not in done.stderr and "PYTHONIOENCODING=utf-8" in done.stderr

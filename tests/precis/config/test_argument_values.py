@@ -1,13 +1,33 @@
-"""Values of the command line keep their meaning in classes inside classes, at any depth, as in a config file."""
+"""Values keep their meaning at any depth, those that the model links are refused, and parsers have names."""
+
+import inspect
+import sys
+from dataclasses import fields, is_dataclass
+from itertools import product
+from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
+import torch
 import yaml
 from conftest import change_config, write
 from jsonargparse import ArgumentParser
+from pytorch_lightning import Trainer
 
+import datamodules
+import lightning_modules
 import precis.config.load_classes  # noqa: F401 (sets how values are read)
+from datamodules.corpora import Files
+from datamodules.discourse.parses import ParseRequest
+from datamodules.documents import UserError
+from datamodules.rstformer import RSTformerData
+from lightning_modules.discourse_parser.parser import DiscourseParser
+from lightning_modules.summarizer import Summarizer
+from precis.config.parsers import load_parser, provide_parsers
+from precis.config.run_arguments import LINKED, check_linked
 from precis.sweeping.composition import compose
 from precis.sweeping.grid import read_sweep
+from precis.training.training import fit_parser
 
 
 class Leaf:
@@ -25,26 +45,15 @@ class Tree:
     def __init__(self, branch: Branch) -> None: ...
 
 
-VALUES = [
-    ("text", "null", None),
-    ("text", "None", "None"),
-    ("text", "###", "###"),
-    ("text", "a # b", "a # b"),
-    ("text", "", ""),
-    ("number", "2e-3", 0.002),
+@pytest.mark.parametrize("classes", [
+    {"top": Leaf}, {"top": Branch, "top.leaf": Leaf}, {"top": Tree, "top.branch": Branch, "top.branch.leaf": Leaf},
+])  # fmt: skip
+@pytest.mark.parametrize("name, value, expected", [
+    ("text", "null", None), ("text", "None", "None"), ("text", "###", "###"), ("text", "a # b", "a # b"),
+    ("text", "", ""), ("number", "2e-3", 0.002), ("several", "null", None),
     ("several", '["a", null, "it\'s"]', ["a", None, "it's"]),
-    ("several", "null", None),
     ("mapping", '{"a": null, "b": "###"}', {"a": None, "b": "###"}),
-]
-DEPTHS = [
-    {"top": Leaf},
-    {"top": Branch, "top.leaf": Leaf},
-    {"top": Tree, "top.branch": Branch, "top.branch.leaf": Leaf},
-]
-
-
-@pytest.mark.parametrize("classes", DEPTHS)
-@pytest.mark.parametrize("name, value, expected", VALUES)
+])  # fmt: skip
 def test_values_mean_the_same_at_any_depth(classes, name, value, expected):
     parser = ArgumentParser(exit_on_error=False)
     parser.add_subclass_arguments(classes["top"], "top")
@@ -57,17 +66,18 @@ def test_values_mean_the_same_at_any_depth(classes, name, value, expected):
 
 @pytest.mark.integration
 def test_null_and_number_signs_in_a_sweep(tmp_path, tiny_config):
-    corpus = "data.init_args.corpus.init_args"
+    corpus, several = "data.init_args.corpus.init_args", [None, "###", "||"]
     base = change_config(tiny_config, {f"{corpus}.separator": "||", f"{corpus}.id": "id"}, tmp_path / "base.yaml")
-    grid = {"set": {"data.corpus.id": None}, "grid": {"data.corpus.separator": [None, "###", "||"]}}
+    grid = {"set": {"data.corpus.id": None}, "grid": {"data.corpus.separator": several}}
     fixed = {"set": {"data.corpus.id": None, "data.corpus.separator": "###"}, "seeds": [1]}
-    for content, values in ((grid, [None, "###", "||"]), (fixed, ["###"])):
+    for content, values in ((grid, several), (fixed, ["###"])):
         path = write(tmp_path / "sweep.yaml", {"base": str(base), **content})
         corpora = [point.config["data"]["init_args"]["corpus"]["init_args"] for point in compose(read_sweep(path))]
         assert [(corpus["separator"], corpus["id"]) for corpus in corpora] == [(value, None) for value in values]
 
 
-COMMANDS = [
+@pytest.mark.integration
+@pytest.mark.parametrize("command", [
     "fit --config base.yaml --trainer trainer.yaml --data.corpus=corpus.yaml --model.decoding=decoding.yaml",
     "fit --config base.yaml --optimizer optimizer.yaml --lr_scheduler schedule.yaml --trainer.callbacks+=callback.yaml",
     "fit --config=base.yaml --data=data.yaml --dry-run",
@@ -75,29 +85,20 @@ COMMANDS = [
     "graph text.txt --paragraphs=paragraphs.yaml --html=graph.html",
     "evaluate outputs.jsonl --fields fields.yaml --metrics=rouge --resamples=9",
     "sweep sweep.yaml --launcher=slurm --profile profile.yaml --dry-run",
-]
-
-
-@pytest.mark.integration
-@pytest.mark.parametrize("command", COMMANDS)
+])  # fmt: skip
 def test_a_file_is_named_without_its_folder(command, tiny_config, tmp_path, precis, monkeypatch):
     """In the working folder there is a file for each option, and modules of these names that must not be imported."""
     base = yaml.safe_load(tiny_config.read_text(encoding="utf-8"))
     base["trainer"] = {"max_steps": 1, "accelerator": "cpu", "enable_progress_bar": False}
     files = {
-        "base": base,
-        "trainer": base["trainer"],
-        "data": base["data"],
-        "corpus": base["data"]["init_args"]["corpus"],
+        "base": base, "trainer": base["trainer"], "data": base["data"], "corpus": base["data"]["init_args"]["corpus"],
         "decoding": {"beam_size": 3, "min_length": 2, "max_length": 8},
         "optimizer": {"class_path": "torch.optim.SGD", "init_args": {"lr": 0.1}},
         "schedule": {"class_path": "torch.optim.lr_scheduler.ConstantLR"},
         "callback": {"class_path": "callbacks.CoverageAnnealing", "init_args": {"start_step": 2}},
-        "paragraphs": {"max_paragraphs": 4, "sentences": 1},
-        "fields": {"summary": "text"},
-        "sweep": {"base": "base.yaml", "seeds": [1]},
-        "profile": {"minutes": 60},
-    }
+        "paragraphs": {"max_paragraphs": 4, "sentences": 1}, "fields": {"summary": "text"},
+        "sweep": {"base": "base.yaml", "seeds": [1]}, "profile": {"minutes": 60},
+    }  # fmt: skip
     for name, content in files.items():
         write(tmp_path / f"{name}.yaml", content)
     for name in ("trainer", "optimizer", "profile", "corpus"):
@@ -107,3 +108,83 @@ def test_a_file_is_named_without_its_folder(command, tiny_config, tmp_path, prec
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
     precis(*command.split()).succeeded()
+
+
+@pytest.mark.integration
+@pytest.mark.parametrize("config, name, value", [
+    ("rstformer/docstrings", "ablation", "ria"), ("bertsum/scitldr", "checkpoint", "elsewhere"),
+])  # fmt: skip
+def test_linked_arguments_are_refused_for_the_data_and_accepted_for_the_model(config, name, value, tmp_path):
+    config, parser = Path(f"experiments/configs/{config}.yaml"), fit_parser()
+    base = f"--config={config}"
+    for flag in ([f"--data.{name}={value}"], [f"--data.{name}", value], [f"--data.init_args.{name}={value}"]):
+        with pytest.raises(UserError, match=rf"--data\..*{name}: the data takes it .* give --model\.{LINKED[name]}"):
+            check_linked([base, *flag], parser.parse_args([base, *flag]))
+    given = [base, f"--model.{LINKED[name]}={value}"]
+    parsed = parser.parse_args(given)
+    check_linked(given, parsed)
+    assert str(parsed.data.init_args[name]) == value
+    path = change_config(config, {f"data.init_args.{name}": value}, tmp_path / "config.yaml")
+    with pytest.raises(UserError, match=rf"config\.yaml: data\.{name}: the data takes it from the model; give model"):
+        check_linked([f"--config={path}"], parser.parse_args([f"--config={path}"]))
+
+
+def arguments_of(kind: type) -> set[str]:
+    """Return the arguments of a class and of its base classes, and the fields of those that are groups."""
+    constructors = [base.__init__ for base in kind.__mro__ if base.__module__.startswith(("datamod", "lightning_m"))]
+    parameters = {name: each for one in constructors for name, each in inspect.signature(one).parameters.items()}
+    groups = [each.default for each in parameters.values() if is_dataclass(each.default)]
+    return set(parameters) - {"self", "shared"} | {field.name for group in groups for field in fields(group)}
+
+
+def test_every_argument_that_a_model_shares_with_its_data_is_linked():
+    models = [getattr(lightning_modules, name) for name in lightning_modules.__all__]
+    modules = [getattr(datamodules, name) for name in datamodules.__all__]
+    shared = set()
+    for model, data in product(models, modules):
+        if issubclass(model, Summarizer) and getattr(data, "batch_type", None) is model.batch_type:
+            shared |= arguments_of(model) & arguments_of(data)
+    assert shared | {"inventory"} == set(LINKED)  # of discourse parsers, whose data has no batch type
+
+
+@pytest.mark.integration
+def test_a_parser_of_a_run_or_what_is_not_there_is_named_with_a_remedy(tmp_path, run_folder, precis, monkeypatch):
+    parser = DiscourseParser(hidden_size=8, fit_size=4)
+    trainer = Trainer(accelerator="cpu", logger=False, max_epochs=0, enable_checkpointing=False)
+    trainer.strategy.connect(parser)
+    trainer.save_checkpoint(tmp_path / "parser" / "checkpoints" / "best.ckpt", weights_only=True)
+    parser.save(tmp_path / "saved")
+    for place in (tmp_path / "parser", tmp_path / "parser" / "checkpoints" / "best.ckpt", tmp_path / "saved"):
+        found = load_parser(str(place), "nucleus", 7)
+        assert (found.rows, found.band, found.settings) == ("nucleus", 7, parser.settings) and not found.training
+        for name, value in found.state_to_keep().items():
+            torch.testing.assert_close(value, parser.state_to_keep()[name], atol=1e-3, rtol=1e-3)
+    with pytest.raises(UserError, match="no checkpoint of a discourse parser"):
+        load_parser(str(run_folder))
+    monkeypatch.setattr(DiscourseParser, "load", Mock(side_effect=OSError("We couldn't connect")))
+    with pytest.raises(UserError, match=r"all-mpnet-base-v2, which is not in the cache .* or use --parser default"):
+        load_parser("mpnet")
+    monkeypatch.setitem(sys.modules, "isanlp_rst.parser", None)
+    text = write(tmp_path / "a.txt", "It rains.")
+    done = precis("parse", text, "--out", tmp_path / "out", "--parser", "isanlp_rst")
+    done.failed_in_one_line("--parser isanlp_rst", "pip install")
+
+
+@pytest.mark.integration
+def test_a_named_parser_loses_no_probability_whatever_the_rule(tmp_path, corpus_files):
+    """Against all nodes one by one: in a long text, nodes of which each is improbable are many."""
+    torch.manual_seed(0)
+    parser = DiscourseParser(hidden_size=8, fit_size=2)
+    parser.save(tmp_path / "saved")
+    text = "a b c d . " * 60
+    edus = tuple((start, start + 9) for start in range(0, 600, 10))
+    request = ParseRequest("long", text, edus, ((0, 600),), edus)
+    for rows in ("side", "nucleus"):
+        exact = DiscourseParser.load(tmp_path / "saved", rows=rows, band=59, min_prob=0).parse(request).dense()
+        named = load_parser(str(tmp_path / "saved"), rows, 59).parse(request)
+        data = RSTformerData(Files(**corpus_files), parser=str(tmp_path / "saved"), rows=rows, half_width=59)
+        provide_parsers(data)
+        for found in (named, data.parser.parse(request)):
+            assert found.rows == rows
+            assert found.band(59).sum().item() == pytest.approx(exact.sum().item(), rel=0.01)
+            assert found.dense().sum((1, 2)).sub(exact.sum((1, 2))).abs().max() < 0.02 * exact.sum((1, 2)).max()

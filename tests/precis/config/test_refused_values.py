@@ -17,7 +17,6 @@ def refused(done, *said, status=2):
 
 @pytest.fixture
 def check_fit(tiny_config, tmp_path, precis):
-    """Check that training with a config and arguments is refused, and makes no run folder."""
 
     def check(*said, arguments="", config=tiny_config, status=2):
         done = precis("fit", "--config", config, "--run_dir", tmp_path / "run", *arguments.split())
@@ -28,21 +27,16 @@ def check_fit(tiny_config, tmp_path, precis):
     return check
 
 
-BEAM_SISE = "model.init_args.decoding.beam_sise"
-
-
 @pytest.mark.parametrize("key, value, said", [
     ("model.init_args.hiden_size", 8, "model: PointerGenerator has no option 'hiden_size'; did you mean hidden_s"),
-    (BEAM_SISE, 4, "model.decoding: DecodingOptions has no option 'beam_sise'; did you mean beam_s"),
+    ("model.init_args.decoding.beam_sise", 4, "DecodingOptions has no option 'beam_sise'; did you mean beam_s"),
     ("trainer.max_epoch", 1, "trainer: Trainer has no option 'max_epoch'; did you mean max_epochs"),
     ("data.init_args.batch_size", "four", "data.batch_size: expected int, got 'four'"),
     ("model.class_path", "lightning_modules.PointerGeneratr", "no class lightning_modules.PointerGeneratr"),
     ("wandb", "sometimes", "wandb: expected one of 'auto', 'online', 'offline', 'off'"),
     ("wandb", False, "put it in quotes"),  # what YAML makes of off
 ])  # fmt: skip
-def test_a_wrong_key_or_value_of_a_config_is_named_with_the_right_one(
-    key, value, said, tiny_config, tmp_path, check_fit
-):
+def test_a_wrong_key_or_value_of_a_config_is_named(key, value, said, tiny_config, tmp_path, check_fit):
     check_fit(said, config=change_config(tiny_config, {key: value}, tmp_path / "changed.yaml"))
 
 
@@ -66,16 +60,7 @@ def test_a_wrong_argument_is_named(arguments, said, status, check_fit):
     check_fit(said, arguments=arguments, status=status)
 
 
-def test_missing_arguments_are_named(tmp_path, precis):
-    refused(precis("fit", "--run_dir", tmp_path / "run"), "missing: data, model", "--config")
-    refused(precis("summarize", "--model", "small", "--run", "r"), "--model and --run both name", status=1)
-    refused(precis("corpus", "--corpus", "Fils"), "corpus: no class 'Fils' is known")
-    refused(precis("fitt"), "no command 'fitt'", "it has fit, validate", status=1)
-
-
-def test_a_config_that_cannot_be_read_is_named_with_its_line_and_the_traceback_can_be_had(
-    tmp_path, check_fit, precis, monkeypatch
-):
+def test_a_config_that_cannot_be_read_is_named_and_its_traceback_can_be_had(tmp_path, check_fit, precis, monkeypatch):
     path = tmp_path / "bad.yaml"
     for content, said in (
         (b"model: [\n  a,\nb: 1\n", "bad.yaml:4: no YAML"),
@@ -92,8 +77,12 @@ def test_a_config_that_cannot_be_read_is_named_with_its_line_and_the_traceback_c
         precis("fit", "--config", path)
 
 
-def test_a_file_in_place_of_a_corpus_is_told_how_it_is_given(tmp_path, precis, monkeypatch):
+def test_missing_arguments_and_files_in_place_of_a_corpus_are_named(tmp_path, precis, monkeypatch):
     monkeypatch.chdir(tmp_path)
+    refused(precis("fit", "--run_dir", tmp_path / "run"), "missing: data, model", "--config")
+    refused(precis("summarize", "--model", "small", "--run", "r"), "--model and --run both name", status=1)
+    refused(precis("corpus", "--corpus", "Fils"), "corpus: no class 'Fils' is known")
+    refused(precis("fitt"), "no command 'fitt'", "it has fit, validate", status=1)
     said = "train.jsonl is not a class; a file is given as --corpus Files --corpus.train train.jsonl"
     refused(precis("corpus", "--corpus", "train.jsonl"), said)
     write(tmp_path / "train.jsonl", '{"id": "a"}\n{"id": "b"}\n')  # which would be read as a config
@@ -109,9 +98,7 @@ def test_a_file_in_place_of_a_corpus_is_told_how_it_is_given(tmp_path, precis, m
     ("trainer.val_check_interval", 5.5, "trainer.val_check_interval must be a number of batches or a share between"),
     ("save_every", -1, "save_every must be at least 0, got -1"),
 ])  # fmt: skip
-def test_a_sweep_finds_what_a_run_refuses_before_anything_starts(
-    key, value, said, tiny_config, tmp_path, check_fit, precis
-):
+def test_a_sweep_finds_what_a_run_refuses(key, value, said, tiny_config, tmp_path, check_fit, precis):
     check_fit(said, arguments=f"--{key}={value}", status=(1, 2))
     points = [{"name": "good"}, {"name": "bad", key: value}]
     path = write(tmp_path / "sweep.yaml", {"base": str(tiny_config), "points": points, "after": []})
@@ -121,12 +108,9 @@ def test_a_sweep_finds_what_a_run_refuses_before_anything_starts(
 
 def config_of(model, tmp_path, corpus_files, **arguments):
     corpus = {"class_path": "datamodules.corpora.Files", "init_args": corpus_files}
-    content = {
-        "model": {"class_path": f"lightning_modules.{model}", "init_args": arguments},
-        "data": {"class_path": f"datamodules.{model}Data", "init_args": {"corpus": corpus}},
-        "trainer": {"accelerator": "cpu"},
-        "wandb": "off",
-    }
+    content = {"trainer": {"accelerator": "cpu"}, "wandb": "off"}
+    content["model"] = {"class_path": f"lightning_modules.{model}", "init_args": arguments}
+    content["data"] = {"class_path": f"datamodules.{model}Data", "init_args": {"corpus": corpus}}
     return write(tmp_path / "config.yaml", content)
 
 
@@ -137,12 +121,8 @@ def config_of(model, tmp_path, corpus_files, **arguments):
     ("Pegasus", "encoder", {"heads": 7}, "model.encoder.heads: 7 heads do not divide a size of 256"),
     ("GraphSum", "label_smoothing", 2.0, "model.label_smoothing: label_smoothing is at least 0"),
 ])  # fmt: skip
-def test_other_models_too(model, key, value, said, tmp_path, corpus_files, check_fit, precis):
-    config = config_of(model, tmp_path, corpus_files, **{key: value})
-    check_fit(said, config=config, status=(1, 2))
-    sweep = write(tmp_path / "sweep.yaml", {"base": str(config), "seeds": [1]})
-    done = precis("sweep", sweep, "--out", tmp_path / "out", "--dry-run")
-    refused(done, "point 'seed=1'", said, status=(1, 2))
+def test_values_of_other_models_are_refused(model, key, value, said, tmp_path, corpus_files, check_fit):
+    check_fit(said, config=config_of(model, tmp_path, corpus_files, **{key: value}), status=(1, 2))
 
 
 @integration
@@ -153,21 +133,18 @@ def test_a_missing_gpu_is_reported(check_fit):
 
 
 @integration
-def test_weights_of_another_model_are_refused(run_folder, corpus_files, tmp_path, precis):
+def test_weights_of_another_model_are_refused(trained, corpus_files, tmp_path, precis):
     config = config_of("Pegasus", tmp_path, corpus_files)
-    for command, *option in (
-        ("fit", "--start_from", run_folder),
-        ("validate", "--ckpt_path", run_folder / "checkpoints" / "best.ckpt"),
-    ):
-        said = "{} {}: has the weights of PointerGenerator, but this run trains Pegasus".format(*option)
-        done = precis(command, "--config", config, "--run_dir", tmp_path / "new", *option)
+    best = trained / "checkpoints" / "best.ckpt"
+    for command, option, path in ("fit", "--start_from", trained), ("validate", "--ckpt_path", best):
+        said = f"{option} {path}: has the weights of PointerGenerator, but this run trains Pegasus"
+        done = precis(command, "--config", config, "--run_dir", tmp_path / "new", option, path)
         refused(done, said, status=(1, 2))
 
 
 @integration
 @pytest.mark.parametrize("logger, key, value", [
-    ("CometLogger", "api_key", "abc"),
-    ("MLFlowLogger", "tracking_uri", "https://me:abc@example.org"),
+    ("CometLogger", "api_key", "abc"), ("MLFlowLogger", "tracking_uri", "https://me:abc@example.org"),
 ])  # fmt: skip
 def test_a_key_in_a_config_is_refused_before_it_is_written(logger, key, value, tiny_config, tmp_path, check_fit):
     logger = {"class_path": f"pytorch_lightning.loggers.{logger}", "init_args": {key: value}}

@@ -10,11 +10,9 @@ import yaml
 from conftest import change_config, write
 
 from precis.config.trust import check_commands, names_on_command_line
-from precis.runs.run_folder import load_run
 
 pytestmark = pytest.mark.integration
 
-COMMAND = "touch {}"
 MODULE = """import pathlib
 from pytorch_lightning import Callback
 pathlib.Path({!r}).touch()
@@ -25,8 +23,7 @@ class Hello(Callback):
 
 @pytest.fixture
 def trap(tmp_path):
-    """Return a file that only exists if the command in a config was run."""
-    return tmp_path / "ran"
+    return tmp_path / "ran"  # a file that only exists if the command in a config was run
 
 
 @pytest.fixture
@@ -40,8 +37,6 @@ def hostile_module(tmp_path, trap, monkeypatch):
 
 @pytest.fixture
 def fit(tiny_config, tmp_path, precis):
-    """Train with a config that has other values at dotted keys."""
-
     def run(changes, *options):
         config = change_config(tiny_config, changes, tmp_path / "hostile.yaml")
         return precis("fit", "--config", config, "--run_dir", tmp_path / "run", *options)
@@ -54,7 +49,7 @@ def callback(name, /, **init_args):
 
 
 def call(trap, name="os.system"):
-    return callback(name, command=COMMAND.format(trap))
+    return callback(name, command=f"touch {trap}")
 
 
 def refused(done, trap, *words):
@@ -65,22 +60,19 @@ def refused(done, trap, *words):
 LAMBDA, WANDB = "pytorch_lightning.callbacks.LambdaCallback", "pytorch_lightning.loggers.WandbLogger"
 LR_LAMBDA = callback("torch.optim.lr_scheduler.LambdaLR", lr_lambda="TRAP")
 # what a config says, with the command's class where TRAP stands
-SPELLINGS = {
-    "callable": {"trainer.callbacks": [callback(LAMBDA, on_fit_start="TRAP")]},
-    "schedule": {"optimizer": callback("torch.optim.SGD", lr=0.1), "lr_scheduler": LR_LAMBDA},
-    "callback": {"trainer.callbacks": ["TRAP"]},
-    "model": {"model": "TRAP"},
-    "corpus": {"data.init_args.corpus": "TRAP"},
-    "logger": {"trainer.logger": ["TRAP"]},
-    "plugins": {"trainer.plugins": ["TRAP"]},
-    "any": {"trainer.logger": [callback(WANDB, experiment="TRAP")]},
-    "extra-keywords": {"trainer.logger": [{"class_path": WANDB, "dict_kwargs": {"config": "TRAP"}}]},
-}
+SPELLINGS = [
+    {"trainer.callbacks": [callback(LAMBDA, on_fit_start="TRAP")]},
+    {"optimizer": callback("torch.optim.SGD", lr=0.1), "lr_scheduler": LR_LAMBDA},
+    {"trainer.callbacks": ["TRAP"]}, {"trainer.logger": ["TRAP"]}, {"trainer.plugins": ["TRAP"]},
+    {"model": "TRAP"}, {"data.init_args.corpus": "TRAP"},
+    {"trainer.logger": [callback(WANDB, experiment="TRAP")]},
+    {"trainer.logger": [{"class_path": WANDB, "dict_kwargs": {"config": "TRAP"}}]},
+]  # fmt: skip
 
 
-@pytest.mark.parametrize("spelling", SPELLINGS)
-def test_a_config_calls_nothing(spelling, fit, tmp_path, trap):
-    changes = json.dumps(SPELLINGS[spelling]).replace('"TRAP"', json.dumps(call(trap)))
+@pytest.mark.parametrize("config", SPELLINGS, ids=lambda config: "-".join(config))
+def test_a_config_calls_nothing(config, fit, tmp_path, trap):
+    changes = json.dumps(config).replace('"TRAP"', json.dumps(call(trap)))
     refused(fit(json.loads(changes)), trap, "os.system", "--trust")
     assert not (tmp_path / "run").exists()
 
@@ -95,7 +87,7 @@ def test_no_spelling_of_a_name_helps(name, fit, trap):
         refused(fit({"trainer.callbacks": [callback(LAMBDA, on_fit_start=value)]}), trap)
 
 
-def test_a_config_in_a_string_or_another_file_and_a_class_path_that_is_no_name_call_nothing(fit, tmp_path, trap):
+def test_no_string_other_file_class_path_or_yaml_tag_calls_anything(fit, tmp_path, trap, tiny_config, precis):
     nested = yaml.safe_dump([callback(LAMBDA, on_fit_start=call(trap))], default_flow_style=True)
     refused(fit({"trainer.callbacks": nested}), trap, "os.system")
     other = write(tmp_path / "other.yaml", call(trap))
@@ -104,27 +96,27 @@ def test_a_config_in_a_string_or_another_file_and_a_class_path_that_is_no_name_c
         done = fit({key: {"class_path": call(trap), "init_args": {}}})
         refused(done, trap, f"{key}: class_path has to be the dotted name of a class")
 
-
-def test_yaml_tags_make_no_objects(tiny_config, tmp_path, trap, precis):
-    tag = f"!!python/object/apply:os.system ['{COMMAND.format(trap)}']"
+    tag = f"!!python/object/apply:os.system ['touch {trap}']"
     config = write(tmp_path / "tagged.yaml", tiny_config.read_text(encoding="utf-8") + f"run_dir: {tag}\n")
     refused(precis("fit", "--config", config), trap, "tagged.yaml:", "tag")
 
 
-def test_a_module_is_not_even_imported_unless_the_command_line_names_or_trusts_it(hostile_module, fit, trap):
+@pytest.mark.parametrize("how", ["named", "trusted"])
+def test_a_module_is_not_even_imported_unless_the_command_line_names_or_trusts_it(how, hostile_module, fit, trap):
     hello = f"{hostile_module}.Hello"
     for named in ([callback(hello)], hello):
         refused(fit({"trainer.callbacks": named}), trap, hello, "--trust")
-    fit({}, "--trainer.max_steps=1", f"--trainer.callbacks={hello}").succeeded()
+    changes = {"trainer.callbacks": [callback(hello)]} if how == "trusted" else {}
+    option = "--trust" if how == "trusted" else f"--trainer.callbacks={hello}"
+    fit(changes, "--trainer.max_steps=1", option).succeeded()
     assert trap.exists()
 
 
-def test_a_config_that_is_trusted_may_name_anything(hostile_module, fit, trap):
-    fit({"trainer.callbacks": [callback(f"{hostile_module}.Hello")]}, "--trainer.max_steps=1", "--trust").succeeded()
-    assert trap.exists()
-
-
-def test_names_are_taken_from_options_of_classes_alone():
+def test_names_are_taken_from_options_of_classes_alone_and_options_of_a_strangers_sweep_are_permitted():
+    check_commands(["test", "report {run}", "evaluate {run}/predictions.jsonl"], "a.yaml")
+    # names of files, also where a module has the name before the dot
+    check_commands(["evaluate {run}/test.jsonl --html {run}/page.html --references refs.txt", "test --run={run}"], "x")
+    check_commands(["validate --data.max_eval 100 --data.corpus=datamodules.corpora.Docstrings"], "a.yaml")
     named = names_on_command_line(
         ["fit", "--config=a.yaml", "--run", "os.system", "--trainer.callbacks+=mine.Hello", "--optimizer",
          "mine.sgd.Sgd", "--model={class_path: mine.Model, init_args: {f: mine.f}}", "--data.corpus.train=a/b.jsonl"]
@@ -143,13 +135,6 @@ def test_a_strangers_run_folder_calls_nothing(command, run_folder, tmp_path, tra
     text = write(tmp_path / "text.txt", "The otter slept.")
     arguments = {"summarize": ["--checkpoint", run_folder, text], "report": [run_folder]}
     refused(precis(command, *arguments.get(command, ["--run", run_folder])), trap, "os.system", "--trust")
-
-
-def test_reading_a_run_in_python_calls_nothing(run_folder, trap, hostile_module):
-    change_config(run_folder / "config.yaml", {"data.init_args.corpus": callback(f"{hostile_module}.Hello")})
-    with pytest.raises(Exception, match=f"{hostile_module}.Hello"):
-        load_run(run_folder)
-    assert not trap.exists()
 
 
 @pytest.mark.parametrize("part", ["set", "grid", "points"])
@@ -182,13 +167,6 @@ def test_commands_of_a_strangers_sweep_name_no_foreign_class(command, tiny_confi
         refused(precis("sweep", sweep, "--out", tmp_path / "out", *options), trap, "sweep.yaml: after: ")
 
 
-def test_options_of_a_strangers_sweep_are_permitted():
-    check_commands(["test", "report {run}", "evaluate {run}/predictions.jsonl"], "a.yaml")
-    # names of files, also where a module has the name before the dot
-    check_commands(["evaluate {run}/test.jsonl --html {run}/page.html --references refs.txt", "test --run={run}"], "x")
-    check_commands(["validate --data.max_eval 100 --data.corpus=datamodules.corpora.Docstrings"], "a.yaml")
-
-
 @pytest.mark.parametrize("outputs", [
     {"trainer.logger": callback("pytorch_lightning.loggers.CSVLogger", save_dir="OUTSIDE")},
     {"trainer.logger": callback("CSVLogger", save_dir="INSIDE", name="../outside")},
@@ -207,21 +185,17 @@ def test_a_strangers_config_writes_inside_its_run_folder_alone(outputs, fit, tmp
 
 
 def test_outputs_inside_the_run_folder_and_on_the_command_line_are_permitted(fit, tmp_path):
-    logger = callback("CSVLogger", save_dir=str(tmp_path / "run" / "logs"))
-    fit(
-        {"trainer.logger": logger, "trainer.max_steps": 1}, f"--trainer.default_root_dir={tmp_path / 'logs'}"
-    ).succeeded()
+    changes = {"trainer.logger": callback("CSVLogger", save_dir=str(tmp_path / "run" / "logs"))}
+    fit(changes, "--trainer.max_steps=1", f"--trainer.default_root_dir={tmp_path / 'logs'}").succeeded()
     assert list(tmp_path.glob("run/logs/**/metrics.csv"))
 
 
 class Unpickled:
-    """Leaves a file when it is unpickled."""
-
     def __init__(self, trap):
         self.trap = trap
 
     def __reduce__(self):
-        return os.system, (COMMAND.format(self.trap),)
+        return os.system, (f"touch {self.trap}",)
 
 
 @pytest.mark.parametrize("weights_only", [None, False])

@@ -61,7 +61,7 @@ def test_a_corpus_is_parsed_once(precis, tmp_path, texts):
     assert len(cache) == 10 and cache.missing(cache) == []
 
 
-def test_corpora_files_and_shards(precis, tmp_path, corpus_files):
+def test_corpora_files_shards_and_texts_of_any_length(precis, tmp_path, corpus_files):
     options = ["--out", tmp_path / "parses", *OURS]
     named = ["--corpus", "Files", *(f"--corpus.{split}={path}" for split, path in corpus_files.items())]
     for arguments, counts in (
@@ -73,6 +73,12 @@ def test_corpora_files_and_shards(precis, tmp_path, corpus_files):
         (named, "7 documents parsed, 33 were parsed before"),
     ):
         assert f": {counts}" in precis("parse", *arguments, *options).succeeded().out
+    long = " ".join(f"The otter {number} swims across the lake; nobody sees it now." for number in range(8400))
+    odd = "\ufeff🏳️‍🌈 𝔴hat?\u2028שלום — naïve cafe\u0301, \u200bbut zero\u00a0width\ufffd."
+    rows = [{"id": id, "document": text} for id, text in (("long", long), ("one", "Word"), ("odd", odd), ("none", ""))]
+    path = write_lines(tmp_path / "corpus.jsonl", rows)
+    done = precis("parse", path, "--corpus.summary=null", *options, "--band", 8).succeeded()
+    assert "3 documents parsed" in done.out and "1 records left out" in done.out and f"{path}:4" in done.out
 
 
 @pytest.mark.integration
@@ -104,16 +110,6 @@ def test_ctrl_c_leaves_what_is_done_and_the_same_command_continues(precis, tmp_p
     assert "3 documents left; the same command continues" in done.out
     monkeypatch.undo()
     assert "3 documents parsed, 2 were parsed before" in precis(*command_line).succeeded().out
-
-
-def test_a_document_of_100_000_tokens_one_of_one_edu_and_odd_ones(precis, tmp_path):
-    long = " ".join(f"The otter {number} swims across the lake; nobody sees it now." for number in range(8400))
-    odd = "\ufeff🏳️‍🌈 𝔴hat?\u2028שלום — naïve cafe\u0301, \u200bbut zero\u00a0width\ufffd."
-    rows = [{"id": id, "document": text} for id, text in (("long", long), ("one", "Word"), ("odd", odd), ("none", ""))]
-    path = write_lines(tmp_path / "corpus.jsonl", rows)
-    options = ["--corpus.summary=null", "--out", tmp_path / "parses", *OURS, "--band", 8]
-    done = precis("parse", path, *options).succeeded()
-    assert "3 documents parsed" in done.out and "1 records left out" in done.out and f"{path}:4" in done.out
 
 
 @pytest.mark.parametrize("arguments, problem", [
@@ -157,10 +153,16 @@ def test_show_draws_a_tree_an_image_and_a_heat_map(precis, tmp_path, texts, monk
     monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(b" ")))
     precis("parse", "--show", *OURS).refused("there is no text in it")
 
-
-def test_the_heat_map_shows_sums_over_relations():
     parse = made_up_parse(ParseRequest.of(made_up_document(3, sentences=5)), half_width=3)
-    dense = torch.full((10, 10), float("nan"))
+    dense = torch.full((10, 10), float("nan"))  # sums over relations
+    for i in range(10):
+        for j in range(max(0, i - 3), min(10, i + 4)):
+            dense[i, j] = parse.band(3)[i, j - i + 3].sum()
+    torch.testing.assert_close(summed(parse), dense, equal_nan=True)
+    assert heat_map(parse).axes[0].get_title() == "doc-3: 10 EDUs"
+
+    parse = made_up_parse(ParseRequest.of(made_up_document(3, sentences=5)), half_width=3)
+    dense = torch.full((10, 10), float("nan"))  # sums over relations
     for i in range(10):
         for j in range(max(0, i - 3), min(10, i + 4)):
             dense[i, j] = parse.band(3)[i, j - i + 3].sum()
@@ -173,7 +175,7 @@ TEXTS = ["It <b>rained</b> & rained,", 'it "poured",', "it\nsnowed", "so we left
 SVG = "{http://www.w3.org/2000/svg}"
 
 
-def test_text_by_hand():
+def test_text_by_hand_and_deep_trees():
     assert draw_text(TREE, TEXTS, width=40).splitlines() == [
         "cause (NS) 1–4",
         "├─ N list (NNN) 1–3",
@@ -187,44 +189,6 @@ def test_text_by_hand():
     root = ElementTree.fromstring(draw_svg(TREE, texts).encode())
     assert "null and escape [31m" in " ".join("".join(root.itertext()).split())
     assert "\x1b" not in draw_text(TREE, texts) and "🙂" in draw_text(TREE, texts)
-
-
-@given(documents())
-@settings(max_examples=30)
-def test_every_node_and_edu_is_drawn(document):
-    tree, texts = document.tree, document.edu_texts
-    lines = draw_text(tree, texts, width=200).splitlines()
-    assert len(lines) == tree.size + len(tree.nodes)
-    for edu, text in enumerate(texts):
-        assert any(line.endswith(f"[{edu + 1}] {text}") for line in lines)
-    root = ElementTree.fromstring(draw_svg(tree, texts))
-    edus = [element for element in root.iter(f"{SVG}text") if element.get("class") == "edu"]
-    labels = [element for element in root.iter(f"{SVG}text") if not element.get("class")][2:]  # without the legend's
-    assert [element.find(f"{SVG}title").text for element in edus] == texts
-    lines = [path for path in root.iter(f"{SVG}path") if path.get("class") in ("N", "S")]
-    assert len(lines) == 2 + sum(len(node.starts) for node in tree.nodes)  # two in the legend
-    assert len({label.get("y") for label in labels}) == len(labels) == len(tree.nodes)  # each on a line of its own
-
-
-@given(documents())
-@settings(max_examples=30)
-def test_long_edus_continue_on_further_lines(document):
-    texts = [f"{text} {'and a sentence that goes on ' * 3}" for text in document.edu_texts]
-    root = ElementTree.fromstring(draw_svg(document.tree, texts, letters=30, wrap=True, tree_width=160))
-    edus = [element for element in root.iter(f"{SVG}text") if element.get("class") == "edu"]
-    labels = [element for element in root.iter(f"{SVG}text") if not element.get("class")][2:]  # without the legend's
-    for number, (element, text) in enumerate(zip(edus, texts, strict=True), start=1):
-        lines = [span.text for span in element.iter(f"{SVG}tspan")]
-        assert " ".join(lines).split() == [str(number), *text.split()]
-        assert len(lines) > 2 and all(len(line) <= 30 for line in lines)
-    heights = [float(span.get("y")) for element in edus for span in element.iter(f"{SVG}tspan")]
-    assert all(lower - upper >= 16 for upper, lower in pairwise(heights))
-    longest = max((len(label.text) for label in labels), default=0)
-    assert float(root.get("width")) <= 12 + 160 + 22 + 6 * longest + 20 + 7.2 * 30
-    assert heights[-1] < float(root.get("height"))
-
-
-def test_deep_trees_fit():
     size = 1200
     tree = Tree.from_spans([Span(i, i, size - 1, "SN", "x" * 10) for i in range(size - 1)], size)
     texts = ["text " * 50] * size
@@ -234,3 +198,38 @@ def test_deep_trees_fit():
     root = ElementTree.fromstring(image)
     assert float(root.get("width")) < 2000 and float(root.get("height")) < 27 * size + 100
     assert len(image) < 1000 * size
+
+
+def texts_of(root) -> tuple[list, list]:
+    """The EDUs of a picture, and the labels of its nodes without those of the legend."""
+    texts = list(root.iter(f"{SVG}text"))
+    return [text for text in texts if text.get("class") == "edu"], [text for text in texts if not text.get("class")][2:]
+
+
+@given(documents())
+@settings(max_examples=30)
+def test_every_node_and_edu_is_drawn_and_long_edus_continue_on_further_lines(document):
+    tree, texts = document.tree, document.edu_texts
+    lines = draw_text(tree, texts, width=200).splitlines()
+    assert len(lines) == tree.size + len(tree.nodes)
+    for edu, text in enumerate(texts):
+        assert any(line.endswith(f"[{edu + 1}] {text}") for line in lines)
+    root = ElementTree.fromstring(draw_svg(tree, texts))
+    edus, labels = texts_of(root)
+    assert [element.find(f"{SVG}title").text for element in edus] == texts
+    lines = [path for path in root.iter(f"{SVG}path") if path.get("class") in ("N", "S")]
+    assert len(lines) == 2 + sum(len(node.starts) for node in tree.nodes)  # two in the legend
+    assert len({label.get("y") for label in labels}) == len(labels) == len(tree.nodes)  # each on a line of its own
+
+    texts = [f"{text} {'and a sentence that goes on ' * 3}" for text in texts]
+    root = ElementTree.fromstring(draw_svg(tree, texts, letters=30, wrap=True, tree_width=160))
+    edus, labels = texts_of(root)
+    for number, (element, text) in enumerate(zip(edus, texts, strict=True), start=1):
+        lines = [span.text for span in element.iter(f"{SVG}tspan")]
+        assert " ".join(lines).split() == [str(number), *text.split()]
+        assert len(lines) > 2 and all(len(line) <= 30 for line in lines)
+    heights = [float(span.get("y")) for element in edus for span in element.iter(f"{SVG}tspan")]
+    assert all(lower - upper >= 16 for upper, lower in pairwise(heights))
+    longest = max((len(label.text) for label in labels), default=0)
+    assert float(root.get("width")) <= 12 + 160 + 22 + 6 * longest + 20 + 7.2 * 30
+    assert heights[-1] < float(root.get("height"))

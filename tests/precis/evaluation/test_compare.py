@@ -17,7 +17,6 @@ ROUGE = "--metric=rouge1,rouge2"
 
 
 def rows_of(run: int, documents=range(12), gain: float = 0.0) -> list[dict]:
-    """Predictions of a run, with a gain in ROUGE-1."""
     scores = [{"rouge1": rouge1 + gain, "rouge2": rouge2} for rouge1, rouge2 in SCORES[run].tolist()]
     return [prediction(number, f"run {run} says {number}", scores[number]) for number in documents]
 
@@ -49,7 +48,6 @@ def test_seeds_are_averaged_and_statistics_equal_those_of_direct_calls(runs, pre
     assert result["documents"] == 12 and result["baseline"] == "coverage=false"
     assert result["differences"] == {"model.init_args.coverage": [False, True]}
     assert noted(result, "fewer than three seeds: coverage=true 1")
-
     averaged, interval = SCORES[:3].mean(0), system_interval(SCORES[:3])
     difference = mean_difference(SCORES[3:], SCORES[:3])
     for column, name in enumerate(("rouge1", "rouge2")):
@@ -75,7 +73,7 @@ def seeds_of(folder: Path, name: str, gains: list[float], **changes) -> list[Pat
     return [make_run(folder / f"{name}{seed}", output, seed=seed, **changes) for seed, output in enumerate(outputs, 1)]
 
 
-def test_seed_level_p_values_are_welchs_and_stars_are_after_holms_correction(tmp_path, precis):
+def test_seed_level_p_values_are_welchs_and_files_of_outputs_have_no_seeds(tmp_path, precis):
     gains = {"base": [0.0, 0.4, -0.7], "a": [1.0, 1.2, 1.9], "b": [0.4, 0.6, 1.1]}
     runs = []
     for size, name in enumerate(gains):
@@ -86,26 +84,22 @@ def test_seed_level_p_values_are_welchs_and_stars_are_after_holms_correction(tmp
     assert [cell["p"] for cell in cells] == pytest.approx(p_values) and not noted(result, "fewer")
     alone = compared(precis, *runs[:6], "--metric=rouge1")["systems"][1]["scores"]["rouge1"]
     assert p_values[0] < 0.05 < 2 * p_values[0] and alone["significant"] and not cells[0]["significant"]
-
-
-@pytest.mark.parametrize("documents", [12, 24])
-def test_files_of_outputs_have_no_seeds_and_need_twenty_documents(documents, tmp_path, precis):
     files = [tmp_path / "lead.jsonl", tmp_path / "other.jsonl"]
-    for path, gain in zip(files, (0.0, 2.0)):
-        scores = [{"rouge1": score + gain} for score in np.resize(SCORES[0, :, 0], documents).tolist()]
-        write_lines(path, [prediction(n, "text", row) for n, row in enumerate(scores)])
-    result = compared(precis, *files, "--metric=rouge1")
-    other = result["systems"][1]["scores"]["rouge1"]
-    assert other["p"] == 0.0 and other["significant"] == (documents == 24)  # each document gains as much
-    assert noted(result, "too few documents (12)") == (documents == 12)
-    if documents == 12:
-        result = compared(precis, *files, *seeds_of(tmp_path, "model", [2.9, 3.0, 3.2]), "--metric=rouge1")
-        model = result["systems"][2]["scores"]["rouge1"]
-        assert model["p"] == pytest.approx(stats.ttest_1samp([2.9, 3.0, 3.2], 0).pvalue) and model["significant"]
-        assert noted(result, "do not depend on a seed: lead, other")
+    for documents in (24, 12):
+        for path, gain in zip(files, (0.0, 2.0)):
+            scores = [{"rouge1": score + gain} for score in np.resize(SCORES[0, :, 0], documents).tolist()]
+            write_lines(path, [prediction(n, "text", row) for n, row in enumerate(scores)])
+        result = compared(precis, *files, "--metric=rouge1")
+        other = result["systems"][1]["scores"]["rouge1"]
+        assert other["p"] == 0.0 and other["significant"] == (documents == 24)  # each document gains as much
+        assert noted(result, "too few documents (12)") == (documents == 12)
+    result = compared(precis, *files, *seeds_of(tmp_path, "model", [2.9, 3.0, 3.2]), "--metric=rouge1")
+    model = result["systems"][2]["scores"]["rouge1"]
+    assert model["p"] == pytest.approx(stats.ttest_1samp([2.9, 3.0, 3.2], 0).pvalue) and model["significant"]
+    assert noted(result, "do not depend on a seed: lead, other")
 
 
-def test_descriptive_measures_carry_no_star(tmp_path, precis, monkeypatch):
+def test_descriptive_measures_carry_no_star_and_a_sweep_folder_stands_for_its_runs(tmp_path, precis, monkeypatch):
     monkeypatch.setenv("COLUMNS", "160")
     runs = []
     for size, text in enumerate(("a b c", "a b c d e f")):
@@ -116,9 +110,6 @@ def test_descriptive_measures_carry_no_star(tmp_path, precis, monkeypatch):
     out = precis("compare", *runs, "--metric=rouge1,length").out
     assert "after Holm's correction for 1 comparison" in " ".join(out.split())  # descriptive measures do not count
     assert " <0.0001" in out and "length: no direction is better, so there is no *" in out and "] *" not in out
-
-
-def test_a_sweep_folder_stands_for_its_runs(tmp_path, precis):
     points = {"attention seed=1": rows_of(0), "attention seed=2": rows_of(1), "pointer seed=1": rows_of(2)}
     folder = write_sweep_folder(tmp_path / "sweep", points, missing="pointer seed=2")
     for again in ([], [folder / "attention-seed-1"]):  # named twice, taken once
@@ -136,9 +127,13 @@ def test_scores_of_evaluate_are_those_of_the_predictions_beside_them(tmp_path, p
     for path, text in ((worse, "nothing of it"), (better, "reference"), (lead, "reference")):
         write_lines(path, [prediction(number, text, {}) for number in range(24)])
     precis("compare", better, lead, "--metric=bertscore").refused("no scores for 'bertscore'")
+    unscored = precis("compare", lead, better, "--metric=rouge1,rougeLsum", "--json").succeeded()
+    assert unscored.err.count("scored with ROUGE, since it had no scores") == 2
     for path in (better, lead):
         assert precis("evaluate", path, "--metrics=rouge", "--resamples=50").status == 0
-    systems = compared(precis, lead, better, "--metric=rouge1")["systems"]
+    scored = precis("compare", lead, better, "--metric=rouge1,rougeLsum", "--json").succeeded()
+    systems = json.loads(scored.out)["systems"]
+    assert scored.err == "" and systems == json.loads(unscored.out)["systems"]
     cell = systems[1]["scores"]["rouge1"]  # one word of the two of the reference
     assert [system["name"] for system in systems] == ["lead", "better"]
     assert cell["mean"] == pytest.approx(200 / 3) and cell["difference"] == 0
@@ -185,7 +180,7 @@ def test_validation_is_compared_where_it_is_asked_for_or_all_there_is(runs, prec
     precis("compare", *runs, ROUGE, "--split=val").refused(absent)
 
 
-def test_ids_with_line_separators_are_one_record(tmp_path, precis):
+def test_ids_with_line_separators_are_one_record_and_a_broken_file_of_a_run_is_named(tmp_path, precis):
     rows = rows_of(0)
     for number, row in enumerate(rows):
         row["id"] = row["summary"][0] = f"a\u2028b\u2029c\x85d{number}"
@@ -194,9 +189,6 @@ def test_ids_with_line_separators_are_one_record(tmp_path, precis):
     assert "\u2028" in out.read_text(encoding="utf-8")
     assert precis("evaluate", out, "--metrics=rouge", "--resamples=50").status == 0
     assert compared(precis, run, "--metric=rouge1,rougeL")["documents"] == 12
-
-
-def test_a_broken_file_of_a_run_is_named(tmp_path, precis):
     for number, (name, content) in enumerate((
         ("predictions.jsonl", b"\xff\xfe"),
         ("predictions.jsonl", b'{"id": ["a"], "summary": [], "references": []}\n'),
@@ -217,7 +209,7 @@ def test_what_cannot_be_compared_is_named_and_nothing_is_written(tmp_path, preci
     run, unpredicted, torn = (make_run(tmp_path / name, outputs) for name in ("run", "unpredicted", "torn"))
     (unpredicted / "predictions.jsonl").unlink()
     (torn / "predictions.jsonl").write_text('{"id": "doc-0", "summ', encoding="utf-8")
-    fewer, twice = make_run(tmp_path / "fewer", outputs[:11]), make_run(tmp_path / "twice", [*outputs, *outputs])
+    fewer, twice = make_run(tmp_path / "fewer", outputs[:11]), make_run(tmp_path / "twice", outputs * 2)
     other = make_run(tmp_path / "other", [row | {"references": [["another"]]} for row in outputs])
     unlike = make_run(tmp_path / "unlike", outputs, seed=2, signatures=unstemmed)
     for arguments, message in (
@@ -234,16 +226,14 @@ def test_what_cannot_be_compared_is_named_and_nothing_is_written(tmp_path, preci
         assert not page.exists()
 
 
-def test_other_versions_and_unknown_ways_are_noted(tmp_path, precis):
+def test_other_versions_unknown_ways_and_references_divided_into_other_sentences_are_noted(tmp_path, precis):
     newer = {name: text.replace("precis:0.1.0", "precis:0.2.0") for name, text in SIGNATURES.items()}
-    signatures = enumerate((SIGNATURES, newer, None))
-    runs = [make_run(tmp_path / f"{n}", rows_of(n), seed=n, signatures=how) for n, how in signatures]
+    ways = enumerate((SIGNATURES, newer, None))
+    runs = [make_run(tmp_path / f"{n}", rows_of(n), seed=n, signatures=way) for n, way in ways]
     result = compared(precis, *runs, ROUGE)
     assert noted(result, "rouge1 was computed by several versions of the suite: 0.1.0, 0.2.0")
     assert any(str(runs[2]) in note and "not recorded" in note for note in result["notes"])
 
-
-def test_equal_references_may_be_divided_into_different_sentences(tmp_path, precis):
     runs, key = {}, "data.init_args.corpus.init_args.summary_sentences"
     for name, references in (("line", [["a b.", "c d."]]), ("split", [["a b. c d."]]), ("other", [["a b. c e."]])):
         rows = [row | {"references": references} for row in rows_of(0)]

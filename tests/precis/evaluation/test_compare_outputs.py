@@ -1,5 +1,8 @@
+"""Pages and tables of `precis compare`, and likelihoods by document."""
+
 import csv
 import json
+import math
 import re
 import shutil
 import subprocess
@@ -9,11 +12,16 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import read_lines, write
+import torch
+from conftest import change_config, write
 from run_folders import make_run, prediction
+from scipy import stats
 from test_compare import ROUGE, SCORES, rows_of
 
+from datamodules.documents import UserError
 from precis.evaluation.compare import escape_latex
+from precis.evaluation.likelihood import compare, main, runs_of
+from precis.runs.run_folder import load_run
 
 HOSTILE = '</script><script>document.title="taken"</script><b id=bold>&amp;'
 
@@ -45,28 +53,24 @@ def test_a_real_browser_shows_table_curves_and_documents(page, tmp_path, browse)
     # What a reader would do, after the page's own script: search for a document, move on with a key.
     acts = """<script>
     const list = document.getElementById("document-list");
-    const text = document.getElementById("document-text");
-    const before = document.querySelector("#document > h3").textContent;
+    const heading = () => document.querySelector("#document > h3").textContent;
+    const before = heading();
     document.body.dispatchEvent(new KeyboardEvent("keydown", {key: "j", bubbles: true}));
-    const after = document.querySelector("#document > h3").textContent;
-    const search = (words) => { text.value = words; text.dispatchEvent(new Event("input")); };
-    search("ID=BOLD");
-    const reference = document.querySelector(".reference p").textContent;
-    search("");
-    // Two systems neither of which is the baseline.
+    const moved = before !== heading();
     const choose = (id, value) => {
       document.getElementById(id).value = value;
       document.getElementById(id).dispatchEvent(new Event("input"));
     };
-    choose("document-system", "1");
+    choose("document-text", "ID=BOLD");
+    const reference = document.querySelector(".reference p").textContent;
+    choose("document-text", "");
+    choose("document-system", "1");  // two systems neither of which is the baseline
     choose("document-other", "2");
     const farthest = list.children[0].textContent;
-    search("says 5");
+    choose("document-text", "says 5");
     const bold = document.getElementById("bold") !== null;
-    const found = list.children.length;
-    document.body.dataset.acts = JSON.stringify({moved: before !== after, found, reference, bold, farthest});
-    document.getElementById("distribution-kind").value = "differences";
-    document.getElementById("distribution-kind").dispatchEvent(new Event("input"));
+    document.body.dataset.acts = JSON.stringify({moved, found: list.children.length, reference, bold, farthest});
+    choose("distribution-kind", "differences");
     </script></body>"""
     acted = write(tmp_path / "acted.html", page.read_text(encoding="utf-8").replace("</body>", acts))
     plain = browse(page, "--dump-dom")
@@ -93,19 +97,16 @@ def test_a_real_browser_shows_table_curves_and_documents(page, tmp_path, browse)
 
 
 @pytest.mark.integration
-def test_the_page_has_the_documents_of_the_run(run_folder, tmp_path, precis, corpus_files):
+def test_the_page_has_the_documents_of_the_run(run_folder, tmp_path, precis, documents):
     assert precis("test", "--run", run_folder).status == 0
     shown = tmp_path / "page.html"
     precis("compare", run_folder, ROUGE, "--html", shown).succeeded()
     data = json.loads(re.search(r'id="data">(.*?)</script>', shown.read_text(encoding="utf-8"), re.S)[1])
-    texts = {row["id"]: row["document"] for row in read_lines(corpus_files["test"])}
+    texts = {row["id"]: row["document"] for row in documents}
     assert {row["id"]: row["source"] for row in data["documents"]} == texts
-    Path(corpus_files["test"]).rename(tmp_path / "gone")
-    try:
-        done = precis("compare", run_folder, ROUGE, "--html", shown)
-    finally:
-        (tmp_path / "gone").rename(corpus_files["test"])
-    assert done.status == 0 and "its documents are not shown in the page" in done.err
+    change_config(run_folder / "config.yaml", {"data.init_args.corpus.init_args.test": str(tmp_path / "gone.jsonl")})
+    done = precis("compare", run_folder, ROUGE, "--html", shown).succeeded()
+    assert "its documents are not shown in the page" in done.err
     assert '"source"' not in shown.read_text(encoding="utf-8")
 
 
@@ -128,7 +129,6 @@ MEASURES = "--metric=rouge1,length"
 
 @pytest.fixture
 def grid(tmp_path) -> list[Path]:
-    """Two seeds of each point of a grid of two axes, the points of the second axis together."""
     runs = []
     for pointer, width, seed in product((0, 1), (0, 1), (1, 2)):
         scores = GRID[pointer, width, seed - 1]
@@ -139,7 +139,7 @@ def grid(tmp_path) -> list[Path]:
     return runs
 
 
-def test_csv_has_every_number_of_the_comparison(grid, tmp_path, precis):
+def test_csv_has_every_number_and_latex_marks_the_best_mean_and_interprets_no_name(grid, tmp_path, precis):
     done = precis("compare", *grid, MEASURES, "--json", "--csv", tmp_path / "table.csv").succeeded()
     systems = {system["name"]: system for system in json.loads(done.out)["systems"]}
     rows = list(csv.DictReader((tmp_path / "table.csv").read_text(encoding="utf-8").splitlines()))
@@ -151,9 +151,9 @@ def test_csv_has_every_number_of_the_comparison(grid, tmp_path, precis):
             for key, value in cell.items():
                 text = "" if value is None else str(value)
                 assert row.get(f"{measure}_{key}", text) == text
-
-
-def test_latex_marks_the_best_mean_repeats_no_value_and_separates_groups(grid, tmp_path, precis):
+    commands = r"\\(textbackslash|textasciitilde|textasciicircum)\{\}|\\[&%$#_{}]"
+    for name in ("a_b", "50 %", "x & y", r"\input{x}", "$a^2$", "~#{}"):
+        assert not re.search(r"[\\&%$#_{}~^]", re.sub(commands, "", escape_latex(name))), name
     precis("compare", *grid, MEASURES, "--latex", tmp_path / "table.tex")
     text = (tmp_path / "table.tex").read_text(encoding="utf-8")
     assert text.startswith("% ") and "95 % intervals" in text and r"hidden\_size" in text
@@ -171,7 +171,65 @@ def test_latex_marks_the_best_mean_repeats_no_value_and_separates_groups(grid, t
         assert subprocess.run(command, cwd=tmp_path, capture_output=True, timeout=100).returncode == 0
 
 
-def test_latex_interprets_no_name():
-    commands = r"\\(textbackslash|textasciitilde|textasciicircum)\{\}|\\[&%$#_{}]"
-    for text in ("a_b", "50 %", "x & y", r"\input{x}", "$a^2$", "~#{}"):
-        assert not re.search(r"[\\&%$#_{}~^]", re.sub(commands, "", escape_latex(text))), text
+@pytest.mark.integration
+def test_each_document_has_the_likelihood_of_its_tokens(trained, tmp_path, capsys):
+    out = tmp_path / "nll.json"
+    changes = ["--change", "-", "data.max_target=3"]
+    assert main([str(trained), str(trained), "--split", "test", "--out", str(out), *changes]) == 0
+    (whole,), (short,) = (list(runs.values()) for runs in json.loads(out.read_text()).values())
+    printed = capsys.readouterr().out.splitlines()
+    assert f"{sum(whole.values()) / len(whole):.4f} nats per token, {len(whole)} documents" in printed[0]
+    difference = sum(short[id] - whole[id] for id in whole) / len(whole)
+    assert f"data.max_target=3: {sum(short.values()) / len(short):.4f} nats" in printed[1]
+    assert f"difference {difference:+.4f} [" in printed[1]
+    run = load_run(trained, eval_batch_size=len(whole))
+    run.data.prepare_splits(["test"])
+    (batch,) = run.data.test_dataloader()  # all documents at once, with padding
+    with torch.no_grad():
+        loss = run.model.loss_terms(batch)["nll"].item()
+    assert math.isclose(loss, sum(whole.values()) / len(whole), rel_tol=1e-5)
+    assert set(batch.ids) == set(whole) and len(set(whole.values())) > 1
+
+
+def by_document(runs: np.ndarray) -> list[dict[str, float]]:
+    return [{str(n): value for n, value in enumerate(run)} for run in runs]
+
+
+def test_the_interval_covers_seeds_that_are_paired_and_the_star_is_after_holms_correction():
+    """Runs of one seed differ by d + e with e from the seed alone: its standard error is that of the values of e."""
+    rng, gains = np.random.default_rng(0), np.array([0.1, 0.9, 0.5, 0.2, -0.1])
+    base = rng.normal(size=(5, 100)) + rng.normal(size=(5, 1))  # seeds differ by more than the systems
+    runs = [base, base + rng.normal(0, 0.1, size=(5, 100)) + 1, base + gains[:, None]]
+    systems = [by_document(system) for system in runs]
+    lines = compare(systems, ["one", "two", "three"])
+    numbers = re.search(r"difference (.*) \[(.*), (.*)\], p (\S*), detectable (.*)", lines[2]).groups()
+    test = stats.ttest_1samp(gains, 0)
+    detectable = (stats.t.ppf(0.975, 4) + stats.t.ppf(0.8, 4)) * gains.std(ddof=1) / 5**0.5
+    expected = [gains.mean(), *test.confidence_interval(), test.pvalue, detectable]
+    assert "100 documents, 5 seeds" in lines[2] and list(map(float, numbers)) == pytest.approx(expected, abs=1e-4)
+    assert "p <0.0001 *, detectable" in lines[1] and test.pvalue > 0.05
+    assert " *" not in compare([runs[:1] for runs in systems[:2]], ["one", "two"])[1]  # of a single seed
+
+    # one run counts for all seeds, and documents are the same
+    assert compare([systems[0][:1], systems[1]], ["a", "b"]) == compare([systems[0][:1] * 5, systems[1]], ["a", "b"])
+    with pytest.raises(UserError, match="two: scored on other documents than one"):
+        compare([[{"a": 1.0, "b": 2.0}], [{"a": 1.0}]], ["one", "two"])
+
+
+@pytest.mark.integration
+def test_runs_of_a_pattern_are_its_seeds(trained, tmp_path, capsys):
+    for name, seed in (("own_b", 1), ("own_a", 2), ("other_1", 1), ("other_3", 3)):
+        shutil.copytree(trained, tmp_path / name)
+        config = tmp_path / name / "config.yaml"
+        config.write_text(re.sub(r"seed_everything: \d+", f"seed_everything: {seed}", config.read_text()))
+    pattern = str(tmp_path / "own_*")
+    assert [path.name for path in runs_of(pattern).values()] == ["own_b", "own_a"]
+    assert main([pattern, pattern, "--split", "test"]) == 0
+    assert "2 seeds; difference +0.0000 [+0.0000, +0.0000]" in capsys.readouterr().out
+    for systems, message in (
+        ([pattern, str(tmp_path / "other_*")], "have the seeds 1, 3 and 1, 2: differences need the same ones"),
+        ([str(tmp_path / "o*_[1b]")], "other_1 and own_b have the same seed"),
+        ([str(tmp_path / "none_*")], "none_*: no run folder of this name"),
+    ):
+        assert main(systems) == 1
+        assert message in capsys.readouterr().err

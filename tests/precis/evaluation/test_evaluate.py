@@ -7,11 +7,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from conftest import change_config, read_lines, write_lines
+from conftest import read_lines, write_lines
 from rouge_score.rouge_scorer import RougeScorer
 
 from precis.evaluation import scorers
-from precis.runs.run_folder import run_documents
 
 sacrebleu = pytest.importorskip("sacrebleu")
 
@@ -49,7 +48,6 @@ def by_measure(result: dict, system: str | None = None) -> dict[str, dict]:
 
 @pytest.fixture
 def evaluated(precis):
-    """Run the command and return its JSON."""
     return lambda *arguments: json.loads(precis("evaluate", *arguments, "--json", "--resamples", 200).succeeded().out)
 
 
@@ -62,10 +60,8 @@ def test_scores_equal_those_of_rouge_score_and_sacrebleu(tmp_path, evaluated):
         np.testing.assert_allclose([row["scores"][variant] for row in rows], expected, atol=1e-9)
         assert math.isclose(measures[variant]["mean"], np.mean(expected))
         assert measures[variant]["low"] <= measures[variant]["mean"] <= measures[variant]["high"]
-    for name, corpus, sentence in (
-        ("bleu", sacrebleu.corpus_bleu, sacrebleu.sentence_bleu),
-        ("chrf", sacrebleu.corpus_chrf, sacrebleu.sentence_chrf),
-    ):
+    for name in ("bleu", "chrf"):
+        corpus, sentence = (getattr(sacrebleu, f"{level}_{name}") for level in ("corpus", "sentence"))
         assert math.isclose(measures[name]["mean"], corpus(OUTPUTS, [TARGETS]).score)
         documents = [sentence(output, [target]).score for output, target in zip(OUTPUTS, TARGETS)]
         np.testing.assert_allclose([row["scores"][name] for row in rows], documents)
@@ -78,7 +74,7 @@ def test_scores_equal_those_of_rouge_score_and_sacrebleu(tmp_path, evaluated):
     np.testing.assert_allclose([bleu["low"], bleu["high"]], np.quantile(resampled, [0.025, 0.975]))
 
 
-def test_empty_predictions_score_0_and_are_counted(tmp_path, evaluated, precis):
+def test_empty_predictions_score_0_and_plain_text_is_records_line_by_line(tmp_path, evaluated, precis):
     path = write_lines(tmp_path / "out.jsonl", records(document=SOURCES))
     result, scores = evaluated(path), read_lines(tmp_path / "out.scores.jsonl")[2]["scores"]
     assert (result["summaries"], result["documents"], result["empty_predictions"]) == (5, 5, 1)
@@ -86,16 +82,13 @@ def test_empty_predictions_score_0_and_are_counted(tmp_path, evaluated, precis):
     assert scores["novel_1"] is None and scores["coverage"] is None
     assert [by_measure(result)[name]["documents"] for name in ("rouge1", "novel_1")] == [5, 4]
     assert "5 summaries of 5 documents; 1 empty prediction\n" in precis("evaluate", path, "--resamples", 50).out
-    packed = tmp_path / "packed.jsonl.gz"
+    packed, expected = tmp_path / "packed.jsonl.gz", result["scores"]
     packed.write_bytes(gzip.compress(path.read_bytes()))
-    assert evaluated(packed, "--out", tmp_path / "packed.scores.jsonl")["scores"] == result["scores"]
+    assert evaluated(packed, "--out", tmp_path / "packed.scores.jsonl")["scores"] == expected
 
-
-def test_plain_text_is_records_line_by_line(tmp_path, evaluated):
     texts = {"o.txt": OUTPUTS, "t": TARGETS, "s": SOURCES}
     outputs, *beside = [write_lines(tmp_path / name, lines) for name, lines in texts.items()]
     beside = ["--references", beside[0], "--documents", beside[1]]
-    expected = evaluated(write_lines(tmp_path / "out.jsonl", records(document=SOURCES)))["scores"]
     assert evaluated(outputs, *beside)["scores"] == expected
     assert [row["id"] for row in read_lines(tmp_path / "o.txt.scores.jsonl")] == list("12345")
     write_lines(tmp_path / "out.csv", ["id,summary,references", "b,some text,a text"])  # has scores of its own
@@ -132,15 +125,14 @@ def test_several_references_lists_of_sentences_and_other_names(tmp_path, evaluat
     both = [write_lines(tmp_path / f"ref{n}", [" ".join(row["gold"][n]) for row in rows]) for n in (0, 1)]
     assert by_measure(evaluated(path, *names, "--references", *both, "--metrics", "chrf"))["chrf"]["documents"] == 2
 
-
-def test_sentences_of_strings(tmp_path, evaluated):
+    # sentences of strings
     path = write_lines(tmp_path / "out.jsonl", [{"id": "x", "summary": "a b<q>c d", "references": "c d\na b"}])
     measures = by_measure(evaluated(path, "--separator", "<q>"))
     assert measures["rougeLsum"]["mean"] == 100.0 and measures["rougeL"]["mean"] == 50.0
     assert RougeScorer(["rougeLsum"]).score("c d\na b", "a b\nc d")["rougeLsum"].fmeasure == 1.0
 
 
-def test_omitted_metrics_have_reasons(tmp_path, precis, monkeypatch):
+def test_omitted_metrics_have_reasons_and_each_file_is_a_system(tmp_path, precis, monkeypatch, evaluated):
     path = write_lines(tmp_path / "out.jsonl", records())
     out = precis("evaluate", path, "--resamples", 50).out
     for line in ("novelty: there are no documents: add --documents FILE or --run RUN", "summac: ", "bertscore: "):
@@ -150,34 +142,44 @@ def test_omitted_metrics_have_reasons(tmp_path, precis, monkeypatch):
     assert "pip install 'precis-suite[bleu]'" in precis("evaluate", path, "--resamples", 50).out
     problem = "bleu cannot be computed: sacrebleu is not installed"
     precis("evaluate", path, "--metrics", "rouge,bleu").failed_in_one_line(problem)
+    monkeypatch.undo()
+    texts = {f"first{size}": [text[:size] for text in OUTPUTS] for size in (12, 5, 99, 20)}
+    files = [write_lines(tmp_path / f"{name}.jsonl", records(summary=outputs)) for name, outputs in texts.items()]
+    result = evaluated(*files, "--metrics", "rouge,length")
+    assert result["systems"] == list(texts) and result["documents"] == 5
+    for path in files:
+        written = path.with_suffix(".scores.jsonl").read_text()
+        alone = by_measure(evaluated(path, "--metrics", "rouge,length"))
+        assert path.with_suffix(".scores.jsonl").read_text() == written
+        for measure, row in alone.items():
+            assert by_measure(result, path.stem)[measure]["mean"] == pytest.approx(row["mean"])
+    out = precis("evaluate", *files, "--metrics", "rouge,length", "--resamples", 50).out
+    assert re.findall(r"^\S first(\d+) ", out, re.M) == ["99", "20", "12", "5"]  # by ROUGE
+    assert "not recorded" not in precis("compare", *files, "--metric=rouge1", "--json").succeeded().out
+    files = [write_lines(tmp_path / f"M{size}.jsonl", records()[:size]) for size in (5, 4)]
+    (note,) = evaluated(*files, "--metrics", "length")["notes"]
+    assert note == "means are over different documents: of 5 documents, M4 4"
 
 
 class Halves:
-    """Entailment model that gives a pair of sentences a probability of one half, and the other classes a quarter."""
-
-    def __init__(self, name, batch_size, device):
-        assert (name, device) == ("some/nli", "cpu")
-
-    def matrices(self, summaries, sources):
-        return [torch.tensor([0.5, 0.25, 0.25])[:, None, None].expand(3, 1, len(text)) for text in summaries]
-
-
-class Thirds:
-    """Classifier that supports every claim with a probability of one third."""
+    """An entailment model with a half for each pair and a quarter for the other classes; a classifier with a third."""
 
     class_names, supported = ["unsupported", "supported"], 1
 
     def __init__(self, name, batch_size, device):
-        assert (name, device) == ("some/minicheck", "cpu")
+        assert name in ("some/nli", "some/minicheck") and device == "cpu"
+
+    def matrices(self, summaries, sources):
+        return [torch.tensor([0.5, 0.25, 0.25])[:, None, None].expand(3, 1, len(text)) for text in summaries]
 
     def scores(self, summaries, sources):
         assert all(isinstance(sentence, str) for source in sources for sentence in source)
         return [1 / 3 if summary else 0.0 for summary in summaries]
 
 
-def test_metrics_of_models_and_meteor_by_name(tmp_path, evaluated, monkeypatch):
+def test_metrics_of_models_meteor_and_a_class_of_the_working_folder(tmp_path, evaluated, monkeypatch, precis):
     monkeypatch.setattr("lightning_modules.metrics.summac.EntailmentModel", Halves)
-    monkeypatch.setattr("lightning_modules.metrics.pair_classifier.ConsistencyModel", Thirds)
+    monkeypatch.setattr("lightning_modules.metrics.pair_classifier.ConsistencyModel", Halves)
     path = write_lines(tmp_path / "out.jsonl", records(document=SOURCES))
     models = ("--summac_model", "some/nli", "--consistency_model", "some/minicheck", "--device", "cpu")
     names = ("--metrics", "summac,consistency,meteor", "--meteor_synonyms", "false")
@@ -187,23 +189,36 @@ def test_metrics_of_models_and_meteor_by_name(tmp_path, evaluated, monkeypatch):
     assert measures["consistency"]["mean"] == pytest.approx(80 / 3)  # four of five, the empty one 0
     assert "model:some/minicheck|class:supported|chunk:350" in measures["consistency"]["signature"]
     assert 0 < measures["meteor"]["mean"] < 100 and "match:exact+stem|" in measures["meteor"]["signature"]
+    (tmp_path / "metrics_of_mine.py").write_text(MODULE, encoding="utf-8")
+    first = {"id": "a", "summary": ["the cat sat", "on mars"], "references": [["a"]], "document": ["the cat sat down"]}
+    second = {"id": "b", "summary": ["dogs ran"], "references": [["dogs"]], "document": ["dogs ran away"]}
+    write_lines(tmp_path / "predictions.jsonl", [first, second])
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    done = precis("evaluate", "predictions.jsonl", "--metrics", "length,metrics_of_mine.Shared", "--json").succeeded()
+    rows = by_measure(json.loads(done.out))
+    assert rows["shared"]["mean"] == pytest.approx((3 / 5 + 1) / 2) and "words" in rows
+    assert rows["shared"]["signature"].startswith("shared|metrics_of_mine.Shared|exact words|")
+    assert [row["scores"]["shared"] for row in read_lines("predictions.scores.jsonl")] == [0.6, 1.0]
+    Path("predictions.scores.jsonl").unlink()
+    wrong = {"Short": "1 scores for 2 summaries", "Words": "not numbers", "Missing": "import path of a class"}
+    for name, message in wrong.items():
+        precis("evaluate", "predictions.jsonl", "--metrics", f"metrics_of_mine.{name}").failed_in_one_line(message)
+        assert not Path("predictions.scores.jsonl").exists()
 
 
 GOOD = {"id": "a", "summary": "some text", "references": "a text"}
 
 
-BAD = [
-    ([GOOD, {"summary": "x", "references": "y"}], ["out.jsonl:2", "no id", "--fields.id"]),
-    ([GOOD, "", GOOD], ["out.jsonl:3", "'a'", "out.jsonl:1", "`system`"]),
-    ([GOOD, GOOD | {"id": 2, "references": " "}], ["out.jsonl:2 (id '2')", "reference is empty"]),
-    ([{"id": 1, "hypothesis": "x"}], ["out.jsonl:1", "'summary'", "hypothesis", "--fields.summary"]),
-    ([GOOD | {"document": "x"}, GOOD | {"id": 2}], ["out.jsonl:2", "no document"]),
-    ([r'{"id": 1, "summary": "\ud800", "references": "x"}'], ["out.jsonl:1", "surrogate"]),
-]
-
-
 def test_bad_records_and_files_are_named_in_one_line_and_nothing_is_written(tmp_path, precis):
-    for rows, parts in BAD:
+    for rows, parts in (
+        ([GOOD, {"summary": "x", "references": "y"}], ["out.jsonl:2", "no id", "--fields.id"]),
+        ([GOOD, "", GOOD], ["out.jsonl:3", "'a'", "out.jsonl:1", "`system`"]),
+        ([GOOD, GOOD | {"id": 2, "references": " "}], ["out.jsonl:2 (id '2')", "reference is empty"]),
+        ([{"id": 1, "hypothesis": "x"}], ["out.jsonl:1", "'summary'", "hypothesis", "--fields.summary"]),
+        ([GOOD | {"document": "x"}, GOOD | {"id": 2}], ["out.jsonl:2", "no document"]),
+        ([r'{"id": 1, "summary": "\ud800", "references": "x"}'], ["out.jsonl:1", "surrogate"]),
+    ):
         done = precis("evaluate", write_lines(tmp_path / "out.jsonl", rows))
         done.failed_in_one_line(*parts)
         assert not done.out and [path.name for path in tmp_path.iterdir()] == ["out.jsonl"]
@@ -226,32 +241,6 @@ def test_bad_records_and_files_are_named_in_one_line_and_nothing_is_written(tmp_
         assert not done.out and sorted(tmp_path.iterdir()) == before
 
 
-def test_each_file_is_a_system_with_the_scores_that_it_has_alone(tmp_path, evaluated, precis):
-    texts = {f"first{size}": [text[:size] for text in OUTPUTS] for size in (12, 5, 99, 20)}
-    files = [write_lines(tmp_path / f"{name}.jsonl", records(summary=outputs)) for name, outputs in texts.items()]
-    result = evaluated(*files, "--metrics", "rouge,length")
-    assert result["systems"] == list(texts) and result["documents"] == 5
-    for path in files:
-        written = path.with_suffix(".scores.jsonl").read_text()
-        alone = by_measure(evaluated(path, "--metrics", "rouge,length"))
-        assert path.with_suffix(".scores.jsonl").read_text() == written
-        for measure, row in alone.items():
-            assert by_measure(result, path.stem)[measure]["mean"] == pytest.approx(row["mean"])
-    out = precis("evaluate", *files, "--metrics", "rouge,length", "--resamples", 50).out
-    assert re.findall(r"^\S first(\d+) ", out, re.M) == ["99", "20", "12", "5"]  # by ROUGE
-    assert "not recorded" not in precis("compare", *files, "--metric=rouge1", "--json").succeeded().out
-    files = [write_lines(tmp_path / f"M{size}.jsonl", records()[:size]) for size in (5, 4)]
-    (note,) = evaluated(*files, "--metrics", "length")["notes"]
-    assert note == "means are over different documents: of 5 documents, M4 4"
-
-
-@pytest.mark.integration
-def test_documents_beyond_the_limit_of_the_run_are_found(run_folder):
-    every = list(run_documents(run_folder, "test")["id"])
-    change_config(run_folder / "config.yaml", {"data.init_args.max_eval": 1})
-    assert len(every) > 1 and list(run_documents(run_folder, "test")["id"]) == every
-
-
 MODULE = """
 class Shared:
     signature = "exact words"
@@ -265,22 +254,3 @@ class Words:
     def score(self, documents, summaries):
         return ["good"] * len(summaries)
 """
-
-
-def test_a_class_of_the_working_folder_is_a_metric(tmp_path, precis, monkeypatch):
-    (tmp_path / "metrics_of_mine.py").write_text(MODULE, encoding="utf-8")
-    first = {"id": "a", "summary": ["the cat sat", "on mars"], "references": [["a"]], "document": ["the cat sat down"]}
-    second = {"id": "b", "summary": ["dogs ran"], "references": [["dogs"]], "document": ["dogs ran away"]}
-    write_lines(tmp_path / "predictions.jsonl", [first, second])
-    monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.chdir(tmp_path)
-    done = precis("evaluate", "predictions.jsonl", "--metrics", "length,metrics_of_mine.Shared", "--json").succeeded()
-    rows = by_measure(json.loads(done.out))
-    assert rows["shared"]["mean"] == pytest.approx((3 / 5 + 1) / 2) and "words" in rows
-    assert rows["shared"]["signature"].startswith("shared|metrics_of_mine.Shared|exact words|")
-    assert [row["scores"]["shared"] for row in read_lines("predictions.scores.jsonl")] == [0.6, 1.0]
-    Path("predictions.scores.jsonl").unlink()
-    wrong = {"Short": "1 scores for 2 summaries", "Words": "not numbers", "Missing": "import path of a class"}
-    for name, message in wrong.items():
-        precis("evaluate", "predictions.jsonl", "--metrics", f"metrics_of_mine.{name}").failed_in_one_line(message)
-        assert not Path("predictions.scores.jsonl").exists()

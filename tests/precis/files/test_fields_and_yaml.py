@@ -11,13 +11,13 @@ from precis.config.load_classes import _load
 from precis.files.data_files import read_yaml
 from precis.files.field_names import first_row, guess_fields
 
-PRESUMM = [{"src": [["boats", "sank", "."], ["it", "rained", "."]], "tgt": [["a", "storm", "."]]}]
+PRESUMM = {"src": [["boats", "sank", "."], ["it", "rained", "."]], "tgt": [["a", "storm", "."]]}
 TOKENS = {"document": "src", "document_list": "tokens", "summary": "tgt", "summary_list": "tokens"}
 ARXIV = {"article_text": ["It rained.", "We stayed."], "abstract_text": ["<S> it rained </S>", "<S> we stayed </S>"]}
 
 
 @pytest.mark.parametrize(("row", "arguments"), [
-    (PRESUMM[0], TOKENS),
+    (PRESUMM, TOKENS),
     (ARXIV, {"document": "article_text", "document_list": "sentences", "summary": "abstract_text",
              "summary_list": "sentences"}),
     ({"id": 3, "document": "a b", "summary": "a"}, {}),
@@ -32,8 +32,8 @@ def test_fields_are_guessed_from_names_and_values(row, arguments):
 
 
 def test_the_guess_reads_the_file(tmp_path, precis):
-    path = write(tmp_path / "shard.json", json.dumps(PRESUMM))
-    assert first_row(path) == PRESUMM[0]
+    path = write(tmp_path / "shard.json", json.dumps([PRESUMM]))
+    assert first_row(path) == PRESUMM
     done = precis("corpus", path, "--json", "true").succeeded()
     (split,) = json.loads(done.out)
     assert split["documents"] == 1 and split["document_sentences"]["mean"] == 2
@@ -59,7 +59,10 @@ def merged(levels: int, copies: int) -> str:
     ("a: !!int ''", "cannot be read"),
     ("[" * 5000, "cannot be read"),
 ])  # fmt: skip
-def test_what_would_fill_the_memory_or_does_not_fit_its_tag_is_refused(text, problem, tmp_path):
+def test_merge_keys_are_read_but_what_would_fill_the_memory_or_does_not_fit_its_tag_is_refused(text, problem, tmp_path):
+    sound = f"{merged(2, 3)}\nb: {{<<: *a2, l: [*a0]}}"
+    for content in (read_yaml(write(tmp_path / "config.yaml", sound)), _load(sound)):
+        assert content["b"] == {"k": 1, "l": [{"k": 1}]}
     path = write(tmp_path / "config.yaml", text)
     with pytest.raises(UserError, match=problem) as caught:
         read_yaml(path)
@@ -67,9 +70,3 @@ def test_what_would_fill_the_memory_or_does_not_fit_its_tag_is_refused(text, pro
     if "&" in text or "!" in text:  # as jsonargparse reads files that options name
         with pytest.raises(yaml.YAMLError, match=problem):
             _load(text)
-
-
-def test_merge_keys_and_aliases_are_read(tmp_path):
-    text = f"{merged(2, 3)}\nb: {{<<: *a2, l: [*a0]}}"
-    for content in (read_yaml(write(tmp_path / "config.yaml", text)), _load(text)):
-        assert content["b"] == {"k": 1, "l": [{"k": 1}]}

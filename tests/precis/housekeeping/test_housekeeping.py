@@ -34,13 +34,10 @@ def folder(tmp_path, corpus_files):
     (folder / "mine").mkdir()
     (folder / "text" / DIGEST).mkdir(parents=True)
     (folder / "features").mkdir()
-    for name in OLD:
+    for name in (*OLD, "mine/notes.txt", "notes.txt", "features/notes.arrow"):
         (folder / name).write_bytes(b"x" * 5000)
-        age(folder / name, 40)
+        age(folder / name, 40 if name in OLD else 400)
     age(folder / "text" / DIGEST, 40)
-    for name in ("mine/notes.txt", "notes.txt", "features/notes.arrow"):
-        (folder / name).write_text("mine", encoding="utf-8")
-        age(folder / name, 400)
     return folder
 
 
@@ -48,12 +45,9 @@ def names(folder: Path) -> set[str]:
     return {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file() and path.name[0] != "."}
 
 
-def test_what_training_builds_is_recognized(trained, cache):
+def test_what_training_builds_is_recognized_and_old_entries_are_removed(trained, cache, folder, precis):
     kinds = {entry.kind for entry in list_entries(cache)}
     assert {"documents", "features", "tokenizers"} <= kinds <= set(KINDS)
-
-
-def test_old_entries_are_removed_and_nothing_else(folder, precis):
     before = names(folder)
     done = precis("clean", "--cache_dir", folder, "--older_than", "0").succeeded()
     assert "--delete" in done.out and names(folder) == before  # unless asked
@@ -74,16 +68,13 @@ def test_only_large_ones_of_a_kind_are_removed(folder, corpus_files, run_folder,
     assert names(run_folder) == before
 
 
-def test_the_report_names_versions_devices_caches_and_the_parser(precis, cache):
+def test_the_report_names_versions_devices_caches_and_missing_packages(precis, cache, monkeypatch):
     report = json.loads(precis("doctor", "--json").succeeded().out)
     assert report["versions"]["torch"] == metadata.version("torch") and not report["problems"]
     assert "CPU core" in report["devices"][0] and str(cache) in report["caches"]
     assert "default because" in report["parser"] and "minilm" in report["extras"]
     table = precis("doctor").out
     assert metadata.version("torch") in table and "everything that is required is installed" in table
-
-
-def test_a_missing_package_is_named_with_the_command_that_installs_it(monkeypatch, precis):
     lines = ["torch>=999", "nothing-of-this-name>=1", 'nor-of-this; extra == "minilm"', 'rich; extra == "lora"']
     monkeypatch.setattr(metadata, "requires", lambda _: lines)
     required, extras = check_requirements()
@@ -101,15 +92,7 @@ SMALL = (
 
 
 @pytest.mark.integration
-def test_a_project_trains_as_it_is(tmp_path, precis, monkeypatch):
-    path = write_lines(tmp_path / "mine.jsonl", ROWS)
-    assert precis("init", tmp_path / "project", "--train", path).status == 0
-    monkeypatch.chdir(tmp_path / "project")
-    precis("fit", "--config", "config.yaml", "--run_dir", "runs/first", *SMALL).succeeded()
-    assert (tmp_path / "project" / "runs" / "first" / "checkpoints" / "best.ckpt").is_file()
-
-
-def test_the_configs_are_accepted_and_have_the_fields_of_the_files(tmp_path, precis, monkeypatch):
+def test_the_configs_have_the_fields_of_the_files_and_a_project_trains_as_it_is(tmp_path, precis, monkeypatch):
     path = write_lines(tmp_path / "mine.jsonl", ROWS)
     for model in MODELS:
         assert "'Article'" in precis("init", tmp_path / model, "--model", model, "--train", path).succeeded().out
@@ -118,9 +101,13 @@ def test_the_configs_are_accepted_and_have_the_fields_of_the_files(tmp_path, pre
         values = yaml.safe_load(Path("config.yaml").read_text(encoding="utf-8"))["data"]["init_args"]["corpus"]
         fields = {"train": str(path), "document": "Article", "summary": "highlights", "split": 0.1}
         assert values["init_args"] == fields
+    assert precis("init", tmp_path / "project", "--train", path).status == 0
+    monkeypatch.chdir(tmp_path / "project")
+    precis("fit", "--config", "config.yaml", "--run_dir", "runs/first", *SMALL).succeeded()
+    assert Path("runs/first/checkpoints/best.ckpt").is_file()
 
 
-def test_the_id_is_unique_and_the_commands_are_for_the_given_files(tmp_path, precis):
+def test_the_id_is_unique_the_commands_are_for_the_files_and_wrong_files_leave_no_project(tmp_path, precis):
     rows = [{"url": "same", "guid": number, "body": f"Rain {number}.", "title": "Rain."} for number in range(4)]
     path = write_lines(tmp_path / "mine.jsonl", rows)
     done = precis("init", tmp_path / "project", "--train", path)
@@ -132,10 +119,8 @@ def test_the_id_is_unique_and_the_commands_are_for_the_given_files(tmp_path, pre
     write_lines(path, [row | {"guid": 1, "id": 1} for row in rows])
     assert "the same `id`" in precis("init", tmp_path / "third", "--train", path).err
 
-
-def test_files_that_cannot_be_used_leave_no_project(tmp_path, precis):
     wrong = [({"words": "a"}, "fields: words"), ({"document": "a"}, "training needs one"), ("{", "broken JSON")]
     for row, message in wrong:
-        path = write_lines(tmp_path / "mine.jsonl", [row])
-        precis("init", tmp_path / "project", "--train", path).failed_in_one_line(message)
-        assert not (tmp_path / "project").exists()
+        write_lines(path, [row])
+        precis("init", tmp_path / "none", "--train", path).failed_in_one_line(message)
+        assert not (tmp_path / "none").exists()

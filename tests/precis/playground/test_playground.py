@@ -34,7 +34,7 @@ def playground(folders):
     return Playground(folders, max_characters=600)
 
 
-def test_documents_are_those_for_validation_where_there_are_no_others(folders, tmp_path, capfd):
+def test_documents_for_validation_are_used_and_words_colour_what_they_attended_to(folders, tmp_path, capfd):
     test, run = "data.init_args.corpus.init_args.test", shutil.copytree(folders[0], tmp_path / Path(folders[0]).name)
     change_config(run / "config.yaml", {test: None})
     assert len(Playground([str(run)]).documents) == SIZES["val"]
@@ -44,14 +44,6 @@ def test_documents_are_those_for_validation_where_there_are_no_others(folders, t
     playground = Playground([str(run), folders[0]])  # two runs of one name are told apart
     assert list(playground.runs) == [str(run), folders[0]] and playground.documents == {}
     assert "no documents of its corpus can be picked" in capfd.readouterr().err
-
-
-def text_of(page: str) -> str:
-    """The visible text of HTML."""
-    return html.unescape(re.sub(r"<[^>]*>", "", re.sub(r"<style>.*?</style>", "", page, flags=re.S)))
-
-
-def test_a_word_colours_what_it_attended_to_and_names_are_no_markup():
     attention = np.array([[0.0, 0.5, 0.25], [1.0, 0.0, 0.0]])
     page = copied_summary("c", ["a", "<b>", "c"], ["<b>", "x"], [True, False], attention)
     rules = dict(re.findall(r"#c:has\(\.w(\d:hover\) \.s\d) \{ background: rgba\(255, 140, 0, ([\d.]+)\)", page))
@@ -62,6 +54,10 @@ def test_a_word_colours_what_it_attended_to_and_names_are_no_markup():
     image = '<svg width="1" height="1"></svg>'
     for page in (MACROS.card("<i>", "<u>", []), MACROS.error_box("<script>"), picture('"><script>', image)):
         assert not re.search(r"<(i|u|script)>", page)
+
+
+def text_of(page: str) -> str:
+    return html.unescape(re.sub(r"<[^>]*>", "", re.sub(r"<style>.*?</style>", "", page, flags=re.S)))
 
 
 def test_each_model_shows_what_belongs_to_it(playground, folders):
@@ -83,8 +79,7 @@ def test_each_model_shows_what_belongs_to_it(playground, folders):
     assert "paragraph graph (similarity)" in cards["graphsum"]
     assert not re.search(r"""(?:src|href)=["']?http|url\(|@import|<script""", page)
 
-
-def test_errors_are_shown_in_the_page(playground):
+    # errors are shown in the page
     for text, reference, names, message in (
         (" ", "", ["tiny"], "There is no text"),
         ("a heron " * 100, "", ["tiny"], "The text has 800 characters; give at most 600"),
@@ -99,11 +94,6 @@ def test_errors_are_shown_in_the_page(playground):
         assert text.startswith("Compute the distances") and reference == ""
 
 
-def test_gradio_that_is_not_installed_is_named(monkeypatch, trained, precis):
-    monkeypatch.setitem(sys.modules, "gradio", None)
-    precis("demo", trained).failed_in_one_line("pip install 'precis-suite[demo]'")
-
-
 @pytest.fixture(scope="module")
 def address(playground):
     pytest.importorskip("gradio")
@@ -113,10 +103,12 @@ def address(playground):
     page.close()
 
 
-def test_a_port_that_is_taken_is_named(address, playground):
+def test_a_taken_port_and_missing_gradio_are_named(address, playground, monkeypatch, trained, precis):
     for port in (int(address.rstrip("/").rpartition(":")[2]), 99999):
         with pytest.raises(UserError, match=f"port {port} on 127.0.0.1 cannot be used; give another --port, or 0"):
             command.serve(command.build(playground), "127.0.0.1", port, block=False)
+    monkeypatch.setitem(sys.modules, "gradio", None)
+    precis("demo", trained).failed_in_one_line("pip install 'precis-suite[demo]'")
 
 
 @pytest.fixture

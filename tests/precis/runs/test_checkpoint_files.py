@@ -11,7 +11,8 @@ from unittest.mock import Mock
 
 import pytest
 import torch
-from conftest import assert_same_checkpoints, flip_a_byte, step_of
+import yaml
+from conftest import assert_same_checkpoints, flip_a_byte, read_metrics, step_of
 
 from datamodules.documents import UserError
 from lightning_modules.checkpoints import find_damage
@@ -53,7 +54,7 @@ def test_the_one_before_stays(links, tmp_path, monkeypatch):
         assert steps_in(folder) == {"best.ckpt": 4, "last.ckpt": 5, "previous.ckpt": 3}
 
 
-def test_a_file_that_may_not_grow_costs_nothing(tmp_path):
+def test_neither_a_file_that_may_not_grow_nor_ctrl_c_between_two_writes_costs_a_checkpoint(tmp_path, monkeypatch):
     """The limit of a process on the size of its files, as a full disk: an error in the middle of writing."""
     save(tmp_path, 1, 2)
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
@@ -68,6 +69,22 @@ def test_a_file_that_may_not_grow_costs_nothing(tmp_path):
     for part in ("last.ckpt: the checkpoint of step 3 cannot be written (File too large)", "is unchanged; make room"):
         assert part in str(raised.value)
     assert steps_in(tmp_path / "checkpoints") == {"last.ckpt": 2, "previous.ckpt": 1}
+    # Ctrl-C between two writes: torch then completes the archive, and fails
+    path = tmp_path / "last.ckpt"
+    WholeCheckpoints().save_checkpoint(checkpoint(1), path)
+    before, calls = path.read_bytes(), []
+
+    class InterruptedFile(_ErrorRecordingFile):
+        def write(self, content):
+            calls.append(super().write(content))
+            if len(calls) == 4:
+                raise KeyboardInterrupt  # after the bytes were written, and outside of what is recorded
+            return calls[-1]
+
+    monkeypatch.setattr("precis.runs.checkpoint_files._ErrorRecordingFile", InterruptedFile)
+    with pytest.raises(KeyboardInterrupt):
+        WholeCheckpoints().save_checkpoint(checkpoint(2), path)
+    assert len(calls) >= 4 and path.read_bytes() == before
 
 
 @pytest.mark.parametrize("damage, said", [(cut_in_half, "only a part of one"), (flip_a_byte, "is damaged")])
@@ -84,7 +101,11 @@ def test_a_broken_checkpoint_is_found_and_the_one_before_taken(damage, said, tmp
     assert step_of(folder / "previous.ckpt") == 1
 
 
-def test_without_a_whole_one_the_reasons_are_named(tmp_path):
+def test_without_a_whole_one_the_reasons_are_named_and_a_folder_that_can_be_written_to_is_as_it_was(tmp_path):
+    check_writable(tmp_path / "new" / "run")
+    (tmp_path / "checkpoints").mkdir()
+    check_writable(tmp_path)
+    assert sorted(path.name for path in tmp_path.rglob("*")) == ["checkpoints", "new"]
     with pytest.raises(UserError, match=r"last.ckpt: no checkpoint to resume from; pass --resume auto"):
         resumable(tmp_path)
     save(tmp_path, 1, 2)
@@ -92,6 +113,11 @@ def test_without_a_whole_one_the_reasons_are_named(tmp_path):
         cut_in_half(tmp_path / "checkpoints" / f"{name}.ckpt")
     with pytest.raises(UserError, match=r"last.ckpt: .* only .*; .*previous.ckpt: .* only .*; start the run again"):
         resumable(tmp_path)
+
+
+def assert_same_run(run: Path, whole: Path) -> None:
+    assert_same_checkpoints(run, whole)
+    assert (run / "metrics.csv").read_text() == (whole / "metrics.csv").read_text()
 
 
 @pytest.mark.integration
@@ -102,22 +128,28 @@ def test_a_run_with_a_torn_checkpoint_ends_as_if_nothing_had_been(damage, traine
     said = pytest.warns(UserWarning, match=r"last.ckpt: .*only a part of one; continuing")
     with said if damage is cut_in_half else nullcontext():
         precis("fit", "--run", run_folder).succeeded()
-    assert_same_checkpoints(run_folder, trained)
-    assert (run_folder / "metrics.csv").read_text() == (trained / "metrics.csv").read_text()
+    assert_same_run(run_folder, trained)
 
 
 @pytest.mark.integration
-def test_resume_auto_begins_continues_and_removes_leftovers_of_a_start_without_checkpoint(
-    tiny_config, trained, tmp_path, precis
-):
+@pytest.mark.parametrize("how", ["auto", "--config", "--run"])
+def test_a_resumed_run_equals_one_that_had_not_stopped(how, tiny_config, trained, tmp_path, precis):
     run = tmp_path / "run"
+    again = {"--config": ["--config", run / "config.yaml", "--resume", "true"], "--run": ["--run", run]}
+    start = again["auto"] = ["--config", tiny_config, "--run_dir", run, "--resume=auto"]
     run.mkdir()
-    (run / "config.yaml").touch()
+    (run / "config.yaml").touch()  # what a start without checkpoint leaves
     (run / "metrics.csv").write_text("step,train/loss\n0,9\n")
-    resume = ["fit", "--config", tiny_config, "--run_dir", run, "--resume=auto"]
-    for epochs in (1, 2):
-        precis(*resume, "--trainer.max_epochs", epochs).succeeded()
-    assert (run / "metrics.csv").read_text() == (trained / "metrics.csv").read_text()
+    precis("fit", *start, "--trainer.max_epochs", 1).succeeded()
+    with (run / "metrics.csv").open("a", encoding="utf-8") as file:  # logged after the checkpoint, then interrupted
+        file.write("1,7" + "," * (len(read_metrics(run)[0]) - 2) + "\n")
+    precis("fit", *again[how], "--trainer.max_epochs", 2).succeeded()
+    assert_same_run(run, trained)
+    ours, theirs = (yaml.safe_load((folder / "config.yaml").read_text()) for folder in (run, trained))
+    assert ours | {"run_dir": None, "previews": None} == theirs | {"run_dir": None, "previews": None}
+    # and once more, now that there is nothing left to do
+    precis("fit", "--run", run).succeeded()
+    assert_same_run(run, trained)
 
 
 @pytest.mark.integration
@@ -140,34 +172,6 @@ def test_a_disk_that_is_full_while_training_ends_the_run_and_room_lets_it_go_on(
         assert (run / "checkpoints" / "last.ckpt").read_bytes() == kept
         ballast.unlink()
         precis("fit", "--run", run, "--trainer.max_epochs", 2).succeeded()
-        assert_same_checkpoints(run, trained)
-        assert (run / "metrics.csv").read_text() == (trained / "metrics.csv").read_text()
+        assert_same_run(run, trained)
     finally:
         subprocess.run(["umount", disk], check=True)
-
-
-def test_a_folder_that_can_be_written_to_is_as_it_was(tmp_path):
-    check_writable(tmp_path / "new" / "run")
-    assert not (tmp_path / "new" / "run").exists()
-    (tmp_path / "old" / "checkpoints").mkdir(parents=True)
-    check_writable(tmp_path / "old")
-    assert [path.name for path in (tmp_path / "old").rglob("*")] == ["checkpoints"]
-
-
-def test_ctrl_c_between_two_writes_of_a_checkpoint_is_an_interruption(tmp_path, monkeypatch):
-    """torch then completes the archive, and fails."""
-    path = tmp_path / "last.ckpt"
-    WholeCheckpoints().save_checkpoint(checkpoint(1), path)
-    before, calls = path.read_bytes(), []
-
-    class InterruptedFile(_ErrorRecordingFile):
-        def write(self, content):
-            calls.append(super().write(content))
-            if len(calls) == 4:
-                raise KeyboardInterrupt  # after the bytes were written, and outside of what is recorded
-            return calls[-1]
-
-    monkeypatch.setattr("precis.runs.checkpoint_files._ErrorRecordingFile", InterruptedFile)
-    with pytest.raises(KeyboardInterrupt):
-        WholeCheckpoints().save_checkpoint(checkpoint(2), path)
-    assert len(calls) >= 4 and path.read_bytes() == before

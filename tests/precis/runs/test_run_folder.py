@@ -6,14 +6,14 @@ from unittest.mock import Mock
 
 import pytest
 import torch
-from conftest import read_metrics, write
+from conftest import change_config, read_metrics, write
 from pytorch_lightning import Trainer
 from run_folders import make_run
 
 from datamodules.documents import UserError
 from precis.runs import run_folder as module
 from precis.runs.metrics_file import RunCSVLogger
-from precis.runs.run_folder import best_checkpoint, environment, load_run, read_checkpoint
+from precis.runs.run_folder import best_checkpoint, environment, load_run, read_checkpoint, run_documents
 from precis.runs.run_state import LOCK, read_state, write_state
 
 
@@ -25,7 +25,7 @@ def log(folder, *rows: tuple[int, dict[str, float]]) -> RunCSVLogger:
     return logger
 
 
-def test_a_second_logger_continues_after_a_checkpoint_and_may_add_columns(tmp_path):
+def test_a_second_logger_continues_and_the_environment_is_told_without_git(tmp_path, monkeypatch):
     logger = log(tmp_path, *((step, {"a": float(step)}) for step in range(6)))
     logger.keep_rows_of({"metrics": {"rows": 4}})
     assert [row["step"] for row in read_metrics(tmp_path)] == ["0", "1", "2", "3"]
@@ -35,28 +35,6 @@ def test_a_second_logger_continues_after_a_checkpoint_and_may_add_columns(tmp_pa
     assert columns == expected and [path.name for path in tmp_path.iterdir()] == ["metrics.csv"]
     RunCSVLogger(tmp_path / "none").keep_rows_of({"metrics": {"rows": 3}})
     assert not (tmp_path / "none").exists()
-
-
-def test_the_best_checkpoint_is_taken_and_else_the_last(run_folder):
-    checkpoints = run_folder / "checkpoints"
-    assert best_checkpoint(run_folder) == checkpoints / "best.ckpt"
-    (checkpoints / "best.ckpt").unlink()
-    assert best_checkpoint(run_folder) == checkpoints / "last.ckpt"
-    (checkpoints / "last.ckpt").unlink()
-    with pytest.raises(UserError, match="no checkpoint there; let the run train until"):
-        best_checkpoint(run_folder)
-
-
-def test_load_run_takes_a_checkpoint_and_changes_of_the_data(trained):
-    last = trained / "checkpoints" / "last.ckpt"
-    run = load_run(trained, last, eval_batch_size=5, max_eval=6)
-    weights = read_checkpoint(last)["state_dict"]
-    assert all(torch.equal(tensor, weights[name]) for name, tensor in run.model.state_dict().items())
-    assert not run.model.training and run.model.coverage_gate == 1.0
-    assert [len(batch.ids) for batch in run.data.test_dataloader()] == [5, 1]
-
-
-def test_the_environment_can_be_told_without_git(monkeypatch):
     told = environment()
     assert told["git_commit"] is None or len(told["git_commit"]) == 40
     monkeypatch.setattr(subprocess, "run", Mock(side_effect=FileNotFoundError("git")))
@@ -64,6 +42,27 @@ def test_the_environment_can_be_told_without_git(monkeypatch):
     assert without["git_commit"] is None and without["corpus"] == {}
     assert set(without["versions"]) <= set(module.PACKAGES) and without["versions"]["torch"] == torch.__version__
     json.dumps(without)
+
+
+def test_a_checkpoint_and_changes_of_the_data_may_be_named_and_the_best_one_else_the_last_is_taken(run_folder):
+    best, last = (run_folder / "checkpoints" / f"{name}.ckpt" for name in ("best", "last"))
+    run = load_run(run_folder, last, eval_batch_size=5, max_eval=6)
+    weights = read_checkpoint(last)["state_dict"]
+    assert all(torch.equal(tensor, weights[name]) for name, tensor in run.model.state_dict().items())
+    assert not run.model.training and run.model.coverage_gate == 1.0
+    assert [len(batch.ids) for batch in run.data.test_dataloader()] == [5, 1]
+
+    # documents beyond the limit of the run are found
+    every = list(run_documents(run_folder, "test")["id"])
+    change_config(run_folder / "config.yaml", {"data.init_args.max_eval": 1})
+    assert len(every) > 1 and list(run_documents(run_folder, "test")["id"]) == every
+
+    assert best_checkpoint(run_folder) == best
+    best.unlink()
+    assert best_checkpoint(run_folder) == last
+    last.unlink()
+    with pytest.raises(UserError, match="no checkpoint there; let the run train until"):
+        best_checkpoint(run_folder)
 
 
 def test_runs_are_listed_with_their_scores_and_a_broken_config_is_named(tmp_path, precis):
@@ -86,19 +85,15 @@ def test_runs_are_listed_with_their_scores_and_a_broken_config_is_named(tmp_path
     precis("runs", tmp_path).succeeded()
 
 
-def test_a_run_whose_lock_is_free_was_killed(tmp_path):
+@pytest.mark.integration
+def test_training_records_its_end_and_a_run_whose_lock_is_free_was_killed(tiny_config, tmp_path, precis, monkeypatch):
     run = make_run(tmp_path / "one", [])
     write_state(run, "running", 3)
     assert read_state(run) == {"state": "killed", "step": 3}
     with (run / LOCK).open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         assert read_state(run)["state"] == "running"
-    write_state(run, "stopped", 4)
-    assert read_state(run) == {"state": "stopped", "step": 4}
 
-
-@pytest.mark.integration
-def test_training_records_that_it_was_stopped_or_failed(tiny_config, tmp_path, precis, trusted, monkeypatch):
     fit = Trainer.fit
     for error, state in ((SystemExit(143), "stopped"), (ValueError("no"), "failed")):
 

@@ -22,8 +22,7 @@ def describe(sweep: Path, run: str, label: str) -> None:
 
 
 @pytest.fixture(scope="module")
-def tracked(tmp_path_factory, tiny_config, corpus_files) -> Path:
-    """A point of a sweep, trained in two starts and tested, with W&B offline."""
+def tracked(tmp_path_factory, tiny_config) -> Path:
     sweep = tmp_path_factory.mktemp("sweep")
     describe(sweep, "first", "copy coverage=true seed=3")
     run = sweep / "first"
@@ -38,18 +37,20 @@ def tracked(tmp_path_factory, tiny_config, corpus_files) -> Path:
     return run
 
 
-def test_keys_of_the_environment_are_in_no_file_of_a_run(tracked):
-    files = contents(tracked)
+def test_keys_are_in_no_file_and_three_commands_are_one_wandb_run_in_the_group_of_its_sweep(tracked, tmp_path):
+    files, offline = contents(tracked), OfflineRun(tracked)
     assert any(path.suffix == ".wandb" for path in files) and tracked / "environment.json" in files
     assert [(path, name) for path in files for name, key in KEYS.items() if key.encode() in files[path]] == []
-
-
-def test_three_commands_are_one_wandb_run_in_the_group_of_its_sweep(tracked):
-    offline = OfflineRun(tracked)
     assert len(list((tracked / "wandb").glob("offline-run-*"))) == 3
     assert offline.ids == {run_id(tracked)}
     assert (offline.group, offline.job_type) == ("rows", "copy coverage=true")
     assert set(offline.tags) == {"PointerGenerator", "copy coverage=true", "seed=3"}
+
+    config = {"model": {"class_path": "lightning_modules.BertSum"}, "seed_everything": 1}  # a run of no sweep
+    assert sweep_and_label(tmp_path / "run") == ("", "")
+    assert grouping(tmp_path / "run", config) == {"group": None, "job_type": "BertSum", "tags": ["BertSum", "seed=1"]}
+    describe(tmp_path, "run", "x" * 100 + " seed=1")
+    assert max(map(len, grouping(tmp_path / "run", config)["tags"])) == 64
 
 
 def test_the_values_the_table_of_predictions_and_the_artifacts_equal_those_of_the_run_folder(tracked):
@@ -73,11 +74,3 @@ def test_the_values_the_table_of_predictions_and_the_artifacts_equal_those_of_th
     assert kinds["predictions"] == {"predictions.jsonl", "predictions.signatures.json"}
     staged = list((tracked / "wandb" / "data").rglob("*"))
     assert staged and not any(path.suffix == ".ckpt" for path in staged), "no second copy of the weights"
-
-
-def test_a_run_of_no_sweep_has_no_group(tmp_path):
-    config = {"model": {"class_path": "lightning_modules.BertSum"}, "seed_everything": 1}
-    assert sweep_and_label(tmp_path / "run") == ("", "")
-    assert grouping(tmp_path / "run", config) == {"group": None, "job_type": "BertSum", "tags": ["BertSum", "seed=1"]}
-    describe(tmp_path, "run", "x" * 100 + " seed=1")
-    assert max(map(len, grouping(tmp_path / "run", config)["tags"])) == 64

@@ -27,7 +27,6 @@ SIZES |= {"decoder_attention_heads": 2, "encoder_ffn_dim": 24, "decoder_ffn_dim"
 
 
 def pretrained(folder: Path, files: dict[str, str], kind: str, **sizes: object) -> str:
-    """A tiny encoder-decoder with a byte-level tokenizer, as Hugging Face saves them."""
     text = SubwordTokenizer.build([Path(files["train"]).read_text(encoding="utf-8")], 280)
     ids = {"bos_token_id": text.start, "pad_token_id": text.pad, "eos_token_id": text.stop}
     config = getattr(transformers, f"{kind}Config")(vocab_size=290, **SIZES, **ids, **sizes)
@@ -43,7 +42,6 @@ def export(precis, run: Path, out: Path, *options: str) -> Path:
 
 
 def records(folder: Path | str) -> list[dict]:
-    """Summaries of two texts by the model of a folder."""
     return [summary.record() for summary in api.load(folder).summarize([TEXT, TEXT[:40]])]
 
 
@@ -82,13 +80,20 @@ def test_a_pretrained_encoder_is_exported_too(name, corpus_files, tmp_path, prec
     assert "subfolder=" in (exported / "README.md").read_text(encoding="utf-8")
 
 
-def test_a_compact_export_has_matrices_in_8_bits(corpus_files, tmp_path, precis):
-    run = write_run(tmp_path / "run", "bertsum", corpus_files)
-    whole = export(precis, run, tmp_path / "whole")
-    compact = export(precis, run, tmp_path / "compact", "--compact=true")
+def test_a_compact_export_has_matrices_in_8_bits_and_the_proposer_of_candidates_is_exported(
+    extractive, tmp_path, precis, corpus_files
+):
+    whole = export(precis, extractive, tmp_path / "whole")
+    compact = export(precis, extractive, tmp_path / "compact", "--compact=true")
     assert (compact / EXPORTED).stat().st_size < 0.6 * (whole / EXPORTED).stat().st_size
     one, other = (api.load(folder).summarize(TEXT).sentence_scores for folder in (whole, compact))
     assert one == pytest.approx(other, abs=0.01) and one != other
+    proposer = write_run(tmp_path / "bertsum", "bertsum", corpus_files)
+    scorer = {"class_path": "precis.training.run_scorer.RunScorer", "init_args": {"run": str(proposer)}}
+    run = write_run(tmp_path / "run", "matchsum", corpus_files, data_scorer=scorer)
+    exported, expected = export(precis, run, tmp_path / "exported"), records(run)
+    shutil.rmtree(proposer)
+    assert records(exported) == expected
 
 
 @pytest.mark.integration
@@ -114,11 +119,9 @@ def test_a_compact_export_leaves_out_a_named_encoder_and_its_tokenizer(corpus_fi
 @pytest.mark.integration
 @pytest.mark.parametrize("name", ["pegasus", "rstformer"])
 def test_a_pretrained_encoder_decoder_is_a_model_of_transformers(name, corpus_files, tmp_path, precis):
-    base = tmp_path / "base"
-    if name == "pegasus":
-        kind, more = "Pegasus", {}
-        sizes = {"max_position_embeddings": 64, "decoder_start_token_id": 1, "forced_eos_token_id": None}
-    else:
+    kind, base, more = "Pegasus", tmp_path / "base", {}
+    sizes = {"max_position_embeddings": 64, "decoder_start_token_id": 1, "forced_eos_token_id": None}
+    if name == "rstformer":
         kind, more = "LED", {"model_heads": 2, "model_relation_frequency": None}
         sizes = {"attention_window": [16], "max_encoder_position_embeddings": 64, "decoder_start_token_id": 2}
         sizes |= {"max_decoder_position_embeddings": 48, "num_hidden_layers": 1}
@@ -131,15 +134,6 @@ def test_a_pretrained_encoder_decoder_is_a_model_of_transformers(name, corpus_fi
     theirs = transformers.AutoModelForSeq2SeqLM.from_pretrained(exported).state_dict()
     ours = (network.model if name == "pegasus" else network.led).state_dict()
     assert theirs.keys() == ours.keys() and all(torch.equal(theirs[key], ours[key]) for key in theirs)
-
-
-def test_the_proposer_of_candidates_is_exported_with_the_model(corpus_files, tmp_path, precis):
-    proposer = write_run(tmp_path / "bertsum", "bertsum", corpus_files)
-    scorer = {"class_path": "precis.training.run_scorer.RunScorer", "init_args": {"run": str(proposer)}}
-    run = write_run(tmp_path / "run", "matchsum", corpus_files, data_scorer=scorer)
-    exported, expected = export(precis, run, tmp_path / "exported"), records(run)
-    shutil.rmtree(proposer)
-    assert records(exported) == expected
 
 
 @pytest.mark.integration

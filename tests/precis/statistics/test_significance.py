@@ -16,7 +16,6 @@ def rng():
 
 
 def same_for_all_documents(means) -> np.ndarray:
-    """Scores of runs with these means, which do not depend on the document."""
     return np.broadcast_to(np.array(means)[:, None, None], (len(means), 6, 1))
 
 
@@ -28,15 +27,12 @@ def of_scipy(test, mean: float) -> list[float]:
     return [mean, *test.confidence_interval(), test.pvalue]
 
 
-def test_with_one_run_each_the_test_is_students_over_documents(rng):
+def test_the_test_is_students_over_documents_and_welchs_over_seeds(rng):
     one, other = rng.normal(0.0, 1.0, 40), rng.normal(0.3, 1.0, 40)
     expected = of_scipy(stats.ttest_rel(one, other), (one - other).mean())
     assert numbers(mean_difference(one[None, :, None], other[None, :, None])) == pytest.approx(expected)
     interval = system_interval(one[None, :, None])
     assert [bound[0] for bound in interval] == pytest.approx(of_scipy(stats.ttest_1samp(one, 0), one.mean())[:3])
-
-
-def test_with_equal_documents_the_test_is_welchs_over_seeds(rng):
     one, two = rng.normal(1, 1, 3), rng.normal(0, 3, 4)
     runs, baseline = same_for_all_documents(one), same_for_all_documents(two)
     for difference, test, mean in (
@@ -65,22 +61,23 @@ def test_seeds_and_documents_add_their_variances_with_satterthwaites_freedom(rng
     assert numbers(mean_difference(scores, baseline)) == pytest.approx(expected)
 
 
-def test_p_and_interval_never_contradict_each_other():
+def test_p_and_interval_agree_and_a_detectable_difference_is_found_in_four_of_five_cases():
     for noise in (0.0, 1.0, 3.0):
         difference = paired_difference(*simulate(3, 50, noise, 2.0, 0.0))
         excluded = (difference.low > 0) | (difference.high < 0)
         assert (excluded == (difference.p < 0.05)).all() and 0 < excluded.mean() < 1
+    for seeds in (3, 10):
+        detectable = np.median(mean_difference(*simulate(seeds, 200, 0.5, 0.0, 0.0)).detectable)
+        assert 0.7 < rejected(mean_difference(*simulate(seeds, 200, 0.5, detectable, 0.0))) < 0.93
 
 
-def test_scores_without_variance_and_a_single_document():
+def test_scores_without_variance_a_single_document_and_one_that_lacks_a_score_in_a_run(rng):
     equal = same_for_all_documents([2.0, 2.0])
     assert numbers(mean_difference(equal, equal)) == [0, 0, 0, 1]
     assert numbers(mean_difference(equal, equal - 1)) == [1, 1, 1, 0]
     single = mean_difference(equal[:, :1], equal[:, :1] - 1)
     assert single.mean[0] == 1 and np.isnan([single.low[0], single.high[0], single.p[0]]).all()
-
-
-def test_a_document_that_lacks_a_score_in_one_run_is_left_out(rng):
+    # a document that lacks a score in one run is left out
     scores, baseline = rng.random((2, 8, 1)), rng.random((3, 8, 1))
     without = mean_difference(scores[:, :5], baseline[:, :5])
     scores[1, 5:7] = baseline[2, 7] = np.nan
@@ -117,22 +114,14 @@ def test_systems_that_do_not_differ_are_rarely_told_apart(seeds):
         assert noise < 1 or (stats.ttest_1samp(differences, 0).pvalue < 0.05).mean() > 0.25
 
 
-def test_a_detectable_difference_is_found_in_four_of_five_cases():
-    for seeds in (3, 10):
-        detectable = np.median(mean_difference(*simulate(seeds, 200, 0.5, 0.0, 0.0)).detectable)
-        assert 0.7 < rejected(mean_difference(*simulate(seeds, 200, 0.5, detectable, 0.0))) < 0.93
-
-
-def test_bootstrap_interval_is_scipys(rng):
+def test_bootstrap_interval_is_scipys_and_resamples_equal_those_of_a_plain_loop(rng, monkeypatch):
     scores = rng.gamma(2.0, 10.0, size=60)
     ours, drawn = bootstrap_interval(scores, resamples=20_000), {"n_resamples": 20_000, "method": "percentile"}
     theirs = stats.bootstrap((scores,), np.mean, **drawn, rng=np.random.default_rng(1)).confidence_interval
     error = scores.std() / math.sqrt(60)
     assert math.isclose(ours.mean, scores.mean(), rel_tol=1e-12)
     assert abs(ours.low - theirs.low) < 0.06 * error and abs(ours.high - theirs.high) < 0.06 * error
-
-
-def test_resamples_equal_those_of_a_plain_loop_and_missing_scores_are_left_out(rng, monkeypatch):
+    # missing scores are left out
     scores = rng.random((9, 2))
     scores[[1, 4, 5], 1] = np.nan
     drawn = np.random.default_rng(3).integers(9, size=(50, 9))
@@ -140,16 +129,14 @@ def test_resamples_equal_those_of_a_plain_loop_and_missing_scores_are_left_out(r
     np.testing.assert_allclose(resampled_means(scores, 50, seed=3), expected)
     monkeypatch.setattr(statistics, "_BLOCK", 20)  # two resamples at a time
     np.testing.assert_allclose(resampled_means(scores, 50, seed=3), expected)
-
-
-def test_interval_of_columns_and_of_a_measure_that_no_document_has():
+    # columns, and a measure that no document has
     interval = bootstrap_interval(np.array([[1.0, np.nan], [3.0, np.nan]]), resamples=2_000)
     assert [values[0] for values in interval] == [2.0, 1.0, 3.0] and all(math.isnan(values[1]) for values in interval)
     assert bootstrap_interval([5.0, 5.0]) == (5.0, 5.0, 5.0)
-    for scores, changes, message in (
-        ([], {}, "documents"),
-        ([1.0], {"level": 95}, "between 0 and 1"),
-        ([1.0], {"resamples": 0}, "at least one resample"),
+    for changes, message in (
+        ({"scores": []}, "documents"),
+        ({"level": 95}, "between 0 and 1"),
+        ({"resamples": 0}, "at least one resample"),
     ):
         with pytest.raises(ValueError, match=message):
-            bootstrap_interval(scores, **changes)
+            bootstrap_interval(**({"scores": [1.0]} | changes))

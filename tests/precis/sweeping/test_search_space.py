@@ -44,14 +44,10 @@ def test_a_wrong_section_is_one_line(section, message, tmp_path, tiny_config):
 
 def test_values_are_in_their_ranges_and_conditions_hold():
     keys = {
-        "rate": LR,
-        "dropout": {"uniform": [0.0, 0.5], "step": 0.1},
-        "size": {"integer": [4, 12], "step": 4},
-        "batch": {"log_integer": [1, 64]},
-        "layers": [[1, 2], [3]],
-        "coverage": [True, False],
-        "weight": {"uniform": [1, 2], "when": {"coverage": True}},
-    }
+        "rate": LR, "dropout": {"uniform": [0.0, 0.5], "step": 0.1}, "size": {"integer": [4, 12], "step": 4},
+        "batch": {"log_integer": [1, 64]}, "layers": [[1, 2], [3]],
+        "coverage": [True, False], "weight": {"uniform": [1, 2], "when": {"coverage": True}},
+    }  # fmt: skip
     study = optuna.create_study(sampler=optuna.samplers.RandomSampler(seed=1))
     trials = [study.ask() for _ in range(60)]
     drawn = [suggest(trial, keys) for trial in trials]
@@ -63,8 +59,6 @@ def test_values_are_in_their_ranges_and_conditions_hold():
     assert [1, 2] in [values["layers"] for values in drawn]
     assert {values["coverage"] for values in drawn} == {True, False}
     assert all(("weight" in values) == values["coverage"] for values in drawn)
-
-
-def test_limits_and_choices_are_checked_where_their_condition_holds():
+    # limits and choices are checked where their condition holds
     keys = {"a": [1, 2], "b": {"uniform": [0.0, 1.0], "when": {"a": 2}}}
     assert extreme_points(keys) == [{"a": 1}, {"a": 2}, {"a": 2, "b": 0.0}, {"a": 2, "b": 1.0}]

@@ -36,7 +36,7 @@ def commands_in(job: Job) -> list[str]:
     return [line.split()[2] for line in job.log.read_text().splitlines() if line.startswith("$ precis")]
 
 
-def test_points_are_the_product_written_out_by_hand(tmp_path, tiny_config):
+def test_points_are_the_product_written_out_by_hand_and_composed_as_by_the_command_line(tmp_path, tiny_config, precis):
     fixed = {"trainer.max_epochs": 1, "model.dropout": 0.5}
     rows = {"copy": {"model.pointer": True}, "": {"model.pointer": False, "model.dropout": 0.0}}
     path = write_sweep(
@@ -46,19 +46,16 @@ def test_points_are_the_product_written_out_by_hand(tmp_path, tiny_config):
         points=[{"name": "copy"} | rows["copy"], rows[""]],
     )  # fmt: skip
     expected, labels = [], []
-    values = product((True, False), (8, 12), ((20, 4), (30, 2)), rows.items(), (1, 2, 3))
+    values = product(("true", "false"), (8, 12), ((20, 4), (30, 2)), rows.items(), (1, 2, 3))
     for coverage, hidden, (source, size), (name, row), seed in values:
-        varied = {"model.coverage": coverage, "model.hidden_size": hidden}
+        varied = {"model.coverage": coverage == "true", "model.hidden_size": hidden}
         varied |= {"data.max_source": source, "data.batch_size": size}
         expected.append(fixed | varied | row | {"seed_everything": seed})
-        axes = f"coverage={str(coverage).lower()} hidden_size={hidden} max_source={source} batch_size={size}"
+        axes = f"coverage={coverage} hidden_size={hidden} max_source={source} batch_size={size}"
         labels.append(f"{name} {axes} seed={seed}" if name else f"{axes} pointer=false dropout=0.0 seed={seed}")
     points = points_of(read_sweep(path))
     assert [point.overrides for point in points] == expected
     assert [point.label for point in points] == labels
-
-
-def test_composed_configs_are_what_the_command_line_makes(tmp_path, tiny_config, precis):
     overrides = {"model.coverage": False, "trainer.callbacks": None}
     overrides |= {"optimizer": "torch.optim.SGD", "optimizer.lr": "1e-2"}
     (point,) = compose(read_sweep(write_sweep(tmp_path, tiny_config, points=[overrides], seeds=[7])))
@@ -106,21 +103,22 @@ def test_a_wrong_file_is_named_with_its_point_and_nothing_is_written(parts, mess
 
 
 @pytest.mark.integration
-def test_weights_to_start_from_are_there_for_every_seed(tmp_path, tiny_config, run_folder, precis):
+def test_no_sweeps_and_absent_weights_are_named(tmp_path, tiny_config, run_folder, precis):
     run_folder.rename(tmp_path / "run_1")
     start = {"start_from": f"{tmp_path}/run_{{seed}}"}
     precis("sweep", write_sweep(tmp_path, tiny_config, set=start, seeds=[1]), "--dry-run").succeeded()
     path = write_sweep(tmp_path, tiny_config, set=start, seeds=[1, 2])
     precis("sweep", path, "--dry-run").failed_in_one_line("run_2: no such checkpoint")
-
-
-def test_a_file_that_is_no_sweep_is_named(tmp_path, precis):
     for text in ("[", "grid: {model.dropout: [1]}", "base: nowhere.yaml"):
         path = write(tmp_path / "broken.yaml", text)
         precis("sweep", path, "--dry-run").failed_in_one_line(str(path))
 
 
 def test_dry_run_prints_commands_that_make_the_points_and_writes_nothing(tmp_path, tiny_config, precis):
+    # commands after fit get the run
+    job = Job("one", tmp_path, {}, after=("test --data.max_eval 5", "evaluate {run}/predictions.jsonl", "report {run}"))
+    expected = ["test --run {} --data.max_eval 5", "evaluate {}/predictions.jsonl", "report {}"]
+    assert [words for _, words in job.stages()][1:] == [command.format(tmp_path).split() for command in expected]
     path, out = write_sweep(tmp_path, tiny_config, grid={"model.pointer": [True, False]}), tmp_path / "out"
     lines = precis("sweep", path, "--dry-run", "--out", out).succeeded().out.splitlines()
     assert not out.exists() and lines[-1] == "2 points: 0 finished, 2 to run"
@@ -153,12 +151,6 @@ def test_a_failure_stops_no_other_and_a_second_launch_runs_missing_points(tmp_pa
     assert "finished before" in capsys.readouterr().out
 
 
-def test_commands_after_fit_get_the_run(tmp_path):
-    job = Job("one", tmp_path, {}, after=("test --data.max_eval 5", "evaluate {run}/predictions.jsonl", "report {run}"))
-    expected = ["test --run {} --data.max_eval 5", "evaluate {}/predictions.jsonl", "report {}"]
-    assert [words for _, words in job.stages()][1:] == [command.format(tmp_path).split() for command in expected]
-
-
 def test_runs_at_a_time_share_cores_and_gpus(monkeypatch):
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
@@ -173,7 +165,7 @@ def test_runs_at_a_time_share_cores_and_gpus(monkeypatch):
 
 
 @pytest.mark.integration
-def test_ctrl_c_lets_runs_save_and_the_next_launch_continues(tmp_path):
+def test_ctrl_c_lets_runs_save_and_the_next_launch_continues_where_no_other_one_runs(tmp_path):
     stub = write_stub(tmp_path)
     jobs = jobs_of(tmp_path / "out", "wait", "later")
     imports = "from pathlib import PosixPath; from precis.sweeping.launch import Job, launch"
@@ -190,11 +182,8 @@ def test_ctrl_c_lets_runs_save_and_the_next_launch_continues(tmp_path):
     started = [line for line in jobs[0].log.read_text().splitlines() if line.startswith("started")]
     assert started == ["started fit anew", "started fit resumed", "started test anew"]
 
-
-@pytest.mark.integration
-def test_a_run_that_another_launch_runs_is_left_alone(tmp_path):
-    stub = write_stub(tmp_path)
-    first, second = jobs_of(tmp_path / "out", "taken", "free")
+    # a run that another launch runs is left alone
+    first, second = jobs_of(tmp_path / "other", "taken", "free")
     first.folder.mkdir(parents=True)
     with (first.folder / ".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -238,7 +227,7 @@ def test_a_sweep_runs_on_a_file_system_without_locks(tmp_path, tiny_config):
         assert output.count("without locks") == 1 and f"{lock}: cannot be locked (No locks available)" in output
 
 
-def test_a_value_with_a_line_end_stays_in_its_comment(tmp_path, tiny_config, precis):
+def test_a_line_end_stays_in_its_comment_and_is_refused_in_a_profile(tmp_path, tiny_config, precis):
     """The output of a dry run may go to a shell."""
     hostile = f"line\ntouch {tmp_path / 'ran'}\n#"
     path = write_sweep(tmp_path, tiny_config, grid={"wandb_project": [hostile, "plain"]}, after=[])
@@ -249,8 +238,6 @@ def test_a_value_with_a_line_end_stays_in_its_comment(tmp_path, tiny_config, pre
     shell = subprocess.run(["bash", "-c", script], capture_output=True, text=True)
     assert not (tmp_path / "ran").exists() and f"--wandb_project={hostile}|" in shell.stdout
 
-
-def test_a_line_end_in_a_profile_is_refused():
     for profile, where in (
         (Profile(directives={"comment": "a\ntouch ran"}), "directives.comment"),
         (Profile(directives={"comment\ntouch ran #": "a"}), "directives: 'comment"),

@@ -58,7 +58,6 @@ def by_name(out: Path) -> dict[str, str]:
 
 @pytest.fixture
 def slurm(tmp_path, monkeypatch):
-    """Stand-ins for the commands of SLURM: their folder."""
     folder = tmp_path / "slurm"
     folder.mkdir()
     programs = {"squeue": SQUEUE, "scancel": SCANCEL, "sbatch": SBATCH, "scontrol": SCONTROL, "srun": "#!/bin/sh\n"}
@@ -102,7 +101,7 @@ def test_each_state_is_told_from_folder_and_a_queue_that_answers(sweep, slurm, p
         precis("sweep", command, sweep).refused("SLURM's queue does not answer: error: no answer; try again later")
 
 
-def test_logs_of_the_points_that_are_named(sweep, precis):
+def test_logs_of_a_point_and_cancelling_of_what_runs_or_waits(sweep, slurm, precis):
     (sweep / "slurm").mkdir()
     write(sweep / "slurm" / "7_3_0_log.out", "srun: error: no such partition\n")
     heading = f"== point=failed seed=1 (failed): {sweep}/failed/log.txt"
@@ -110,8 +109,6 @@ def test_logs_of_the_points_that_are_named(sweep, precis):
     assert "no such partition" in precis("sweep", "logs", sweep, "waits").out
     precis("sweep", "logs", sweep, "other").refused("no point 'other'; it has point=done seed=1, ")
 
-
-def test_cancel_asks_slurm_for_what_runs_or_waits(sweep, slurm, precis):
     assert precis("sweep", "cancel", sweep, "again").out == "cancelled 1 job\n"
     assert precis("sweep", "cancel", sweep).out == "cancelled 3 jobs\n"
     assert (slurm / "cancelled").read_text().splitlines() == ["7_4", "7_2 7_3 7_4"]
@@ -132,16 +129,14 @@ def test_a_damaged_file_of_a_sweep_is_named(name, text, part, sweep, precis):
     precis("sweep", "status", sweep).failed_in_one_line(f"precis: error: {sweep}/{name}: {part}")
 
 
-@pytest.mark.parametrize("command", ["status", "retry", "point --index 0"])
-def test_every_command_refuses_commands_of_a_strangers_sweep_folder(command, tmp_path, precis, monkeypatch):
+def test_commands_and_lines_of_a_batch_script_in_a_strangers_folder_need_trust(tmp_path, precis, monkeypatch):
     monkeypatch.chdir(tmp_path)
     write(tmp_path / "points.json", POINT.replace("[]", '["evaluate x.jsonl --out .bashrc"]'))
-    precis("sweep", *command.split(), ".").failed_in_one_line("points.json: after: ")
-    assert [path.name for path in tmp_path.iterdir()] == ["points.json"]
+    for command in ("status", "retry", "point --index 0"):
+        precis("sweep", *command.split(), ".").failed_in_one_line("points.json: after: ")
+        assert [path.name for path in tmp_path.iterdir()] == ["points.json"]
     precis("sweep", "status", ".", "--trust").succeeded()
 
-
-def test_lines_of_a_batch_script_in_a_strangers_folder_need_trust(tmp_path, monkeypatch):
     make_sweep(tmp_path / "out", "a")
     for profile in ({"setup": ["touch ran"]}, {"directives": {"output": "/home/me/.bashrc"}}):
         write_launch(tmp_path / "out", "slurm", {}, profile=profile)
@@ -207,13 +202,11 @@ def test_profiles_of_the_page_are_batch_scripts_of_arrays_that_wait_for_each_oth
             for name, value in profile.directives.items():
                 assert f"#SBATCH --{name}" + ("" if value is True else f"={value}") + "\n" in script
 
-
-def test_if_slurm_refuses_an_array_those_before_are_canceled(slurm, tmp_path):
-    pytest.importorskip("submitit", reason="needs the optional package submitit")
+    # if SLURM refuses an array, those before are canceled
     (slurm / "count").write_text("6")
     (slurm / "full").write_text("8")
     with pytest.raises(UserError, match=r"SLURM refuses the job: .*too many jobs"):
-        submit(make_sweep(tmp_path / "out", "a", "b", "c"), Profile(), tmp_path / "scripts", "rows")
+        submit(jobs[:3], Profile(), tmp_path / "scripts", "rows")
     assert (slurm / "cancelled").read_text().split() == ["7_0", "7_1"]
 
 

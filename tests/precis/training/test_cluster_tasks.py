@@ -16,19 +16,10 @@ NODES = STEP | {"SLURM_NTASKS": "4", "SLURM_NNODES": "2"}
 TORCHRUN = {"TORCHELASTIC_RUN_ID": "x", "LOCAL_WORLD_SIZE": "2", "WORLD_SIZE": "4"}
 
 
-def test_devices_are_counted_as_lightning_counts_them():
-    for devices, accelerator, expected in (
-        ("auto", "cpu", 1), ("auto", "auto", None), (-1, "gpu", None), (2, "cpu", 2),
-        ("2", "gpu", 2), ("0,3", "gpu", 2), ([1, 2, 3], "gpu", 3),
-    ):  # fmt: skip
-        assert number_of_devices({"devices": devices, "accelerator": accelerator}) == expected, devices
-
-
 @pytest.mark.parametrize("environment, trainer, said", [
     (STEP | {"SLURM_NTASKS": "2"}, {"devices": 1}, "SLURM starts 2 tasks a node (--ntasks-per-node) but "
      "trainer.devices is 1; pass --trainer.devices 2 and --trainer.strategy ddp, or ask for 1"),
-    (NODES, {"devices": 2}, "SLURM gives the job 2 nodes (--nodes) "
-     "but trainer.num_nodes is 1"),
+    (NODES, {"devices": 2}, "SLURM gives the job 2 nodes (--nodes) but trainer.num_nodes is 1"),
     ({"SLURM_JOB_ID": "1", "SLURM_NTASKS": "2"}, {"devices": 2}, "start it with srun precis fit"),
     (TORCHRUN, {"devices": 4}, "torchrun starts 2 processes a node (--nproc-per-node) but trainer.devices is 4"),
 ])  # fmt: skip
@@ -48,13 +39,18 @@ def test_processes_of_a_launcher_that_fit_the_devices_do_not_choose_a_run_folder
             check_run_dir(environment)
 
 
-def test_a_profile_that_does_not_fit_a_point_names_it(tmp_path):
+def test_devices_are_counted_as_lightning_counts_them_and_a_profile_that_does_not_fit_is_named(tmp_path):
     jobs = [Job(name, tmp_path, {"trainer": {"devices": n, "accelerator": "gpu"}}) for name, n in (("a", 4), ("b", 2))]
     check_devices(Profile(tasks_per_node=4), jobs[:1])
     with pytest.raises(UserError, match=r"point 'b': trainer.devices is 2, but the profile has tasks_per_node 4"):
         check_devices(Profile(tasks_per_node=4), jobs)
     with pytest.raises(UserError, match=r"point 'a': trainer.num_nodes is 1, but the profile has nodes 2"):
         check_devices(Profile(tasks_per_node=4, nodes=2), jobs)
+    for devices, accelerator, expected in (
+        ("auto", "cpu", 1), ("auto", "auto", None), (-1, "gpu", None), (2, "cpu", 2),
+        ("2", "gpu", 2), ("0,3", "gpu", 2), ([1, 2, 3], "gpu", 3),
+    ):  # fmt: skip
+        assert number_of_devices({"devices": devices, "accelerator": accelerator}) == expected, devices
 
 
 def test_lightning_does_not_requeue_and_checkpoints_are_written_whole(monkeypatch):

@@ -40,24 +40,15 @@ def corpus(folder: Path, language: str, sizes: dict[str, int]) -> dict[str, str]
     return files
 
 
-@pytest.fixture(scope="module")
-def chinese(tmp_path_factory) -> dict[str, str]:
-    return corpus(tmp_path_factory.mktemp("zh"), "zh", {"train": 6, "val": 3, "test": 3})
-
-
-@pytest.fixture(scope="module")
-def checkpoint(tmp_path_factory) -> str:
-    """A random BERT that knows the characters of the documents."""
-    characters = {*TEXTS["zh"][0]}.union(*("".join(words) for words in WORDS["zh"]))
-    return write_encoder(tmp_path_factory.mktemp("bert") / "zh", [" ".join(characters)])
-
-
 @pytest.mark.integration
 @pytest.mark.parametrize("name", [
     "agents-m7", "graphsum", "pegasus", "gap-sentences", "pointer-coverage", "rstformer",
     "bertsum", "matchsum", "bertsum-abs",
 ])  # fmt: skip
-def test_every_family_learns_and_writes_chinese(name, chinese, checkpoint):
+def test_every_family_learns_and_writes_chinese(name, tmp_path):
+    chinese = corpus(tmp_path, "zh", {"train": 6, "val": 3, "test": 3})
+    characters = {*TEXTS["zh"][0]}.union(*("".join(words) for words in WORDS["zh"]))
+    checkpoint = write_encoder(tmp_path / "bert", [" ".join(characters)])  # random, but it knows the characters
     pretrained = {"checkpoint": checkpoint} if name in ("bertsum", "matchsum", "bertsum-abs") else {}
     # pieces are as long as the checkpoint can read
     objects = {"scorer": ZeroShot(), "piece": 30} if name == "matchsum" else {}
@@ -68,8 +59,8 @@ def test_every_family_learns_and_writes_chinese(name, chinese, checkpoint):
     trainer.fit(model, data)
     assert trainer.callback_metrics["val/loss"].isfinite()
     summaries = [summary for batch in trainer.predict(model, data) for summary in batch]
-    assert len(summaries) == 3
-    assert model.language == "zh" and all("rouge1" in summary.scores for summary in summaries)
+    assert len(summaries) == 3 and model.language == "zh"
+    assert all("rouge1" in summary.scores for summary in summaries)
     if name in ("agents-m7", "pointer-coverage"):  # whose vocabulary has whole characters
         assert all(" " not in summary.text for summary in summaries)
     if name in ("bertsum", "matchsum"):
@@ -77,7 +68,6 @@ def test_every_family_learns_and_writes_chinese(name, chinese, checkpoint):
 
 
 def plain_rouge1(predicted: str, expected: str) -> float:
-    """ROUGE-1 x 100 of lower-cased words, by a count of its own."""
     words = [re.findall(r"\w+", text.lower()) for text in (predicted, expected)]
     shared = sum((Counter(words[0]) & Counter(words[1])).values())
     return 200 * shared / sum(map(len, words))

@@ -44,6 +44,9 @@ def requeues(folder: Path) -> list[str]:
 
 
 def test_a_job_is_put_back_if_it_runs_and_slurm_takes_it(scontrol, tmp_path, capsys):
+    # a task of an array is named by both numbers
+    assert job_id({"SLURM_JOB_ID": "9", "SLURM_ARRAY_JOB_ID": "7", "SLURM_ARRAY_TASK_ID": "3"}) == "7_3"
+    assert job_id({"SLURM_JOB_ID": "9"}) == "9" and job_id({}) is None
     assert requeue(tmp_path) and requeues(scontrol) == ["requeue 7"]
     assert "job 7 is back in the queue" in capsys.readouterr().out
     (scontrol / "refuse").touch()
@@ -54,11 +57,6 @@ def test_a_job_is_put_back_if_it_runs_and_slurm_takes_it(scontrol, tmp_path, cap
     (scontrol / "state").unlink()
     assert not requeue(tmp_path) and "job 7 is unknown" in capsys.readouterr().out
     assert requeues(scontrol) == ["requeue 7"] * 2  # one was refused, and none was asked for again
-
-
-def test_a_task_of_an_array_is_named_by_both_numbers():
-    assert job_id({"SLURM_JOB_ID": "9", "SLURM_ARRAY_JOB_ID": "7", "SLURM_ARRAY_TASK_ID": "3"}) == "7_3"
-    assert job_id({"SLURM_JOB_ID": "9"}) == "9" and job_id({}) is None
 
 
 def test_a_run_that_saves_nothing_does_not_come_back_for_ever(scontrol, tmp_path, capsys):
@@ -74,7 +72,6 @@ def test_a_run_that_saves_nothing_does_not_come_back_for_ever(scontrol, tmp_path
 
 @pytest.fixture
 def stub(tmp_path, monkeypatch):
-    """Stub of precis that writes the files of a run, fails, or waits for a signal."""
     monkeypatch.setattr(slurm, "COMMAND", tuple(write_stub(tmp_path)))
     before = {number: signal.getsignal(number) for number in (*slurm.SIGNALS, signal.SIGCONT)}
     yield
@@ -107,14 +104,13 @@ def test_a_signal_saves_and_puts_the_job_back_once_and_the_next_start_continues(
     assert requeues(scontrol) == ["requeue 7"]
 
 
-def test_a_cancelled_job_saves_and_stays_away(scontrol, stub, tmp_path):
+def test_a_cancelled_job_saves_and_a_failure_of_any_task_is_slurms_too(scontrol, stub, tmp_path, monkeypatch):
     (scontrol / "state").write_text("CANCELLED")
-    job = Job("wait", tmp_path / "run", {"name": "wait"})
-    assert interrupted(job, signal.SIGTERM) == "stopped" and requeues(scontrol) == []
-    assert (job.folder / "checkpoints" / "last.ckpt").exists()
+    cancelled = Job("wait", tmp_path / "cancelled", {"name": "wait"})
+    assert interrupted(cancelled, signal.SIGTERM) == "stopped" and requeues(scontrol) == []
+    assert (cancelled.folder / "checkpoints" / "last.ckpt").exists()
+    (scontrol / "state").write_text("RUNNING")
 
-
-def test_a_failure_is_slurms_too_and_that_of_another_task_ends_the_run(scontrol, stub, tmp_path, monkeypatch):
     alone = Job("break", tmp_path / "alone", {"name": "break"})
     with pytest.raises(RuntimeError, match=r"break: fit failed, see .*log.txt"):
         slurm.work(alone)

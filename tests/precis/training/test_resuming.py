@@ -1,4 +1,4 @@
-"""A run that was killed, moved or started twice ends as if nothing had happened."""
+"""A run that was killed, moved or started twice ends as if nothing had happened; one that diverges ends at once."""
 
 import os
 import shutil
@@ -11,16 +11,11 @@ import pytest
 import torch
 from conftest import assert_same_checkpoints, flip_a_byte, read_metrics, run_main, step_of, wait_until, write
 
+from lightning_modules.checkpoints import find_not_finite
+from precis.runs.run_state import read_state
+
 KILL = int(signal.SIGKILL)
 pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("trusted")]
-
-
-@pytest.fixture(scope="module")
-def one_epoch(tmp_path_factory, tiny_config) -> Path:
-    """An uninterrupted run of one epoch, limited by its number of steps. Read it, do not write to it."""
-    folder = tmp_path_factory.mktemp("one-epoch") / "run"
-    assert run_main("fit", f"--config={tiny_config}", f"--run_dir={folder}", "--trainer.max_steps=7") == 0
-    return folder
 
 
 def assert_same_run(run: Path, whole: Path) -> None:
@@ -28,17 +23,18 @@ def assert_same_run(run: Path, whole: Path) -> None:
     assert_same_checkpoints(run, whole, "last", "best")
 
 
-def test_the_last_validation_is_run_again(tiny_config, one_epoch, tmp_path, precis, in_a_process):
+def test_the_last_validation_is_run_again(tiny_config, tmp_path, precis, in_a_process):
     """All steps are done: without its validation, the run would end without a best checkpoint."""
-    run = tmp_path / "run"
+    run, whole = tmp_path / "run", tmp_path / "whole"
+    start = ["fit", f"--config={tiny_config}", "--trainer.max_steps=7"]
+    precis(*start, f"--run_dir={whole}").succeeded()
     kill = ["--trainer.callbacks+=interrupting.Interrupt", f"--trainer.callbacks.number={KILL}"]
-    limits = ["--trainer.max_steps=7", "--trainer.callbacks.validation=1"]
-    status, output = in_a_process("fit", f"--config={tiny_config}", f"--run_dir={run}", *kill, *limits)
+    status, output = in_a_process(*start, f"--run_dir={run}", *kill, "--trainer.callbacks.validation=1")
     assert status == -KILL, output
     assert step_of(run / "checkpoints" / "last.ckpt") == 7
     assert not (run / "checkpoints" / "best.ckpt").exists()
     precis("fit", "--run", run, "--trainer.callbacks=[]").succeeded()
-    assert_same_run(run, one_epoch)
+    assert_same_run(run, whole)
 
 
 def test_the_row_of_the_step_just_saved_is_not_lost(tiny_config, trained, tmp_path, precis, in_a_process):
@@ -85,25 +81,20 @@ def one_validation(tmp_path_factory, tiny_config) -> Path:
 
 @pytest.fixture
 def files(one_validation, tmp_path) -> tuple[Path, Path, Path]:
-    """A copy of that run in another folder; its last and its best checkpoint."""
     run = Path(shutil.copytree(one_validation, tmp_path / "run"))
     return run, run / "checkpoints" / "last.ckpt", run / "checkpoints" / "best.ckpt"
 
 
-def test_a_run_that_was_moved_keeps_its_best_model(files, precis):
+def test_a_run_that_was_moved_keeps_its_best_model_unless_it_is_damaged(files, precis):
     run, last, best = files
     done = precis("fit", "--run", run, "--trainer.max_epochs=2").succeeded()
     assert "dirpath has changed" not in done.err
     assert (step_of(last), step_of(best)) == (14, 7)  # without its score, the next one would replace the best
-
-
-def test_a_damaged_best_model_is_not_scored_and_is_replaced_by_the_next(files, precis):
-    run, _, best = files
     flip_a_byte(best)
     precis("test", "--run", run).refused(f"{best}: ", "is damaged; give another one of the run")
     with pytest.warns(UserWarning, match=r"best.ckpt: .* is damaged; the next validation writes a best model again"):
-        precis("fit", "--run", run, "--trainer.max_epochs=2").succeeded()
-    assert step_of(best) == 14 and (run / "checkpoints" / "best.broken.ckpt").is_file()
+        precis("fit", "--run", run, "--trainer.max_epochs=3").succeeded()
+    assert step_of(best) == 21 and (run / "checkpoints" / "best.broken.ckpt").is_file()
 
 
 def test_a_checkpoint_leaves_files_outside_of_its_folder_alone(files, tmp_path, precis):
@@ -141,3 +132,49 @@ def test_a_run_folder_that_is_removed_during_training_ends_the_run(tiny_config, 
         done = precis("fit", "--config", tiny_config, "--run_dir", run, "--trainer.max_epochs=1", *remove)
         done.refused(f"precis: error: {run}: the run folder was removed while the run was training")
         assert not run.exists(), where
+
+
+@pytest.mark.parametrize("log_every, save_every, problem, step", [
+    (1, 4, "the loss is nan", 7),
+    (4, 2, "the weights are not finite", 6),
+], ids=["loss", "checkpoint"])  # fmt: skip
+def test_diverged_training_keeps_finite_weights(log_every, save_every, problem, step, tiny_config, tmp_path, precis):
+    run, flags = tmp_path / "run", [f"--trainer.log_every_n_steps={log_every}", f"--save_every={save_every}"]
+    flags += ["--trainer.callbacks+=interrupting.Diverge", "--trainer.callbacks.step=5"]
+    precis("fit", "--config", tiny_config, "--run_dir", run, *flags).refused(
+        f"precis: error: training has diverged: {problem}",
+        f" at step {step}, with a learning rate of 0.15",
+        "the last finite one that was logged is ",
+        f"{run}/checkpoints/last.ckpt has the last weights that were saved",
+    )
+    saved = torch.load(run / "checkpoints" / "last.ckpt", weights_only=True)
+    assert saved["global_step"] == 4 and not find_not_finite(saved["state_dict"])
+    assert not (run / "checkpoints" / "best.ckpt").exists()
+    assert read_state(run) == {"state": "diverged", "step": step}
+
+
+def test_one_loss_that_is_not_finite_does_not_end_training(tiny_config, tmp_path, precis, monkeypatch):
+    """As in half precision, where the gradient scaler leaves the step out."""
+    from pytorch_lightning.trainer.connectors.logger_connector import logger_connector
+
+    metrics = logger_connector._LoggerConnector.callback_metrics.fget
+    nan = {"train/loss": torch.tensor(float("nan"))}
+    for steps, status in ({3}, 0), ({3, 4}, 1):
+        changed = property(lambda self, steps=steps: metrics(self) | (nan if self.trainer.global_step in steps else {}))
+        monkeypatch.setattr(logger_connector._LoggerConnector, "callback_metrics", changed)
+        done = precis("fit", "--config", tiny_config, "--run_dir", tmp_path / str(status), "--trainer.max_epochs=1")
+        assert done.status == status, done.err
+
+
+def test_weights_that_are_not_finite_are_not_scored(run_folder, tmp_path, precis):
+    best, name = run_folder / "checkpoints" / "best.ckpt", "network.embedding.weight"
+    precis("export", run_folder, "--out", tmp_path / "finite").succeeded()
+    content = torch.load(best, weights_only=True)
+    content["state_dict"][name][3, 1] = float("inf")
+    torch.save(content, best)
+    commands = [[name, "--run", run_folder] for name in ("test", "validate", "predict")]
+    commands.append(["summarize", "--checkpoint", run_folder, "It rained."])
+    commands.append(["export", run_folder, "--out", tmp_path / "exported"])
+    for command in commands:
+        precis(*command).refused(f"{best}: training has diverged, {name} is not finite")
+    assert not (tmp_path / "exported").exists()

@@ -14,7 +14,9 @@ from precis.runs.run_folder import load_run
 from precis.training.run_scorer import RunScorer
 
 
-def test_a_run_proposes_what_its_model_scores(extractive):
+def test_a_run_proposes_what_its_model_scores_if_it_scores_sentences(extractive, trained):
+    with pytest.raises(UserError, match="PointerGenerator scores no sentences; give a run of BertSum"):
+        RunScorer(trained).sentence_scores([])
     run = load_run(extractive)
     batch = next(iter(run.data.val_dataloader()))
     expected = dict(zip(batch.ids, run.model.sentence_scores(batch)))
@@ -40,14 +42,11 @@ def test_sentences_that_a_run_could_not_score_are_proposed_last(extractive, tmp_
 
 
 def test_few_documents_are_in_memory_while_a_corpus_is_scored(extractive):
-    class Watched(Document):
-        """A document that can be counted while it is in memory."""
-
     live, counts = set(), []
 
     def corpus():
         for number in range(60):
-            document = Watched(str(number), [[f"A storm hit coast {number}.", "Boats sank."]])
+            document = Document(str(number), [[f"A storm hit coast {number}.", "Boats sank."]])
             live.add(number)
             weakref.finalize(document, live.discard, number)
             counts.append(len(live))
@@ -55,8 +54,3 @@ def test_few_documents_are_in_memory_while_a_corpus_is_scored(extractive):
 
     scores = list(RunScorer(extractive, pool=5).sentence_scores(corpus()))
     assert [len(row) for row in scores] == [2] * 60 and max(counts) <= 2 * 5
-
-
-def test_the_run_of_another_model_proposes_nothing(trained):
-    with pytest.raises(UserError, match="PointerGenerator scores no sentences; give a run of BertSum"):
-        RunScorer(trained).sentence_scores([])

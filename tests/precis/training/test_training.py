@@ -1,6 +1,8 @@
-"""`precis fit` checks values before training, and reports what it does."""
+"""`precis fit` checks values before training, and says what it does, also without a terminal and in a dry run."""
 
+import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -8,13 +10,19 @@ from pathlib import Path
 import pytest
 import wandb
 import yaml
-from conftest import change_config, contents, read_metrics, write
+from conftest import assert_same_checkpoints, change_config, contents, read_lines, read_metrics, write
 from wandb_file import OfflineRun
 
+from datamodules.documents import Document
+from lightning_modules.metrics.lead import lead_scores
+from lightning_modules.metrics.rouge import rouge_scores
+from precis.runs.run_state import read_state
 from precis.sweeping.sweep_folder import last_metrics
+from precis.training import run_progress
 
 pytestmark = pytest.mark.integration
 
+ROOT = Path(__file__).parents[3]
 EARLY = ["--trainer.callbacks+=EarlyStopping", "--trainer.callbacks.mode=min"]
 VALIDATION = "it logs val/coverage, val/length, val/loss, val/nll"
 
@@ -27,24 +35,28 @@ VALIDATION = "it logs val/coverage, val/length, val/loss, val/nll"
     (["--checkpoint.monitor=train/lss", "--trainer.accumulate_grad_batches=2"], True,
      ["checkpoint.monitor is 'train/lss'", "did you mean train/loss?"]),
 ], ids=["checkpoint", "early-stopping", "value-of-training"])  # fmt: skip
-def test_a_value_that_is_never_logged_is_found_before_training_or_after_its_first_step(
-    flags, starts, messages, tiny_config, tmp_path, precis
-):
+def test_a_value_that_is_never_logged_is_found(flags, starts, messages, tiny_config, tmp_path, precis):
     run = tmp_path / "run"
     precis("fit", "--config", tiny_config, "--run_dir", run, *flags).refused(*messages)
     assert run.exists() == starts and not list(tmp_path.rglob("*.ckpt"))
 
 
-def test_the_data_of_another_paper_is_refused(tiny_config, corpus_files, tmp_path, precis):
+def test_data_and_sizes_of_another_run_are_refused(tiny_config, corpus_files, run_folder, tmp_path, precis):
     files = [f"--data.corpus.{split}={path}" for split, path in corpus_files.items()]
     data = ["--data=GraphSumData", "--data.corpus=Files", *files]
     message = "PointerGenerator reads PointerGeneratorBatch, but GraphSumData makes GraphSumBatch; give --data the "
     path = change_config(tiny_config, {"data": None}, tmp_path / "config.yaml")
-    precis("fit", "--config", path, *data, "--run_dir", tmp_path / "run").refused(message)
-    assert not (tmp_path / "run").exists()
+    precis("fit", "--config", path, *data, "--run_dir", tmp_path / "other").refused(message)
+    assert not (tmp_path / "other").exists()
+
+    before = contents(run_folder)
+    done = precis("fit", "--run", run_folder, "--model.hidden_size=16", "--trainer.max_epochs=3")
+    done.refused("the checkpoint does not fit the model")
+    assert contents(run_folder) == before
+    assert read_state(run_folder) == {"state": "finished", "step": 14}
 
 
-def test_a_run_that_ended_early_is_trained_on_only_if_that_is_asked_for(tiny_config, tmp_path, precis, caplog):
+def test_a_run_that_ended_early_is_trained_on_only_if_that_is_asked_for(tiny_config, trained, tmp_path, precis, caplog):
     run = tmp_path / "run"
     flags = [*EARLY, "--trainer.callbacks.monitor=train/loss", "--trainer.callbacks.stopping_threshold=1000"]
     precis("fit", "--config", tiny_config, "--run_dir", run, *flags).succeeded()
@@ -59,14 +71,12 @@ def test_a_run_that_ended_early_is_trained_on_only_if_that_is_asked_for(tiny_con
     precis("fit", "--run", run, "--resume", "true").succeeded()
     assert last_metrics(run).startswith("step 14, ")
 
-
-def test_early_stopping_that_waits_for_min_epochs_has_not_ended_a_run(tiny_config, trained, tmp_path, precis):
-    run = tmp_path / "run"
+    waits = tmp_path / "waits"  # for min_epochs: this run has not ended
     flags = [*EARLY, "--trainer.callbacks.monitor=val/loss", "--trainer.callbacks.stopping_threshold=1000"]
-    limits = ["--trainer.min_epochs=2", "--trainer.max_steps=7"]
-    precis("fit", "--config", tiny_config, "--run_dir", run, *flags, *limits).succeeded()
-    precis("fit", "--run", run, "--trainer.max_steps=-1").succeeded()
-    assert read_metrics(run) == read_metrics(trained)
+    flags += ["--trainer.min_epochs=2", "--trainer.max_steps=7"]
+    precis("fit", "--config", tiny_config, "--run_dir", waits, *flags).succeeded()
+    precis("fit", "--run", waits, "--trainer.max_steps=-1").succeeded()
+    assert read_metrics(waits) == read_metrics(trained)
 
 
 def test_classes_in_the_working_folder_are_found(tiny_config, tmp_path):
@@ -77,7 +87,7 @@ def test_classes_in_the_working_folder_are_found(tiny_config, tmp_path):
     start += "from precis.command_line.cli import main; sys.exit(main())"
     command = [sys.executable, "-c", start, "fit", f"--config={tiny_config}", "--run_dir=run", "--trainer.max_steps=1"]
     command.append("--trainer.callbacks+=my_code.Hello")
-    environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[3])}
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
     done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=600)
     assert done.returncode == 0 and "hello from the working folder" in done.stdout, done.stderr
     trainer = yaml.safe_load((tmp_path / "run" / "config.yaml").read_text())["trainer"]
@@ -102,3 +112,95 @@ def test_the_best_checkpoint_is_summarized_at_wandb_and_another_logger_is_added(
         assert summary["best_step"] == 7
         for name in ("val/loss", "val/rouge1", "val/length"):
             assert summary[name] == pytest.approx(float(first[name]))
+
+
+def test_lines_and_steps_without_a_terminal_end_with_lead_1(
+    tiny_config, documents, tmp_path, precis, caplog, monkeypatch
+):
+    texts = [Document("a", [["A cat sat.", "It left."]], [["a cat"]]), Document("b", [["A dog ran."]], [])]
+    assert lead_scores(texts)["rouge1"] == pytest.approx(80) and lead_scores(texts[1:]) == {}  # without a reference
+    scores = []
+    for row in documents:
+        first = row["document"].split(". ")[0] + "."
+        scores.append(rouge_scores([first], [[row["summary"]]], ("rouge1", "rouge2", "rougeLsum")))
+    leads = {name: 100 * sum(score[name].fmeasure for score in scores) / len(scores) for name in scores[0]}
+    steps = []
+    monkeypatch.setattr(run_progress, "write_state", lambda run, state, step: steps.append((state, step)))
+    monkeypatch.setattr(run_progress, "INTERVAL", 0.0)
+
+    run = tmp_path / "run"
+    precis("fit", "--config", tiny_config, "--run_dir", run, "--trainer.enable_progress_bar=true").succeeded()
+    assert "trained for 14 steps; best validation ROUGE-1 " in caplog.text
+    assert "the first sentence of each document (lead-1) has " in caplog.text
+    assert f"next: precis test --run {run}" in caplog.text
+    lines = [record.getMessage() for record in caplog.records]
+    caplog.clear()
+    precis("test", "--run", run).succeeded()
+    assert "trained for 7 steps" in caplog.text or "trained for 14 steps" in caplog.text
+    lines += [record.getMessage() for record in caplog.records]
+    training = ("training: 7 batches per epoch", "epoch 1: batch 7 of 7, step 14, train/loss ")
+    for start in (*training, "validation: batch 2 of 2", "validation after step 14, val/loss ", "test: batch 2 of 2"):
+        assert any(line.startswith(start) for line in lines), start
+    running = [step for state, step in steps if state == "running"]
+    assert sorted(set(running)) == [*range(15)] and steps[-1] == ("finished", 14)
+
+    results = json.loads((run / "results.json").read_text(encoding="utf-8"))
+    assert results["lead1"] == pytest.approx(leads)
+    line = f"test: ROUGE-1 {results['scores']['test/rouge1']:.2f}; the first sentence of each document (lead-1) has"
+    assert f"{line} {leads['rouge1']:.2f}\nnext: precis report {run}" in caplog.text
+    # what the test has recorded stands below the tables of later commands
+    recorded = f"lead-1, the first sentence of each document: rouge1 {leads['rouge1']:.2f}"
+    predictions = run / "predictions.jsonl"
+    done = precis("evaluate", predictions, "--metrics", "rouge")
+    assert recorded in done.out
+    assert done.out.splitlines()[-1] == f"next: precis compare {predictions} --html page.html"
+    done = precis("compare", run)
+    assert recorded in done.out and done.out.splitlines()[-1] == f"next: precis compare {run} --html page.html"
+    caplog.clear()
+    assert precis("validate", "--run", run).status == 0
+    assert "val: ROUGE-1 " in caplog.text and f"next: precis test --run {run}" in caplog.text
+
+
+def test_a_dry_run_reports_shapes_and_steps_and_writes_nothing(tiny_config, run_folder, tmp_path, precis, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    before = contents(tmp_path)
+    for arguments, steps in (
+        ([], "7 per epoch, 14"),  # 26 documents in batches of 4, two epochs
+        (["--trainer.accumulate_grad_batches=2", "--trainer.max_steps=5", "--trainer.max_epochs=-1"], "4 per epoch, 5"),
+        (["--trainer.limit_train_batches=0.5"], "3 per epoch, 6"),
+    ):
+        done = precis("fit", "--config", tiny_config, "--run_dir", "runs/dry", "--dry-run", *arguments).succeeded()
+        for part in ("batch.source", "[4, ", f"{steps} in all", "a validation"):
+            assert part in done.out
+    precis("fit", "--run", run_folder, "--dry-run").succeeded()
+    precis("test", "--run", run_folder, "--dry-run").refused("--dry-run")
+    assert contents(tmp_path) == before and list(tmp_path.iterdir()) == [run_folder]
+
+
+def test_training_by_the_rewards_of_a_page_goes_on_between_two_updates(tiny_config, tmp_path, precis):
+    page = (ROOT / "docs" / "coming_from" / "trl.md").read_text(encoding="utf-8")
+    (shown,) = re.findall(r"^```yaml\n(.*?)^```", page, flags=re.S | re.M)
+    content = yaml.safe_load(tiny_config.read_text(encoding="utf-8"))
+    content["trainer"] |= yaml.safe_load(shown)["trainer"] | {"val_check_interval": 5}
+    config = write(tmp_path / "config.yaml", content | {"previews": 2})
+    whole, parts = tmp_path / "whole", tmp_path / "parts"
+    precis("fit", "--config", config, "--run_dir", whole, "--dry-run").succeeded()
+    assert list(tmp_path.iterdir()) == [config]  # nor is a reference written
+    precis("fit", "--config", config, "--run_dir", whole, "--trainer.max_steps", 8).succeeded()
+    precis("fit", "--config", config, "--run_dir", parts, "--trainer.max_steps", 5).succeeded()
+    precis("fit", "--run", parts, "--trainer.max_steps", 8).succeeded()
+    assert_same_checkpoints(whole, parts)
+    reference, resumed = ((run / "checkpoints" / "reference.ckpt").read_bytes() for run in (whole, parts))
+    assert resumed == reference
+
+    rows = [row for row in read_metrics(whole) if row.get("train/reward")]
+    logged = {"kl", "clipped", "truncated", "no_signal", "reward_std", "reward/rougeL", "reward/LengthTarget"}
+    assert len(rows) == 8 and all(rows[0][f"train/{name}"] for name in logged)
+    assert float(rows[0]["train/kl"]) == 0 < float(rows[-1]["train/kl"])
+    assert rows[0]["train/reward"] == rows[1]["train/reward"] != rows[2]["train/reward"]  # two updates
+
+    (file,) = whole.glob("previews/step*/samples.jsonl")
+    samples = read_lines(file)
+    assert len(samples) == 8 and len({row["id"] for row in samples}) == 2  # four of each
+    for row in samples:
+        assert row["reward"] == pytest.approx(row["rougeL"] + 0.2 * row["LengthTarget"])
