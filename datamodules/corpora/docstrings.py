@@ -65,11 +65,7 @@ def clusters(texts: Sequence[str], criteria: Iterable[Sequence[Hashable]] = (), 
 
 
 def _similar(texts: Sequence[str], num_proc: int) -> Iterable[tuple[int, int]]:
-    """Yield pairs whose signatures agree in at least a fraction `_THRESHOLD` of their values.
-
-    Pairs are searched among the texts that share a bucket of locality-sensitive hashing; a text is compared with the
-    first 100 of a bucket, so that time is linear in the number of texts.
-    """
+    """Yield pairs in one bucket of hashing whose signatures agree in at least a fraction `_THRESHOLD` of values."""
     from datasketch import MinHashLSH
 
     with mapper(num_proc, chunksize=256) as mapped:
@@ -187,7 +183,8 @@ def split_by_cluster(docstrings: list[Docstring], num_proc: int = 1) -> dict[str
     max_size = min(_MAX_EVAL, round(_EVAL_SHARE * len(docstrings)))
     splits: dict[str, list[Docstring]] = {"test": [], "val": [], "train": []}
     groups = clusters(bodies, [summaries, bodies], num_proc=num_proc)
-    for members in sorted(groups, key=lambda group: _hash(docstrings[group[0]])):
+    hashes = [text_digest("\n".join([each.name, each.summary, *each.body])) for each in docstrings]
+    for members in sorted(groups, key=lambda group: hashes[group[0]]):
         fits = (name for name in ("test", "val") if len(splits[name]) + len(members) <= max_size)
         is_small = len(members) <= max(1, max_size // 50)
         name = next(fits, "train") if is_small else "train"
@@ -197,10 +194,6 @@ def split_by_cluster(docstrings: list[Docstring], num_proc: int = 1) -> dict[str
 
 def _distinct_paths(*paths: str) -> list[Path]:
     return list(dict.fromkeys(Path(path).resolve() for path in paths))
-
-
-def _hash(docstring: Docstring) -> str:
-    return text_digest("\n".join([docstring.name, docstring.summary, *docstring.body]))
 
 
 class Modules(Docstrings):

@@ -33,11 +33,9 @@ def mapper(num_proc: int, chunksize: int = 32) -> Iterator[Callable[..., Iterabl
 
 
 def _start_worker() -> None:
-    """Ignore Ctrl-C, at which the parent stops the pool, and leave the parent's objects alone.
-
-    A forked worker must not collect what the parent has not yet: destructors, such as those of process groups of
-    `torch.distributed`, wait for threads that only the parent has.
-    """
+    """Ignore Ctrl-C, at which the parent stops the pool, and leave the parent's objects alone."""
+    # a forked worker must not collect what the parent has not yet: destructors, such as those of process groups of
+    # `torch.distributed`, wait for threads that only the parent has
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     gc.freeze()
 

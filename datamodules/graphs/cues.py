@@ -108,10 +108,8 @@ _RUN = re.compile(rf"(?:{WORD.pattern})(?:[ -](?:{WORD.pattern}))*")
 
 
 def _cased_names(sentences: Sequence[str]) -> list[frozenset[str]]:
-    """Return runs of capitalised words, and the last word of each ("Marie Curie", "Curie"), in lower case.
-
-    The first word of a sentence counts only before a capitalised word, or if it is capitalised inside another sentence.
-    """
+    """Return runs of capitalised words, and the last word of each ("Marie Curie", "Curie"), in lower case."""
+    # the first word of a sentence counts before a capitalised word, or if it is one inside another sentence
     runs = [_runs(sentence) for sentence in sentences]
     inside = {word for row in runs for initial, run in row for word in (run[1:] if initial else run)}
     names = []
@@ -167,12 +165,7 @@ def verb_of(previous: str, word: str) -> str | None:
 
 
 def _nouns_after(words: Sequence[str], verbs: Sequence[str | None], determiners: frozenset[str]) -> list[str]:
-    """Return the head nouns of noun phrases with one of the determiners.
-
-    The head is the last of up to three content words after the determiner and before a verb: "attack" in "the recent
-    attack" and in "the attack occurred". If it ends in -s, it may be a verb ("the otter swims"), so that the word
-    before counts, too.
-    """
+    """Return the last of up to three content words between each of the determiners and a verb ("the old *mill*")."""
     heads = []
     for index, word in enumerate(words):
         if word not in determiners:
@@ -182,6 +175,7 @@ def _nouns_after(words: Sequence[str], verbs: Sequence[str | None], determiners:
             if not _content(noun) or not noun.isalpha() or (verb is not None and phrase):
                 break
             phrase.append(noun)
+        # a word in -s may be a verb ("the otter swims"): the one before counts, too
         heads += phrase[-2:] if phrase and phrase[-1].endswith("s") else phrase[-1:]
     return heads
 

@@ -209,9 +209,6 @@ def _add_sentence(target: _Target, selected: tuple[Grams, Grams], index: int, bo
 
 
 def _f1_sum(hits1: int, size1: int, hits2: int, size2: int) -> float:
-    """Return F1 of words plus F1 of bigrams, from hits and sizes of both texts together.
-
-    It is rounded once, so that equal sums of fractions are equal numbers.
-    """
+    """Return F1 of words plus F1 of bigrams from hits and sizes, rounded once, so that equal sums are equal numbers."""
     size1, size2 = max(size1, 1), max(size2, 1)
     return 2 * (hits1 * size2 + hits2 * size1) / (size1 * size2)

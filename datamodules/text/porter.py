@@ -21,11 +21,7 @@ def _stemmers() -> tuple:
     PorterStemmer = _porter_module().PorterStemmer
 
     class PerlStemmer(PorterStemmer):
-        """Porter (1980) with the author's later changes and ROUGE's own changes to step 4.
-
-        ROUGE tries -ment and -ent after the other suffixes instead of as alternatives to them, so that several suffixes
-        can be removed.
-        """
+        """Porter (1980) with the author's later changes; ROUGE tries -ment and -ent after the other suffixes."""
 
         def _ends_double_consonant(self, word: str) -> bool:
             return not word.endswith("y") and super()._ends_double_consonant(word)
@@ -45,11 +41,8 @@ def _stemmers() -> tuple:
 
 
 def _porter_module() -> ModuleType:
-    """Return `nltk.stem.porter`, imported without running `nltk/__init__.py`.
-
-    The package imports scikit-learn, SciPy and pandas, which takes 2 s of processor time; the stemmer needs none of
-    them. Packages without content stand in for `nltk` and `nltk.stem` while its module is imported.
-    """
+    """Return `nltk.stem.porter`, imported without running `nltk/__init__.py`, which takes 2 s of processor time."""
+    # packages without content stand in for `nltk` and `nltk.stem` while the module is imported
     name = "nltk.stem.porter"
     if "nltk" in sys.modules:
         return importlib.import_module(name)

@@ -147,11 +147,9 @@ def union_lcs(positions: Iterable[Sequence[int | None]], fields: Sequence[int]) 
 
 
 def _stops(masks: Sequence[int | None], columns: list[int]) -> list[tuple[int, int]]:
-    """Return matches and stop positions of the backtrace for each token that is in the reference, last first.
-
-    Tokens that are not in the reference do not change the column, but the backtrace over them moves to where the length
-    increases, so that a match alone does not stop it in the column before them.
-    """
+    """Return matches and stop positions of the backtrace for each token that is in the reference, last first."""
+    # The backtrace over tokens that are not in the reference moves to where the length increases, so that a match alone
+    # does not stop it in the column before them.
     stops, jumped = [], False
     column = iter(reversed(columns))
     for mask in reversed(masks):
@@ -163,12 +161,9 @@ def _stops(masks: Sequence[int | None], columns: list[int]) -> list[tuple[int, i
 
 
 def _mark(stops: list[tuple[int, int]], field: int) -> int:
-    """Return the positions of one longest common subsequence in one reference sentence, as a bit mask.
-
-    The backtrace of the dynamic programme starts at the end of both sentences: it follows a match if there is one; else
-    it moves in the prediction if the length increases at this position of the reference; else in the reference. In a
-    column, this is the highest remaining position that matches or increases.
-    """
+    """Return the positions of one longest common subsequence in one reference sentence, as a bit mask."""
+    # Backtrace of the dynamic programme from the end of both sentences, in a column to the highest remaining position
+    # that matches or where the length increases.
     left, chosen = field, 0
     for mask, stop in stops:
         candidates = stop & left

@@ -59,11 +59,7 @@ def _is_tokenized(text: str) -> bool:
 
 
 def _ends(text: str, language: str) -> list[int]:
-    """Return the ends of sentences by sentencex, in overlapping windows where the whole text would take it too long.
-
-    A window that ends within a quote shows wrong sentences in the quote, so only its first half counts, up to the end
-    of a sentence. An end that no space surrounds is none: "torch.Tensor" is a name.
-    """
+    """Return the ends of sentences by sentencex, in overlapping windows where the whole text would take it too long."""
     import sentencex  # only where texts are split
 
     size = _WINDOW if len(text) * len(_SEARCHED.findall(text)) > _LONGEST_SEARCH else len(text)
@@ -72,10 +68,11 @@ def _ends(text: str, language: str) -> list[int]:
     while start < len(text):
         stop = min(start + size, len(text))
         boundaries = list(accumulate(map(len, sentencex.segment(language, text[start:stop])), initial=start))
+        # a window that ends within a quote shows wrong sentences in it, so only its first half counts
         sure = stop if stop == len(text) else next((end for end in boundaries if end >= start + size / 2), stop)
         ends += [end for end in boundaries if start < end <= sure and end < stop]
         start = sure
-    ends = [end for end in ends if " " in text[max(end - 1, 0) : end + 1]]
+    ends = [end for end in ends if " " in text[max(end - 1, 0) : end + 1]]  # "torch.Tensor" is a name
     if language == "en":
         return ends
     return sorted({*ends, *(match.end() for match in _OTHER_ENDS.finditer(text))} - {len(text)})

@@ -41,7 +41,6 @@ def test_a_folder_appears_whole_or_not_at_all_and_the_first_of_two_builders_wins
         (building / "data").write_text("half")
         raise ValueError("bad record")
     assert sorted(path.name for path in tmp_path.iterdir()) == [LOCK, "documents"]
-    # of two builders of the same
     with appearing_folder(tmp_path / "both") as first:
         (first / "data").write_text("first")
         with appearing_folder(tmp_path / "both") as second:

@@ -4,6 +4,7 @@ from itertools import pairwise
 import pytest
 
 from datamodules.corpora import Files
+from datamodules.corpora.corpus import as_document
 from datamodules.documents import Document, UserError
 from datamodules.gap_sentences import GapSentenceData, piece_boundaries
 from datamodules.pretrained_summarizer import PegasusData
@@ -44,7 +45,7 @@ def folder(tmp_path_factory):
 
 def test_the_gaps_are_masked_once_each_and_are_the_target(folder):
     data = ready(ROWS, folder, ratio=0.4)
-    documents = {row["id"]: Document(row["id"], row["parts"]) for row in data.documents("train")}
+    documents = {row["id"]: as_document(row) for row in data.documents("train")}
     for row in data.features("train"):
         sentences = documents[row["id"]].sentences
         number = min(max(1, round(0.4 * len(sentences))), len(sentences) - 1)
@@ -83,8 +84,7 @@ def test_some_stay_unchanged_and_each_document_has_draws_of_its_own(folder):
 
 def test_a_long_document_is_read_in_pieces_with_single_sentences_only_where_they_must_be(tmp_path):
     data = ready([document(n, 40) for n in range(3)], tmp_path, max_source=60)
-    for row in data.documents("train"):
-        whole = Document(row["id"], row["parts"])
+    for whole in map(as_document, data.documents("train")):
         pieces = list(data.pieces(whole))
         assert [sentence for piece in pieces for sentence in piece.sentences] == whole.sentences
         assert all(len(data.tokenizer(piece.text)[0]) <= data.room and len(piece.sentences) > 1 for piece in pieces)
@@ -150,12 +150,12 @@ def test_fine_tuning_reads_document_and_summary(corpus_files, tmp_path):
     data.prepare_data()
     data.setup("fit")
     batch = next(iter(data.val_dataloader()))
-    rows = {row["id"]: row for row in data.documents("val")}
-    for n, name in enumerate(batch.ids):
+    documents = {row["id"]: as_document(row) for row in data.documents("val")}
+    for n, document in enumerate(documents[name] for name in batch.ids):
         source = batch.source[n, : batch.source_mask[n].sum()].tolist()
         target = batch.target[n, : batch.target_lengths[n]].tolist()
-        assert Document(name, rows[name]["parts"]).text.startswith(data.tokenizer.decode(source))
+        assert document.text.startswith(data.tokenizer.decode(source))
         assert source[0] == data.tokenizer.start and source[-1] == data.tokenizer.stop
-        assert " ".join(rows[name]["references"][0]).startswith(data.tokenizer.decode(target)) and len(target) <= 9
+        assert " ".join(document.references[0]).startswith(data.tokenizer.decode(target)) and len(target) <= 9
         assert (batch.source[n] != data.tokenizer.pad).tolist() == batch.source_mask[n].tolist()
     assert batch.target_rows.tolist() == (batch.target != data.tokenizer.pad).flatten().nonzero().squeeze(1).tolist()

@@ -14,6 +14,8 @@ from lightning_modules.discourse_parser.right_branching import RightBranchingPar
 from precis.config.parsers import provide_parsers
 from tests.made_up_parses import RELATIONS, MadeUpParser, made_up_parse
 
+CONTROLS = ("ria", "permuted", "other")
+
 
 def data_of(files, tmp_path, **arguments) -> RSTformerData:
     settings = {"vocab_size": 300, "max_source": 40, "max_target": 12, "half_width": 8, "batch_size": 4}
@@ -33,8 +35,7 @@ def test_a_batch_is_text_edus_and_their_discourse(corpus_files, tmp_path):
     data = ready(corpus_files, tmp_path)
     batch = next(iter(data.test_dataloader()))
     documents = {row["id"]: as_document(row) for row in data.documents("test")}
-    for n, name in enumerate(batch.ids):
-        document = documents[name]
+    for n, document in enumerate(documents[name] for name in batch.ids):
         parse = made_up_parse(ParseRequest.of(document), 8)
         length = int(batch.source_mask[n].sum())
         ids, edus = batch.source[n, :length].tolist(), batch.token_edu[n]
@@ -71,7 +72,7 @@ def test_each_ablation_has_its_own_ldd_and_controls_are_a_function_of_the_seed(c
     size = int(first_batch("none").token_edu[0].max()) + 1
     drawn, expected = ldds["ria"][0, :size], random_ldd(50, ldds["ria"].shape[2] // 2, len(RELATIONS))[:size]
     torch.testing.assert_close(drawn[drawn > 0], expected[drawn > 0], atol=0.005, rtol=0)  # the same in every document
-    for control in ("ria", "permuted", "other"):
+    for control in CONTROLS:
         assert torch.equal(decode(first_batch(control).ldd), ldds[control])
         assert not torch.equal(decode(first_batch(control, 2).ldd), ldds[control])
 
@@ -98,29 +99,25 @@ def test_other_takes_the_discourse_of_training_documents_and_a_run_keeps_it(corp
     assert torch.equal(batch.ldd[0], data.read_discourse().codes(parse, read))
 
 
-@pytest.mark.parametrize("ablation", ["none", "one_best", "ria", "permuted", "other"])
-def test_each_ablation_has_its_own_gamma(ablation, corpus_files, tmp_path):
-    data = ready(corpus_files, tmp_path, ablation=ablation, half_width=2)
-    batch = next(iter(data.test_dataloader()))
-    documents = {row["id"]: as_document(row) for row in data.documents("test")}
-    for n, name in enumerate(batch.ids):
-        parse, seen = made_up_parse(ParseRequest.of(documents[name]), 8), int(batch.token_edu[n].max()) + 1
-        gamma = batch.gamma[n, :seen]
-        if ablation == "none":
-            assert gamma.equal(parse.gamma[:seen])
-        elif ablation == "one_best":
-            whole = tree_ldd(parse.tree, parse.size, len(RELATIONS), parse.rows)
-            torch.testing.assert_close(gamma, whole.sum((1, 2))[:seen] / parse.size)
-        elif ablation == "ria":
-            values = random_ldd(parse.size, 2, len(RELATIONS)).sum(-1)[:seen]
-            means = values.sum(1) / values.gt(0).sum(1) * (parse.size - 1) / parse.size
-            torch.testing.assert_close(gamma, means, atol=0.01, rtol=0)
-        elif ablation == "permuted":
-            assert gamma.sort().values.equal(parse.gamma[:seen].sort().values)
-        else:
-            candidates = data.read_discourse().parses
-            others = [other.gamma for other in candidates if other.text_digest != parse.text_digest]
-            assert any(set(gamma.tolist()) <= set(other.tolist()) for other in others)
+def test_each_ablation_has_its_own_gamma(corpus_files, tmp_path):
+    data = {
+        name: ready(corpus_files, tmp_path, ablation=name, half_width=2) for name in ("none", *CONTROLS, "one_best")
+    }
+    batches = {name: next(iter(each.test_dataloader())) for name, each in data.items()}
+    documents = {row["id"]: as_document(row) for row in data["none"].documents("test")}
+    for n, name in enumerate(batches["none"].ids):
+        parse = made_up_parse(ParseRequest.of(documents[name]), 8)
+        seen = int(batches["none"].token_edu[n].max()) + 1
+        gamma = {ablation: batch.gamma[n, :seen] for ablation, batch in batches.items()}
+        assert gamma["none"].equal(parse.gamma[:seen])
+        assert gamma["permuted"].sort().values.equal(parse.gamma[:seen].sort().values)
+        whole = tree_ldd(parse.tree, parse.size, len(RELATIONS), parse.rows)
+        torch.testing.assert_close(gamma["one_best"], whole.sum((1, 2))[:seen] / parse.size)
+        values = random_ldd(parse.size, 2, len(RELATIONS)).sum(-1)[:seen]
+        means = values.sum(1) / values.gt(0).sum(1) * (parse.size - 1) / parse.size
+        torch.testing.assert_close(gamma["ria"], means, atol=0.01, rtol=0)
+        parses = [other for other in data["other"].read_discourse().parses if other.text_digest != parse.text_digest]
+        assert any(set(gamma["other"].tolist()) <= set(other.gamma.tolist()) for other in parses)
 
 
 def test_an_empty_document_has_no_discourse_and_another_must_have_one(corpus_files, tmp_path):

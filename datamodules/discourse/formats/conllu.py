@@ -198,17 +198,14 @@ def from_dependencies(
         for depth in sorted({depths[edu] for edu in dependents[head]}):
             group = [(*extents[edu], edu) for edu in dependents[head] if depths[edu] == depth]
             children = sorted([(start, end, head), *group])
-            _check_contiguous(children)
+            for (_, end_before, first), (start_after, _, second) in pairwise(children):
+                if start_after != end_before + 1:
+                    edus = f"EDUs {first} and {second}"
+                    raise TreeError(f"{edus} are attached next to each other, but are apart or cross")
             nodes.append(_node_of(children, head, relations, kinds))
             start, end = children[0][0], children[-1][1]
         extents[head] = start, end
     return Tree(len(heads), tuple(nodes))
-
-
-def _check_contiguous(children: list[tuple[int, int, int]]) -> None:
-    for (_, end, first), (start, _, second) in pairwise(children):
-        if start != end + 1:
-            raise TreeError(f"EDUs {first} and {second} are attached next to each other, but are apart or cross")
 
 
 def _node_of(children: list[tuple[int, int, int]], head: int, relations: Sequence[str], kinds: Sequence[str]) -> Node:

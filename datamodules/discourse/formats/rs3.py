@@ -107,10 +107,8 @@ def _linked(units: dict[str, _Unit], kinds: dict[str, set[str]]) -> _Unit:
 
 
 def _nuclear_relation(unit: _Unit, children: list[_Unit], kinds: dict[str, set[str]]) -> str:
-    """Return the most frequent relation of a group's nuclei, preferably one declared only for nuclei; SPAN without one.
-
-    Groups of type span with such nuclei are multinuclear, too: Russian and Basque treebanks write them.
-    """
+    """Return the most frequent relation of a group's nuclei, if possible one only for nuclei; SPAN without one."""
+    # groups of type span with such nuclei are multinuclear, too: Russian and Basque treebanks write them
     if unit.kind == "segment" or (unit.kind == SPAN and any(child.relation == SPAN for child in children)):
         return SPAN
     names = [child.relation for child in children if kinds.get(child.relation) != {"rst"}]  # not only for satellites

@@ -164,8 +164,7 @@ def test_ctrl_c_stops_the_pool_and_cleans_up(tmp_path):
     assert process.stdout.readline() == "writing\n"
     os.killpg(process.pid, signal.SIGINT)  # as a terminal does: to parent and workers
     _, errors = process.communicate(timeout=60)
-    assert process.returncode == 130 and "Traceback" not in errors
-    assert left_in(tmp_path) == []
+    assert process.returncode == 130 and "Traceback" not in errors and left_in(tmp_path) == []
 
 
 def test_workers_leave_the_garbage_of_the_parent_alone(tmp_path):

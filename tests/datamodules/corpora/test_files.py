@@ -40,8 +40,8 @@ def write(path: Path, content: bytes) -> str:
     return str(path)
 
 
-def documents(corpus, cache, split="val", **kwargs):
-    return [as_document(row) for row in build_documents(corpus, split, cache, **kwargs)]
+def documents(corpus, cache, **kwargs):
+    return [as_document(row) for row in build_documents(corpus, "val", cache, **kwargs)]
 
 
 def one(rows, tmp_path, **fields):
@@ -95,16 +95,15 @@ def test_field_map(tmp_path, row, fields, parts, references):
 
 def test_ids_come_from_a_field_or_the_line_and_splits_without_references_are_for_prediction(tmp_path):
     row = {"document": "a", "summary": "s", "key": 7}
-    assert one(row, tmp_path).id == "x-1"
-    assert one(row, tmp_path, id="key").id == "7"
+    assert one(row, tmp_path).id == "x-1" and one(row, tmp_path, id="key").id == "7"
     assert one(row | {"id": "n"}, tmp_path).id == "n"
     assert one(row | {"id": 7.0}, tmp_path).id == "7"  # as pandas writes whole numbers
     assert one(row | {"id": "n"}, tmp_path).where == f"{tmp_path / 'x.jsonl'}:1 (id 'n')"
     # a split without references serves prediction only
-    corpus = Files(test=write(tmp_path / "x.jsonl", jsonl([{"id": "n", "document": "A text.", "title": "T"}])))
-    assert documents(corpus, tmp_path / "cache", "test") == [Document("n", [["A text."]], [])]
+    corpus = Files(val=write(tmp_path / "x.jsonl", jsonl([{"id": "n", "document": "A text.", "title": "T"}])))
+    assert documents(corpus, tmp_path / "cache") == [Document("n", [["A text."]], [])]
     with pytest.raises(UserError, match=r"x.jsonl:1 \(id 'n'\) \(fields: id, document, title\): it has no reference"):
-        build_documents(corpus, "test", tmp_path / "cache", require_references=True)
+        documents(corpus, tmp_path / "cache", require_references=True)
 
 
 def test_null_on_the_command_line_is_nothing_and_no_name():

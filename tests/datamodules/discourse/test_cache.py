@@ -29,14 +29,10 @@ PARSES = {parse_key(request, "made up", "side", 8): made_up_parse(request) for r
 KEYS = list(PARSES)
 
 
-def add(writer: ShardWriter, keys: list[str]) -> None:
-    for key in keys:
-        writer.add(key, PARSES[key])
-
-
 def write(folder: Path, keys: list[str], rank: int = 0, **limits: float) -> ParseCache:
     with ShardWriter(ParseCache(folder), rank, **limits) as writer:
-        add(writer, keys)
+        for key in keys:
+            writer.add(key, PARSES[key])
     return ParseCache(folder)
 
 
@@ -64,14 +60,13 @@ def test_written_parses_are_read_by_all_unless_a_shard_breaks_meanwhile(tmp_path
     reader = ParseCache(tmp_path)
     writers = [ShardWriter(ParseCache(tmp_path), rank) for rank in range(3)]
     for rank, writer in enumerate(writers):
-        add(writer, [*KEYS[rank::3], KEYS[0]])  # one document by all of them
+        for key in [*KEYS[rank::3], KEYS[0]]:  # one document by all of them
+            writer.add(key, PARSES[key])
     assert reader.missing(KEYS) == KEYS
     for writer in writers:
         writer.flush()
-    assert reader.missing(KEYS) == []
-    assert all(same(reader.get(key), PARSES[key]) for key in KEYS)
-    copy = pickle.loads(pickle.dumps(reader))
-    assert same(copy.get(KEYS[5]), PARSES[KEYS[5]])
+    assert reader.missing(KEYS) == [] and all(same(reader.get(key), PARSES[key]) for key in KEYS)
+    assert same(pickle.loads(pickle.dumps(reader)).get(KEYS[5]), PARSES[KEYS[5]])
 
 
 def test_the_key_covers_all_that_a_parse_depends_on():
@@ -94,9 +89,7 @@ def test_a_damaged_shard_is_named_left_out_and_parsed_again(tmp_path):
     with pytest.raises(MissingParse):
         cache.get(KEYS[1])
     assert list(cache.broken) == [path.name]
-    with ShardWriter(cache) as writer:
-        add(writer, KEYS[:3])
-    again = ParseCache(tmp_path)  # nothing to warn of any more
+    again = write(tmp_path, KEYS[:3])  # nothing to warn of any more
     assert again.missing(KEYS[:5]) == [] and again.broken == {}
     assert path.with_name(f"{path.name}.broken").exists()
 
@@ -211,14 +204,13 @@ def test_every_document_is_somebodys(tmp_path, tasks, ranks):
 
 def test_finished_parses_do_not_change_the_shares_of_tasks(tmp_path):
     cache = ParseCache(tmp_path)
-    before = shares(cache, 3, 1)
-    parse_missing(DOCUMENTS[4:13], cache, MadeUpParser())
-    done = {document.id for document in DOCUMENTS[4:13]}
-    assert shares(cache, 3, 1) == [[id for id in share if id not in done] for share in before]
+    before, done = shares(cache, 3, 1), DOCUMENTS[4:13]
+    parse_missing(done, cache, MadeUpParser())
+    ids = {document.id for document in done}
+    assert shares(cache, 3, 1) == [[id for id in share if id not in ids] for share in before]
     # a rank with nothing left takes part all the same
     parse_missing(DOCUMENTS, cache, MadeUpParser())
-    assert shares(cache, 1, 1) == [[]]
-    assert [len(share) for share in shares(cache, 1, 2)] == [1, 1]
+    assert shares(cache, 1, 1) == [[]] and [len(share) for share in shares(cache, 1, 2)] == [1, 1]
 
 
 def test_batches_keep_to_their_limits_and_lengths_together(tmp_path):

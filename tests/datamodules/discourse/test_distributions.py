@@ -1,6 +1,7 @@
 """Bands, their bytes, the LDD of a tree, and random, permuted and other documents' LDDs, against plain loops."""
 
 import random
+from itertools import permutations
 
 import pytest
 import torch
@@ -16,22 +17,16 @@ from tests.made_up_parses import made_up_document, made_up_parse
 
 def by_hand(tree: torch.Tensor, size: int, relations: int, rows: str, probability=None) -> torch.Tensor:
     """Return the LDD by a loop over pairs, with a search for the smallest node that contains both."""
-    nodes = tree.tolist()
+    nodes = sorted(tree.tolist(), key=lambda node: node[2] - node[0])
     probability = torch.ones(len(nodes)) if probability is None else probability
     dense = torch.zeros(size, size, relations)
-    for a in range(size):
-        for b in range(size):
-            if a == b:
-                continue
-            both = [node for node in nodes if node[0] <= min(a, b) and max(a, b) <= node[2]]
-            lowest = min(both, key=lambda node: node[2] - node[0])
-            start, split, end, nuclearity, relation = lowest
-            assert start <= min(a, b) <= split < max(a, b) <= end
-            nucleus = ("NS", "SN", "NN")[nuclearity][0 if a < b else 1] == "N"
-            if rows == "nucleus":
-                above = min((node for node in nodes if node[0] <= a <= node[2]), key=lambda node: node[2] - node[0])
-                nucleus = nucleus and ("NS", "SN", "NN")[above[3]][0 if a <= above[1] else 1] == "N"
-            dense[a, b, relation] = probability[nodes.index(lowest)] * nucleus
+    for a, b in permutations(range(size), 2):
+        lowest = next(node for node in nodes if node[0] <= min(a, b) and max(a, b) <= node[2])
+        nucleus = ("NS", "SN", "NN")[lowest[3]][a > b] == "N"
+        if rows == "nucleus":
+            above = next(node for node in nodes if node[0] <= a <= node[2])
+            nucleus = nucleus and ("NS", "SN", "NN")[above[3]][a > above[1]] == "N"
+        dense[a, b, lowest[4]] = probability[tree.tolist().index(lowest)] * nucleus
     return dense
 
 

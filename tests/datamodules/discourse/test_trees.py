@@ -62,8 +62,7 @@ def test_forms_are_lossless(tree):
     assert from_dependencies(*to_dependencies(tree)) == tree
     binary = tree.binary()
     assert all(len(node.starts) == 2 for node in binary.nodes) and len(binary.nodes) == tree.size - 1
-    assert binary.binary() == binary
-    assert Tree.from_spans(reversed(binary.spans()), tree.size) == binary
+    assert binary.binary() == binary and Tree.from_spans(reversed(binary.spans()), tree.size) == binary
     assert {(node.start, node.end) for node in tree.nodes} <= {(node.start, node.end) for node in binary.nodes}
 
 
@@ -111,11 +110,9 @@ def test_validation_documents_of_gum_and_counts_of_the_treebank():
     assert len(lines) == len(documents) > 10
     for record in map(json.loads, lines):
         tree = documents[record["id"]].tree
-        assert tree.nested() == record["tree_nary"]
-        assert tree.binary().nested() == record["tree"]
+        assert tree.nested() == record["tree_nary"] and tree.binary().nested() == record["tree"]
         columns = [tuple(record[name]) for name in ("heads", "relations", "nuclearity", "depths")]
-        assert to_dependencies(tree) == tuple(columns)
-        assert from_dependencies(*columns) == tree
+        assert to_dependencies(tree) == tuple(columns) and from_dependencies(*columns) == tree
         assert from_dependencies(*to_dependencies(tree.binary())) == tree.binary()
     trees = [document.tree.binary() for document in coarsened(read_treebank(GUM / "train.jsonl.gz"))]
     assert Counter(span.relation for tree in trees for span in tree.spans()) == GUM_COUNTS
@@ -162,8 +159,7 @@ def test_documents_get_coarse_trees():
     document = TreebankDocument("doc", "a b c", [(0, 1), (2, 3), (4, 5)], tree=tree)
     bare = replace(document, tree=None)
     coarse = coarsened([document, bare])
-    assert [span.relation for span in coarse[0].tree.spans()] == ["joint", "causal"]
-    assert coarse[1] == bare
+    assert [span.relation for span in coarse[0].tree.spans()] == ["joint", "causal"] and coarse[1] == bare
     problem = r"a\.dis: doc, EDUs 0 to 2: the relation 'joint-list' is not in the inventory RST-DT"
     with pytest.raises(TreebankError, match=problem):
         coarsened([document], RST_DT, where="a.dis")

@@ -70,8 +70,7 @@ def test_offsets_of_another_text_are_refused(parse_request, edus, message):
 def test_a_batch_puts_texts_in_a_row():
     texts = [edu_features(WHOLE, letters, [(29, 37)], "one"), edu_features(asked("Go on"), letters, name="two")]
     batch = SegmentationBatch.of(texts)
-    assert batch.ids == ["one", "two"] and batch.batch_size == 2
-    assert batch.lengths.tolist() == [7, 3, 2]
+    assert batch.ids == ["one", "two"] and batch.batch_size == 2 and batch.lengths.tolist() == [7, 3, 2]
     assert batch.rows.tolist() == [[0, 1, 2, 3, 4, 5, 6], [7, 8, 9, 0, 0, 0, 0], [10, 11, 0, 0, 0, 0, 0]]
     assert batch.word_counts == [10, 2] and batch.piece_words.tolist()[-5:] == [-1, 10, 10, 11, 11]
     assert batch.piece_counts == [len(text.pieces) for text in texts]

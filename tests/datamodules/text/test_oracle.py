@@ -4,6 +4,7 @@ import random
 import subprocess
 import sys
 from collections.abc import Callable
+from itertools import pairwise
 from types import SimpleNamespace
 
 import pytest
@@ -48,12 +49,10 @@ def set_oracle(sentences: list[str], references: list[list[str]], k: int | None)
     """Greedy selection over sets of n-grams with plain precision and recall, one set of sentences at a time."""
 
     def grams(words: list[str]) -> list[set]:
-        return [{(word,) for word in words}, {tuple(words[i : i + 2]) for i in range(len(words) - 1)}]
+        return [set(words), set(pairwise(words))]
 
     def f1(predicted: set, reference: set) -> float:
-        hits = len(predicted & reference)
-        precision, recall = hits / max(len(predicted), 1), hits / max(len(reference), 1)
-        return 2 * precision * recall / (precision + recall) if hits else 0.0
+        return 2 * len(predicted & reference) / max(len(predicted) + len(reference), 1)
 
     def score(chosen: list[int]) -> float:
         unions = [set().union(*(grams(sentences[i].split())[n] for i in chosen)) for n in (0, 1)]

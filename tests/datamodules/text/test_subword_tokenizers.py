@@ -232,34 +232,26 @@ def test_no_visible_character_is_lost(text):
 KNOWN = ["[PAD]", "the", "cat", ". .", "sat"]
 
 
-def written(path, text):
-    data = text if isinstance(text, bytes) else text.encode()
-    path.write_bytes(gzip.compress(data) if path.suffix == ".gz" else data)
-    return path
-
-
-@pytest.mark.parametrize("header", ["", "4 2\n"], ids=["glove", "word2vec"])
-@pytest.mark.parametrize("name", ["vectors.txt", "vectors.txt.gz"])
-def test_reads_the_vectors_of_known_words(tmp_path, header, name):
-    path = written(tmp_path / name, header + "sat 1 -2e-1\nelse 3 4\nthe 5 6 \nthe 9 9\n. . 7 8\n")
-    rows, vectors = read_word_vectors(path, KNOWN, 2)
+@pytest.mark.parametrize("header", [b"", b"4 2\n"], ids=["glove", "word2vec"])
+@pytest.mark.parametrize("name, pack", [("vectors.txt", bytes), ("vectors.txt.gz", gzip.compress)])
+def test_reads_the_vectors_of_known_words(tmp_path, header, name, pack):
+    (tmp_path / name).write_bytes(pack(header + b"sat 1 -2e-1\nelse 3 4\nthe 5 6 \nthe 9 9\n. . 7 8\n"))
+    rows, vectors = read_word_vectors(tmp_path / name, KNOWN, 2)
     assert rows.tolist() == [1, 3, 4]
     torch.testing.assert_close(vectors, torch.tensor([[5.0, 6], [7, 8], [1, -0.2]]))
 
 
 def test_errors_in_a_file_of_vectors_are_named_with_it(tmp_path):
-    for text, message in [
-        ("the 1 2 3\n", r"vectors.txt:1: a vector of size 3, but the embedding has 2; set --model.embedding.size"),
-        ("2 1\nthe 1\n", r"vectors.txt:2: a vector of size 1"),
-        ("the 1 2\ncat 1 2x\n", r"vectors.txt:2: could not convert string to float: '2x'"),
-        ("dog 1 2\n", r"vectors.txt: no vector of any of the vocabulary's 5 words"),
-        (b"the 1 \xff\n", r"vectors.txt: not UTF-8"),
+    for name, content, message in [
+        ("v.txt", b"the 1 2 3\n", "v.txt:1: a vector of size 3, but the embedding has 2; set --model.embedding.size"),
+        ("v.txt", b"2 1\nthe 1\n", "v.txt:2: a vector of size 1"),
+        ("v.txt", b"the 1 2\ncat 1 2x\n", "v.txt:2: could not convert string to float: '2x'"),
+        ("v.txt", b"dog 1 2\n", "v.txt: no vector of any of the vocabulary's 5 words"),
+        ("v.txt", b"the 1 \xff\n", "v.txt: not UTF-8"),
+        ("v.txt.gz", gzip.compress(b"the 1 2\n" * 100)[:-12], "v.txt.gz: cannot be read"),
     ]:
+        (tmp_path / name).write_bytes(content)
         with pytest.raises(UserError, match=message):
-            read_word_vectors(written(tmp_path / "vectors.txt", text), KNOWN, 2)
-    with pytest.raises(UserError, match=r"nowhere.txt: cannot be read"):
+            read_word_vectors(tmp_path / name, KNOWN, 2)
+    with pytest.raises(UserError, match=r"nowhere\.txt: cannot be read"):
         read_word_vectors(tmp_path / "nowhere.txt", KNOWN, 2)
-    path = written(tmp_path / "vectors.txt.gz", "the 1 2\n" * 100)
-    path.write_bytes(path.read_bytes()[:-12])
-    with pytest.raises(UserError, match=r"vectors.txt.gz: cannot be read"):
-        read_word_vectors(path, KNOWN, 2)
