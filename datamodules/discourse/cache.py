@@ -126,10 +126,8 @@ class ParseCache:
 
     def _find(self, key: str) -> DiscourseParse | None:
         """Return the first intact copy of a document, or None."""
-        for path in list(self._shard_of.get(key, [])):
-            if parse := self._read_parse(path, key):
-                return parse
-        return None
+        copies = (self._read_parse(path, key) for path in list(self._shard_of.get(key, [])))
+        return next(filter(None, copies), None)
 
     def _read_parse(self, path: Path, key: str) -> DiscourseParse | None:
         """Return a document of a shard, or None if it is damaged; verified once per process."""

@@ -52,17 +52,9 @@ def _document(record: Any, where: str) -> TreebankDocument:
         tree = None if nested is None else Tree.from_nested(nested)
     except TreeError as error:
         raise TreebankError(f"{location}: not a tree: {error}; fix or leave out this record") from error
-    document = TreebankDocument(
-        id=record["id"],
-        text=record["text"],
-        edus=_offsets(record, "edus", location),
-        sentences=_offsets(record, "sentences", location),
-        paragraphs=_offsets(record, "paragraphs", location),
-        tree=tree,
-        genre=str(record.get("genre") or ""),
-        licence=str(record.get("license") or ""),
-    )
-    return validate_document(document, where)
+    offsets = {name: _offsets(record, name, location) for name in ("edus", "sentences", "paragraphs")}
+    about = {"genre": str(record.get("genre") or ""), "licence": str(record.get("license") or "")}
+    return validate_document(TreebankDocument(record["id"], record["text"], **offsets, tree=tree, **about), where)
 
 
 def _offsets(record: dict, name: str, location: str) -> list[tuple[int, int]]:
@@ -74,14 +66,8 @@ def _offsets(record: dict, name: str, location: str) -> list[tuple[int, int]]:
 
 
 Reader = Callable[[str, str], list[TreebankDocument]]  # (content, name) of a file -> documents
-READERS: dict[str, Reader] = {
-    ".jsonl": read_json_lines,
-    ".json": read_json,
-    ".rs3": rs3.read,
-    ".rs4": rs3.read,
-    ".dis": dis.read,
-    ".conllu": conllu.read,
-}
+READERS: dict[str, Reader] = {".jsonl": read_json_lines, ".json": read_json, ".rs3": rs3.read, ".rs4": rs3.read}
+READERS |= {".dis": dis.read, ".conllu": conllu.read}
 
 
 def read_treebank(path: str | Path, language: str = "en") -> list[TreebankDocument]:

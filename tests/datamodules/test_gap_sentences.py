@@ -123,9 +123,8 @@ def test_targets_that_are_too_long_are_counted(tmp_path):
     cut = data.features("train")["target"][:]
     assert all(short[:-1] == long[: len(short) - 1] for short, long in zip(cut, whole))
     lost, number = sum(map(len, whole)) - sum(map(len, cut)), sum(len(target) > 9 for target in whole)
-    row = next(row for row in data.truncation["train"] if row.counted == "target tokens")
-    expected = (lost, number, len(whole), "data.max_target 9")
-    assert (row.left_out, row.documents_cut, row.documents, row.limit) == expected
+    (row,) = [row for row in data.truncation["train"] if row.limit == "data.max_target 9"]
+    assert (row.counted, row.left_out, row.documents_cut, row.documents) == ("target tokens", lost, number, len(whole))
     nothing = data.encode(Document("none", []))
     assert nothing["gaps"] == 0 and nothing["target"] == [data.tokenizer.stop]
 

@@ -52,8 +52,7 @@ def test_a_batch_is_paragraphs_their_graph_and_the_summary(data):
     batch = next(iter(data.test_dataloader()))
     documents, text = {row["id"]: as_document(row) for row in data.documents("test")}, data.tokenizer
     for b, name in enumerate(batch.ids):
-        sentences = documents[name].sentences
-        size = int(batch.source_mask[b].any(-1).sum())
+        sentences, size = documents[name].sentences, int(batch.source_mask[b].any(-1).sum())
         assert size == len(sentences)
         for j, sentence in enumerate(sentences):
             ids = batch.source[b, j][batch.source_mask[b, j]].tolist()
@@ -67,9 +66,8 @@ def test_a_batch_is_paragraphs_their_graph_and_the_summary(data):
         assert target[-1] == text.stop and batch.target_input[b, : len(target)].tolist() == [text.start, *target[:-1]]
         assert documents[name].references[0][0].startswith(text.decode(target))
         assert batch.target[b, len(target) :].eq(text.pad).all()
-    assert batch.source[~batch.source_mask].eq(data.tokenizer.pad).all()
-    real = batch.target != data.tokenizer.pad
-    assert batch.target_rows.equal(real.flatten().nonzero().squeeze(1))
+    assert batch.source[~batch.source_mask].eq(text.pad).all()
+    assert batch.target_rows.equal((batch.target != text.pad).flatten().nonzero().squeeze(1))
 
 
 def test_what_the_graph_learned_is_kept_with_the_text(data, corpus_files, tmp_path):
@@ -81,8 +79,7 @@ def test_what_the_graph_learned_is_kept_with_the_text(data, corpus_files, tmp_pa
     (tmp_path / "text" / "graph.json").write_text("{")
     with pytest.raises(UserError, match=r"graph\.json: damaged"):
         GraphTokenizer.load(tmp_path / "text")
-    without = SubwordTokenizer.build(["an otter"] * 3, SMALLEST)
-    without.save(tmp_path / "plain")
+    SubwordTokenizer.build(["an otter"] * 3, SMALLEST).save(tmp_path / "plain")
     with pytest.raises(UserError, match="no separators"):
         data_of(corpus_files, tmp_path, tokenizer_dir=tmp_path / "plain").load_tokenizer(tmp_path / "plain")
 

@@ -1,7 +1,8 @@
 """Batches of the pointer-generator, and the same dealt out to agents."""
 
-from itertools import accumulate, combinations
+from itertools import accumulate, combinations, product
 
+import numpy as np
 import pytest
 import torch
 
@@ -38,20 +39,17 @@ def read_back(data, batch, index):
 
 
 def test_even_parts_differ_by_one_and_paragraph_parts_cut_where_a_plain_search_would():
-    for words in range(1, 12):
-        for agents in range(1, 6):
-            parts = even_parts(words, agents)
-            assert sum(parts) == words and len(parts) == min(words, agents)
-            assert max(parts) - min(parts) <= 1 and parts == sorted(parts, reverse=True)
-    for paragraphs in ([3, 3, 3, 3], [10, 1, 1, 1], [1, 1, 1, 10], [5], [2, 7, 1, 4, 4, 2], [1, 1]):
-        ends = [0, *accumulate(paragraphs)]
-        for agents in range(1, 6):
-            parts = paragraph_parts(paragraphs, agents)
-            cuts = [0, *accumulate(parts)]
-            assert set(cuts) <= set(ends) and cuts[-1] == ends[-1] and min(parts) > 0
-            assert len(parts) == min(agents, len(paragraphs))
-            if agents == 2 and len(parts) == 2:  # one cut: every place for it can be tried
-                assert abs(cuts[1] - ends[-1] / 2) == min(abs(end - ends[-1] / 2) for end in ends[1:-1])
+    for words, agents in product(range(1, 12), range(1, 6)):
+        split = np.array_split(range(words), min(words, agents))
+        assert even_parts(words, agents) == [len(part) for part in split]
+    documents = [3, 3, 3, 3], [10, 1, 1, 1], [1, 1, 1, 10], [5], [2, 7, 1, 4, 4, 2], [1, 1]
+    for paragraphs, agents in product(documents, range(1, 6)):
+        parts, ends = paragraph_parts(paragraphs, agents), [0, *accumulate(paragraphs)]
+        cuts = [0, *accumulate(parts)]
+        assert set(cuts) <= set(ends) and cuts[-1] == ends[-1] and min(parts) > 0
+        assert len(parts) == min(agents, len(paragraphs))
+        if agents == 2 and len(parts) == 2:  # one cut: every place for it can be tried
+            assert abs(cuts[1] - ends[-1] / 2) == min(abs(end - ends[-1] / 2) for end in ends[1:-1])
     # the cuts of equal paragraphs are those that make the longest part as short as can be
     for agents in range(1, 5):
         ways = combinations(range(1, 8), agents - 1)
@@ -94,9 +92,8 @@ def test_ids_are_the_pointer_generator_s_over_one_vocabulary_of_the_document(tmp
     for name in ("target", "target_input", "target_lengths", "target_rows"):
         assert torch.equal(getattr(ours, name), getattr(theirs, name)), name
     assert (ours.oov_words, ours.ids, ours.references) == (theirs.oov_words, theirs.ids, theirs.references)
-    for i in range(2):
+    for i, length in enumerate(theirs.lengths.tolist()):
         real = torch.arange(ours.source.shape[2]) < ours.lengths[i].unsqueeze(1)
-        length = int(theirs.lengths[i])
         assert torch.equal(ours.source_extended[i][real], theirs.source_extended[i, :length])
         assert torch.equal(ours.source[i][real], theirs.source[i, :length])
 
@@ -130,11 +127,10 @@ def test_ids_equal_those_of_a_plain_loop_and_lengths_stay_on_the_host(tmp_path):
         assert batch.source_extended[i].tolist() == expected and batch.oov_words[i] == oov_words
         assert batch.source[i].tolist() == [UNK if x >= V else x for x in expected]
         gold = [*(ids.get(word, UNK) for word in target), STOP]
-        length = len(gold)
+        length = int(batch.target_lengths[i])
         assert batch.target[i, :length].tolist() == gold and batch.target[i, length:].eq(PAD).all()
         inputs = [START, *(UNK if x >= V else x for x in gold[:-1])]
-        assert batch.target_input[i, :length].tolist() == inputs
-        assert batch.lengths[i] == len(source) and batch.target_lengths[i] == length
+        assert batch.target_input[i, :length].tolist() == inputs and batch.lengths[i] == len(source)
     assert batch.target.flatten()[batch.target_rows].ne(PAD).all()
     assert len(batch.target_rows) == batch.target_lengths.sum() == 7
     assert batch.references[0] == [["Zebra sat."], ["unused"]] and batch.ids == ["a", "b"]

@@ -100,9 +100,8 @@ def test_other_takes_the_discourse_of_training_documents_and_a_run_keeps_it(corp
 
 
 def test_each_ablation_has_its_own_gamma(corpus_files, tmp_path):
-    data = {
-        name: ready(corpus_files, tmp_path, ablation=name, half_width=2) for name in ("none", *CONTROLS, "one_best")
-    }
+    names = ("none", "one_best", *CONTROLS)
+    data = {name: ready(corpus_files, tmp_path, ablation=name, half_width=2) for name in names}
     batches = {name: next(iter(each.test_dataloader())) for name, each in data.items()}
     documents = {row["id"]: as_document(row) for row in data["none"].documents("test")}
     for n, name in enumerate(batches["none"].ids):

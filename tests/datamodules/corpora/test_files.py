@@ -239,8 +239,7 @@ def test_documents_are_in_one_split_and_equal_texts_together(tmp_path):
     assert len(train) + len(val) == 400 and not set(train["id"]) & set(val["id"])
     assert 60 <= len(val) <= 140  # 200 different texts: five standard deviations
     assert not {json.dumps(row["parts"]) for row in train} & {json.dumps(row["parts"]) for row in val}
-    again = build_documents(corpus_of(tmp_path, 0.25), "val", tmp_path / "other")
-    assert again["id"] == val["id"]
+    assert build_documents(corpus_of(tmp_path, 0.25), "val", tmp_path / "other")["id"] == val["id"]
 
 
 def test_a_test_file_beside_a_share_is_read_whole_and_a_share_is_a_part(tmp_path):

@@ -1,3 +1,5 @@
+from unittest.mock import Mock
+
 import datasets
 import huggingface_hub.constants
 import pytest
@@ -64,18 +66,14 @@ ROWS = {  # a row with the columns of each dataset, and the parts and references
 @pytest.mark.parametrize("name", SOURCES)
 def test_ready_field_maps(name, monkeypatch):
     row, parts, references = ROWS[name]
-    asked = []
-
-    def load_dataset(*args, **kwargs):
-        asked.append((args, kwargs))
-        return datasets.Dataset.from_list([row])
-
+    load_dataset = Mock(return_value=datasets.Dataset.from_list([row]))
     monkeypatch.setattr(datasets, "load_dataset", load_dataset)
     corpus = Hub(name)
     assert corpus.splits() == ["train", "val", "test"]
     (record,) = corpus.records("val")
     assert (record.parts, record.references) == (parts, references)
-    assert asked[0][0][0].count("/") == 1 and asked[0][1]["split"] in ("validation", "train[95%:]")
+    path, *_ = load_dataset.call_args.args
+    assert path.count("/") == 1 and load_dataset.call_args.kwargs["split"] in ("validation", "train[95%:]")
 
 
 def test_a_stream_has_the_same_documents(folder, tmp_path):

@@ -17,8 +17,7 @@ NAMES = ("Quillon", "Brisbet", "Tamsel", "Vorrick")
 
 def cluster(seed: int, sizes: tuple[int, ...] = (3, 2, 4, 1, 2)) -> Document:
     """Return a document whose parts have these numbers of sentences, each part about one theme."""
-    rng = random.Random(seed)
-    parts = []
+    rng, parts = random.Random(seed), []
     for size in sizes:
         theme, sentences = rng.choice(list(THEMES)), []
         for _ in range(size):

@@ -4,6 +4,7 @@ import gzip
 import json
 import unicodedata
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 import sentencex
@@ -43,19 +44,15 @@ def test_tokenized_text_splits_at_stops_that_are_tokens():
     ("“It rained,” she said of `it`. ", 20_000),
 ])  # fmt: skip
 def test_texts_that_sentencex_reads_in_quadratic_time_are_split_in_windows(unit, sentences, monkeypatch):
-    lengths = []
-
-    def segment(language, text, whole=sentencex.segment):
-        lengths.append(len(text))
-        return whole(language, text)
-
+    segment = Mock(side_effect=sentencex.segment)
     monkeypatch.setattr(sentencex, "segment", segment)
     text = (unit * 20_000).strip()
     assert split_sentences(text) == ([text] if sentences == 1 else [unit.strip()] * sentences)
+    lengths = [len(part) for (_, part), _ in segment.call_args_list]
     assert max(lengths) <= 2_000 and sum(lengths) <= 3 * len(text)
-    lengths.clear()
+    segment.reset_mock()
     split_sentences("It rained, and we didn't go out; she said “no”. " * 1_000)
-    assert len(lengths) == 1
+    assert segment.call_count == 1
 
 
 @given(st.text(), st.sampled_from(["auto", "sentencex", "tokenized"]))

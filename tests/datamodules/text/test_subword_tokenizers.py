@@ -42,9 +42,8 @@ def word_pieces(folder, words) -> str:
 def test_any_text_comes_back_and_offsets_are_characters_in_order_and_cover_what_is_visible(text):
     for written_text in [*TEXTS, "zebra \U0001f9a6 Ωmega", "", "</s> spells <pad> and <s>", "a naïve 😀 heron"]:
         ids, offsets = text(written_text)
-        assert text.decode(ids) == written_text.strip()
-        assert len(ids) == len(offsets) and not {text.start, text.pad, text.stop} & set(ids)
-        assert offsets == sorted(offsets)
+        assert text.decode(ids) == written_text.strip() and not {text.start, text.pad, text.stop} & set(ids)
+        assert len(ids) == len(offsets) and offsets == sorted(offsets)
         covered = {at for start, end in offsets for at in range(start, end)}
         assert {at for at, character in enumerate(written_text) if not character.isspace()} <= covered
         for token, (start, end) in zip(ids, offsets):
