@@ -15,6 +15,7 @@ from datamodules.atomic_write import LOCK
 from datamodules.corpora import Files, Folds, OwnSentences, Texts
 from datamodules.corpora.corpus import Corpus, as_document, build_documents, read_manifest
 from datamodules.corpora.parallel import mapper
+from datamodules.corpora.texts import Records
 from datamodules.documents import BadRecord, Document, Record, UserError
 
 
@@ -196,6 +197,7 @@ def test_lead_is_the_first_sentence_and_the_principal_one_shares_most_words(tmp_
     for row, plain in zip(documents(OwnSentences(Texts(TEXTS)), tmp_path), documents(Texts(TEXTS), tmp_path)):
         assert (row.parts, row.references, plain.references) == (plain.parts, [[plain.sentences[0]]], [])
     assert plain == Document("b", [["Only one sentence here."]], [])
+    assert documents(Records([{"document": "It rains."}]), tmp_path) == [Document("1", [["It rains."]], [])]
     # "the cat (and the dog) sat on the mat" meets both others; "it rained" and "a dog ran by" hardly anything
     principal, _ = documents(OwnSentences(Texts(TEXTS), "ind-orig"), tmp_path, require_references=True)
     assert principal.references == [["The cat and the dog sat on the mat."]] and principal.text == FIRST
