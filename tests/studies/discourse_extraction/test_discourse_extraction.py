@@ -78,8 +78,8 @@ def test_controls_keep_values_or_take_another_document():
 
 def test_documents_that_are_held_out_are_parsed_by_another_parser_and_change_no_ranker():
     folders = [Path("fold-0"), Path("fold-1")]
-    parser_of = documents.out_of_fold(folders, [["a", "c"], ["b"]], ["a", "b", "c", "unseen", "unseen too"])
-    assert [parser_of[id].name for id in ("a", "b", "c")] == ["fold-0", "fold-1", "fold-0"]
+    parser_of = documents.out_of_fold(folders, [["b", "c"], ["a"]], ["a", "b", "c", "unseen", "unseen too"])
+    assert [parser_of[id].name for id in ("a", "b", "c")] == ["fold-1", "fold-0", "fold-0"]
     assert {parser_of["unseen"], parser_of["unseen too"]} == set(folders)
     corpus = corpus_of(2 * FOLDS, sentences=4)
     assert [corpus.folds.count(fold) for fold in range(FOLDS)] == [2] * FOLDS
