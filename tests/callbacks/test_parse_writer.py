@@ -50,12 +50,6 @@ def test_a_run_writes_all_and_counts_tokens(tmp_path, capfd, monkeypatch):
     tokens = sum(len(document.text.split()) for document in DOCUMENTS)
     assert len(lines) == 5 and lines[-1] == f"parsing tokens: {tokens} of {tokens}"
     assert all(line.endswith(", about 1 minute left") for line in lines[:-1])
-    # the time left follows from the tokens so far
-    with parallel.progress_bar() as progress:
-        progress.get_time = iter([0.0, *[1800.0] * 9]).__next__  # half an hour for the first tenth
-        task = progress.add_task("parsing tokens", total=50_000)
-        progress.advance(task, 5_000)
-    assert capfd.readouterr().err == "parsing tokens: 5,000 of 50,000, about 4.5 hours left\n"
 
 
 def test_an_interrupted_run_keeps_what_it_has_and_continues(tmp_path):

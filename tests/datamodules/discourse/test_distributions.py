@@ -8,8 +8,8 @@ import torch
 from made_up_parses import random_tree, to_band
 
 from datamodules.discourse import ablations, distributions
-from datamodules.discourse.ablations import OtherDiscourse, RandomDiscourse, fit_to_size, permute_pairs
-from datamodules.discourse.distributions import band_gamma, encode, inside, random_ldd, to_dense, tree_gamma, tree_ldd
+from datamodules.discourse.ablations import OtherDiscourse, fit_to_size, permute_pairs
+from datamodules.discourse.distributions import band_gamma, inside, to_dense, tree_gamma, tree_ldd
 from datamodules.discourse.parses import ParseRequest
 from datamodules.documents import UserError
 from tests.made_up_parses import made_up_document, made_up_parse
@@ -126,17 +126,6 @@ def codes_of(size, half, relations=2, seed=0):
     return codes * inside(size, half).unsqueeze(-1)
 
 
-def test_the_random_table_is_computed_once(monkeypatch):
-    discourse = RandomDiscourse(6, seed=5)
-    for sentences in (2, 60, 5, 1, 90):  # growing and not
-        parse = parse_of(0, sentences)
-        half = min(6, parse.size - 1)
-        expected = encode(random_ldd(parse.size, half, 3, 5))
-        assert torch.equal(discourse.codes(parse, parse.size), expected)
-    monkeypatch.setattr(ablations, "random_ldd", None)
-    assert torch.equal(discourse.codes(parse, 3), expected[:3])
-
-
 def test_permuted_pairs_keep_their_relations_together_and_leave_their_places():
     codes = codes_of(9, 4)
     codes[:, :, 1] = 255 - codes[:, :, 0]  # the second value of a pair follows from the first
@@ -180,12 +169,4 @@ def test_another_document_is_of_like_length_and_never_the_same_one():
     assert len({OtherDiscourse(40, seed, parses).choose(parses[0], 2).id for seed in range(40)}) == 4
     with pytest.raises(UserError, match="fewer than two different training documents have any: give more"):
         OtherDiscourse(40, 0, [parses[0], parse_of(0, 3)])
-
-
-def test_seeds_depend_on_text_and_seed_and_sizes_are_evenly_spread():
-    seeds = {ablations.document_seed(seed, text) for seed in range(5) for text in ("a", "b", "1 a")}
-    assert len(seeds) == 15 and min(seeds) >= 0 and max(seeds) < 2**63
-    sizes = {f"k{n}": n * n for n in range(100)}
-    keys = ablations.evenly_spread(sizes, 4)
-    assert keys == ["k0", "k33", "k66", "k99"]
-    assert ablations.evenly_spread(sizes, 200) == sorted(sizes, key=lambda key: sizes[key])
+    assert ablations.evenly_spread({f"k{n}": n * n for n in range(100)}, 4) == ["k0", "k33", "k66", "k99"]

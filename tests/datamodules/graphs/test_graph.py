@@ -34,11 +34,9 @@ THREE = paragraphs("One.", "Two.", "Three.", id="doc-7")
 
 @pytest.mark.parametrize("weights, message", [
     (np.ones((2, 3)), r"its graph is 2 x 3, not 3 x 3; give one row and one column for each of its 3 paragraphs"),
-    (0.5, "its graph is a single number, not 3 x 3"),
     ([[1, 0], [0]], "its graph is not a table of numbers"),
     (None, r"its graph is a single number|its graph is not a table of numbers"),
     ([[1, 1.5, 0], [1.5, 1, 0], [0, 0, 1]], r"weight 1\.5 between paragraphs 0 and 1 \(counted from 0\) is not in"),
-    ([[1, 0, 0], [0, 1, -0.2], [0, -0.2, 1]], r"weight -0\.2 between paragraphs 1 and 2"),
     ([[1, 0, float("nan")], [0, 1, 0], [0, 0, 1]], "weight nan between paragraphs 0 and 2"),
     ([[1, 0.2, 0], [0.4, 1, 0], [0, 0, 1]], r"must be symmetric, but has 0\.2 from 0 to 1, 0\.4 back"),
 ])  # fmt: skip

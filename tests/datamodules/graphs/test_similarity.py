@@ -114,23 +114,6 @@ def test_learned_topics_are_stored(graph):
         Topic(topics=0)
 
 
-def test_of_many_paragraphs_some_are_drawn(monkeypatch):
-    seen = []
-    monkeypatch.setattr(Topic, "_learn", lambda self, texts: seen.append(texts) or np.ones((2, len(self._columns))))
-    # a word of all paragraphs, one of every third, one of every fifth, and one of its own
-    words = [f"otter {'heron ' * (i % 3 == 0)}{'lynx ' * (i % 5 == 0)}own{i}" for i in range(400)]
-    train = [RULE(Document(str(i), [[text]])) for i, text in enumerate(words)]
-    made = Topic(topics=2, max_paragraphs=100)
-    made.fit(train)
-    assert list(made._columns) == ["heron", "lynx"]  # the most frequent first
-    (texts,) = seen
-    assert len(texts) < 100 and all(text in [content_stems(word) for word in words] for text in texts)
-    assert texts[0] != content_stems(words[0]) or texts[1] != content_stems(words[3])  # not the first ones
-    every = Topic(topics=2, max_paragraphs=400, max_terms=1)
-    every.fit(train)
-    assert list(every._columns) == ["heron"] and len(seen[1]) == 134
-
-
 def test_terms_of_equal_frequency_have_the_same_order_in_every_process():
     """That in which they occur, and not that of a set, which differs between processes."""
     words = "otter heron lynx river market sky stone bridge"

@@ -58,8 +58,6 @@ def test_features_of_each_word_and_where_sentences_begin():
 
 @pytest.mark.parametrize("parse_request, edus, message", [
     (asked("abc", [(0, 4)]), [], r"text: sentences\[0\] is characters 0 to 4 of a text of 3"),
-    (asked("abc", [], [(2, 1)]), [], r"paragraphs\[0\] is characters 2 to 1"),
-    (asked("abc", [(-1, 2)]), [], "characters -1 to 2"),
     (asked("abc"), [(3, 4)], "EDU begins at character 3"),
 ])  # fmt: skip
 def test_offsets_of_another_text_are_refused(parse_request, edus, message):

@@ -1,8 +1,6 @@
 """ROUGE's words, and the oracles and gap sentences that it selects, against brute force with `rouge-score`."""
 
 import random
-import subprocess
-import sys
 from collections.abc import Callable
 from itertools import pairwise
 from types import SimpleNamespace
@@ -195,16 +193,3 @@ def test_perl_stems_equal_those_of_the_authors_own_version():
     assert (AUTHORS.stem("complementment"), perl_porter("complementment")) == ("complement", "complem")
     # ROUGE-1.5.5 shortens double consonants by a pattern without y; NLTK counts the second y as a consonant
     assert (AUTHORS.stem("tyyed"), perl_porter("tyyed")) == ("ty", "tyi")
-
-
-@pytest.mark.integration
-def test_the_stemmer_alone_is_that_of_the_whole_package():
-    """In a process of its own, where NLTK has not been imported: the stemmer does not import the package either."""
-    script = """
-import sys; from datamodules.text.porter import nltk_porter
-words = ['relational', 'running', 'skies', 'dying', 'electricity', 'proceed']
-stems = [nltk_porter(word) for word in words]
-assert not any(name.partition('.')[0] in ('nltk', 'sklearn') for name in sys.modules)
-from nltk import PorterStemmer; assert stems == [PorterStemmer().stem(word) for word in words], stems
-"""
-    subprocess.run([sys.executable, "-c", script], check=True)

@@ -158,12 +158,8 @@ def test_penalties_are_their_formulas_and_impossible_options_are_named():
         search(DecodingOptions(beam_size=2, min_length=0, max_length=3), None, forbidden=(0, 1, 2, 3))
     for arguments, message in [
         ({"beam_size": 0}, "beam_size must be at least 1, got 0"),
-        ({"max_length": 0, "min_length": 0}, "max_length must be at least 1"),
         ({"min_length": 120}, "min_length must be below max_length 120, got 120"),
-        ({"alpha": -1.0}, "alpha must be at least 0"),
-        ({"no_repeat_ngram": -1}, "no_repeat_ngram must be at least 0"),
         ({"temperature": 0.0}, "temperature must be positive"),
-        ({"top_k": -1}, "top_k must be at least 0"),
         ({"top_p": 0.0}, r"top_p must be in \(0, 1\]"),
         ({"greedy_first": True}, "greedy_first is about sampling"),
     ]:

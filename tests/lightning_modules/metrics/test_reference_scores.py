@@ -1,5 +1,3 @@
-import os
-import subprocess
 import sys
 from collections import Counter
 
@@ -133,21 +131,3 @@ def test_empty_predictions_count_and_bad_references_are_refused(score):
     ]:
         with pytest.raises(ValueError, match=problem):
             score(predictions, references)
-
-
-@pytest.mark.integration
-def test_a_search_for_wordnet_agrees_with_nltk(tmp_path, monkeypatch):
-    """In processes of their own, as NLTK reads the names of its folders when it is imported."""
-    script = (
-        "import sys; from lightning_modules.metrics.reference_scores import has_wordnet; quick = has_wordnet()\n"
-        "imported = 'nltk' in sys.modules; import nltk; print(quick, has_wordnet(), imported)"
-    )
-    environment = os.environ | {"HOME": str(tmp_path), "NLTK_DATA": str(tmp_path / "data")}
-
-    def answer() -> list[str]:
-        done = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True)
-        return done.stdout.split()
-
-    assert answer() == ["False", "False", "False"]
-    (tmp_path / "data" / "corpora" / "wordnet").mkdir(parents=True)  # a broken copy: only NLTK can tell
-    assert answer() == ["False", "False", "True"]

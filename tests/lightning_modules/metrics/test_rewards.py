@@ -43,14 +43,10 @@ def test_default_is_rouge_l_and_wrong_arguments_are_refused():
     assert RougeReward()(storm) == [pytest.approx(0.8)]
     for kind, arguments, message in [
         (RougeReward, {"variant": "bleu"}, "unknown"),
-        (RougeReward, {"stem": "snow"}, "unknown"),
         (RougeReward, {"variant": "rougeLsum"}, "rougeLsum needs sentences"),
-        (Mixture, {"rewards": []}, "a weight for each reward"),
         (Mixture, {"rewards": [RougeReward()], "weights": [1.0, 2.0]}, "a weight for each reward"),
         (Repetition, {"order": 0}, "at least 1, got 0"),
-        (Novelty, {"order": 0}, "at least 1, got 0"),
         (rewards.LengthTarget, {"words": 0, "tolerance": 0}, "at least 1 word.*0, 0"),
-        (rewards.LengthTarget, {"words": 5, "tolerance": -1}, "at least 1 word.*5, -1"),
     ]:
         with pytest.raises(ValueError, match=message):
             kind(**arguments)

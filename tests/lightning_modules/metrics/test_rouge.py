@@ -165,12 +165,8 @@ def test_errors_say_what_is_wrong_and_where():
         (lambda: score_many([["a"]] * 2, [[["a"]], []], num_proc=2), ValueError, "prediction 1 has no reference"),
         (lambda: score_many([["a"]], []), ValueError, "1 predictions but 0"),
         (lambda: rouge_scores("a text", [["a"]]), TypeError, "lists of sentences"),
-        (lambda: rouge_scores(["a text"], ["a"]), TypeError, "reference 0 of the prediction is a text"),
         (lambda: rouge_scores(["a"], [["a"]], ["rouge0"]), ValueError, "'rouge0'"),
         (lambda: rouge_scores(["a"], [["a"]], multi_reference="max"), ValueError, "'max'"),
-        (lambda: rouge_scores(["a"], [["a"]], stem="snowball"), ValueError, "'snowball'"),
-        (lambda: rouge_scores(["a"], [["a"]], language="Russian"), ValueError, "'Russian'"),
-        (lambda: Rouge(["rougeX"]), ValueError, "'rougeX'"),
         (lambda: rouge_l_ids([[1], [2]], [[1], []]), ValueError, "reference 1 is empty"),
         (lambda: rouge_l_ids([[1]], []), ValueError, "1 hypotheses but 0"),
     ]:

@@ -6,7 +6,6 @@ from small_rstformer import Batch, small_led
 from torch.testing import assert_close
 from transformers import LEDForConditionalGeneration
 
-from lightning_modules.rstformer import led as led_module
 from lightning_modules.rstformer.attention_maps import between_edus, edu_attention, weights_of
 from lightning_modules.rstformer.injection import DiscourseInjection, View, head_relations
 from lightning_modules.rstformer.led import Discourse, DiscourseLED, LayerView
@@ -71,20 +70,6 @@ def test_recomputed_activations_change_nothing(name):
     assert_close(*grads, atol=1e-6, rtol=1e-5)
 
 
-@pytest.mark.integration
-def test_the_fused_path_is_the_same_model():
-    def encode(path: str) -> torch.Tensor:
-        model, batch = DiscourseLED(plain(attention_window=[8, 8]), injection("one_plus"), path=path).eval(), Batch()
-        with torch.no_grad():
-            return model.encode(**batch.source, discourse=batch.discourse).last_hidden_state
-
-    try:
-        states = encode("fused")
-    except (torch._dynamo.exc.BackendCompilerFailed, torch._inductor.exc.InductorError) as error:
-        pytest.skip(f"nothing can be compiled here: {type(error).__name__}")
-    assert_close(states, encode("chunked"), atol=1e-5, rtol=1e-5)
-
-
 def test_a_parse_that_does_not_fit_is_refused():
     batch, model = Batch(), DiscourseLED(plain(), injection("product"))
     with pytest.raises(ValueError, match="needs the discourse of the batch; pass it"):
@@ -99,28 +84,18 @@ def test_a_parse_that_does_not_fit_is_refused():
     assert model.encode(**full.source, discourse=full.discourse).last_hidden_state.shape[1] == 95
 
 
-def test_the_path_of_attention_is_chosen_and_reported_with_its_reason(monkeypatch):
-    messages = []
-    monkeypatch.setattr(led_module, "rank_zero_info", messages.append)
-    led_module._report.cache_clear()
+def test_the_path_of_attention_is_chosen_with_a_reason():
     layers = [DiscourseLED(plain(d_model=size)).encoder.layers[0] for size in (48, 16)]
     attention, small = (layer.self_attn.longformer_self_attn for layer in layers)
-    cuda, cpu = torch.device("cuda"), torch.device("cpu")
-    attention.dropout = 0.1
-    for training in (True, False):
-        attention.train(training)
-        for device, length in ((cuda, 1000), (cuda, 100), (cpu, 1000), (cpu, 100), (cpu, 90)):
-            led_module._report(*attention.choose(device, length))
-    assert [message.removeprefix("attention of the encoder: ") for message in messages] == [
-        "chunked (attention dropout 0.1, which the fused path does not support, more than 192 tokens)",
-        "dense (attention dropout 0.1, which the fused path does not support, at most 192 tokens)",
-        "chunked (on cpu, more than 192 tokens)",
-        "dense (on cpu, at most 192 tokens)",
-        "fused (on CUDA, without attention dropout)",
-    ]
-    assert small.choose(cuda, 1000) == (
-        "chunked", f"{16 // small.heads} dimensions per head, but the fused path needs 16, more than 192 tokens"
-    )  # fmt: skip
+    attention.dropout, small.dropout = 0.1, 0.0
+    for training, device, length, path in [
+        (True, "cuda", 1000, "chunked"), (True, "cuda", 100, "dense"), (True, "cpu", 1000, "chunked"),
+        (True, "cpu", 90, "dense"), (False, "cuda", 1000, "fused"), (False, "cuda", 100, "fused"),
+        (False, "cpu", 1000, "chunked"),
+    ]:  # fmt: skip
+        assert attention.train(training).choose(torch.device(device), length)[0] == path
+    reason = f"{16 // small.heads} dimensions per head, but the fused path needs 16, more than 192 tokens"
+    assert small.choose(torch.device("cuda"), 1000) == ("chunked", reason)
 
 
 # Attention between EDUs
