@@ -138,15 +138,6 @@ def test_states_of_switches(corpus_files, tmp_path):
         }  # fmt: skip
 
 
-def test_a_run_that_is_too_short_says_so_twice_and_selects_nothing(corpus_files, tmp_path):
-    with pytest.warns(UserWarning) as caught:
-        _, path = fit(COVERAGE, corpus_files, [CoverageAnnealing(start_step=12, ramp_steps=4)], tmp_path)
-    said = [str(warning.message) for warning in caught if "coverage_weight" in str(warning.message)]
-    assert [text.partition(",")[0] for text in said] == ["this run ends after 14 steps", "training ended after step 14"]
-    assert all("coverage_weight 0.5 of 1" in text and "coverage_gate" not in text for text in said)
-    assert not path and not list(tmp_path.glob("*.ckpt"))
-
-
 @pytest.mark.integration
 def test_the_command_tests_what_is_fully_on_and_says_if_nothing_is(tiny_config, tmp_path, precis, caplog):
     """In 14 steps with coverage from step 8, and a validation after each second step; and in the first 7 of them."""

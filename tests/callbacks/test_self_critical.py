@@ -18,7 +18,6 @@ from lightning_modules.decoding.options import DecodingOptions
 from lightning_modules.metrics.rewards import Mixture, Novelty, Repetition, Reward, RewardInputs, RougeReward
 from lightning_modules.networks.dropout import without_dropout
 from lightning_modules.summarizer import Samples
-from tests.half_precision import skip_without_half_precision_lstm
 
 CASE = BY_NAME["pointer-coverage"]
 WRITERS = [case for case in CASES if hasattr(case.model_class, "log_probs")]
@@ -119,17 +118,6 @@ def test_the_loss_is_shifted_from_the_model_s_terms_to_the_reward(corpus_files):
     assert 0 < logged["entropy"] < math.log(60) and 0 < logged["reward_time"] < 1
     assert 1 <= logged["sample_length"] <= 12 and 0 <= logged["advantage_positive"] <= 1
     assert model.extra_terms == {} and model.model_loss_weight == 1  # another training starts without it
-
-
-def test_bfloat16_gives_nearly_the_same_term(corpus_files):
-    skip_without_half_precision_lstm(CASE.build_model())
-    model, batch = first_batch(CASE, corpus_files, dropout=0.0)
-    samples = model.sample(batch, DecodingOptions(2, 0, 8, sample=True, greedy_first=True, allow_unknown=True))
-    model.sample = lambda batch, options: samples
-    exact = SelfCritical().term(model, batch)
-    with torch.autocast("cpu", torch.bfloat16):
-        rough = SelfCritical().term(model, batch)
-    assert rough.dtype == torch.float32 and rough.item() == pytest.approx(exact.item(), rel=0.05, abs=0.02)
 
 
 def test_a_recurrent_layer_stays_in_training_without_its_dropout():

@@ -13,10 +13,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from conftest import write_lines
-from jsonargparse import ArgumentParser
 
 from datamodules.corpora import Files
-from datamodules.corpora.corpus import Corpus, as_document, build_documents
+from datamodules.corpora.corpus import as_document, build_documents
 from datamodules.documents import BadRecord, Document, UserError
 
 ROWS = [
@@ -102,16 +101,6 @@ def test_ids_come_from_a_field_or_the_line_and_splits_without_references_are_for
     assert documents(corpus, tmp_path / "cache") == [Document("n", [["A text."]], [])]
     with pytest.raises(UserError, match=r"x.jsonl:1 \(id 'n'\) \(fields: id, document, title\): it has no reference"):
         documents(corpus, tmp_path / "cache", require_references=True)
-
-
-def test_null_on_the_command_line_is_nothing_and_no_name():
-    parser = ArgumentParser()
-    parser.add_subclass_arguments(Corpus, "corpus")
-    given = ["--corpus=Files", "--corpus.train=a.jsonl", "--corpus.val=null", "--corpus.test=[b.jsonl, c.jsonl]"]
-    given += ["--corpus.summary=null", "--corpus.id=key"]
-    corpus = parser.instantiate_classes(parser.parse_args(given)).corpus
-    assert corpus.paths == {"train": ["a.jsonl"], "test": ["b.jsonl", "c.jsonl"]}
-    assert corpus.fields.summary is None and corpus.fields.id == "key"
 
 
 @pytest.mark.parametrize(("row", "fields", "problem"), [

@@ -236,7 +236,6 @@ def test_answers_that_do_not_fit_are_refused():
         (answers[:1], MadeUpParser(), others),
         (answers[::-1], MadeUpParser(), others),
         (answers, MadeUpParser(rows="nucleus"), changed),
-        (answers, MadeUpParser(band=3), changed),
     ):
         with pytest.raises(ValueError, match=message):
             add_answers(print, requests, parses, parser)

@@ -86,12 +86,6 @@ def test_sentences_are_what_the_splitter_says_and_cover_all_that_is_visible(text
     assert [" ".join(text[a:b].split()) for a, b in spans] == split
 
 
-def test_sentences_of_each_paragraph():
-    text = "A title\nDr. Rai left.  He  came\tback!\nEnd"
-    assert [text[a:b] for a, b in sentence_offsets(text)] == ["A title", "Dr. Rai left.", "He  came\tback!", "End"]
-    assert sentence_offsets(text, [(8, 21)]) == [(8, 21)]
-
-
 SEPARATORS = "\u2028\u2029\x85\x0b\x0c\x1c\x1d\x1e"
 
 

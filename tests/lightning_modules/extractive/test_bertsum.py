@@ -104,16 +104,6 @@ def test_attention_between_sentences_is_a_distribution_and_wrong_arguments_are_n
             model(**arguments)
 
 
-@pytest.mark.parametrize("long_input, room", [("windows", 64), ("extend", 200)])
-def test_a_pretrained_encoder_reads_windows_or_extended_positions(long_input, room, tmp_path):
-    checkpoint = write_bert(tmp_path, [], vocab_size=300, max_position_embeddings=64)
-    options = {"checkpoint": checkpoint, "long_input": long_input, "positions": 200, "inter_sentence.layers": 0}
-    made = model(**options)
-    assert 64 < len(data().encode(DOCUMENTS[4])["tokens"]) <= 200 and made.network.reader.max_tokens == room
-    scores = scores_of(made, DOCUMENTS[4])
-    assert len(scores) == 12 and len(set(scores[-5:])) > 1
-
-
 @pytest.fixture
 def folder(tmp_path):
     sizes = {"vocab_size": 300, "hidden_size": 8, "intermediate_size": 8, "max_position_embeddings": 64}

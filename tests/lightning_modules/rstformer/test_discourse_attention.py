@@ -286,13 +286,10 @@ def test_the_paths_agree_and_blocks_hold_every_visible_pair_and_whole_ones_nothi
                     assert block.all() and c.view.token_mask[n, col * BLOCK : (col + 1) * BLOCK].all()
 
 
-def test_few_sizes_stand_for_many_and_fused_refuses_gradients_on_a_cpu():
+def test_fused_refuses_gradients_on_a_cpu():
     c = case()
     with pytest.raises(RuntimeError, match="use the chunked path"):
         fused_attention(c.q.requires_grad_(), c.k, c.v, c.view, None, WINDOW)
-    sizes = [padded_size(size, 128) for size in range(1, 16385)]
-    assert len(set(sizes)) == 24 and sizes == sorted(sizes) and all(size % 128 == 0 for size in sizes)
-    assert all(size <= full <= max(128, -(-size // 128) * 128, 1.25 * size) for size, full in enumerate(sizes, 1))
 
 
 @pytest.mark.integration
