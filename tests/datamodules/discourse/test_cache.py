@@ -162,6 +162,10 @@ def test_when_a_shard_is_written(tmp_path, monkeypatch):
     assert shards_after(KEYS[:5], documents=2) == 2
     assert shards_after(KEYS[:5], megabytes=1e-6) == 5
     assert shards_after(KEYS[:6], seconds=20) == 2
+    with pytest.raises(KeyboardInterrupt), ShardWriter(ParseCache(tmp_path / "interrupted")) as writer:
+        writer.add(KEYS[0], PARSES[KEYS[0]])
+        raise KeyboardInterrupt
+    assert ParseCache(tmp_path / "interrupted").missing(KEYS[:2]) == KEYS[1:2]
 
 
 DOCUMENTS = [made_up_document(number, sentences=1 + number % 5) for number in range(23)]
