@@ -55,21 +55,12 @@ def test_options_hold_for_one_call_and_wrong_arguments_are_refused(run):
     assert len(run.summarize(TEXTS[0], beam_size=1, min_length=0, max_length=1).words) <= 1
     for call, message in (
         (lambda: run.summarize(TEXTS[0], beam=4), "PointerGenerator has no option 'beam' of summaries; it has beam_si"),
-        (lambda: run.summarize(TEXTS[0], beam_size=0), "beam_size must be at least 1, got 0"),
         (lambda: run.summarize("  "), "text 1 has no words; leave it out"),
-        (lambda: run.summarize([]), "there is no text; give a string"),
         (lambda: run.summarize({"summary": "A heron."}), "text 1 has no words"),
-        (lambda: run.evaluate(5), "texts is of type int; give a string, or a list"),
-        (lambda: run.evaluate(TEXTS, metrics=[None]), "metrics is of type NoneType"),
-        (lambda: run.summarize(TEXTS, batch_size="a"), "batch_size is of type str"),
         (lambda: run.summarize(TEXTS, max_length=2.5), "decoding.max_length is 2.5; give a whole number"),
-        (lambda: api.load(None), "path is of type NoneType; give the folder of a run"),
         (lambda: run.evaluate(TEXTS, metrics="rouge"), "rouge cannot be computed: there are no references"),
-        (lambda: api.rouge("rain", None), "reference 1 is of type NoneType"),
         (lambda: api.rouge(["rain", "fell"], "rain"), "2 summaries and 1 reference"),
         (lambda: api.rouge("rain", " "), "summary 1: a reference is empty"),
-        (lambda: api.compare(), "there is no run to compare"),
-        (lambda: api.parse("It rains.", parser=5), "parser is of type int"),
         (lambda: api.parse(" ", parser="small"), "there is no text to parse"),
         (lambda: api.parse("It rains.", parser="lef"), "no parser 'lef'"),
     ):

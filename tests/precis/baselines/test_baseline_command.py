@@ -123,10 +123,8 @@ def test_a_killed_command_continues_where_it_was(tmp_path, precis, source, bart,
 
 
 @pytest.mark.parametrize(("arguments", "parts"), [
-    ("lead --k 0", ["at least one sentence"]),
     ("lead --seed 3", ["lead has no option --seed", "--k"]),
     ("oracle --corpus.summary=null", ["doc-", "oracle needs a reference"]),
-    ("zero_shot --pooling first", ["pooling"]),
     ("hf --checkpoint no-such-model-of-anyone", ["no-such-model-of-anyone: cannot be loaded", "check the name"]),
     ("hf --checkpoint BERT", ["BertModel generates no text", "give a summarizer"]),
     ("hf --checkpoint BART --generation.num_beam 4", ["--generation.num_beam", "did you mean num_beams?"]),

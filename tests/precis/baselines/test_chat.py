@@ -216,7 +216,6 @@ def test_a_document_without_an_answer_is_named_or_empty_and_many_end_the_command
     (["--prompt", "two_sentences"], ["--prompt two_sentences", "three_sentences"]),
     (["--prompt", "one_sentence", "--n", "3"], ["it has no {n}"]),
     (["--prompt", "query", "--queries", "FEW"], ["doc-", "--queries has no record"]),
-    (["--concurrency", "0"], ["concurrency must be above 0, got 0"]),
 ])  # fmt: skip
 def test_wrong_input_is_one_line_and_nothing_is_written(ask, tmp_path, flags, parts):
     few = write_lines(tmp_path / "few.jsonl", [{"id": "doc-33", "query": "who?"}])

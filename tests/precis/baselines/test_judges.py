@@ -104,7 +104,6 @@ def test_verdicts():
     ("no source", [], ["a.jsonl:1", "--documents FILE or --run RUN"]),
     (None, ["--out", "judged.txt"], [".jsonl"]),
     (None, ["--prompt", "nowhere.txt"], ["nowhere.txt", "{first}"]),
-    (None, ["--timeout", "-1"], ["timeout"]),
 ])  # fmt: skip
 def test_wrong_input_is_one_line_and_nothing_is_asked(judge, precis, files, tmp_path, change, flags, parts):
     without_second = write(tmp_path / "prompt.txt", "{document} {first}")

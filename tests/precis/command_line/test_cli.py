@@ -2,10 +2,8 @@
 
 import io
 import json
-import os
 import re
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 
@@ -19,7 +17,6 @@ from datamodules.documents import UserError
 from lightning_modules.metrics.rouge import rouge_scores
 from precis.runs import run_folder as run_folder_module
 from precis.runs.run_folder import load_run
-from precis.sweeping.job import COMMAND
 
 pytestmark = pytest.mark.integration
 
@@ -216,7 +213,6 @@ def test_a_vocabulary_that_does_not_fit_the_checkpoint_is_named(run_folder, prec
         ("--data.tokenizer_dir", other, "not the one this checkpoint was trained with; give --data.tokenizer_dir"),
         ("--model.vocab_size", 20, "has 40 tokens but model.vocab_size is 20; raise --model.vocab_size, or give"),
         ("--model.vocab_size", 60, "not fit the model: network.embedding.weight is [40, 12] there and [60, 12] here"),
-        ("--model.pointer", "false", "network.pointer.bias is [1] there and absent here; give the --model arguments"),
         ("--data.tokenizer_dir", tmp_path / "none", "no such file; give the `text` folder of a run"),
     ):
         refused(precis("test", "--run", run_folder, option, value), problem)
@@ -224,17 +220,3 @@ def test_a_vocabulary_that_does_not_fit_the_checkpoint_is_named(run_folder, prec
     shutil.copy(other / "vocabulary.json", run_folder / "text")
     with pytest.raises(UserError, match="the vocabulary of the data is not the one"):
         load_run(run_folder)
-
-
-def test_places_of_caches_and_encodings_that_do_not_work_are_named(precis, corpus_files, tmp_path, monkeypatch):
-    monkeypatch.setenv("PRECIS_CACHE", corpus_files["val"])
-    refused(precis("corpus", corpus_files["train"]), corpus_files["val"], "name another one")
-    monkeypatch.delenv("PRECIS_CACHE")
-    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
-    monkeypatch.setenv("HOME", os.devnull)
-    refused(precis("corpus", corpus_files["train"]), "set PRECIS_CACHE to a folder that you can write to")
-    monkeypatch.undo()
-    path = write(tmp_path / "records.jsonl", '{"id": "a", "document": "Über den Fluss.", "summary": "Über."}\n')
-    environment = os.environ | {"PYTHONIOENCODING": "ascii"}
-    done = subprocess.run([*COMMAND, "corpus", path], env=environment, capture_output=True, text=True)
-    assert done.returncode == 1 and "Traceback" not in done.stderr and "PYTHONIOENCODING=utf-8" in done.stderr

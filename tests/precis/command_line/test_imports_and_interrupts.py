@@ -80,14 +80,6 @@ def test_evaluate_imports_torch_for_a_metric_that_needs_it(folder):
     assert imported([command], ("torch",), folder).endswith("imported ['torch']")
 
 
-@pytest.mark.parametrize("command, meant", [
-    ("evaluat", "evaluate"), ("train", "fit"), ("trian", "fit"), ("score", "evaluate"), ("sweep staus", "status"),
-    ("sweep retri FOLDER", "retry"), ("baseline leed --out x.jsonl", "lead"),
-])  # fmt: skip
-def test_an_unknown_command_is_an_error_with_the_nearest_name(command, meant, precis):
-    precis(*command.split()).failed_in_one_line(f"did you mean {meant}?", status=(1, 2))
-
-
 ROOT = Path(__file__).parents[3]
 
 

@@ -80,30 +80,25 @@ def test_null_and_number_signs_in_a_sweep(tmp_path, tiny_config):
 @pytest.mark.parametrize("command", [
     "fit --config base.yaml --trainer trainer.yaml --data.corpus=corpus.yaml --model.decoding=decoding.yaml",
     "fit --config base.yaml --optimizer optimizer.yaml --lr_scheduler schedule.yaml --trainer.callbacks+=callback.yaml",
-    "fit --config=base.yaml --data=data.yaml --dry-run",
     "baseline lead --corpus=corpus.yaml --out=lead.jsonl",
-    "graph text.txt --paragraphs=paragraphs.yaml --html=graph.html",
     "evaluate outputs.jsonl --fields fields.yaml --metrics=rouge --resamples=9",
-    "sweep sweep.yaml --launcher=slurm --profile profile.yaml --dry-run",
 ])  # fmt: skip
 def test_a_file_is_named_without_its_folder(command, tiny_config, tmp_path, precis, monkeypatch):
     """In the working folder there is a file for each option, and modules of these names that must not be imported."""
     base = yaml.safe_load(tiny_config.read_text(encoding="utf-8"))
     base["trainer"] = {"max_steps": 1, "accelerator": "cpu", "enable_progress_bar": False}
     files = {
-        "base": base, "trainer": base["trainer"], "data": base["data"], "corpus": base["data"]["init_args"]["corpus"],
+        "base": base, "trainer": base["trainer"], "corpus": base["data"]["init_args"]["corpus"],
         "decoding": {"beam_size": 3, "min_length": 2, "max_length": 8},
         "optimizer": {"class_path": "torch.optim.SGD", "init_args": {"lr": 0.1}},
         "schedule": {"class_path": "torch.optim.lr_scheduler.ConstantLR"},
         "callback": {"class_path": "callbacks.CoverageAnnealing", "init_args": {"start_step": 2}},
-        "paragraphs": {"max_paragraphs": 4, "sentences": 1}, "fields": {"summary": "text"},
-        "sweep": {"base": "base.yaml", "seeds": [1]}, "profile": {"minutes": 60},
+        "fields": {"summary": "text"},
     }  # fmt: skip
     for name, content in files.items():
         write(tmp_path / f"{name}.yaml", content)
-    for name in ("trainer", "optimizer", "profile", "corpus"):
+    for name in ("trainer", "optimizer", "corpus"):
         write(tmp_path / f"{name}.py", "raise SystemExit('imported')\n")
-    write(tmp_path / "text.txt", "The otter sleeps.\n\nIt eats a fish. It swims.")
     write(tmp_path / "outputs.jsonl", '{"id": "a", "text": ["an otter"], "references": [["an otter"]]}\n')
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))

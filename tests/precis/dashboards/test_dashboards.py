@@ -1,5 +1,4 @@
 import json
-import os
 from pathlib import Path
 
 import matplotlib.image
@@ -91,7 +90,4 @@ def test_every_model_has_a_dashboard_also_without_an_account(precis):
     assert models == {dashboard.paper for dashboard in PAPERS}
     done = precis("workspaces", "--dry-run", "--paper", "RSTformer").succeeded()
     assert "WAC and RIA" in done.out and "test/rougeLsum" in done.out
-    assert "--entity is missing" in precis("workspaces").err
     assert "not logged in" in precis("workspaces", "--entity", "me").err
-    assert "no dashboard for 'Other'" in precis("workspaces", "--entity", "me", "--paper", "Other").err
-    assert os.environ.get("WANDB_API_KEY") is None

@@ -83,7 +83,6 @@ def test_a_treebank_with_relations_of_its_own(precis, tmp_path):
     ({"tree": None}, [], "made_up.jsonl: made-up-1 has no tree; a parser is scored on gold trees"),
     ({"tree": ["NS", "odd", 0, 1], "edus": [[0, 15], [16, 34]], "text": "The otter slept because it rained.",
       "sentences": [], "paragraphs": []}, [], "made-up-1, EDUs 0"),
-    ({}, ["--parser", "nobody"], "no parser 'nobody'"),
     ({}, ["--out", __file__], "a file; name a folder"),
 ])  # fmt: skip
 def test_wrong_input_in_one_line(precis, tmp_path, change, options, problem):

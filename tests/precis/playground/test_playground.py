@@ -145,20 +145,11 @@ def test_the_page_works_in_a_browser_and_fetches_nothing_from_elsewhere(address,
     assert set(source.evaluate_all(colours)) == {"rgba(0, 0, 0, 0)"}
     page.locator(".precis-card >> nth=0 >> .w0").hover()
     assert any(colour.startswith("rgb") and "255, 140, 0" in colour for colour in source.evaluate_all(colours))
-    # Nothing is cut off, also on a narrow screen
-    for width in (1400, 600):
-        page.set_viewport_size({"width": width, "height": 1000})
-        assert page.evaluate("document.documentElement.scrollWidth") <= width
-        clipped = "cards => cards.filter(card => card.scrollHeight > card.clientHeight + 1).length"
-        assert page.locator(".precis-card").evaluate_all(clipped) == 0
     # Markup in the text stays text
     page.fill("#text textarea", f"<img src=x onerror=\"document.title='taken'\"><b class=hostile>bold</b> {TEXT}")
     page.click("#summarize")
     page.wait_for_function("document.querySelector('.precis-card .source')?.innerText.includes('hostile')")
     assert page.title() != "taken" and page.locator(".hostile").count() == 0
-    page.fill("#text textarea", " ")
-    page.click("#summarize")
-    page.wait_for_selector("[role=alert]:has-text('There is no text')")
     outside = [url for url in requested if not url.startswith((address, "data:", "blob:"))]
     assert len(requested) > 5 and not outside
     assert "default-src 'self'" in page.request.get(address).headers["content-security-policy"]

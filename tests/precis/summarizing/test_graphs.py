@@ -7,16 +7,14 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-import torch
 from cases import RSTFORMER
 from conftest import run_main, write, write_lines
 from datasets import Dataset
 
 from datamodules.corpora.corpus import as_document
 from datamodules.graphs import ParagraphRule, Similarity
-from lightning_modules.rstformer.attention_maps import EduAttention
 from precis.summarizing import graph_drawing as command
-from precis.summarizing.draw_attention import cut_off, layer_figure
+from precis.summarizing.draw_attention import cut_off
 from precis.summarizing.graph_drawing import ARCS, draw_svg, strongest
 from precis.summarizing.picture_commands import graph
 from tests.datamodules.graphs.made_up import cluster, paragraphs
@@ -133,9 +131,6 @@ def test_attention_is_drawn_beside_tree_and_summary_and_omissions_are_reported(r
     ):
         precis("attention", runs / wrong, *inputs, "--out", tmp_path / "none").refused(message)
         assert not (tmp_path / "none").exists()
-    values = torch.rand(1, 2, 9, 9)
-    title = layer_figure(EduAttention(values, values.flip(2)), 0, most=4).get_suptitle()
-    assert title == "layer 1: attention between the first 4 of 9 EDUs"
     note = cut_off(size=500, num_read=300, num_drawn=200)
     assert "reads the first 300 of 500 EDUs" in note and "show the first 200 of these 300 EDUs" in note
     assert "first" not in cut_off(size=9, num_read=9, num_drawn=9)

@@ -110,10 +110,6 @@ def test_bad_input_is_one_line_and_a_template_of_your_own_is_filled(tmp_path, ti
     ):
         done = precis("sweep", "render", sweep, "--out", out, "--template", template)
         done.failed_in_one_line(*parts)
-    section = {"trials": 2, "metric": "val/rouge1", "keys": {"model.dropout": {"uniform": [0, 0.5]}}}
-    search = write(tmp_path / "search.yaml", {"base": str(tiny_config), "search": section})
-    done = precis("sweep", "render", search, "--out", out, "--template", "skypilot")
-    done.refused("its workers are `precis sweep work`")
     assert not out.exists()
 
     command = "qsub -q {{ queue | sh }} precis sweep point {{ folder }} --index {{ p.index }}"

@@ -91,9 +91,6 @@ def test_a_point_keeps_its_folder_whatever_other_points_there_are(tmp_path, tiny
     ({"grid": {"model.dropout": [0.1]}, "points": [{"model.dropout": 0.2}]}, "model.dropout varies in two places"),
     ({"grid": {"run_dir": ["a", "b"]}}, "run_dir is set by the sweep for each run"),
     ({"set": {"model.dropout": 0.2}, "grid": {"model.dropout": [0.1, 0.2]}}, "is in set and in grid; keep one of them"),
-    ({"set": {"model.dropout": 0.2}, "zip": {"model.dropout": [0.1]}}, "is in set and in zip; keep one of them"),
-    ({"set": {"seed_everything": 3}, "seeds": [1, 2]}, "is in set and in seeds; keep one of them"),
-    ({"seeds": ["one"]}, "seeds must be whole numbers"),
     ({"seeds": [1], "after": ["tset"]}, "after: 'tset' is not a command"),
 ])  # fmt: skip
 def test_a_wrong_file_is_named_with_its_point_and_nothing_is_written(parts, message, tmp_path, tiny_config, precis):

@@ -168,7 +168,6 @@ def test_without_slurm_or_with_a_wrong_profile_nothing_is_written(tmp_path, tiny
     sweep, out = write(tmp_path / "sweep.yaml", {"base": str(tiny_config), "seeds": [1, 2]}), tmp_path / "out"
     launch = ["sweep", sweep, "--out", out, "--launcher", "slurm"]
     for profile, status, message in (
-        ("minutes: 0", 2, "minutes"),
         ("minuts: 5", 2, "minuts"),
         ('memory: "1G\\rtouch ran"', 1, "profile: memory"),
     ):

@@ -113,18 +113,6 @@ def test_a_checkpoint_leaves_files_outside_of_its_folder_alone(files, tmp_path, 
     assert {path.name for path in tmp_path.iterdir()} == {"run", "thesis.txt", "other.ckpt"}
 
 
-def test_a_checkpoint_that_lightning_cannot_restore_is_named(files, precis):
-    run, last, best = files
-    content = torch.load(last, weights_only=True)
-    torch.save(content | {"optimizer_states": [{"param_groups": 3}]}, last)
-    done = precis("fit", "--run", run, "--trainer.max_epochs=2")
-    done.refused(f"{last}: cannot be restored (")
-    assert done.err.endswith("of the run\n")
-    del content["pytorch-lightning_version"]
-    torch.save(content, best)
-    precis("test", "--run", run).refused(f"{best}: cannot be restored (KeyError: 'pytorch-lightning")
-
-
 def test_a_run_folder_that_is_removed_during_training_ends_the_run(tiny_config, tmp_path, precis):
     run = tmp_path / "run"
     for where in ("--trainer.callbacks.batch=3", "--trainer.callbacks.validation=0", "--trainer.callbacks.end=true"):

@@ -1,7 +1,6 @@
 """Sentences that the run of an extractive model proposes to MatchSum."""
 
 import shutil
-import weakref
 
 import pytest
 from conftest import change_config
@@ -39,18 +38,3 @@ def test_sentences_that_a_run_could_not_score_are_proposed_last(extractive, tmp_
     assert RunScorer(run).fingerprint == RunScorer(extractive).fingerprint
     whole = MatchSumData(Texts([]), RunScorer(run), keep=2, sizes=[2], checkpoint=None)
     assert whole.choices(mixed) == [[1, 3]]
-
-
-def test_few_documents_are_in_memory_while_a_corpus_is_scored(extractive):
-    live, counts = set(), []
-
-    def corpus():
-        for number in range(60):
-            document = Document(str(number), [[f"A storm hit coast {number}.", "Boats sank."]])
-            live.add(number)
-            weakref.finalize(document, live.discard, number)
-            counts.append(len(live))
-            yield document
-
-    scores = list(RunScorer(extractive, pool=5).sentence_scores(corpus()))
-    assert [len(row) for row in scores] == [2] * 60 and max(counts) <= 2 * 5

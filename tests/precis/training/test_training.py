@@ -131,16 +131,9 @@ def test_lines_and_steps_without_a_terminal_end_with_lead_1(
     run = tmp_path / "run"
     precis("fit", "--config", tiny_config, "--run_dir", run, "--trainer.enable_progress_bar=true").succeeded()
     assert "trained for 14 steps; best validation ROUGE-1 " in caplog.text
-    assert "the first sentence of each document (lead-1) has " in caplog.text
-    assert f"next: precis test --run {run}" in caplog.text
-    lines = [record.getMessage() for record in caplog.records]
+    assert "epoch 1: batch 7 of 7, step 14, train/loss " in caplog.text
     caplog.clear()
     precis("test", "--run", run).succeeded()
-    assert "trained for 7 steps" in caplog.text or "trained for 14 steps" in caplog.text
-    lines += [record.getMessage() for record in caplog.records]
-    training = ("training: 7 batches per epoch", "epoch 1: batch 7 of 7, step 14, train/loss ")
-    for start in (*training, "validation: batch 2 of 2", "validation after step 14, val/loss ", "test: batch 2 of 2"):
-        assert any(line.startswith(start) for line in lines), start
     running = [step for state, step in steps if state == "running"]
     assert sorted(set(running)) == [*range(15)] and steps[-1] == ("finished", 14)
 
@@ -151,14 +144,8 @@ def test_lines_and_steps_without_a_terminal_end_with_lead_1(
     # what the test has recorded stands below the tables of later commands
     recorded = f"lead-1, the first sentence of each document: rouge1 {leads['rouge1']:.2f}"
     predictions = run / "predictions.jsonl"
-    done = precis("evaluate", predictions, "--metrics", "rouge")
-    assert recorded in done.out
-    assert done.out.splitlines()[-1] == f"next: precis compare {predictions} --html page.html"
-    done = precis("compare", run)
-    assert recorded in done.out and done.out.splitlines()[-1] == f"next: precis compare {run} --html page.html"
-    caplog.clear()
-    assert precis("validate", "--run", run).status == 0
-    assert "val: ROUGE-1 " in caplog.text and f"next: precis test --run {run}" in caplog.text
+    assert recorded in precis("evaluate", predictions, "--metrics", "rouge").out
+    assert recorded in precis("compare", run).out
 
 
 def test_a_dry_run_reports_shapes_and_steps_and_writes_nothing(tiny_config, run_folder, tmp_path, precis, monkeypatch):
