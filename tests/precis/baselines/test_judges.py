@@ -109,7 +109,6 @@ def test_wrong_input_is_one_line_and_nothing_is_asked(judge, precis, files, tmp_
     without_second = write(tmp_path / "prompt.txt", "{document} {first}")
     for wrong, said in (
         ([], "no such file of answers"),
-        (["--base_url", "http://127.0.0.1:1/v1"], "--model"),
         (["--model", "tiny", "--prompt", without_second], "it has no {second}"),
     ):
         precis("judge", *files, "--out", tmp_path / "judged.jsonl", *wrong).failed_in_one_line(said)

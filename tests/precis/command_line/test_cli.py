@@ -183,9 +183,6 @@ def test_a_missing_split_is_named_an_existing_run_not_overwritten(run_folder, ti
     assert contents(run_folder) == before
     for command in (["test", "--run"], ["predict", "--run"], ["fit", "--run"], ["summarize", "--checkpoint"]):
         refused(precis(*command, tmp_path / "none"), f"{tmp_path}/none/config.yaml: not found; give the folder of")
-    refused(precis("test", "--run"), "--run needs the folder of a run")
-    refused(precis("validate", "--config", tiny_config), "precis validate needs a trained model; pass --run")
-    refused(precis("report", tmp_path / "none"), "predictions.jsonl: not found; run `precis test --run")
     done = precis("fit", "--config", tiny_config, "--run_dir", tmp_path / "none", "--resume", "true")
     refused(done, "no checkpoint to resume from; pass --resume auto, which then starts a new run")
     assert not (tmp_path / "none").exists()

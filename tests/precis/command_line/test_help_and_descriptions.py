@@ -7,7 +7,6 @@ import pty
 import shutil
 import subprocess
 import sys
-from io import StringIO
 
 import numpy as np
 import pytest
@@ -17,7 +16,7 @@ from rich.console import Console
 import lightning_modules
 from datamodules.corpora import Files, Texts
 from datamodules.corpora.corpus import build_documents
-from precis.command_line.describe_corpus import describe, print_descriptions
+from precis.command_line.describe_corpus import describe
 from precis.config.command_table import COMMANDS
 from precis.runs.report import example_table
 from precis.sweeping.sweep_folder import print_state
@@ -63,12 +62,6 @@ ROWS = [{"id": "a", "document": LONG, "summary": ["Ab bc.", "Cd de. Ef fg."]}]
 ROWS += 2 * [{"id": "b", "document": "One two.", "summary": ["Hello."]}]
 
 
-def printed(description):
-    console = Console(record=True, width=120, file=StringIO())
-    print_descriptions([description], console)
-    return console.export_text()
-
-
 @pytest.mark.filterwarnings("ignore:Files val. left out 1")
 def test_figures_and_equal_texts_of_two_splits_are_those_counted_by_hand(tmp_path, precis):
     path = write_lines(tmp_path / "x.jsonl", ROWS)
@@ -84,11 +77,8 @@ def test_figures_and_equal_texts_of_two_splits_are_those_counted_by_hand(tmp_pat
     assert description["documents"] == 2 and [document.id for document in description["examples"]] == ["a"]
     (skipped,) = description["skipped"]
     assert skipped["where"] == f"{tmp_path}/x.jsonl:3 (id 'b')"
-    text = printed(description)
-    for piece in ("5.0 / 5.0 / 7.7", "skipped", "x.jsonl:3", "Seven [red]eight[/red].", "reference: Cd de. Ef fg."):
-        assert piece in text
     without = describe("test", build_documents(Texts([("t", "Some text here.")]), "test", tmp_path))
-    assert without["compression"] is None and without["references"]["mean"] == 0 and "none" in printed(without)
+    assert without["compression"] is None and without["references"]["mean"] == 0
     texts = {"train": ["A lynx.", "a heron paints"], "val": ["A heron  PAINTS", "Nobody."], "test": ["nobody."] * 2}
     files = []
     for split, documents in texts.items():

@@ -6,7 +6,6 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
-from unittest.mock import Mock
 
 import pytest
 from conftest import write
@@ -74,12 +73,6 @@ def test_a_command_imports_only_what_it_needs(libraries, commands, folder):
     assert imported(commands, libraries, folder) == ""
 
 
-def test_evaluate_imports_torch_for_a_metric_that_needs_it(folder):
-    """The check above would pass if it could not see a library that was imported."""
-    command = "evaluate FILE --metrics summac --summac_model model"
-    assert imported([command], ("torch",), folder).endswith("imported ['torch']")
-
-
 ROOT = Path(__file__).parents[3]
 
 
@@ -98,25 +91,6 @@ def test_a_signal_leaves_nothing(command, number, status, said, tiny_config, sou
     done = precis(command, *(source if command == "corpus" else ["--config", tiny_config, "--run_dir", run]))
     assert done.status == status and done.err.endswith(said) and "Traceback" not in done.err
     assert not run.exists() and [path.name for path in cache.rglob("*")] == [LOCK]
-
-
-def test_ctrl_c_while_modules_are_imported_and_arguments_are_parsed(tiny_config, tmp_path, precis, monkeypatch):
-    for where in ("training_commands.check_configs", "training.command_line"):
-        with monkeypatch.context() as patch:
-            patch.setattr(f"precis.training.{where}", Mock(side_effect=KeyboardInterrupt))
-            done = precis("fit", "--config", tiny_config, "--run_dir", tmp_path / "run")
-        assert (done.status, done.err) == (130, "precis: interrupted\n")
-    # the signal comes at an exact place: the import of what carries commands out
-    done = run_python(
-        "import sys\n"
-        "class Interrupted:\n"
-        "    def find_spec(self, name, *rest):\n"
-        "        if name == 'precis.command_line.run_command': raise KeyboardInterrupt\n"
-        "sys.meta_path.insert(0, Interrupted())\n"
-        "from precis.command_line.cli import main\n"
-        "sys.exit(main(['corpus']))"
-    )
-    assert (done.returncode, done.stdout, done.stderr) == (130, "", "precis: interrupted\n")
 
 
 @pytest.mark.parametrize("arguments", [["--help"], ["corpus", "--help"]])

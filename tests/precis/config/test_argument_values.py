@@ -1,11 +1,9 @@
 """Values keep their meaning at any depth, those that the model links are refused, and parsers have names."""
 
 import inspect
-import sys
 from dataclasses import fields, is_dataclass
 from itertools import product
 from pathlib import Path
-from unittest.mock import Mock
 
 import pytest
 import torch
@@ -143,7 +141,7 @@ def test_every_argument_that_a_model_shares_with_its_data_is_linked():
 
 
 @pytest.mark.integration
-def test_a_parser_of_a_run_or_what_is_not_there_is_named_with_a_remedy(tmp_path, run_folder, precis, monkeypatch):
+def test_a_parser_of_a_run_is_loaded_from_each_of_its_places(tmp_path, run_folder):
     parser = DiscourseParser(hidden_size=8, fit_size=4)
     trainer = Trainer(accelerator="cpu", logger=False, max_epochs=0, enable_checkpointing=False)
     trainer.strategy.connect(parser)
@@ -156,13 +154,6 @@ def test_a_parser_of_a_run_or_what_is_not_there_is_named_with_a_remedy(tmp_path,
             torch.testing.assert_close(value, parser.state_to_keep()[name], atol=1e-3, rtol=1e-3)
     with pytest.raises(UserError, match="no checkpoint of a discourse parser"):
         load_parser(str(run_folder))
-    monkeypatch.setattr(DiscourseParser, "load", Mock(side_effect=OSError("We couldn't connect")))
-    with pytest.raises(UserError, match=r"all-mpnet-base-v2, which is not in the cache .* or use --parser default"):
-        load_parser("mpnet")
-    monkeypatch.setitem(sys.modules, "isanlp_rst.parser", None)
-    text = write(tmp_path / "a.txt", "It rains.")
-    done = precis("parse", text, "--out", tmp_path / "out", "--parser", "isanlp_rst")
-    done.failed_in_one_line("--parser isanlp_rst", "pip install")
 
 
 @pytest.mark.integration

@@ -4,7 +4,6 @@ import json
 import math
 import random
 import warnings
-from types import SimpleNamespace
 
 import pytest
 import torch
@@ -14,8 +13,6 @@ from made_up_treebank import made_up_row, made_up_treebank
 from datamodules.discourse.parses import ParseRequest
 from datamodules.discourse.treebanks import read_treebank
 from datamodules.documents import Document
-from datamodules.graphs import make_graph
-from datamodules.graphs.rst import RST
 from datamodules.treebank import SegmentationData, TreebankData
 from experiments.studies.parser_training.segmenter import main as segmenter_study
 from lightning_modules.discourse_parser.parser import DiscourseParser
@@ -137,7 +134,7 @@ def test_a_chinese_treebank_is_read_as_the_language_writes_it(treebank):
         assert features.starts == [0, document.edus[2][0]] and features.tags.sum() == 3
 
 
-def test_english_parsers_and_graphs_say_so(tmp_path):
+def test_english_parsers_say_so():
     parser, request = DiscourseParser.load("small", band=2), ParseRequest.of(RUSSIAN)
     (warning, *_) = messages = warnings_of(parser.parse, request)
     assert warning.startswith("the discourse parsers and EDU segmenters of the suite are English, and these texts")
@@ -146,13 +143,6 @@ def test_english_parsers_and_graphs_say_so(tmp_path):
     assert not warnings_of(parser.parse, ParseRequest.of(Document("en", [["An otter lives by the mill."]])))
     parser.is_english = parser.segmenter.is_english = False
     assert not warnings_of(parser.parse, request)
-
-    graph = make_graph("discourse")
-    assert warnings_of(graph.prepare, [RUSSIAN]) and not warnings_of(graph.prepare, [])
-    rst = RST(SimpleNamespace(is_english=True, fingerprint="x", rows="side", band=8), tmp_path / "parses")
-    for each in (graph, rst):
-        each.language = "de"
-        assert warnings_of(each.prepare, [])
 
 
 @pytest.mark.integration

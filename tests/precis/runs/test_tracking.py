@@ -8,7 +8,7 @@ import wandb
 from conftest import contents, read_lines, read_metrics, run_main, write
 from wandb_file import OfflineRun
 
-from precis.runs.tracking import grouping, run_id, sweep_and_label
+from precis.runs.tracking import run_id
 
 pytestmark = pytest.mark.integration
 
@@ -37,7 +37,7 @@ def tracked(tmp_path_factory, tiny_config) -> Path:
     return run
 
 
-def test_keys_are_in_no_file_and_three_commands_are_one_wandb_run_in_the_group_of_its_sweep(tracked, tmp_path):
+def test_keys_are_in_no_file_and_three_commands_are_one_wandb_run_in_the_group_of_its_sweep(tracked):
     files, offline = contents(tracked), OfflineRun(tracked)
     assert any(path.suffix == ".wandb" for path in files) and tracked / "environment.json" in files
     assert [(path, name) for path in files for name, key in KEYS.items() if key.encode() in files[path]] == []
@@ -45,12 +45,6 @@ def test_keys_are_in_no_file_and_three_commands_are_one_wandb_run_in_the_group_o
     assert offline.ids == {run_id(tracked)}
     assert (offline.group, offline.job_type) == ("rows", "copy coverage=true")
     assert set(offline.tags) == {"PointerGenerator", "copy coverage=true", "seed=3"}
-
-    config = {"model": {"class_path": "lightning_modules.BertSum"}, "seed_everything": 1}  # a run of no sweep
-    assert sweep_and_label(tmp_path / "run") == ("", "")
-    assert grouping(tmp_path / "run", config) == {"group": None, "job_type": "BertSum", "tags": ["BertSum", "seed=1"]}
-    describe(tmp_path, "run", "x" * 100 + " seed=1")
-    assert max(map(len, grouping(tmp_path / "run", config)["tags"])) == 64
 
 
 def test_the_values_the_table_of_predictions_and_the_artifacts_equal_those_of_the_run_folder(tracked):

@@ -124,7 +124,6 @@ def test_options_that_contradict_each_other_are_refused(models):
     for options, message in (
         ({"generation": {"min_length": 12, "max_length": 9}}, "at least 11 and at most 8 tokens; lower the minimum"),
         ({"generation": {"num_beam": 2}}, "did you mean num_beams?"),
-        ({"max_source": 2}, "no room for a document"),
         ({"beams": 2}, "'beams'; a model of Hugging Face has generation"),
     ):
         with pytest.raises(UserError, match=re.escape(message)):

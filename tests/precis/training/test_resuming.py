@@ -113,15 +113,6 @@ def test_a_checkpoint_leaves_files_outside_of_its_folder_alone(files, tmp_path, 
     assert {path.name for path in tmp_path.iterdir()} == {"run", "thesis.txt", "other.ckpt"}
 
 
-def test_a_run_folder_that_is_removed_during_training_ends_the_run(tiny_config, tmp_path, precis):
-    run = tmp_path / "run"
-    for where in ("--trainer.callbacks.batch=3", "--trainer.callbacks.validation=0", "--trainer.callbacks.end=true"):
-        remove = ["--trainer.callbacks+=interrupting.RemoveRun", f"--trainer.callbacks.run={run}", where]
-        done = precis("fit", "--config", tiny_config, "--run_dir", run, "--trainer.max_epochs=1", *remove)
-        done.refused(f"precis: error: {run}: the run folder was removed while the run was training")
-        assert not run.exists(), where
-
-
 @pytest.mark.parametrize("log_every, save_every, problem, step", [
     (1, 4, "the loss is nan", 7),
     (4, 2, "the weights are not finite", 6),
