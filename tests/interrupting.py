@@ -2,7 +2,6 @@
 
 import multiprocessing
 import os
-import shutil
 import signal
 import sys
 import time
@@ -112,22 +111,3 @@ class KillAfterSave(Callback):
                 os.kill(os.getpid(), signal.SIGKILL)
 
         trainer.save_checkpoint = save_and_die
-
-
-class RemoveRun(Callback):
-    """Remove the run folder at the start of a training batch or a validation batch, or when training has ended."""
-
-    def __init__(self, run: Path, batch: int = -1, validation: int = -1, end: bool = False) -> None:
-        self.run, self.batch, self.validation, self.end = Path(run), batch, validation, end
-
-    def on_train_batch_start(self, trainer, pl_module, batch, batch_idx):
-        if batch_idx == self.batch:
-            shutil.rmtree(self.run)
-
-    def on_validation_batch_start(self, trainer, pl_module, batch, batch_idx, dataloader_idx=0):
-        if batch_idx == self.validation and not trainer.sanity_checking:
-            shutil.rmtree(self.run)
-
-    def on_fit_end(self, trainer, pl_module):
-        if self.end:
-            shutil.rmtree(self.run)

@@ -38,14 +38,6 @@ def test_parts_are_the_beginnings_of_sections_and_incomplete_articles_are_left_o
     assert articles[0].target == " ".join(articles[0].parts)
 
 
-def test_files_of_another_corpus_or_none_are_refused(tmp_path: Path) -> None:
-    other = tmp_path / "other.jsonl"
-    other.write_text('{"id": "1", "document": "A text ."}\n')
-    for file, message in ((other, "no 'long_abstract'"), (tmp_path / "missing.jsonl", "No such file")):
-        with pytest.raises(SystemExit, match=message):
-            main([str(file), str(file), "--out", str(tmp_path / "out")])
-
-
 def test_messages_are_those_of_the_article_of_the_next_one_or_none() -> None:
     messages, last, mask = SwitchedMessages(), torch.randn(3, 2, 4), torch.ones(3, 2, dtype=torch.bool)
     own = MeanMessages()(last, mask)

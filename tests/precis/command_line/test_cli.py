@@ -85,16 +85,13 @@ def test_each_split_and_source_has_predictions_and_results(run_folder, precis, t
     assert elsewhere["split"] == "test" and elsewhere["corpus"]["init_args"]["test"] == str(other)
 
 
-def test_out_names_another_file_and_references_are_optional(run_folder, precis, tmp_path, tiny_config):
+def test_out_names_another_file_and_references_are_optional(run_folder, precis, tmp_path):
     out = tmp_path / "more" / "beam1.jsonl"
     precis("test", "--run", run_folder, "--model.decoding.beam_size=1", "--out", out).succeeded()
     assert len(read_lines(out)) == 7 and (out.parent / "beam1.results.json").is_file()
     assert not list(run_folder.glob("predictions*"))
     done = precis("test", "--run", run_folder, "--out", tmp_path / "x.json")
     done.refused("x.json: predictions are JSON Lines; give a name that ends in .jsonl")
-    done = precis("fit", "--config", tiny_config, "--run_dir", tmp_path / "new", "--out", out)
-    done.refused("precis fit writes no predictions")
-    assert not (tmp_path / "new").exists()
 
     plain = write(tmp_path / "plain.jsonl", '{"id": "a", "document": "The otter paints the mill."}\n')
     precis("predict", "--run", run_folder, "--data.corpus.test", plain).succeeded()

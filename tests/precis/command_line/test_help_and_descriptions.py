@@ -54,7 +54,6 @@ def test_help_lists_every_command_once_and_documents_the_at_most_fifteen_argumen
     assert {name for name, model in models.items() if len(inspect.signature(model).parameters) > 15} == set()
     help_text = " ".join(precis("fit", "--model.help", "RSTformer").out.split())
     assert "--model.encoder.window WINDOW Size of the attention window, both sides together; even." in help_text
-    assert "--model.injection.formula" in help_text and "--model.optimizer.lr LR Peak learning rate" in help_text
 
 
 LONG = "One two three four. Five six.\n\nSeven [red]eight[/red]."

@@ -2,9 +2,6 @@
 
 import pytest
 from conftest import change_config, write
-from jsonargparse import Namespace
-
-from precis.config.value_checks import convert_batch_counts
 
 integration = pytest.mark.integration
 
@@ -43,7 +40,6 @@ STOPPING = "--trainer.callbacks+=EarlyStopping --trainer.callbacks.monitor=x"
 
 @pytest.mark.parametrize("arguments, said, status", [
     ("--data.batch 4", "data: PointerGeneratorData has no option 'batch'; did you mean batch_size?", 2),
-    ("--trainer.max_epoch 1", "no such argument: --trainer.max_epoch", 2),
     *(pytest.param(*case, (1, 2), marks=integration) for case in (
         ("--optimizer=Adam --optimizer.lr=-1", "optimizer.lr must be at least 0, got -1"),
         (f"{STOPPING} --trainer.callbacks.patience=-1", "trainer.callbacks.patience must be at least 0, got -1"),
@@ -146,9 +142,3 @@ def test_a_key_in_a_config_is_refused_before_it_is_written(logger, key, value, t
     path = change_config(tiny_config, {"trainer.logger": logger}, tmp_path / "config.yaml")
     done = check_fit(f"trainer.logger.{key}: a key or password would be kept", config=path, status=(1, 2))
     assert "abc" not in done.err
-
-
-def test_whole_numbers_of_batches_are_integers_however_they_were_read():
-    trainer = Namespace(limit_train_batches=2.0, limit_val_batches=1.0, limit_test_batches=0.5, overfit_batches=3)
-    convert_batch_counts(trainer)
-    assert repr(list(vars(trainer).values())) == "[2, 1.0, 0.5, 3]"

@@ -115,10 +115,8 @@ def test_ctrl_c_leaves_what_is_done_and_the_same_command_continues(precis, tmp_p
     ([*OURS], "needs --out"),
     (["--out", "OUT", *OURS, "--shard", "4/3"], "--shard 4/3: give K/N"),
     (["--out", "TEXT", *OURS], "a file; name a folder"),
-    (["--show", *OURS], "there are 6; name one file"),
 ])  # fmt: skip
 def test_wrong_arguments_in_one_line(precis, tmp_path, texts, arguments, problem):
-    (texts / "empty.txt").write_text("Not empty.")
     names = {"OUT": tmp_path / "out", "TEXT": texts / "1.txt"}
     precis("parse", texts, *(names.get(word, word) for word in arguments)).failed_in_one_line(problem)
 
@@ -209,4 +207,8 @@ def test_every_node_and_edu_is_drawn(document):
     lines = [path for path in root.iter(f"{SVG}path") if path.get("class") in ("N", "S")]
     assert len(lines) == 2 + sum(len(node.starts) for node in tree.nodes)  # two in the legend
     assert len({label.get("y") for label in labels}) == len(labels) == len(tree.nodes)  # each on a line of its own
-
+    texts = [f"{text} {'and a sentence that goes on ' * 3}" for text in texts]
+    edus, _ = texts_of(ElementTree.fromstring(draw_svg(tree, texts, letters=30, wrap=True, tree_width=160)))
+    for number, (element, text) in enumerate(zip(edus, texts, strict=True), start=1):
+        lines = [span.text for span in element.iter(f"{SVG}tspan")]
+        assert " ".join(lines).split() == [str(number), *text.split()] and all(len(line) <= 30 for line in lines)

@@ -80,14 +80,12 @@ def test_a_treebank_with_relations_of_its_own(precis, tmp_path):
     ({"tree": None}, [], "made_up.jsonl: made-up-1 has no tree; a parser is scored on gold trees"),
     ({"tree": ["NS", "odd", 0, 1], "edus": [[0, 15], [16, 34]], "text": "The otter slept because it rained.",
       "sentences": [], "paragraphs": []}, [], "made-up-1, EDUs 0"),
-    ({}, ["--out", __file__], "a file; name a folder"),
 ])  # fmt: skip
 def test_wrong_input_in_one_line(precis, tmp_path, change, options, problem):
     row = made_up_row(1, 3) | {"tree_nary": None} | change
     row = {name: value for name, value in row.items() if value is not None}
     path = write_lines(tmp_path / "made_up.jsonl", [made_up_row(0, 3), row])
     precis("score-parser", path, "--parser", "right_branching", *options).failed_in_one_line(problem)
-    precis("score-parser", tmp_path / "none.jsonl").failed_in_one_line("no such file or folder")
 
 
 # As GCDT writes it: words between spaces, and no sentences.

@@ -214,7 +214,6 @@ def test_bad_records_and_files_are_named_in_one_line_and_nothing_is_written(tmp_
         ([GOOD, {"summary": "x", "references": "y"}], ["out.jsonl:2", "no id", "--fields.id"]),
         ([GOOD, "", GOOD], ["out.jsonl:3", "'a'", "out.jsonl:1", "`system`"]),
         ([GOOD, GOOD | {"id": 2, "references": " "}], ["out.jsonl:2 (id '2')", "reference is empty"]),
-        ([{"id": 1, "hypothesis": "x"}], ["out.jsonl:1", "'summary'", "hypothesis", "--fields.summary"]),
         ([GOOD | {"document": "x"}, GOOD | {"id": 2}], ["out.jsonl:2", "no document"]),
         ([r'{"id": 1, "summary": "\ud800", "references": "x"}'], ["out.jsonl:1", "surrogate"]),
     ):

@@ -25,7 +25,6 @@ ARXIV = {"article_text": ["It rained.", "We stayed."], "abstract_text": ["<S> it
     ({"text": ["One two. Three four five.", "Six."] * 9, "summary": None}, {"document": "text"}),
     ({"sentences": ["The cat sat.", "It slept."], "Title": "a"},
      {"document": "sentences", "document_list": "sentences", "summary": "Title"}),
-    ({"source": "a", "other": 1}, {"document": "source", "summary": None}),
 ])  # fmt: skip
 def test_fields_are_guessed_from_names_and_values(row, arguments):
     assert guess_fields(row, "here").arguments() == arguments

@@ -79,7 +79,6 @@ def test_runs_are_listed_with_their_scores_and_a_broken_config_is_named(tmp_path
     first = listed()[str(one)]
     assert (first["model"], first["best"], first["step"]) == ("PointerGenerator", 30.0, 21)
     assert first["state"] == "unknown"
-    assert "PointerGenerator" in precis("runs", tmp_path).succeeded().out
     write(one / "config.yaml", "a: [")
     assert {run: bool(row["problem"]) for run, row in listed().items()} == {str(one): True, str(two): False}
     precis("runs", tmp_path).succeeded()

@@ -52,7 +52,6 @@ def test_a_run_s_documents_with_what_its_summaries_looked_at(tmp_path, monkeypat
     text = html.read_text(encoding="utf-8")
     assert re.findall("<h2>(.*?)</h2>", text) == ["cluster-[/red]2", "cluster-[/red]0"]  # in the predictions' order
     assert text.count('class="look"') == 4 and "The reference &lt;b&gt;." in text
-    monkeypatch.setenv("COLUMNS", "120")
     graph([f"--run={run}", '--id=["cluster-[/red]1"]', f"--html={html}"])
     assert "cluster-[/red]1" in html.read_text() and 'class="look"' not in html.read_text()
     assert "cluster-[/red]1: graph similarity" in capsys.readouterr().out  # markup is printed literally

@@ -204,4 +204,3 @@ def test_a_checkpoint_is_scored_and_shown(models, source, documents, texts, tmp_
     playground = Playground([str(models["bart"]), str(models["chat"])])
     page = playground.summarize(texts[0], "", ["bart", "chat"], 3)
     assert " ".join(run.summarize(texts[0]).sentences) in page and "HuggingFaceSummarizer" in page
-    assert "whose summaries were joined" in playground.summarize(" ".join(texts), "", ["bart"], 3)

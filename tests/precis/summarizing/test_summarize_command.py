@@ -216,8 +216,6 @@ def test_a_summary_needs_no_option_names_its_model_and_may_be_limited(article, p
     assert len(summary.sentences) == 1
     one = precis("summarize", article, "--sentences", "1").out.strip()
     assert one == api.summarize(ARTICLE, sentences=1).text and one.count(".") == 1
-    for option, value, most in (("--words", "12", 12), ("--ratio", "0.3", 0.3 * len(ARTICLE.split()))):
-        assert len(precis("summarize", article, option, value).out.split()) <= most
     row = json.loads(precis("summarize", article, "--json", "true", "--model", INSTALLED[0]).out)
     assert len(row["sentence_scores"]) == 6 and row["id"] == "article.txt"
 

@@ -25,7 +25,6 @@ def write_search(folder: Path, base: Path, keys: dict, other: dict | None = None
     ({"other": {"set": {"model.dropout": 0.2}}}, "is in set and in search; keep one of them"),
     ({"trails": 5}, "search: unknown key 'trails'"),
     ({"metric": "test/rouge1"}, "search: metric must be one of the validation, such as val/rouge1"),
-    ({"keys": {"optimizer.lr": {"log_uniform": [0, 0.001]}}}, "log_uniform needs two numbers above 0"),
     ({"keys": {"optimizer.lr": LR | {"step": 0.1}}}, "step only goes with uniform and integer"),
     ({"keys": {"model.dropout": {"values": [0.1], "when": {"model.pointer": True}}}}, "that is listed before it"),
     ({"keys": {"a": [1, 2], "b": {"values": [1], "when": {"a": 3}}}}, "when: a is never 3; it is one of [1, 2]"),

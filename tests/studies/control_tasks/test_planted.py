@@ -14,8 +14,7 @@ from experiments.studies.controls.tasks.control_sentences import real_sentences
 from experiments.studies.controls.tasks.mixed_articles import WORDS
 from experiments.studies.controls.tasks.planted_answer import PlantedAnswer
 from experiments.studies.controls.tasks.planted_enumerations import COLOURS
-from experiments.studies.controls.tasks.planted_names import COMMON, ROLES, planted_answer
-from experiments.studies.controls.tasks.planted_principals import SLOTS
+from experiments.studies.controls.tasks.planted_names import ROLES, planted_answer
 from lightning_modules.metrics.rewards import RewardInputs
 
 SIZES = (60, 5, 5)
@@ -47,16 +46,6 @@ def test_the_answer_is_planted_once_among_real_sentences(source, split, flawed):
             assert summary == [f"{first}.", f"{' '.join(others)}."]
         assert planted_answer(" ".join(document).lower()) == f"{first}. {' '.join(others)}.".lower()
     assert list(corpus.records(split)) == records, "the same documents every time"
-
-
-def test_rare_names_occur_once_and_common_ones_often(source):
-    rare, common = [], []
-    for record in tasks.PlantedNames(source, rare=0.5, sizes=SIZES).records("train"):
-        names = names_by_role(record.parts[0])
-        (rare if "rare" in record.id else common).extend(names.values())
-        assert record.references == [[f"{names['keeper']}."]]
-    assert len(set(rare)) > 0.98 * len(rare) > 60 and not set(rare) & set(COMMON)
-    assert set(common) == set(COMMON)
 
 
 def test_an_enumeration_is_its_own_summary_and_longer_in_test(source):
@@ -119,41 +108,14 @@ def test_versions_of_three_sentences_among_fillers(articles, variation, common_t
                 assert one == other or bool(trigrams(one) & trigrams(other)) is common_trigram
 
 
-def test_openings_and_documents_without_repetition(articles):
-    record = next(tasks.PlantedDuplicates(articles, opening="It is said that", documents=1).records("train"))
-    assert sum(sentence.startswith("It is said that ") for sentence in record.parts[0]) == 9
-    assert all(sentence.startswith("It is said that ") for sentence in record.references[0])
-    record = next(tasks.PlantedDuplicates(articles, "none", documents=1).records("train"))
-    assert len(record.parts[0]) == 9 and set(record.references[0]) <= set(record.parts[0])
-
-
-ANIMALS = ("Otters", "Herons", "Badgers", "Stoats", "Falcons", "Magpies", "Beavers", "Weasels", "Wrens", "Lynxes")
-REAL = [f"{animal} swim upstream" for animal in (*ANIMALS, "Foxes", "Owls")]
-
-
-def principal_documents(principal: bool) -> list[tuple[list[str], str]]:
-    # twelve short sentences, and others that are too long or have numbers
-    sentences = [*(f"{text}." for text in REAL), "Six otters swim upstream all day long.", "Otters eat 3 fish."]
-    corpus = Records([{"id": "all", "document": [sentences], "summary": "x"}])
-    records = tasks.PlantedPrincipals(corpus, sizes=(80, 5, 5), principal=principal).records("train")
-    return [(record.parts[0], record.references[0][0]) for record in records]
-
-
-def test_each_sentence_ends_with_one_word_of_the_summary():
-    orders = set()
-    for sentences, summary in principal_documents(False):
-        words = summary.removesuffix(".").split()
-        assert len(words) == 4 and all(word in slot for word, slot in zip(words, SLOTS, strict=True))
-        texts, ends = zip(*(sentence.removesuffix(".").rsplit(" ", 1) for sentence in sentences))
-        assert sorted(ends) == sorted(words) and len(set(texts)) == 4 and set(texts) <= set(REAL)
-        assert summary not in sentences
-        orders.add(tuple(map(words.index, ends)))
-    assert len(orders) > 12
-
-
 def test_the_principal_sentence_is_never_first_and_is_selected_by_rouge_and_in_one_document_of_five_by_chance():
+    animals = ("Otters", "Herons", "Badgers", "Stoats", "Falcons", "Beavers", "Weasels", "Wrens", "Foxes", "Owls")
+    short = [f"{animal} swim upstream." for animal in (*animals, "Magpies", "Lynxes")]
+    real = [*short, "Six otters swim upstream all day long.", "Otters eat 3 fish."]  # too long, and with a number
+    corpus = Records([{"id": "all", "document": [real], "summary": "x"}])
     places, chosen = set(), {"ind-orig": 0, "random": 0, "lead": 0}
-    for sentences, summary in principal_documents(True):
+    for record in tasks.PlantedPrincipals(corpus, principal=True, sizes=(80, 5, 5)).records("train"):
+        sentences, summary = record.parts[0], record.references[0][0]
         assert len(sentences) == 5 and sentences.count(summary) == 1
         places.add(sentences.index(summary))
         for selection in chosen:

@@ -12,7 +12,7 @@ from datamodules.corpora.files import Files
 from datamodules.corpora.texts import Records
 from datamodules.discourse.parses import ParseRequest
 from datamodules.documents import Document
-from experiments.studies.controls.tasks.oracle_parser import OracleParser, nuclear_tree
+from experiments.studies.controls.tasks.oracle_parser import OracleParser
 from experiments.studies.controls.tasks.planted_parser import PlantedParser
 from experiments.studies.controls.tasks.planted_trees import RELATIONS, PlantedTrees, planted_tree, target_of
 from tests.conftest import write_lines
@@ -128,14 +128,3 @@ def test_the_sentence_closest_to_the_reference_is_the_nucleus_of_all_others(tmp_
         expected[harbour, :, elaboration] = torch.arange(5) != harbour
         assert torch.equal(parse.dense(), expected) and torch.equal(parse.band(4), parse.band(4, "one_best"))
         torch.testing.assert_close(parse.gamma, expected.sum((1, 2)) / 5)
-
-
-@pytest.mark.parametrize("size", [1, 2, 5])
-def test_a_nuclear_tree_joins_neighbouring_spans_and_its_nucleus_is_never_a_satellite(size):
-    for nucleus in range(size):
-        first, last = nucleus, nucleus
-        for start, split, end, nuclearity, relation in nuclear_tree(size, nucleus, 3).tolist():
-            left, right = (start, split), (split + 1, end)
-            assert (left, right)[nuclearity] == (first, last) and nuclearity in (0, 1) and relation == 3
-            first, last = start, end
-        assert (first, last) == (0, size - 1)

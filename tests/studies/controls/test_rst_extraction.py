@@ -5,22 +5,12 @@ import math
 from unittest.mock import Mock
 
 import pytest
-import torch
 
 from experiments.studies.controls.rst_bounds import bounds
-from experiments.studies.controls.rst_extraction import ARMS, Noise, Outcome, data_of, main, read_split, train_arm
+from experiments.studies.controls.rst_extraction import ARMS, Noise, Outcome, main, train_arm
 from lightning_modules.rstformer.injection import ABLATIONS, INJECTIONS
 
 pytestmark = pytest.mark.integration
-
-
-def test_models_without_discourse_pool_the_same_sentences(tmp_path):
-    data = data_of("none", "nucleus", Noise(), tmp_path, train=80, held_out=4)
-    split = read_split(data, "val")
-    assert torch.equal(split.sentences, split.batch.token_edu)
-    rows = zip(split.batch.source, split.sentences, split.targets)
-    texts = [data.tokenizer.decode(ids[sentences == target].tolist()) for ids, sentences, target in rows]
-    assert texts == [row["references"][0][0] for row in data.documents("val")]
 
 
 def test_arms_are_the_injections_and_controls_and_are_not_trained_again(tmp_path, capsys, monkeypatch):

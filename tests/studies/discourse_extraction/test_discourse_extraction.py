@@ -20,7 +20,6 @@ from datamodules.parsing import CorpusDocuments, parse_missing
 from experiments.studies.discourse_extraction import documents, halves, long_documents, run, training
 from experiments.studies.discourse_extraction.documents import SentenceFeatures, SummarizedDocument, content_f1
 from experiments.studies.discourse_extraction.linear import ridge_scores
-from experiments.studies.discourse_extraction.parsed_corpora import common_headings, section_of
 from experiments.studies.discourse_extraction.ranker import relation_sums
 from experiments.studies.discourse_extraction.training import ARMS_BY_NAME, FOLDS, batches_of, in_folds, train_fold
 from lightning_modules.discourse_parser.parser import DiscourseParser
@@ -134,19 +133,6 @@ def test_the_linear_ranker_is_ridge_regression_on_sums_of_relations_of_the_other
         torch.testing.assert_close(sums[:size], torch.cat([ldd.mean(1), ldd.mean(0)], 1))  # nucleus, satellite
 
 
-def test_documents_are_of_some_length_and_the_section_of_a_sentence_is_the_last_heading_before_it():
-    rows = [features_of(number, 4 + number)[0]._replace(lengths=[4, 7]) for number in range(5)]
-    for least, lengths in ((4, [5, 6, 7]), (None, [7])):  # the mean of 4 and 7 is rounded to 6
-        assert [len(row.sentences) for row in documents.of_length(rows, least, 7)] == lengths
-    text = "Methods\n\nWe swam far and wide. We dived.\n\nResults\n\nOtters dive deeper than we do."
-    spans = [(0, 7), (9, 31), (32, 40), (42, 49), (51, 81)]
-    paragraphs = [(0, 7), (9, 40), (42, 49), (51, 81)]
-    document = TreebankDocument(id="a", text=text, edus=[], sentences=spans, paragraphs=paragraphs)
-    headings = common_headings([SummarizedDocument(document, ["Otters dive."], [1])])
-    assert sorted(headings) == ["methods", "results"]
-    assert section_of(document, ["methods"]).flatten().tolist() == [1, 1, 1, 0, 0]
-
-
 def test_documents_of_the_published_corpora_are_written(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     text = "BACKGROUND\nOtters swim.\nThey dive.\nmethods\nWe looked."
@@ -240,11 +226,3 @@ def test_scores_of_another_extractor_are_an_input(corpus_arguments, tmp_path, ca
         row = next(line for line in page.splitlines() if line.startswith("| vectors and places | none |"))
         correlations.append(float(row.split("|")[4]))
     assert correlations[1] > correlations[0] + 0.3
-    texts = write_lines(tmp_path / "texts.jsonl", [{"id": "doc-0", "summary": "Otters swim."}])
-    for paths, message in (
-        ([files[0]], "no prediction of 'doc-1'; predict it from the same sentences"),
-        ([files[0], files[0]], r"0\.jsonl:1: another prediction of 'doc-0'"),
-        ([texts], r"texts\.jsonl:1: no prediction of an extractive model"),
-    ):
-        with pytest.raises(SystemExit, match=message):
-            run.main([*corpus_arguments, f"--scores=[{', '.join(map(str, paths))}]"])

@@ -4,7 +4,6 @@ import json
 import shutil
 from dataclasses import replace
 from itertools import permutations
-from pathlib import Path
 
 import pytest
 import torch
@@ -17,7 +16,7 @@ from datamodules.discourse.parses import nodes_of
 from experiments.studies.parser_training import class_temperature, cross_validation
 from experiments.studies.parser_training.class_temperature import squared_errors
 from experiments.studies.parser_training.cross_validation import SCORES, differences, log_likelihood, score_fold
-from experiments.studies.parser_training.folds import FoldData, read_recipe, train_fold
+from experiments.studies.parser_training.folds import FoldData
 from lightning_modules.discourse_parser.parser import DiscourseParser, layout_of
 from lightning_modules.discourse_parser.span_scorer import Units, node_scores
 from lightning_modules.metrics.parseval import Parseval
@@ -111,13 +110,6 @@ def test_sums_give_the_scores_of_the_metrics(treebanks):
     assert not differences(torch.cat([sums, sums], 1)).any()
 
 
-def test_arguments_of_parsing_apply_to_a_fold_that_is_trained_and_to_one_that_is_loaded(treebanks, tmp_path):
-    tiny = read_recipe(Path(recipe(tmp_path / "tiny.yaml", decoding="mbr_spans", cap=7)))
-    for _ in range(2):
-        parser = train_fold(tiny, FoldData(0, 2, treebanks, **tiny["data"]), tmp_path / "fold-0", seed=1)
-        assert (parser.reader.decoding, parser.cap) == ("mbr_spans", 7)
-
-
 def test_the_command_continues_compares_and_refuses(treebanks, tmp_path, capsys):
     one, other = recipe(tmp_path / "one.yaml"), recipe(tmp_path / "other.yaml", dropout=0.1)
     paths = [str(path) for path in treebanks]
@@ -142,7 +134,6 @@ def test_the_command_continues_compares_and_refuses(treebanks, tmp_path, capsys)
         assert second["baseline"][score] == first["scores"][score]
     for arguments, message in (
         ((other, paths, "one"), "folds with another 'model'; choose another folder"),
-        ((one, paths[:1], "few", *baseline), "3 documents in only one of both"),
         ((one, paths[:1] * 2, "twice"), "the document 'made-up-0' is not the first with this id"),
     ):
         with pytest.raises(SystemExit, match=message):
