@@ -102,7 +102,7 @@ class ExtractiveBatch(SentenceBatch):
     labels: Tensor  # 1 for the sentences of the oracle summary, [B, L]
     gains: Tensor  # (ROUGE-1 F + ROUGE-2 F) / 2 of each sentence alone, [B, L]
     shared: Tensor  # True for pairs of sentences that share a trigram, [B, L, L]
-    layout: Tensor  # `layout_features` of the sentences, [B, L, 11]
+    layout: Tensor  # `layout_features` of the sentences, [B, L, 13]
     sentences: list[list[str]]  # the sentences of each document
 
 

@@ -8,8 +8,12 @@ import torch
 from torch import Tensor
 
 from datamodules.batch import pad
+from datamodules.text.rouge_words import vocabulary
+from datamodules.text.term_vectors import common_terms, cosines, pagerank, term_counts, tf_idf
 
-NUM_FEATURES = 11
+NUM_FEATURES = 13
+TEXTRANK = 11  # index of L x TextRank; L x LexRank, weighted by the cosine, is the last
+_DAMPING = 0.85
 PROSE = 4  # index of the feature that is 1 for sentences of prose
 LOG_BEFORE, LOG_SIZE = 1, 5  # of log(1 + sentences of prose before) / 3, and of log(sentences of prose) / 5
 _MIN_WORDS = 4  # of a sentence of prose; shorter lines are headings, greetings or signatures
@@ -18,7 +22,7 @@ _ENDS = tuple(".!?\"'”’:)")
 
 
 def layout_features(documents: Sequence[Sequence[str]]) -> Tensor:
-    """Return features of sentences from their texts, positions and neighbors, [B, L, 11]; 0 at padding.
+    """Return features of sentences from their texts, positions and neighbors, [B, L, 13]; 0 at padding.
 
     Positions are counted over sentences of prose, so that titles, bylines and greetings do not move the beginning.
     """
@@ -30,6 +34,11 @@ def layout_features(documents: Sequence[Sequence[str]]) -> Tensor:
     size = prose.sum(1, keepdim=True).clamp(min=1)  # [B, 1]
     averaged = torch.where(prose.any(1, keepdim=True), prose, real)
     mean_words = (words * averaged).sum(1, keepdim=True) / averaged.sum(1, keepdim=True).clamp(min=1)
+    stems = vocabulary()
+    stems.limit_size()  # before encoding: it may clear the vocabulary
+    counts = [term_counts([*map(stems.encode, sentences)]) for sentences in documents]
+    graphs = [[common_terms(count) for count in counts], [cosines(tf_idf(count)) for count in counts]]
+    ranks = [[(len(graph) * pagerank(graph, _DAMPING)).tolist() for graph in kind] for kind in graphs]
     features = torch.stack(
         [
             before / size,
@@ -43,6 +52,7 @@ def layout_features(documents: Sequence[Sequence[str]]) -> Tensor:
             ends,
             (mean_words / 25).expand_as(before),
             (words > 2 * mean_words).float(),
+            *(pad(rank, dtype=torch.float) for rank in ranks),
         ],
         -1,
     )

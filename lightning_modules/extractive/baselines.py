@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from datamodules.documents import Document
 from datamodules.text.oracle import greedy_oracle
-from datamodules.text.term_vectors import cosines
-from lightning_modules.extractive.term_vectors import Matrix, term_counts, tf_idf
+from datamodules.text.term_vectors import common_terms, cosines, pagerank
+from lightning_modules.extractive.term_vectors import term_counts, tf_idf
 
 
 def lead(document: Document, k: int = 3) -> list[int]:
@@ -45,17 +45,8 @@ def oracle(document: Document, k: int | None = None, stem: bool | str = True, la
 
 
 def textrank(document: Document, k: int = 3, damping: float = 0.85, language: str = "en") -> list[int]:
-    """Select by PageRank over sentences that share words (Mihalcea and Tarau 2004).
-
-    Similarity is the number of shared stems over log |S_i| + log |S_j|, with lengths in words.
-    """
-    counts = term_counts(document, language)
-    shared = np.minimum(counts, 1) @ np.minimum(counts, 1).T
-    logs = np.log(np.maximum(counts.sum(1), 1))
-    log_product = logs[:, None] + logs[None, :]
-    similarity = np.divide(shared, log_product, out=np.zeros_like(shared), where=log_product > 0)
-    np.fill_diagonal(similarity, 0)
-    return _highest(_pagerank(similarity, damping), k)
+    """Select by PageRank over sentences with stems in common, see `common_terms` (Mihalcea and Tarau 2004)."""
+    return _highest(pagerank(common_terms(term_counts(document, language)), damping), k)
 
 
 def lexrank(
@@ -70,7 +61,7 @@ def lexrank(
         damping: probability of following a link; the paper's d is 1 - damping = 0.15.
     """
     similarity = cosines(tf_idf(document, language))
-    return _highest(_pagerank(similarity if threshold is None else (similarity > threshold) * 1.0, damping), k)
+    return _highest(pagerank(similarity if threshold is None else (similarity > threshold) * 1.0, damping), k)
 
 
 def mmr(document: Document, k: int = 3, trade_off: float = 0.7, language: str = "en") -> list[int]:
@@ -152,19 +143,6 @@ def _checked(k: int) -> int:
     if k < 1:
         raise ValueError(f"a summary has at least one sentence; got k = {k}")
     return k
-
-
-def _pagerank(weights: Matrix, damping: float, tolerance: float = 1e-10) -> NDArray[np.float64]:
-    """Return the stationary distribution of a random walk, [L, L] -> [L]; rows without links jump uniformly."""
-    size = len(weights)
-    totals = weights.sum(1, keepdims=True)
-    steps = np.divide(weights, totals, out=np.full_like(weights, 1 / max(size, 1)), where=totals > 0)
-    ranks = np.full(size, 1 / max(size, 1))
-    while True:  # the change shrinks by the damping at every step
-        moved = (1 - damping) / max(size, 1) + damping * ranks @ steps
-        if np.abs(moved - ranks).sum() < tolerance:
-            return moved
-        ranks = moved
 
 
 def _highest(scores: NDArray[np.float64], k: int) -> list[int]:

@@ -4,7 +4,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from datamodules.text.sentence_layout import LOG_BEFORE, LOG_SIZE, NUM_FEATURES, PROSE
+from datamodules.text.sentence_layout import LOG_BEFORE, LOG_SIZE, PROSE, TEXTRANK
 
 _HIDDEN = 64
 _LEAD_SENTENCES = 30  # longer documents are pulled to their beginning less
@@ -15,16 +15,23 @@ class Layout(nn.Module):
 
     The network sees the features of `layout_features` and the centrality of each sentence: its cosine with the mean of
     the sentences of prose, and its mean cosine with all sentences, both as they are and standardized in the document.
+    With `ranks` it sees TextRank and LexRank, too.
     """
 
-    def __init__(self, size: int) -> None:
+    def __init__(self, size: int, ranks: bool = False) -> None:
         super().__init__()
-        self.inner, self.outer = nn.Linear(NUM_FEATURES + 4, _HIDDEN), nn.Linear(_HIDDEN, size)
+        self.ranks = ranks
+        self.inner, self.outer = nn.Linear(TEXTRANK + (8 if ranks else 4), _HIDDEN), nn.Linear(_HIDDEN, size)
 
     def forward(self, features: Tensor, vectors: Tensor, mask: Tensor) -> Tensor:
-        """Return embeddings [B, L, D] from `layout_features` [B, L, 11], vectors [B, L, H] and a mask [B, L]."""
+        """Return embeddings [B, L, D] from `layout_features` [B, L, 13], vectors [B, L, H] and a mask [B, L]."""
         central = centralities(vectors, features[..., PROSE], mask)                 # [B, L, 4]
-        x = torch.cat([features.to(central), central], -1)
+        columns = [features[..., :TEXTRANK], central]
+        if self.ranks:
+            real = mask.to(features.dtype)
+            for rank in features[..., TEXTRANK:].unbind(-1):
+                columns.insert(-1, torch.stack([rank, _standardized(rank, real) * real], -1))
+        x = torch.cat([column.to(central) for column in columns], -1)
         return self.outer(F.gelu(self.inner(x)))
 
 

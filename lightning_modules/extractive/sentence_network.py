@@ -36,6 +36,8 @@ class InterSentenceOptions:
     layout: bool = False
     """Let the layers see where sentences stand, how long they are, whether they are prose and how near to the topic
     (`layout.Layout`), in place of position embeddings."""
+    ranks: bool = False
+    """Add TextRank and LexRank to what they see; needs `layout`."""
     lead_prior: float = 0.0
     """Strength of `layout.lead_prior` in the logits of summaries, not in those of the loss; needs `layout`."""
     members: int = 1
@@ -82,7 +84,7 @@ class InterSentenceScorer(nn.Module):
             self.project: nn.Module = nn.Sequential(nn.Linear(vector_size, size), Dropout(dropout))
         else:
             self.project = nn.Identity()
-        self.layout = Layout(size) if layers and between.layout else None
+        self.layout = Layout(size, between.ranks) if layers and between.layout else None
 
     def logits(self, vectors: Tensor, document: Tensor, mask: Tensor, features: Tensor | None = None) -> Tensor:
         """Return the logits [B, L] of pooled vectors of sentences [B, L, H] and documents [B, H]."""
@@ -174,7 +176,7 @@ class SentenceNetwork(InterSentenceScorer):
         with_document: bool = False,
         features: Tensor | None = None,
     ) -> ScoredSentences:
-        """Return the scores of sentences; arguments as in `ExtractiveBatch`, features `layout_features`, [B, L, 11].
+        """Return the scores of sentences; arguments as in `ExtractiveBatch`, features `layout_features`, [B, L, 13].
 
         Vectors of documents are zeros without `with_document`, as they take another pass with `separate`.
         """

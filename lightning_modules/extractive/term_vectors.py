@@ -19,5 +19,4 @@ def term_counts(document: Document, language: str = "en") -> Matrix:
 
 def tf_idf(document: Document, language: str = "en") -> Matrix:
     """Weight counts by tf x log(L / number of sentences with the stem), [L, V]."""
-    counts = term_counts(document, language)
-    return counts * np.log(len(counts) / np.maximum((counts > 0).sum(0), 1))
+    return term_vectors.tf_idf(term_counts(document, language))
