@@ -12,8 +12,8 @@ from datamodules.text.rouge_words import vocabulary
 from datamodules.text.term_vectors import common_terms, cosines, pagerank, term_counts, tf_idf
 
 NUM_FEATURES = 13
-TEXTRANK = 11  # index of L x TextRank; L x LexRank, weighted by the cosine, is the last
-_DAMPING = 0.85
+TEXTRANK = 11  # index of TextRank; LexRank, weighted by the cosine, is the last
+_DAMPING, _RANKED = 0.85, 1000  # of both; sentences that are compared with each other
 PROSE = 4  # index of the feature that is 1 for sentences of prose
 LOG_BEFORE, LOG_SIZE = 1, 5  # of log(1 + sentences of prose before) / 3, and of log(sentences of prose) / 5
 _MIN_WORDS = 4  # of a sentence of prose; shorter lines are headings, greetings or signatures
@@ -34,11 +34,7 @@ def layout_features(documents: Sequence[Sequence[str]]) -> Tensor:
     size = prose.sum(1, keepdim=True).clamp(min=1)  # [B, 1]
     averaged = torch.where(prose.any(1, keepdim=True), prose, real)
     mean_words = (words * averaged).sum(1, keepdim=True) / averaged.sum(1, keepdim=True).clamp(min=1)
-    stems = vocabulary()
-    stems.limit_size()  # before encoding: it may clear the vocabulary
-    counts = [term_counts([*map(stems.encode, sentences)]) for sentences in documents]
-    graphs = [[common_terms(count) for count in counts], [cosines(tf_idf(count)) for count in counts]]
-    ranks = [[(len(graph) * pagerank(graph, _DAMPING)).tolist() for graph in kind] for kind in graphs]
+    ranks = [_ranks(sentences) for sentences in documents]
     features = torch.stack(
         [
             before / size,
@@ -52,11 +48,24 @@ def layout_features(documents: Sequence[Sequence[str]]) -> Tensor:
             ends,
             (mean_words / 25).expand_as(before),
             (words > 2 * mean_words).float(),
-            *(pad(rank, dtype=torch.float) for rank in ranks),
+            *(pad(kind, dtype=torch.float) for kind in zip(*ranks)),
         ],
         -1,
     )
     return features * real.unsqueeze(-1)
+
+
+def _ranks(sentences: Sequence[str]) -> tuple[list[float], list[float]]:
+    """Return L x TextRank and L x LexRank of sentences, within parts of `_RANKED` sentences, whose mean is 1."""
+    stems = vocabulary()
+    textrank: list[float] = []
+    lexrank: list[float] = []
+    for start in range(0, len(sentences), _RANKED):
+        stems.limit_size()  # before encoding: it may clear the vocabulary
+        counts = term_counts([stems.encode(sentence) for sentence in sentences[start : start + _RANKED]])
+        textrank += (len(counts) * pagerank(common_terms(counts), _DAMPING)).tolist()
+        lexrank += (len(counts) * pagerank(cosines(tf_idf(counts)), _DAMPING)).tolist()
+    return textrank, lexrank
 
 
 def pairs_with_common_ngram(words: Sequence[Sequence[str]]) -> list[tuple[int, int]]:

@@ -143,8 +143,9 @@ class SentenceNetwork(InterSentenceScorer):
             raise ValueError(f"encoding must be joint or separate, got {encoding!r}")
         self.reader, self.encoding, self.interval_segments = reader, encoding, interval_segments
         self.pooler, self.lead_prior = Pooler(pooling, reader.size), between.lead_prior
-        if self.lead_prior and self.layout is None:
-            raise ValueError("inter_sentence.lead_prior needs inter_sentence.layout: true")
+        for name in ("lead_prior", "ranks"):
+            if getattr(between, name) and self.layout is None:
+                raise ValueError(f"inter_sentence.{name} needs inter_sentence.layout: true")
         if between.members < 1:
             raise ValueError(f"inter_sentence.members must be at least 1, got {between.members}")
         others = range(between.members - 1)

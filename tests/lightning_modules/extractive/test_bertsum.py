@@ -1,4 +1,6 @@
 import math
+from dataclasses import replace
+from functools import partial
 from itertools import product
 from types import SimpleNamespace
 
@@ -11,10 +13,12 @@ from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy
 
 from datamodules.cache_folder import list_entries
 from datamodules.documents import Document
-from datamodules.text.sentence_layout import NUM_FEATURES, PROSE, layout_features
+from datamodules.text import sentence_layout
+from datamodules.text.sentence_layout import NUM_FEATURES, PROSE, TEXTRANK, layout_features
 from datamodules.text.subword_tokenizer import EncoderTokenizer
 from lightning_modules.checkpoints import write_exported
 from lightning_modules.exported import EXPORTED
+from lightning_modules.extractive.baselines import lexrank, textrank
 from lightning_modules.extractive.bertsum import BertSum
 from lightning_modules.extractive.layout import lead_prior
 from lightning_modules.extractive.light import LightExtractor
@@ -236,8 +240,28 @@ def test_positions_are_counted_over_prose_and_the_prior_is_for_the_beginning_and
     scored = layout_model(None).eval().score(batch)
     added = lead_prior(batch.layout, scored.vectors, batch.mask, 0.2)
     assert torch.allclose(scored.logits, scored.members.mean(0) + added)
-    with pytest.raises(ValueError, match="lead_prior needs"):
-        layout_model(None, inter_sentence=InterSentenceOptions(layers=1, heads=2, width=4, lead_prior=0.2))
+    for option in ({"lead_prior": 0.2}, {"ranks": True}):
+        with pytest.raises(ValueError, match=f"{[*option][0]} needs"):
+            layout_model(None, inter_sentence=InterSentenceOptions(layers=1, heads=2, width=4, **option))
+
+
+def test_ranks_are_those_of_the_baselines_in_parts_and_only_a_model_with_ranks_reads_them(monkeypatch):
+    monkeypatch.setattr(sentence_layout, "_RANKED", 4)
+    numbers = torch.randint(0, 20, (8, 12), generator=torch.Generator().manual_seed(0)).tolist()
+    texts = [" ".join(f"word{number}" for number in row) for row in numbers]
+    features = layout_features([texts])[0]
+    for part in (range(4), range(4, 8)):
+        document = Document("", [[texts[i] for i in part]])
+        for number, baseline in enumerate((textrank, partial(lexrank, threshold=None))):
+            rank = features[list(part), TEXTRANK + number]
+            assert rank.sum().item() == pytest.approx(4)
+            assert set(rank.topk(2).indices.tolist()) == set(baseline(document, k=2))
+    batch = layout_batch()
+    changed = replace(batch, layout=batch.layout + torch.eye(NUM_FEATURES)[TEXTRANK] * batch.layout)
+    for ranks in (True, False):
+        options = InterSentenceOptions(**ARGUMENTS["inter_sentence"] | {"ranks": ranks})
+        model = layout_model(None, inter_sentence=options).eval()
+        assert torch.equal(model.score(batch).logits, model.score(changed).logits) is not ranks
 
 
 def test_members_are_trained_one_by_one_and_averaged():
