@@ -8,8 +8,7 @@ import torch
 from torch import Tensor
 
 from datamodules.batch import pad
-from datamodules.text.rouge_words import vocabulary
-from datamodules.text.term_vectors import common_terms, cosines, pagerank, term_counts, tf_idf
+from datamodules.text.term_vectors import common_terms, cosines, pagerank, stem_counts, tf_idf
 
 NUM_FEATURES = 13
 TEXTRANK = 11  # index of TextRank; LexRank, weighted by the cosine, is the last
@@ -57,12 +56,10 @@ def layout_features(documents: Sequence[Sequence[str]]) -> Tensor:
 
 def _ranks(sentences: Sequence[str]) -> tuple[list[float], list[float]]:
     """Return L x TextRank and L x LexRank of sentences, within parts of `_RANKED` sentences, whose mean is 1."""
-    stems = vocabulary()
     textrank: list[float] = []
     lexrank: list[float] = []
     for start in range(0, len(sentences), _RANKED):
-        stems.limit_size()  # before encoding: it may clear the vocabulary
-        counts = term_counts([stems.encode(sentence) for sentence in sentences[start : start + _RANKED]])
+        counts = stem_counts(sentences[start : start + _RANKED])
         textrank += (len(counts) * pagerank(common_terms(counts), _DAMPING)).tolist()
         lexrank += (len(counts) * pagerank(cosines(tf_idf(counts)), _DAMPING)).tolist()
     return textrank, lexrank

@@ -5,6 +5,8 @@ from collections.abc import Hashable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from datamodules.text.rouge_words import vocabulary
+
 
 def term_counts(texts: Sequence[Sequence[Hashable]]) -> NDArray:
     """Return the counts of terms in texts, [L, V] for L texts and the V terms that occur."""
@@ -16,6 +18,13 @@ def term_counts(texts: Sequence[Sequence[Hashable]]) -> NDArray:
     counts = np.zeros((len(texts), len(columns)))
     np.add.at(counts, (rows, column_of_term), 1)
     return counts
+
+
+def stem_counts(sentences: Sequence[str], language: str = "en") -> NDArray:
+    """Return the counts of stems in sentences, [L, V]."""
+    stems = vocabulary(language=language)
+    stems.limit_size()  # before encoding: it may clear the vocabulary
+    return term_counts([stems.encode(sentence) for sentence in sentences])
 
 
 def tf_idf(counts: NDArray) -> NDArray:

@@ -15,8 +15,7 @@ from numpy.typing import NDArray
 
 from datamodules.documents import Document
 from datamodules.text.oracle import greedy_oracle
-from datamodules.text.term_vectors import common_terms, cosines, pagerank
-from lightning_modules.extractive.term_vectors import term_counts, tf_idf
+from datamodules.text.term_vectors import common_terms, cosines, pagerank, stem_counts, tf_idf
 
 
 def lead(document: Document, k: int = 3) -> list[int]:
@@ -46,7 +45,7 @@ def oracle(document: Document, k: int | None = None, stem: bool | str = True, la
 
 def textrank(document: Document, k: int = 3, damping: float = 0.85, language: str = "en") -> list[int]:
     """Select by PageRank over sentences with stems in common, see `common_terms` (Mihalcea and Tarau 2004)."""
-    return _highest(pagerank(common_terms(term_counts(document, language)), damping), k)
+    return _highest(pagerank(common_terms(stem_counts(document.sentences, language)), damping), k)
 
 
 def lexrank(
@@ -60,7 +59,7 @@ def lexrank(
         threshold: cosine above which two sentences are linked; None weights links by the cosine (continuous LexRank).
         damping: probability of following a link; the paper's d is 1 - damping = 0.15.
     """
-    similarity = cosines(tf_idf(document, language))
+    similarity = cosines(tf_idf(stem_counts(document.sentences, language)))
     return _highest(pagerank(similarity if threshold is None else (similarity > threshold) * 1.0, damping), k)
 
 
@@ -70,7 +69,7 @@ def mmr(document: Document, k: int = 3, trade_off: float = 0.7, language: str = 
     Each step selects the sentence s with the highest l cos(s, D) - (1 - l) max_t cos(s, t), over selected sentences t.
     The `trade_off` l is in [0, 1]; 1 for relevance only.
     """
-    vectors = tf_idf(document, language)
+    vectors = tf_idf(stem_counts(document.sentences, language))
     size = min(_checked(k), len(vectors))
     relevance = cosines(np.vstack([vectors, vectors.sum(0, keepdims=True)]))[-1, :-1] if size else np.zeros(0)
     similarity = cosines(vectors)

@@ -13,11 +13,11 @@ from datamodules.text.language import language_of
 from datamodules.text.sentence_layout import pairs_with_common_ngram
 from datamodules.text.subword_tokenizer import EncoderTokenizer, by_token
 from datamodules.text.subwords import encoder_path, is_local
+from datamodules.text.term_vectors import stem_counts, tf_idf
 from lightning_modules.extractive.names import Pooling
 from lightning_modules.extractive.scoring import centrality, cosines, document_cosine
 from lightning_modules.extractive.selection import Relations, SelectionOptions, chosen_sentences
 from lightning_modules.extractive.sentence_network import Encoding, InterSentenceOptions, SentenceNetwork
-from lightning_modules.extractive.term_vectors import tf_idf
 from lightning_modules.networks.passages import Reader
 from lightning_modules.stored import digest
 
@@ -105,7 +105,7 @@ class ZeroShot:
         """Yield batches: documents, vectors of sentences [B, L, H] and documents [B, H], mask [B, L]."""
         if self.network is None:
             for index, document in enumerate(documents):
-                vectors = torch.from_numpy(tf_idf(document, self.language)).unsqueeze(0)
+                vectors = torch.from_numpy(tf_idf(stem_counts(document.sentences, self.language))).unsqueeze(0)
                 yield [index], vectors, vectors.sum(1), torch.ones(1, vectors.shape[1], dtype=torch.bool)
             return
         max_tokens = self.network.reader.max_tokens
