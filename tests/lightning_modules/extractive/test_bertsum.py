@@ -241,7 +241,7 @@ def test_positions_are_counted_over_prose_and_the_prior_is_for_the_beginning_and
     added = lead_prior(batch.layout, scored.vectors, batch.mask, 0.2)
     assert torch.allclose(scored.logits, scored.members.mean(0) + added)
     for option in ({"lead_prior": 0.2}, {"ranks": True}):
-        with pytest.raises(ValueError, match=f"{[*option][0]} needs"):
+        with pytest.raises(ValueError, match=f"{next(iter(option))} needs"):
             layout_model(None, inter_sentence=InterSentenceOptions(layers=1, heads=2, width=4, **option))
 
 
