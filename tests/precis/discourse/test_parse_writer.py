@@ -6,10 +6,10 @@ from pytorch_lightning import LightningModule
 from pytorch_lightning.strategies import SingleDeviceStrategy
 from quiet_trainer import quiet_trainer
 
-from callbacks.parse_writer import ParseWriter
 from datamodules.corpora import parallel
 from datamodules.discourse.cache import ParseCache
 from datamodules.parsing import ParsingData
+from precis.discourse.parse import ParseWriter
 
 DOCUMENTS = [made_up_document(number) for number in range(9)]
 
