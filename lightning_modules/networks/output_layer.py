@@ -102,12 +102,7 @@ def smoothed_log_probs(features: Tensor, weight: Tensor, bias: Tensor, targets: 
 
 
 class _LogProbs(torch.autograd.Function):
-    """log softmax(x W^T + b) at a target, and its mean over the vocabulary.
-
-    The vocabulary is computed in slices, so that each part of the weight and of its gradient is loaded once. A training
-    step of a pointer-generator takes 0.8 to 0.9 times the time, in 0.7 times the memory, of `cross_entropy` over all
-    logits (V = 50,000, 8 documents, one thread).
-    """
+    """log softmax(x W^T + b) at a target, and its mean over the vocabulary, in slices that are loaded once."""
 
     @staticmethod
     def forward(ctx, features: Tensor, weight: Tensor, bias: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:

@@ -102,12 +102,9 @@ def _errors_of_lightning() -> tuple[type[Exception], ...]:
 
 
 def _send_again(unraisable: "sys.UnraisableHookArgs") -> None:
-    """Send a signal again that was handled within a destructor, where Python ignores exceptions.
-
-    An AttributeError there is that of an object whose constructor was interrupted, which is no news.
-    """
+    """Send a signal again that was handled within a destructor, where Python ignores exceptions."""
     numbers = {KeyboardInterrupt: signal.SIGINT, SystemExit: signal.SIGTERM}
     if number := numbers.get(unraisable.exc_type):
         threading.Timer(0.05, os.kill, (os.getpid(), number)).start()
-    elif unraisable.exc_type is not AttributeError:
+    elif unraisable.exc_type is not AttributeError:  # of an object whose constructor was interrupted
         sys.__unraisablehook__(unraisable)
