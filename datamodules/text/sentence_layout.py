@@ -56,8 +56,7 @@ def layout_features(documents: Sequence[Sequence[str]]) -> Tensor:
 
 def _ranks(sentences: Sequence[str]) -> tuple[list[float], list[float]]:
     """Return L x TextRank and L x LexRank of sentences, within parts of `_RANKED` sentences, whose mean is 1."""
-    textrank: list[float] = []
-    lexrank: list[float] = []
+    textrank, lexrank = [], []
     for start in range(0, len(sentences), _RANKED):
         counts = stem_counts(sentences[start : start + _RANKED])
         textrank += (len(counts) * pagerank(common_terms(counts), _DAMPING)).tolist()

@@ -26,11 +26,9 @@ class Layout(nn.Module):
     def forward(self, features: Tensor, vectors: Tensor, mask: Tensor) -> Tensor:
         """Return embeddings [B, L, D] from `layout_features` [B, L, 13], vectors [B, L, H] and a mask [B, L]."""
         central = centralities(vectors, features[..., PROSE], mask)                 # [B, L, 4]
-        columns = [features[..., :TEXTRANK], central]
-        if self.ranks:
-            real = mask.to(features.dtype)
-            for rank in features[..., TEXTRANK:].unbind(-1):
-                columns.insert(-1, torch.stack([rank, _standardized(rank, real) * real], -1))
+        columns, real = [features[..., :TEXTRANK], central], mask.to(features.dtype)
+        for rank in features[..., TEXTRANK:].unbind(-1) if self.ranks else ():
+            columns.insert(-1, torch.stack([rank, _standardized(rank, real) * real], -1))
         x = torch.cat([column.to(central) for column in columns], -1)
         return self.outer(F.gelu(self.inner(x)))
 

@@ -33,7 +33,7 @@ def _load(text: str) -> Any:
 
 
 def _with_json_values(value: Any, *arguments: Any) -> Any:
-    """Call `subclass_spec_as_namespace` with values as JSON: as text that Python prints, null would be a string."""
+    """Call `subclass_spec_as_namespace` with values as JSON; in text that Python prints, null would be a string."""
     to_class = isinstance(value, _typehints.NestedArg) and "." in value.key.removeprefix("dict_kwargs.")
     if to_class and not isinstance(value.val, str):
         value = value._replace(val=json.dumps(value.val, default=str))

@@ -133,7 +133,6 @@ class ParseWriter(Callback):
         self.cache = cache
         self.limits = limits
         self.interrupted = False
-        self._writer: ShardWriter | None = None
         self._resources = ExitStack()
 
     def on_predict_start(self, trainer: Trainer, pl_module: LightningModule) -> None:

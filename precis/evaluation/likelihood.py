@@ -5,10 +5,9 @@
 
 A system is a run folder, or a pattern of run folders that differ in their seed. Each document is scored alone, with the
 weights of a run's best checkpoint in single precision, so that the result does not depend on padding. The value is the
-loss term `nll`: -log P(y_t), mean over the tokens of the first reference. `--change` changes an argument of each
-system, for example to read the discourse of another document. Differences are to the first system, with intervals
-and tests over documents, and over seeds where there are several; `*` marks those that are significant after Holm's
-correction, which takes at least two seeds.
+loss term `nll`: -log P(y_t), mean over the tokens of the first reference. `--change` changes arguments of systems.
+Differences are to the first system, with intervals and tests over documents, and over seeds where there are several;
+`*` marks those that are significant after Holm's correction, which takes at least two seeds.
 """
 
 import argparse

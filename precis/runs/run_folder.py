@@ -5,18 +5,17 @@ environment.json     versions, git commit, command, device, corpus digests
 metrics.csv          every logged value
 checkpoints/         best.ckpt, last.ckpt, and previous.ckpt (the one before last.ckpt); with `kl`, reference.ckpt
 text/                the vocabulary or tokenizer
-truncation.csv       numbers of documents, tokens, sentences, paragraphs and targets that each limit truncates, by
-                     split; for a corpus other than the run's own, in a file with the name of the corpus
+truncation.csv       what each limit truncates, by split
 predictions.jsonl    predictions of `precis test`; predictions.val.jsonl for `validate`, predictions.predict.jsonl
-                     for `predict`, with the name of the corpus if it is not the run's own;
-                     predictions.signatures.json records how they were scored, predictions.checkpoint.json the
-                     weights: step, and state of all schedules
+                     for `predict`; predictions.signatures.json records how they were scored,
+                     predictions.checkpoint.json the weights: step, and state of all schedules
 results.json         mean scores of `precis test`, with split, corpus and command; results.val.json for `validate`
 previews/            heat maps; samples with their rewards
 state.json           whether training runs, has finished, was stopped, failed or diverged, and its last step
 wandb/               the offline (or online) W&B run
-.fit.lock            lock of the process that trains the run
-.truncation.lock     lock of the command that writes truncation.csv
+.fit.lock            lock of training; .truncation.lock that of the command that writes truncation.csv
+
+Files about a corpus other than the run's own have the name of that corpus.
 """
 
 import json
