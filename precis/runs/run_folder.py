@@ -5,7 +5,7 @@ environment.json     versions, git commit, command, device, corpus digests
 metrics.csv          every logged value
 checkpoints/         best.ckpt, last.ckpt, and previous.ckpt (the one before last.ckpt); with `kl`, reference.ckpt
 text/                the vocabulary or tokenizer
-truncation.csv       what each limit truncates, by split
+truncation.csv       what each limit truncates, by split; for a corpus not the run's own, in a file with its name
 predictions.jsonl    predictions of `precis test`; predictions.val.jsonl for `validate`, predictions.predict.jsonl
                      for `predict`; predictions.signatures.json records how they were scored,
                      predictions.checkpoint.json the weights: step, and state of all schedules
@@ -13,9 +13,8 @@ results.json         mean scores of `precis test`, with split, corpus and comman
 previews/            heat maps; samples with their rewards
 state.json           whether training runs, has finished, was stopped, failed or diverged, and its last step
 wandb/               the offline (or online) W&B run
-.fit.lock            lock of training; .truncation.lock that of the command that writes truncation.csv
-
-Files about a corpus other than the run's own have the name of that corpus.
+.fit.lock            lock of the process that trains the run
+.truncation.lock     lock of the command that writes truncation.csv
 """
 
 import json
