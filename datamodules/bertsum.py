@@ -190,6 +190,6 @@ class ExtractiveData(SentenceData):
             labels=pad([row["labels"] for row in rows]).float(),
             gains=pad([row["gains"] for row in rows], dtype=torch.float),
             shared=pair_mask([row["shared"] for row in rows], width),
-            layout=layout_features(sentences),
+            layout=layout_features(sentences, self.language.code),
             sentences=sentences,
         )

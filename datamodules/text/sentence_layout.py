@@ -20,7 +20,7 @@ _MAX_WORDS = 80  # longer sentences count as this long
 _ENDS = tuple(".!?\"'”’:)")
 
 
-def layout_features(documents: Sequence[Sequence[str]]) -> Tensor:
+def layout_features(documents: Sequence[Sequence[str]], language: str = "en") -> Tensor:
     """Return features of sentences from their texts, positions and neighbors, [B, L, 13]; 0 at padding.
 
     Positions are counted over sentences of prose, so that titles, bylines and greetings do not move the beginning.
@@ -33,7 +33,7 @@ def layout_features(documents: Sequence[Sequence[str]]) -> Tensor:
     size = prose.sum(1, keepdim=True).clamp(min=1)  # [B, 1]
     averaged = torch.where(prose.any(1, keepdim=True), prose, real)
     mean_words = (words * averaged).sum(1, keepdim=True) / averaged.sum(1, keepdim=True).clamp(min=1)
-    ranks = [_ranks(sentences) for sentences in documents]
+    ranks = [_ranks(sentences, language) for sentences in documents]
     features = torch.stack(
         [
             before / size,
@@ -54,11 +54,11 @@ def layout_features(documents: Sequence[Sequence[str]]) -> Tensor:
     return features * real.unsqueeze(-1)
 
 
-def _ranks(sentences: Sequence[str]) -> tuple[list[float], list[float]]:
+def _ranks(sentences: Sequence[str], language: str) -> tuple[list[float], list[float]]:
     """Return L x TextRank and L x LexRank of sentences, within parts of `_RANKED` sentences, whose mean is 1."""
     textrank, lexrank = [], []
     for start in range(0, len(sentences), _RANKED):
-        counts = stem_counts(sentences[start : start + _RANKED])
+        counts = stem_counts(sentences[start : start + _RANKED], language)
         textrank += (len(counts) * pagerank(common_terms(counts), _DAMPING)).tolist()
         lexrank += (len(counts) * pagerank(cosines(tf_idf(counts)), _DAMPING)).tolist()
     return textrank, lexrank

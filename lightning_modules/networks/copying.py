@@ -115,7 +115,7 @@ def all_log_probs(output: nn.Linear, words: int, outputs: CopyOutputs, source: T
 
     `size` is V plus the largest number of out-of-vocabulary words in a document of the batch.
     """
-    logits = output_layer.vocabulary_logits(outputs.features, output.weight, output.bias)                     # [..., V]
+    logits = output_layer.vocabulary_logits(outputs.features, output.weight, output.bias)        # [..., V]
     logits[..., words:] = float("-inf")
     vocabulary = logits.log_softmax(-1)
     if outputs.gate is None:
@@ -216,7 +216,7 @@ class PermittedMixture(NamedTuple):
         return ids.gather(-1, log_probs.argmax(-1, keepdim=True)).squeeze(-1)
 
     def draw(self) -> Tensor:
-        """Return a token of each of K samples of each document, [B, K]."""
+        """Return a token of each of K samples of each document, [B, K]; of a distribution with `forbidden` tokens."""
         shape = self.share.shape
         word = inverse_cdf(self.probabilities.flatten(0, 1)).view(shape)
         if self.gate is None:

@@ -14,14 +14,14 @@ def test_the_commands_that_are_shown_work(slurm, tmp_path):
         (tmp_path / name).symlink_to(ROOT / name)
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     environment = os.environ | {"PATH": path, "COLUMNS": "160"}  # room for whole names in tables
-    text, said = (ROOT / "docs" / "clusters.md").read_text(encoding="utf-8"), []
+    text, outputs = (ROOT / "docs" / "clusters.md").read_text(encoding="utf-8"), []
     for block in re.findall(r"^```bash\n(.*?)^```", text, flags=re.S | re.M):
         command = ["bash", "-e", "-u", "-c", block]
         done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
         assert done.returncode == 0, f"{block}\n{done.stdout}\n{done.stderr}"
-        said.append(done.stdout)
+        outputs.append(done.stdout)
         slurm.wait_until_empty()
-    _, launched, looked, again, by_hand, parsed, dashboards = said
+    _, launched, looked, again, by_hand, parsed, dashboards = outputs
     assert "2 points: 0 finished, 2 to run" in launched and "submitted 2 points as job" in launched
     assert "2 points: 2 finished" in looked and "== coverage=true (finished)" in looked
     assert again.startswith("2 points, 0 to run") and "coverage=false" in again

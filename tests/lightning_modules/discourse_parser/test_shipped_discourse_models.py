@@ -171,7 +171,7 @@ def test_isanlp_has_the_same_interface(monkeypatch):
     assert dense[0, 2, joint] == dense[2, 1, joint] == 1
     assert parser._parser.options["hf_model_version"] == "gumrrg" and len(parser.fingerprint) == 64
     assert load_parser("isanlp_unirst", "side", 5).fingerprint != parser.fingerprint
-    given = ParseRequest.of(Document("d", [["Otters swim."]]), [(0, 12)])
-    assert parser.parse(given).size == 1
+    request = ParseRequest.of(Document("d", [["Otters swim."]]), [(0, 12)])
+    assert parser.parse(request).size == 1
     with pytest.raises(UserError, match="document 'e': isanlp_rst's EDU 'Otters swim ,' is not the text"):
         parser.parse(ParseRequest.of(Document("e", [["Something else."]])))

@@ -55,12 +55,12 @@ def by_hand(scores, mask, relations, options: SelectionOptions) -> list[int]:
 def test_equals_a_loop_over_sentences(selector, form, seed, k, trade_off):
     scores, mask, relations = made(seed, 3, 5)
     options = SelectionOptions(selector, k, form, trade_off)
-    found = select(scores, mask, relations, options)
-    assert found.shape == (3, min(k, 5))
+    selected = select(scores, mask, relations, options)
+    assert selected.shape == (3, min(k, 5))
     for b in range(3):
-        taken = [i for i in found[b].tolist() if i >= 0]
+        taken = [i for i in selected[b].tolist() if i >= 0]
         assert taken == by_hand(scores[b], mask[b], Relations(*(part[b] for part in relations)), options)
-        assert found[b].tolist() == taken + [-1] * (min(k, 5) - len(taken))
+        assert selected[b].tolist() == taken + [-1] * (min(k, 5) - len(taken))
 
 
 def test_bounds_of_the_shared_way_the_order_of_equals_and_wrong_options():
@@ -144,12 +144,12 @@ def test_pooling_equals_a_loop_over_groups(kind):
         pooler.query.data = torch.full((4,), 1e4)
         assert pooler(states, GROUP, HEADS, 3).isfinite().all()
         pooler.query.data = torch.randn(4)
-    found = pooler(states, GROUP, HEADS, 3)
+    pooled = pooler(states, GROUP, HEADS, 3)
     for b in range(2):
         for group in range(3):
             at = GROUP[b] == group
             expected = pooled_by_hand(kind, states[b, at], HEADS[b, at], pooler.query) if at.any() else torch.zeros(4)
-            torch.testing.assert_close(found[b, group], expected.detach())
+            torch.testing.assert_close(pooled[b, group], expected.detach())
 
 
 def test_scores_equal_their_definitions():

@@ -22,9 +22,9 @@ pytestmark = pytest.mark.integration
 
 
 def test_the_run_folder_has_its_documented_content_with_metrics_of_each_step_and_validation(trained):
-    said = re.findall(r"^(\S+)  ", run_folder_module.__doc__, re.MULTILINE)
+    documented = re.findall(r"^(\S+)  ", run_folder_module.__doc__, re.MULTILINE)
     there = {path.name + "/" * path.is_dir() for path in trained.iterdir()}
-    assert there == set(said) - {"predictions.jsonl", "results.json", "wandb/"}
+    assert there == set(documented) - {"predictions.jsonl", "results.json", "wandb/"}
     assert {path.stem for path in (trained / "checkpoints").iterdir()} == {"best", "last", "previous"}
     assert [path.name for path in (trained / "text").iterdir()] == ["vocabulary.json"]
     assert len(list((trained / "previews").rglob("*.png"))) == 4
@@ -132,11 +132,11 @@ def test_summarize_reads_files_folders_and_standard_input(run_folder, texts, pre
 GOOD = {"id": "good", "document": "The otter paints the mill before the rain.", "summary": "the otter paints ."}
 
 
-def refused(done, *said):
+def refused(done, *expected):
     """Check for one line of error that says all this; what Lightning tells of the machine may stand before it."""
     lines = [line for line in done.err.splitlines() if line.startswith("precis: error: ")]
     assert done.status == 1 and len(lines) == 1 and done.err.endswith(lines[0] + "\n"), done
-    assert "Traceback" not in done.err and [words for words in said if words not in lines[0]] == [], lines[0]
+    assert "Traceback" not in done.err and [words for words in expected if words not in lines[0]] == [], lines[0]
 
 
 def test_a_bad_record_ends_the_run_or_is_skipped_and_named(tiny_config, tmp_path, precis, corpus_files, monkeypatch):
@@ -154,9 +154,9 @@ def test_a_bad_record_ends_the_run_or_is_skipped_and_named(tiny_config, tmp_path
     write_lines(bad, rows)
     with pytest.warns(UserWarning, match="left out 3 bad records") as caught:
         precis("fit", *arguments, "--run_dir", run, "--data.on_bad_record", "skip").succeeded()
-    said = next(str(warning.message) for warning in caught if "left out" in str(warning.message))
+    message = next(str(warning.message) for warning in caught if "left out" in str(warning.message))
     for where in (f"{bad}:6: broken JSON", f"{bad}:7 (id 'good'): the document is empty", f"{bad}:29 "):
-        assert where in said
+        assert where in message
     record = json.loads((run / "environment.json").read_text(encoding="utf-8"))["corpus"]["train"]
     skipped = [re.search(r"jsonl:(\d+)", entry["where"])[1] for entry in record["skipped"]]
     assert record["documents"] == 26 and skipped == ["6", "7", "29"]
@@ -186,15 +186,15 @@ def test_a_missing_split_is_named_an_existing_run_not_overwritten(run_folder, ti
 
 
 def test_a_checkpoint_that_is_none_is_named(run_folder, precis):
-    for spoil, said in (
+    for spoil, expected in (
         (lambda path: path.write_bytes(path.read_bytes()[:-100]), "only a part of one"),
         (lambda path: torch.save({"weights": torch.zeros(2)}, path), "not a checkpoint of `precis fit`"),
     ):
         for path in (run_folder / "checkpoints").iterdir():
             spoil(path)
         for command in (["test", "--run", run_folder], ["summarize", "--checkpoint", run_folder, "The otter paints."]):
-            refused(precis(*command), f"{run_folder}/checkpoints/best.ckpt: ", said, "; give ")
-        refused(precis("fit", "--run", run_folder), f"{run_folder}/checkpoints/last.ckpt: ", said)
+            refused(precis(*command), f"{run_folder}/checkpoints/best.ckpt: ", expected, "; give ")
+        refused(precis("fit", "--run", run_folder), f"{run_folder}/checkpoints/last.ckpt: ", expected)
         assert not (run_folder / "predictions.jsonl").exists()
 
 

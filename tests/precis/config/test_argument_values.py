@@ -113,9 +113,9 @@ def test_linked_arguments_are_refused_for_the_data_and_accepted_for_the_model(co
     for flag in ([f"--data.{name}={value}"], [f"--data.{name}", value], [f"--data.init_args.{name}={value}"]):
         with pytest.raises(UserError, match=rf"--data\..*{name}: the data takes it .* give --model\.{LINKED[name]}"):
             check_linked([base, *flag], parser.parse_args([base, *flag]))
-    given = [base, f"--model.{LINKED[name]}={value}"]
-    parsed = parser.parse_args(given)
-    check_linked(given, parsed)
+    arguments = [base, f"--model.{LINKED[name]}={value}"]
+    parsed = parser.parse_args(arguments)
+    check_linked(arguments, parsed)
     assert str(parsed.data.init_args[name]) == value
     path = change_config(config, {f"data.init_args.{name}": value}, tmp_path / "config.yaml")
     with pytest.raises(UserError, match=rf"config\.yaml: data\.{name}: the data takes it from the model; give model"):
