@@ -25,7 +25,7 @@ from lightning_modules.decoding.options import DecodingOptions
 from lightning_modules.graphsum.decoder import GraphAttention
 from lightning_modules.graphsum.encoder import GraphSumNetwork, Memory
 from lightning_modules.graphsum.module import GraphSum
-from lightning_modules.networks.output_layer import best_words
+from lightning_modules.networks.output_layer import DecodingLayer, best_words
 from lightning_modules.networks.transformer import sinusoidal
 
 V, B, L, N, T, BEAM = 32_000, 2, 24, 60, 200, 5
@@ -111,11 +111,12 @@ def uncached_search(model: GraphSum, batch: GraphSumBatch, options: DecodingOpti
     """Run a beam search in which every step decodes the whole prefix, which is the state."""
     model.eval()
     network, text = model.network, model.tokenizer
+    layer = DecodingLayer.of(*network.output_layer(len(text)))
 
     def step(tokens: Tensor, state: State, memory: State, count: int | None):
         prefix = torch.cat([state["prefix"], tokens.unsqueeze(-1)], -1)                      # [B, K, t]
         features = network.decode(prefix, *Memory.of(memory))[:, :, -1]
-        return *best_words(features, *network.output_layer(len(text)), count), {"prefix": prefix}
+        return *best_words(features, layer, count), {"prefix": prefix}
 
     start = torch.full_like(batch.source[:, 0, 0], text.start)
     state = {"prefix": start.new_zeros(len(start), 0)}

@@ -21,7 +21,7 @@ from lightning_modules.decoding.options import DecodingOptions
 from lightning_modules.decoding.sampling import rescore, sample, sample_with
 from lightning_modules.networks import copying
 from lightning_modules.networks.copying import CopyOutputs, PermittedMixture, target_log_probs
-from lightning_modules.networks.output_layer import decoding_layer
+from lightning_modules.networks.output_layer import DecodingLayer
 from lightning_modules.summarizer import Samples, Summarizer, Summary, evaluating
 
 
@@ -122,7 +122,7 @@ class CopyingSummarizer(Summarizer):
         return self.decoder_step(tokens.masked_fill(tokens >= self.vocab_size, UNK), state, memory)
 
     def _step(
-        self, layer: tuple[Tensor, Tensor], tokens: Tensor, state: State, memory: State, count: int | None
+        self, layer: DecodingLayer, tokens: Tensor, state: State, memory: State, count: int | None
     ) -> tuple[Tensor | None, Tensor, State]:
         """Score continuations, see `decoding.beam_search.Step`."""
         outputs, next_state = self._outputs(tokens, state, memory)
@@ -131,12 +131,12 @@ class CopyingSummarizer(Summarizer):
             output, size = self.network.output, copying.extended_size(source, self.vocab_size)
             log_probs = copying.all_log_probs(output, len(self.tokenizer), outputs, source.unsqueeze(1), size)
             return None, log_probs, next_state
-        mixture = PermittedMixture.of(*layer, outputs, source)
+        mixture = PermittedMixture.of(layer, outputs, source)
         return *mixture.candidates(count, memory["first"]), next_state
 
     def _draw(
         self,
-        layer: tuple[Tensor, Tensor],
+        layer: DecodingLayer,
         greedy_first: bool,
         tokens: Tensor,
         state: State,
@@ -145,7 +145,7 @@ class CopyingSummarizer(Summarizer):
     ) -> tuple[Tensor, Tensor, State]:
         """Draw the next tokens, see `decoding.sampling.Draw`."""
         outputs, state = self._outputs(tokens, state, memory)
-        mixture = PermittedMixture.of(*layer, outputs, memory["source"], blocked)
+        mixture = PermittedMixture.of(layer, outputs, memory["source"], blocked)
         tokens = mixture.draw()
         if greedy_first:
             tokens[:, 0] = mixture.most_probable(memory["first"])[:, 0]
@@ -160,7 +160,7 @@ class CopyingSummarizer(Summarizer):
             state = {name: tensor.squeeze(1) for name, tensor in start._asdict().items()}  # [B, 1, ...] -> [B, ...]
             first = torch.full_like(extended[:, 0], START)
             words, output = len(self.tokenizer), self.network.output
-            layer = decoding_layer(output.weight[:words], output.bias[:words])
+            layer = DecodingLayer.of(output.weight[:words], output.bias[:words])
             if options.sample and options.is_untruncated:
                 draw = partial(self._draw, layer, options.greedy_first)
                 return sample_with(draw, state, memory, first, STOP, options, forbidden, PAD)

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn.functional import linear, logsigmoid, pad, softplus
 
 from lightning_modules.networks import output_layer
-from lightning_modules.networks.output_layer import largest, linear_log_prob, upcast_half
+from lightning_modules.networks.output_layer import DecodingLayer, largest, linear_log_prob, upcast_half
 
 
 class CopyOutputs(NamedTuple):
@@ -157,21 +157,18 @@ class PermittedMixture(NamedTuple):
     source: Tensor  # extended ids, [B, S]
 
     @classmethod
-    def of(
-        cls, weight: Tensor, bias: Tensor, outputs: CopyOutputs, source: Tensor, forbidden: Tensor | None = None
-    ) -> Self:
+    def of(cls, layer: DecodingLayer, outputs: CopyOutputs, source: Tensor, forbidden: Tensor | None = None) -> Self:
         """Compute the distribution of one decoder step, with outputs [B, K, ...] and extended ids [B, S].
 
-        Weight and bias are those of the words, see `decoding_layer`. Forbidden are ids [B, K, F], of which negative
-        ones are ignored; None if all are permitted.
+        The layer has the rows of the words. Forbidden ids are [B, K, F]; negative ones, and None, forbid nothing.
         """
+        logits = layer.logits(outputs.features)
         if forbidden is None:
-            logits, total = output_layer.logits_and_normalizer(outputs.features, weight, bias)
+            total = logits.logsumexp(-1)
             return cls(logits, None, total, torch.zeros_like(total), outputs.attention, outputs.gate, source)
-        logits = output_layer.vocabulary_logits(outputs.features, weight, bias)
         forbidden = forbidden.sort(-1).values
         repeated = pad(forbidden[..., 1:] == forbidden[..., :-1], (1, 0))
-        is_word = (forbidden >= 0) & (forbidden < len(weight))
+        is_word = (forbidden >= 0) & (forbidden < layer.size)
         columns = forbidden.masked_fill(~is_word, 0)
         excluded = logits.gather(-1, columns).masked_fill(~is_word | repeated, float("-inf")).logsumexp(-1)
         # without an index of the forbidden words alone, whose number the host would wait for

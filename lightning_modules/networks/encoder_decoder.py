@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from lightning_modules.networks.dropout import Dropout
-from lightning_modules.networks.output_layer import best_words, decoding_layer, smoothed_log_probs, vocabulary_logits
+from lightning_modules.networks.output_layer import DecodingLayer, best_words, smoothed_log_probs, vocabulary_logits
 from lightning_modules.networks.transformer import Activation, DecoderLayer, EncoderLayer, KeyValues, sinusoidal
 
 State = dict[str, Tensor]
@@ -50,13 +50,13 @@ class TiedOutput(nn.Module):
 
     def stepper(self, words: int):
         """Return the step function of decoding, see `decoding.beam_search.Step`, over the first `words` tokens."""
-        layer = decoding_layer(*self.output_layer(words))
+        layer = DecodingLayer.of(*self.output_layer(words))
 
         def step(tokens: Tensor, state: State, memory: State, count: int | None):
             x, state = self.step(tokens, state, memory)  # [B, K, D]
             if count is None:
-                return None, vocabulary_logits(x, *layer).log_softmax(-1), state
-            return *best_words(x, *layer, count), state
+                return None, layer.logits(x).log_softmax(-1), state
+            return *best_words(x, layer, count), state
 
         return step
 

@@ -9,7 +9,7 @@ from torch.nn.functional import log_softmax, logsigmoid
 
 from lightning_modules.networks import copying, output_layer
 from lightning_modules.networks.copying import CopyOutputs, PermittedMixture, first_positions
-from lightning_modules.networks.output_layer import best_words, linear_log_prob, smoothed_log_probs
+from lightning_modules.networks.output_layer import DecodingLayer, best_words, linear_log_prob, smoothed_log_probs
 
 
 @pytest.fixture(params=[0, 2**24], ids=["again", "kept"])
@@ -22,10 +22,10 @@ def kept(request, monkeypatch):
 @pytest.mark.parametrize("size", [5, 1000])
 @pytest.mark.parametrize("count", [1, 3, 70])
 def test_the_best_words_equal_those_of_topk_over_log_softmax(size, count, monkeypatch):
-    monkeypatch.setitem(output_layer.SLICE_ELEMENTS, "cpu", 1)  # slices of 256 words
+    monkeypatch.setattr(output_layer, "DECODING_WORDS", 256)
     torch.manual_seed(size + count)
     features, weight, bias = torch.randn(2, 3, 6), torch.randn(size, 6), torch.randn(size)
-    ids, log_probs = best_words(features, weight, bias, count)
+    ids, log_probs = best_words(features, DecodingLayer.of(weight, bias), count)
     whole = log_softmax(features @ weight.T + bias, -1)
     expected = whole.topk(min(count, size))
     torch.testing.assert_close(log_probs, expected.values)
@@ -94,7 +94,8 @@ def make(K: int, gate: bool = True, forbidden: torch.Tensor = FORBIDDEN):
     repeat = lambda x: x.unsqueeze(1).expand(B, K, *x.shape[1:])  # noqa: E731
     gates = repeat(torch.tensor([-0.5, 1.0])) if gate else None
     outputs = CopyOutputs(repeat(torch.randn(B, H)), repeat(torch.randn(B, S).softmax(-1)), gates)
-    return layer, outputs, PermittedMixture.of(layer.weight, layer.bias, outputs, SOURCE, repeat(forbidden))
+    decoding = DecodingLayer.of(layer.weight, layer.bias)
+    return layer, outputs, PermittedMixture.of(decoding, outputs, SOURCE, repeat(forbidden))
 
 
 def plain(layer: nn.Linear, outputs: CopyOutputs, document: int, forbidden: torch.Tensor) -> dict[int, float]:
@@ -136,7 +137,7 @@ def test_the_most_probable_token_is_that_of_the_extended_distribution():
         layer = random_layer()
         outputs = CopyOutputs(torch.randn(B, 2, H), torch.randn(B, 2, S).mul(2).softmax(-1), torch.randn(B, 2))
         forbidden = FORBIDDEN.unsqueeze(1).expand(-1, 2, -1)
-        mixture = PermittedMixture.of(layer.weight, layer.bias, outputs, SOURCE, forbidden)
+        mixture = PermittedMixture.of(DecodingLayer.of(layer.weight, layer.bias), outputs, SOURCE, forbidden)
         for document, token in enumerate(mixture.most_probable(first_positions(SOURCE))[:, 0].tolist()):
             expected = plain(layer, outputs, document, FORBIDDEN[document])
             assert token == max(expected, key=expected.get)
@@ -149,7 +150,7 @@ def test_the_most_probable_token_is_that_of_the_extended_distribution():
 def test_the_best_candidates_are_those_of_the_extended_distribution(count, gate):
     layer, outputs, _ = make(2)
     outputs = outputs._replace(gate=None if gate is None else torch.full((B, 2), gate))
-    mixture = PermittedMixture.of(layer.weight, layer.bias, outputs, SOURCE)
+    mixture = PermittedMixture.of(DecodingLayer.of(layer.weight, layer.bias), outputs, SOURCE)
     ids, log_probs = mixture.candidates(count, first_positions(SOURCE))
     for document in range(B):
         candidates = zip(ids[document, 1].tolist(), log_probs[document, 1].tolist())
