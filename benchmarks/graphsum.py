@@ -7,8 +7,9 @@ one document and one paragraph at a time: tokens are encoded and pooled paragrap
 attends to the tokens of one paragraph after the other, as in the formulas; the loss is that of PyTorch over all logits.
 
 Training is loss, gradients, clipping and Adam at 24 paragraphs of 60 tokens and 200 target tokens, two documents, fp32.
-Times are medians over repetitions that alternate between implementations, so that a busy machine slows both; processor
-time is more reliable on a busy machine.
+Beam search writes 100 tokens, from keys and values that are kept or from the whole prefix at every step. Times are
+medians over repetitions that alternate between implementations, so that a busy machine slows both; processor time is
+more reliable on a busy machine.
 """
 
 import math
@@ -174,24 +175,41 @@ def trainer(batch: GraphSumBatch, loss: Callable[[GraphSum, GraphSumBatch], Tens
     return training_step(model, lambda: loss(model, batch), optimizer)
 
 
-def training(repetitions: int) -> None:
-    """Print seconds and target tokens per second, batched and in a loop."""
-    batch = made_up_batch()
-    ways = {"plain loop over documents and paragraphs": trainer(batch, naive_loss), "batched": trainer(batch, our_loss)}
+def measure(task: str, tokens: int, ways: dict[str, Callable[[], object]], repetitions: int) -> None:
+    """Print the median seconds of ways of writing `tokens` tokens for each document, and tokens per second."""
     medians = {name: seconds.medians() for name, seconds in alternate(ways, repetitions).items()}
-    print(f"\nTraining, {B} documents of {L} x {N} tokens, {T} target tokens, fp32\n")
-    rows = [[name, f"{wall:.2f}", f"{cpu:.2f}", f"{B * T / wall:.3g}"] for name, (wall, cpu) in medians.items()]
+    print(f"\n{task}, {B} documents of {L} x {N} tokens, {tokens} target tokens, fp32\n")
+    rows = [[name, f"{wall:.2f}", f"{cpu:.2f}", f"{B * tokens / wall:.3g}"] for name, (wall, cpu) in medians.items()]
     print_table(["implementation", "s", "CPU s", "target tokens/s"], rows)
 
 
+def training(repetitions: int) -> None:
+    """Measure training steps."""
+    batch = made_up_batch()
+    ways = {"plain loop over documents and paragraphs": trainer(batch, naive_loss), "batched": trainer(batch, our_loss)}
+    measure("Training", T, ways, repetitions)
+
+
+def decoding(repetitions: int) -> None:
+    """Measure beam search."""
+    model, batch = made_model(), made_up_batch()
+    options = DecodingOptions(beam_size=5, min_length=99, max_length=100)
+    ways = {
+        "whole prefix at every step": lambda: uncached_search(model, batch, options),
+        "keys and values kept": lambda: model.generate(batch, options),
+    }
+    measure("Beam search of size 5", options.max_length, ways, repetitions)
+
+
 def main() -> None:
-    """Print the table."""
+    """Print the tables."""
     parser = options(__doc__, repetitions=5)
     parser.add_argument("--threads", type=int, default=torch.get_num_threads(), help="number of threads of PyTorch")
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.threads)
     print(machine())
     training(arguments.repetitions)
+    decoding(max(1, arguments.repetitions // 3))  # 20 s each without the keys
 
 
 if __name__ == "__main__":
