@@ -39,11 +39,13 @@ class DecodingLayer(NamedTuple):
 
     @classmethod
     def of(cls, weight: Tensor, bias: Tensor) -> Self:
-        """Copy a layer [V, H] and [V], in the dtype of autocast if that is enabled."""
+        """Slice a layer [V, H] and [V], in the dtype of autocast if that is enabled; on CPUs the slices are a copy."""
         device, size = weight.device.type, len(weight)
-        words = min(size, DECODING_WORDS) if device == "cpu" else size
         if torch.is_autocast_enabled(device):
             weight, bias = (tensor.to(torch.get_autocast_dtype(device)) for tensor in (weight, bias))
+        if device != "cpu":
+            return cls(weight.mT.unsqueeze(0), bias.view(1, 1, -1), size)
+        words = min(size, DECODING_WORDS)
         weight, bias = pad(weight, (0, 0, 0, -size % words)), pad(bias, (0, -size % words), value=float("-inf"))
         return cls(weight.unflatten(0, (-1, words)).mT.contiguous(), bias.view(-1, 1, words), size)
 
