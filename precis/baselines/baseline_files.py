@@ -71,9 +71,7 @@ def read_documents(parser: ArgumentParser, options: Namespace) -> "Dataset":
         corpus = parser.instantiate_classes(options).corpus
         settings = {"on_bad_record": options.on_bad_record, "num_proc": options.num_proc, "language": options.language}
         rows = build_documents(corpus, options.split, default_cache(), **settings)
-    if options.documents is not None:
-        rows = rows.select(range(min(options.documents, len(rows))))
-    return rows
+    return rows if options.documents is None else rows.select(range(min(options.documents, len(rows))))
 
 
 def documents_digest(documents: Iterable[Document]) -> str:
