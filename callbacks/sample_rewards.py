@@ -23,7 +23,7 @@ class SampleRewards(NamedTuple):
 
 
 def score_samples(reward: Reward, module: Generative, batch: Batch, tokens: Tensor, ends: Tensor) -> SampleRewards:
-    """Return the rewards of prefixes of samples [B, K, T], on the host, with lengths `ends` [B, K, Q].
+    """Return the rewards, on the CPU, of Q prefixes of each sample [B, K, T]; their lengths are `ends`, [B, K, Q].
 
     Raises:
         ValueError: if a reward is not finite.
@@ -31,9 +31,9 @@ def score_samples(reward: Reward, module: Generative, batch: Batch, tokens: Tens
     B, K, Q = ends.shape
     repeated = tokens.unsqueeze(2).expand(-1, -1, Q, -1).flatten(1, 2)               # [B, K Q, T]
     texts = module.texts(batch, Samples(repeated, ends.flatten(1, 2)))
-    # What a reward reads has a row for each distinct text of a document.
+    # each distinct text of a document is scored once
     distinct = [(document, text) for document, row in enumerate(texts) for text in dict.fromkeys(row)]
-    references = [[" ".join(reference) for reference in document] for document in batch.references]
+    references = [[" ".join(sentences) for sentences in of_document] for of_document in batch.references]
     sources = _sources(module, batch) if reward.reads_source else []
     inputs = RewardInputs(
         [batch.ids[document] for document, _ in distinct],

@@ -253,7 +253,7 @@ class ResumableLoader:
         return position["batches"]
 
     def state_dict(self) -> dict[str, int]:
-        """Return the epoch, the number of its processed batches (0 at its end), and the size of a global batch.
+        """Return the epoch, the number of its delivered batches (0 at its end), and the size of a global batch.
 
         Until the first batch after resuming, this is the position that was loaded.
         """

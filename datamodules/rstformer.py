@@ -168,7 +168,7 @@ class RSTformerData(NeedsParser, TokenizerData):
         return data
 
     def on_new_features(self, split: str) -> None:
-        """Parse missing documents."""
+        """Parse the documents whose parses are not in the cache."""
         if self.parser is None:
             return
         if getattr(self.parser, "is_english", False):
@@ -180,7 +180,7 @@ class RSTformerData(NeedsParser, TokenizerData):
             self._announce(split, unparsed)
             parse_missing(unparsed, self.cache, self.parser)
         if self.ablation == "other":
-            self.read_discourse()  # loader processes get the other documents with this object
+            self.read_discourse()  # before loader processes copy this object, which holds the parses of other documents
 
     def read_discourse(self) -> ParserDiscourse:
         """Return what turns a parse into the discourse of a batch, according to the ablation."""

@@ -31,7 +31,7 @@ def find_layers(module: nn.Module) -> list[nn.Module]:
 def shard(module: nn.Module, layers: Iterable[nn.Module], mesh: DeviceMesh) -> None:
     """Distribute the weights of a LightningModule over the processes of a mesh, in place.
 
-    Weights of `layers` are gathered whenever they are called, all others for a whole step.
+    The weights of each of `layers` are gathered when it is called; all others stay gathered through a step.
 
     Raises:
         UserError: if a parameter is a scalar, which cannot be sharded.
@@ -42,7 +42,7 @@ def shard(module: nn.Module, layers: Iterable[nn.Module], mesh: DeviceMesh) -> N
     for layer in layers:
         fully_shard(layer, mesh=mesh)
     fully_shard(module, mesh=mesh, reshard_after_forward=False)
-    for name in STEPS:
+    for name in STEPS:  # methods that Lightning calls instead of `forward`, which gather weights only if registered
         register_fsdp_forward_method(module, name)
 
 

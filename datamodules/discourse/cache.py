@@ -219,7 +219,7 @@ class ShardWriter(AbstractContextManager):
         self.flush()
 
     def add(self, key: str, parse: DiscourseParse) -> None:
-        """Add a parse to the buffer, and write a shard if a limit is reached.
+        """Add a parse to the buffer, and write a shard if it reaches `seconds` of age, `documents` or `megabytes`.
 
         Raises:
             UserError: if the shard cannot be written.

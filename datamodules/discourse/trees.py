@@ -175,18 +175,18 @@ class Tree:
 
     @classmethod
     def from_nested(cls, nested: list | int) -> "Tree":
-        """Read a tree as written by `nested`; EDUs are numbered from 0 in the order of the text.
+        """Read a tree in the form that `Tree.nested` returns; EDUs are numbered from 0 in the order of the text.
 
         Raises:
             TreeError: if the form is invalid, or EDUs are missing, duplicate or out of order.
         """
-        leaves, opened = 0, []  # number of EDUs so far; for each open node, its head and the first EDUs of its children
-        nodes, pending = [], [nested]
-        while pending:
+        leaves, nodes, pending = 0, [], [nested]
+        opened = []  # for each open node, [nuclearity, relation] and the first EDUs of its children
+        while pending:  # no recursion, since trees can be deeper than its limit
             item = pending.pop()
             if item is _END:
-                head, starts = opened.pop()
-                nodes.append(_node_of(head, tuple(starts), leaves - 1))
+                label, starts = opened.pop()
+                nodes.append(_node_of(label, tuple(starts), leaves - 1))
                 continue
             if opened:
                 opened[-1][1].append(leaves)
@@ -199,8 +199,8 @@ class Tree:
                     raise TreeError(f"EDU {item} where EDU {leaves} should be")
                 leaves += 1
             else:
-                expected = "neither an EDU nor [nuclearity, relation, child, child, ...]"
-                raise TreeError(f"EDU {leaves}: {str(item)[:60]!r} is {expected}")
+                problem = "neither an EDU nor [nuclearity, relation, child, child, ...]"
+                raise TreeError(f"EDU {leaves}: {str(item)[:60]!r} is {problem}")
         return cls(leaves, tuple(nodes))
 
 

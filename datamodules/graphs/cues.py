@@ -40,7 +40,7 @@ _NO_VERB_FORMS = """
     including following regarding wing ceiling hundred indeed need feed seed speed breed greed weed united red bed
     based related alleged used
 """
-_NO_VERBS = frozenset(_NO_VERB_FORMS.split()) | _REPORTING
+_NOT_VERBS = frozenset(_NO_VERB_FORMS.split()) | _REPORTING
 _PASTS = """
     won>win lost>lose took>take taken>take gave>give given>give made>make found>find held>hold left>leave led>lead
     met>meet paid>pay sold>sell bought>buy brought>bring built>build caught>catch came>come chose>choose chosen>choose
@@ -156,16 +156,16 @@ def verb_of(previous: str, word: str) -> str | None:
     The preceding word is empty at the beginning of a sentence; words capitalised inside a sentence are not verbs.
     """
     lower, previous = word.lower(), previous.lower()
-    if (previous and word[0].isupper()) or lower in STOP_WORDS or lower in _NO_VERBS or not word.isalpha():
+    if (previous and word[0].isupper()) or lower in STOP_WORDS or lower in _NOT_VERBS or not word.isalpha():
         return None
     if lower in _IRREGULAR:
         return stem(_IRREGULAR[lower])
-    ends = len(lower) > 4 and lower.endswith(("ed", "ing")) and previous not in DEFINITE
-    return stem(lower) if ends or previous in _BEFORE_VERBS else None
+    has_ending = len(lower) > 4 and lower.endswith(("ed", "ing")) and previous not in DEFINITE
+    return stem(lower) if has_ending or previous in _BEFORE_VERBS else None
 
 
 def _nouns_after(words: Sequence[str], verbs: Sequence[str | None], determiners: frozenset[str]) -> list[str]:
-    """Return the last of up to three content words between each of the determiners and a verb ("the old *mill*")."""
+    """Return the last of up to three content words that follow a determiner, before a verb ("the old *mill* burnt")."""
     heads = []
     for index, word in enumerate(words):
         if word not in determiners:
@@ -175,7 +175,7 @@ def _nouns_after(words: Sequence[str], verbs: Sequence[str | None], determiners:
             if not _content(noun) or not noun.isalpha() or (verb is not None and phrase):
                 break
             phrase.append(noun)
-        # a word in -s may be a verb ("the otter swims"): the one before counts, too
+        # a word that ends in -s may be a verb ("the otter swims"), so the preceding word is returned as well
         heads += phrase[-2:] if phrase and phrase[-1].endswith("s") else phrase[-1:]
     return heads
 

@@ -38,7 +38,7 @@ class BagOfWords(Summarizer):
         super().__init__(vocab_size, decoding or DecodingOptions(), val_summaries)
         self.embedding = nn.Embedding(vocab_size, hidden_size, padding_idx=PAD)
         self.decoder = nn.GRU(hidden_size, hidden_size, batch_first=True)
-        self.output = nn.Linear(2 * hidden_size, vocab_size)
+        self.output = nn.Linear(2 * hidden_size, vocab_size)  # reads the state and the mean of the source
 
     def configure_optimizers(self) -> torch.optim.Optimizer:
         return torch.optim.Adam(self.parameters(), lr=1e-3)

@@ -13,7 +13,7 @@ CHUNK = 256  # positions whose distributions over the vocabulary are in memory a
 
 
 def truncate(log_probs: Tensor, options: DecodingOptions, keep: Tensor | None = None) -> Tensor:
-    """Apply temperature, top-k and top-p to log P [..., V] and renormalize; the tokens `keep`, [..., 1], stay."""
+    """Apply temperature, top-k and top-p to log P [..., V] and renormalize; `keep`, [..., 1], is never excluded."""
     if options.temperature != 1:
         log_probs = log_probs / options.temperature
     log_probs = log_probs.log_softmax(-1)

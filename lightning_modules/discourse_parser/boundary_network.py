@@ -100,7 +100,7 @@ class LinearChainCRF(nn.Module):
         tags = emissions.new_zeros(chains, length, dtype=torch.long)
         for t in range(length - 1, -1, -1):
             tags[:, t] = torch.where(mask[:, t], tag, 0)
-            if t:  # a chain that ends before t keeps its last tag until its end is reached
+            if t:  # backwards; padding leaves the last tag of a chain as it is
                 previous = pointers[t - 1].gather(1, tag[:, None]).squeeze(1)
                 tag = torch.where(mask[:, t], previous, tag)
         return tags

@@ -34,16 +34,16 @@ class Layout(nn.Module):
 
 
 def centralities(vectors: Tensor, prose: Tensor, mask: Tensor) -> Tensor:
-    """Return the centralities of `Layout`: [B, L, H], prose [B, L], mask [B, L] -> [B, L, 4]."""
+    """Return cosines to topic and other sentences, also standardized: vectors [B, L, H], masks [B, L] -> [B, L, 4]."""
     real = mask.to(vectors.dtype)                                                   # [B, L]
     unit = F.normalize(vectors, dim=-1) * real.unsqueeze(-1)
-    weights = torch.where(prose.any(1, keepdim=True), prose.to(real) * real, real)
+    weights = torch.where(prose.any(1, keepdim=True), prose.to(real) * real, real)  # the topic is that of prose, if any
     topic = F.normalize((unit * weights.unsqueeze(-1)).sum(1), dim=-1)              # [B, H]
     to_topic = (unit @ topic.unsqueeze(-1)).squeeze(-1)                             # [B, L]
-    # cosines with the others, without the sentence itself; negative ones count as 0
+    # mean cosine with the other sentences, negative ones as 0; `- real` removes the cosine of 1 with itself
     similar = (unit @ unit.transpose(1, 2)).clamp(min=0)                            # [B, L, L]
     counts = (real.sum(1, keepdim=True) - 1).clamp(min=1)
-    to_others = (similar.sum(-1) - real) / counts * 5
+    to_others = (similar.sum(-1) - real) / counts * 5  # about as large as `to_topic`
     columns = [to_topic, _standardized(to_topic, real), to_others, _standardized(to_others, real)]
     return torch.stack(columns, -1) * real.unsqueeze(-1)
 

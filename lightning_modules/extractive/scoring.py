@@ -80,7 +80,7 @@ class SentenceScorer(nn.Module):
     def __init__(self, kind: Scoring, size: int) -> None:
         super().__init__()
         if kind not in SCORINGS:
-            raise ValueError(f"no scoring {kind!r}; there are {', '.join(SCORINGS)}")
+            raise ValueError(f"unknown scoring {kind!r}; choose one of {', '.join(SCORINGS)}")
         self.kind = kind
         if kind == "classifier":
             self.linear = nn.Linear(size, 1)

@@ -20,7 +20,7 @@ def insert_adapters(model: nn.Module, rank: int, alpha: float, targets: str = QU
         ValueError: if the rank or alpha is not positive, or `peft` is not installed.
     """
     if rank < 1 or alpha <= 0:
-        raise ValueError(f"adapters have a rank and an alpha above 0, got {rank} and {alpha}")
+        raise ValueError(f"rank and alpha of adapters must be above 0, got {rank} and {alpha}")
     try:
         from peft import LoraConfig, inject_adapter_in_model  # takes seconds to load
     except ImportError:

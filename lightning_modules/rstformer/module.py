@@ -144,13 +144,13 @@ class RSTformer(SequenceToSequence):
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Restore as `Summarizer` does; with `StartFrom`, also from a model without discourse.
 
-        A model with adapters cannot start from one without: export the LED and name it as `checkpoint`.
+        A model with adapters cannot start from one without: export its LED, and name that as `encoder.checkpoint`.
         """
         weights = checkpoint["state_dict"]
         discourse = {name: value for name, value in self.state_dict().items() if name.startswith(_DISCOURSE)}
         if discourse and checkpoint.get("start") and not any(name.startswith(_DISCOURSE) for name in weights):
             weights |= discourse
-            rank_zero_info("the checkpoint has no parameters of discourse; they are initialized")
+            rank_zero_info("the checkpoint has no parameters of discourse; they keep their initial values")
         super().on_load_checkpoint(checkpoint)
 
     def setup(self, stage: str) -> None:

@@ -71,7 +71,7 @@ class ChatReward(Reward):
         sampling = {"max_tokens": max_tokens, "request": request or {}}
         self.endpoint = Endpoint(Namespace(model=model, base_url=base_url, max_failures=1, **connection, **sampling))
         self.prompt = read_text(Path(prompt) if prompt else PROMPT)
-        check_fields(str(prompt), self.prompt, {"document": True, "summary": True})
+        check_fields(str(prompt or PROMPT), self.prompt, {"document": True, "summary": True})
         self.answers, self.budget, self.best = Path(answers), budget, float(best)
         self.settings = {"model": model, "request": self.endpoint.request, "prompt": text_digest(self.prompt)}
 

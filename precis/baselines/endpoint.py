@@ -228,12 +228,12 @@ def _restore_sigterm() -> Iterator[None]:
 
 
 def _read_reply(content: str, attempts: int) -> Reply:
-    """Return the answer in the body of a response; a `BadReply` if there is none."""
+    """Return the answer in the body of a response; raise a `BadReply` if there is none."""
     try:
         body = load_json(content)
         choice = body["choices"][0]
         message = choice["message"]
-        texts = message.get("content") or "", choice.get("finish_reason"), message.get("refusal")
+        texts = (message.get("content") or "", choice.get("finish_reason"), message.get("refusal"))
         if not all(text is None or isinstance(text, str) for text in texts):
             raise TypeError("the content is not text")
         # half of a surrogate pair cannot be written to a file

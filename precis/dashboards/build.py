@@ -74,7 +74,7 @@ def _curves(keys: Sequence[str]) -> list[Any]:
 
 
 def _grid(entity: str, project: str, panels: list[Any]) -> reports.PanelGrid:
-    """Arrange panels over the ablated runs in rows of three on the grid of W&B, which has 24 columns."""
+    """Arrange panels of the ablated runs, three to a row; the grid of W&B has 24 columns."""
     for number, panel in enumerate(panels):
         panel.layout = reports.Layout(x=8 * (number % 3), y=6 * (number // 3), w=8, h=6)
     runs = reports.Runset(

@@ -99,8 +99,8 @@ def _announced(name: str, rows: Rows, band: int) -> LightningModule:
 
 
 def _estimate(parser: LightningModule, data: ParsingData, options: Namespace) -> str:
-    """Parse the first batches, of the longest documents, into a temporary cache; return time and size of all."""
-    options.devices = 1
+    """Parse the first batches, of the longest documents, into a temporary cache; return the estimate for all."""
+    options.devices = 1  # the estimate is in hours of one device
     requests = data.predict_dataloader()
     data.max_batches = _MEASURED
     sample = data.predict_dataloader()
@@ -114,10 +114,10 @@ def _estimate(parser: LightningModule, data: ParsingData, options: Namespace) ->
         seconds = monotonic() - start
         cache.refresh()
         megabytes = cache.nbytes / 1e6
-    times = requests.tokens / sample.tokens
+    scale = requests.tokens / sample.tokens
     return (
-        f"{counted(requests.documents, 'document')}, {requests.tokens:,} tokens: about {times * seconds / 3600:,.2f} "
-        f"hours of one {device} and {times * megabytes:,.0f} MB, judged by the "
+        f"{counted(requests.documents, 'document')}, {requests.tokens:,} tokens: about {scale * seconds / 3600:,.2f} "
+        f"hours of one {device} and {scale * megabytes:,.0f} MB, estimated from the "
         f"{counted(sample.documents, 'longest document')}; --shard K/N divides the work"
     )
 

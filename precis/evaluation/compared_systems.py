@@ -287,17 +287,17 @@ def systems_of(runs: Sequence[RunRecord]) -> list[System]:
 
 
 def _align(first: RunRecord, run: RunRecord) -> None:
-    """Sort the rows of a run in the order of the first run."""
-    by_id, ids = {row["id"]: row for row in run.rows}, {row["id"] for row in first.rows}
+    """Sort the rows of a run as in the first one; raise a `UserError` if documents or references differ."""
+    by_id, expected = {row["id"]: row for row in run.rows}, {row["id"] for row in first.rows}
     keys = [key for key in _differing_keys([first.setting, run.setting]) if key.startswith("data.")]
     remedy = "they cannot be compared; test all runs on the same documents"
     remedy += f" (their configs differ in {', '.join(keys)})" if keys else ""
-    for missing, complete, lacking in ((ids - set(by_id), first, run), (set(by_id) - ids, run, first)):
+    for missing, complete, lacking in ((expected - by_id.keys(), first, run), (by_id.keys() - expected, run, first)):
         if missing:
             documents = f"{counted(len(missing), 'document')} of {complete.path}, such as {min(missing, key=str)!r}"
             raise UserError(f"{lacking.path}: no predictions of {documents}; {remedy}")
     run.rows = [by_id[row["id"]] for row in first.rows]
-    run.__dict__.pop("measures", None)
+    run.__dict__.pop("measures", None)  # cached in the former order
     for first_row, row in zip(first.rows, run.rows):
         if _joined(first_row["references"]) != _joined(row["references"]):
             name = first_row["id"]

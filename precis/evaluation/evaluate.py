@@ -151,13 +151,13 @@ def evaluate_predictions(
     resamples: int = RESAMPLES,
     seed: int = 0,
 ) -> Evaluated:
-    """Return the scores of outputs and their means with bootstrap intervals.
+    """Return the scores of outputs, their means with bootstrap intervals, and the metrics that were left out.
 
     Args:
-        predictions: the outputs.
+        predictions: outputs with references and documents.
         metrics: comma-separated names; None for all that can be computed.
-        options: options of the measures.
-        resamples, seed: of the bootstrap.
+        options: settings of the metrics.
+        resamples, seed: number of bootstrap samples; seed of their draw.
 
     Raises:
         UserError: for an unknown metric, or one that cannot be computed.

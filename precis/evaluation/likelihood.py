@@ -115,16 +115,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     layout = {"allow_abbrev": False, "formatter_class": argparse.RawDescriptionHelpFormatter}
     parser = argparse.ArgumentParser(prog="python -m precis.evaluation.likelihood", description=__doc__, **layout)
     add = parser.add_argument
-    add("systems", nargs="+", help="run folders, or quoted patterns of the folders of a system's runs by seed")
-    add("--change", nargs="+", default=[], help="for each system data.NAME=VALUE, model.NAME=VALUE, or - for no change")
+    add("systems", nargs="+", help="of each system, the run folder, or a quoted pattern of its runs with several seeds")
+    add("--change", nargs="+", default=[], help="one for each system: data.NAME=VALUE or model.NAME=VALUE; - for none")
     add("--split", choices=["val", "test"], default="val")
-    add("--out", type=Path, help="file for the values by document, run and system, JSON")
+    add("--out", type=Path, help="JSON file for the values, by system, run and document")
     options = parser.parse_args(arguments)
     try:
         changes = options.change or ["-"] * len(options.systems)
         if len(changes) != len(options.systems):
             entries = counted(len(changes), "entry")
-            raise UserError(f"--change has {entries} for {counted(len(options.systems), 'system')}: one for each")
+            raise UserError(f"--change has {entries} for {counted(len(options.systems), 'system')}; give one for each")
         names = [system if change == "-" else f"{system} {change}" for system, change in zip(options.systems, changes)]
         runs = [runs_of(system) for system in options.systems]
         several = [(name, list(of_system)) for name, of_system in zip(names, runs) if len(of_system) > 1]
@@ -132,14 +132,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
             first, expected = several[0]
             if seeds != expected:
                 listed = " and ".join(", ".join(map(str, each)) for each in (seeds, expected))
-                raise UserError(f"{name} and {first} have the seeds {listed}: differences need the same ones")
+                raise UserError(f"{name} and {first} have the seeds {listed}; runs are paired by seed")
         values: list[dict[str, dict[str, float]]] = [{} for _ in names]
         for of_system, change, scores in zip(runs, changes, values):
             for folder in of_system.values():
                 run = load(folder, change)
                 run.data.prepare_splits([options.split])
                 scores[str(folder)] = document_nll(run, options.split)
-        lines = compare([list(of_system.values()) for of_system in values], names)
+        lines = compare([list(scores.values()) for scores in values], names)
     except (UserError, ArgumentError, yaml.YAMLError) as error:
         print(f"likelihood: {error}", file=sys.stderr)
         return 1

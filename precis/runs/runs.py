@@ -56,8 +56,8 @@ def describe_run(run: Path) -> dict[str, Any]:
     """Return what is known of a run from its small files.
 
     Returns:
-        `run`; `state` (see `read_state`); `model`, its class; `step`, the last one; `monitor` and `best`, the name and
-        the best value of the score that selects checkpoints; `test`, ROUGE-1, -2 and -Lsum of `precis test`, by name;
+        `run`; `state` (see `read_state`); `model`, its class; `step`, the last one; `monitor`, the score that selects
+        checkpoints, and `best`, its best value; `test`, the ROUGE-1, -2 and -Lsum that `precis test` wrote, by name;
         `changed`, the time of the last change in seconds since the epoch; and `problem`, if the config cannot be read.
         Unknown values are None.
     """

@@ -144,14 +144,14 @@ class GraphPicture:
                 raise UserError(f"{self.id}: {problem}; it was computed with other settings")
 
 
-def page(documents: Sequence[GraphPicture]) -> str:
+def page(pictures: Sequence[GraphPicture]) -> str:
     """Return a self-contained HTML page: every document with its picture, texts and weights."""
     parts = []
-    for drawn in documents:
-        svg = draw_svg(drawn.weights, drawn.texts, drawn.summary, drawn.attention)
-        rows = [] if drawn.attention is None else drawn.attention
-        attended = [_largest(row, MIN_ATTENTION) for row in rows] or [""] * len(drawn.summary)
-        parts.append((drawn, svg, strongest_links(drawn.weights), attended))
+    for picture in pictures:
+        svg = draw_svg(picture.weights, picture.texts, picture.summary, picture.attention)
+        rows = [] if picture.attention is None else picture.attention
+        attended = [_largest(row, MIN_ATTENTION) for row in rows] or [""] * len(picture.summary)
+        parts.append((picture, svg, strongest_links(picture.weights), attended))
     return html_page("Paragraph graphs", template("precis.summarizing", "pages.html").module.graphs(parts))
 
 

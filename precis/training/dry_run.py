@@ -63,31 +63,31 @@ class DryRunReport(Callback):
 
     def estimate(self, trainer: Trainer, module: LightningModule) -> dict[str, str]:
         """Return parameters, memory, steps and time of the whole training."""
-        planned, accumulated = self.planned, trainer.accumulate_grad_batches
+        planned, accumulated = self.planned, trainer.accumulate_grad_batches  # limits of the training; batches per step
         batches = limit_batches(len(trainer.datamodule.train_dataloader()), planned.limit_train_batches)
-        # Lightning trains 1,000 epochs where neither epochs nor steps are limited; -1 is no limit.
+        # Lightning trains 1,000 epochs if max_epochs is None and steps are not limited; -1 is no limit
         max_steps = inf if planned.max_steps in (None, -1) else planned.max_steps
         default_epochs = 1000 if planned.max_steps in (None, -1) else inf
         max_epochs = {None: default_epochs, -1: inf}.get(planned.max_epochs, planned.max_epochs)
         steps_per_epoch = max(1, ceil(batches / accumulated))
         steps = min(steps_per_epoch * max_epochs, max_steps)
-        step_seconds = self._typical("training") * min(accumulated, batches)
+        step_seconds = self._typical_seconds("training") * min(accumulated, batches)
 
         parameters = sum(parameter.numel() for parameter in module.parameters())
         trained = sum(parameter.numel() for parameter in module.parameters() if parameter.requires_grad)
         rows = {
             "parameters": f"{parameters:,}, {trained:,} of them trained",
-            "memory at most": f"{_peak_memory(trainer)}, over {counted(len(self.seconds['training']), 'batch')}",
+            "peak memory": f"{_peak_memory(trainer)}, measured on {counted(len(self.seconds['training']), 'batch')}",
             "steps": f"{steps_per_epoch:,} per epoch, {f'{steps:,}' if isfinite(steps) else 'no limit'} in all",
             "time of a step": f"{step_seconds:.2f} s",
             "training": f"about {format_seconds(steps * step_seconds)}" if isfinite(steps) else "without a limit",
         }
         if self.seconds["validation"]:
             batches = limit_batches(len(trainer.datamodule.val_dataloader()), planned.limit_val_batches)
-            rows["a validation"] = f"at most {format_seconds(self._typical('validation') * batches)}"
+            rows["one validation"] = f"at most {format_seconds(self._typical_seconds('validation') * batches)}"
         return rows
 
-    def _typical(self, stage: str) -> float:
+    def _typical_seconds(self, stage: str) -> float:
         """Return the median time of a batch, without the first one, which includes the initialization of libraries."""
         return median(self.seconds[stage][1:] or self.seconds[stage])
 

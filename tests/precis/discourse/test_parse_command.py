@@ -46,7 +46,7 @@ def test_a_corpus_is_parsed_once(precis, tmp_path, texts):
     command_line = ["parse", texts, "--out", out, *OURS]
     done = precis(*command_line, "--batch_size", 1, "--dry-run").succeeded()
     assert done.out.startswith("5 documents, 75 tokens: about 0.00 hours of one processor")
-    assert "judged by the 3 longest documents" in done.out and not out.exists()
+    assert "estimated from the 3 longest documents" in done.out and not out.exists()
     done = precis(*command_line).succeeded()
     assert "parser: right_branching (named by --parser)" in done.err
     assert "5 documents parsed, 0 were parsed before" in done.out and "20 EDUs" in done.out

@@ -208,7 +208,7 @@ def test_runs_of_a_pattern_are_its_seeds(trained, tmp_path, capsys):
     assert main([pattern, pattern, "--split", "test"]) == 0
     assert "2 seeds; difference +0.0000 [+0.0000, +0.0000]" in capsys.readouterr().out
     for systems, message in (
-        ([pattern, str(tmp_path / "other_*")], "have the seeds 1, 3 and 1, 2: differences need the same ones"),
+        ([pattern, str(tmp_path / "other_*")], "have the seeds 1, 3 and 1, 2; runs are paired by seed"),
         ([str(tmp_path / "o*_[1b]")], "other_1 and own_b have the same seed"),
         ([str(tmp_path / "none_*")], "none_*: no run folder of this name"),
     ):

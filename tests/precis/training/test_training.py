@@ -154,7 +154,7 @@ def test_a_dry_run_reports_shapes_and_steps_and_writes_nothing(tiny_config, run_
         (["--trainer.limit_train_batches=0.5"], "3 per epoch, 6"),
     ):
         done = precis("fit", "--config", tiny_config, "--run_dir", "runs/dry", "--dry-run", *arguments).succeeded()
-        for part in ("batch.source", "[4, ", f"{steps} in all", "a validation"):
+        for part in ("batch.source", "[4, ", f"{steps} in all", "one validation"):
             assert part in done.out
     precis("fit", "--run", run_folder, "--dry-run").succeeded()
     precis("test", "--run", run_folder, "--dry-run").refused("--dry-run")
