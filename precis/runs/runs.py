@@ -68,14 +68,14 @@ def describe_run(run: Path) -> dict[str, Any]:
     try:
         config = read_yaml(run / "config.yaml")
         row["model"] = config["model"]["class_path"].rpartition(".")[2]
+        checkpoint = config.get("checkpoint") or {}
+        row["monitor"], mode = checkpoint.get("monitor", "val/rouge1"), checkpoint.get("mode")
     except (UserError, OSError, KeyError, TypeError, AttributeError) as error:
         return row | {"problem": f"config.yaml: {error}"}
-    checkpoint = config.get("checkpoint") or {}
-    row["monitor"] = checkpoint.get("monitor", "val/rouge1")
     last_step, values = read_metrics(run, row["monitor"])
     row["step"] = last_step if row["step"] is None or state["state"] in ("running", "killed") else row["step"]
-    row["best"] = (min if checkpoint.get("mode") == "min" else max)(values, default=None)
-    with suppress(OSError, ValueError, KeyError, AttributeError):
+    row["best"] = (min if mode == "min" else max)(values, default=None)
+    with suppress(OSError, ValueError, KeyError, TypeError, AttributeError):
         scores = load_json((run / "results.json").read_text(encoding="utf-8"))["scores"]
         names = {name: f"test/{name}" for name in ("rouge1", "rouge2", "rougeLsum")}
         row["test"] = {name: scores[key] for name, key in names.items() if key in scores}

@@ -79,8 +79,10 @@ def test_runs_are_listed_with_their_scores_and_a_broken_config_is_named(tmp_path
     first = listed()[str(one)]
     assert (first["model"], first["best"], first["step"]) == ("PointerGenerator", 30.0, 21)
     assert first["state"] == "unknown"
-    write(one / "config.yaml", "a: [")
-    assert {run: bool(row["problem"]) for run, row in listed().items()} == {str(one): True, str(two): False}
+    write(two / "results.json", "[]")  # of another program
+    for broken in ("a: [", "model: {class_path: a.B}\ncheckpoint: 3\n"):
+        write(one / "config.yaml", broken)
+        assert {run: bool(row["problem"]) for run, row in listed().items()} == {str(one): True, str(two): False}
     precis("runs", tmp_path).succeeded()
 
 
