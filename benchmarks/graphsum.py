@@ -193,12 +193,12 @@ def training(repetitions: int) -> None:
 def decoding(repetitions: int) -> None:
     """Measure beam search."""
     model, batch = made_model(), made_up_batch()
-    options = DecodingOptions(beam_size=5, min_length=99, max_length=100)
+    options = DecodingOptions(beam_size=BEAM, min_length=99, max_length=100)
     ways = {
         "whole prefix at every step": lambda: uncached_search(model, batch, options),
         "keys and values kept": lambda: model.generate(batch, options),
     }
-    measure("Beam search of size 5", options.max_length, ways, repetitions)
+    measure(f"Beam search of size {BEAM}", options.max_length, ways, repetitions)
 
 
 def main() -> None:
