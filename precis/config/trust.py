@@ -55,20 +55,24 @@ def is_trusted() -> bool:
 
 @contextmanager
 def import_policy(arguments: Sequence[str] = ()) -> Iterator[None]:
-    """Limit the imports of jsonargparse to names that configs may have and names on the command line, once."""
+    """Let jsonargparse import only modules that configs may name, and the modules of names on the command line.
+
+    Does nothing with `--trust`, and inside another `import_policy`, whose command line counts.
+    """
     if is_trusted() or _command_line_names.get() is not None:
         yield
         return
     names = names_on_command_line(arguments)
     token = _command_line_names.set(frozenset(names))
-    original_settings = dict(_common.parsing_settings)
+    original_settings = dict(_common.parsing_settings)  # there is no public function that returns them
+    # Of packages that configs may name in part, such as torch, a name on the command line does not open the rest.
     guarded = {name.partition(".")[0] for name in _MODULES} | {"jsonargparse"}
     packages = {name.partition(".")[0] for name in names} - guarded
-    modules = {name.rpartition(".")[0] for name in names if name.startswith("precis.")}  # such as that of `ChatReward`
+    modules = {name.rpartition(".")[0] for name in names if name.startswith("precis.")}  # precis.baselines.chat_reward
     set_parsing_settings(
         import_path_denylist=["*"],
         import_path_allowlist=[*_MODULES, *packages, *modules],
-        instantiate_subclass_spec_in_any=False,
+        instantiate_subclass_spec_in_any=False,  # a `class_path` in an untyped value stays a dictionary
     )
     try:
         yield
@@ -84,7 +88,7 @@ def with_absolute_files(arguments: Sequence[str]) -> list[str]:
         path = Path(value)
         is_bare_file = path.name == value and path.suffix in (".yaml", ".yml", ".json") and path.is_file()
         if option.startswith(_OPTIONS_WITH_FILES) and is_bare_file:
-            argument = argument.removesuffix(value) + str(path.resolve())
+            argument = argument.removesuffix(value) + str(path.resolve())  # keeps `--option=` before the value
         absolute.append(argument)
     return absolute
 
@@ -96,7 +100,7 @@ def names_on_command_line(arguments: Sequence[str]) -> set[str]:
 
 
 def _option_values(arguments: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """Yield for each argument the option that it belongs to, and its value; an option alone has an empty one."""
+    """Yield (option, value) for each argument: of `--x=1`, ("--x", "1"); of `--x 1`, ("--x", "") and ("--x", "1")."""
     option = ""
     for argument in arguments:
         value = argument
@@ -109,31 +113,34 @@ def strings_in(value: str) -> Iterator[str]:
     """Yield the strings in a value of the command line, which may be a list or dictionary in YAML."""
     try:
         loaded = load_yaml(value)
-    except yaml.YAMLError:
+    except yaml.YAMLError:  # plain text, such as a title with a colon
         loaded = value
     yield from (part for _, part in leaves(loaded) if isinstance(part, str))
 
 
-def check_permitted_names(config: Any, source: str = "") -> None:
-    """Raise a `UserError` if a parsed config names what it may not, before it is called; `source` is its file."""
+def check_permitted_names(config: Any) -> None:
+    """Raise a `UserError` if a parsed config names a class or function that it may not, before anything is called."""
     names = _command_line_names.get() or frozenset()
-    for where, name in () if is_trusted() else _forbidden_names(config, names):
-        raise UserError(f"{source}{where}: {explain_forbidden_name(name)}")
+    if not is_trusted():
+        for where, name in _forbidden_names(config, names):
+            raise UserError(f"{where}: {explain_forbidden_name(name)}")
 
 
 def check_commands(commands: Sequence[str], source: str) -> None:
-    """Raise a `UserError` if the file of a sweep names a command that does more than evaluate a run.
+    """Raise a `UserError` if the key `after` of a sweep file has a command that does more than evaluate a run.
 
-    What a command line names is trusted, so commands with `--trust`, with a class that configs may not name, or with an
+    Names in a command line are trusted, so commands with `--trust`, with a class that configs may not name, or with an
     output outside of the run folder are refused too.
     """
-    for command in () if is_trusted() else commands:
+    if is_trusted():
+        return
+    for command in commands:
         try:
             first, *words = shlex.split(command)
-        except ValueError:  # none, or an open quotation mark
+        except ValueError:  # an empty command, or an open quotation mark
             raise UserError(f"{source}: after: {command!r} is not a command; for example, use test") from None
         refused = [f"precis {first}"] if first not in _COMMANDS_OF_SWEEPS else list(_refused_options(first, words))
-        # evaluate imports classes of metrics, too, in lists as well
+        # `evaluate --metrics` imports classes, which may stand in a list
         parts = {part for word in words for part in re.split(r"[=,\s\[\]'\"]+", word) if _DOTTED_NAME.fullmatch(part)}
         names = {part for part in parts if not part.endswith(_FILE_SUFFIXES)} | names_on_command_line(words)
         for name in sorted(names):
@@ -146,24 +153,25 @@ def check_commands(commands: Sequence[str], source: str) -> None:
 
 
 def _refused_options(command: str, words: Sequence[str]) -> Iterator[str]:
-    """Yield options that do more than evaluate a run, and outputs that are not inside the run folder."""
-    if command == "evaluate" and not _is_in_run("".join(words[:1])):  # it writes beside the file that it reads
-        yield f"{''.join(words[:1])!r} as the file of evaluate"
+    """Yield the options in `words`, the arguments of a command, that do more than evaluate a run or write elsewhere."""
+    file = words[0] if words else ""
+    if command == "evaluate" and not _is_in_run(file):  # it writes beside the file that it reads
+        yield f"{file!r} as the file of evaluate"
     for word, following in zip(words, [*words[1:], ""]):
         name, equals, value = word.partition("=")
-        if not re.match(r"-+[^\d.]", name):
+        if not re.match(r"-+[^\d.]", name):  # a value, such as a path or -0.5
             continue
         value = value if equals else following
         if name == FLAG or (command in TRAINING and not name.startswith(_OPTIONS_OF_TRAINING)):
             yield name
         if command in TRAINING and name.startswith("--run") and value != _RUN and not _is_in_run(value):
             yield word
-        for option, suffix in _OUTPUTS.items():  # evaluate takes abbreviations
+        for option, suffix in _OUTPUTS.items():  # argparse takes abbreviations such as --ou, and `+=` appends to a list
             if option.startswith(name.rstrip("+")) and not (_is_in_run(value) and value.endswith(suffix)):
                 yield f"{option} {value}"
 
 
-def _is_in_run(path: str) -> bool:
+def _is_in_run(path: str) -> bool:  # `{run}/...`, before the placeholder is replaced by the run folder
     return path.startswith(f"{_RUN}/") and ".." not in PurePath(path).parts
 
 
@@ -173,16 +181,19 @@ def needs_trust(config: Any) -> bool:
 
 
 def _forbidden_names(config: Any, names: frozenset[str]) -> Iterator[tuple[str, str]]:
-    """Yield key and name of each class or function that configs may not name and that is not on the command line."""
+    """Yield key and name of each class or function in a config that configs may not name, except `names`.
+
+    `names` are the dotted names on the command line.
+    """
     on_command_line = [named for name in names if (named := object_named(name)) is not None]
     for where, value in leaves(config):
         if where.rpartition(".")[2] == "class_path" and isinstance(value, str):
-            # nothing is imported that jsonargparse would not have imported
+            # checking a name must not import a module that `import_policy` keeps jsonargparse from importing
             thing = object_named(value) if value in names or value.startswith(_PREFIXES) else None
             name = value
-        elif callable(value) and not isinstance(value, os.PathLike):
+        elif callable(value) and not isinstance(value, os.PathLike):  # paths of jsonargparse can be called
             thing = value
-            name = f"{getattr(thing, '__module__', '')}.{getattr(thing, '__qualname__', thing)}"
+            name = f"{getattr(thing, '__module__', '')}.{getattr(thing, '__qualname__', thing)}"  # instances have none
         else:
             continue
         if not is_permitted_class(thing) and not any(thing is named for named in on_command_line):
@@ -198,29 +209,30 @@ def explain_forbidden_name(name: str) -> str:
 
 def hidden_in_working_folder(name: str) -> str:
     """Return the message that a module of the working folder is hidden by a package of the suite; empty if none is."""
-    package, *_ = parts = name.split(".")[:-1] or [""]
-    if package not in SUITE or object_named(name) is not None:
+    package = name.partition(".")[0]
+    if package == name or package not in SUITE or object_named(name) is not None:
         return ""
-    suite = Path(import_module(package).__file__).parent
-    for path in (Path(*parts, "__init__.py"), Path(*parts).with_suffix(".py")):
-        if path.is_file() and suite not in path.resolve().parents:
+    module = Path(*name.split(".")[:-1])  # `callbacks/mine` of callbacks.mine.Hello
+    suite_folder = Path(import_module(package).__file__).parent
+    for path in (module / "__init__.py", module.with_suffix(".py")):
+        if path.is_file() and suite_folder not in path.resolve().parents:
             return f"{path} is not imported, because {package} is a package of the suite; rename yours"
     return ""
 
 
 def is_permitted_class(thing: Any) -> bool:
-    """Return whether an untrusted config may name an object: a public class of the suite, or some of libraries."""
+    """Return whether an untrusted config may name an object: a public class of the suite, or of `_base_classes`."""
     if not inspect.isclass(thing):
         return False
     package = thing.__module__.partition(".")[0]
     if package in SUITE:
         return thing.__module__.startswith(_MODULES) and not thing.__name__.startswith("_")
-    return issubclass(thing, _base_classes().get(package, ()))
+    return issubclass(thing, _base_classes().get(package, ()))  # False for any other library
 
 
 @cache
 def _base_classes() -> dict[str, tuple[type, ...]]:
-    """Return the base classes of permitted classes, by library; both libraries are loaded when a config is checked."""
+    """Return the classes whose subclasses an untrusted config may name, by library; imports torch and Lightning."""
     from lightning_fabric import plugins as fabric_plugins
     from pytorch_lightning import Callback, accelerators, loggers, plugins, profilers, strategies
     from torch.optim import Optimizer, lr_scheduler
@@ -251,5 +263,5 @@ def object_named(name: str) -> Any:
     module, _, attribute = name.rpartition(".")
     try:
         return getattr(import_module(module), attribute)
-    except (ImportError, AttributeError, ValueError):
+    except (ImportError, AttributeError, ValueError):  # a ValueError for a name without a dot
         return None

@@ -29,42 +29,44 @@ from precis.discourse.tree_drawing import draw_svg, draw_text
 from precis.files import figures
 from precis.files.texts import collect_texts, documents_of
 
-_NAMED = 5  # number of documents left out that the report names
-_MEASURED = 3  # number of batches that a dry run parses
+_MAX_NAMED = 5  # number of documents left out that the report names
+_SAMPLE_BATCHES = 3  # number of batches that a dry run parses
 LARGEST_HEAT_MAP = 2000  # EDUs to each side
+_INTERRUPTED = 130  # exit status after Ctrl-C, as of a shell: 128 + SIGINT
 
 
 def task_of(shard: str | None) -> tuple[int, int]:
-    """Return number (from 1) and count of tasks, from `--shard K/N` or a SLURM array; a `UserError` if it has gaps."""
+    """Return the number of this task, from 1, and the number of tasks, by `--shard K/N` or else by a SLURM array."""
     if shard is None:
-        names = ("SLURM_ARRAY_TASK_ID", "SLURM_ARRAY_TASK_MIN", "SLURM_ARRAY_TASK_MAX", "SLURM_ARRAY_TASK_COUNT")
-        number, first, last, count = (int(os.environ.get(name) or 0) for name in names)
-        if not count:
+        variables = ("SLURM_ARRAY_TASK_ID", "SLURM_ARRAY_TASK_MIN", "SLURM_ARRAY_TASK_MAX", "SLURM_ARRAY_TASK_COUNT")
+        number, first, last, count = (int(os.environ.get(variable) or 0) for variable in variables)  # 0 if not set
+        if not count:  # not in an array
             return 1, 1
-        if last - first + 1 != count:
+        if last - first + 1 != count:  # with task ids such as 1, 3, 7, a task does not know how many come before it
             raise UserError(f"a SLURM array of {count} tasks from {first} to {last} has gaps; pass --shard K/N")
         return number - first + 1, count
-    number, _, count = shard.partition("/")
-    if not (number.isdecimal() and count.isdecimal() and 1 <= int(number) <= int(count)):
+    task, _, tasks = shard.partition("/")
+    if not (task.isdecimal() and tasks.isdecimal() and 1 <= int(task) <= int(tasks)):
         raise UserError(f"--shard {shard}: give K/N, this task's number from 1 and how many there are, such as 2/8")
-    return int(number), int(count)
+    return int(task), int(tasks)
 
 
 def parse_corpus(corpus: Corpus, options: Namespace) -> None:
-    """Parse the documents that are missing in the cache, and print a summary; in a dry run, print an estimate.
+    """Parse the documents that are missing in the cache, and print counts; in a dry run, print an estimate.
 
     Raises:
         UserError: if the corpus, the parser or the cache cannot be used.
+        SystemExit: with status 130 after Ctrl-C; finished parses are in the cache.
     """
     shard = task_of(options.shard)
     cache = ParseCache(options.out)
     if not options.dry_run:
         cache.prepare()  # fail before loading a model
-    parser = _announced(options.parser, options.rows, options.band)
+    parser = _load_and_announce(options.parser, options.rows, options.band)
     documents = CorpusDocuments(
         corpus=corpus,
         cache_dir=default_cache(),
-        splits=[options.split] if options.split else None,
+        splits=[options.split] if options.split else None,  # None: all splits
         on_bad_record=options.on_bad_record,
         num_proc=options.num_proc,
         language=options.language,
@@ -81,42 +83,47 @@ def parse_corpus(corpus: Corpus, options: Namespace) -> None:
     if options.dry_run:
         print(_estimate(parser, data, options) if missing else f"{cache.folder}: no document is missing", flush=True)
         return
-    writer, start = ParseWriter(cache), monotonic()
-    if missing or "LOCAL_RANK" in os.environ:  # processes started by another one must take part
+    writer = ParseWriter(cache)
+    start = monotonic()
+    if missing or "LOCAL_RANK" in os.environ:  # Lightning started this process for a further device: it waits for it
         _predict(parser, data, writer, options)
-    if os.environ.get("LOCAL_RANK", "0") == "0":
+    if os.environ.get("LOCAL_RANK", "0") == "0":  # the first of several processes, or the only one
         print("\n".join(_report(documents, data, missing, monotonic() - start)), flush=True)
     if writer.interrupted:
-        raise SystemExit(130)
+        raise SystemExit(_INTERRUPTED)
 
 
-def _announced(name: str, rows: Rows, band: int) -> LightningModule:
-    """Load a parser, and print which one and why to stderr."""
+def _load_and_announce(name: str, rows: Rows, band: int) -> LightningModule:
+    """Load a parser, and print its name, and why it was chosen, to stderr."""
     parser = load_parser(name, rows, band)
-    if os.environ.get("LOCAL_RANK", "0") == "0":
+    if os.environ.get("LOCAL_RANK", "0") == "0":  # processes for further devices would print it again
         print(f"parser: {explain_choice(name)}", file=sys.stderr, flush=True)
     return parser
 
 
 def _estimate(parser: LightningModule, data: ParsingData, options: Namespace) -> str:
-    """Parse the first batches, of the longest documents, into a temporary cache; return the estimate for all."""
+    """Parse the first batches, which have the longest documents, into a temporary cache; return a line on all batches.
+
+    The line has the time and the size of the cache for all missing documents, in proportion to their tokens.
+    """
     options.devices = 1  # the estimate is in hours of one device
-    requests = data.predict_dataloader()
-    data.max_batches = _MEASURED
+    batches = data.predict_dataloader()
+    data.max_batches = _SAMPLE_BATCHES
     sample = data.predict_dataloader()
     with TemporaryDirectory() as folder:
-        cache, start = ParseCache(Path(folder)), monotonic()
+        cache = ParseCache(Path(folder))
         cache.prepare()
+        start = monotonic()
         writer = ParseWriter(cache)
         device = _predict(parser, data, writer, options)
         if writer.interrupted:
-            raise SystemExit(130)
+            raise SystemExit(_INTERRUPTED)
         seconds = monotonic() - start
-        cache.refresh()
+        cache.refresh()  # lists the shards that the writer has added
         megabytes = cache.nbytes / 1e6
-    scale = requests.tokens / sample.tokens
+    scale = batches.tokens / sample.tokens
     return (
-        f"{counted(requests.documents, 'document')}, {requests.tokens:,} tokens: about {scale * seconds / 3600:,.2f} "
+        f"{counted(batches.documents, 'document')}, {batches.tokens:,} tokens: about {scale * seconds / 3600:,.2f} "
         f"hours of one {device} and {scale * megabytes:,.0f} MB, estimated from the "
         f"{counted(sample.documents, 'longest document')}; --shard K/N divides the work"
     )
@@ -137,12 +144,11 @@ class ParseWriter(Callback):
 
     def on_predict_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         self._writer = ShardWriter(self.cache, trainer.global_rank, **self.limits)
-        self._resources.callback(self._writer.flush)
+        self._resources.callback(self._writer.flush)  # when the resources are closed, also after an exception
         self._progress = None
         if trainer.is_global_zero:
             self._progress = self._resources.enter_context(progress_bar())
-            tokens = getattr(trainer.predict_dataloaders, "tokens", None)
-            self._task = self._progress.add_task("parsing tokens", total=tokens)
+            self._task = self._progress.add_task("parsing tokens", total=trainer.predict_dataloaders.tokens)
 
     def on_predict_batch_end(self, trainer, pl_module, outputs, batch, batch_idx, dataloader_idx=0) -> None:
         add_answers(self._writer.add, batch, outputs, pl_module)
@@ -159,18 +165,18 @@ class ParseWriter(Callback):
 
 
 def _predict(parser: LightningModule, data: ParsingData, writer: ParseWriter, options: Namespace) -> str:
-    """Run the prediction, and return the kind of device; on Ctrl-C, finished parses are in the cache."""
+    """Parse all batches of `data`, and return the kind of device; on Ctrl-C, finished parses are in the cache."""
     trainer = Trainer(
         accelerator=options.accelerator,
         devices=options.devices,
-        strategy="ddp" if options.devices not in (1, "auto") else "auto",
+        strategy="auto" if options.devices in (1, "auto") else "ddp",  # one process for each device
         callbacks=[writer],
         logger=False,
         enable_checkpointing=False,
         enable_progress_bar=False,
         enable_model_summary=False,
-        use_distributed_sampler=False,
-        inference_mode=False,
+        use_distributed_sampler=False,  # `data` divides the documents among the ranks
+        inference_mode=False,  # but `torch.no_grad`, whose tensors can be changed in place later
     )
     try:
         trainer.predict(parser, datamodule=data, return_predictions=False)
@@ -181,11 +187,15 @@ def _predict(parser: LightningModule, data: ParsingData, writer: ParseWriter, op
 
 
 def _report(documents: CorpusDocuments, data: ParsingData, missing: set[str], seconds: float) -> list[str]:
-    """Return lines with counts of documents, speed, and size of the cache; `missing` were to be parsed by this task."""
-    cache, task = data.cache, data.task()
-    left = set(cache.missing(task, deep=False))
-    parsed = [key for key in task if key in missing and key not in left]
-    num_before = len(task) - len(missing)
+    """Return lines with counts of documents, speed, and size of the cache.
+
+    `missing` has the keys of the documents that were missing before this task began, which took `seconds`.
+    """
+    cache = data.cache
+    keys = data.task()
+    remaining = set(cache.missing(keys, deep=False))  # looked up, not read again and verified
+    parsed = [key for key in keys if key in missing and key not in remaining]
+    num_before = len(keys) - len(missing)
     lines = [f"{cache.folder}: {counted(len(parsed), 'document')} parsed, {num_before:,} were parsed before"]
     if parsed:
         edus = sum(map(cache.size, parsed))
@@ -193,31 +203,33 @@ def _report(documents: CorpusDocuments, data: ParsingData, missing: set[str], se
         lines.append(f"{counted(edus, 'EDU')} in {seconds:,.1f} s: {speed}")
     if data.repeated:
         lines.append(f"{counted(data.repeated, 'document')} with the text and the parse of another")
-    bad = [f"{row['where']} ({row['problem']})" for row in documents.skipped]
-    for title, names in (("records left out", bad), ("empty documents left out", data.empty)):
+    skipped = [f"{record['where']} ({record['problem']})" for record in documents.skipped]
+    for title, names in (("records left out", skipped), ("empty documents left out", data.empty)):
         if names:
-            more = f", and {len(names) - _NAMED:,} more" if len(names) > _NAMED else ""
-            lines.append(f"{len(names):,} {title}: {', '.join(names[:_NAMED])}{more}")
+            more = f", and {len(names) - _MAX_NAMED:,} more" if len(names) > _MAX_NAMED else ""
+            lines.append(f"{len(names):,} {title}: {', '.join(names[:_MAX_NAMED])}{more}")
     lines.append(f"{counted(len(cache), 'parse')} in the cache, {cache.nbytes / 1e6:,.2f} MB")
-    if left:
-        lines.append(f"{counted(len(left), 'document')} left; the same command continues")
+    if remaining:
+        lines.append(f"{counted(len(remaining), 'document')} left; the same command continues")
     return lines
 
 
 def show(options: Namespace) -> None:
-    """Parse one text and draw it; a `UserError` if there is more than one text, or none."""
+    """Parse the text that the arguments name, and draw it; a `UserError` if there are several texts, or none."""
     texts = collect_texts(options.inputs)
     if len(texts) > 1:
         raise UserError(f"--show draws one document, and there are {len(texts)}; name one file")
     (document,) = documents_of(Texts(texts), options.language)
-    band = options.band if options.heat_map is None else min(LARGEST_HEAT_MAP, len(length_words(document.text)))
-    parser = _announced(options.parser, options.rows, band)
+    band = options.band
+    if options.heat_map is not None:  # a heat map has all pairs of EDUs, of which a text has at most as many as words
+        band = min(LARGEST_HEAT_MAP, len(length_words(document.text)))
+    parser = _load_and_announce(options.parser, options.rows, band)
     request, parse = parse_document(document, parser)
     draw(parse, request, options.svg, options.heat_map)
 
 
 def parse_document(document: Document, parser: LightningModule) -> tuple[ParseRequest, DiscourseParse]:
-    """Return the discourse of one document, with the request that its offsets refer to."""
+    """Parse one document; return its parse request, to whose text the offsets of the parse refer, and the parse."""
     request = ParseRequest.of(document)
     with torch.no_grad():
         (parse,) = parser.predict_step([request], 0)
@@ -228,7 +240,7 @@ def draw(parse: DiscourseParse, request: ParseRequest, svg: Path | None = None, 
     """Print the best tree in the width of the terminal, and write an SVG of it and a heat map as PNG if requested."""
     texts = [request.text[start:end] for start, end in parse.edus.tolist()]
     tree = parse.best_tree()
-    print(printable(draw_text(tree, texts, max(40, Console().width))))
+    print(printable(draw_text(tree, texts, max(40, Console().width))))  # `draw_text` needs 40 characters
     if svg is not None:
         svg.write_text(draw_svg(tree, texts), encoding="utf-8")
         print(f"{svg}: the tree", file=sys.stderr)
@@ -237,24 +249,27 @@ def draw(parse: DiscourseParse, request: ParseRequest, svg: Path | None = None, 
         print(f"{png}: a heat map of the distribution", file=sys.stderr)
 
 
-def summed(parse: DiscourseParse) -> torch.Tensor:
-    """Return the probability that i is the nucleus of j under any relation, [E, E]; NaN for pairs outside the band."""
+def nucleus_probabilities(parse: DiscourseParse) -> torch.Tensor:
+    """Return the probability that EDU i is the nucleus of EDU j under any relation, [E, E].
+
+    Pairs more than `half_width` EDUs apart, for which the parse stores no probability, are NaN.
+    """
     size, half = parse.size, parse.half_width
-    pairs = torch.full((size, size), float("nan"))
-    row = torch.arange(size)[:, None].expand(-1, 2 * half + 1)                           # [E, 2b + 1]
-    column = row + torch.arange(-half, half + 1)
-    real = (column >= 0) & (column < size)
-    pairs[row[real], column[real]] = parse.band(half).sum(-1)[real]
+    pairs = torch.full((size, size), float("nan"))                                       # [E, E]
+    row = torch.arange(size)[:, None].expand(-1, 2 * half + 1)                           # [E, 2b + 1]: i
+    column = row + torch.arange(-half, half + 1)                                         # [E, 2b + 1]: j
+    in_text = (column >= 0) & (column < size)                                            # [E, 2b + 1]
+    pairs[row[in_text], column[in_text]] = parse.band(half).sum(-1)[in_text]             # summed over relations
     return pairs
 
 
 def heat_map(parse: DiscourseParse) -> Figure:
-    """Return a heat map with nuclei as rows and other EDUs as columns; grey outside the band."""
-    side = min(20.0, 3 + parse.size / 8)
+    """Return a heat map of `nucleus_probabilities`, with nuclei as rows; pairs that are not stored are gray."""
+    side = min(20.0, 3 + parse.size / 8)  # inches: 1/8 for each EDU, and 3 for labels
     figure = figures.new_figure(side + 1, side)
     axes = figure.add_subplot()
-    axes.set_facecolor("0.8")
-    image = figures.heat_map(axes, summed(parse).numpy(), vmin=0, vmax=1, cmap="viridis")
+    axes.set_facecolor("0.8")  # light gray, where values are NaN
+    image = figures.heat_map(axes, nucleus_probabilities(parse).numpy(), vmin=0, vmax=1, cmap="viridis")
     axes.set(xlabel="EDU", ylabel="is the nucleus of EDU")
     title = f"{one_line(parse.id)}: {counted(parse.size, 'EDU')}"
     axes.set_title(title, parse_math=False)  # an id may contain "$", which would start a formula

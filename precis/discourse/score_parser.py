@@ -34,9 +34,9 @@ VARIANTS = {"original": "original Parseval", "rst": "RST-Parseval"}
 
 
 def print_scores(options: Namespace, arguments: Sequence[str]) -> None:
-    """Print the scores of a parser, and write them, with the arguments of the command, to a folder if one is named."""
+    """Print the scores of a parser, and with `--out`, write scores.json, which has the command too, and scores.md."""
     result = {"command": shlex.join(["precis", "score-parser", *arguments]), **score(options)}
-    text = page(result)
+    text = markdown_page(result)
     if options.out is not None:
         folder = options.out
         folder.mkdir(parents=True, exist_ok=True)
@@ -63,7 +63,7 @@ def to_json_values(value: Any) -> Any:
 def gold_documents(
     path: Path, relations: Sequence[str], inventory: Inventory | None = None, language: str = "en"
 ) -> list[TreebankDocument]:
-    """Read a treebank, with binary trees and known relations; a `UserError` if a document has no tree, or others."""
+    """Read a treebank, with binary trees and coarse relations of `inventory`, by default the one with `relations`."""
     documents = read_treebank(path, language)
     if without_tree := [document.id for document in documents if document.tree is None]:
         more = f" and {len(without_tree) - 1} more have" if len(without_tree) > 1 else " has"
@@ -108,10 +108,10 @@ def watched(items: Sequence, description: str) -> Iterator:
 
 
 def score(options: Namespace) -> dict[str, Any]:
-    """Return all scores."""
+    """Return the scores of a parser and of right-branching trees over gold EDUs and end to end, and what was scored."""
     parser = load_parser(options.parser)
     parser.to("cuda" if torch.cuda.is_available() else "cpu")
-    inventory = getattr(parser, "inventory", None)
+    inventory = getattr(parser, "inventory", None)  # a right-branching parser has none
     documents = gold_documents(options.treebank, parser.relations, inventory, options.language)
     gold = [document.tree for document in documents]
     parses = parsed(parser, [request_of(document) for document in documents], "gold EDUs")
@@ -126,14 +126,14 @@ def score(options: Namespace) -> dict[str, Any]:
         "relations": len(parser.relations),
         "level": LEVEL,
         "resamples": resamples,
-        "decoding": getattr(getattr(parser, "reader", None), "decoding", None),
-        "gold_edus": {system: parseval(predicted, gold, None, resamples) for system, predicted in trees.items()},
+        "decoding": getattr(getattr(parser, "reader", None), "decoding", None),  # of `DiscourseParser`
+        "gold_edus": {system: parseval(predicted, gold, resamples=resamples) for system, predicted in trees.items()},
         "end_to_end": _end_to_end(parser, documents, name, resamples, options.language),
     }
 
 
 def name_of(parser: str) -> str:
-    """Return the name of a parser in tables: the last part of its path, but never that of the baseline."""
+    """Return the name of a parser in tables: the last part of its path, with `(parser)` if the baseline has it."""
     name = Path(parser).resolve().name if Path(parser).exists() and parser not in PARSERS else parser
     return f"{name} (parser)" if name == BASELINE else name
 
@@ -141,7 +141,7 @@ def name_of(parser: str) -> str:
 def baseline_trees(documents: Sequence[TreebankDocument], gold: Sequence[Tree], relations: Sequence[str]) -> list[Tree]:
     """Return right-branching trees; with relations other than GUM's, all nodes have the most frequent gold label."""
     labels: dict[str, Label] = {}
-    if not {"elaboration", "joint"} <= set(relations):
+    if not {"elaboration", "joint"} <= set(relations):  # the default labels, within and between sentences
         counts = Counter((span.nuclearity, span.relation) for tree in gold for span in tree.spans())
         most_frequent = counts.most_common(1)[0][0]
         labels = {"within": most_frequent, "between": most_frequent}
@@ -151,11 +151,11 @@ def baseline_trees(documents: Sequence[TreebankDocument], gold: Sequence[Tree], 
 def _end_to_end(
     parser: LightningModule, documents: Sequence[TreebankDocument], name: str, resamples: int, language: str
 ) -> dict[str, Any]:
-    """Return Parseval and segmentation scores from the text alone; the baseline has the predicted EDUs."""
+    """Return `segmentation_f1` and `parseval` of both systems from the text alone; the baseline has predicted EDUs."""
     texts = [_from_text(document, language) for document in documents]
     parses = parsed(parser, [request_of(text, edus=False) for text in texts], "text alone")
     starts = [(parse.edus[:, 0].tolist(), edu_starts(document)) for parse, document in zip(parses, documents)]
-    segmented = []
+    segmented = []  # the same documents with the predicted EDUs
     for text, parse in zip(texts, parses):
         segmented.append(replace(text, edus=[tuple(edu) for edu in parse.edus.tolist()], tree=None))
     gold = [document.tree for document in documents]
@@ -172,18 +172,19 @@ def _end_to_end(
 def intervals(
     sums: Tensor, score: Callable[[Tensor], Tensor], resamples: int = RESAMPLES, seed: int = 0
 ) -> list[Interval]:
-    """Return M scores of sums over documents, with percentile bootstrap intervals.
+    """Return M scores, computed from counts that are summed over documents, with percentile bootstrap intervals.
 
     Args:
-        sums: terms of each document, [D, K].
-        score: function from sums [..., K] to M scores [..., M]; NaN if undefined.
-        resamples, seed: of the bootstrap.
+        sums: the counts of each document, [D, K].
+        score: function from summed counts [..., K] to M scores [..., M]; NaN if undefined.
+        resamples, seed: number of samples and seed of the bootstrap.
     """
     sums = sums.double()
-    drawn = score(torch.from_numpy(resampled_sums(sums.numpy(), resamples, seed))).numpy()
+    samples = torch.from_numpy(resampled_sums(sums.numpy(), resamples, seed))  # [resamples, K]
+    sample_scores = score(samples).numpy()  # [resamples, M]
     results = []
-    for value, column in zip(score(sums.sum(0)).tolist(), drawn.T):
-        column = column[~np.isnan(column)]
+    for value, column in zip(score(sums.sum(0)).tolist(), sample_scores.T):
+        column = column[~np.isnan(column)]  # samples in which the score is defined
         bounds = np.quantile(column, [(1 - LEVEL) / 2, (1 + LEVEL) / 2]) if column.size else [np.nan] * 2
         results.append(Interval(value, *map(float, bounds)))
     return results
@@ -195,41 +196,44 @@ def parseval(
     starts: Sequence[tuple[list[int], list[int]]] | None = None,
     resamples: int = RESAMPLES,
 ) -> dict[str, dict[str, Interval]]:
-    """Return S, N, R and F of binary trees for both variants of Parseval; `starts` has first characters of EDUs."""
+    """Return S, N, R and F of binary trees by variant of Parseval (`VARIANTS`) and level (`LEVELS`).
+
+    `starts` has the offsets of predicted and gold EDUs of each document; None if both trees have the same EDUs.
+    """
     table = {}
     for variant in VARIANTS:
-        counts = [
-            parseval_counts(predicted.spans(), gold_tree.spans(), variant, *(starts[i] if starts else ()))
-            for i, (predicted, gold_tree) in enumerate(zip(trees, gold, strict=True))
-        ]
+        counts = []
+        for index, (predicted, gold_tree) in enumerate(zip(trees, gold, strict=True)):
+            edu_starts_of_both = starts[index] if starts else ()
+            counts.append(parseval_counts(predicted.spans(), gold_tree.spans(), variant, *edu_starts_of_both))
         table[variant] = dict(zip(LEVELS, intervals(torch.stack(counts), parseval_scores, resamples)))
     return table
 
 
 def edu_starts(document: TreebankDocument) -> list[int]:
-    """Return the first visible characters of the gold EDUs."""
+    """Return the offsets of the first characters of the gold EDUs, white space excluded."""
     return strip_edus(torch.tensor(document.edus), document.text)[:, 0].tolist()
 
 
 def segmentation(
     parses: Sequence[DiscourseParse], documents: Sequence[TreebankDocument], resamples: int = RESAMPLES
 ) -> Interval:
-    """Return F1 of the beginnings of EDUs, including those of sentences."""
-    counts = []
+    """Return F1 x 100 of the beginnings of EDUs, including beginnings of sentences."""
+    counts = []  # [D, 3]: correct, predicted and gold beginnings of each document
     for parse, document in zip(parses, documents, strict=True):
         predicted, gold = set(parse.edus[:, 0].tolist()), set(edu_starts(document))
         counts.append([len(predicted & gold), len(predicted), len(gold)])
 
-    def f1(sums: Tensor) -> Tensor:  # of hits, predictions and gold counts, [..., 3] -> [..., 1]
+    def f1(sums: Tensor) -> Tensor:  # F1 = 2 correct / (predicted + gold), in percent, [..., 3] -> [..., 1]
         return 200 * sums[..., :1] / sums[..., 1:].sum(-1, keepdim=True)
 
     return intervals(torch.tensor(counts), f1, resamples)[0]
 
 
-def page(result: dict[str, Any]) -> str:
-    """Return all scores as Markdown tables."""
+def markdown_page(result: dict[str, Any]) -> str:
+    """Return the scores of `score` as a page with Markdown tables, whose text is in scores.md."""
     values = {"levels": LEVELS, "variants": VARIANTS, "shown": shown}
-    values["cells"] = lambda scores: " | ".join(shown(scores[name]) for name in LEVELS)
+    values["cells"] = lambda scores: " | ".join(shown(scores[name]) for name in LEVELS)  # of a table row
     return template("precis.discourse", "scores.md").render(result, **values).rstrip()
 
 
@@ -241,8 +245,9 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 def shown(value: Interval | float, digits: int = 1) -> str:
     """Format a number, with its interval if it has one; `none` for NaN."""
-    if not isinstance(value, Interval):
-        return "none" if value != value else f"{value:.{digits}f}"
-    if value.mean != value.mean:
+    mean = value.mean if isinstance(value, Interval) else value
+    if math.isnan(mean):
         return "none"
+    if not isinstance(value, Interval):
+        return f"{mean:.{digits}f}"
     return f"{value.mean:.{digits}f} ({value.low:.{digits}f} to {value.high:.{digits}f})"

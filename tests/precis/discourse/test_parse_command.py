@@ -22,7 +22,7 @@ from datamodules.discourse.trees import Span, Tree
 from datamodules.documents import UserError
 from lightning_modules.discourse_parser.right_branching import RightBranchingParser
 from precis.discourse import parse as command
-from precis.discourse.parse import heat_map, summed
+from precis.discourse.parse import heat_map, nucleus_probabilities
 from precis.discourse.tree_drawing import draw_svg, draw_text
 from tests.datamodules.discourse.random_trees import documents
 
@@ -153,7 +153,7 @@ def test_show_draws_a_tree_an_image_and_a_heat_map(precis, tmp_path, texts, monk
     for i in range(10):
         for j in range(max(0, i - 3), min(10, i + 4)):
             dense[i, j] = parse.band(3)[i, j - i + 3].sum()
-    torch.testing.assert_close(summed(parse), dense, equal_nan=True)
+    torch.testing.assert_close(nucleus_probabilities(parse), dense, equal_nan=True)
     assert heat_map(parse).axes[0].get_title() == "doc-3: 10 EDUs"
 
 
