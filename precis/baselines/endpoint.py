@@ -18,8 +18,9 @@ from datamodules.documents import UserError
 from datamodules.text.lines import counted, load_json
 from precis.baselines.answers_file import Answers
 
-SHORTEST_KEY = 16  # characters
-LONGEST_BODY = 16 << 20  # bytes of a response
+SHORTEST_KEY = 16  # characters of a real API key, at least
+LONGEST_BODY = 16 << 20  # maximum bytes of a response: 16 MiB
+LARGEST_COUNT = 1 << 53  # of tokens: up to here, JSON readers that use doubles represent each integer exactly
 SLOW_REMEDY = "a slow server needs a longer timeout or a lower concurrency"
 
 
@@ -60,13 +61,12 @@ class Endpoint:
 
     def __init__(self, options: Namespace) -> None:
         self.base_url, self.model = options.base_url, options.model
-        self.request = {"temperature": 0, "max_tokens": options.max_tokens} | options.request
+        self.request = {"temperature": 0, "max_tokens": options.max_tokens} | options.request  # 0: no random sampling
         self.timeout, self.retries = options.timeout, options.retries
         self.concurrency, self.max_failures = options.concurrency, options.max_failures
         self.key_variable = options.key_variable
-        self.is_slow = False
-        # a line end after the key, as from a file, does not belong to it
-        self.key = os.environ.get(self.key_variable, "").strip()
+        self.is_slow = False  # whether the user was told that requests are repeated
+        self.key = os.environ.get(self.key_variable, "").strip()  # of a line end, as after $(cat FILE)
         address = urlsplit(self.base_url)
         if address.scheme not in ("http", "https") or not address.hostname:
             raise UserError(f"--base_url {self.base_url}: not an address; give one such as http://localhost:8000/v1")
@@ -78,25 +78,28 @@ class Endpoint:
             raise UserError("openai is not installed: pip install 'precis-suite[chat]'") from None
 
     def request_missing(self, prompts: Iterable[tuple[str, str]], answers: Answers, total: int) -> dict[str, str]:
-        """Request the answers to prompts (id, text) that a file lacks; return why some are still missing, by id."""
+        """Request the answers to `total` prompts (id, text) that a file lacks, and add them to the file.
+
+        Returns the reasons of failed requests by id, as `answer_all`.
+        """
         with progress_bar() as progress:
             task = progress.add_task("answers", total=total, completed=len(answers.rows))
 
-            def done(name: str, reply: Reply) -> None:
-                answers.add([{"id": name, **reply._asdict(), "server": self.base_url}])
+            def done(prompt_id: str, reply: Reply) -> None:
+                answers.add([{"id": prompt_id, **reply._asdict(), "server": self.base_url}])
                 progress.advance(task)
 
-            return self.answer_all(((name, prompt) for name, prompt in prompts if name not in answers.rows), done)
+            return self.answer_all((prompt for prompt in prompts if prompt[0] not in answers.rows), done)
 
     def answer_all(self, prompts: Iterable[tuple[str, str]], done: Callable[[str, Reply], None]) -> dict[str, str]:
         """Ask for answers, several at a time.
 
         Args:
-            prompts: (id, prompt).
-            done: called with id and answer as soon as an answer is there.
+            prompts: pairs of an id and the text of a prompt.
+            done: called with the id and the answer as soon as an answer is there, in the order of arrival.
 
         Returns:
-            Reasons of the requests without an answer, by id.
+            Reasons of the requests that failed after all attempts, by id.
 
         Raises:
             UserError: if there is no server, it refuses the key or the model, or too many requests fail.
@@ -104,26 +107,28 @@ class Endpoint:
         try:
             with _restore_sigterm():
                 return asyncio.run(self._answer_all(prompts, done))
-        except ExceptionGroup as group:
+        except ExceptionGroup as group:  # of the tasks: the first error cancels the others
             raise group.exceptions[0] from None
-        except asyncio.CancelledError:
+        except asyncio.CancelledError:  # by SIGTERM, as `_answer_all` sets it
             raise SystemExit(128 + signal.SIGTERM) from None
 
     async def _answer_all(
         self, prompts: Iterable[tuple[str, str]], done: Callable[[str, Reply], None]
     ) -> dict[str, str]:
-        remaining, failures = iter(prompts), {}
-        with suppress(ValueError, RuntimeError):  # in another thread than the main one
+        """Run `answer_all` in an event loop, with `concurrency` workers that share one iterator of prompts."""
+        remaining = iter(prompts)
+        failures: dict[str, str] = {}
+        with suppress(ValueError, RuntimeError):  # only the main thread may handle signals
             # an exception of the usual handler would leave the requests under way with a traceback each
             if task := asyncio.current_task():
                 asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
 
         async def work() -> None:
-            for name, prompt in remaining:  # shared by all workers
+            for prompt_id, prompt in remaining:
                 try:
-                    done(name, await self._ask(client, prompt))
+                    done(prompt_id, await self._ask(client, prompt))
                 except RequestFailed as error:
-                    failures[name] = str(error)
+                    failures[prompt_id] = str(error)
                     if len(failures) >= self.max_failures:
                         remedy = "answers so far are kept: correct this, and run the command again"
                         failed = counted(len(failures), "request")
@@ -143,33 +148,41 @@ class Endpoint:
             base_url=self.base_url,
             max_retries=self.retries,
             timeout=self.timeout,
-            default_headers={"Accept-Encoding": "identity"},  # what is compressed has no limit
+            default_headers={"Accept-Encoding": "identity"},  # a compressed body may unpack to any size
             http_client=openai.DefaultAsyncHttpxClient(event_hooks={"response": [self._read_body]}),
         )
 
     async def _read_body(self, response: Any) -> None:
-        """Read a response with limits on size and time; the client repeats a request after an `httpx.ReadError`."""
+        """Read the body of a response, which httpx calls this hook with, with limits on size and time.
+
+        The client repeats the request after an `httpx.ReadError`, which is raised if the body is late or no answer.
+        """
         import httpx
 
         if (encoding := response.headers.get("content-encoding", "identity")) != "identity":
             raise RequestFailed(f"the response is compressed ({encoding}), which was not asked for")
-        parts, size = [], 0
+        body = bytearray()
         try:
             async with asyncio.timeout(self.timeout):
                 async for part in response.aiter_bytes():
-                    parts.append(part)
-                    if (size := size + len(part)) > LONGEST_BODY:
+                    body += part
+                    if len(body) > LONGEST_BODY:
                         raise RequestFailed(f"the response has more than {LONGEST_BODY >> 20} MiB")
-            response._content = b"".join(parts)  # as `aread` stores it
+            response._content = bytes(body)  # where `response.aread`, which has no limit, stores it
             if response.is_success:
-                _read_reply(response.text, 1)
+                _read_reply(response.text, 1)  # checked here, where the client can still repeat the request
         except TimeoutError:
             raise httpx.ReadError(f"no answer in {self.timeout:g} seconds") from None
         except BadReply as error:
             raise httpx.ReadError(str(error)) from None
 
     async def _ask(self, client: Any, prompt: str) -> Reply:
-        """Return the answer to a prompt, or the refusal of a content filter."""
+        """Return the answer to a prompt; after a content filter, a reply without text whose `refusal` is the reason.
+
+        Raises:
+            RequestFailed: if this request has no answer after all attempts.
+            UserError: if no request can succeed: there is no server, or it refuses the key or the model.
+        """
         import openai
 
         messages = [{"role": "user", "content": prompt}]
@@ -177,7 +190,7 @@ class Endpoint:
         attempts = f"({counted(self.retries + 1, 'attempt')})"
         late = asyncio.get_running_loop().call_later(self.timeout, self._warn_slow)
         try:
-            create = client.chat.completions.with_raw_response.create
+            create = client.chat.completions.with_raw_response.create  # the raw response counts retries
             response = await create(model=self.model, messages=messages, extra_body=request)
             return _read_reply(self._redact(response.http_response.text), response.retries_taken + 1)
         except openai.APITimeoutError:
@@ -190,7 +203,7 @@ class Endpoint:
             raise UserError(f"{self.base_url}: no connection ({reason}) {attempts}; {remedy}") from None
         except openai.APIStatusError as error:
             message = error.message.removeprefix(f"Error code: {error.status_code} - ")
-            reason = f"status {error.status_code}: {self._redact(message)[:300]}"
+            reason = f"status {error.status_code}: {self._redact(message)[:300]}"  # some servers return a whole page
             if error.code == "content_filter":
                 return Reply("", "content_filter", reason, None, None, 1)
             if error.status_code in (401, 403):
@@ -212,14 +225,14 @@ class Endpoint:
             print(f"{self.base_url}: no answer in {self.timeout:g} seconds, retrying; {SLOW_REMEDY}", file=sys.stderr)
 
     def _redact(self, text: str) -> str:
-        """Return a text of the server without the key; placeholders such as EMPTY, which are words, stay."""
+        """Return a text of the server without the key, which servers repeat in errors; a placeholder (EMPTY) stays."""
         return text.replace(self.key, "***") if len(self.key) >= SHORTEST_KEY else text
 
 
 @contextmanager
 def _restore_sigterm() -> Iterator[None]:
     """Restore the handler of SIGTERM, which an event loop sets to the default when it closes."""
-    handler = signal.getsignal(signal.SIGTERM)
+    handler = signal.getsignal(signal.SIGTERM)  # None if it was not set from Python
     try:
         yield
     finally:
@@ -228,19 +241,19 @@ def _restore_sigterm() -> Iterator[None]:
 
 
 def _read_reply(content: str, attempts: int) -> Reply:
-    """Return the answer in the body of a response; raise a `BadReply` if there is none."""
+    """Return the answer in `content`, the body of a response; raise a `BadReply` if it has none."""
     try:
         body = load_json(content)
         choice = body["choices"][0]
         message = choice["message"]
-        texts = (message.get("content") or "", choice.get("finish_reason"), message.get("refusal"))
+        texts = (message.get("content") or "", choice.get("finish_reason"), message.get("refusal"))  # null: no content
         if not all(text is None or isinstance(text, str) for text in texts):
             raise TypeError("the content is not text")
         # half of a surrogate pair cannot be written to a file
         text, reason, refusal = (text and text.encode("utf-8", "replace").decode() for text in texts)
-        usage = body["usage"] if isinstance(body.get("usage"), dict) else {}
+        usage = body["usage"] if isinstance(body.get("usage"), dict) else {}  # some servers do not count
         counts = usage.get("prompt_tokens"), usage.get("completion_tokens")
-        tokens = (count if type(count) is int and 0 <= count < 1 << 53 else None for count in counts)
+        tokens = (count if type(count) is int and 0 <= count < LARGEST_COUNT else None for count in counts)  # no bool
         return Reply(text, reason, refusal, *tokens, attempts)
     except (ValueError, KeyError, IndexError, TypeError, AttributeError):
         raise BadReply(f"the body of the response is not a chat completion: {content[:80]!r}") from None
