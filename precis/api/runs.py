@@ -53,14 +53,14 @@ class Run:
         checked("checkpoint", checkpoint, str | Path | None, "the file of a checkpoint")
         self.path = Path(path)
         self._folder = TemporaryDirectory(prefix="precis-")  # parses and features; removed with this object
-        self._lock = RLock()  # options of a model change for the time of a call
-        best = Path(checkpoint) if checkpoint else None
+        self._lock = RLock()  # options of the model are changed during a call, so only one thread may use it
+        chosen = Path(checkpoint) if checkpoint else None  # None: the best one
         try:
-            read_with = PretrainedOptions(**options)
-            loaded = load_model(path, best, options=read_with, cache_dir=self._folder.name, max_eval=None)
-        except ArgumentError as error:
+            pretrained = PretrainedOptions(**options)
+            loaded = load_model(path, chosen, options=pretrained, cache_dir=self._folder.name, max_eval=None)
+        except ArgumentError as error:  # a config of the run that this version does not read
             raise UserError(f"{self.path}: {explain(str(error), 'fit')}") from None
-        except TypeError as error:
+        except TypeError as error:  # an unknown name in `options`
             options_of_models = ", ".join(PretrainedOptions.__dataclass_fields__)
             raise UserError(f"{error}; a model of Hugging Face has {options_of_models}") from None
         self.model: Summarizer | HuggingFaceSummarizer = loaded.model
@@ -130,37 +130,39 @@ class Run:
         checked("seed", seed, int, "a whole number")
         checked("score_options", score_options, ScoreOptions | None, "a ScoreOptions")
         with self._over(self._corpus(documents), batch_size) as data:
-            sources = {row["id"]: as_document(row).sentences for row in data.documents("test")}
+            sources = {record["id"]: as_document(record).sentences for record in data.documents("test")}
             summaries = self._summarize(data, options)
         predictions = []
         for summary in summaries:
-            where, source = f"document {summary.id!r}", sources[summary.id]
+            where = f"document {summary.id!r}"  # in error messages
+            source = sources[summary.id]
             predictions.append(Prediction(summary.id, where, summary.sentences, summary.references, source))
         evaluated = evaluate_predictions(predictions, names, score_options or ScoreOptions(), resamples, seed)
-        frame = pd.DataFrame(evaluated.means).drop(columns="system").set_index("measure")
+        frame = pd.DataFrame(evaluated.means).drop(columns="system").set_index("measure")  # of a single system
         return Evaluation(summaries, frame, evaluated.left_out)
 
     def _corpus(self, documents: str | Path | Corpus | Sequence[Text]) -> Corpus:
-        """Return documents as a corpus whose test split they are."""
+        """Return the argument `documents` of `evaluate` as a corpus with these documents as its test split."""
         if isinstance(documents, Corpus):
             return documents
         if isinstance(documents, str) and documents in ("train", "val", "test"):
             if not self.config:
                 raise UserError(f"{self.path}: it has no documents of its own; give a file, a corpus or a list")
-            return Records([text_row(as_document(row)) for row in run_documents(self.path, documents)])
+            return Records([text_row(as_document(record)) for record in run_documents(self.path, documents)])
         if isinstance(documents, (str, Path)):
             return Files(test=str(documents))
         return Records(text_rows(documents))
 
     @contextmanager
     def _over(self, corpus: Corpus, batch_size: int) -> Iterator[SummarizationData | TextDocuments]:
-        """Give the run's DataModule over other documents, whose texts and features are removed at the end."""
+        """Yield the run's DataModule over the test split of `corpus`; its cached texts are removed at the end."""
         if checked("batch_size", batch_size, int, "a whole number") < 1:
             raise UserError(f"batch_size must be at least 1, got {batch_size}")
         with TemporaryDirectory(dir=self._folder.name) as cache, quiet_progress():
             yield self.data.with_corpus(corpus, Path(cache), batch_size)
 
     def _summarize(self, data: SummarizationData, options: Mapping[str, Any]) -> list[Summary]:
+        """Summarize the test split, in order; options of the model are changed for this call."""
         with self._lock, changed_options(self.model, options):
             return self.model.scored(list(summarize_all(self.model, data)))
 

@@ -34,11 +34,11 @@ class _Pair(NamedTuple):
 
     id: str
     document: str
-    a: str
-    b: str
+    a: str  # summary by system A
+    b: str  # summary by system B
 
     def prompts(self, template: str) -> Iterator[tuple[str, str]]:
-        """Yield id and prompt of both orders; nothing where the summaries are the same."""
+        """Yield (id, prompt) for both orders, with ids such as `ab doc-1`; nothing for equal summaries."""
         orders = {"ab": (self.a, self.b), "ba": (self.b, self.a)} if self.a != self.b else {}
         for order, (first, second) in orders.items():
             yield f"{order} {self.id}", fill(template, {"document": self.document, "first": first, "second": second})
@@ -56,20 +56,20 @@ def judge(arguments: list[str]) -> None:
     prompt = _template(options.prompt)
     if path.suffix != ".jsonl":
         raise UserError(f"--out {path}: answers are JSON Lines; name a file that ends in .jsonl")
-    settings = {"pairs": text_digest(json.dumps(pairs))[:16], "prompt": prompt}
-    failures: dict[str, str] = {}
+    settings = {"pairs": text_digest(json.dumps(pairs))[:16], "prompt": prompt}  # 64 bits tell sets of pairs apart
+    failures: dict[str, str] = {}  # why requests failed, by id of the prompt
     if options.base_url is None:
         recorded, answers = read_answers(path)
-        check_settings(path, {name: recorded.get(name) for name in settings}, settings)
+        check_settings(path, {name: recorded.get(name) for name in settings}, settings)  # not of the model and server
     else:
         answers, failures = _ask(options, pairs, prompt, settings)
-    missing = [name for pair in pairs for name, _ in pair.prompts(prompt) if name not in answers]
+    missing = [prompt_id for pair in pairs for prompt_id, _ in pair.prompts(prompt) if prompt_id not in answers]
     if missing:
         reason = failures.get(missing[0], "it was never asked for")
         remedy = "run the command with --base_url and --model again"
         lacking = counted(len(missing), "answer")
         raise UserError(f"{path}: {lacking} missing, the first {missing[0]!r}: {reason}; {remedy}")
-    texts = {name: row["text"] for name, row in answers.items()}
+    texts = {prompt_id: answer["text"] for prompt_id, answer in answers.items()}
     result = summarize(pairs, texts)
     if options.json:
         print(json.dumps(result, ensure_ascii=False, indent=1))
@@ -101,28 +101,30 @@ def _read(options: Namespace) -> list[_Pair]:
     a, b = read_predictions(Path(options.a), documents=documents), read_predictions(Path(options.b))
     if options.run:
         a = with_run_documents(a, options.run, options.split)
-    b_by_id = {one.id: one for one in b}
-    for path, ids, others in ((options.b, b_by_id, a), (options.a, {one.id for one in a}, b)):
-        if lacking := [one.id for one in others if one.id not in ids]:
+    a_by_id = {prediction.id: prediction for prediction in a}
+    b_by_id = {prediction.id: prediction for prediction in b}
+    for path, by_id, others in ((options.b, b_by_id, a_by_id), (options.a, a_by_id, b_by_id)):
+        if lacking := [name for name in others if name not in by_id]:
             raise UserError(f"{path}: no summary of document {lacking[0]!r}; give two systems on the same documents")
     if a[0].document is None:  # all have one, or none
         raise UserError(f"{a[0].where}: there is no source of this document; add --documents FILE or --run RUN")
-    pairs = [(one, b_by_id[one.id]) for one in a]
-    return [_Pair(p.id, " ".join(p.document), "\n".join(p.summary), "\n".join(q.summary)) for p, q in pairs]
+    summaries = {name: ("\n".join(a_by_id[name].summary), "\n".join(b_by_id[name].summary)) for name in a_by_id}
+    return [_Pair(prediction.id, " ".join(prediction.document), *summaries[prediction.id]) for prediction in a]
 
 
 def _template(path: str | None) -> str:
+    """Return the prompt in a file, by default `PROMPT`; a `UserError` if it lacks one of its three placeholders."""
     if path is not None and not Path(path).is_file():
         raise UserError(f"--prompt {path}: no such file; give one with {{document}}, {{first}} and {{second}}")
     template = read_text(Path(path) if path else PROMPT)
-    check_fields(str(path), template, dict.fromkeys(("document", "first", "second"), True))
+    check_fields(str(path), template, dict.fromkeys(("document", "first", "second"), True))  # True: required
     return template
 
 
 def _ask(
     options: Namespace, pairs: Sequence[_Pair], template: str, settings: dict[str, Any]
 ) -> tuple[dict[str, dict[str, Any]], dict[str, str]]:
-    """Request the missing answers; return all answers, and reasons for those still missing."""
+    """Request the answers that the file lacks; return all answers, and reasons of failed requests, by id."""
     if options.model is None:
         raise UserError("--model: name the judge at the endpoint")
     endpoint = Endpoint(options)
@@ -134,7 +136,7 @@ def _ask(
 
 
 def read_verdict(text: str) -> Verdict | None:
-    """Return the verdict on the last line of an answer; None if it is not clear."""
+    """Return the verdict on the last line of an answer that is not blank; None if it is not 1, 2 or tie alone."""
     lines = [line for line in answer_text(text).split("\n") if line.strip()]
     match = _VERDICT.fullmatch(lines[-1]) if lines else None
     return _VERDICTS[match[1].lower()] if match else None
@@ -151,13 +153,13 @@ def summarize(pairs: Sequence[_Pair], texts: Mapping[str, str]) -> dict[str, Any
     orders: dict[str, tuple[float, float]] = {}
     for pair in pairs:
         both = ("tie", "tie") if pair.a == pair.b else (verdicts[f"ab {pair.id}"], verdicts[f"ba {pair.id}"])
-        if None not in both:
+        if None not in both:  # preference for A; B comes first in the second order
             orders[pair.id] = _PREFERENCES[both[0]], 1 - _PREFERENCES[both[1]]
     if texts and not any(pair.id in orders for pair in pairs if pair.a != pair.b):
         example = shorten(next(text for name, text in texts.items() if verdicts[name] is None), 80)
         remedy = "change --prompt so that each answer ends with 1, 2 or tie"
         raise UserError(f"no document has a readable verdict in both orders, but for example {example!r}; {remedy}")
-    table = np.array(list(orders.values()))                                                  # [N, 2]
+    table = np.array(list(orders.values()))                                                # preferences for A, [N, 2]
     preferences = table.mean(axis=1)                                                         # [N]
     interval = bootstrap_interval(100 * preferences)
     decided = [verdict for verdict in verdicts.values() if verdict in ("first", "second")]
@@ -169,7 +171,7 @@ def summarize(pairs: Sequence[_Pair], texts: Mapping[str, str]) -> dict[str, Any
         "b_better": int((preferences < 0.5).sum()),
         "same_summaries": sum(pair.a == pair.b for pair in pairs),
         "orders_agree": 100 * float((table[:, 0] == table[:, 1]).mean()),
-        "orders_contradict": int((np.abs(table[:, 0] - table[:, 1]) == 1).sum()),
+        "orders_contradict": int((np.abs(table[:, 0] - table[:, 1]) == 1).sum()),  # A in one order, B in the other
         "first_preferred": 100 * decided.count("first") / len(decided) if decided else None,
         "unreadable": [pair.id for pair in pairs if pair.id not in orders],
     }

@@ -59,10 +59,10 @@ def summarize(arguments: list[str]) -> None:
     is_light = _choose_model(options)
     from precis.sharing.hub import find_run
 
-    if (folder := find_run(options.checkpoint)) is not None:
-        read_config(folder)  # fails before the user types a text
+    if (folder := find_run(options.checkpoint)) is not None:  # not a model of Hugging Face
+        read_config(folder)  # an error before the user types a text
     inputs = options.inputs
-    if len(inputs) == 1 and os.path.isfile(inputs[0]) and is_records(Path(inputs[0])):  # it may be a whole text
+    if len(inputs) == 1 and os.path.isfile(inputs[0]) and is_records(Path(inputs[0])):  # an input may be a text, too
         corpus: Corpus = Files(test=inputs[0], document=options.document)
     else:
         corpus = Texts(collect_texts(inputs))
@@ -79,7 +79,7 @@ def summarize(arguments: list[str]) -> None:
 
 
 def _choose_model(options: Namespace) -> bool:
-    """Set `options.checkpoint` to the chosen model, and return whether it works without Lightning and its imports."""
+    """Set `options.checkpoint` to the chosen model; return whether it needs no Lightning, a slow import."""
     chosen = [name for name in ("model", "run", "checkpoint") if options[name] is not None]
     if len(chosen) > 1:
         raise UserError(f"--{chosen[0]} and --{chosen[1]} both name a model; give one of them")
@@ -91,7 +91,8 @@ def _choose_model(options: Namespace) -> bool:
         others = "--model docstring, --run RUN or --checkpoint NAME for another"
         print(f"precis: by the model {options.checkpoint}, which selects sentences ({others})", file=sys.stderr)
     draws = options.html is not None or options.heat_map is not None
-    return options.checkpoint in LIGHT and not draws and read_options(PretrainedOptions, options) == PretrainedOptions()
+    has_pretrained_options = read_options(PretrainedOptions, options) != PretrainedOptions()  # refused elsewhere
+    return options.checkpoint in LIGHT and not draws and not has_pretrained_options
 
 
 def corpus(arguments: list[str]) -> None:
@@ -121,11 +122,11 @@ def corpus(arguments: list[str]) -> None:
 
 
 def guess_corpus(path: Path) -> Files:
-    """Return the records of a file by the names and layouts of its fields, which are explained on stderr."""
-    row = first_row(path)
-    chosen = guess_fields(row, str(path))
+    """Return a corpus of the records of a file, with fields guessed by name and layout; explain them on stderr."""
+    record = first_row(path)
+    chosen = guess_fields(record, str(path))
     roles = {chosen.document: "the document", chosen.summary: "the reference", chosen.id: "the id"}
-    for name, value in row.items():
+    for name, value in record.items():
         role = f", {roles[name]}" if name in roles else ""
         print(f"{printable_line(name)}: {describe_value(value)}{role}", file=sys.stderr)
     options = "".join(f" --data.corpus.{name} {shlex.quote(str(value))}" for name, value in chosen.arguments().items())
@@ -166,13 +167,12 @@ def export(arguments: list[str]) -> None:
     options = parser.parse_args(arguments)
     out = options.out
     if out.is_dir() and not any(out.iterdir()):
-        out.rmdir()
+        out.rmdir()  # `appearing_folder` makes it when it is complete
     if out.exists():
         raise UserError(f"{out}: not empty; choose another folder")
-    checkpoint = options.checkpoint
-    read_config(options.run)
+    read_config(options.run)  # an error before slow imports
     from precis.sharing.export import write_export
 
     with appearing_folder(out) as building:
-        write_export(options.run, building, checkpoint, options.license, out.name, options.compact)
+        write_export(options.run, building, options.checkpoint, options.license, out.name, options.compact)
     print(f"{out}: {', '.join(sorted(path.name for path in out.iterdir()))}")

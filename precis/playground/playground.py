@@ -39,9 +39,13 @@ from precis.summarizing.summarizing import changed_options, load_model, quiet_pr
 EXAMPLE = Path(__file__).with_name("example.txt")
 _DOCUMENTS = 200  # number of documents of the corpus that can be picked
 _LETTERS, _TREE_WIDTH = 32, 120  # letters per EDU and pixels of a tree that fits a card of 22 rem
-_RELATIONS = 3  # number of relations shown for a head; twice as many for a document
-_PICTURE = 480  # pixels; higher pictures scroll
+_RELATIONS = 3  # number of relations listed for a head; twice as many for a document
+_MAX_HEIGHT = 480  # pixels; higher pictures scroll
+_MARGIN = 24  # pixels below a picture, for its horizontal scroll bar
+_MIN_SHRINKING = 0.75  # a smaller picture would be hard to read
 _ATTENDED = 12  # source words that are colored when the pointer rests on a word of the summary
+_IN_HINT = 5  # source words that the tooltip of a word of the summary lists
+_FAINTEST = 0.12  # opacity of the color of an attended word, at least: less is invisible
 AGENTS = ("#1b6ca8", "#c0561a", "#2e7d32", "#8e24aa", "#ad1457", "#5d4037")  # a color for each agent, repeated
 MACROS = template("precis.playground", "cards.html").module  # cards_page, card, plain_summary and so on, as functions
 
@@ -61,17 +65,17 @@ class Playground:
         last_names = [Path(path).name for path in paths]
         for path, last_name in zip(paths, last_names):
             name = last_name if last_names.count(last_name) == 1 else str(path)
-            self.runs[name] = load_model(path, cache_dir=self._folder.name, max_eval=None)
+            self.runs[name] = load_model(path, cache_dir=self._folder.name, max_eval=None)  # None: no limit
         models = zip(paths, self.runs.values())
+        # runs of the user: models of Hugging Face have no config, shipped models a folder of the suite
         trained = [(path, run) for path, run in models if run.config and not shipped_folder(path)]
         self.documents = self._documents(*trained[0], split) if trained else {}
 
     def _documents(self, folder: str, run: Run, split: str | None) -> dict[str, dict[str, Any]]:
-        """Return documents of the first run's corpus by id; print the reason to stderr if it cannot be read."""
-        corpus = run.data.corpus
+        """Return records of documents of a run's corpus by id; none, with the reason on stderr, if it is unreadable."""
         try:
-            split = split or ("test" if "test" in corpus.splits() else "val")
-            # minutes, where the corpus has to be built first
+            split = split or ("test" if "test" in run.data.corpus.splits() else "val")
+            # takes minutes if the corpus has to be built first
             print(f"{folder}: reading the documents of its {split} split", file=sys.stderr, flush=True)
             with quiet_progress():
                 table = run_documents(Path(folder), split)
@@ -79,11 +83,11 @@ class Playground:
             reason = " ".join(str(error).split())
             print(f"{folder}: no documents of its corpus can be picked ({reason})", file=sys.stderr)
             return {}
-        rows = table.select(range(min(_DOCUMENTS, len(table))))
-        return {row["id"]: row for row in rows.to_list()}
+        first = table.select(range(min(_DOCUMENTS, len(table))))
+        return {record["id"]: record for record in first.to_list()}
 
     def pick(self, name: str | None) -> tuple[str, str]:
-        """Return the text and the first reference of a document of the corpus; without one, an example."""
+        """Return the text and the first reference of a document by id; an example without a reference by default."""
         if not name or name not in self.documents:
             return EXAMPLE.read_text(encoding="utf-8")[: self.max_characters], ""
         document = as_document(self.documents[name])
@@ -100,6 +104,7 @@ class Playground:
             return MACROS.error_box(" ".join(str(error).split()))
 
     def _check(self, text: str, reference: str, names: Sequence[str]) -> None:
+        """Raise a `UserError` if there is no text or model to summarize with, or a text is too long."""
         if not text.strip():
             raise UserError("There is no text: paste one, or pick a document.")
         for kind, value in (("text", text), ("reference", reference)):
@@ -110,18 +115,18 @@ class Playground:
             raise UserError("No run is chosen: tick at least one.")
 
     def _card(self, number: int, name: str, text: str, reference: str, beam_size: int) -> str:
-        """Return the card of one model."""
+        """Return a card as HTML: the summary of a text by one model, and how it was made; `number` is its position."""
         run = self.runs[name]
         record = {"id": "text", "document": text} | ({"summary": reference} if reference.strip() else {})
         device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
         with TemporaryDirectory(dir=self._folder.name) as cache, self._lock, quiet_progress():
-            data = run.data.with_corpus(Records([record]), Path(cache), 1)
+            data = run.data.with_corpus(Records([record]), Path(cache), eval_batch_size=1)
             (batch,) = data.test_dataloader()
             batch = batch.to(device)
             run.model.to(device)
-            options = {} if isinstance(run.model, (BertSum, MatchSum)) else {"beam_size": beam_size}
+            options = {} if isinstance(run.model, (BertSum, MatchSum)) else {"beam_size": beam_size}  # these select
             with changed_options(run.model, options):
-                (summary,) = run.model.scored(run.model.summarize(batch))
+                (summary,) = run.model.scored(run.model.summarize(batch))  # with ROUGE if there is a reference
                 parts = sections(f"card{number}", run.model, data, batch, summary)
         return MACROS.card(name, type(run.model).__name__, parts)
 
@@ -134,7 +139,7 @@ def copied_summary(
     attention: np.ndarray,
     agents: Sequence[int] | None = None,
 ) -> str:
-    """Return a summary with marked copied words, above the document.
+    """Return HTML of a summary, in which copied words are marked, and of the document below it.
 
     While the pointer is over a word of the summary, the words of the document with the largest attention are colored by
     weight, through rules of CSS without a script.
@@ -145,43 +150,48 @@ def copied_summary(
         words: words of the summary, T.
         copied: for each word of the summary, whether it was copied.
         attention: weights [T, S].
-        agents: for each word of the document, the agent that reads it; colors the words of each agent.
+        agents: for each word of the document, the agent that reads it, whose color it has; None for one encoder.
     """
     colors = [None] * len(source) if agents is None else [AGENTS[agent % len(AGENTS)] for agent in agents]
     rules, spans = [], []
     for number, (word, is_copied, weights) in enumerate(zip(words, copied, attention)):
         top = [int(index) for index in np.argsort(-weights, kind="stable")[:_ATTENDED] if weights[index] > 0]
-        rules += [(number, index, max(0.12, float(weights[index] / weights[top[0]]))) for index in top]
-        hint = ", ".join(f"{source[index]} {weights[index]:.2f}" for index in top[:5])
+        for index in top:  # opacity relative to the largest weight
+            rules.append((number, index, max(_FAINTEST, float(weights[index] / weights[top[0]]))))
+        hint = ", ".join(f"{source[index]} {weights[index]:.2f}" for index in top[:_IN_HINT])
         color = colors[top[0]] if top else None
         spans.append({"text": word, "copied": is_copied, "hint": hint, "color": color, "space": space_after_word(word)})
-    legend = {agent + 1: AGENTS[agent % len(AGENTS)] for agent in sorted(set(agents or ()))}
+    legend = {agent + 1: AGENTS[agent % len(AGENTS)] for agent in sorted(set(agents or ()))}  # numbered from 1
     return MACROS.copied_summary(prefix, rules, spans, zip(source, colors, map(space_after_word, source)), legend)
 
 
 def picture(title: str, svg: str) -> str:
-    """Return an SVG in a separate frame, which isolates its styles and enables its tooltips.
+    """Return HTML of an SVG in a frame, a page of its own, which isolates its styles and enables its tooltips.
 
     A picture that is wider than the card shrinks by a quarter at most, so that it stays readable; the rest scrolls, as
     does a picture that is too high. The title says so.
     """
     width, height = map(int, re.findall(r'<svg[^>]* width="(\d+)" height="(\d+)"', svg)[0])
-    height += 24
-    if height > _PICTURE:
-        height = _PICTURE
+    height += _MARGIN
+    if height > _MAX_HEIGHT:
+        height = _MAX_HEIGHT
         title = f"{title} (scroll in it, or drag its lower right corner)"
-    style = f"<style>body{{margin:0}} svg{{max-width:100%;min-width:{0.75 * width:.0f}px;height:auto}}</style>"
+    min_width = f"{_MIN_SHRINKING * width:.0f}px"
+    style = f"<style>body{{margin:0}} svg{{max-width:100%;min-width:{min_width};height:auto}}</style>"
     page = f"<!doctype html>{style}<body>{svg}</body>"
     return MACROS.framed(title, height, base64.b64encode(page.encode()).decode())
 
 
 def sections(prefix: str, model: Summarizer, data: SummarizationData, batch: Batch, summary: Summary) -> list[str]:
-    """Return the sections of a card on a summary, whose ids have a prefix; the DataModule is over this document."""
+    """Return the sections of a card on a summary as HTML: its text, its scores, and graphs or trees of the document.
+
+    `data` and `batch` have this document alone; `prefix` makes the ids of HTML elements unique in the page.
+    """
     parts = []
     if isinstance(summary, ExtractiveSummary):
         parts.append(MACROS.selected_sentences(summary))
     elif isinstance(model, CopyingSummarizer) and summary.copied is not None:
-        source, _, attention, _ = model.attention_map(batch, 0)
+        source, _, attention, _ = model.attention_map(batch, 0)  # words of the document, S, and weights [T, S]
         parts.append(copied_summary(prefix, source, summary.words, summary.copied, attention, agents_of(batch)))
     else:
         parts.append(MACROS.plain_summary(summary.text))
@@ -200,7 +210,7 @@ def sections(prefix: str, model: Summarizer, data: SummarizationData, batch: Bat
 
 def agents_of(batch: Any) -> list[int] | None:
     """Return the agent that reads each word of a batch's first document; None for models without agents."""
-    lengths = batch.lengths[0]
+    lengths = batch.lengths[0]  # words of each agent, [M]; without agents one number
     if lengths.dim() == 0:
         return None
     return torch.repeat_interleave(torch.arange(len(lengths)), lengths.cpu()).tolist()
@@ -208,15 +218,15 @@ def agents_of(batch: Any) -> list[int] | None:
 
 def discourse_sections(model: RSTformer, data: SummarizationData, document: Document) -> list[str]:
     """Return the tree of a document, its most probable relations, and the relation of each attention head."""
-    (row,) = data.features("test")
-    if not row["parse"]:
+    (features,) = data.features("test")
+    if not features["parse"]:  # the key of the parse is empty for a document without words
         return []
-    parse: DiscourseParse = data.cache.get(row["parse"], row["id"])
+    parse: DiscourseParse = data.cache.get(features["parse"], features["id"])
     texts = [document.text[start:end] for start, end in parse.edus.tolist()]
     tree = draw_tree(parse.best_tree(), texts, letters=_LETTERS, wrap=True, tree_width=_TREE_WIDTH)
     parts = [picture("RST tree of the document", tree)]
-    mass = parse.band(parse.half_width).sum((0, 1))                                          # [R]
-    share = mass / mass.sum().clamp_min(1e-9)
+    mass = parse.band(parse.half_width).sum((0, 1))  # of each relation, over pairs of EDUs, [R]
+    share = mass / mass.sum().clamp_min(1e-9)  # a single EDU has no pairs: all shares are 0
     order = share.argsort(descending=True, stable=True)[: 2 * _RELATIONS].tolist()
     rows = [[parse.relations[index], f"{100 * share[index]:.0f} %"] for index in order if share[index] > 0]
     parts.append(MACROS.table("relations of the document, share of the distribution", ["relation", "share"], rows))
@@ -231,7 +241,7 @@ def discourse_sections(model: RSTformer, data: SummarizationData, document: Docu
 
 def graph_section(data: GraphSumData, document: Document, summary: Summary) -> str:
     """Return the graph between a document's paragraphs, and the attention of the sentences of the summary to them."""
-    data.graph.prepare([document])
+    data.graph.prepare([document])  # which parses the document for a graph of RST relations
     paragraphs = data.paragraphs(document)
     attention = summary.extra.get("paragraph_attention")
     svg = draw_graph(data.graph(paragraphs), paragraphs.texts, summary.sentences, attention)

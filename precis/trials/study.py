@@ -25,15 +25,17 @@ except ImportError:
     raise UserError("a search needs optuna; pip install 'precis-suite[search]'") from None
 
 NAME = "search"  # name of the study in the journal
+SEED_STRIDE = 1_000_003  # a prime above any number of trials, so that searches with other seeds share no seed
 optuna.logging.set_verbosity(optuna.logging.ERROR)
 warnings.filterwarnings("ignore", category=optuna.exceptions.ExperimentalWarning)
 
 
 class Search:
-    """A study with the section `search` of its sweep file, with metric and direction.
+    """The Optuna study of a search, opened from its journal in the sweep folder `out`, or begun.
 
-    `base` is the digest of the config that trials are made from; None to read a search whatever its base. A `UserError`
-    if the journal is damaged or has a search with other keys, or from another base.
+    `section` is the section `search` of the sweep file, with metric and direction. `base` is the digest of the config
+    that trials are made from; None to read a search whatever its base. A `UserError` if the journal is damaged or has a
+    search with other keys, or from another base.
     """
 
     def __init__(self, out: Path, section: dict[str, Any], base: str | None = None) -> None:
@@ -43,22 +45,25 @@ class Search:
         check_links(self.path, self.out)
         with _explained(self.path):
             storage = JournalStorage(JournalFileBackend(str(self.path), lock_obj=JournalFileOpenLock(str(self.path))))
-            names = [summary.study_name for summary in storage.get_all_studies()]
-            if names not in ([], [NAME]):
-                raise UserError(f"{self.path}: of another study, {', '.join(names)}; pass another --out")
-            open_study = optuna.load_study if names else partial(optuna.create_study, direction=section["direction"])
+            study_names = [summary.study_name for summary in storage.get_all_studies()]  # none in a new journal
+            if study_names not in ([], [NAME]):
+                raise UserError(f"{self.path}: of another study, {', '.join(study_names)}; pass another --out")
+            create = partial(optuna.create_study, direction=section["direction"])
+            open_study = optuna.load_study if study_names else create
             self.study = open_study(study_name=NAME, storage=storage, pruner=_pruner(section))
         space = {key: section[key] for key in ("metric", "direction", "keys")}
-        if not names:
+        if not study_names:
             self.study.set_user_attr("space", space)
             self.study.set_user_attr("base", base)
         self._check(space, base)
 
     def _check(self, space: dict[str, Any], base: str | None) -> None:
+        """Raise a `UserError` if the journal was begun with another space of values, or from another base config."""
         recorded = self.study.user_attrs
         remedy = "pass another --out, or restore the sweep file"
         for name, value in space.items():
-            if json.loads(json.dumps(value)) != (old := recorded.get("space", {}).get(name)):
+            old = recorded.get("space", {}).get(name)
+            if json.loads(json.dumps(value)) != old:  # as the journal stores it: tuples become lists
                 raise UserError(f"{self.path}: is of a search with other {name}, {json.dumps(old)}; {remedy}")
         if base is not None and recorded.get("base") != base:
             raise UserError(f"{self.path}: is of a search from another base, or with another set; {remedy}")
@@ -66,7 +71,7 @@ class Search:
     @contextmanager
     def locked(self) -> Iterator[None]:
         """Lock the search against other workers, on all machines that share the folder."""
-        lock = JournalFileOpenLock(str(self.path.with_name("claim")))
+        lock = JournalFileOpenLock(str(self.path.with_name("claim")))  # not the journal's lock, which each write takes
         lock.acquire()
         try:
             yield
@@ -77,7 +82,7 @@ class Search:
     def trials(self) -> list[FrozenTrial]:
         """All trials, in order."""
         with _explained(self.path):
-            return self.study.get_trials(deepcopy=False)
+            return self.study.get_trials(deepcopy=False)  # they are only read
 
     @property
     def best(self) -> FrozenTrial | None:
@@ -87,41 +92,42 @@ class Search:
         return max(complete, key=lambda trial: sign * trial.value, default=None)
 
     def claim(self, worker: int) -> tuple[int, dict[str, Any]] | None:
-        """Return number and values of a trial for a worker: one that it did not end before it was killed, or a new one.
+        """Return number and values of a trial for a worker, by its number: a trial that it did not end, or a new one.
 
-        It is None if there are no more trials. Must be called while the search is locked. Trials that run belong to a
-        worker, which runs once at a time, so that no other worker takes up a trial that is still running.
+        Returns None if the search has as many trials as its section says. Call it while the search is `locked`. A
+        worker has one process at a time, so a running trial of this worker is one whose process was killed.
         """
         trials = self.trials
         running = [trial for trial in trials if trial.state == TrialState.RUNNING]
-        # A worker that is killed between two lines of the journal leaves a trial without an owner.
+        # A worker that is killed between `ask` and `set_user_attr` leaves a trial without a worker, which anyone takes.
         unfinished = [trial for trial in running if trial.user_attrs.get("worker", worker) == worker]
         started = len([trial for trial in trials if trial.state != TrialState.WAITING])
         if not unfinished and started >= self.section["trials"]:
             return None
-        number = unfinished[0].number if unfinished else started
+        number = unfinished[0].number if unfinished else started  # trials are numbered from 0
         self.study.sampler = self._sampler(number)
         trial = optuna.Trial(self.study, unfinished[0]._trial_id) if unfinished else self.study.ask()
         trial.set_user_attr("worker", worker)
         return trial.number, suggest(trial, self.section["keys"])
 
     def _sampler(self, number: int) -> optuna.samplers.BaseSampler:
-        # Workers must not draw the same values, so that the seed is one of the trial.
-        seed = (self.section["seed"] * 1_000_003 + number) % 2**32
+        # A seed for each trial, so that workers draw different values, and a trial that is taken up again the same.
+        seed = (self.section["seed"] * SEED_STRIDE + number) % 2**32  # NumPy's generator takes 32 bits
         if self.section["sampler"] == "tpe":
             startup = self.section["startup"]
+            # constant_liar: running trials count as bad ones, so that workers do not try the same region
             return optuna.samplers.TPESampler(seed=seed, n_startup_trials=startup, constant_liar=True)
         return optuna.samplers.RandomSampler(seed=seed)
 
     def report(self, number: int, value: float, step: int) -> bool:
-        """Report a validation, counted from 1, of a running trial once; return whether the trial is to be pruned."""
+        """Report the score of a validation, `step` from 1, of a running trial; return whether to prune the trial."""
         recorded = self.trials[number]
-        if recorded.state != TrialState.RUNNING:
+        if recorded.state != TrialState.RUNNING:  # it has ended
             return False
         trial = optuna.Trial(self.study, recorded._trial_id)
-        if step not in recorded.intermediate_values:
+        if step not in recorded.intermediate_values:  # a resumed run repeats its last validations
             trial.report(value, step)
-        prune = bool(recorded.user_attrs.get("pruned")) or trial.should_prune()
+        prune = bool(recorded.user_attrs.get("pruned")) or trial.should_prune()  # once pruned, pruned for good
         if prune:
             trial.set_user_attr("pruned", True)
         return prune
@@ -135,7 +141,7 @@ class Search:
                 trial.set_user_attr(name, value)
 
     def end(self, number: int, failure: str | None) -> str:
-        """Record the end of a trial by its score, or why it failed; return complete, pruned or failed."""
+        """End a trial with its recorded score, or as failed if `failure` is a reason; return complete, pruned or failed."""
         attributes = self.trials[number].user_attrs
         if failure is None and attributes.get("pruned"):
             self.study.tell(number, state=TrialState.PRUNED)
@@ -152,21 +158,21 @@ class Search:
 
 
 def _pruner(section: dict[str, Any]) -> optuna.pruners.BasePruner:
-    """Return the pruner that a sweep file names; it counts validations."""
+    """Return the pruner that a section `search` names; its steps are validations."""
     startup, warmup = section["startup"], section["warmup"]
     if section["pruner"] == "median":
         return optuna.pruners.MedianPruner(n_startup_trials=startup, n_warmup_steps=warmup)
     if section["pruner"] == "hyperband":
-        return optuna.pruners.HyperbandPruner(min_resource=max(1, warmup))
+        return optuna.pruners.HyperbandPruner(min_resource=max(1, warmup))  # Optuna refuses 0
     return optuna.pruners.NopPruner()
 
 
 @contextmanager
 def _explained(path: Path) -> Iterator[None]:
-    """Raise what Optuna raises on a damaged journal as an error in plain words."""
+    """Turn errors that Optuna raises on a damaged journal into a `UserError`."""
     try:
         yield
-    except UserError:
+    except UserError:  # a ValueError, too
         raise
     except (ValueError, KeyError, AssertionError) as error:
         raise UserError(f"{path}: no journal of Optuna, or a damaged one ({error}); pass another --out") from None
