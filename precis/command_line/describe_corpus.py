@@ -18,6 +18,8 @@ from datamodules.documents import Document
 from datamodules.text.language import length_words, script_of
 from datamodules.text.lines import printable, printable_line
 
+_SCRIPT_SAMPLE = 100  # documents by which the script of a split is detected
+_MAX_LISTED = 3  # overlaps and skipped records of a split that are printed; --json has all
 _STATISTICS = {
     "document_words": "words per document",
     "document_sentences": "sentences per document",
@@ -42,7 +44,7 @@ def describe_corpus(corpus: Corpus, options: Namespace) -> None:
 
 
 def find_overlaps(tables: Mapping[str, Dataset]) -> dict[str, list[dict[str, str]]]:
-    """Return the documents of each split whose text an earlier split has, without regard to case and white space."""
+    """Return the documents of each split whose text an earlier split has, compared without case and white space."""
     first_with_text: dict[str, tuple[str, str]] = {}
     overlaps: dict[str, list[dict[str, str]]] = {split: [] for split in tables}
     for split, table in tables.items():
@@ -67,14 +69,14 @@ def describe(
         (document words to mean reference words), None if there is no reference.
     """
     manifest = read_manifest(dataset)
-    first = dataset.select(range(min(100, len(dataset))))
-    script = script_of(as_document(row).text for row in first)
+    sample = dataset.select(range(min(_SCRIPT_SAMPLE, len(dataset))))
+    script = script_of(as_document(record).text for record in sample)  # None without letters
     return {
         "split": split,
         "documents": manifest["documents"],
         "skipped": manifest["skipped"],
         "digest": manifest["digest"],
-        "examples": [as_document(row) for row in dataset.select(range(min(examples, len(dataset))))],
+        "examples": list(map(as_document, dataset.select(range(min(examples, len(dataset)))))),
         **{name: _spread(values) for name, values in _lengths(dataset).items()},
         "script": script._asdict() if script else None,
         "overlaps": list(overlaps),
@@ -94,17 +96,17 @@ def print_descriptions(splits: list[dict[str, Any]], console: Console | None = N
         table.add_row(title, *(_cell(split[name]) for split in splits))
     if any(split["overlaps"] for split in splits):
         table.add_row("in an earlier split", *(f"{len(split['overlaps']):,}" for split in splits))
-    table.add_row("digest", *(split["digest"][:12] for split in splits))
+    table.add_row("digest", *(split["digest"][:12] for split in splits))  # --json has the whole digest
     console.print(table)
     for split in splits:
         if split["script"] and split["script"]["name"] != "Latin":
             share, name, code = (split["script"][key] for key in ("share", "name", "language"))
             line = f"{split['split']}: {share:.0%} of the letters are {name}; train with --data.language {code}"
             console.print(Text(f"{line}, or the code of their language (xx for any)"))
-        for overlap in split["overlaps"][:3]:
+        for overlap in split["overlaps"][:_MAX_LISTED]:
             line = f"{split['split']} {overlap['id']} equals {overlap['other_split']} {overlap['other_id']}"
             console.print(Text(printable_line(line)))
-        for bad in split["skipped"][:3]:
+        for bad in split["skipped"][:_MAX_LISTED]:
             console.print(Text(printable_line(f"skipped {bad['where']}: {bad['problem']}")))
         for document in split["examples"]:
             console.print(_example(split["split"], document))
@@ -132,7 +134,7 @@ def _words(sentences: list[str]) -> int:
 
 
 def _spread(values: list[float]) -> dict[str, float] | None:
-    if not values:
+    if not values:  # of references, in a corpus without any
         return None
     mean, median, high = np.mean(values), np.median(values), np.percentile(values, 95)
     return {"mean": float(mean), "median": float(median), "p95": float(high)}
@@ -143,6 +145,7 @@ def _cell(spread: dict[str, float] | None) -> str:
 
 
 def _example(split: str, document: Document, length: int = 600) -> Text:
+    """Return a document for the terminal: id, the words in its first `length` characters, and references."""
     text = document.text if len(document.text) <= length else document.text[:length].rsplit(None, 1)[0] + " ..."
     out = Text(f"\n{split}: {printable_line(document.id)}\n", style="bold")
     out.append(printable(text) + "\n", style="not bold")

@@ -46,16 +46,16 @@ def write_export(
     left_out = _frozen_weights(loaded) if compact else set()
     try:
         replaced, note = {} if left_out else loaded.model.export(folder), ""
-    except ValueError as error:
+    except ValueError as error:  # transformers has no form of this network, which the note in the card explains
         replaced, note = {}, str(error)
     config = _portable(read_config(run), replaced)
     _export_other_models(loaded, config, folder)
     (folder / "config.yaml").write_text(yaml.safe_dump(config, sort_keys=False), encoding="utf-8")
     data = loaded.data
     frozen_tokenizer = data.tokenizer_type.of_checkpoint(data.checkpoint).state() if left_out else None
-    if data.tokenizer is None or data.tokenizer.state() != frozen_tokenizer:
+    if data.tokenizer is None or data.tokenizer.state() != frozen_tokenizer:  # else it is loaded with the encoder
         shutil.copytree(run / "text", folder / "text")
-    described = _described(loaded, read_checkpoint(path, verify=False))
+    described = _described(loaded, read_checkpoint(path, verify=False))  # `load_run` has verified it
     weights = {name: value for name, value in loaded.model.state_dict().items() if name not in left_out}
     write_exported(folder / EXPORTED, weights, described, bits=8 if compact else 32)
     card = model_card(run, name or run.name, loaded, config, described["global_step"], licence, note, folder)
@@ -63,24 +63,27 @@ def write_export(
 
 
 def _frozen_weights(loaded: Run) -> set[str]:
-    """Return the names of weights that are loaded by name, none if training started from other ones."""
+    """Return the names of frozen weights, if they equal the weights of the pretrained encoder that the config names."""
     weights, names = loaded.model.state_dict(), loaded.model.frozen_weights()
-    named = build(loaded.config)[0].state_dict() if names else {}
-    return names if all(torch.equal(weights[name], named[name]) for name in names) else set()
+    pretrained = build(loaded.config)[0].state_dict() if names else {}  # a new model, before any training
+    return names if all(torch.equal(weights[name], pretrained[name]) for name in names) else set()
 
 
 def _described(loaded: Run, checkpoint: dict[str, Any]) -> dict[str, Any]:
-    """Return the plain values of a checkpoint that its weights are read with."""
+    """Return what a checkpoint has beside tensors, as JSON stores it: `loss_weights`, `global_step`, `switches`."""
     described: dict[str, Any] = {}
     loaded.model.on_save_checkpoint(described)
-    described.pop("text", None)  # it has a folder
+    described.pop("text", None)  # the tokenizer, which is in the folder text/
     described["global_step"] = checkpoint["global_step"]
     described["switches"] = checkpoint.get("switches")
     return json.loads(json.dumps(described))
 
 
 def _portable(config: dict[str, Any], replaced: dict[str, str]) -> dict[str, Any]:
-    """Return the config of an exported model: pretrained parts are in its folder, and no path is of this machine."""
+    """Return the config of an exported model: its pretrained parts are in its folder, and no path is absolute.
+
+    `replaced` maps keys of the model's config to places of pretrained parts in the folder, `.` for the folder itself.
+    """
     config = {key: value for key, value in config.items() if key not in _LEFT_OUT}
     config = map_strings(config, lambda text: os.path.basename(text) if os.path.isabs(text) else text)
     data = config["data"].setdefault("init_args", {})
@@ -90,7 +93,7 @@ def _portable(config: dict[str, Any], replaced: dict[str, str]) -> dict[str, Any
     model = config["model"].setdefault("init_args", {})
     for key, place in replaced.items():
         path = IN_FOLDER if place == "." else f"{IN_FOLDER}/{place}"
-        for part, name in ((model, key), (data, key.rpartition(".")[2])):
+        for part, name in ((model, key), (data, key.rpartition(".")[2])):  # encoder.checkpoint, checkpoint
             if get_value(part, name) is not None:
                 set_value(part, name, path)
     return config
@@ -115,10 +118,14 @@ def _export_other_models(loaded: Run, config: dict[str, Any], folder: Path) -> N
 def model_card(
     run: Path, name: str, loaded: Run, config: dict[str, Any], step: int, licence: str | None, note: str, folder: Path
 ) -> str:
-    """Return the card as Markdown with a header in YAML; its text is in model_card.md."""
+    """Return the card as Markdown with a header in YAML; its text is in model_card.md.
+
+    `folder` has the exported files, which the card lists; `step` is the number of training steps; `note` says why
+    transformers cannot load the model, or is empty.
+    """
     kind = type(loaded.model)
     pretrained = get_value(loaded.config["model"].get("init_args"), "encoder.checkpoint")
-    is_name = isinstance(pretrained, str) and pretrained.count("/") == 1 and not Path(pretrained).exists()
+    is_name = isinstance(pretrained, str) and pretrained.count("/") == 1 and not Path(pretrained).exists()  # USER/MODEL
     header = ModelCardData(
         library_name="precis",
         pipeline_tag="summarization",
@@ -126,7 +133,7 @@ def model_card(
         license=licence,
         base_model=pretrained if is_name else None,
     )
-    environment = {"corpus": {}} | _record(run, "environment.json")
+    environment = {"corpus": {}} | _record(run, "environment.json")  # of runs without this key
     corpus = config["data"]["init_args"].get("corpus") or {}
     corpus_arguments = {key: value for key, value in (corpus.get("init_args") or {}).items() if value is not None}
     versions = ", ".join(f"{package} {version}" for package, version in environment.get("versions", {}).items())
@@ -162,6 +169,6 @@ def model_card(
     return f"{card}\n"
 
 
-def _record(run: Path, name: str) -> dict[str, Any]:
+def _record(run: Path, name: str) -> dict[str, Any]:  # empty if the run has no such file
     path = run / name
     return read_json(path) if path.is_file() else {}

@@ -12,11 +12,11 @@ from torch.serialization import safe_globals
 from datamodules.documents import UserError
 from lightning_modules.checkpoints import load_pickled
 
-MOST_CLASSES = 200  # maximal number of classes in a pickled model
+MOST_CLASSES = 200  # maximum number of classes in a pickled model: each one costs another reading of the file
 
 
 class Inert:
-    """Stands for an object of any class in a file: it keeps attributes and runs no code of that class."""
+    """Placeholder for an object of any pickled class: it has the object's attributes, and no code of the class."""
 
     def __new__(cls, *_: Any, **__: Any) -> "Inert":
         return super().__new__(cls)
@@ -31,13 +31,13 @@ class Inert:
 def read_weights(path: Path) -> dict[str, Tensor]:
     """Return the weights of a checkpoint, a state dict or a pickled model, by name; a `UserError` if there are none.
 
-    torch reads the file with `weights_only`. A class or function that it refuses is not imported; an inert object takes
-    its place, since only tensors are wanted.
+    torch reads the file with `weights_only`. A class or function that it refuses is not imported, but replaced by a
+    subclass of `Inert`, since only tensors are needed.
     """
     if not path.is_file():
         raise UserError(f"{path}: no such file; give a checkpoint that was downloaded")
     content = _load(path)
-    for key in ("model", "state_dict"):
+    for key in ("model", "state_dict"):  # entries of checkpoints beside the state of the optimizer
         if isinstance(content, Mapping) and isinstance(content.get(key), Mapping | Inert):
             content = content[key]
     weights = dict(_tensors(content))
@@ -47,6 +47,7 @@ def read_weights(path: Path) -> dict[str, Tensor]:
 
 
 def _load(path: Path) -> Any:
+    """Read a pickled file; each time torch refuses a class, add a placeholder of that name and read it again."""
     stand_ins: dict[str, type[Inert]] = {}
     while len(stand_ins) < MOST_CLASSES:
         try:
@@ -55,7 +56,7 @@ def _load(path: Path) -> Any:
         except (OSError, pickle.UnpicklingError) as error:
             refused = re.search(r"Unsupported global: GLOBAL (\S+) was not an allowed global", str(error))
             if refused is None or refused[1] in stand_ins:
-                reason = " ".join(str(error).split())[:200]
+                reason = " ".join(str(error).split())[:200]  # torch adds advice to load without `weights_only`
                 problem = f"its weights cannot be read without executing what is in it, or it is broken ({reason})"
                 raise UserError(f"{path}: {problem}; {_REMEDY.format(path=path)}") from None
             stand_ins[refused[1]] = type(refused[1].rpartition(".")[2], (Inert,), {})
@@ -74,11 +75,11 @@ def _tensors(content: Any, prefix: str = "") -> Iterator[tuple[str, Tensor]]:
     if isinstance(content, Inert):
         values = vars(content)
         for part in ("_parameters", "_buffers", "_modules"):
-            yield from _tensors(values.get(part) or {}, prefix)
+            yield from _tensors(values.get(part) or {}, prefix)  # objects that are no modules have none of the parts
     elif isinstance(content, Mapping):
         for name, value in content.items():
             if isinstance(value, Tensor):
-                yield f"{prefix}{name}", value.detach()
+                yield f"{prefix}{name}", value.detach()  # a parameter becomes a plain tensor
             elif isinstance(value, Inert):
                 yield from _tensors(value, f"{prefix}{name}.")
 
@@ -144,28 +145,29 @@ KEY_MAPS: dict[Kind, KeyMap] = {
 
 
 def find_kind(weights: Mapping[str, Tensor]) -> Kind:
-    """Return the kind of checkpoint that has these names; a `UserError` if the names are those of no known kind."""
+    """Return the kind of checkpoint that has weights of these names; a `UserError` if there is no such kind."""
     for kind, key_map in KEY_MAPS.items():
         if any(re.fullmatch(key_map.mark, name) for name in weights):
             return kind
-    some = ", ".join(sorted(weights)[:3])
-    raise UserError(f"the weights ({some}, ..) belong to no kind that can be imported ({', '.join(KEY_MAPS)})")
+    examples = ", ".join(sorted(weights)[:3])
+    raise UserError(f"the weights ({examples}, ..) belong to no kind that can be imported ({', '.join(KEY_MAPS)})")
 
 
 def rename(weights: Mapping[str, Tensor], kind: Kind) -> dict[str, Tensor]:
     """Return weights under their names in the suite; a `UserError` for a name that this kind does not have."""
-    key_map, renamed = KEY_MAPS[kind], {}
+    key_map = KEY_MAPS[kind]
+    renamed: dict[str, Tensor] = {}
     old_prefix, new_prefix = key_map.encoder
     for name, value in weights.items():
         if any(re.fullmatch(pattern, name) for pattern in (*_DROPPED, *key_map.dropped)):
             continue
-        if name.startswith(old_prefix):
+        if name.startswith(old_prefix):  # the encoder is BERT of transformers in both: only the prefix differs
             renamed[new_prefix + name.removeprefix(old_prefix)] = value
             continue
         new = name
-        for pattern, replacement in (*key_map.rules, *_ATTENTION, *_FEED_FORWARD):
+        for pattern, replacement in (*key_map.rules, *_ATTENTION, *_FEED_FORWARD):  # one rule for each part of a name
             new = re.sub(pattern, replacement, new)
-        if new == name:
+        if new == name:  # no rule knows it
             raise UserError(f"{name}: not in a {kind} checkpoint; give one as PreSumm or MatchSum released it")
         renamed[new] = value
     return renamed

@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 
 from precis.statistics.statistics import LEVEL, Array, Interval, column_means, holm
 
-SIGNIFICANT = 1 - LEVEL
-_POWER = 0.8
+SIGNIFICANT = 1 - LEVEL  # p-values below it are significant
+_POWER = 0.8  # share of repetitions in which a detectable difference is significant
 
 
 class Difference(NamedTuple):
@@ -34,24 +34,24 @@ class Difference(NamedTuple):
 
 
 class _Error(NamedTuple):
-    """Squared standard errors of means, and their degrees of freedom, [M] each."""
+    """Squared standard errors of the means by M measures, and their degrees of freedom, [M] each."""
 
     variance: Array
     freedom: Array
 
     def quantile(self, share: float) -> Array:
-        """Return quantiles of the error of the mean, by Student's t."""
+        """Return quantiles of the error of the mean by Student's t distribution, [M]; `share` is between 0 and 1."""
         from scipy import special  # slow to import, and every command imports this module
 
         return np.sqrt(self.variance) * special.stdtrit(self.freedom, share)
 
     def p_value(self, mean: Array) -> Array:
-        """Return two-sided p-values of the hypothesis that the true mean is 0."""
-        from scipy import special
+        """Return two-sided p-values of the hypothesis that the true mean is 0, [M]."""
+        from scipy import special  # slow to import, as above
 
-        with np.errstate(divide="ignore", invalid="ignore"):
-            t = np.where(mean == 0, 0, np.abs(mean)) / np.sqrt(self.variance)
-        equal = (mean == 0) & (self.variance == 0)  # scores that all agree
+        with np.errstate(divide="ignore", invalid="ignore"):  # a variance of 0, which the last lines treat
+            t = np.abs(mean) / np.sqrt(self.variance)
+        equal = (mean == 0) & (self.variance == 0)  # all scores are equal: 0 / 0 in t
         return np.where(equal, 1.0, 2 * special.stdtr(self.freedom, -t))
 
 
@@ -83,14 +83,15 @@ def mean_difference(scores: Array, baseline: Array, fixed: tuple[bool, bool] = (
     """
     systems = keep_shared(scores, baseline)
     by_document = systems[0].mean(0) - systems[1].mean(0)  # [N, M]
-    mean = column_means(by_document)
+    mean = column_means(by_document)  # [M]
     trained = [system for system, is_fixed in zip(systems, fixed) if not is_fixed]
-    repeated = [system for system in trained if len(system) > 1]
+    repeated = [system for system in trained if len(system) > 1]  # a single run has no variance over seeds
     over_seeds = [_error(np.stack([column_means(run) for run in system])) for system in repeated]
-    tests = [_total([*over_seeds, _error(by_document)])]
+    tests = [_total([*over_seeds, _error(by_document)])]  # over seeds and documents
     if trained and len(over_seeds) == len(trained):
-        tests.append(_total(over_seeds))
+        tests.append(_total(over_seeds))  # over seeds alone
 
+    # of both tests: the wider interval, the larger p-value and the larger detectable difference
     half_width = np.max([test.quantile((1 + LEVEL) / 2) for test in tests], axis=0)
     p = np.max([test.p_value(mean) for test in tests], axis=0)
     detectable = np.max([test.quantile((1 + LEVEL) / 2) + test.quantile(_POWER) for test in tests], axis=0)
@@ -110,7 +111,7 @@ def paired_difference(scores: Array, baseline: Array) -> Difference:
 
 
 def significant(p_values: Array) -> NDArray[np.bool_]:
-    """Return which differences of a table are significant after Holm's correction; nan, of those not tested, is not."""
+    """Return which differences of a table are significant after Holm's correction; nan (no test) is not."""
     tested = ~np.isnan(p_values)
     adjusted = np.full(p_values.shape, np.nan)
     adjusted[tested] = holm(p_values[tested].tolist())
@@ -129,16 +130,16 @@ def keep_shared(*systems: Array) -> list[Array]:
 
 
 def _error(values: Array) -> _Error:
-    """Return the errors of the means of independent values, [K, M] -> [M]; nan values are left out."""
-    counts = (~np.isnan(values)).sum(0)
-    squares = np.nansum((values - column_means(values)) ** 2, axis=0)
-    with np.errstate(divide="ignore", invalid="ignore"):
+    """Return the errors of the means of K independent values by M measures, [K, M] -> [M]; nan values are left out."""
+    counts = (~np.isnan(values)).sum(0)  # [M]
+    squares = np.nansum((values - column_means(values)) ** 2, axis=0)  # [M]
+    with np.errstate(divide="ignore", invalid="ignore"):  # a single value has no variance: nan
         return _Error(squares / (counts - 1) / counts, counts - 1)
 
 
 def _total(errors: Sequence[_Error]) -> _Error:
-    """Return the error of a sum of independent means, with Satterthwaite's degrees of freedom."""
+    """Return the error of a sum of independent means, with the degrees of freedom of Satterthwaite (1946)."""
     variance = sum(error.variance for error in errors)
-    with np.errstate(divide="ignore", invalid="ignore"):
+    with np.errstate(divide="ignore", invalid="ignore"):  # 0 / 0 for equal scores
         freedom = variance**2 / sum(error.variance**2 / error.freedom for error in errors)
-    return _Error(variance, np.where(variance == 0, 1.0, freedom))
+    return _Error(variance, np.where(variance == 0, 1.0, freedom))  # 1: a valid number, which variance 0 cancels

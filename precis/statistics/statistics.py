@@ -8,7 +8,8 @@ from numpy.typing import ArrayLike, NDArray
 
 Array = NDArray[np.float64]
 
-LEVEL, RESAMPLES = 0.95, 10_000
+LEVEL = 0.95  # confidence level
+RESAMPLES = 10_000  # bootstrap samples
 _BLOCK = 100_000  # draws held at a time: they stay in the processor's cache
 
 
@@ -36,10 +37,11 @@ def bootstrap_interval(scores: ArrayLike, level: float = LEVEL, resamples: int =
     """
     if not 0 < level < 1:
         raise ValueError(f"a level of confidence lies between 0 and 1; got {level}")
-    table, flat = _table(scores)
-    means = resampled_means(table, resamples, seed)
+    table, is_single = _table(scores)
+    means = resampled_means(table, resamples, seed)  # [resamples, M]
     low, high = (quantiles(means, share) for share in ((1 - level) / 2, (1 + level) / 2))
-    return Interval(*(column[0].item() if flat else column for column in (column_means(table), low, high)))
+    results = (column_means(table), low, high)  # [M] each
+    return Interval(*(result[0].item() if is_single else result for result in results))
 
 
 def resampled_means(scores: ArrayLike, resamples: int = RESAMPLES, seed: int = 0) -> Array:
@@ -51,8 +53,8 @@ def resampled_means(scores: ArrayLike, resamples: int = RESAMPLES, seed: int = 0
     present = ~np.isnan(table)
     if present.all():
         return resampled_sums(table, resamples, seed) / len(table)
-    sums = resampled_sums(np.hstack([np.where(present, table, 0), present]), resamples, seed)
-    totals, counts = np.hsplit(sums, 2)
+    sums = resampled_sums(np.hstack([np.where(present, table, 0), present]), resamples, seed)  # [resamples, 2 M]
+    totals, counts = np.hsplit(sums, 2)  # sums of scores, and how many there are, [resamples, M] each
     return np.divide(totals, counts, out=np.full_like(totals, np.nan), where=counts > 0)
 
 
@@ -65,9 +67,10 @@ def resampled_sums(columns: ArrayLike, resamples: int = RESAMPLES, seed: int = 0
     documents, rng = len(table), np.random.default_rng(seed)
     sums = []
     for size in _blocks(documents, resamples):
+        # how often each document is in each resample, [size, N]: one `bincount`, with numbers of its own per resample
         drawn = rng.integers(documents, size=(size, documents)) + documents * np.arange(size)[:, None]
-        times = np.bincount(drawn.ravel(), minlength=size * documents).reshape(size, documents)  # each was drawn
-        sums.append(times.astype(np.float64) @ table)
+        times = np.bincount(drawn.ravel(), minlength=size * documents).reshape(size, documents)
+        sums.append(times.astype(np.float64) @ table)  # [size, M]
     return np.concatenate(sums)
 
 
@@ -79,8 +82,8 @@ def column_means(table: Array) -> Array:
 
 def quantiles(means: Array, share: float) -> Array:
     """Return quantiles of columns, [N, M] -> [M], without NaN; NaN for columns with NaN only."""
-    rows = [column[~np.isnan(column)] for column in means.T]
-    return np.array([np.quantile(row, share) if row.size else np.nan for row in rows])
+    columns = [column[~np.isnan(column)] for column in means.T]
+    return np.array([np.quantile(column, share) if column.size else np.nan for column in columns])
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
@@ -96,8 +99,8 @@ def holm(p_values: Sequence[float]) -> list[float]:
         raise ValueError(f"p lies between 0 and 1; got {list(p_values)}")
     order = np.argsort(values, kind="stable")
     adjusted = np.empty_like(values)
-    steps = np.minimum(1, (len(values) - np.arange(len(values))) * values[order])
-    adjusted[order] = np.maximum.accumulate(steps)
+    products = np.minimum(1, (len(values) - np.arange(len(values))) * values[order])  # (m - j + 1) p_(j)
+    adjusted[order] = np.maximum.accumulate(products)  # the largest up to i, in the original order
     return adjusted.tolist()
 
 
@@ -107,7 +110,7 @@ def number_or_none(value: float) -> float | None:
 
 
 def _table(scores: ArrayLike) -> tuple[Array, bool]:
-    """Return scores as [N, M], and whether they were [N]."""
+    """Return scores as [N, M], with M = 1 for scores [N], and whether they were [N]."""
     table = np.asarray(scores, dtype=np.float64)
     if table.ndim not in (1, 2) or not len(table):
         raise ValueError(f"scores have shape [documents] or [documents, measures]; got {list(table.shape)}")
@@ -115,7 +118,7 @@ def _table(scores: ArrayLike) -> tuple[Array, bool]:
 
 
 def _blocks(documents: int, resamples: int) -> Iterator[int]:
-    """Yield the sizes of blocks of resamples, each of at most `_BLOCK` draws but of one resample at least."""
+    """Yield the numbers of resamples that are drawn at a time: `_BLOCK` draws of documents at most, or one resample."""
     if resamples < 1:
         raise ValueError(f"at least one resample is needed; got {resamples}")
     size = max(1, _BLOCK // documents)
