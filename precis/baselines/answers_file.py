@@ -13,18 +13,18 @@ from datamodules.text.lines import json_line, load_json, shorten
 
 
 class Answers:
-    """The answers in a file that is open for reading and writing, by id; new ones are written at once."""
+    """The answers in a file that is open for reading and writing, `by_id`; new ones are written at once."""
 
-    def __init__(self, path: Path, file: BinaryIO, rows: dict[str, dict[str, Any]]) -> None:
-        self.path, self.file, self.rows = path, file, rows
+    def __init__(self, path: Path, file: BinaryIO, by_id: dict[str, dict[str, Any]]) -> None:
+        self.path, self.file, self.by_id = path, file, by_id
 
-    def add(self, rows: Iterable[dict[str, Any]]) -> None:
+    def add(self, answers: Iterable[dict[str, Any]]) -> None:
         """Append answers, each with an `id`."""
-        rows = list(rows)
+        answers = list(answers)  # an iterator may be read once
         with naming_full_disk(self.path):
-            self.file.write("".join(map(json_line, rows)).encode())
-            self.file.flush()
-        self.rows |= {row["id"]: row for row in rows}
+            self.file.write("".join(map(json_line, answers)).encode())
+            self.file.flush()  # a killed command loses no answer that was paid for
+        self.by_id |= {answer["id"]: answer for answer in answers}
 
 
 def answers_path(predictions: Path) -> Path:
@@ -38,38 +38,37 @@ def answers_path(predictions: Path) -> Path:
 def open_answers(path: Path, settings: Mapping[str, Any]) -> Iterator[Answers]:
     """Open a new file of answers, or continue that of a killed command after removing its incomplete last line.
 
-    `settings` has everything that answers depend on. A `UserError` if the file has answers of others, is damaged, or is
-    in use by another process.
+    `settings` has everything that answers depend on, with the kind of answers as `system`. A `UserError` if the file
+    has answers under other settings, is damaged, or is in use by another process.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     settings = json.loads(json.dumps(settings))  # as they are read from the file: tuples become lists
     with path.open("a+b") as file:
-        if lock_file(file, path) is False:
+        if lock_file(file, path) is False:  # None: the file system has no locks
             raise UserError(f"{path}: another process writes to it; wait for it, or pass another --out")
         file.seek(0)
         content = file.read()
         end = content.rfind(b"\n") + 1
         if end < len(content):  # a killed process leaves an incomplete last line
             file.truncate(end)
-        rows = list(_parse_lines(path, content[:end]))
-        if len(rows) > 1 or (rows and "system" not in rows[0]):  # answers, or a file of something else
-            check_settings(path, rows[0], settings)
-        else:
+        records = list(_parse_lines(path, content[:end]))
+        if len(records) > 1 or (records and "system" not in records[0]):  # answers, or a file of something else
+            check_settings(path, records[0], settings)
+        else:  # no answer yet: other settings may replace the first line
             file.truncate(0)
             file.write(json_line(settings).encode())
             file.flush()
-        yield Answers(path, file, {row["id"]: row for row in rows[1:]})
+        yield Answers(path, file, {answer["id"]: answer for answer in records[1:]})
 
 
 def read_answers(path: Path) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
     """Return the settings and the answers of a file, by id; a `UserError` if it is missing or damaged."""
     if not path.is_file():
         raise UserError(f"{path}: no such file of answers; run the command with a model first")
-    with path.open("rb") as file:
-        rows = list(_parse_lines(path, file.read()))
-    if not rows:
+    records = list(_parse_lines(path, path.read_bytes()))
+    if not records:
         raise UserError(f"{path}: the file is empty; run the command with a model first")
-    return rows[0], {row["id"]: row for row in rows[1:]}
+    return records[0], {answer["id"]: answer for answer in records[1:]}
 
 
 def check_settings(path: Path, recorded: Mapping[str, Any], settings: Mapping[str, Any]) -> None:
@@ -78,20 +77,20 @@ def check_settings(path: Path, recorded: Mapping[str, Any], settings: Mapping[st
     differences = []
     for name in names:
         was, now = (json.dumps(values.get(name), ensure_ascii=False) for values in (recorded, settings))
-        differences.append(f"{name} {shorten(was, 80)}, now {shorten(now, 80)}")
+        differences.append(f"{name} {shorten(was, 80)}, now {shorten(now, 80)}")  # a prompt has many lines
     if differences:
         remedy = "choose another file with --out, or remove this one"
         raise UserError(f"{path}: has answers under other settings ({'; '.join(differences)}); {remedy}")
 
 
 def _parse_lines(path: Path, content: bytes) -> Iterator[dict[str, Any]]:
-    """Yield the settings of the first line, then the answers; check that each answer has an id."""
-    for number, line in enumerate(content.split(b"\n")[:-1], start=1):
+    """Yield the settings of the first line, then the answers; a `UserError` for a line that is no answer with an id."""
+    for number, line in enumerate(content.split(b"\n")[:-1], start=1):  # after the last line end there is nothing
         try:
-            row = load_json(line)
+            record = load_json(line)
         except ValueError:
-            row = None
-        if not isinstance(row, dict) or (number > 1 and "id" not in row):
+            record = None
+        if not isinstance(record, dict) or (number > 1 and "id" not in record):
             remedy = "remove the line, and run the command again"
             raise UserError(f"{path}:{number}: not a JSON record with an id; {remedy}")
-        yield row
+        yield record

@@ -36,15 +36,16 @@ ZERO_SHOT = {
     "selector": SELECTORS,
     "mmr_form": ("classic", "penalty"),
 }
-OPTIONS |= {name: (Literal[*values], f"of zero_shot: {', '.join(values)}") for name, values in ZERO_SHOT.items()}
+OPTIONS |= {name: (Literal[*choices], f"of zero_shot: {', '.join(choices)}") for name, choices in ZERO_SHOT.items()}
 
 
 def baseline(arguments: list[str]) -> None:
     """Run `precis baseline`: the first argument is a kind in `KINDS`, or else names an untrained baseline."""
-    name = KINDS.get(arguments[0] if arguments else "")
-    if name is None:
+    kind = arguments[0] if arguments else ""
+    if kind not in KINDS:
         _untrained(arguments)
-    else:  # the module has a function of the same name
+    else:
+        name = KINDS[kind]  # of a module, and of the function in it
         getattr(import_module(f"precis.baselines.{name}"), name)(arguments[1:])
 
 
@@ -61,12 +62,12 @@ def _untrained(arguments: list[str]) -> None:
     options = parser.parse_args(with_file(arguments))
     chosen = _chosen_options(options.name, options)
     documents = read_documents(parser, options)
-    if "language" in inspect.signature(BASELINES[options.name]).parameters:
+    if "language" in inspect.signature(BASELINES[options.name]).parameters:  # of the words that it compares
         chosen["language"] = options.language
     rows = predictions(map(as_document, documents), options.name, **chosen)
     target = Path(options.out)
     target.parent.mkdir(parents=True, exist_ok=True)
-    has_text = False
+    has_text = False  # whether one of the summaries is not empty
     with atomic_file(target) as file, progress_bar() as progress:
         for row in progress.track(rows, total=len(documents), description=options.name):
             file.write(json_line(row))
@@ -78,13 +79,13 @@ def _untrained(arguments: list[str]) -> None:
 
 
 def _chosen_options(name: str, options: Namespace) -> dict[str, Any]:
-    """Return the options of a baseline from the command line; an error for one that the baseline does not have."""
+    """Return the options of a baseline on the command line; a `UserError` for one that the baseline does not have."""
     chosen = {option: options[option] for option in OPTIONS if options[option] is not None}
     available = [option for option in OPTIONS if option in inspect.signature(BASELINES[name]).parameters]
     for option in chosen:
         if option not in available:
             others = ", ".join(f"--{other}" for other in available)
             raise UserError(f"{name} has no option --{option}; it has {others}")
-    if chosen.get("threshold") == "none":
+    if chosen.get("threshold") == "none":  # on the command line, None stands for the default
         chosen["threshold"] = None
     return chosen

@@ -26,7 +26,7 @@ from precis.summarizing.prompts import sentences_of
 if TYPE_CHECKING:
     from datasets import Dataset
 
-NAMED = 3  # documents that a message names
+NAMED = 3  # maximum number of documents that a message names
 
 
 def add_document_arguments(parser: ArgumentParser, needs_out: bool = True) -> None:
@@ -44,20 +44,26 @@ def add_document_arguments(parser: ArgumentParser, needs_out: bool = True) -> No
 
 
 def with_file(arguments: list[str]) -> list[str]:
-    """Return arguments in which a file of records after `--corpus` stands for `Files` with its fields guessed."""
+    """Replace a file of records after `--corpus` by the options of `Files`; its fields are guessed if none is named."""
     for number, argument in enumerate(arguments):
         name, _, value = argument.partition("=")
-        path = Path(value or "".join(arguments[number + 1 : number + 2]))
-        if name == "--corpus" and path.is_file() and is_records(path):
+        following = arguments[number + 1 :]
+        if name != "--corpus" or not (value or following):
+            continue
+        path = Path(value or following.pop(0))  # `--corpus=FILE` or `--corpus FILE`
+        if path.is_file() and is_records(path):
             has_options = any(other.startswith("--corpus.") for other in arguments)
             fields = {} if has_options else guess_fields(first_row(path), str(path)).arguments()
             options = [f"--corpus.{key}={field}" for key, field in {"test": path, **fields}.items()]
-            return [*arguments[:number], "--corpus=Files", *options, *arguments[number + (1 if value else 2) :]]
+            return [*arguments[:number], "--corpus=Files", *options, *following]
     return arguments
 
 
 def read_documents(parser: ArgumentParser, options: Namespace) -> "Dataset":
-    """Return the documents that arguments name, as a table; a `UserError` for no corpus or run, or for both."""
+    """Return the documents that arguments name, as a table, and set `options.language` to the language of a run.
+
+    A `UserError` if the arguments name neither a corpus nor a run, or both.
+    """
     if (options.corpus is None) == (options.run is None):
         raise UserError("precis baseline needs documents: give --corpus CORPUS ..., or --run RUN, and not both")
     from datamodules.summarization import default_cache  # these import torch and Lightning
@@ -66,12 +72,12 @@ def read_documents(parser: ArgumentParser, options: Namespace) -> "Dataset":
     if options.run is not None:
         data = load_run(Path(options.run)).data
         options.language = data.language.code
-        rows = data.documents(options.split)
+        table = data.documents(options.split)
     else:
         corpus = parser.instantiate_classes(options).corpus
         settings = {"on_bad_record": options.on_bad_record, "num_proc": options.num_proc, "language": options.language}
-        rows = build_documents(corpus, options.split, default_cache(), **settings)
-    return rows if options.documents is None else rows.select(range(min(options.documents, len(rows))))
+        table = build_documents(corpus, options.split, default_cache(), **settings)
+    return table if options.documents is None else table.select(range(min(options.documents, len(table))))
 
 
 def documents_digest(documents: Iterable[Document]) -> str:
@@ -79,7 +85,7 @@ def documents_digest(documents: Iterable[Document]) -> str:
     digest = hashlib.sha256()
     for document in documents:
         digest.update(json.dumps([document.id, document.parts]).encode())
-    return digest.hexdigest()[:16]
+    return digest.hexdigest()[:16]  # 64 bits tell corpora apart
 
 
 def write_predictions(
@@ -95,10 +101,10 @@ def write_predictions(
     Args:
         path: `NAME.jsonl`.
         documents: documents in the order in which they are written.
-        texts: summaries by the id of their document, empty where there is none.
-        record: split, settings, counts and signature.
-        notes: what a user should know about the summaries.
-        language: code of the language, which divides summaries into sentences.
+        texts: summaries by the id of their document; one that is missing is written as empty.
+        record: `split`, `settings` (with the `system`), `counts` and `signature`, for `NAME.results.json`.
+        notes: lines that a user should know about the summaries, such as which are empty; None is left out.
+        language: code of the language, by which summaries are divided into sentences.
     """
     with atomic_file(path) as file:
         for document in map(as_document, documents):
@@ -112,7 +118,7 @@ def write_predictions(
 
 
 def written_line(system: str, count: int, path: Path) -> str:
-    """Return the line on the summaries of a baseline in a file."""
+    """Return the last line of a baseline's output: how many summaries are in which file, and how to score them."""
     return f"{system}: {counted(count, 'summary')} in {path}; score them with precis evaluate {path}"
 
 
@@ -127,7 +133,7 @@ def signature(system: str, settings: Mapping[str, Any]) -> str:
 
 
 def name_documents(ids: Iterable[str], what: str) -> str | None:
-    """Return `empty summaries (2): a, b`; None without ids."""
+    """Return a line such as `empty summaries (2): a, b`, with the first ids of documents; None without ids."""
     ids = list(ids)
     more = ", ..." if len(ids) > NAMED else ""
     return f"{what} ({len(ids):,}): {', '.join(ids[:NAMED])}{more}" if ids else None

@@ -44,7 +44,7 @@ def chat(arguments: list[str]) -> None:
     if options.base_url is None:
         raise UserError(f"--base_url is missing; without a server, use precis baseline hf --checkpoint {options.model}")
     endpoint = Endpoint(options)
-    # not the address: a job that goes on may find the server at another one
+    # what answers depend on: not the address, because a job that continues may find the server at another one
     settings = {"system": "chat", "model": options.model, "request": endpoint.request}
     documents = read_documents(parser, options)
     prompts.check_queries(documents["id"])
@@ -53,16 +53,16 @@ def chat(arguments: list[str]) -> None:
         pairs = ((document.id, prompts.prompt(document)) for document in map(as_document, documents))
         failures = endpoint.request_missing(pairs, answers, len(documents))
         if failures and options.on_failure == "raise":
-            name, reason = next(iter(failures.items()))
+            first_id, reason = next(iter(failures.items()))
             remedy = "correct this and run the command again, or write empty summaries with --on_failure empty"
             lacking = counted(len(failures), "document")
-            raise UserError(f"no answer for {lacking}, the first {name}: {reason}; {remedy}")
+            raise UserError(f"no answer for {lacking}, the first {first_id}: {reason}; {remedy}")
         counts, notes = count(prompts, documents, answers, failures)
-        names = ("model", "prompt", "n", "query", "max_words", "request", "documents")
-        signed = signature("chat", {name: _digest(settings.get(name)) for name in names})
+        keys = ("model", "prompt", "n", "query", "max_words", "request", "documents")
+        signed = signature("chat", {key: _digest(settings.get(key)) for key in keys})
         record = {"split": options.split, "base_url": options.base_url}
         record |= {"signature": signed, "settings": settings, "counts": counts}
-        texts = {name: answer_text(row["text"]) for name, row in answers.rows.items()}
+        texts = {document_id: answer_text(answer["text"]) for document_id, answer in answers.by_id.items()}
         write_predictions(target, documents, texts, record, notes, options.language)
 
 
@@ -84,7 +84,7 @@ def _parser() -> ArgumentParser:
 
 
 class _Prompts:
-    """The prompts for documents, by the options of the command, which must fit."""
+    """The prompts for documents, by the options of the command; a `UserError` if options and prompt do not fit."""
 
     def __init__(self, options: Namespace) -> None:
         self.text, self.max_words = read_prompt(options.prompt), options.max_words
@@ -106,10 +106,10 @@ class _Prompts:
     def words(self, document: Document) -> tuple[int, int]:
         """Return how many words of a document are sent, and how many it has."""
         total = len(document.text.split())
-        return min(total, self.max_words or total), total
+        return min(total, self.max_words or total), total  # None: no limit
 
     def prompt(self, document: Document) -> str:
-        """Return the prompt for a document."""
+        """Return the prompt for a document, of whose text it has the first `max_words` words."""
         text = document.text
         if self.max_words is not None and len(text.split()) > self.max_words:
             text = " ".join(text.split()[: self.max_words])
@@ -120,11 +120,11 @@ class _Prompts:
 def count(
     prompts: _Prompts, documents: "Dataset", answers: Answers, failures: dict[str, str]
 ) -> tuple[dict[str, Any], list[str | None]]:
-    """Return counts of tokens and problems, and a line for each problem that names its documents."""
-    rows = [answers.rows[name] for name in documents["id"] if name in answers.rows]
+    """Return counts of tokens, words and problems by name, and for each problem a line that names its documents."""
+    rows = [answers.by_id[name] for name in documents["id"] if name in answers.by_id]
     refused = [row["id"] for row in rows if row["refusal"] or row["finish_reason"] == "content_filter"]
-    words = {document.id: prompts.words(document) for document in map(as_document, documents)}
-    named = {
+    words = {document.id: prompts.words(document) for document in map(as_document, documents)}  # (sent, total)
+    problems = {  # ids of documents by problem
         "documents shortened to max_words": [name for name, (sent, total) in words.items() if sent < total],
         "answers refused by the server": refused,
         "answers worded like a refusal": [row["id"] for row in rows if _REFUSAL.match(answer_text(row["text"]))],
@@ -132,15 +132,15 @@ def count(
         "answers cut off by max_tokens or the server": [row["id"] for row in rows if row["finish_reason"] == "length"],
         "documents without an answer": list(failures),
     }
-    tokens = {name: sum(row[name] or 0 for row in rows) for name in ("prompt_tokens", "answer_tokens")}
-    notes = [name_documents(ids, what) for what, ids in named.items()]
+    tokens = {name: sum(row[name] or 0 for row in rows) for name in ("prompt_tokens", "answer_tokens")}  # None: 0
+    notes = [name_documents(ids, problem) for problem, ids in problems.items()]
     notes.append(f"{tokens['prompt_tokens']:,} tokens of prompts, {tokens['answer_tokens']:,} of answers")
-    sizes = {"words": [sum(pair[index] for pair in words.values()) for index in (0, 1)]}
-    return tokens | sizes | {what: len(ids) for what, ids in named.items()}, notes
+    sizes = {"words": [sum(sent for sent, _ in words.values()), sum(total for _, total in words.values())]}
+    return tokens | sizes | {problem: len(ids) for problem, ids in problems.items()}, notes
 
 
 def _digest(value: Any) -> Any:
-    """Return a setting for the signature: a digest of a long one."""
+    """Return a setting as the signature, one line, has it: as it is if it is short, otherwise as a digest."""
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
     is_short = len(text) <= 80 and "\n" not in text
-    return value if value is None or is_short else text_digest(text)[:8]
+    return value if value is None or is_short else text_digest(text)[:8]  # `signature` leaves None out

@@ -36,7 +36,7 @@ class ChatReward(Reward):
         answers: file of answers; each rank has its own, with its number in the name.
         budget: number of requests after which training stops; those of the file count.
         prompt: file of a prompt with {document} and {summary}; by default one that asks for a number from 0 to 10.
-        best: the highest score that the prompt offers.
+        best: the highest score that the prompt offers, which becomes the reward 1.
         max_tokens: maximum number of tokens of an answer.
         request: fields of each request.
         concurrency: number of concurrent requests.
@@ -69,6 +69,7 @@ class ChatReward(Reward):
     ) -> None:
         connection = {"concurrency": concurrency, "timeout": timeout, "retries": retries, "key_variable": key_variable}
         sampling = {"max_tokens": max_tokens, "request": request or {}}
+        # max_failures=1: a text without a reward stops training, which can be resumed, instead of counting as 0
         self.endpoint = Endpoint(Namespace(model=model, base_url=base_url, max_failures=1, **connection, **sampling))
         self.prompt = read_text(Path(prompt) if prompt else PROMPT)
         check_fields(str(prompt or PROMPT), self.prompt, {"document": True, "summary": True})
@@ -76,29 +77,33 @@ class ChatReward(Reward):
         self.settings = {"model": model, "request": self.endpoint.request, "prompt": text_digest(self.prompt)}
 
     def __call__(self, inputs: RewardInputs) -> list[float]:
+        """Return the reward of each text, in [0, 1]; only prompts without an answer in the file are sent."""
         pairs = zip(inputs.texts, inputs.sources, strict=True)
         filled = [fill(self.prompt, {"document": source, "summary": text}) for text, source in pairs]
-        prompts = {text_digest(prompt): prompt for prompt in filled}
+        prompts = {text_digest(prompt): prompt for prompt in filled}  # samples of a document are often equal
         rank = rank_zero_only.rank or 0
         path = self.answers if rank == 0 else self.answers.with_name(f"{self.answers.stem}.{rank}.jsonl")
         with open_answers(path, {"system": "reward"} | self.settings) as answers:
-            missing = [(name, prompt) for name, prompt in prompts.items() if name not in answers.rows]
-            if len(answers.rows) + len(missing) > self.budget:
-                problem = f"the budget of {self.budget:,} requests is used up after {len(answers.rows):,}"
+            missing = [(name, prompt) for name, prompt in prompts.items() if name not in answers.by_id]
+            if len(answers.by_id) + len(missing) > self.budget:
+                problem = f"the budget of {self.budget:,} requests is used up after {len(answers.by_id):,}"
                 raise UserError(f"{path}: {problem}; raise budget and resume the run")
-            with ThreadPoolExecutor(1) as thread:  # beside the main thread, whose signals stop training gracefully
+            # in another thread, where the event loop leaves the handlers of signals as Lightning has set them
+            with ThreadPoolExecutor(1) as thread:
                 asked = thread.submit(
                     self.endpoint.answer_all, missing, lambda id, reply: answers.add([{"id": id, "text": reply.text}])
                 )
-                asked.result()
-            scores = {name: self._score(answers.rows[name]["text"]) for name in prompts}
-        if unreadable := [answers.rows[name]["text"] for name, score in scores.items() if score is None]:
+                asked.result()  # raises the errors of the thread
+            scores = {name: self._score(answers.by_id[name]["text"]) for name in prompts}
+        if unreadable := [answers.by_id[name]["text"] for name, score in scores.items() if score is None]:
             problem = f"{len(unreadable)} of {len(scores)} answers have no number up to {self.best:g} and count 0"
             rank_zero_warn(f"{path}: {problem}, such as {shorten(unreadable[0], 80)!r}; improve prompt or max_tokens")
         return [scores[text_digest(prompt)] or 0.0 for prompt in filled]
 
     def _score(self, answer: str) -> float | None:
-        """Return the score of an answer, None if it has no number up to the best one."""
+        """Return the number in the last line with one, divided by `best`; None if it is above `best` or not alone."""
         lines = [numbers for line in answer_text(answer).split("\n") if (numbers := _NUMBER.findall(line))]
-        score = float(lines[-1][0]) / self.best if lines and len(lines[-1]) == 1 else None
-        return score if score is not None and score <= 1 else None
+        if not lines or len(lines[-1]) > 1:  # no number, or several
+            return None
+        score = float(lines[-1][0]) / self.best
+        return score if score <= 1 else None

@@ -83,13 +83,13 @@ class Endpoint:
         Returns the reasons of failed requests by id, as `answer_all`.
         """
         with progress_bar() as progress:
-            task = progress.add_task("answers", total=total, completed=len(answers.rows))
+            task = progress.add_task("answers", total=total, completed=len(answers.by_id))
 
             def done(prompt_id: str, reply: Reply) -> None:
                 answers.add([{"id": prompt_id, **reply._asdict(), "server": self.base_url}])
                 progress.advance(task)
 
-            return self.answer_all((prompt for prompt in prompts if prompt[0] not in answers.rows), done)
+            return self.answer_all((prompt for prompt in prompts if prompt[0] not in answers.by_id), done)
 
     def answer_all(self, prompts: Iterable[tuple[str, str]], done: Callable[[str, Reply], None]) -> dict[str, str]:
         """Ask for answers, several at a time.

@@ -78,7 +78,7 @@ def _parser(command: str, description: str, needs_out: bool) -> ArgumentParser:
 
 def settings_of(model: HuggingFaceSummarizer) -> dict[str, Any]:
     """Return all that the summaries of a model depend on, as values of JSON."""
-    # the settings that differ from the defaults of transformers, without its version
+    # the settings that differ from the defaults of transformers, without its version and private ones
     settings = model.generator.model.generation_config.to_diff_dict().items()
     return {
         "system": "hf",
@@ -95,7 +95,7 @@ def settings_of(model: HuggingFaceSummarizer) -> dict[str, Any]:
 
 def _summarize(model: HuggingFaceSummarizer, documents: Dataset, answers: Answers) -> None:
     """Generate the missing answers, batch by batch."""
-    missing = [index for index, name in enumerate(documents["id"]) if name not in answers.rows]
+    missing = [index for index, name in enumerate(documents["id"]) if name not in answers.by_id]
     with progress_bar() as progress:
         task = progress.add_task("summaries", total=len(documents), completed=len(documents) - len(missing))
         for indices in pools(missing, POOL):
@@ -107,12 +107,13 @@ def _summarize(model: HuggingFaceSummarizer, documents: Dataset, answers: Answer
 def _write(
     target: Path, documents: Dataset, answers: Answers, settings: dict[str, Any], split: str, language: str
 ) -> None:
-    """Write predictions and report what was cut off."""
-    rows = [answers.rows[name] for name in documents["id"]]
-    truncated = [row["id"] for row in rows if row["source_tokens"][0] < row["source_tokens"][1]]
-    stopped = [row["id"] for row in rows if row["stopped"]]
+    """Write predictions and how they were made, and print which documents and summaries were cut off."""
+    rows = [answers.by_id[name] for name in documents["id"]]
+    truncated = [row["id"] for row in rows if row["source_tokens"][0] < row["source_tokens"][1]]  # read, and all
+    stopped = [row["id"] for row in rows if row["stopped"]]  # at the maximum length of a summary
     empty = [row["id"] for row in rows if not row["text"].strip()]
-    read, total = (sum(row["source_tokens"][index] for row in rows) for index in (0, 1))
+    read = sum(row["source_tokens"][0] for row in rows)
+    total = sum(row["source_tokens"][1] for row in rows)
     counts = {
         "truncated": len(truncated),
         "source_tokens": [read, total],
@@ -128,12 +129,12 @@ def _write(
         | {"documents": settings["documents"], "transformers": settings["transformers"]},
     )
     record = {"split": split, "signature": signed, "settings": settings, "counts": counts}
-    row = TruncationRow(
+    truncation = TruncationRow(
         split=split, counted="source tokens", limit=f"max_source {settings['max_source']}", documents=len(rows),
         documents_cut=len(truncated), total=total, left_out=total - read, examples=" ".join(truncated[:3]),
     )  # fmt: skip
     notes = [
-        truncation_line([row]),
+        truncation_line([truncation]),
         name_documents((row["id"] for row in rows if row["windows"] > 1), "documents in several windows"),
         name_documents(stopped, "summaries reach the maximum length"),
         name_documents(empty, "empty summaries"),

@@ -132,7 +132,7 @@ def _ask(
     settings = {"system": "judge", "model": options.model, "request": endpoint.request} | settings
     with open_answers(Path(options.out), settings) as answers:
         failures = endpoint.request_missing(prompts, answers, len(prompts))
-        return answers.rows, failures
+        return answers.by_id, failures
 
 
 def read_verdict(text: str) -> Verdict | None:
@@ -159,8 +159,8 @@ def summarize(pairs: Sequence[_Pair], texts: Mapping[str, str]) -> dict[str, Any
         example = shorten(next(text for name, text in texts.items() if verdicts[name] is None), 80)
         remedy = "change --prompt so that each answer ends with 1, 2 or tie"
         raise UserError(f"no document has a readable verdict in both orders, but for example {example!r}; {remedy}")
-    table = np.array(list(orders.values()))                                                # preferences for A, [N, 2]
-    preferences = table.mean(axis=1)                                                         # [N]
+    table = np.array(list(orders.values()))  # preferences for A, [N, 2]
+    preferences = table.mean(axis=1)  # [N]
     interval = bootstrap_interval(100 * preferences)
     decided = [verdict for verdict in verdicts.values() if verdict in ("first", "second")]
     return {

@@ -133,7 +133,7 @@ def model_card(
         license=licence,
         base_model=pretrained if is_name else None,
     )
-    environment = {"corpus": {}} | _record(run, "environment.json")  # of runs without this key
+    environment = {"corpus": {}} | _record(run, "environment.json")  # for a run folder without the file
     corpus = config["data"]["init_args"].get("corpus") or {}
     corpus_arguments = {key: value for key, value in (corpus.get("init_args") or {}).items() if value is not None}
     versions = ", ".join(f"{package} {version}" for package, version in environment.get("versions", {}).items())
