@@ -255,11 +255,11 @@ def nucleus_probabilities(parse: DiscourseParse) -> torch.Tensor:
     Pairs more than `half_width` EDUs apart, for which the parse stores no probability, are NaN.
     """
     size, half = parse.size, parse.half_width
-    pairs = torch.full((size, size), float("nan"))                                       # [E, E]
-    row = torch.arange(size)[:, None].expand(-1, 2 * half + 1)                           # [E, 2b + 1]: i
-    column = row + torch.arange(-half, half + 1)                                         # [E, 2b + 1]: j
-    in_text = (column >= 0) & (column < size)                                            # [E, 2b + 1]
-    pairs[row[in_text], column[in_text]] = parse.band(half).sum(-1)[in_text]             # summed over relations
+    pairs = torch.full((size, size), float("nan"))  # [E, E]
+    row = torch.arange(size)[:, None].expand(-1, 2 * half + 1)  # [E, 2b + 1]: i
+    column = row + torch.arange(-half, half + 1)  # [E, 2b + 1]: j
+    in_text = (column >= 0) & (column < size)  # [E, 2b + 1]
+    pairs[row[in_text], column[in_text]] = parse.band(half).sum(-1)[in_text]  # summed over relations
     return pairs
 
 

@@ -18,7 +18,7 @@ from datamodules.cache_folder import KINDS, CacheEntry, default_cache, list_entr
 from datamodules.documents import UserError
 from datamodules.text.lines import counted
 
-DAY = 86400.0
+DAY = 86400.0  # seconds
 
 
 def clean(arguments: list[str]) -> None:
@@ -37,9 +37,9 @@ def clean(arguments: list[str]) -> None:
     if (folder / "config.yaml").exists() or (folder / "checkpoints").exists():
         raise UserError(f"{folder}: a run folder, and no cache; pass the folder of a cache as --cache_dir")
     entries = [entry for entry in list_entries(folder) if entry.kind in options.kinds]
-    last_use = time.time() - options.older_than * DAY
-    min_bytes = options.larger_than * 2**20
-    removable = [entry for entry in entries if entry.last_used <= last_use and entry.nbytes >= min_bytes]
+    latest_use = time.time() - options.older_than * DAY
+    min_bytes = options.larger_than * 2**20  # MiB
+    removable = [entry for entry in entries if entry.last_used <= latest_use and entry.nbytes >= min_bytes]
     _print_table(folder, entries, removable)
     if options.delete:
         for entry in removable:
@@ -51,24 +51,25 @@ def clean(arguments: list[str]) -> None:
 
 
 def _remove(path: Path) -> None:
-    """Remove an entry; a process that has it open keeps reading it."""
+    """Remove a file or folder of the cache; a process that has its files open can still read them."""
     if path.is_file():
-        path.unlink(missing_ok=True)
+        path.unlink(missing_ok=True)  # another process may have removed it
         return
-    with builders_lock(path.parent):
-        partial = path.with_name(f"{BUILDING}{uuid4().hex}")  # no process finds half a folder
+    with builders_lock(path.parent):  # while it is held, no builder clears the renamed folder away as a leftover
+        partial = path.with_name(f"{BUILDING}{uuid4().hex}")  # renamed first: no process finds half a folder
         path.rename(partial)
         shutil.rmtree(partial)
 
 
 def _print_table(folder: Path, entries: Sequence[CacheEntry], removable: Sequence[CacheEntry]) -> None:
+    """Print number and size of all entries and of removable ones, with a line for each kind and for all kinds."""
     table = Table(title=str(folder))
     for name in ("", "entries", "size", "to remove", "size of these"):
         table.add_column(name, justify="right" if name else "left")
     for kind in [*KINDS, "all"]:
         cells = [kind]
         for group in (entries, removable):
-            sizes = [entry.nbytes for entry in group if kind in (entry.kind, "all")]
+            sizes = [entry.nbytes for entry in group if kind in ("all", entry.kind)]
             cells += [str(len(sizes)), format_size(sum(sizes))]
         table.add_row(*cells)
     Console().print(table)

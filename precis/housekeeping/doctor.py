@@ -52,13 +52,18 @@ def doctor(arguments: list[str]) -> None:
 
 
 def check_requirements() -> tuple[dict[str, tuple[str, str]], dict[str, str]]:
-    """Return required packages with version and problem or "", and extras with "installed" or what is missing."""
+    """Return required packages and extras of the installed suite by name.
+
+    Returns:
+        (version, problem) of each required package, either of which may be ""; for each extra, "installed", or which of
+        its packages are missing and how to install them.
+    """
     required: dict[str, tuple[str, str]] = {}
     extras = metadata.metadata(PACKAGE).get_all("Provides-Extra") or []
     missing: dict[str, list[str]] = {name: [] for name in extras if name not in DEVELOPMENT}
     for requirement in map(Requirement, metadata.requires(PACKAGE) or []):
         version, problem = _check_installed(requirement)
-        if requirement.marker is None or requirement.marker.evaluate({"extra": ""}):
+        if requirement.marker is None or requirement.marker.evaluate({"extra": ""}):  # not of an extra
             required[requirement.name] = version, problem
             continue
         for extra, names in missing.items():
@@ -70,7 +75,7 @@ def check_requirements() -> tuple[dict[str, tuple[str, str]], dict[str, str]]:
 
 
 def _check_installed(requirement: Requirement) -> tuple[str, str]:
-    """Return the installed version of a package, and what is wrong with it or ""."""
+    """Return (version, problem) of a package: "" for the version if it is missing, "" for the problem if it fits."""
     name, specifier = requirement.name, requirement.specifier
     remedy = f"pip install '{name}{specifier}'"
     try:
@@ -83,7 +88,7 @@ def _check_installed(requirement: Requirement) -> tuple[str, str]:
 
 def _describe_devices() -> list[str]:
     """Return a line for the processor and one for each accelerator that torch can use."""
-    cores = len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count()
+    cores = len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count()  # a job may have fewer
     threads = os.environ.get("OMP_NUM_THREADS")
     lines = [f"{cores} CPU cores" + (f", OMP_NUM_THREADS={threads}" if threads else "")]
     try:
@@ -98,7 +103,7 @@ def _describe_devices() -> list[str]:
         lines.append(f"cuda:{index} {name}, {format_size(free)} of {format_size(total)} free")
     if torch.backends.mps.is_available():
         lines.append("mps")
-    if len(lines) == 1:
+    if len(lines) == 1:  # only the processor
         build = f"built for CUDA {torch.version.cuda}" if torch.version.cuda else "built without CUDA"
         lines.append(f"no GPU that torch {torch.__version__} can use ({build}); see docs/hardware.md")
     workers = default_workers("cuda" if torch.cuda.is_available() else "cpu")
@@ -107,33 +112,35 @@ def _describe_devices() -> list[str]:
 
 
 def _describe_caches() -> dict[str, str]:
-    """Return the folders of caches, each with its size and the space that is free there."""
+    """Return a line for each cache folder, the suite's and the hub's: its size, and the free space of its disk."""
     folder = default_cache()
-    # not by huggingface_hub, which may be what is missing
+    # the hub's cache as huggingface_hub determines it, but without importing it, since it may be missing
     home = Path(os.environ.get("HF_HOME") or Path.home() / ".cache" / "huggingface")
     hub = Path(os.environ.get("HF_HUB_CACHE") or home / "hub")
     entries = list(list_entries(folder)) if folder.is_dir() else []
+    # links of snapshots lead to files that are counted in blobs/
     hub_bytes = sum(path.stat().st_size for path in hub.rglob("*") if path.is_file() and not path.is_symlink())
     caches = {
         str(folder): f"{counted(len(entries), 'entry')}, {format_size(sum(entry.nbytes for entry in entries))}",
         str(hub): f"Hugging Face hub, {format_size(hub_bytes)}",
     }
     for path in (folder, hub):
-        parent = next(place for place in (path, *path.absolute().parents) if place.exists())
+        parent = next(place for place in (path, *path.absolute().parents) if place.exists())  # where it will be made
         writable = "" if os.access(parent, os.W_OK) else ", not writable"
         caches[str(path)] += f"; {format_size(shutil.disk_usage(parent).free)} free{writable}"
     return caches
 
 
 def _print_report(report: dict[str, Any]) -> None:
+    """Print a table of heading, name and text; a value of the report is a text, a list of texts, or texts by name."""
     table = Table(show_header=False)
     for _ in range(3):
-        table.add_column(overflow="fold")
+        table.add_column(overflow="fold")  # long paths continue on the next line
     for heading, content in report.items():
         lines = [content] if isinstance(content, str) else content
         entries = list(content.items()) if isinstance(content, dict) else [("", line) for line in lines]
         for number, (name, text) in enumerate(entries):
             style = "yellow" if text.startswith("lacks ") or text == "missing" else ""
-            title = "" if number else heading.replace("_", " ")
+            title = "" if number else heading.replace("_", " ")  # once, in the first line
             table.add_row(title, printable_line(name), Text(printable_line(text), style))
     Console().print(table)

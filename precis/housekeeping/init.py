@@ -16,7 +16,8 @@ from precis.files.field_names import ID_NAMES, first_row, guess_fields
 
 TEMPLATES = Path(__file__).parent / "templates"
 MODELS = ("pointer_generator", "bertsum")
-FEW_RECORDS = 1_000  # below which a model that writes its own sentences learns little
+FEW_RECORDS = 1_000  # with fewer, a model that writes new sentences learns little
+VAL_SHARE = 0.1  # of the training records, if there is no file for validation
 
 
 def init(arguments: list[str]) -> None:
@@ -54,31 +55,37 @@ def init(arguments: list[str]) -> None:
 
 
 def _corpus(files: dict[str, Path]) -> tuple[dict[str, Any], int]:
-    """Return the arguments of `Files` for the user's files, whose fields must be alike, and the number of records."""
-    names = guess_fields(first_row(files["train"]), str(files["train"]))
+    """Return the arguments of `Files` for the user's files, by split, and the number of training records.
+
+    A `UserError` if training or validation records have no summary, or other fields than each other.
+    """
+    fields = guess_fields(first_row(files["train"]), str(files["train"]))
     for split, path in files.items():
-        of_split = guess_fields(first_row(path), str(path))
-        if split != "test" and of_split.summary is None:
+        fields_of_split = guess_fields(first_row(path), str(path))
+        if split != "test" and fields_of_split.summary is None:
             raise UserError(f"{path}: no field is named as summaries are; training needs one, such as `summary`")
-        if split != "test" and of_split != names:
+        if split != "test" and fields_of_split != fields:
             raise UserError(f"{path}: its fields are not those of {files['train']}; name them alike")
-    name, count = _unique_id(files["train"])
-    names = replace(names, id=name)
+    id_field, count = _unique_id(files["train"])
+    fields = replace(fields, id=id_field)
     corpus: dict[str, Any] = {split: str(path.absolute()) for split, path in files.items()}
-    corpus |= names.arguments()
-    by_line = "the file and line" if name is None else repr(name)
-    print(f"fields: document {names.document!r}, summary {names.summary!r}, id {by_line}")
-    return corpus if "val" in files else corpus | {"split": 0.1}, count
+    corpus |= fields.arguments()
+    identified_by = "the file and line" if id_field is None else repr(id_field)
+    print(f"fields: document {fields.document!r}, summary {fields.summary!r}, id {identified_by}")
+    return corpus if "val" in files else corpus | {"split": VAL_SHARE}, count
 
 
 def _unique_id(path: Path) -> tuple[str | None, int]:
-    """Return the field that identifies the records, None for file and line, and their number."""
-    rows = [row for _, row in read_rows(path, []) if not isinstance(row, BadRecord)]
-    by_lower_case = {name.lower(): name for name in rows[0]}
+    """Return the first field of `ID_NAMES` whose values are unique, None if there is none, and the number of records.
+
+    A `UserError` if a field `id` is not unique, because `Files` would take it for the id.
+    """
+    records = [record for _, record in read_rows(path, []) if not isinstance(record, BadRecord)]
+    by_lower_case = {name.lower(): name for name in records[0]}
     candidates = [by_lower_case[name] for name in ID_NAMES if name in by_lower_case]
     for name in candidates:
-        if len({str(row.get(name)) for row in rows}) == len(rows):
-            return name, len(rows)
+        if len({str(record.get(name)) for record in records}) == len(records):
+            return name, len(records)
     if "id" in candidates:
         raise UserError(f"{path}: two records have the same `id`; make it unique, or rename the field")
-    return None, len(rows)
+    return None, len(records)

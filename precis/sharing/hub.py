@@ -31,7 +31,8 @@ def push(arguments: list[str]) -> None:
 
     if get_token() is None:
         raise UserError("no Hugging Face token; log in with `hf auth login`, or set HF_TOKEN")
-    api, message = HfApi(), "Upload a model exported by Précis"
+    api = HfApi()
+    message = "Upload a model exported by Précis"
     try:
         api.create_repo(options.repo, private=options.private, exist_ok=True)
         commit = api.upload_folder(repo_id=options.repo, folder_path=folder, commit_message=message)
@@ -42,24 +43,26 @@ def push(arguments: list[str]) -> None:
 
 
 def find_run(name: str | Path) -> Path | None:
-    """Return the folder of a shipped, trained or exported model, which is downloaded; None for others of the hub.
+    """Return the folder of a shipped, trained or exported model, or a path that does not exist as it is.
+
+    An exported model on the hub is downloaded. None for other models of Hugging Face, which transformers loads.
 
     Raises:
-        UserError: if there is neither such a folder nor such a model.
+        UserError: if there is neither such a folder nor such a model on the hub.
     """
     if (folder := shipped_folder(name)) is not None:
         return folder
     path = Path(name)
-    if path.is_dir():
+    if path.is_dir():  # transformers writes config.json; an export may have both
         return None if (path / "config.json").is_file() and not (path / "config.yaml").is_file() else path
-    is_below_a_folder = len(path.parts) > 1 and path.parent.is_dir()
+    is_below_a_folder = len(path.parts) > 1 and path.parent.is_dir()  # a run that is missing, such as runs/one
     if path.exists() or is_below_a_folder or not _MODEL_NAME.fullmatch(str(name)):
         return path
     import httpx
     from huggingface_hub import snapshot_download
 
     try:
-        # other models are many files in several formats, of which transformers chooses
+        # config.yaml first: other models are many files in several formats, of which transformers chooses
         if not (Path(snapshot_download(str(name), allow_patterns="config.yaml")) / "config.yaml").is_file():
             return None
         return Path(snapshot_download(str(name)))
@@ -68,6 +71,7 @@ def find_run(name: str | Path) -> Path | None:
 
 
 def _reason(error: Exception) -> str:
+    """Return the first line of an error of the hub, and that downloads are switched off if they are."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     offline = "; HF_HUB_OFFLINE is set" if os.environ.get("HF_HUB_OFFLINE") else ""
     return (lines[0].rstrip(".") if lines else type(error).__name__) + offline

@@ -17,7 +17,7 @@ from datamodules.documents import UserError
 from precis.runs.run_folder import build, environment
 from precis.sharing.foreign_files import Kind, find_kind, read_weights, rename
 
-# The tokens of PreSumm's summaries, each with the symbol of the tokenizer that has its place here.
+# Tokens that begin and end PreSumm's summaries, and the attributes of the suite's tokenizer with its ids for the same.
 _SUMMARY_TOKENS = {"[unused0]": "start", "[unused1]": "stop"}
 
 
@@ -49,7 +49,11 @@ def import_run(arguments: list[str]) -> None:
 def _run_config(
     kind: Kind, state: Mapping[str, Tensor], encoder: str, heads: int, scorer: Path | None = None
 ) -> dict[str, Any]:
-    """Return the config of a run whose model has the shapes of the weights, and the released settings."""
+    """Return the config of a run: sizes by the shapes of the weights, other settings as in the released code.
+
+    `encoder` is the pretrained encoder that was fine-tuned, `heads` the attention heads of the layers above it, which
+    no shape tells, and `scorer` the run that proposes MatchSum's sentences.
+    """
     sizes = {name: tensor.shape for name, tensor in state.items()}
     positions = next(size[0] for name, size in sizes.items() if name.endswith("position_embeddings.weight"))
     vocab_size = next(size[0] for name, size in sizes.items() if name.endswith("word_embeddings.weight"))
@@ -67,7 +71,7 @@ def _run_config(
             "first_norm": False,
         }
         model["loss"] = "labels"
-        model["selection"] = {"selector": "trigram_blocking", "k": 3}
+        model["selection"] = {"selector": "trigram_blocking", "k": 3}  # from here on, the options of PreSumm
         data |= {"max_source": positions, "min_words": 6, "max_words": 200}
         data |= {"oracle_stem": False, "oracle_counts": "set"}
     elif kind == "presumm_abs":
@@ -93,14 +97,14 @@ def _run_config(
 
 
 def _count(sizes: Mapping[str, Any], pattern: str) -> int:
-    """Return the number of layers whose names match a pattern."""
+    """Return the number of layers, which are numbered from 0 by the group in a pattern of names of weights."""
     return 1 + max(int(match[1]) for name in sizes if (match := re.match(pattern, name)))
 
 
 def _write_run_folder(
     folder: Path, config: dict[str, Any], state: Mapping[str, Tensor], kind: Kind, source: Path
 ) -> None:
-    """Write the run folder of a model with these weights, which must be those that the config describes."""
+    """Write a run folder with a checkpoint of these weights; a `UserError` if the config gives a model other shapes."""
     module, data = build(config)
     data.tokenizer = data.tokenizer_type.of_checkpoint(data.checkpoint)
     module.set_tokenizer(data.tokenizer)
@@ -108,12 +112,12 @@ def _write_run_folder(
         state = _with_symbols_of(data.tokenizer, state)
     expected = module.state_dict()
     for name in sorted(expected.keys() | state.keys()):
-        shapes = [list(weights[name].shape) if name in weights else "absent" for weights in (state, expected)]
-        if shapes[0] != shapes[1]:
-            problem = f"{name} is {shapes[0]} in the file, and {shapes[1]} in a model over {data.checkpoint}"
+        shape, expected_shape = (list(w[name].shape) if name in w else "absent" for w in (state, expected))
+        if shape != expected_shape:
+            problem = f"{name} is {shape} in the file, and {expected_shape} in a model over {data.checkpoint}"
             raise UserError(f"{source}: {problem}; give the --encoder that it was trained with")
     module.load_state_dict(state)
-    content: dict[str, Any] = {"state_dict": module.state_dict(), "global_step": 0, "epoch": 0}
+    content: dict[str, Any] = {"state_dict": module.state_dict(), "global_step": 0, "epoch": 0}  # as of Lightning
     module.on_save_checkpoint(content)
     (folder / "checkpoints").mkdir()
     torch.save(content, folder / "checkpoints" / "best.ckpt")
@@ -126,14 +130,17 @@ def _write_run_folder(
 
 
 def _with_symbols_of(tokenizer: Any, state: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Exchange the decoder's rows of PreSumm's tokens and of the symbols with which it begins and ends here."""
+    """Swap the decoder's weights of the tokens that begin and end PreSumm's summaries, and the suite's.
+
+    `state` has a row of `names` for each token of the vocabulary; the encoder's embedding stays as it is.
+    """
     names = ("decoder.embedding.weight", "decoder.output_bias")
     swapped = {name: state[name].clone() for name in names if name in state}
     for token, symbol in _SUMMARY_TOKENS.items():
-        number = tokenizer.backend.token_to_id(token)
-        if number is None:
+        token_id = tokenizer.backend.token_to_id(token)
+        if token_id is None:
             raise UserError(f"the tokenizer has no {token}, which ends PreSumm's summaries; give its --encoder")
-        pair = [number, getattr(tokenizer, symbol)]
+        pair = [token_id, getattr(tokenizer, symbol)]
         for table in swapped.values():
             table[pair] = table[pair[::-1]]
     return {**state, **swapped}

@@ -141,7 +141,7 @@ class Search:
                 trial.set_user_attr(name, value)
 
     def end(self, number: int, failure: str | None) -> str:
-        """End a trial with its recorded score, or as failed if `failure` says why; return complete, pruned or failed."""
+        """End a trial by its recorded score, or as failed if `failure` says why; return complete, pruned or failed."""
         attributes = self.trials[number].user_attrs
         if failure is None and attributes.get("pruned"):
             self.study.tell(number, state=TrialState.PRUNED)
