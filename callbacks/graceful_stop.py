@@ -86,8 +86,6 @@ class GracefulStop(Checkpoint):
         self._process = os.getpid()  # process that installed the handlers; forked workers ignore signals
         self._before: dict[int, object] = {}
 
-    # The signal --------------------------------------------------------------------------------------------------
-
     def _handle(self, number: int, frame: FrameType | None) -> None:
         name, first = signal.Signals(number).name, self.received is None
         in_worker = os.getpid() != self._process  # a loader process inherits this handler, but prints nothing
@@ -134,8 +132,6 @@ class GracefulStop(Checkpoint):
             outcome = f"ended after step {trainer.global_step} without saving; {since}"
             rank_zero_info(f"{outcome}; continue with: {self.resume}")
 
-    # A validation that was interrupted --------------------------------------------------------------------------
-
     def on_save_checkpoint(self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]) -> None:
         checkpoint[OUTSTANDING] = self._outstanding
         checkpoint[ENDED_EARLY] = self._ended_early = early_stopping_reason(trainer)
@@ -160,8 +156,6 @@ class GracefulStop(Checkpoint):
     def _restore_max_steps(self, trainer: Trainer) -> None:
         if self._max_steps is not None:
             trainer.fit_loop.epoch_loop.max_steps, self._max_steps = self._max_steps, None
-
-    # Saving and ending -------------------------------------------------------------------------------------------
 
     def _save(self, trainer: Trainer) -> None:
         if not trainer.fast_dev_run:

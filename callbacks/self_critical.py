@@ -141,32 +141,31 @@ class SelfCritical(Scheduled):
         self.max_length = max_length
         self.temperature = temperature
         self.sentence_ends = tuple(sentence_ends)
-        self.seconds = {"reward": 0.0, "step": 0.0}
-        self.reference = ReferenceModel()
+        self.seconds = {"reward": 0.0, "step": 0.0}  # time spent so far on rewards, and on whole training steps
+        self.reference = ReferenceModel()  # the model at `start_step`, which `kl` measures the divergence from
         self._last: tuple[list[str], SampleRewards] | None = None  # ids and rewards of the latest batch
         self._values: dict[str, Tensor | float] = {}  # logged values of the samples that were drawn last
-        self._waiting: Waiting = {}
-        self._no_signal: deque[float] = deque(maxlen=window)
-        self._ends: Tensor | None = None
-        self._began = 0.0
+        self._waiting: Waiting = {}  # samples with further updates
+        self._no_signal: deque[float] = deque(maxlen=window)  # share of documents with equal rewards, by batch
+        self._ends: Tensor | None = None  # ids of tokens that end a sentence
+        self._began = 0.0  # time at which the training step began
 
     @property
     def last_samples(self) -> list[dict[str, str | float]]:
-        """Samples of the latest batch with their rewards, one row each."""
-        return sample_rows(*self._last, first_sample=int(self.advantage == "greedy")) if self._last else []
+        """The samples of the latest batch with their rewards, see `sample_rows`; empty before the first batch."""
+        first_sample = int(self.advantage == "greedy")  # the greedy text stands before the samples
+        return sample_rows(*self._last, first_sample=first_sample) if self._last else []
 
     def gamma_at(self, step: int) -> float:
-        """Return gamma at an optimizer step."""
+        """Return gamma, the weight of the self-critical term in the loss, at an optimizer step."""
         return ramp(step, self.start_step, self.ramp_steps, self.gamma)
 
     def switches(self, trainer: Trainer, step: int) -> dict[str, Switch]:
-        """Return gamma."""
+        """Return gamma at an optimizer step and its final value, see `Scheduled`."""
         return {"gamma": Switch(self.gamma_at(step), self.gamma)}
 
-    # The life of training ----------------------------------------------------------------------------------------
-
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
-        """Register the loss term, after checks of the model."""
+        """Register the loss term and repeat batches for several updates, after checks of the model."""
         if stage != "fit":
             return
         needed = ["sample", "log_probs", "texts", *(["source_ids"] if self.reward.reads_source else [])]
@@ -179,51 +178,57 @@ class SelfCritical(Scheduled):
                 name = type(trainer.datamodule).__name__
                 raise ValueError(f"SelfCritical: {name} does not repeat batches by `repeats`, so updates must be 1")
             trainer.datamodule.repeats = self.updates
+        # state of an earlier `fit` with this callback
         self._ends = None  # ids of sentence ends: computed later, because the tokenizer is not loaded yet
         self.reference.module = None
         self._waiting = {}
         pl_module.extra_terms[TERM] = self.term
 
     def teardown(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
+        """Undo the changes of `setup` to the model and the DataModule, which may be used further."""
         if stage == "fit":
-            pl_module.extra_terms.pop(TERM, None)
+            pl_module.extra_terms.pop(TERM, None)  # missing if `setup` raised an error
             pl_module.model_loss_weight = 1.0
-            self.reference.module = None  # its memory is free for what follows
+            self.reference.module = None  # frees its memory
             if self.updates > 1:
                 trainer.datamodule.repeats = 1
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the samples that have further updates."""
+        """Return the samples that have further updates, so that a resumed run continues exactly."""
         return {"waiting": waiting_state(self._waiting)} if self.updates > 1 else {}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Restore the samples that have further updates; other batches, or ranks, draw new ones."""
-        self._waiting = load_waiting(state_dict.get("waiting", []))
+        """Restore the samples that have further updates; batches without any, or of other ranks, get new samples."""
+        self._waiting = load_waiting(state_dict.get("waiting", []))  # missing with one update
 
     def on_train_epoch_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Forget samples of an epoch that ended between the updates of a batch."""
         self._waiting = {}
 
     def on_train_batch_start(self, trainer: Trainer, pl_module: LightningModule, batch: Batch, batch_idx: int) -> None:
+        """Set the weights of the loss for this step, and copy the reference model when the term is switched on."""
         gamma = self.gamma_at(trainer.global_step)
-        pl_module.loss_weights[TERM], pl_module.model_loss_weight = gamma, 1 - gamma
+        pl_module.loss_weights[TERM] = gamma
+        pl_module.model_loss_weight = 1 - gamma
         pl_module.log("train/gamma", gamma, batch_size=1)
         if self.kl and gamma and self.reference.module is None:
             self.reference.begin(trainer, pl_module, self.start_step)
         self._began = time.perf_counter()
 
     def on_train_batch_end(self, trainer: Trainer, pl_module: LightningModule, outputs, batch, batch_idx) -> None:
-        if pl_module.loss_weights[TERM] == 0:
+        if pl_module.loss_weights[TERM] == 0:  # the term is not switched on yet, so no rewards were computed
             return
         self.seconds["step"] += time.perf_counter() - self._began
-        # of rank 0, because it would take a reduction in every step
+        # the fraction on rank 0; a mean over ranks would need a reduction in every step
         pl_module.log("train/reward_time", self.seconds["reward"] / self.seconds["step"], batch_size=1)
 
-    # The term ----------------------------------------------------------------------------------------------------
-
     def options(self, module: Generative) -> DecodingOptions:
-        """Return the options of sampling and rescoring, with the constraints of the model's decoding, checked."""
-        greedy, decoding = self.advantage == "greedy", module.decoding
+        """Return the options of sampling and rescoring: those of the model's decoding where this callback sets none.
+
+        Raises:
+            ValueError: if `max_length` is not above the minimum length of the model's decoding.
+        """
+        with_greedy, decoding = self.advantage == "greedy", module.decoding
         if self.max_length is not None and self.max_length <= decoding.min_length:
             raise ValueError(
                 f"SelfCritical: max_length {self.max_length} is not above model.decoding.min_length "
@@ -231,64 +236,64 @@ class SelfCritical(Scheduled):
             )
         return replace(
             decoding,
-            beam_size=self.samples + greedy,  # when sampling: texts for each document, the greedy one included
+            beam_size=self.samples + with_greedy,  # when sampling: texts for each document, the greedy one included
             max_length=decoding.max_length if self.max_length is None else self.max_length,
             temperature=decoding.temperature if self.temperature is None else self.temperature,
             sample=True,
-            greedy_first=greedy,
+            greedy_first=with_greedy,
         )
 
     def term(self, module: Generative, batch: Batch) -> Tensor:
-        """Return -(1 / K) sum_k sum_t (advantage_kt log P(y_kt) - kl divergence_kt), the mean over documents.
+        """Return the loss term -(1 / K) sum_k sum_t (advantage_kt log P(y_kt) - kl divergence_kt), mean over documents.
 
-        After the first of several updates, `clipped_gain` takes the place of the product.
+        With several updates per batch, `clipped_gain` takes the place of the product of advantage and log P. The first
+        update of a batch draws K samples, the next ones use them again.
         """
         options, ids = self.options(module), tuple(batch.ids)
         if ids in self._waiting:
             drawn = self._waiting.pop(ids).to(next(module.parameters()).device)
-            log_probs = self._rescore(module, batch, drawn.samples, options)         # [B, K, T]
+            log_probs = self._log_probs(module, batch, drawn.samples, options)       # [B, K, T]
         else:
             drawn, log_probs = self._draw(module, batch, options)
         drawn.uses += 1
         if drawn.uses < self.updates:
             self._waiting[ids] = drawn
-        module.step_values |= drawn.values
-        gain = drawn.advantage * log_probs
+        module.step_values |= drawn.values  # logged by the training step
+        gain = drawn.advantage * log_probs                                           # [B, K, T]
         if self.updates > 1:
             gain = clipped_gain(log_probs, drawn.log_probs, drawn.advantage, self.clip)
             unclipped = (log_probs.detach() - drawn.log_probs).exp() * drawn.advantage
             module.step_values["clipped"] = (gain < unclipped).sum() / drawn.lengths.sum()
         if self.kl:
-            distance = divergence(log_probs, drawn.reference)
-            module.step_values["kl"] = distance.detach().sum(-1).mean()
-            gain = gain - self.kl * distance * drawn.unmasked
+            kl_estimate = divergence(log_probs, drawn.reference)                     # [B, K, T]
+            module.step_values["kl"] = kl_estimate.detach().sum(-1).mean()
+            gain = gain - self.kl * kl_estimate * drawn.unmasked
         return -gain.sum(-1).mean()
 
-    def _rescore(self, module: Generative, batch: Batch, samples: Samples, options: DecodingOptions) -> Tensor:
-        """Return log P of the tokens of samples with gradient, 0 at padding, [B, K, T]."""
+    def _log_probs(self, module: Generative, batch: Batch, samples: Samples, options: DecodingOptions) -> Tensor:
+        """Return log P of the tokens of samples with gradient, without dropout, 0 at padding, [B, K, T]."""
         with without_dropout(module):
-            log_probs = module.log_probs(batch, samples, options)
-        steps = torch.arange(log_probs.shape[-1], device=log_probs.device)
-        return log_probs.masked_fill(steps >= samples.lengths.unsqueeze(-1), 0)
+            return module.log_probs(batch, samples, options)
 
     def _draw(self, module: Generative, batch: Batch, options: DecodingOptions) -> tuple[DrawnSamples, Tensor]:
-        """Draw samples, and return them with their advantages and their log P with gradient, [B, K, T]."""
+        """Draw samples, and return them with their advantages, and their log P with gradient, [B, K, T]."""
         samples = module.sample(batch, options)
-        on_host = Samples(samples.tokens.cpu(), samples.lengths.cpu())
-        width = int(on_host.lengths.max())
+        on_host = Samples(samples.tokens.cpu(), samples.lengths.cpu())  # rewards are computed there
+        width = int(on_host.lengths.max())                                           # T
         on_host = on_host._replace(tokens=on_host.tokens[..., :width])
         first_sample = int(self.advantage == "greedy")  # the greedy text stands before the samples
         drawn = Samples(samples.tokens[:, first_sample:, :width].contiguous(), samples.lengths[:, first_sample:])
+        # both are started before rewards are computed on the CPU, so that an accelerator works in parallel
         reference = self.reference.log_probs(batch, drawn, options) if self.kl else None
-        log_probs = self._rescore(module, batch, drawn, options)                     # [B, K, T]
+        log_probs = self._log_probs(module, batch, drawn, options)                   # [B, K, T]
         advantage = self.advantages(module, batch, on_host)                          # [B, K, T]
-        # Padding carries no gradient, nor, if it is masked, does a sample without an end symbol.
+        # padding carries no gradient; nor, with `mask_truncated`, does a sample without an end symbol
         tokens, lengths = (part[:, first_sample:] for part in on_host)
         last = lengths.unsqueeze(-1) - 1                                             # [B, K, 1]
         truncated = tokens.gather(-1, last) != module.tokenizer.stop
         unmasked = ~truncated if self.mask_truncated else torch.ones_like(truncated)
         advantage = advantage.masked_fill(~unmasked | (torch.arange(width) > last), 0)
-        self._values |= {
+        self._values |= {  # `advantages` has set the values of rewards
             "truncated": float(truncated.double().mean()),
             "sample_length": float(lengths.double().mean()),
             "entropy": -log_probs.detach().sum() / float(lengths.sum()),
@@ -305,18 +310,20 @@ class SelfCritical(Scheduled):
         ), log_probs
 
     def advantages(self, module: Generative, batch: Batch, samples: Samples) -> Tensor:
-        """Return the advantage of every token, [B, K, T], without gradient; it and the samples are on the host.
+        """Return the advantage of every token, [B, K, T], without gradient; it and the samples are on the CPU.
 
-        With the advantage `greedy`, the first sample is the greedy text, which has no advantage.
+        With the advantage `greedy`, the first sample is the greedy text, which has no advantage. The logged values, the
+        time spent and `last_samples` are updated.
         """
         started = time.perf_counter()
         tokens, lengths = samples
-        if self.credit == "summary":
-            numbers, ends = torch.zeros_like(tokens), lengths.unsqueeze(-1)          # one unit, the whole text
+        if self.credit == "summary":  # the whole text counts as one sentence, Q = 1
+            numbers = torch.zeros_like(tokens)
+            ends = lengths.unsqueeze(-1)                                             # [B, K, 1]
         else:
             if self._ends is None:
                 self._ends = self._end_ids(module)
-            numbers = sentence_numbers(tokens, self._ends)
+            numbers = sentence_numbers(tokens, self._ends)  # index of the sentence of each token, [B, K, T]
             ends = prefix_lengths(numbers, lengths)                                  # [B, K, Q]
         rewards = score_samples(self.reward, module, batch, tokens, ends)
         first_sample = int(self.advantage == "greedy")
@@ -325,13 +332,13 @@ class SelfCritical(Scheduled):
         self._values = reward_values(rewards, self.advantage)
         self._warn_without_signal(self._values["no_signal"])
         self._last = batch.ids, rewards
-        # Each token gets the advantage of its sentence.
+        # each token gets the advantage of its sentence; only padding can have a number of Q or more
         return by_sentence.gather(-1, numbers[:, first_sample:].clamp_max(by_sentence.shape[-1] - 1))
 
     def _end_ids(self, module: Generative) -> Tensor:
-        """Return the ids of tokens that end a sentence."""
-        marks = tuple(self.sentence_ends)
-        if marks == SENTENCE_ENDS:
+        """Return the ids of tokens that end a sentence, [n]; a `ValueError` if the tokenizer has none."""
+        marks = self.sentence_ends
+        if marks == SENTENCE_ENDS:  # the default stands for the marks of the model's language
             marks = language_of(module.language).sentence_ends
         ends = module.tokenizer.end_ids(marks)
         if not ends:
@@ -342,11 +349,14 @@ class SelfCritical(Scheduled):
         return torch.tensor(ends, dtype=torch.long)
 
     def _warn_without_signal(self, no_signal: float) -> None:
-        """Warn once nearly all documents of a whole window have texts with equal rewards."""
+        """Warn when the texts of nearly all documents have equal rewards, on average over the last `window` batches.
+
+        `no_signal` is the share of these documents in a batch.
+        """
         self._no_signal.append(no_signal)
         mean = sum(self._no_signal) / len(self._no_signal)
         if len(self._no_signal) == self._no_signal.maxlen and mean >= NO_SIGNAL:
-            self._no_signal.clear()
+            self._no_signal.clear()  # the next warning comes after another `window` batches at the earliest
             rank_zero_warn(
                 f"SelfCritical: samples are no better or worse than the baseline in {mean:.0%} of documents "
                 "(train/no_signal): there is nothing to learn from; the distribution may have become too peaked"

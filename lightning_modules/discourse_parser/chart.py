@@ -221,4 +221,3 @@ def _backtrack(choice, size: int) -> Tensor:
             nodes.append((start, split, end))
             pending += [(split + 1, end), (start, split)]
     return torch.tensor(nodes, dtype=torch.int64).view(-1, 3)
-

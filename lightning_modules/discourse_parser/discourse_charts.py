@@ -21,8 +21,8 @@ from lightning_modules.discourse_parser.encoder_module import batches_of_similar
 from lightning_modules.discourse_parser.ldd import LabelClasses
 from lightning_modules.discourse_parser.span_scorer import DiscourseScorer, Layout, Units
 
-_CELLS = 400_000  # maximal number of spans, padding included, of charts that are computed together
-_MIN_WEIGHT = 1e-12
+_CELLS = 400_000  # maximum number of spans, padding included, of charts that are computed together, to bound memory
+_MIN_WEIGHT = 1e-12  # avoids a division by zero for spans without a scored node
 _MIN_SPAN_PROB = 1e-6  # less probable spans without a scored node are left out of the LDD
 _MIN_NODE_PROB = 1e-3  # less probable nodes do not count towards the expected numbers of correct labels
 _NODES = {"cpu": 4096}  # nodes whose classes are scored together, so that they fit into CPU caches; 65,536 elsewhere
@@ -59,27 +59,27 @@ class ParsedChart(NamedTuple):
 
 
 def chunk_bounds(sentence: Tensor, paragraph: Tensor, size: int, max_edus: int) -> list[tuple[int, int]]:
-    """Return (start, end), end exclusive, of chunks of similar size of a long text, at most `max_edus` >= 2 EDUs each.
+    """Split a long text into chunks of similar size, at most `max_edus` >= 2 EDUs each: (start, end), end exclusive.
 
     A boundary is the start of a paragraph near the ideal position, else the start of a sentence, else the position
-    itself. `sentence` and `paragraph` are the indices of each EDU's, on the host, [E] at least; `size` is E.
+    itself. `sentence` and `paragraph` hold the index of the sentence and of the paragraph of each EDU, at least [E], on
+    the CPU; E = `size`. A text of at most `max_edus` EDUs is one chunk.
     """
     if size <= max_edus:
         return [(0, size)]
-    target = max(1, 2 * max_edus // 3)
-    count = -(-size // target)
-    reach = (max_edus - target) // 2  # a boundary moves at most this far, so that no chunk exceeds max_edus
+    target = 2 * max_edus // 3  # ideal chunks are shorter than the maximum, so that their boundaries can move
+    count = -(-size // target)  # rounded up
+    reach = (max_edus - target) // 2  # both boundaries of a chunk can move this far without exceeding max_edus
     sentences, paragraphs = sentence.tolist(), paragraph.tolist()
-    bounds = [0]
+    starts = [0]
     for number in range(1, count):
         ideal = number * size // count
-        window = range(max(bounds[-1] + 1, ideal - reach), min(size - 1, ideal + reach) + 1)
-        # paragraph starts are preferred to sentence starts, and those to the ideal position
+        nearby = range(max(starts[-1] + 1, ideal - reach), min(size - 1, ideal + reach) + 1)  # no chunk is empty
         candidates = [ideal]
-        for unit in (sentences, paragraphs):
-            candidates = [edu for edu in window if unit[edu] != unit[edu - 1]] or candidates
-        bounds.append(min(candidates, key=lambda edu: abs(edu - ideal)))
-    return list(zip(bounds, [*bounds[1:], size]))
+        for unit_of_edu in (sentences, paragraphs):  # sentence starts replace the ideal, paragraph starts replace them
+            candidates = [edu for edu in nearby if unit_of_edu[edu] != unit_of_edu[edu - 1]] or candidates
+        starts.append(min(candidates, key=lambda edu: abs(edu - ideal)))
+    return list(zip(starts, [*starts[1:], size]))  # a chunk ends where the next one starts
 
 
 class ChartReader:
@@ -122,78 +122,81 @@ class ChartReader:
         with_nodes: bool = True,
         min_prob: float = 0.0,
     ) -> list[list[ParsedChart]]:
-        """Compute the charts of each document: of its `chunk_bounds` and, if there are several, the chart over them.
+        """Compute the charts of each document: one for each chunk and, if there are several chunks, one over them.
 
-        The vectors are those of EDUs, [B, E, D]. Without nodes, only best trees are computed. The classes of nodes
-        above `min_prob` are scored; 0 scores all, exactly but slowly.
+        `vectors` are EDU vectors, [B, E, D]; `chunks` are the `chunk_bounds` of each document. Without `with_nodes`,
+        charts have best trees, but no distributions. Nodes with a probability above `min_prob` are classified one by
+        one for the distributions; 0 classifies all nodes, which is exact but slow.
         """
         states = [scorer.context(vectors, layout) for scorer in self.scorers]        # [B, E, H] each
-        jobs: list[tuple[int, Tensor, Tensor]] = []
-        # one chart for each chunk, whose units are EDUs, and one over several chunks, whose units are the chunks
+        jobs: list[tuple[int, Tensor, Tensor]] = []  # document, and first and last EDUs of the units of a chart, [U]
         for document, bounds in enumerate(chunks):
-            for start, end in bounds:
+            for start, end in bounds:  # the units of a chunk's chart are its EDUs, which are both first and last EDU
                 jobs.append((document, torch.arange(start, end), torch.arange(start, end)))
-            if len(bounds) > 1:
-                bounds = torch.tensor(bounds)
-                jobs.append((document, bounds[:, 0], bounds[:, 1] - 1))
+            if len(bounds) > 1:  # the units of the upper chart are the chunks
+                first, end = torch.tensor(bounds).unbind(1)
+                jobs.append((document, first, end - 1))
         charts: dict[int, ParsedChart] = {}
-        for batch in batches_of_similar_size([len(start) ** 2 for _, start, _ in jobs], _CELLS):
+        spans_of_jobs = [len(first) ** 2 for _, first, _ in jobs]  # a chart stores U^2 spans
+        for batch in batches_of_similar_size(spans_of_jobs, _CELLS):
             computed = self._charts(states, layout, [jobs[i] for i in batch], with_nodes, min_prob)
             charts.update(zip(batch, computed))
-        documents: list[list[ParsedChart]] = [[] for _ in chunks]
+        by_document: list[list[ParsedChart]] = [[] for _ in chunks]
         for number, (document, _, _) in enumerate(jobs):
-            documents[document].append(charts[number])
-        return documents
+            by_document[document].append(charts[number])
+        return by_document
 
     def _charts(
         self, states: list[Tensor], layout: Layout, jobs: list, with_nodes: bool, min_prob: float
     ) -> Iterator[ParsedChart]:
-        """Compute charts of similar size, padded to one batch; a job is (document, first EDUs, last EDUs of units)."""
-        device = states[0].device
-        starts, ends = (nn.utils.rnn.pad_sequence([job[side] for job in jobs], batch_first=True) for side in (1, 2))
-        documents = torch.tensor([document for document, _, _ in jobs])
-        sizes = torch.tensor([len(job[1]) for job in jobs])
-        units = Units(*(tensor.to(device) for tensor in (documents, starts, ends, sizes)))
+        """Yield the chart of each job (document, first EDUs, last EDUs of units); G jobs are padded to one batch."""
+        documents, first_edus, last_edus = zip(*jobs)
+        sizes = torch.tensor([len(edus) for edus in first_edus])                     # [G]
+        starts, ends = (nn.utils.rnn.pad_sequence(edus, batch_first=True) for edus in (first_edus, last_edus))
+        units = Units(*(tensor.to(states[0].device) for tensor in (torch.tensor(documents), starts, ends, sizes)))
         weight = 1 / len(self.scorers)
-        # under the mixture: P(span is a node) [G, U, U] and P(span is a node of that class) [G, U, U, C]
-        spans, classes = 0, 0
+        span_probs = 0  # P(span is a node) under the mixture, [G, U, U]
+        class_probs = 0  # P(span is a node of that class) under the mixture, [G, U, U, C]
         members = []
         for scorer, state in zip(self.scorers, states):
             potentials = scorer.potentials(state, layout, units)
             marginals = all_marginals(potentials, units.sizes)
-            of_spans = span_marginals(potentials, marginals)
-            spans = spans + weight * of_spans
+            member_spans = span_marginals(potentials, marginals)                     # [G, U, U]
+            span_probs = span_probs + weight * member_spans
             if with_nodes or self.decoding == "mbr":
                 nodes = node_marginals(potentials, marginals, min_prob if with_nodes else _MIN_NODE_PROB)
-                labels = self._labels(scorer, state, layout, units, nodes)
+                labels = self._labels(scorer, state, layout, units, nodes)           # [N, C]
             if self.decoding == "mbr":
-                classes = classes + weight * self._class_marginals(nodes, labels, units)
+                class_probs = class_probs + weight * self._class_marginals(nodes, labels, units)
             if with_nodes:
-                scored = ScoredNodes(of_spans, nodes, labels)
+                scored = ScoredNodes(member_spans, nodes, labels)
                 members.append(self._distribution(scorer, state, layout, units, potentials, marginals, scored))
         if self.decoding == "mbr":
-            trees, tree_classes = self._best_labelled_trees(spans, classes, units.sizes)
-        else:
-            trees = best_trees(Potentials(spans) if self.decoding == "mbr_spans" else potentials, units.sizes)
+            trees, tree_classes = self._best_labelled_trees(span_probs, class_probs, units.sizes)
+        else:  # cky has a single scorer, whose potentials are those of the loop
+            trees = best_trees(Potentials(span_probs) if self.decoding == "mbr_spans" else potentials, units.sizes)
             tree_classes = self._most_probable_classes(states, layout, units, trees)
-        for number, (job, tree) in enumerate(zip(jobs, trees)):
-            of_chart = [_select_chart(member, number, len(job[1])) for member in members]
-            yield ParsedChart(start=job[1], end=job[2], tree=tree, tree_classes=tree_classes[number], members=of_chart)
+        for number, (first, last, tree) in enumerate(zip(first_edus, last_edus, trees)):
+            of_chart = [_select_chart(member, number, len(first)) for member in members]
+            yield ParsedChart(start=first, end=last, tree=tree, tree_classes=tree_classes[number], members=of_chart)
 
     def _class_marginals(self, nodes: SplitPosterior, labels: Tensor, units: Units) -> Tensor:
-        """Return P(span is a node of that class), summed over the span's splits, [G, U, U, C]."""
-        charts, size = units.start.shape
+        """Return P(span is a node of that class), summed over splits, [G, U, U, C]; improbable nodes are left out."""
+        charts, size = units.start.shape                                             # G, U
         probable = (nodes.probability > _MIN_NODE_PROB).nonzero().squeeze(1)
-        chart, first, _, last, probability = (column[probable] for column in nodes)
+        chart, first, _, last, probability = (column[probable] for column in nodes)  # without the split
         marginals = labels.new_zeros(charts, size, size, labels.shape[1])
         return marginals.index_put_((chart, first, last), probability.unsqueeze(1) * labels[probable], accumulate=True)
 
     def _best_labelled_trees(self, spans: Tensor, classes: Tensor, sizes: Tensor) -> tuple[list[Tensor], list[Tensor]]:
-        """Return nodes (start, split, end) [U - 1, 3] and classes [U - 1] of each chart's best tree, on the CPU."""
+        """Return nodes (start, split, end) [U - 1, 3] and classes [U - 1] of each chart's best tree, on the CPU.
+
+        `spans` are P(i, j), [G, U, U], and `classes` P(i, j, class), [G, U, U, C]; `sizes` counts units, [G].
+        """
         # a node (i, j) of class c adds P(i, j) + P(i, j, nuclearity of c) + P(i, j, relation of c) + P(i, j, c)
-        gain, best = (classes @ self.classes.agreement().to(classes)).max(-1)        # [G, U, U] each
-        trees, best = best_trees(Potentials(spans + gain), sizes), best.cpu()
-        return trees, [table[tree[:, 0], tree[:, 2]] for table, tree in zip(best, trees)]
+        gain, best_class = (classes @ self.classes.agreement().to(classes)).max(-1)  # [G, U, U] each
+        trees = best_trees(Potentials(spans + gain), sizes)
+        return trees, [table[tree[:, 0], tree[:, 2]] for table, tree in zip(best_class.cpu(), trees)]
 
     def _distribution(
         self,
@@ -207,66 +210,68 @@ class ChartReader:
     ) -> MemberChart:
         """Return the distribution of one scorer over a batch of charts: a `MemberChart` with a chart dimension G."""
         spans, nodes, labels = scored
+        node_spans = nodes.document, nodes.start, nodes.end                          # [N] each
         has_nodes = torch.zeros_like(spans, dtype=torch.bool)
-        has_nodes[nodes.document, nodes.start, nodes.end] = True                     # [G, U, U]
-        # a span's classes are the mean over its scored nodes, weighted by probability
-        where = nodes.document, nodes.start, nodes.end
-        total = torch.zeros_like(spans).index_put_(where, nodes.probability, accumulate=True)
+        has_nodes[node_spans] = True                                                 # [G, U, U]
+        # the class distribution of a span is the mean over its scored nodes, weighted by probability
+        total = torch.zeros_like(spans).index_put_(node_spans, nodes.probability, accumulate=True)
         weighted = nodes.probability.unsqueeze(1) * labels                           # [N, C]
-        table = labels.new_zeros(*spans.shape, labels.shape[1]).index_put_(where, weighted, accumulate=True)
-        table /= total.clamp(min=_MIN_WEIGHT).unsqueeze(-1)                          # [G, U, U, C]
-        # or those of its most probable node, if none was scored
-        chart, first, last = ((spans > _MIN_SPAN_PROB) & ~has_nodes).nonzero(as_tuple=True)
-        best = most_probable_splits(potentials, marginals)[chart, first, last]
-        most_probable = SplitPosterior(
-            document=chart, start=first, split=best, end=last, probability=spans[chart, first, last]
-        )
-        table[chart, first, last] = self._labels(scorer, state, layout, units, most_probable)
-        chart, first, last = ((spans > _MIN_SPAN_PROB) | has_nodes).nonzero(as_tuple=True)
-        classes = table[chart, first, last]                                          # [spans, C]
+        span_labels = labels.new_zeros(*spans.shape, labels.shape[1]).index_put_(node_spans, weighted, accumulate=True)
+        span_labels /= total.clamp(min=_MIN_WEIGHT).unsqueeze(-1)                    # [G, U, U, C]
+        # a span without a scored node takes the class distribution of its most probable node
+        chart, first, last = unscored = ((spans > _MIN_SPAN_PROB) & ~has_nodes).nonzero(as_tuple=True)
+        split = most_probable_splits(potentials, marginals)[unscored]
+        most_probable = SplitPosterior(document=chart, start=first, split=split, end=last, probability=spans[unscored])
+        span_labels[unscored] = self._labels(scorer, state, layout, units, most_probable)
+        # sums over classes by relation and side of the nucleus, only for the spans that are not left out
+        included = ((spans > _MIN_SPAN_PROB) | has_nodes).nonzero(as_tuple=True)
+        classes = span_labels[included]                                              # [spans, C]
         sides = [self.classes.restricted(classes, side) for side in (self.classes.left, self.classes.right)]
         restricted = classes.new_zeros(*spans.shape, 2 * self.classes.relations)
-        restricted[chart, first, last] = torch.cat(sides, 1)
-        change = labels - table[nodes.document, nodes.start, nodes.end]
+        restricted[included] = torch.cat(sides, 1)                                   # [spans, 2 R]
+        change = labels - span_labels[node_spans]                                    # [N, C]
         return MemberChart(ldd.span_masses(potentials, marginals, restricted), nodes, labels, change)
 
     def _labels(self, scorer, state: Tensor, layout: Layout, units: Units, nodes: SplitPosterior) -> Tensor:
-        """Return P(class | node), [N, C]."""
-        chart, first, split, last = nodes[:4]
-        places = units.document[chart], units.start[chart, first], units.end[chart, split], units.end[chart, last]
-        batch_size = _NODES.get(state.device.type, 65_536)
-        logits = scorer.class_logits_of_chart(state, layout, places, batch_size)
+        """Return P(class | node) by one scorer, [N, C], for nodes in units; `state` is its EDU context, [B, E, H]."""
+        chart, first, split, last = nodes[:4]  # without the probability
+        in_edus = units.document[chart], units.start[chart, first], units.end[chart, split], units.end[chart, last]
+        batch_size = _NODES.get(state.device.type, 65_536)  # on a CPU, a batch fits into caches
+        logits = scorer.class_logits_of_chart(state, layout, in_edus, batch_size)
         return torch.cat([(batch / self.temperature).softmax(-1) for batch in logits])
 
     def _most_probable_classes(
         self, states: list[Tensor], layout: Layout, units: Units, trees: list[Tensor]
     ) -> list[Tensor]:
-        """Return the most probable class of each node of given trees, under the mixture; of each chart [U - 1], CPU."""
-        chart = torch.cat([torch.full((len(tree),), number) for number, tree in enumerate(trees)])
-        columns = torch.cat(trees).to(states[0].device).unbind(1)
-        nodes = SplitPosterior(chart.to(states[0].device), *columns, columns[0])
+        """Return the most probable class of each node under the mixture, [U - 1] per tree, on the CPU."""
+        sizes = [len(tree) for tree in trees]
+        chart = torch.arange(len(trees)).repeat_interleave(torch.tensor(sizes)).to(states[0].device)
+        start, split, end = torch.cat(trees).to(states[0].device).unbind(1)          # [N] each
+        nodes = SplitPosterior(chart, start, split, end, probability=start)  # `_labels` reads no probability
         labels = [self._labels(scorer, state, layout, units, nodes) for scorer, state in zip(self.scorers, states)]
-        return list(torch.stack(labels).mean(0).argmax(-1).cpu().split([len(tree) for tree in trees]))
+        return list(torch.stack(labels).mean(0).argmax(-1).cpu().split(sizes))
 
 
 def _select_chart(member: MemberChart, chart: int, size: int) -> MemberChart:
-    """Return one chart of `size` units from the distribution of a scorer over a batch of charts."""
-    chosen = (member.nodes.document == chart).nonzero().squeeze(1)
-    nodes = SplitPosterior(*(column[chosen] for column in member.nodes))
-    return MemberChart(member.spans[chart, :size, :size], nodes, member.labels[chosen], member.change[chosen])
+    """Return the chart with index `chart` and U = `size` units, without padding, from a batch of charts of a scorer."""
+    in_chart = (member.nodes.document == chart).nonzero().squeeze(1)                 # indices of its nodes
+    nodes = SplitPosterior(*(column[in_chart] for column in member.nodes))
+    return MemberChart(member.spans[chart, :size, :size], nodes, member.labels[in_chart], member.change[in_chart])
 
 
 def document_tree(charts: list[ParsedChart], classes: LabelClasses) -> Tensor:
-    """Return the best tree of a document: nodes (start, split, end, nuclearity, relation) in EDUs, int32 [E - 1, 5]."""
+    """Return the best tree of a document: nodes (start, split, end, nuclearity, relation) in EDUs, int32 [E - 1, 5].
+
+    The tree joins the trees of all charts: those of the chunks, and the one over the chunks.
+    """
     nodes = []
     for chart in charts:
-        first, split, last = chart.tree.unbind(1)
-        best = chart.tree_classes
-        # both sides nuclei, the left one, or the right one: NN, NS, SN
-        left, right = classes.left[best], classes.right[best]
-        nuclearity = torch.where(left & right, 2, torch.where(left, 0, 1))
+        first, split, last = chart.tree.unbind(1)                                    # in units, [U - 1] each
+        left_is_nucleus, right_is_nucleus = classes.left[chart.tree_classes], classes.right[chart.tree_classes]
+        one_nucleus = torch.where(left_is_nucleus, 0, 1)  # indices of `NUCLEARITIES`: 0 is NS, 1 SN, 2 NN
+        nuclearity = torch.where(left_is_nucleus & right_is_nucleus, 2, one_nucleus)
         edus = chart.start[first], chart.end[split], chart.end[last]
-        nodes.append(torch.stack([*edus, nuclearity, classes.relation[best]], 1))
+        nodes.append(torch.stack([*edus, nuclearity, classes.relation[chart.tree_classes]], 1))
     return torch.cat(nodes).int()
 
 
@@ -278,33 +283,34 @@ class DocumentLDD(NamedTuple):
 
 
 def document_ldd(charts: list[ParsedChart], classes: LabelClasses, half_width: int, rows: str) -> DocumentLDD:
-    """Return the LDD of a document, in double precision.
+    """Return the LDD of a document, in double precision, of pairs at most `half_width` EDUs apart; `rows`: see `ldd`.
 
     The LDD of a mixture is the mean over its members. With `rows: nucleus` it cannot be computed from pooled nodes,
-    because the nuclearity of a leaf depends on the member that its ancestors come from; nodes whose own classes were
-    not scored are left out there.
+    because the nuclearity of a leaf depends on the member that its ancestors come from. Nodes that were not classified
+    one by one are left out there.
     """
-    by_member = zip(*(chart.members for chart in charts))
-    bands, gammas = zip(*(_member_ldd(list(member), classes, half_width, rows) for member in by_member))
-    return DocumentLDD(sum(bands) / len(bands), sum(gammas) / len(gammas))
+    charts_by_member = zip(*(chart.members for chart in charts))
+    ldds = [_member_ldd(list(of_member), classes, half_width, rows) for of_member in charts_by_member]
+    return DocumentLDD(sum(band for band, _ in ldds) / len(ldds), sum(gamma for _, gamma in ldds) / len(ldds))
 
 
 def _member_ldd(charts: list[MemberChart], classes: LabelClasses, half_width: int, rows: str) -> DocumentLDD:
-    """Return the LDD of one scorer, from one chart or from the charts of chunks and the chart over them."""
+    """Return the LDD of one scorer; `charts` are one chart, or the charts of several chunks and the chart over them."""
     chunks, upper = (charts[:-1], charts[-1]) if len(charts) > 1 else (charts, None)
-    if rows == "side":
+    if rows == "side":  # p within each chunk, [E_c, E_c, R]
         blocks = [ldd.side_distribution(chart.spans, chart.nodes, chart.change, classes) for chart in chunks]
     else:
         blocks = [ldd.discourse_distribution(c.nodes, c.labels, classes, len(c.spans), rows) for c in chunks]
-    shares = None
+    shares = None  # with `rows: nucleus` and several chunks, P(EDU is a nucleus of its parent), [E_c] for each chunk
     if upper is None:
-        top = blocks[0].new_zeros(1, 1, classes.relations)
+        top = blocks[0].new_zeros(1, 1, classes.relations)  # a single chunk has no other chunk
     else:
-        top = ldd.side_distribution(upper.spans, upper.nodes, upper.change, classes)
+        top = ldd.side_distribution(upper.spans, upper.nodes, upper.change, classes)  # [chunks, chunks, R]
     if upper is not None and rows == "nucleus":
         # the parent of an EDU is a node of its chunk; if the EDU is a chunk by itself, a node of the upper chart
-        single = torch.tensor([len(chart.spans) == 1 for chart in chunks], device=top.device)
-        of_leaves = ldd.discourse_distribution(upper.nodes, upper.labels, classes, len(chunks), rows)
-        top = torch.where(single.view(-1, 1, 1), of_leaves, top)
+        is_one_edu = torch.tensor([len(chart.spans) == 1 for chart in chunks], device=top.device)
+        top_of_leaves = ldd.discourse_distribution(upper.nodes, upper.labels, classes, len(chunks), rows)
+        top = torch.where(is_one_edu.view(-1, 1, 1), top_of_leaves, top)
+        # the root of a chunk is its span from the first to the last EDU: [0, -1]
         shares = [ldd.nucleus_leaves(c.nodes, c.labels, classes, len(c.spans))[0, -1] for c in chunks]
     return DocumentLDD(ldd.chunked_band(blocks, top, shares, half_width), ldd.chunked_gamma(blocks, top, shares))

@@ -35,7 +35,7 @@ from lightning_modules.stored import digest
 Precision = Literal["auto", "float32", "bfloat16"]
 
 VERSION = 6  # increased whenever the same weights would give a different parse
-_NUCLEUS_MIN_PROB = 1e-6
+_NUCLEUS_MIN_PROB = 1e-6  # with `rows: nucleus`, 1e-4 would lose 46 % of the probability mass of the LDD
 
 
 class DiscourseParser(EncoderModule):
@@ -102,9 +102,9 @@ class DiscourseParser(EncoderModule):
         encoder_precision: Precision = "auto",
         optimizer: EncoderAdamWOptions = EncoderAdamWOptions(lr=1e-3),
     ) -> None:
-        if min(members, cap - 1, band) < 1:
+        if members < 1 or cap < 2 or band < 1:
             raise ValueError(f"members {members}, cap {cap}, band {band}: must be at least 1, 2 and 1")
-        settings = {
+        settings = {  # what config.json stores with the weights, besides the encoder's options
             "inventory": inventory,
             "members": members,
             "hidden_size": hidden_size,
@@ -121,21 +121,22 @@ class DiscourseParser(EncoderModule):
         nuclearities, names = zip(*self.classes)
         relation_ids = [self.relations.index(name) for name in names]
         classes = LabelClasses.of(list(nuclearities), relation_ids, len(self.relations))
-        sizes = {"input_size": 3 * self.encoder.size, "hidden_size": hidden_size, "fit_size": fit_size}
-        sizes["classes"] = len(self.classes)
-        self.scorers = nn.ModuleList(DiscourseScorer(**sizes, dropout=dropout) for _ in range(members))
+        vector_size = 3 * self.encoder.size  # the first, last and mean token vector of an EDU
+        options = {"classes": len(self.classes), "dropout": dropout, "fit_size": fit_size}
+        self.scorers = nn.ModuleList(DiscourseScorer(vector_size, hidden_size, **options) for _ in range(members))
         self.reader = ChartReader(self.scorers, classes, decoding, class_temperature)
-        self.segmenter: EduSegmenter | None = None  # that of `load_default` is loaded when it is first needed
-        self._fingerprint: str | None = None
-
-    # Scores ------------------------------------------------------------------------------------------------------
+        self.segmenter: EduSegmenter | None = None  # `load_default` loads one when it is first needed
+        self._fingerprint: str | None = None  # cached, because the digest reads all weights
 
     def vectors(self, batch: ParserBatch, texts: Sequence[Tensor] | None = None) -> Tensor:
-        """Return the encoder vectors of the EDUs of each text, [B, E, D]; `texts`: token vectors [T, H], if known."""
+        """Return the EDU vectors of each text, [B, E, 3 H], padded to E EDUs.
+
+        `texts` are the encoder's token vectors of each text, [T, H]; None runs the encoder.
+        """
         if texts is None:
-            texts = self.encoder(batch.tokens.split(batch.token_counts))
-        edus = batch.token_edus.split(batch.token_counts)                            # of each text [T]
-        pooled = [pool_edus(*text) for text in zip(texts, edus, batch.sizes.tolist())]
+            texts = self.encoder(batch.tokens.split(batch.token_counts))             # [T, H] each
+        token_edus = batch.token_edus.split(batch.token_counts)                      # [T] each
+        pooled = [pool_edus(*text) for text in zip(texts, token_edus, batch.sizes.tolist())]
         return pad_sequence(pooled, batch_first=True)
 
     def _training_vectors(self, batch: ParserBatch) -> Tensor:
@@ -143,7 +144,7 @@ class DiscourseParser(EncoderModule):
         if not self.has_fixed_encoder:
             return self.vectors(batch)
 
-        def compute() -> list[Tensor]:
+        def compute() -> list[Tensor]:  # without padding, since the cache holds the vectors of single texts
             return [vectors[:size] for vectors, size in zip(self.vectors(batch), batch.sizes.tolist())]
 
         return pad_sequence(self.cached_vectors(batch.digests, compute), batch_first=True)
@@ -151,53 +152,56 @@ class DiscourseParser(EncoderModule):
     def loss_terms(self, batch: ParserBatch) -> dict[str, Tensor]:
         """Return -log P(tree) and -log P(classes), averaged over nodes, then texts, and summed over members."""
         vectors, layout = self._training_vectors(batch), layout_of(batch)
-        document, start, split, end, gold = batch.nodes.unbind(1)
-        weight = 1 / (layout.sizes - 1).clamp(min=1) / len(batch.ids)                # [B], of a node
+        document, start, split, end, gold_class = batch.nodes.unbind(1)              # [N] each
+        # weight of each node of a text of E EDUs, which has E - 1 nodes; a text of one EDU has none, [B]
+        weight = 1 / (layout.sizes - 1).clamp(min=1) / len(batch.ids)
         terms = dict.fromkeys(("tree", "classes"), vectors.new_zeros(()))
         for scorer in self.scorers:
-            states = scorer.context(vectors, layout)
+            states = scorer.context(vectors, layout)                                 # [B, E, H]
             potentials = scorer.potentials(states, layout, Units.edus(layout))
-            trees = node_scores(potentials, document, start, split, end) * weight[document]
-            terms["tree"] = terms["tree"] + (log_partition(potentials, layout.sizes) * weight).sum() - trees.sum()
-            logits = scorer.class_logits(states, layout, document, start, split, end)
-            nll = cross_entropy(logits, gold, reduction="none") * weight[document]
+            # -log P(tree) = log Z - sum of the scores of the nodes of the gold tree
+            gold_scores = node_scores(potentials, document, start, split, end) * weight[document]
+            log_z = log_partition(potentials, layout.sizes) * weight                 # [B]
+            terms["tree"] = terms["tree"] + log_z.sum() - gold_scores.sum()
+            logits = scorer.class_logits(states, layout, document, start, split, end)  # [N, C]
+            nll = cross_entropy(logits, gold_class, reduction="none") * weight[document]
             terms["classes"] = terms["classes"] + nll.sum()
         return terms
 
-    # Parsing -----------------------------------------------------------------------------------------------------
-
     @torch.no_grad()
     def charts(self, batch: ParserBatch, vectors: Tensor, with_nodes: bool = True) -> list[list[ParsedChart]]:
-        """Return the charts of each text: one, or those of its chunks and the one over them; see `ChartReader`."""
-        layout = layout_of(batch)
-        chunks = [
-            discourse_charts.chunk_bounds(sentence, paragraph, size, self.cap)
-            for sentence, paragraph, size in zip(batch.sentence.cpu(), batch.paragraph.cpu(), batch.sizes.tolist())
-        ]
+        """Return the charts of each text: one, or one for each chunk and one over the chunks; see `ChartReader`.
+
+        `vectors` are EDU vectors, [B, E, D]; without `with_nodes`, charts have best trees, but no distributions.
+        """
+        edus = zip(batch.sentence.cpu(), batch.paragraph.cpu(), batch.sizes.tolist())
+        chunks = [discourse_charts.chunk_bounds(*edus_of_text, self.cap) for edus_of_text in edus]
         # nodes below the threshold are approximated with `side`, but lost with `nucleus`
         min_prob = self.min_prob if self.rows == "side" else min(self.min_prob, _NUCLEUS_MIN_PROB)
-        return self.reader.compute_charts(vectors, layout, chunks, with_nodes, min_prob)
+        return self.reader.compute_charts(vectors, layout_of(batch), chunks, with_nodes, min_prob)
 
     @torch.no_grad()
     def predict_step(self, batch: Sequence[ParseRequest], batch_idx: int = 0) -> list[DiscourseParse]:
-        """Parse texts, after segmenting those without EDUs; a `ValueError` if one is empty."""
+        """Parse texts, after segmenting the texts whose request has no EDUs; a `ValueError` if a text is blank."""
         if empty := [request.id for request in batch if request.empty]:
             raise ValueError(f"document {empty[0]!r} is empty; leave empty documents out")
         if self.is_english:
             warn_if_not_english(ENGLISH_PARSER, (request.text for request in batch))
-        edus, texts = self._segment(batch)
-        features = [parser_features(r, e, self.subwords, name=r.id) for r, e in zip(batch, edus)]
+        edus, token_vectors = self._segment(batch)
+        features = [parser_features(text, units, self.subwords, name=text.id) for text, units in zip(batch, edus)]
         tensors = ParserBatch.of(features).to(self.device)
-        texts = texts or self._encode(self.encoder, tensors.tokens.split(tensors.token_counts))
+        if token_vectors is None:  # the segmenter did not need them, or has another encoder
+            token_vectors = self._encode(self.encoder, tensors.tokens.split(tensors.token_counts))
         parses = []
-        for request, units, charts in zip(batch, edus, self.charts(tensors, self.vectors(tensors, texts))):
-            tree = discourse_charts.document_tree(charts, self.reader.classes)
-            band, gamma = document_ldd(charts, self.reader.classes, min(self.band, len(units) - 1), self.rows)
-            parses.append(DiscourseParse.of(request, units, self.relations, tree, band, self.rows, gamma))
+        for request, units, charts in zip(batch, edus, self.charts(tensors, self.vectors(tensors, token_vectors))):
+            tree = discourse_charts.document_tree(charts, self.reader.classes)       # [E - 1, 5]
+            half_width = min(self.band, len(units) - 1)  # no two EDUs are farther apart
+            ldd, gamma = document_ldd(charts, self.reader.classes, half_width, self.rows)
+            parses.append(DiscourseParse.of(request, units, self.relations, tree, ldd, self.rows, gamma))
         return parses
 
     def parse(self, request: ParseRequest) -> DiscourseParse:
-        """Parse one text, in eval mode."""
+        """Parse one text in eval mode, and restore the mode."""
         training = self.training
         self.eval()
         try:
@@ -206,64 +210,67 @@ class DiscourseParser(EncoderModule):
             self.train(training)
 
     def _encode(self, encoder: nn.Module, texts: Sequence[Tensor]) -> list[Tensor]:
-        """Return the token vectors of texts, [T, H] each, with the precision of parsing."""
+        """Return the token vectors of texts, float32 [T, H] each; matrix products have the `encoder_precision`."""
         precision = self.encoder_precision
         if precision == "auto":
             precision = "bfloat16" if multiplies_bfloat16(self.device.type) else "float32"
-        enabled = precision == "bfloat16" and isinstance(encoder, TextEncoder)
-        # low-rank changes are added to the weights once, and not for each batch of windows
-        with torch.autocast(self.device.type, torch.bfloat16, enabled=enabled), parametrize.cached():
+        is_half = precision == "bfloat16" and isinstance(encoder, TextEncoder)  # not the small encoder
+        # with the cache, low-rank changes are added to the weights once, and not for each batch of windows
+        with torch.autocast(self.device.type, torch.bfloat16, enabled=is_half), parametrize.cached():
             return [vectors.float() for vectors in encoder(texts)]
 
     def _segment(self, batch: Sequence[ParseRequest]) -> tuple[list[list[tuple[int, int]]], list[Tensor] | None]:
-        """Return the EDUs of each request, its own or those of the segmenter, and token vectors if that needed them."""
-        unsegmented = [number for number, request in enumerate(batch) if request.edus is None]
+        """Return the EDUs of each text, and the parser's token vectors of each text, [T, H], or None.
+
+        The segmenter finds the EDUs of requests without EDUs. If its encoder equals the parser's, each text is encoded
+        once for both, and the token vectors are returned as well.
+        """
+        without_edus = [number for number, request in enumerate(batch) if request.edus is None]
         edus = [list(request.edus or ()) for request in batch]
-        if not unsegmented:
+        if not without_edus:
             return edus, None
         if self.segmenter is None:
             self.segmenter = load_default(self.settings["encoder"]).to(self.device)
-        texts = pieces = None
+        parser_vectors = segmenter_vectors = None
         if self.subwords is not None and self.segmenter.subwords is not None:
-            # with equal encoders, each text is encoded once for both
-            columns = self.segmenter.columns_of(self)
-            encoded = [batch[number] for number in unsegmented] if columns is None else batch
-            tokens = [torch.tensor(self.segmenter.subwords(request.text).ids, dtype=torch.long) for request in encoded]
-            pieces = self._encode(self.segmenter.encoder, [ids.to(self.device) for ids in tokens])   # [T, H] each
+            columns = self.segmenter.columns_of(self)  # None if the encoders differ
+            to_encode = [batch[number] for number in without_edus] if columns is None else batch
+            ids = [torch.tensor(self.segmenter.subwords(request.text).ids, dtype=torch.long) for request in to_encode]
+            segmenter_vectors = self._encode(self.segmenter.encoder, [text.to(self.device) for text in ids])
             if columns is not None:
-                texts, pieces = [vectors[:, columns] for vectors in pieces], [pieces[number] for number in unsegmented]
-        segmented = self.segmenter.segment([batch[number] for number in unsegmented], pieces)
-        for number, units in zip(unsegmented, segmented):
+                parser_vectors = [vectors[:, columns] for vectors in segmenter_vectors]
+                segmenter_vectors = [segmenter_vectors[number] for number in without_edus]
+        segmented = self.segmenter.segment([batch[number] for number in without_edus], segmenter_vectors)
+        for number, units in zip(without_edus, segmented):
             edus[number] = units
-        return edus, texts
+        return edus, parser_vectors
 
     @property
     def fingerprint(self) -> str:
-        """Digest of the weights, the weights of the segmenter, and all settings that change a parse.
+        """Digest of the weights, the weights of the segmenter, and all settings that change a parse, for its cache.
 
         `encoder_precision: auto` counts as one setting: devices with and without bfloat16 share cached parses.
         """
         if self._fingerprint is None:
             segmenter = self.segmenter or load_default(self.settings["encoder"])
             weights = self.state_to_keep()
-            if is_local(self.settings["encoder"]):  # whose content may change, and a frozen encoder is not kept
+            if is_local(self.settings["encoder"]):  # the content of a folder may change; a name stands for its weights
                 weights |= {f"encoder.{name}": value for name, value in self.encoder.state_dict().items()}
-            precision = self.encoder_precision
-            options = (VERSION, self.settings, self.cap, self.reader.decoding, self.min_prob, precision)
-            self._fingerprint = digest(weights, options, digest(segmenter.state_to_keep()))
+            options = self.cap, self.reader.decoding, self.min_prob, self.encoder_precision
+            self._fingerprint = digest(weights, (VERSION, self.settings, *options), digest(segmenter.state_to_keep()))
         return self._fingerprint
 
     def _score(self, batch: ParserBatch, stage: str) -> None:
-        """Compute Parseval scores, with gold EDUs."""
+        """Update the Parseval metric of a stage (`val` or `test`) with the best trees over the gold EDUs of a batch."""
         charts = self.charts(batch, self._training_vectors(batch), with_nodes=False)
         for number in range(batch.batch_size):
-            gold_nodes = batch.nodes[batch.nodes[:, 0] == number, 1:].tolist()
-            gold = [(*node[:3], *self.classes[node[3]]) for node in gold_nodes]
+            gold_nodes = batch.nodes[batch.nodes[:, 0] == number, 1:].tolist()       # start, split, end, class
+            gold = [(*edus, *self.classes[label]) for *edus, label in gold_nodes]
             nodes = discourse_charts.document_tree(charts[number], self.reader.classes).tolist()
-            predicted = [(*node[:3], NUCLEARITIES[node[3]], self.relations[node[4]]) for node in nodes]
+            predicted = [
+                (*edus, NUCLEARITIES[nuclearity], self.relations[relation]) for *edus, nuclearity, relation in nodes
+            ]
             self.metrics[stage].update(predicted, gold)
-
-    # Weights -----------------------------------------------------------------------------------------------------
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         super().on_save_checkpoint(checkpoint)
@@ -275,7 +282,7 @@ class DiscourseParser(EncoderModule):
 
     @classmethod
     def from_checkpoint(cls, path: Path | str, **options: Any) -> Self:
-        """Load the parser of a checkpoint of `precis fit`, in eval mode; options as in `load`.
+        """Load a parser from a checkpoint of `precis fit`, in eval mode; `options` replace stored settings, see `load`.
 
         Raises:
             UserError: if it is the checkpoint of another model, or has weights that the parser does not have.
@@ -285,6 +292,7 @@ class DiscourseParser(EncoderModule):
             raise UserError(f"{path}: no checkpoint of a discourse parser; give one of its runs")
         try:
             model = cls.of_settings(**checkpoint["parser"] | options)
+            # not strict: weights of a frozen encoder are not in the checkpoint
             unknown = model.load_state_dict(checkpoint["state_dict"], strict=False).unexpected_keys
         except (TypeError, RuntimeError) as error:
             raise UserError(f"{path}: its weights do not fit ({' '.join(str(error).split())})") from None

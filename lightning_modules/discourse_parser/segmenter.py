@@ -57,8 +57,6 @@ class EduSegmenter(EncoderModule):
         )
         self.crf = LinearChainCRF(2)
 
-    # Scores ------------------------------------------------------------------------------------------------------
-
     def vectors(self, batch: SegmentationBatch) -> Tensor:
         """Return the encoder vector of each word, [N, D]."""
         if self.subwords is None:
@@ -89,8 +87,6 @@ class EduSegmenter(EncoderModule):
     def loss_terms(self, batch: SegmentationBatch) -> dict[str, Tensor]:
         """Return the loss, the only term."""
         return {"loss": self.loss(batch)}
-
-    # Segmentation ------------------------------------------------------------------------------------------------
 
     @torch.no_grad()
     def segment(self, requests: Sequence[Request], piece_vectors: Sequence[Tensor] | None = None) -> list[list[Span]]:

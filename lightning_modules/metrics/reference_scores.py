@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from datamodules.text.language import SPACELESS_LANGUAGES, language_of
 
 Sentences = Sequence[str]
+_CHUNK = 500  # documents that sacrebleu counts at once, since it stores the n-grams of all their references
 
 
 class CorpusScore(NamedTuple):
@@ -46,10 +47,12 @@ def bleu(
     the library there is a `ModuleNotFoundError`, for empty references or lengths that differ a `ValueError`.
     """
     metrics = _library("sacrebleu.metrics", "BLEU", "bleu")
-    # Most single summaries lack some 4-gram of the reference: theirs are averaged over the orders that they have.
     primary = language_of(language).primary
-    tokenizer = "zh" if primary == "zh" else "char" if primary in SPACELESS_LANGUAGES else "13a"
-    of_corpus = metrics.BLEU(force=True, tokenize=tokenizer)
+    tokenizer = "char" if primary in SPACELESS_LANGUAGES else "13a"
+    if primary == "zh":
+        tokenizer = "zh"
+    of_corpus = metrics.BLEU(force=True, tokenize=tokenizer)  # no warning about texts that look tokenized
+    # a short summary may have no 4-gram in common with a reference: only orders with a match are averaged
     of_document = metrics.BLEU(effective_order=True, tokenize=tokenizer)
     return _sacrebleu("bleu", of_corpus, of_document, predictions, references)
 
@@ -67,36 +70,34 @@ def meteor(
     synonyms: bool = True,
     language: str = "en",
 ) -> ScoreList:
-    """Return METEOR (Banerjee and Lavie 2005) by NLTK, on the tokens of ROUGE, with the best reference.
+    """Return METEOR (Banerjee and Lavie 2005) by NLTK, on the words of the language, with the best reference.
 
-    Args:
-        synonyms: match WordNet's synonyms too; needs NLTK's WordNet data. Without, exact words and Porter stems match.
-
-    Raises:
-        LookupError: if synonyms are asked for and NLTK has no WordNet.
-        ValueError: as `bleu`.
+    With `synonyms`, which need NLTK's WordNet data, synonyms match as well as exact words and Porter stems. There is a
+    `LookupError` if NLTK has no WordNet, and a `ValueError` as in `bleu`.
     """
     from nltk.translate.meteor_score import meteor_score
 
-    words = language_of(language).words
+    split_words = language_of(language).words
     _check(predictions, references)
-    # without synonyms only exact words and stems match
-    wordnet = _nltk_wordnet() if synonyms else SimpleNamespace(synsets=lambda word: [])
+    wordnet = _nltk_wordnet() if synonyms else SimpleNamespace(synsets=lambda word: [])  # no word has synonyms
     scores = []
     for prediction, targets in zip(predictions, references):
-        texts = [words(_text(target)) for target in targets]
-        predicted = words(_text(prediction))
-        scores.append(100 * meteor_score(texts, predicted, wordnet=wordnet) if predicted else 0.0)
+        target_words = [split_words(_text(target)) for target in targets]
+        predicted = split_words(_text(prediction))
+        scores.append(100 * meteor_score(target_words, predicted, wordnet=wordnet) if predicted else 0.0)
     matches = "exact+stem+wordnet" if synonyms else "exact+stem"
     return ScoreList(_mean(scores), scores, f"meteor|match:{matches}|refs:best|nltk:{metadata.version('nltk')}")
 
 
 def has_wordnet() -> bool:
-    """Return whether NLTK has WordNet. Where none of the folders that NLTK searches has it, NLTK is not imported."""
+    """Return whether NLTK has WordNet.
+
+    NLTK is imported, which takes time, only if one of the folders that it searches by default has WordNet.
+    """
     searched = [Path(name).expanduser() for name in os.environ.get("NLTK_DATA", "").split(os.pathsep) if name]
-    roots = [Path(sys.prefix), *(Path(sys.prefix, part) for part in ("share", "lib"))]
-    roots += [Path(root, part) for root in ("/usr", "/usr/local") for part in ("share", "lib")]
-    searched += [root / "nltk_data" for root in (Path.home(), *roots)]
+    parents = [Path.home(), Path(sys.prefix)]
+    parents += [Path(root, part) for root in (sys.prefix, "/usr", "/usr/local") for part in ("share", "lib")]
+    searched += [parent / "nltk_data" for parent in parents]
     if "nltk" not in sys.modules and not any(list(folder.glob("corpora/wordnet*")) for folder in searched):
         return False
     try:
@@ -116,7 +117,8 @@ def bert_score(
 ) -> ScoreList:
     """Return BERTScore F1 (Zhang et al. 2020) by `bert-score`, without idf and rescaling, for the best reference.
 
-    `torchmetrics` up to 1.9 pairs texts incorrectly if their lengths differ in order.
+    `torchmetrics` up to 1.9 is not used: it pairs predictions with wrong references if sorting by length orders them
+    differently.
 
     Args:
         model: folder, or name on the hub, which is downloaded.
@@ -132,42 +134,43 @@ def bert_score(
     texts = [_text(prediction) for prediction in predictions]
     targets = [[_text(target) for target in targets] for targets in references]
     scores = [100 * score for score in best_bert_scores(scorer, texts, targets)]
-    how = f"bertscore|model:{model}|layer:{scorer.num_layers}|idf:no|rescaled:no|refs:best"
-    return ScoreList(_mean(scores), scores, f"{how}|bert-score:{metadata.version('bert-score')}")
+    options = f"model:{model}|layer:{scorer.num_layers}|idf:no|rescaled:no|refs:best"
+    version = metadata.version("bert-score")
+    return ScoreList(_mean(scores), scores, f"bertscore|{options}|bert-score:{version}")
 
 
 def bert_scorer(model: str, layer: int | None, batch_size: int, device: str) -> Any:
-    """Return the scorer of `bert-score` with a loaded model; arguments as for `bert_score`, `auto` takes any GPU.
+    """Return the scorer of `bert-score` with a loaded model; arguments and errors as in `bert_score`.
 
-    Raises:
-        ModuleNotFoundError: without `bert-score`; the message says what to install.
+    The device "auto" is a GPU if there is one.
     """
     library = _library("bert_score", "BERTScore", "bertscore")
     if layer is None:
         from transformers import AutoConfig
 
         layer = library.utils.model2layers.get(model) or AutoConfig.from_pretrained(model).num_hidden_layers
-    device = None if device == "auto" else device  # bert-score looks for a GPU itself
+    device = None if device == "auto" else device  # with None, bert-score looks for a GPU itself
     return library.BERTScorer(model_type=model, num_layers=layer, batch_size=batch_size, device=device)
 
 
 def best_bert_scores(scorer: Any, texts: Sequence[str], references: Sequence[Sequence[str]]) -> list[float]:
     """Return the F1 of each text with its best reference, in [0, 1]; 0 without a reference or text."""
     pairs = [
-        (row, text, reference)
-        for row, (text, targets) in enumerate(zip(texts, references))
+        (index, text, reference)
+        for index, (text, targets) in enumerate(zip(texts, references))
         for reference in targets
         if text.strip() and reference.strip()
     ]
     best = [0.0] * len(texts)
     if pairs:
-        scores = scorer.score([text for _, text, _ in pairs], [reference for *_, reference in pairs])[2]
-        for (row, *_), value in zip(pairs, scores.tolist()):
-            best[row] = max(best[row], value)
+        _, _, f1 = scorer.score([text for _, text, _ in pairs], [reference for _, _, reference in pairs])
+        for (index, _, _), value in zip(pairs, f1.tolist()):
+            best[index] = max(best[index], value)
     return best
 
 
 def _library(module: str, score: str, extra: str) -> ModuleType:
+    """Import the library of a score, or raise an error that names the extra of this package to install."""
     try:
         return importlib.import_module(module)
     except ImportError as error:
@@ -182,25 +185,25 @@ def _sacrebleu(
     predictions: Sequence[Sentences],
     references: Sequence[Sequence[Sentences]],
 ) -> ScoreList:
-    """Return scores of documents and corpus, and statistics for resampling, from the same counts."""
+    """Return scores of the corpus and of documents, and statistics for resampling, from the same counts of n-grams."""
     _check(predictions, references)
     texts = [_text(prediction) for prediction in predictions]
     targets = [[_text(target) for target in targets] for targets in references]
     if not texts:
         return ScoreList(0.0, [], f"{name}|no documents")
-    counts: list[list[int]] = []
-    for start in range(0, len(texts), 500):  # sacrebleu keeps the n-grams of all its references
-        chunk = slice(start, start + 500)
+    counts: list[list[int]] = []  # K counts for each document; an integer for each order of n-grams, and lengths
+    for start in range(0, len(texts), _CHUNK):
+        chunk = slice(start, start + _CHUNK)
         counts += corpus_metric._extract_corpus_statistics(texts[chunk], _streams(targets[chunk]))
-    documents = [document_metric._compute_score_from_stats(row).score for row in counts]
+    documents = [document_metric._compute_score_from_stats(of_document).score for of_document in counts]
     statistics = np.array(counts, dtype=np.float64)                                  # [N, K]
 
     def score(sums: Sequence[float]) -> float:
-        return corpus_metric._compute_score_from_stats([round(value) for value in sums]).score
+        return corpus_metric._compute_score_from_stats([round(total) for total in sums]).score  # it needs integers
 
-    # The signature has the number of references of the last scored texts.
-    extremes = [min(targets, key=len), max(targets, key=len)]
-    corpus_metric.corpus_score(["", ""], _streams(extremes))
+    # the signature has the range of numbers of references in the last call, so that call must have both ends of it
+    fewest_and_most = [min(targets, key=len), max(targets, key=len)]
+    corpus_metric.corpus_score(["", ""], _streams(fewest_and_most))
     signature = f"{name}|{corpus_metric.get_signature()}"
     return ScoreList(score(statistics.sum(0)), documents, signature, CorpusScore(statistics, score))
 
@@ -216,7 +219,7 @@ def _nltk_wordnet():
 
     try:
         wordnet.ensure_loaded()
-    except (LookupError, OSError):  # OSError: a part of its files
+    except (LookupError, OSError):  # OSError: some of its files are missing
         raise LookupError(
             "METEOR's synonyms need NLTK's WordNet: python -m nltk.downloader wordnet (or synonyms=False)"
         ) from None
@@ -224,6 +227,7 @@ def _nltk_wordnet():
 
 
 def _check(predictions: Sequence[Sentences], references: Sequence[Sequence[Sentences]]) -> None:
+    """Raise a `ValueError` if the lengths differ, or a prediction has no reference or an empty one."""
     if len(predictions) != len(references):
         raise ValueError(f"{len(predictions)} predictions but {len(references)} lists of references")
     for index, targets in enumerate(references):

@@ -13,7 +13,7 @@ from datamodules.text.rouge_words import vocabulary, warn_without_words
 from lightning_modules.metrics.novelty import novelty, repetition
 from lightning_modules.metrics.rouge import rouge_scores
 
-_WORD = re.compile(r"\w+(?:[.,:]\d+)*")
+_WORD = re.compile(r"\w+(?:[.,:]\d+)*")  # a number keeps its separators: 1,000.5 and 12:30 are one word
 
 
 @dataclass
@@ -68,7 +68,7 @@ class RougeReward(Reward):
     def __init__(self, variant: str = "rougeL", stem: bool = True) -> None:
         if variant == "rougeLsum":
             raise ValueError("RougeReward: rougeLsum needs sentences, but rewards get whole texts; use rougeL")
-        rouge_scores(["a"], [["a"]], (variant,), stem)  # validates the arguments
+        rouge_scores(["a"], [["a"]], (variant,), stem)  # raises an error for an unknown variant or stemmer
         self.variant, self.stem = variant, stem
 
     @property
@@ -76,26 +76,27 @@ class RougeReward(Reward):
         return self.variant
 
     def __call__(self, inputs: RewardInputs) -> list[float]:
-        split = vocabulary(self.stem, inputs.language).split
-        has_words: dict[str, bool] = {}
-        rows, hypotheses, references = [], [], []
-        for row, (text, candidates) in enumerate(zip(inputs.texts, inputs.references)):
-            for reference in candidates:
+        split_words = vocabulary(self.stem, inputs.language).split
+        has_words: dict[str, bool] = {}  # by reference, since the texts of one document share their references
+        text_indices, hypotheses, references = [], [], []  # all pairs of a text and a reference with words
+        for index, (text, of_document) in enumerate(zip(inputs.texts, inputs.references)):
+            for reference in of_document:
                 if reference not in has_words:
-                    has_words[reference] = bool(split(reference))
-                    if reference.strip() and not has_words[reference]:
+                    has_words[reference] = bool(split_words(reference))
+                    if reference.strip() and not has_words[reference]:  # punctuation alone, or another language
                         warn_without_words(inputs.language)
                 if has_words[reference]:
-                    rows.append(row)
+                    text_indices.append(index)
                     hypotheses.append(text)
                     references.append(reference)
         rewards = [0.0] * len(inputs.texts)
-        for row, score in zip(rows, self._scores(hypotheses, references, inputs.language)):
-            rewards[row] = max(rewards[row], score)
+        for index, score in zip(text_indices, self._scores(hypotheses, references, inputs.language)):
+            rewards[index] = max(rewards[index], score)  # the best reference counts
         return rewards
 
     def _scores(self, hypotheses: list[str], references: list[str], language: str) -> list[float]:
-        if self.variant == "rougeL":
+        """Return the F1 of each pair of a hypothesis and a reference, in [0, 1]."""
+        if self.variant == "rougeL":  # a faster computation with the same result
             scores = rouge_l_texts(hypotheses, references, self.stem, language)
             return [score.fmeasure for score in scores]
         options = {"variants": (self.variant,), "stem": self.stem, "language": language}
@@ -120,8 +121,8 @@ class Repetition(Reward):
         return f"repetition_{self.order}"
 
     def __call__(self, inputs: RewardInputs) -> list[float]:
-        key = f"repeated_{self.order}"
-        return [repetition([text], (self.order,), inputs.language)[key] or 0.0 for text in inputs.texts]
+        metric = f"repeated_{self.order}"  # None for a text shorter than n
+        return [repetition([text], (self.order,), inputs.language)[metric] or 0.0 for text in inputs.texts]
 
 
 class Novelty(Reward):
@@ -143,16 +144,16 @@ class Novelty(Reward):
         return f"novelty_{self.order}"
 
     def __call__(self, inputs: RewardInputs) -> list[float]:
-        key = f"novel_{self.order}"
+        metric = f"novel_{self.order}"  # None for a text shorter than n
         pairs = zip(inputs.texts, inputs.sources, strict=True)
-        return [novelty([text], [source], (self.order,), inputs.language)[key] or 0.0 for text, source in pairs]
+        return [novelty([text], [source], (self.order,), inputs.language)[metric] or 0.0 for text, source in pairs]
 
 
 class LengthTarget(Reward):
     """1 for a text of about `words` words, less in proportion to the words beyond the tolerance, 0 from twice as many.
 
     Args:
-        words: number of words that is wanted; counted as in the metric `words`.
+        words: target number of words, counted as in the metric `words`.
         tolerance: number of words more or fewer that cost nothing.
     """
 
@@ -162,8 +163,9 @@ class LengthTarget(Reward):
         self.words, self.tolerance = words, tolerance
 
     def __call__(self, inputs: RewardInputs) -> list[float]:
+        # number of words outside the tolerance, negative within it
         beyond = [abs(len(length_words(text)) - self.words) - self.tolerance for text in inputs.texts]
-        return [max(0.0, 1 - max(0, words) / self.words) for words in beyond]
+        return [max(0.0, 1 - max(0, num_words) / self.words) for num_words in beyond]
 
 
 class EntityCoverage(Reward):
@@ -188,24 +190,27 @@ class EntityCoverage(Reward):
 
     def __call__(self, inputs: RewardInputs) -> list[float]:
         rewards = []
-        to_cover = inputs.sources if self.of == "source" else inputs.texts
-        entities_of = {text: entities(text) for text in set(to_cover)}
+        recall = self.of == "source"  # otherwise precision
+        entities_of = {text: entities(text) for text in set(inputs.sources if recall else inputs.texts)}
         for text, source in zip(inputs.texts, inputs.sources, strict=True):
-            covered, covering, default = (source, text, 0.0) if self.of == "source" else (text, source, 1.0)
+            with_entities, covering = (source, text) if recall else (text, source)
             words = {word.casefold() for word in _WORD.findall(covering)}
-            names = entities_of[covered]
-            rewards.append(len(names & words) / len(names) if names else default)
+            names = entities_of[with_entities]
+            without_entities = 0.0 if recall else 1.0
+            rewards.append(len(names & words) / len(names) if names else without_entities)
         return rewards
 
 
 def entities(text: str) -> set[str]:
-    """Return the entities of a text, case-folded, see `EntityCoverage`."""
-    names, end = set(), 0
+    """Return the case-folded words with a digit, or in upper case unless they begin a sentence (`EntityCoverage`)."""
+    names = set()
+    previous_end = 0  # end of the word before
     for match in _WORD.finditer(text):
-        begins_sentence = end == 0 or any(mark in text[end : match.start()] for mark in ".!?:\n")
+        between = text[previous_end : match.start()]
+        begins_sentence = previous_end == 0 or any(mark in between for mark in ".!?:\n")
         if any(map(str.isdigit, match[0])) or (match[0][0].isupper() and not begins_sentence):
             names.add(match[0].casefold())
-        end = match.end()
+        previous_end = match.end()
     return names
 
 
@@ -231,17 +236,18 @@ class Mixture(Reward):
 
     @property
     def names(self) -> list[str]:
-        """Names of the rewards; those of the same name are numbered from the second one on."""
+        """Names of the rewards; if several have the same name, the second one ends in _2, and so on."""
         names = [reward.name for reward in self.rewards]
-        counts = [names[: place + 1].count(name) for place, name in enumerate(names)]
-        return [name if count == 1 else f"{name}_{count}" for name, count in zip(names, counts)]
+        occurrences = [names[: index + 1].count(name) for index, name in enumerate(names)]
+        return [name if number == 1 else f"{name}_{number}" for name, number in zip(names, occurrences)]
 
     def __call__(self, inputs: RewardInputs) -> list[float]:
         return self.combine([reward(inputs) for reward in self.rewards])
 
     def combine(self, columns: list[list[float]]) -> list[float]:
-        """Return the weighted sum for each text, from the values of each reward."""
-        return [sum(w * value for w, value in zip(self.weights, row)) for row in zip(*columns, strict=True)]
+        """Return the weighted sum for each text; `columns` has the values of each reward for all texts."""
+        by_text = zip(*columns, strict=True)
+        return [sum(weight * value for weight, value in zip(self.weights, values)) for values in by_text]
 
 
 def rouge_l_texts(
@@ -249,22 +255,16 @@ def rouge_l_texts(
 ) -> list[Score]:
     """Return ROUGE-L of pairs of texts, equal to `score_many` with "rougeL".
 
-    It is faster if the hypotheses of one reference are consecutive, so that the reference is encoded once.
-
-    Raises:
-        ValueError: if the lengths differ, or a reference has no word (with its index).
+    It is faster if the hypotheses of one reference are consecutive, so that the reference is encoded once. There is a
+    `ValueError` if the lengths differ, or a reference has no word (with its index).
     """
     words = vocabulary(stem, language)
-    words.limit_size()
+    words.limit_size()  # the cache of word numbers is emptied if it has grown too large
     return _rouge_l(hypotheses, references, words.split, words.__getitem__)
 
 
 def rouge_l_ids(hypotheses: Sequence[Sequence[int]], references: Sequence[Sequence[int]]) -> list[Score]:
-    """Return ROUGE-L of pairs of token ids, otherwise as `rouge_l_texts`.
-
-    Raises:
-        ValueError: if the lengths differ, or a reference is empty (with its index).
-    """
+    """Return ROUGE-L of pairs of token ids, otherwise as `rouge_l_texts`."""
     return _rouge_l(hypotheses, references, list)
 
 
@@ -274,17 +274,18 @@ def _rouge_l(
     units: Callable[[Any], list],
     number: Callable[[Any], int] | None = None,
 ) -> list[Score]:
-    """Return the score of each pair; `units` splits a row into units, and `number` maps units to integers."""
+    """Return ROUGE-L of each pair; `units` splits a text, and `number` maps units to integers if they are not any."""
     if len(hypotheses) != len(references):
         raise ValueError(f"{len(hypotheses)} hypotheses but {len(references)} references")
     scores = []
     previous = None
     for hypothesis, reference in zip(hypotheses, references):
-        if reference != previous:
-            previous, expected = reference, units(reference)
+        if reference != previous:  # else the masks are those of the pair before
+            previous = reference
+            expected = units(reference)
             if not expected:
                 raise ValueError(f"reference {len(scores)} is empty")
-            masks, full = position_masks(map(number, expected) if number else expected)
+            masks, full = position_masks(map(number, expected) if number else expected)  # bit vectors for the LCS
         predicted = units(hypothesis)
         length = lcs_length(map(number, predicted) if number else predicted, masks, full)
         scores.append(score_of(length, len(predicted), len(expected)))

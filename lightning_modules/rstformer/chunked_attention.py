@@ -29,22 +29,23 @@ class _Document:
     def __init__(
         self, token_mask: Tensor, is_global: Tensor, edu: Tensor, table: Tensor | None, options: _Options
     ) -> None:
-        tokens = token_mask.nonzero()
-        self.length = int(tokens[-1]) + 1 if len(tokens) else 0
+        tokens = token_mask.nonzero()                                                 # positions of tokens
+        self.length = int(tokens[-1]) + 1 if len(tokens) else 0                       # T without the padding at the end
         self.global_tokens = is_global.nonzero().flatten()                            # [G]
-        self.token_mask, self.hidden = token_mask[: self.length], (~token_mask | is_global)[: self.length]
-        self.hidden_at = self.hidden.nonzero().flatten().tolist()
-        self.edu, self.table, self.options = edu[: self.length], table, options
+        self.token_mask = token_mask[: self.length]
+        self.hidden = (~token_mask | is_global)[: self.length]  # True at keys that are masked inside windows, bool [T]
+        self.hidden_at = self.hidden.nonzero().flatten().tolist()  # their positions
+        self.edu, self.table, self.options = edu[: self.length], table, options       # [T], [H, E, 2b + 1]
 
     def chunks(self) -> Iterator[tuple[slice, slice]]:
-        """Yield chunks of queries, and of the keys inside their windows."""
+        """Yield chunks of Q queries, and of the K keys inside the windows of these queries, as slices of positions."""
         for start in range(0, self.length, self.options.chunk):
             end, side = min(start + self.options.chunk, self.length), self.options.window
             yield slice(start, end), slice(max(0, start - side), min(self.length, end + side))
 
     def products(self, rows: Tensor, columns: Tensor, keys: slice) -> Tensor:
-        """Return the products of rows [H, Q, D] with global tokens and the window, [H, Q, G + K], at least float32."""
-        first, count = len(self.global_tokens), keys.stop - keys.start
+        """Return rows [H, Q, D] times columns [H, T, D] of G global tokens and K keys, [H, Q, G + K], float32 or 64."""
+        first, count = len(self.global_tokens), keys.stop - keys.start                # G, K
         out = rows.new_empty(*rows.shape[:2], first + count)
         torch.bmm(rows, columns[:, keys].transpose(1, 2), out=out[..., first:])
         if first:
@@ -52,16 +53,19 @@ class _Document:
         return out if out.dtype == torch.double else out.float()
 
     def weighted_sum(self, weights: Tensor, columns: Tensor, keys: slice) -> Tensor:
-        """Return weights @ columns over global tokens and the window, [H, Q, G + K], [H, T, D] -> [H, Q, D]."""
-        first, weights = len(self.global_tokens), weights.to(columns.dtype)
+        """Return weights @ columns over global tokens and keys, [H, Q, G + K], [H, T, D] -> [H, Q, D]."""
+        first, weights = len(self.global_tokens), weights.to(columns.dtype)           # weights[..., :G] are global
         local = weights[..., first:] @ columns[:, keys]
         return local + weights[..., :first] @ columns[:, self.global_tokens] if first else local
 
     def add_column_grad_(self, total: Tensor, weights: Tensor, rows: Tensor, keys: slice) -> None:
-        """Add weights^T @ rows to `total`, at least in float32: [H, Q, G + K], [H, Q, D] -> [H, T, D]."""
+        """Add weights^T @ rows to `total` in place: [H, Q, G + K], [H, Q, D] -> [H, T, D].
+
+        The total of the gradients of all chunks is in float32 even if the rows are in half precision.
+        """
         first, transposed = len(self.global_tokens), weights.to(rows.dtype).transpose(1, 2)  # [H, G + K, Q]
         if total.dtype == rows.dtype:
-            total[:, keys].baddbmm_(transposed[:, first:], rows)
+            total[:, keys].baddbmm_(transposed[:, first:], rows)  # without a tensor for the product
         else:
             total[:, keys] += transposed[:, first:] @ rows
         if first:
@@ -71,23 +75,25 @@ class _Document:
         """Mask in scores [H, Q, K] keys outside the window, padding, and global tokens, which have separate columns.
 
         The mask is the lowest finite number instead of -inf, so that rows without keys (padding, a single global token)
-        stay finite. Only the first and last keys of a chunk can be outside a window.
+        stay finite. Only keys before the window of the last query or after the window of the first are compared.
         """
         window, lowest, device = self.options.window, torch.finfo(scores.dtype).min, scores.device
-        i = torch.arange(queries.start, queries.stop, device=device)[:, None]
+        i = torch.arange(queries.start, queries.stop, device=device)[:, None]         # [Q, 1]
         before = torch.arange(keys.start, max(keys.start, queries.stop - 1 - window), device=device)
         after = torch.arange(min(keys.stop, queries.start + window + 1), keys.stop, device=device)
         scores[..., : len(before)].masked_fill_(before < i - window, lowest)
         scores[..., scores.shape[-1] - len(after) :].masked_fill_(after > i + window, lowest)
-        if any(keys.start <= j < keys.stop for j in self.hidden_at):
+        if any(keys.start <= j < keys.stop for j in self.hidden_at):  # most chunks have none
             scores.masked_fill_(self.hidden[keys], lowest)
 
     def table_indices(self, queries: slice, keys: slice) -> tuple[int, Tensor, Tensor, Tensor] | None:
-        """Return where the table has the values of a chunk, whose queries are in A EDUs; None if they are in none.
+        """Return where the table has the values for a chunk of queries and keys; None if the queries are in no EDU.
 
-        Row i of the table belongs to EDU i of the query, and column c to the key's EDU i + c - width // 2. They are the
-        first EDU of the queries; the row of each query relative to it (A for queries in no EDU), [Q]; the column of
-        each key in each of these rows, and whether it is inside the table, [A, K].
+        Row i of the table belongs to EDU i of the query, and column c to EDU i + c - width // 2 of the key.
+
+        Returns:
+            The first of the A consecutive EDUs of the queries. The row of each query, counted from that EDU, or A for a
+            query in no EDU, [Q]. The column of each key in each of the A rows, and whether the table has it, [A, K].
         """
         query_edus, key_edus = self.edu[queries], self.edu[keys]
         in_edus = query_edus[query_edus >= 0]
@@ -101,28 +107,35 @@ class _Document:
         return first, row, column.clamp(0, width - 1), within
 
     def look_up(self, queries: slice, keys: slice) -> Tensor | None:
-        """Return the table at the tokens of a chunk, [H, Q, K], one lookup per EDU of queries; None without EDUs."""
-        if (selected := self.table_indices(queries, keys)) is None:
+        """Return the table at the tokens of a chunk, [H, Q, K]; None if the queries are in no EDU.
+
+        Each of the A EDUs of the queries is looked up once, and its values are copied to its queries.
+        """
+        if (indices := self.table_indices(queries, keys)) is None:
             return None
-        low, row, column, within = selected
-        value = neutral(self.options.operation)
-        values = self.table[:, low : low + len(column)].gather(2, column.expand(len(self.table), -1, -1))
-        values = torch.nn.functional.pad(values.masked_fill_(~within, value), (0, 0, 0, 1), value=value)
+        first_edu, row, column, within = indices
+        keeps_score = neutral(self.options.operation)  # for pairs outside the table, and for queries in no EDU
+        values = self.table[:, first_edu : first_edu + len(column)].gather(2, column.expand(len(self.table), -1, -1))
+        values = values.masked_fill_(~within, keeps_score)                            # [H, A, K]
+        values = torch.nn.functional.pad(values, (0, 0, 0, 1), value=keeps_score)     # [H, A + 1, K]
         return values.index_select(1, row)
 
     def look_up_gradient_(self, total: Tensor, grad: Tensor, queries: slice, keys: slice) -> None:
-        """Add the gradient of the values of a chunk, [H, Q, K], to that of the table, [H, E, 2b + 1]."""
-        if (selected := self.table_indices(queries, keys)) is None:
+        """Add the gradient of `look_up`, [H, Q, K], to `total`, the gradient of the table, [H, E, 2b + 1]."""
+        if (indices := self.table_indices(queries, keys)) is None:
             return
-        low, row, column, within = selected
-        belongs = (row == torch.arange(len(column), device=row.device)[:, None]).to(grad.dtype)    # [A, Q]
-        by_edu = (belongs @ grad) * within                                            # [H, A, K]
-        total[:, low : low + len(column)].scatter_add_(2, column.expand(len(total), -1, -1), by_edu)
+        first_edu, row, column, within = indices
+        is_in_edu = (row == torch.arange(len(column), device=row.device)[:, None]).to(grad.dtype)  # [A, Q]
+        by_edu = (is_in_edu @ grad) * within                                          # sums over queries, [H, A, K]
+        total[:, first_edu : first_edu + len(column)].scatter_add_(2, column.expand(len(total), -1, -1), by_edu)
 
     def weights(self, q: Tensor, k: Tensor, queries: slice, keys: slice) -> tuple[Tensor, Tensor | None, Tensor | None]:
-        """Return attention of a chunk [H, Q, G + K], values of the table, and scores before its operation [H, Q, K]."""
+        """Return attention of a chunk [H, Q, G + K], values of the table, and scores before its operation [H, Q, K].
+
+        Values are None without a table or EDUs; the scores are None unless the gradient of a `scale` needs them.
+        """
         scores, values = self.products(q[:, queries], k, keys), self.look_up(queries, keys)
-        local, old_scores = scores[..., len(self.global_tokens) :], None
+        local, old_scores = scores[..., len(self.global_tokens) :], None              # a view of `scores`, [H, Q, K]
         if values is not None:
             if self.options.operation == "scale":
                 if self.table.requires_grad:
@@ -130,13 +143,13 @@ class _Document:
                 local.mul_(values)
             elif self.options.operation == "shift":
                 local.add_(values)
-            else:
+            else:  # replace; the value NaN keeps the score
                 local.copy_(torch.where(values.isnan(), local, values))
         self.mask_(local, queries, keys)
         return scores.softmax(-1), values, old_scores
 
     def dropped(self, weights: Tensor, queries: slice) -> Tensor:
-        """Apply dropout to weights, reproducibly for each chunk."""
+        """Apply dropout to the weights of a chunk, with the same draws in the forward and the backward pass."""
         if not self.options.dropout:
             return weights
         generator = torch.Generator(weights.device).manual_seed(self.options.seed + queries.start)
@@ -152,13 +165,13 @@ class _Document:
     def backward_chunk_(
         self, q, k, v, out, grad, dq, dk, dv, dtable: Tensor | None, queries: slice, keys: slice
     ) -> None:
-        """Add the contribution of a chunk to the gradients of queries, keys and values, [H, T, D], and of the table."""
-        weights, values, old_scores = self.weights(q, k, queries, keys)
+        """Add the contribution of a chunk to dq, dk, dv, [H, T, D], and dtable in place; `grad` is d loss / d `out`."""
+        weights, values, old_scores = self.weights(q, k, queries, keys)  # computed again, because they are not stored
         grad = grad[:, queries]                                                              # [H, Q, D]
         self.add_column_grad_(dv, self.dropped(weights, queries), grad, keys)
-        # Softmax: d score = weight (d weight - sum over keys of weight d weight), where the sum is grad . out.
-        inner = (grad * out[:, queries]).sum(-1, keepdim=True, dtype=weights.dtype)
-        dscores = self.dropped(self.products(grad, v, keys), queries).sub_(inner).mul_(weights)
+        # softmax: d score = weight (d weight - sum over keys of weight d weight), where the sum is grad . out
+        inner = (grad * out[:, queries]).sum(-1, keepdim=True, dtype=weights.dtype)          # [H, Q, 1]
+        dscores = self.dropped(self.products(grad, v, keys), queries).sub_(inner).mul_(weights)  # [H, Q, G + K]
         if values is not None:
             local = dscores[..., len(self.global_tokens) :]                                  # [H, Q, K]
             self.backward_through_table_(local, values, old_scores, dtable, queries, keys)
@@ -168,15 +181,19 @@ class _Document:
     def backward_through_table_(
         self, grad, values, old_scores, dtable: Tensor | None, queries: slice, keys: slice
     ) -> None:
-        """Convert the gradient after the operation of the table, [H, Q, K], to that of the scores, in place."""
+        """Turn `grad`, [H, Q, K], from the gradient after the table's operation into the gradient before it, in place.
+
+        The gradient of the table is added to `dtable`; None if the table needs no gradient.
+        """
         operation = self.options.operation
-        not_replaced = values.isnan() if operation == "replace" else None
+        is_kept = values.isnan() if operation == "replace" else None  # scores that the table does not replace
         if dtable is not None:
-            replaced = None if not_replaced is None else ~not_replaced
-            factor = {"scale": old_scores, "shift": None, "replace": replaced}[operation]
-            self.look_up_gradient_(dtable, grad if factor is None else grad * factor, queries, keys)
+            table_grad = grad  # d (score + t) / dt = 1
+            if operation != "shift":  # d (score * t) / dt = score; replace: 1 where t takes the place of the score
+                table_grad = grad * (old_scores if operation == "scale" else ~is_kept)
+            self.look_up_gradient_(dtable, table_grad, queries, keys)
         if operation != "shift":
-            grad.mul_(values if not_replaced is None else not_replaced)
+            grad.mul_(values if operation == "scale" else is_kept)
 
 
 class _WindowAttention(torch.autograd.Function):
@@ -184,9 +201,10 @@ class _WindowAttention(torch.autograd.Function):
 
     @staticmethod
     def documents(token_mask, is_global, edu, table: Tensor | None, options: _Options) -> Iterator[_Document]:
+        """Yield the masks and the table of each document; the dropout seeds of chunks differ between documents."""
         for n in range(len(token_mask)):
             table_n = None if table is None else table[n]
-            options_n = options._replace(seed=options.seed + n * token_mask.shape[1])
+            options_n = options._replace(seed=options.seed + n * token_mask.shape[1])  # a chunk adds its first position
             yield _Document(token_mask[n], is_global[n], edu[n], table_n, options_n)
 
     @staticmethod
@@ -203,10 +221,10 @@ class _WindowAttention(torch.autograd.Function):
     @once_differentiable
     def backward(ctx, grad):
         q, k, v, table, token_mask, is_global, edu, out = ctx.saved_tensors
-        wide = torch.promote_types(q.dtype, torch.float32)
+        wide = torch.promote_types(q.dtype, torch.float32)  # keys, values and the table add up gradients of all chunks
         dq, dk, dv = torch.zeros_like(q), torch.zeros_like(k, dtype=wide), torch.zeros_like(v, dtype=wide)
         dtable = None
-        if ctx.needs_input_grad[3]:
+        if ctx.needs_input_grad[3]:  # the table
             dtable = torch.zeros_like(table, dtype=torch.promote_types(table.dtype, torch.float32))
         grad = grad.masked_fill(~token_mask[:, None, :, None], 0)
         for n, document in enumerate(_WindowAttention.documents(token_mask, is_global, edu, table, ctx.options)):
@@ -232,7 +250,7 @@ def chunked_attention(
     """
     if q.device.type != "cpu":
         return batched_attention(q, k, v, view, table, window, dropout)
-    seed = int(torch.randint(2**31, ())) if dropout else 0
+    seed = int(torch.randint(2**31, ())) if dropout else 0  # from the global generator, which runs are seeded by
     operation = table.operation if table else None
     options = _Options(window=window, operation=operation, dropout=dropout, seed=seed, chunk=CHUNK)
     with torch.autocast(q.device.type, enabled=False):
@@ -241,8 +259,9 @@ def chunked_attention(
 
 
 def global_attention(q: Tensor, k: Tensor, v: Tensor, token_mask: Tensor, dropout: float = 0.0) -> Tensor:
-    """Return the plain attention of global tokens to all tokens, with queries divided by sqrt(D), [B, H, G, D]."""
+    """Return the plain attention of global tokens to all tokens, [B, H, G, D]; queries q are divided by sqrt(D)."""
     scores = (q @ k.transpose(-1, -2)).to(torch.promote_types(q.dtype, torch.float32))  # [B, H, G, T]
-    hidden = ~token_mask[:, None, None]
+    hidden = ~token_mask[:, None, None]                                                 # [B, 1, 1, T]
+    # the lowest number instead of -inf: a document without tokens stays finite
     weights = scores.masked_fill(hidden, torch.finfo(scores.dtype).min).softmax(-1).to(v.dtype)
     return torch.nn.functional.dropout(weights, dropout) @ v

@@ -19,7 +19,7 @@ within an EDU; `own_edu_neutral=False` adds it, as in the formula.
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Literal, NamedTuple, Self
+from typing import Literal, NamedTuple, Self, get_args
 
 import torch
 from torch import Tensor, nn
@@ -29,9 +29,9 @@ Injection = Literal["product", "one_plus", "log_bias", "bias"]
 Ablation = Literal["none", "wac", "ria", "permuted", "other", "no_labels", "one_best", "no_discourse"]
 Operation = Literal["scale", "shift", "replace"]
 
-_EPS = 1e-3  # epsilon of `log_bias`
-INJECTIONS = ("product", "one_plus", "log_bias", "bias")
-ABLATIONS = ("none", "wac", "ria", "permuted", "other", "no_labels", "one_best", "no_discourse")
+_EPS = 1e-3  # epsilon of `log_bias`, which keeps log(eps + p) finite at p = 0
+INJECTIONS = get_args(Injection)
+ABLATIONS = get_args(Ablation)
 
 
 class LearnedFactor(NamedTuple):
@@ -66,17 +66,15 @@ class View:
     def of(
         cls, attention_mask: Tensor, global_attention_mask: Tensor | None = None, token_edu: Tensor | None = None
     ) -> Self:
-        """Build the view from the masks of Hugging Face, on the device of `attention_mask`, [B, T] each.
+        """Build the view, on the device of `attention_mask`, from masks and the EDU of each token, [B, T] each.
 
-        Global masks and EDUs may be on any device. On the CPU nothing waits for a GPU; on a GPU the number of global
-        tokens is read. None is for no global tokens, or no discourse.
-
-        Raises:
-            ValueError: if the shapes differ.
+        Masks have the form of Hugging Face: not 0 at tokens, or at global tokens. None is for no global tokens, or no
+        discourse. The global mask may be on the CPU, where nothing waits for a GPU; on a GPU, the host waits for the
+        number of global tokens. A `ValueError` if the shapes differ.
         """
         token_mask = attention_mask != 0
         is_global = torch.zeros_like(token_mask) if global_attention_mask is None else global_attention_mask != 0
-        if is_global.device == token_mask.device:
+        if is_global.device == token_mask.device:  # else after the groups, for which it must stay on the CPU
             is_global = is_global & token_mask
         edu = token_mask.new_full(token_mask.shape, -1, dtype=torch.long) if token_edu is None else token_edu.long()
         if is_global.shape != token_mask.shape or edu.shape != token_mask.shape:
@@ -90,9 +88,10 @@ class View:
 
 
 def global_groups(is_global: Tensor) -> list[tuple[Tensor, Tensor]]:
-    """Group documents by their number G > 0 of global tokens, [B, T]; most batches are one group.
+    """Group the documents of a batch that have the same number G > 0 of global tokens; most batches are one group.
 
-    Each group has the documents [N] and the positions of their global tokens [N, G].
+    `is_global` is True at global tokens, bool [B, T]. A group is the indices of its documents [N], and the positions of
+    their global tokens [N, G]. Documents without global tokens are in no group.
     """
     counts = is_global.sum(1)                                                         # [B]
     groups = []
@@ -104,32 +103,35 @@ def global_groups(is_global: Tensor) -> list[tuple[Tensor, Tensor]]:
 
 
 def reach_by_document(token_edu: Tensor, window: int) -> Tensor:
-    """Return the largest distance between the EDUs of a query and of a key in its attention window, [B].
+    """Return, for each document, the largest distance between the EDUs of a query and of a key in its window, [B].
 
-    The maximum over a window, of tokens to each side, is computed from maxima over windows of half the size, in
-    O(T log w). `token_edu` is the EDU of each token, -1 for none, [B, T].
+    A window has `window` tokens to each side. `token_edu` is the EDU of each token, -1 for none, [B, T]. The maximum
+    over a window is computed from maxima over windows of half the size, in O(T log w).
     """
     if not token_edu.shape[1]:
         return token_edu.new_zeros(len(token_edu))
-    side, span = min(window, token_edu.shape[1] - 1), 1
-    highest = nn.functional.pad(token_edu, (side, side), value=-1)
+    side = min(window, token_edu.shape[1] - 1)
+    highest = nn.functional.pad(token_edu, (side, side), value=-1)  # highest EDU of each run of `span` tokens
+    span = 1
     while 2 * span <= 2 * side + 1:
-        highest, span = torch.maximum(highest[:, :-span], highest[:, span:]), 2 * span
-    rest = 2 * side + 1 - span
+        highest = torch.maximum(highest[:, :-span], highest[:, span:])
+        span *= 2
+    rest = 2 * side + 1 - span  # a window is the union of two runs, which begin this far apart
     highest = torch.maximum(highest[:, : highest.shape[1] - rest], highest[:, rest:])  # [B, T]
-    # The highest EDU is enough: if the key's EDU is lower, the same pair counts when query and key are exchanged.
+    # the highest EDU is enough: if the key's EDU is lower, the same pair counts when query and key are exchanged
     return (highest - token_edu).masked_fill(token_edu < 0, 0).amax(1)
 
 
 def reach(token_edu: Tensor, window: int) -> int:
-    """Return the largest of `reach_by_document`: the half-width that a batch needs."""
+    """Return the largest of `reach_by_document`, the half-width that the LDDs of a batch need; 0 without tokens."""
     return int(reach_by_document(token_edu, window).max()) if token_edu.numel() else 0
 
 
 def check_band(token_edu: Tensor, window: int, band: Tensor, ids: Sequence[str] = ()) -> None:
-    """Check that a band [B, E, 2b + 1, R] includes every pair inside a window, once per batch.
+    """Check that the LDD bands of a batch, [B, E, 2b + 1, R], include every pair of EDUs inside a window.
 
     `token_edu` is the EDU of each token, -1 for none, [B, T]; on the CPU, or else the check waits for the GPU.
+    `window` is in tokens to each side. Messages name the documents by `ids`, or by their numbers.
 
     Raises:
         ValueError: if the band has the wrong shape, is too narrow, or lacks the EDU of a token.
@@ -138,20 +140,22 @@ def check_band(token_edu: Tensor, window: int, band: Tensor, ids: Sequence[str] 
         raise ValueError(f"bands of {len(token_edu)} documents are [B, E, 2b + 1, R], got {list(band.shape)}")
     if not token_edu.numel():
         return
-    half = band.shape[2] // 2
-    for n, (last, needed) in enumerate(zip(token_edu.amax(1).tolist(), reach_by_document(token_edu, window).tolist())):
+    half_width, last_edus = band.shape[2] // 2, token_edu.amax(1).tolist()
+    for n, (last, needed) in enumerate(zip(last_edus, reach_by_document(token_edu, window).tolist())):
         name = f"document {ids[n]!r}" if ids else f"document {n} of the batch"
         if last >= band.shape[1]:
             raise ValueError(f"{name}: a token is in EDU {last} of {band.shape[1]} in the parse; parse this text")
-        if needed > half:
-            problem = f"the window of {window} tokens to each side reaches {needed} EDUs, but its parse holds {half}"
+        if needed > half_width:
+            reaches = f"the window of {window} tokens to each side reaches {needed} EDUs"
+            problem = f"{reaches}, but its parse holds {half_width}"
             raise ValueError(f"{name}: {problem} to each side; take a band of {needed}, or a smaller window")
 
 
 def head_relations(heads: int, relations: int, frequency: Sequence[float] | None = None) -> Tensor:
-    """Return the weights of relations for each head, [H, R]; a `ValueError` if frequencies are needed, but not right.
+    """Return the weights of relations for each head, [H, R]; a `ValueError` if needed frequencies are missing or wrong.
 
-    Head h uses relation h. Surplus heads use the sum over all relations. Fewer heads use the most frequent relations.
+    Head h uses relation h. Surplus heads use the sum over all relations. With fewer heads than relations, the most
+    frequent relations are used, in their order; `frequency` has the frequency of each relation.
     """
     if frequency is not None and len(frequency) != relations:
         raise ValueError(f"there are {len(frequency)} frequencies of {relations} relations")
@@ -198,16 +202,16 @@ class DiscourseInjection(nn.Module):
                 raise ValueError(f"no {name} {value!r}; there are {', '.join(choices)}")
         self.injection, self.ablation = injection, ablation
         self.own_edu_neutral = own_edu_neutral
-        weights = weights.detach().clone().float()
-        self.register_parameter("weights", None)
-        self.register_parameter("beta", None)
-        self.register_buffer("fixed_weights", weights, persistent=False)
+        weights = weights.detach().clone().float()                                    # [H, R]
+        self.register_parameter("weights", None)  # None unless they are learned
+        self.register_parameter("beta", None)  # None for formulas without beta
+        self.register_buffer("fixed_weights", weights, persistent=False)  # follows from arguments, so it is not saved
         if ablation == "no_discourse":
             return
         if learn_weights and ablation != "no_labels":
             self.weights = nn.Parameter(weights.clone())
         if injection in ("log_bias", "bias") and ablation != "wac":
-            self.beta = nn.Parameter(torch.zeros(len(weights)))
+            self.beta = nn.Parameter(torch.zeros(len(weights)))                       # [H], 0 is plain attention
 
     @property
     def learned(self) -> bool:
@@ -215,8 +219,11 @@ class DiscourseInjection(nn.Module):
         return self.beta is not None or self.weights is not None
 
     def probabilities(self, band: Tensor) -> Tensor:
-        """Return p_h, [B, E, 2b + 1, R] -> [B, H, E, 2b + 1]; a `ValueError` if numbers of relations differ."""
-        weights = self.fixed_weights if self.weights is None else self.weights
+        """Return p_h of each head from an LDD band, [B, E, 2b + 1, R] -> [B, H, E, 2b + 1].
+
+        There is a `ValueError` if the numbers of relations differ.
+        """
+        weights = self.fixed_weights if self.weights is None else self.weights        # [H, R]
         if band.shape[-1] != weights.shape[1]:
             raise ValueError(f"the parse has {band.shape[-1]} relations, but the model has {weights.shape[1]}")
         if self.ablation == "no_labels":
@@ -232,22 +239,23 @@ class DiscourseInjection(nn.Module):
             return self.table(self.probabilities(band))
 
     def table(self, p: Tensor) -> HeadTable:
-        """Return the table for p_h, [B, H, E, 2b + 1]."""
+        """Return the table for p_h, [B, H, E, 2b + 1]; the module docstring has the formulas."""
         if self.ablation == "wac":
             return HeadTable(p, "replace")
         if self.injection == "product":
             return HeadTable(p, "scale")
         if self.injection == "one_plus":
             return HeadTable(1 + p, "scale")
+        # scores are shifted by beta_h slope; `LearnedFactor` needs the slope as sign (w - neutral_weight) with w >= 0
         slope, neutral_weight, sign = p, 0.0, 1
         if self.injection == "log_bias":
-            slope = (_EPS + p.clamp(min=0)).log()
+            slope = (_EPS + p.clamp(min=0)).log()  # learned weights of relations can make p negative
             if self.own_edu_neutral:
-                own_edu = torch.arange(p.shape[-1], device=p.device) == p.shape[-1] // 2  # [2b + 1]
-                slope = slope.masked_fill(own_edu, 0.0)
-            neutral_weight, sign = math.log1p(_EPS), -1  # the largest slope, as p <= 1: weights are not negative
+                is_same_edu = torch.arange(p.shape[-1], device=p.device) == p.shape[-1] // 2  # [2b + 1]
+                slope = slope.masked_fill(is_same_edu, 0.0)
+            neutral_weight, sign = math.log1p(_EPS), -1  # the largest slope, since p <= 1
         shift = self.beta[:, None, None] * slope                                      # [B, H, E, 2b + 1]
-        if slope.requires_grad:  # weights of relations are learned as well
+        if slope.requires_grad:  # weights of relations are learned as well, so beta is not the only learned factor
             return HeadTable(shift, "shift")
         return HeadTable(shift, "shift", LearnedFactor(self.beta, sign * slope + neutral_weight, neutral_weight, sign))
 

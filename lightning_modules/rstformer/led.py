@@ -39,7 +39,7 @@ class Discourse:
 
 @cache
 def _report(path: AttentionPath, reason: str) -> None:
-    """Log the path of attention, once for each path and reason."""
+    """Log the path of attention; the cache lets each path and reason be logged once per process."""
     rank_zero_info(f"attention of the encoder: {path} ({reason})")
 
 
@@ -69,8 +69,8 @@ class LEDWindowAttention(nn.Module):
     def choose(self, device: torch.device, length: int) -> tuple[AttentionPath, str]:
         """Return the path of attention for T = `length` tokens on a device, and the reason for it.
 
-        `auto` is fused on CUDA unless there is attention dropout in training, for which `fused` is a `ValueError`, or a
-        head has less than the 16 dimensions that the kernel needs; else dense for short texts, else chunked.
+        `auto` is fused on CUDA unless there is attention dropout in training, or a head has less than the 16 dimensions
+        that the kernel needs; else dense for short texts, else chunked. `fused` with dropout is a `ValueError`.
         """
         has_dropout = self.training and self.dropout > 0
         if self.path == "fused" and has_dropout:
@@ -90,18 +90,15 @@ class LEDWindowAttention(nn.Module):
         return "chunked", f"{reason}, more than {SHORT} tokens"
 
     def split(self, layer: nn.Linear, hidden: Tensor) -> Tensor:
-        """Split a projection into heads: [..., T, D] -> [..., H, T, D / H]."""
+        """Project hidden states and split the result into heads: [..., T, D] -> [..., H, T, D / H]."""
         return layer(hidden).unflatten(-1, (self.heads, -1)).transpose(-3, -2)
 
     def forward(self, hidden_states: Tensor, attention_mask: Tensor | LayerView, **ignored) -> tuple[Tensor]:
         """Compute the attention of one layer, [B, T, D] -> ([B, T, D],).
 
         The mask is the `LayerView` passed by `DiscourseLED.encode`; or, if called by the encoder of Hugging Face, its
-        mask: 0 at tokens, negative at padding, positive at global tokens, [B, T], from which its other arguments
-        follow.
-
-        Raises:
-            ValueError: if attention weights are requested, which are not stored.
+        mask: 0 at tokens, negative at padding, positive at global tokens, [B, T]. Its other arguments are `ignored`,
+        since they follow from the mask; a `ValueError` if attention weights are requested, which are not stored.
         """
         if ignored.get("output_attentions"):
             raise ValueError("attention weights are never stored: leave output_attentions out")
@@ -109,11 +106,11 @@ class LEDWindowAttention(nn.Module):
         if isinstance(layer_view, Tensor):
             layer_view = LayerView(View.of(layer_view >= 0, layer_view > 0))
         view, scale = layer_view.view, 1 / math.sqrt(hidden_states.shape[-1] // self.heads)
-        q, k, v = (self.split(layer, hidden_states) for layer in (self.query, self.key, self.value))
+        q, k, v = (self.split(layer, hidden_states) for layer in (self.query, self.key, self.value))  # [B, H, T, D / H]
         table = None if layer_view.table is None else layer_view.table()
         path, _ = self.choose(hidden_states.device, hidden_states.shape[1])
         if path == "fused":
-            if self.window not in view.block_masks:  # once for all layers
+            if self.window not in view.block_masks:  # computed once for all layers, which share the view
                 view.block_masks[self.window] = block_mask(view, self.window)
             out = fused_attention(q * scale, k, v, view, table, self.window, view.block_masks[self.window])
         else:
@@ -122,23 +119,27 @@ class LEDWindowAttention(nn.Module):
         return (self.with_global_rows(out.transpose(1, 2).flatten(2), hidden_states, view, scale),)
 
     def with_global_rows(self, out: Tensor, hidden: Tensor, view: View, scale: float) -> Tensor:
-        """Replace the rows of global tokens by attention to all tokens, with separate projections, [B, T, D]."""
+        """Replace `out` [B, T, D] at global tokens by their attention to all tokens, with separate projections.
+
+        `hidden` is the input of the layer, [B, T, D], and `scale` the factor 1 / sqrt(D / H) of queries.
+        """
         if not view.global_groups:
-            # DDP wants a gradient for each parameter, whether or not a batch has global tokens
-            return out + 0 * sum(p.sum() for p in self.global_parameters()) if torch.is_grad_enabled() else out
-        for documents, tokens in view.global_groups:
-            rows = documents.unsqueeze(1)                                             # [N, 1]
-            states = hidden if len(documents) == len(hidden) else hidden[documents]   # [N, T, D]
-            q = self.split(self.query_global, hidden[rows, tokens]) * scale           # [N, H, G, D / H]
+            if torch.is_grad_enabled():  # DDP needs a gradient for each parameter, also without global tokens
+                return out + 0 * sum(p.sum() for p in self.global_parameters())
+            return out
+        for documents, tokens in view.global_groups:  # N documents with G global tokens each
+            index = documents.unsqueeze(1), tokens                                    # [N, 1] and [N, G]
+            states = hidden if len(documents) == len(hidden) else hidden[documents]   # [N, T, D]; a view if possible
+            q = self.split(self.query_global, hidden[index]) * scale                  # [N, H, G, D / H]
             k, v = (self.split(layer, states) for layer in (self.key_global, self.value_global))
-            rows_out = global_attention(q, k, v, view.token_mask[documents], self.dropout * self.training)
-            rows_out = rows_out.transpose(1, 2).flatten(2).to(out.dtype)              # [N, G, D]
-            out = out.index_put((rows, tokens), rows_out.masked_fill(~view.token_mask[rows, tokens, None], 0))
+            global_out = global_attention(q, k, v, view.token_mask[documents], self.dropout * self.training)
+            global_out = global_out.transpose(1, 2).flatten(2).to(out.dtype)          # [N, G, D]
+            out = out.index_put(index, global_out.masked_fill(~view.token_mask[index].unsqueeze(-1), 0))
         return out
 
     def global_parameters(self) -> list[nn.Parameter]:
-        """Return the parameters that only global tokens use."""
-        return [p for name in _LINEAR[3:] for p in getattr(self, name).parameters()]
+        """Return the parameters of the projections of global tokens, which are not used in a batch without any."""
+        return [p for name in _LINEAR if name.endswith("_global") for p in getattr(self, name).parameters()]
 
 
 class DiscourseLED(nn.Module):
@@ -162,7 +163,7 @@ class DiscourseLED(nn.Module):
         for layer in layers:
             layer.self_attn.longformer_self_attn = LEDWindowAttention(layer.self_attn.longformer_self_attn, path)
         injections = [] if injection is None or injection.ablation == "no_discourse" else [injection]
-        if injections and injection.learned:
+        if injections and injection.learned:  # each layer has parameters of its own; otherwise they share one table
             injections = [copy.deepcopy(injection) for _ in layers]
         self.injections = nn.ModuleList(injections)
 
@@ -173,7 +174,7 @@ class DiscourseLED(nn.Module):
 
     @property
     def reach(self) -> int:
-        """Return the largest window of a layer, in tokens to each side."""
+        """The largest attention window of the layers, in tokens to each side."""
         return max(layer.self_attn.longformer_self_attn.window for layer in self.encoder.layers)
 
     def checkpoint_activations(self) -> None:
@@ -190,8 +191,9 @@ class DiscourseLED(nn.Module):
     ) -> LEDEncoderBaseModelOutput:
         """Return the output of the Hugging Face encoder, with `last_hidden_state` [B, T, D].
 
-        The masks [B, T] are 0 at padding and 1 at global tokens, None for no padding, and no global token. LEDs are
-        trained with one, the first token. On the CPU, finding them does not wait for a GPU.
+        `attention_mask` is 0 at padding, None for no padding; `global_attention_mask` is 1 at global tokens, None for
+        no global token, [B, T] each. LEDs are trained with one global token, the first. If its mask is on the CPU, the
+        host does not wait for a GPU.
 
         Raises:
             ValueError: if there are more tokens than positions, or discourse is missing or does not cover the tokens.
@@ -205,6 +207,7 @@ class DiscourseLED(nn.Module):
         view, tables = self.views(input_ids, attention_mask, global_attention_mask, discourse)
         _report(*encoder.layers[0].self_attn.longformer_self_attn.choose(hidden.device, hidden.shape[1]))
         for layer, table in zip(encoder.layers, tables):
+            # LayerDrop (Fan et al. 2020): a layer is skipped at random in training
             if not (encoder.training and encoder.layerdrop and torch.rand(()) < encoder.layerdrop):
                 hidden = layer(hidden, attention_mask=LayerView(view, table))[0]
         return LEDEncoderBaseModelOutput(last_hidden_state=hidden)
@@ -212,8 +215,11 @@ class DiscourseLED(nn.Module):
     def views(
         self, input_ids: Tensor, attention_mask: Tensor | None, is_global: Tensor | None, discourse: Discourse | None
     ) -> tuple[View, list[Callable[[], HeadTable] | None]]:
-        """Return the view of the batch and the tables of layers; arguments and errors as in `encode`."""
-        count = len(self.encoder.layers)
+        """Return the view of the batch, and a function per layer that returns its table, or None without discourse.
+
+        Arguments and errors are those of `encode`. With adapters, the discourse of the batch is set in them instead.
+        """
+        num_layers = len(self.encoder.layers)
         attention_mask = torch.ones_like(input_ids) if attention_mask is None else attention_mask
         if discourse is None and (len(self.injections) or self.adapters is not None):
             raise ValueError("the model needs the discourse of the batch; pass it, or build a model with no_discourse")
@@ -221,15 +227,15 @@ class DiscourseLED(nn.Module):
             view = View.of(attention_mask, is_global, discourse.token_edu)
             self.adapters.set_discourse(discourse.gamma, view.token_edu, discourse.band.shape[-1])
         if not len(self.injections):
-            return View.of(attention_mask, is_global), [None] * count
+            return View.of(attention_mask, is_global), [None] * num_layers
         view = View.of(attention_mask, is_global, discourse.token_edu)
-        on_host = view.token_edu.device != discourse.token_edu.device  # there, nothing waits for the GPU
-        token_edu = discourse.token_edu if on_host else view.token_edu
+        on_cpu = view.token_edu.device != discourse.token_edu.device  # then the check does not wait for the GPU
+        token_edu = discourse.token_edu if on_cpu else view.token_edu
         check_band(token_edu, self.reach, discourse.band, discourse.ids)
         if self.injections[0].learned:
             return view, [partial(injection, discourse.band) for injection in self.injections]
         table = self.injections[0](discourse.band)
-        return view, [lambda: table] * count
+        return view, [lambda: table] * num_layers
 
     def forward(
         self,
@@ -239,6 +245,6 @@ class DiscourseLED(nn.Module):
         discourse: Discourse | None = None,
         **decoder,
     ):
-        """Run `encode` and, with other arguments such as `labels`, the decoder of Hugging Face."""
+        """Run `encode`, then the decoder of Hugging Face with its arguments, such as `labels`; return its output."""
         states = self.encode(input_ids, attention_mask, global_attention_mask, discourse)
         return self.led(attention_mask=attention_mask, encoder_outputs=states, **decoder)

@@ -65,34 +65,36 @@ class RSTformer(SequenceToSequence):
         if self.checkpoint is None:
             led = led_from_scratch(encoder, vocab_size, dropout)
         else:
-            led = LEDForConditionalGeneration.from_pretrained(self.checkpoint).train()  # it is loaded in eval mode
+            led = LEDForConditionalGeneration.from_pretrained(self.checkpoint).train()  # loaded in eval mode
         max_length, max_positions = self.decoding.max_length, led.config.max_decoder_position_embeddings
         if max_length > max_positions:
             raise ValueError(f"decoding.max_length {max_length}: the decoder has {max_positions} positions")
-        # Discourse enters either the scores of attention or the adapters of RST-LoRA.
-        table = self._injection(injection, led.config.encoder_attention_heads)
+        # discourse enters either the scores of attention or, with a LoRA rank, the adapters of RST-LoRA
+        attention_injection = self._injection(injection, led.config.encoder_attention_heads)
         adapters = None
         if encoder.lora_rank:
             if self.ablation in ("wac", "no_discourse"):
                 raise ValueError(
                     f"model.encoder.lora_rank weights updates by discourse: ablation {self.ablation} is not available"
                 )
-            table, no_labels = None, self.ablation == "no_labels"
+            attention_injection = None
+            no_labels = self.ablation == "no_labels"
             adapters = DiscourseAdapters(led, encoder.lora_rank, encoder.lora_alpha, no_labels=no_labels)
-        self.network = DiscourseLED(led, table, encoder.attention, adapters)
+        self.network = DiscourseLED(led, attention_injection, encoder.attention, adapters)
         if encoder.checkpoint_activations:
             self.network.checkpoint_activations()
-        for layer in [*led.led.encoder.layers, *led.led.decoder.layers] if encoder.compile_layers else ():
-            layer.compile()  # in place, so that parameters keep their names
+        if encoder.compile_layers:
+            for layer in [*led.led.encoder.layers, *led.led.decoder.layers]:
+                layer.compile()  # in place, so that parameters keep their names
         self.frozen = encoder.frozen
         if self.frozen:
             self.network.encoder.requires_grad_(False)
-            self.train(self.training)
+            self.train(self.training)  # sets the encoder to eval mode
 
     def _injection(self, options: InjectionOptions, heads: int) -> DiscourseInjection:
         """Return the module that computes tables: one relation per head, the most frequent ones if heads are fewer."""
         frequency = options.relation_frequency
-        if frequency is None and options.relations == len(GUM.coarse):
+        if frequency is None and options.relations == len(GUM.coarse):  # the relations are taken to be those of GUM
             frequency = [float(GUM_COUNTS[name]) for name in GUM.coarse]
         return DiscourseInjection(
             head_relations(heads, options.relations, frequency),
@@ -110,7 +112,7 @@ class RSTformer(SequenceToSequence):
         return self
 
     def configure_optimizers(self) -> dict[str, Any]:
-        """Return AdamW with separate learning rates for the LED and for parameters of discourse."""
+        """Return AdamW, with a separate rate for parameters of discourse, and the schedule unless it is constant."""
         options = self.optimizer
         discourse = [p for p in self.network.injections.parameters() if p.requires_grad]
         led = [p for p in self.network.led.parameters() if p.requires_grad]
@@ -118,18 +120,19 @@ class RSTformer(SequenceToSequence):
             {"params": led, "weight_decay": options.weight_decay},
             {"params": discourse, "lr": options.lr * options.discourse_rate, "weight_decay": 0.0},
         ]
-        optimizer = torch.optim.AdamW([group for group in groups if group["params"]], lr=options.lr)
+        non_empty = [group for group in groups if group["params"]]  # not all models have parameters of discourse
+        optimizer = torch.optim.AdamW(non_empty, lr=options.lr)
         if options.schedule == "constant":
             return {"optimizer": optimizer}
         steps = steps_needed(self.trainer, options)
         factor = partial(rate_factor, schedule=options.schedule, steps=steps, warm_up=options.warmup_steps)
-        return scheduled(optimizer, [factor] * len(optimizer.param_groups))
+        return scheduled(optimizer, [factor] * len(non_empty))
 
     def export(self, folder: Path) -> dict[str, str]:
         """Save the LED and its tokenizer in the format of Hugging Face, without the parameters of discourse.
 
-        Raises:
-            ValueError: if there is no tokenizer yet, or the model has adapters.
+        Returns the exported path of `encoder.checkpoint`, the folder itself, or nothing for a model from scratch. There
+        is a `ValueError` if there is no tokenizer yet, or the model has adapters.
         """
         if self.network.adapters is not None:
             raise ValueError(
@@ -142,20 +145,21 @@ class RSTformer(SequenceToSequence):
         return {} if self.checkpoint is None else {"encoder.checkpoint": "."}
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Restore as `Summarizer` does; with `StartFrom`, also from a model without discourse.
+        """Restore as `Summarizer` does; the callback `StartFrom` may also load a model without discourse.
 
         A model with adapters cannot start from one without: export its LED, and name that as `encoder.checkpoint`.
         """
         weights = checkpoint["state_dict"]
-        discourse = {name: value for name, value in self.state_dict().items() if name.startswith(_DISCOURSE)}
-        if discourse and checkpoint.get("start") and not any(name.startswith(_DISCOURSE) for name in weights):
-            weights |= discourse
+        initial = {name: value for name, value in self.state_dict().items() if name.startswith(_DISCOURSE)}
+        starts = checkpoint.get("start")  # set by `StartFrom`; missing if a run is resumed
+        if initial and starts and not any(name.startswith(_DISCOURSE) for name in weights):
+            weights |= initial
             rank_zero_info("the checkpoint has no parameters of discourse; they keep their initial values")
         super().on_load_checkpoint(checkpoint)
 
     def setup(self, stage: str) -> None:
         """Set the tokenizer, and check that arguments of data and model match and the LDD covers windows."""
-        data = getattr(self.trainer, "datamodule", None)
+        data = getattr(self.trainer, "datamodule", None)  # None if loaders are passed to the trainer
         with_discourse = hasattr(data, "widest_reach")  # `RSTformerData`, or a DataModule with the same methods
         if with_discourse:
             self._check_arguments(data)
@@ -164,8 +168,10 @@ class RSTformer(SequenceToSequence):
             self._check_reach(data)
 
     def _check_arguments(self, data: Any) -> None:
-        """Check that data and model have the same values of shared arguments; a message has both values."""
-        groups = {"ablation": "injection"} | ({"checkpoint": "encoder"} if data.tokenizer_dir is None else {})
+        """Raise a `UserError` if data and model differ in a shared argument, and log which relations heads use."""
+        groups = {"ablation": "injection"}  # by shared argument, the group of the model's arguments that has it
+        if data.tokenizer_dir is None:  # the data uses the tokenizer of its checkpoint
+            groups["checkpoint"] = "encoder"
         for name, group in groups.items():
             model_value, data_value = getattr(self, name), getattr(data, name)
             if model_value != data_value:
@@ -175,6 +181,7 @@ class RSTformer(SequenceToSequence):
             mismatch = f"data.parser has {len(data.parser.relations)} relations, the model {self.relations}"
             remedy = "give model.injection.relations, and relation_frequency beside it if there are fewer heads"
             raise UserError(f"{mismatch}: {remedy}")
+        # [H, R], with one relation per head; no tables without discourse or with adapters
         weights = self.network.injections[0].fixed_weights if len(self.network.injections) else ()
         if data.parser is not None and 0 < len(weights) < self.relations and self.ablation != "no_labels":
             names = ", ".join(data.parser.relations[relation] for relation in weights.argmax(1).tolist())
@@ -182,7 +189,7 @@ class RSTformer(SequenceToSequence):
             rank_zero_info(f"{heads} use the most frequent of {self.relations} relations: {names}")
 
     def _check_reach(self, data: Any) -> None:
-        """Check that the half-width of the LDDs covers the window; a message names the document that reaches most."""
+        """Raise a `UserError` with the farthest pair of EDUs in a window if the half-width of the LDDs is smaller."""
         window = self.network.reach
         for split in data.loaded_splits():
             widest, name = data.widest_reach(split, window)
@@ -194,18 +201,18 @@ class RSTformer(SequenceToSequence):
                 )
 
     def on_fit_start(self) -> None:
-        """Check that no document is too long, after the checks of `Summarizer`."""
+        """Raise a `UserError` if a document has more tokens than the model positions, after checks of `Summarizer`."""
         super().on_fit_start()
-        data, max_positions = getattr(self.trainer, "datamodule", None), self.network.encoder.max_source_positions
+        data = getattr(self.trainer, "datamodule", None)  # None if loaders are passed to the trainer
         for split in ("train", "val") if data is not None else ():
             features = data.features(split)
             lengths = features["length"][:]
-            if max(lengths, default=0) > max_positions:
-                row = lengths.index(max(lengths))
-                raise UserError(self._too_long(features[row]["id"], lengths[row]))
+            longest = max(lengths, default=0)  # 0 for an empty split
+            if longest > self.network.encoder.max_source_positions:
+                raise UserError(self._too_long(features[lengths.index(longest)]["id"], longest))
 
     def set_tokenizer(self, tokenizer: SubwordTokenizer) -> None:
-        """Set the tokenizer, which must fit `vocab_size`, the model's embedding and its special symbols."""
+        """Set the tokenizer; a `UserError` if it does not fit `vocab_size`, or the embedding and symbols of the LED."""
         super().set_tokenizer(tokenizer)
         config = self.network.led.config
         if len(tokenizer) > config.vocab_size:
@@ -214,27 +221,25 @@ class RSTformer(SequenceToSequence):
         if ids != (config.bos_token_id, config.pad_token_id, config.eos_token_id):
             raise UserError(f"<s>, <pad> and </s> are {ids} in the tokenizer, but differ in the pretrained model")
 
-    # Training ----------------------------------------------------------------------------------------------------
-
     def discourse(self, batch: RSTformerBatch) -> Discourse | None:
-        """Return the discourse of a batch, None if the model does not use it; a `UserError` if it lacks it."""
+        """Return the discourse of a batch, None if the model does not use it; a `UserError` if the batch has none."""
         if self.ablation == "no_discourse":
             return None
         if batch.ldd is None:
             raise UserError("the model needs discourse, but the data has none; give both the same ablation")
+        # one byte per value stores 255 sqrt(p), which resolves small probabilities
         return Discourse((batch.ldd.float() / 255).square(), batch.token_edu, batch.ids, batch.gamma)
 
     def encode(self, batch: RSTformerBatch) -> tuple[Tensor, Tensor]:
-        """Return the states of the documents [B, S, D], and their mask [B, S]; no document may be too long.
+        """Return the states of the documents [B, S, D], and their mask [B, S], True at tokens.
 
         Raises:
             UserError: if a document has more tokens than the model has positions.
         """
-        max_positions = self.network.encoder.max_source_positions
-        if batch.source.shape[1] > max_positions:
+        if batch.source.shape[1] > self.network.encoder.max_source_positions:
             lengths = batch.source_mask.sum(1).tolist()
-            row = lengths.index(max(lengths))
-            raise UserError(self._too_long(batch.ids[row], lengths[row]))
+            longest = max(lengths)
+            raise UserError(self._too_long(batch.ids[lengths.index(longest)], longest))
         output = self.network.encode(batch.source, batch.source_mask, batch.global_mask, self.discourse(batch))
         return output.last_hidden_state, batch.source_mask
 
@@ -246,8 +251,6 @@ class RSTformer(SequenceToSequence):
         option = {"source": "positions", "target": "target_positions"}[side]
         remedy = f"lower data.max_{side}, or raise model.encoder.{option} of a model from scratch"
         return f"the model has {max_positions} positions: {remedy}"
-
-    # Decoder -----------------------------------------------------------------------------------------------------
 
     @cached_property  # which is no submodule, so that weights keep the names that they have in `network`
     def decoder(self) -> PretrainedEncoderDecoder:
@@ -261,7 +264,7 @@ class RSTformer(SequenceToSequence):
 
     @property
     def num_outputs(self) -> int:
-        """Number of rows of the output layer, those without a token included."""
+        """Number of rows of the output layer; a pretrained LED may have more than the tokenizer has tokens."""
         return self.network.led.config.vocab_size
 
     def forbidden(self, options: DecodingOptions) -> tuple[int, ...]:
@@ -269,10 +272,10 @@ class RSTformer(SequenceToSequence):
         return (self.tokenizer.start, self.tokenizer.pad, *range(len(self.tokenizer), self.num_outputs))
 
     def decoder_inputs(self, target: Tensor) -> Tensor:
-        """Shift targets [..., T] right by the start symbol; they may not have more tokens than positions.
+        """Shift targets [..., T] right by the start symbol, so that the decoder reads the token before each target.
 
         Raises:
-            UserError: if they have more tokens than the decoder has positions.
+            UserError: if a target has more tokens than the decoder has positions.
         """
         max_positions = self.network.led.config.max_decoder_position_embeddings
         if max_positions < target.shape[-1]:
