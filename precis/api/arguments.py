@@ -9,7 +9,7 @@ Text = str | Mapping[str, Any] | Document
 
 
 def checked(name: str, value: Any, kinds: Any, remedy: str) -> Any:
-    """Return an argument of one of these types; a `UserError` if it is of another type."""
+    """Return the value of an argument; a `UserError` with the name and a remedy if it is of none of these types."""
     if not isinstance(value, kinds):
         raise UserError(f"{name} is of type {type(value).__name__}; give {remedy}")
     return value
@@ -24,7 +24,7 @@ def metric_names(metrics: Any) -> str | None:
 
 
 def text_rows(texts: Iterable[Text]) -> list[dict[str, Any]]:
-    """Return texts as records with `id` and `document`; texts without an id are numbered from 1."""
+    """Return texts as records with `id`, by default their number from 1, and `document`; a `UserError` for no words."""
     rows = []
     checked("texts", texts, Iterable, "a string, or a list of strings")
     for number, text in enumerate([texts] if isinstance(texts, Mapping | Document) else texts, start=1):
@@ -41,12 +41,14 @@ def text_rows(texts: Iterable[Text]) -> list[dict[str, Any]]:
 
 
 def text_row(text: Text) -> dict[str, Any]:
+    """Return a text as a record; without an `id` if it has none."""
     if isinstance(text, Document):
         return {"id": text.id, "document": text.parts, "summary": text.references}
     return {"document": text} if isinstance(text, str) else dict(text)
 
 
 def _strings(value: Any) -> Iterable[str]:
+    """Yield the strings in nested lists, such as parts of sentences."""
     if isinstance(value, (list, tuple)):
         for part in value:
             yield from _strings(part)

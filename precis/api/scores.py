@@ -36,15 +36,16 @@ def rouge(
         UserError: if the numbers of references and summaries differ, or a reference is empty.
     """
     texts = _listed("summaries", summaries)
-    targets_of = [references] if isinstance(summaries, str) else _listed("references", references)
-    if len(texts) != len(targets_of) or not texts:
-        counts = f"{counted(len(texts), 'summary')} and {counted(len(targets_of), 'reference')}"
+    # references of each text: for a single text, a list is its references
+    all_targets = [references] if isinstance(summaries, str) else _listed("references", references)
+    if len(texts) != len(all_targets) or not texts:
+        counts = f"{counted(len(texts), 'summary')} and {counted(len(all_targets), 'reference')}"
         raise UserError(f"{counts}; give one reference for each summary")
     if "variants" in options:
         checked("variants", options["variants"], str, "names of variants, separated by commas")
     cutter = SentenceCutter(language=checked("language", options.get("language", "en"), str, "an ISO code"))
     predictions = []
-    for number, (summary, target) in enumerate(zip(texts, targets_of), start=1):
+    for number, (summary, target) in enumerate(zip(texts, all_targets), start=1):
         name = f"reference {number}"
         targets = [cutter(_text(name, reference)) for reference in _listed(name, target)]
         if not targets or not all(targets):
@@ -55,19 +56,19 @@ def rouge(
         scores = score(predictions, ["rouge"], ScoreOptions(**options))
     except ValueError as error:
         raise UserError(str(error)) from None
-    except TypeError:
+    except TypeError:  # from `ScoreOptions`
         names = ", ".join(ScoreOptions.__dataclass_fields__)
         raise UserError(f"no options {', '.join(options)} of these names; there are {names}") from None
     return {name: float(np.mean(result.values)) for name, result in scores.items()}
 
 
 def _listed(name: str, texts: Any) -> list[Any]:
-    """Return a text in a list, or a list of texts."""
+    """Return an argument as a list of texts, one text as a list of it; `name` is the argument, for the error."""
     return [texts] if isinstance(texts, str) else list(checked(name, texts, Iterable, "a string, or a list of strings"))
 
 
 def _text(name: str, text: Any) -> str | list[str]:
-    """Return a text, which is a string or a list of sentences."""
+    """Return a text after checking that it is a string or a list of sentences; `name` is for the error."""
     for part in _listed(name, text):
         checked(name, part, str, "a string, or a list of its sentences")
     return text
@@ -102,12 +103,12 @@ def compare(
     paths = [Path(checked("a run", run, str | Path, remedy)) for run in runs]
     base = Path(checked("baseline", baseline, str | Path, remedy)) if baseline is not None else None
     comparison = compare_runs(paths, base, metric_names(metrics), split, language)
-    rows = []
+    records = []
     for system, cells in zip(comparison.systems, comparison.cells):
         for measure, cell in zip(comparison.measures, cells):
-            rows.append({"system": system.name, "measure": measure, **asdict(cell)})
-    frame = pd.DataFrame(rows).set_index(["system", "measure"])
+            records.append({"system": system.name, "measure": measure, **asdict(cell)})
+    frame = pd.DataFrame(records).set_index(["system", "measure"])
     numbers = frame.columns.drop("significant")
-    frame[numbers] = frame[numbers].astype(float)  # nan where there is none
+    frame[numbers] = frame[numbers].astype(float)  # None, as where there is no interval, becomes nan
     frame.attrs["how"] = how_computed(comparison)
     return frame

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from precis.api.runs import Run  # imports Lightning
 
 
-@lru_cache(maxsize=2)
+@lru_cache(maxsize=2)  # as many as `LIGHT` has
 def light_model(folder: Path) -> "LightExtractor":
     """Return the model of `LIGHT` in a folder, loaded once; a `UserError` if its encoder is not installed."""
     from lightning_modules.extractive.light import LightExtractor
@@ -34,7 +34,7 @@ def light_model(folder: Path) -> "LightExtractor":
 def light_summaries(
     model: "LightExtractor", documents: Iterable[Document], budget: LengthBudget
 ) -> "Iterator[ExtractiveSummary]":
-    """Yield the summaries of documents by a model of `LIGHT`, within a budget; a `UserError` if it is refused."""
+    """Yield the summaries of documents by a model of `LIGHT`, within a budget of length; a `UserError` if it is bad."""
     try:
         selection = replace(model.selection, **budget.selection_options())
     except ValueError as error:
@@ -85,13 +85,13 @@ def summarize(
     is_single = isinstance(texts, (str, Mapping, Document))
     name, budget = checked_name(model), LengthBudget(words=words, sentences=sentences, ratio=ratio)
     documents = documents_of(Records(text_rows([texts] if isinstance(texts, str) else texts)))
-    if name in LIGHT:
+    if name in LIGHT:  # runs without Lightning, a slow import
         summaries: list[Summary] = list(light_summaries(light_model(shipped_folder(name)), documents, budget))
     else:
         run = _loaded(name)
         summaries = run.summarize(documents, **budget.options(run.model))
         for document, summary in zip(documents, summaries, strict=True):
-            budget.cut(summary, len(document.text.split()))
+            budget.cut(summary, len(document.text.split()))  # a model that writes may exceed the budget
     return summaries[0] if is_single else summaries
 
 

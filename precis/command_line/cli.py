@@ -23,18 +23,19 @@ def main(arguments: list[str] | None = None) -> int:
         sys.stdout.flush()
         return status
     except BrokenPipeError:  # as in `precis ... | head`, which closes the pipe early
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Python flushes stdout when it exits
         return 128 + signal.SIGPIPE
 
 
 def _run(arguments: list[str]) -> int:
+    """Print help or version, or import and run the command that the first argument names; return the exit status."""
     if not arguments or arguments[0] in ("-h", "--help", "help"):
         print(HELP.format(commands=list_commands()))
         return 0
     if arguments[0] == "--version":
         print(f"precis {version('precis-suite')}")
         return 0
-    command = next((argument for argument in arguments if argument != "--trust"), "")
+    command = next((argument for argument in arguments if argument != "--trust"), "")  # --trust may come first
     if command not in COMMANDS:
         similar = difflib.get_close_matches(command, [*OTHER_NAMES, *COMMANDS], n=1)
         hint = f"did you mean {OTHER_NAMES.get(similar[0], similar[0])}? " if similar else ""

@@ -26,7 +26,7 @@ def completion(arguments: list[str]) -> None:
 
 
 def _whole_parser() -> argparse.ArgumentParser:
-    """Return a plain parser with every command and its options, which is what shtab reads."""
+    """Return a parser of argparse with every command and its options, the form that shtab reads."""
     import shtab
 
     corpora = datamodules.corpora
@@ -55,7 +55,7 @@ def _whole_parser() -> argparse.ArgumentParser:
     return parser
 
 
-class _Found(Exception):
+class _ParserBuilt(Exception):
     """Ends a command where it would parse its arguments."""
 
     def __init__(self, parser: ArgumentParser, arguments: list[str]) -> None:
@@ -63,19 +63,19 @@ class _Found(Exception):
 
 
 def find_parser(command: str, arguments: list[str]) -> tuple[ArgumentParser, list[str]]:
-    """Return the parser of a call, which may be that of `precis sweep status`, and the arguments that it is given."""
+    """Return the parser of a call and the arguments that it parses: only OUT in `precis sweep status OUT`."""
     if command in TRAINING and "--checkpoint" not in arguments:  # `precis test --checkpoint` reads a pretrained model
         from precis.training.training import fit_parser  # imports torch and Lightning
 
         return fit_parser(command), arguments
 
-    # The command builds its parser and is stopped by an exception in the place where it would parse its arguments.
+    # The command runs until its parser is complete, where `stop` ends it instead of `parse_args`.
     def stop(parser: ArgumentParser, args: list[str], *_: Any, **__: Any) -> None:
-        raise _Found(parser, args)
+        raise _ParserBuilt(parser, args)
 
     with patch.object(ArgumentParser, "parse_args", stop):
         try:
             load_command(command)(arguments)
-        except _Found as found:
-            return found.parser, found.arguments
+        except _ParserBuilt as built:
+            return built.parser, built.arguments
     raise AssertionError(f"{command} parses no arguments")

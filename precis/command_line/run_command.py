@@ -22,15 +22,15 @@ from precis.config.trust import FLAG, SUITE, VARIABLE, import_policy, with_absol
 
 
 def _quiet() -> None:
-    """Disable irrelevant output: advice, deprecation warnings inside libraries, bars outside terminals."""
+    """Leave out output that users cannot act on: advice and deprecation warnings of libraries, bars in files."""
     advice = "does not have many workers|The `srun` command|LeafSpec|overridden by `PrecisCLI|exists and is not empty"
     warnings.filterwarnings("ignore", f".*({advice})")
-    warnings.formatwarning = lambda message, *_: f"precis: warning: {printable(str(message))}\n"
+    warnings.formatwarning = lambda message, *_: f"precis: warning: {printable(str(message))}\n"  # no line of code
     logging.getLogger("pytorch_lightning.utilities.rank_zero").addFilter(
         lambda record: not record.getMessage().startswith(("💡", "TPU available"))
     )
     os.environ.setdefault("WANDB_SILENT", "true")
-    if not sys.stderr.isatty():  # bars of `datasets` and of downloads print a line a minute; read at their import
+    if not sys.stderr.isatty():  # bars of `datasets` and downloads print a line a minute; tqdm reads this when imported
         times = dict.fromkeys(("DELAY", "MININTERVAL", "MAXINTERVAL"), "60")
         for name, value in {**times, "BAR_FORMAT": "{desc}: {n_fmt} of {total_fmt}\n"}.items():
             os.environ.setdefault(f"TQDM_{name}", value)
@@ -38,9 +38,9 @@ def _quiet() -> None:
 
 def run(arguments: list[str]) -> None:
     """Run a command of the command table; errors are raised."""
-    for package in SUITE:  # before folders of the working folder with these names can be found
+    for package in SUITE:  # before the working folder, which may have folders of these names, is on the path
         import_module(package)
-    with suppress(OSError):  # a folder that was deleted meanwhile
+    with suppress(OSError):  # a working folder that was deleted
         sys.path.append(os.getcwd())  # finds `--trainer.callbacks+=my_code.Hello`; installed code comes first
     command, *options = arguments
     if "--help" in options or "-h" in options:
@@ -96,15 +96,15 @@ def _remedy(error: Exception) -> str:
 
 
 def _errors_of_lightning() -> tuple[type[Exception], ...]:
-    """Return Lightning's error for wrong settings; nothing where the command has not imported Lightning."""
+    """Return Lightning's error for wrong settings; nothing if the command has not imported Lightning."""
     exceptions = sys.modules.get("pytorch_lightning.utilities.exceptions")
     return (exceptions.MisconfigurationException,) if exceptions else ()
 
 
 def _send_again(unraisable: "sys.UnraisableHookArgs") -> None:
-    """Send a signal again that was handled within a destructor, where Python ignores exceptions."""
+    """Send a signal again whose handler ran in a destructor, where Python ignores exceptions but calls this hook."""
     numbers = {KeyboardInterrupt: signal.SIGINT, SystemExit: signal.SIGTERM}
     if number := numbers.get(unraisable.exc_type):
-        threading.Timer(0.05, os.kill, (os.getpid(), number)).start()
-    elif unraisable.exc_type is not AttributeError:  # of an object whose constructor was interrupted
+        threading.Timer(0.05, os.kill, (os.getpid(), number)).start()  # seconds: after the destructor
+    elif unraisable.exc_type is not AttributeError:  # of a destructor whose object's constructor was interrupted
         sys.__unraisablehook__(unraisable)

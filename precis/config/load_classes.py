@@ -15,10 +15,10 @@ from precis.files.data_files import load_yaml
 
 
 def load_classes(*packages: ModuleType) -> None:
-    """Import all that some packages offer; if none are given, all packages of the suite."""
+    """Import all public names of some packages, by default of the suite's, so that jsonargparse knows the classes."""
     for package in packages or (callbacks, datamodules, datamodules.corpora, lightning_modules):
         for name in package.__all__:
-            getattr(package, name)
+            getattr(package, name)  # imports its module
 
 
 _as_namespace = _typehints.subclass_spec_as_namespace
@@ -33,7 +33,7 @@ def _load(text: str) -> Any:
 
 
 def _with_json_values(value: Any, *arguments: Any) -> Any:
-    """Call `subclass_spec_as_namespace` with values as JSON; in text that Python prints, null would be a string."""
+    """Call jsonargparse's function with an option of a class as JSON; by `str`, as without this, null is a string."""
     to_class = isinstance(value, _typehints.NestedArg) and "." in value.key.removeprefix("dict_kwargs.")
     if to_class and not isinstance(value.val, str):
         value = value._replace(val=json.dumps(value.val, default=str))

@@ -86,7 +86,7 @@ def _no_option(name: str, help_hint: str) -> str:
 
 
 def _readable_type(kind: str) -> str:
-    """Return a type in readable form."""
+    """Return a type in readable form: `int` for `<class 'int'>`, `one of 'a', 'b'` for a `Literal`."""
     kind = re.sub(r"<class '(?:[\w.]*\.)?(\w+)'>", r"\1", kind).replace("NoneType", "null")
     choices = re.search(r"Literal\[(.*)\]", kind)
     return f"one of {choices[1]}" if choices else kind
@@ -101,7 +101,7 @@ def check_configs(arguments: list[str]) -> None:
 
 
 def suggest_class(class_path: str) -> str:
-    """Suggest a similar class of the suite, of torch's optimizers or Lightning's callbacks; empty if none."""
+    """Ask whether a similar class of the suite, else of torch or Lightning, is meant; empty if none is similar."""
     if hidden := hidden_in_working_folder(class_path):
         return hidden
     name = class_path.rpartition(".")[2]
@@ -110,15 +110,15 @@ def suggest_class(class_path: str) -> str:
     close = get_close_matches(name, packages_of, n=1, cutoff=_SIMILAR)
     if not close:
         for library in ("torch.optim", "torch.optim.lr_scheduler", "pytorch_lightning.callbacks"):
-            packages_of |= {known: library for known in dir(import_module(library)) if known[:1].isupper()}
+            packages_of |= {known: library for known in dir(import_module(library)) if known[:1].isupper()}  # classes
         close = get_close_matches(name, packages_of, n=1)
     return f"did you mean {packages_of[close[0]]}.{close[0]}?" if close else ""
 
 
 def suggest_option(name: str, owner: str) -> str:
-    """Return that a class, or the class of an option such as `trainer`, has no such option; empty without a class."""
-    kind = object_named(_GROUPS.get(owner, owner)) if name and ("." in owner or owner in _GROUPS) else None
-    if kind is None:
+    """Return that a class, by its dotted name or an option (`trainer`), has no option `name`; empty without a class."""
+    kind = object_named(_GROUPS.get(owner, owner)) if "." in owner or owner in _GROUPS else None
+    if kind is None or not name:
         return ""
     options = class_options(kind)
     # difflib scores abbreviations low: options with this prefix come first, as do those of this name in a group
@@ -129,7 +129,7 @@ def suggest_option(name: str, owner: str) -> str:
 
 
 def class_options(owner: type) -> list[str]:
-    """Return the arguments of a class and those that it passes on; dotted names for those in groups."""
+    """Return the arguments of a class and its bases; fields of dataclasses have names such as `encoder.checkpoint`."""
     options = ArgumentParser().add_class_arguments(owner, fail_untyped=False)
     inits = [kind.__init__ for kind in owner.__mro__ if "__init__" in vars(kind)]
     defaults = {each.name: each.default for init in inits for each in inspect.signature(init).parameters.values()}

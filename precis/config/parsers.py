@@ -14,7 +14,7 @@ PARSERS = ("default", "mpnet", "small", "right_branching", "isanlp_rst", "isanlp
 
 
 def _load_trained(path: Path, rows: "Rows", band: int) -> "LightningModule":
-    """Load a parser, with its segmenter if it has one, from a run folder, a checkpoint or `DiscourseParser.save`."""
+    """Load a parser, and its segmenter if any, of a run folder, a checkpoint or a folder of `DiscourseParser.save`."""
     from lightning_modules.checkpoints import best_checkpoint, read_checkpoint
     from lightning_modules.discourse_parser.parser import DiscourseParser
 
@@ -47,8 +47,8 @@ def _load_named(name: str, rows: "Rows", band: int) -> "LightningModule":
         return IsaNLPParser(rows, band, "unirst" if name == "isanlp_unirst" else "gumrrg")
     try:
         return DiscourseParser.load(name, rows=rows, band=band)
-    except OSError as error:  # of the hub
-        if name != "mpnet":
+    except OSError as error:  # of a download from the hub
+        if name != "mpnet":  # the only one whose encoder is not part of a package
             raise
         remedy = f"run `hf download {MPNET}` on a machine with internet, or use --parser default"
         problem = f"needs the encoder {MPNET}, which is not in the cache of the hub and cannot be downloaded"

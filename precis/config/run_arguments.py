@@ -48,11 +48,11 @@ def add_options_of_run(parser: ArgumentParser) -> None:
 
 
 def add_run_arguments(parser: "LightningArgumentParser") -> None:
-    """Add the options of the run, and those of the selection of checkpoints."""
+    """Add the options of the run, options for the selection of checkpoints, and the links from model to data."""
     from callbacks import BestCheckpoint
 
     add_options_of_run(parser)
-    # The best checkpoint has the highest ROUGE-1; `start_run` takes the loss if no summaries are written.
+    # The best checkpoint has the highest ROUGE-1, or the lowest loss if no summaries are written (see `start_run`).
     parser.add_lightning_class_args(BestCheckpoint, "checkpoint")
     parser.set_defaults(
         {
@@ -83,13 +83,14 @@ def check_linked(arguments: Sequence[str], config: Namespace) -> None:
 
 
 def _linked_names_of_data(arguments: Sequence[str]) -> Iterator[tuple[str, str, str]]:
-    """Yield linked names that are set for the data: (name, where, what to do)."""
+    """Yield (name, place, remedy) for each argument in `LINKED` that the command line or a config sets for the data."""
     for flag in (argument.partition("=")[0] for argument in arguments):
         name = flag.removeprefix("--data.").removeprefix("init_args.")
         if flag.startswith("--data.") and name in LINKED:
             yield name, flag, f"give --model.{LINKED[name]}"
     for _, path in named_configs(arguments):
         data = read_yaml(Path(path)).get("data")
-        for name in (data.get("init_args") or {}) if isinstance(data, dict) else ():
+        data_arguments = data.get("init_args") if isinstance(data, dict) else None  # `data` may be a class alone
+        for name in data_arguments or ():
             if name in LINKED:
                 yield name, f"{path}: data.{name}", f"give model.{LINKED[name]} alone"

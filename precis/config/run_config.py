@@ -22,33 +22,32 @@ def read_config(run: Path) -> dict[str, Any]:
     if not (Path(run) / EXPORTED).is_file():
         return config
 
-    def in_this_folder(text: str) -> str:
+    def in_this_folder(text: str) -> str:  # `{run}` and `{run}/encoder`, but not `{run}2`
         return f"{run}{text.removeprefix(IN_FOLDER)}" if f"{text}/".startswith(f"{IN_FOLDER}/") else text
 
     return map_strings(config, in_this_folder)
 
 
 def short_key(key: str, keys: set[str]) -> str:
-    """Return the shortest end of a dotted key that no other key ends in."""
+    """Return the shortest end of a dotted key that no other of `keys` has, such as `lr` for `optimizer.lr`."""
     parts = key.split(".")
     for count in range(1, len(parts)):
-        end = "." + ".".join(parts[-count:])
-        matches = sum(f".{candidate}".endswith(end) for candidate in keys)
-        if matches == 1:
-            return end[1:]
+        end = ".".join(parts[-count:])
+        if sum(f".{candidate}".endswith(f".{end}") for candidate in keys) == 1:  # the key itself
+            return end
     return key
 
 
 def format_value(value: Any) -> str:
-    """Return a config value for a label: a class by its name, the entries of a list joined by `+`."""
+    """Return a config value for a label: a class by its name without the module, entries of a list joined by `+`."""
     if isinstance(value, dict):
         return format_value(value["class_path"]) if "class_path" in value else as_flag(value)
     if isinstance(value, list):
         return "+".join(map(format_value, value))
     text = as_flag(value)
-    return text.rsplit(".", 1)[-1] if re.fullmatch(r"[A-Za-z_][\w.]*", text) else text
+    return text.rsplit(".", 1)[-1] if re.fullmatch(r"[A-Za-z_][\w.]*", text) else text  # not of 0.5 or a path
 
 
 def as_flag(value: Any) -> str:
-    """Return a value in the form of the command line."""
+    """Return a value in the form of the command line: a string as it is, other values as JSON."""
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)

@@ -16,17 +16,17 @@ _FOLDER = Path(__file__).parents[2] / "lightning_modules" / "weights" / "summari
 
 
 def find_shipped(name: str, folder: Path) -> Path:
-    """Return the path of a file that is named by its path, or by its short name in `CONFIGS` or `SWEEPS`.
+    """Return the path of a file that is named by its path, or by its short name in `folder`, `CONFIGS` or `SWEEPS`.
 
-    Paths from the root of the repository, as the documentation shows them, work in every folder. A file in the working
-    folder wins. A `UserError` has the nearest short name.
+    Paths from the root of the repository, as in the documentation, work in every folder. A file in the working folder
+    comes first. The `UserError` for a name without a file suggests the most similar short name.
     """
     path = Path(name)
     if path.is_file():
         return path
     relative = name.removeprefix(f"experiments/{folder.name}/")
     for shipped in (folder / relative, folder / f"{relative}.yaml"):
-        if shipped.is_file() and shipped.resolve().is_relative_to(folder.resolve()):
+        if shipped.is_file() and shipped.resolve().is_relative_to(folder.resolve()):  # not ../ out of the folder
             return shipped
     kind = folder.name.removesuffix("s")
     names = short_names(folder)
@@ -41,16 +41,16 @@ def short_names(folder: Path) -> list[str]:
 
 
 def resolve_configs(arguments: list[str]) -> list[str]:
-    """Return arguments of the command line with the path of each config that is named by its short name."""
+    """Return arguments of the command line, in which short names of configs are replaced by their paths."""
     resolved = list(arguments)
     for index, name in named_configs(arguments):
-        if index < len(arguments):
+        if index < len(arguments):  # not after a last `--config` without a value
             resolved[index] = arguments[index].removesuffix(name) + str(find_shipped(name, CONFIGS))
     return resolved
 
 
 def named_configs(arguments: Sequence[str]) -> Iterator[tuple[int, str]]:
-    """Yield the values of `--config` on the command line, each with the index of its argument; "" if it has none."""
+    """Yield (index of the argument, value) for each `--config` on the command line; the value "" if there is none."""
     for index, argument in enumerate(arguments):
         flag, equals, value = argument.partition("=")
         if flag in ("--config", "-c"):

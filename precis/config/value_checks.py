@@ -51,39 +51,40 @@ def check_ranges(config: Any) -> None:
         if isinstance(value, bool) or not isinstance(value, (int, float)):
             continue
         name = key.rpartition(".")[2]
-        if value < _MINIMA.get(name, value):
+        if name in _MINIMA and value < _MINIMA[name]:
             raise UserError(f"{key} must be at least {_MINIMA[name]}, got {value}")
         if (name == "dropout" or name.endswith("_dropout")) and not 0 <= value <= 1:
             raise UserError(f"{key} must be between 0 and 1, got {value}")
-        if name in _BATCHES and (value < 0 or (value > 1 and not float(value).is_integer())):
+        if name in _BATCHES and (value < 0 or (value > 1 and not float(value).is_integer())):  # 1.5 is neither
             raise UserError(f"{key} must be a number of batches or a share between 0.0 and 1.0, got {value}")
 
 
 def check_no_keys(config: Any) -> None:
     """Raise a `UserError` if a config has an API key or password, which config.yaml and environment.json would keep."""
     for where, value in _values(config):
-        is_key = where.rpartition(".")[2] in _KEYS and value
+        is_key = where.rpartition(".")[2] in _KEYS and value  # an empty one is no secret
         if is_key or (isinstance(value, str) and _URL_WITH_PASSWORD.search(value)):
             remedy = "leave it out, and set the environment variable that the library reads"
             raise UserError(f"{where}: a key or password would be kept in the run folder; {remedy}")
 
 
 def _values(config: Any) -> Iterator[tuple[str, Any]]:
-    """Yield keys, as typed on the command line, and values in a config."""
-    for place, value in leaves(config):
-        yield re.sub(r"\.(init_args|dict_kwargs)\b|\[\d+\]", "", place), value
+    """Yield keys as on the command line, without `init_args` and indices of lists, and values of a config."""
+    for key, value in leaves(config):
+        yield re.sub(r"\.(init_args|dict_kwargs)\b|\[\d+\]", "", key), value
 
 
 def explain_refusal(error: BaseException, config: Any) -> str:
     """Return one line for an error of a constructor of `model` or `data`: key, cause and remedy."""
     message = " ".join(str(error).split())
-    # jsonargparse lists its attempts with all values; the first error is the cause.
+    # jsonargparse lists its attempts, each with all values; the first error of a constructor is the cause.
     attempt = re.search(r"Errors: - (?!Does not validate)(.*?) - Expected an? ", message)
     cause = attempt[1] if attempt else message
     class_path = re.search(r"class_path='([^']+)'", message)
     groups = {group: part for group in ("model", "data") if (part := config.get(group))}
+    # the group whose class is named in the message; the first one if it names no class
     group = next((g for g, part in groups.items() if not class_path or part.get("class_path") == class_path[1]), "")
-    if not group or re.match(rf"({group}|decoding|selection)\.\w", cause):
+    if not group or re.match(rf"({group}|decoding|selection)\.\w", cause):  # the cause begins with its key
         return cause
     values = groups[group].get("init_args") or {}
     if _NOT_THERE.search(cause):
@@ -97,13 +98,14 @@ def explain_refusal(error: BaseException, config: Any) -> str:
 
 
 def explain_trainer_refusal(error: BaseException, values: Any) -> str:
-    """Return one line for an error of Lightning's Trainer with some arguments: key, cause and remedy."""
+    """Return one line for an error of Lightning's Trainer, whose arguments are `values`: key, cause and remedy."""
     cause = " ".join(str(error).split())
     if "No supported gpu backend" in cause or "can not run on your system" in cause:
         return f"trainer.accelerator: no GPU here ({cause}); pass --trainer.accelerator cpu, or auto"
     argument = re.search(r"\b(\w+)=", cause)  # as in `Trainer(devices=0)`
     key = argument[1] if argument and argument[1] in values else _key_of(cause, values)
-    return f"trainer{'.' * bool(key)}{key}: {cause}; `precis fit --trainer.help` lists what it takes"
+    option = f"trainer.{key}" if key else "trainer"
+    return f"{option}: {cause}; `precis fit --trainer.help` lists what it takes"
 
 
 def missing_model_message(name: str) -> str:
@@ -112,7 +114,7 @@ def missing_model_message(name: str) -> str:
 
 
 def _key_of(cause: str, values: Any) -> str:
-    """Return the option that a message names, or else the only option whose value it mentions; empty if neither."""
+    """Return the option in `values` that a message names, or else the only one whose number it has; otherwise ""."""
     options = dict(_values(values))
     mentioned = [key for key in options if re.search(rf"\b{re.escape(key.rpartition('.')[2])}\b", cause)]
     if mentioned:

@@ -18,25 +18,29 @@ _CACHE_OF_WANDB = "wandb"  # whose folders have links to its log files in the ca
 
 
 def check_written_paths(config: Any, folder: Path | None, arguments: Sequence[str] = ()) -> None:
-    """Raise a `UserError` if a config, not the command line, names an output outside of the run folder (if known)."""
+    """Raise a `UserError` for the first of `outside_paths`, unless the config is trusted."""
     for where, value in () if is_trusted() else outside_paths(config, folder, arguments):
         remedy = f"give it on the command line, or pass {FLAG} if you trust whoever wrote the config (see SECURITY.md)"
         raise UserError(f"{where}: a config may only write inside its run folder, not to {value}; {remedy}")
 
 
 def outside_paths(config: Any, folder: Path | None, arguments: Sequence[str] = ()) -> Iterator[tuple[str, str]]:
-    """Yield key and value of each output path of a config outside of the run folder and not on the command line."""
+    """Yield (key, path) for each output path in a config that is neither on the command line nor in the run folder.
+
+    `folder` is the run folder; None if there is none yet, so that no path is inside.
+    """
     on_command_line = {text for argument in arguments for text in strings_in(argument.partition("=")[2] or argument)}
     values = dict(leaves({name: config.get(name) for name in _SECTIONS}))
     for where, value in values.items():
         if not isinstance(value, str | os.PathLike) or str(value) in on_command_line:
             continue
         parent, _, key = where.rpartition(".")
-        text, class_path = str(value), values.get(f"{parent.removesuffix('.init_args')}.class_path")
+        text = str(value)
+        class_path = values.get(f"{parent.removesuffix('.init_args')}.class_path")  # the class with this argument
         if key in _PATHS and value != _default(class_path, key):
-            is_inside = folder is not None and is_within(Path(text), folder)
-            is_inside |= text.startswith(("http://", "https://"))  # a server
-        else:
+            is_server = text.startswith(("http://", "https://"))
+            is_inside = is_server or (folder is not None and is_within(Path(text), folder))
+        else:  # a name below a folder must not lead out of it
             is_inside = key not in _NAMES or not (os.path.isabs(text) or ".." in PurePath(text).parts)
         if not is_inside:
             yield where.replace(".init_args", ""), text
@@ -63,10 +67,10 @@ def check_links(folder: Path, root: Path | None = None) -> None:
 
 
 def _links(folder: Path, with_itself: bool) -> Iterator[Path]:
-    """Yield the symbolic links in a folder, and with `with_itself` the folder if it is one."""
+    """Yield the symbolic links in a folder and its subfolders; `with_itself`, the folder too, if it is a link."""
     if with_itself and folder.is_symlink():
         yield folder
     for parent, folders, files in os.walk(folder):
         yield from (path for name in [*folders, *files] if (path := Path(parent, name)).is_symlink())
         if os.path.basename(parent) == _CACHE_OF_WANDB:
-            folders.clear()  # W&B writes links of its own below
+            folders.clear()  # `os.walk` then leaves out the folders below, whose links W&B makes

@@ -18,7 +18,7 @@ HOW = (
 
 
 def sections(dashboard: Dashboard) -> list[tuple[str, list[Any]]]:
-    """Return the sections with their panels in order, without empty ones."""
+    """Return (title, panels) of each section of a dashboard in order, without sections that have no panel."""
     all_sections = [
         ("test", _bars(dashboard.tested)),
         ("validation", _curves(dashboard.scores)),
@@ -40,7 +40,7 @@ def workspace(dashboard: Dashboard, entity: str, project: str) -> workspaces.Wor
         sections=[workspaces.Section(name=name, panels=panels, is_open=True) for name, panels in sections(dashboard)],
         settings=workspaces.WorkspaceSettings(x_axis=STEP),
         runset_settings=workspaces.RunsetSettings(
-            filters=[expr.Tags().isin([dashboard.paper])],
+            filters=[expr.Tags().isin([dashboard.paper])],  # the class of the model, which is a tag of each run
             groupby=[expr.Metric("Group"), expr.Metric("JobType")],
             pinned_columns=[
                 *(f"summary:{key}" for key in dashboard.tested),
@@ -52,11 +52,11 @@ def workspace(dashboard: Dashboard, entity: str, project: str) -> workspaces.Wor
 
 def ablation_report(entity: str, project: str) -> reports.Report:
     """Return the report of the ablations of RSTformer: each is a group of runs, averaged over seeds."""
-    rows = reports.UnorderedList(items=[f"{name}: {description}" for name, description in contents.ABLATIONS.items()])
+    ablations = reports.UnorderedList(items=[f"{name}: {meaning}" for name, meaning in contents.ABLATIONS.items()])
     blocks = [
         reports.P(HOW),
         reports.H2("rows"),
-        rows,
+        ablations,
         reports.H2("scores on test"),
         _grid(entity, project, _bars(contents.TESTED)),
         reports.H2("while training"),
@@ -74,9 +74,9 @@ def _curves(keys: Sequence[str]) -> list[Any]:
 
 
 def _grid(entity: str, project: str, panels: list[Any]) -> reports.PanelGrid:
-    """Arrange panels of the ablated runs, three to a row; the grid of W&B has 24 columns."""
+    """Arrange panels of the ablated runs, three in a row; the grid of W&B has 24 columns."""
     for number, panel in enumerate(panels):
-        panel.layout = reports.Layout(x=8 * (number % 3), y=6 * (number // 3), w=8, h=6)
+        panel.layout = reports.Layout(x=8 * (number % 3), y=6 * (number // 3), w=8, h=6)  # three of width 8 fill 24
     runs = reports.Runset(
         entity=entity, project=project, name=contents.ABLATED,
         filters=[expr.Tags().isin([contents.ABLATED])], groupby=[f"config.{contents.ABLATION_KEY}"],

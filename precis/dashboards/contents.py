@@ -23,7 +23,7 @@ class Dashboard:
     more: tuple[str, ...] = ()  # what is specific to the paper
 
     def history(self) -> tuple[str, ...]:
-        """Return all keys that are shown."""
+        """Return the logged keys of all sections."""
         return (*self.losses, *self.scores, *self.more, *TRAINING, *self.tested, *self.heat_maps, *self.tables)
 
 

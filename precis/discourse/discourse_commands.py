@@ -37,7 +37,7 @@ def parse(arguments: list[str]) -> None:
         raise UserError("--svg and --heat_map draw one document; pass --show")
     if options.out is None:
         raise UserError("precis parse needs --out with the folder of the parses; or --show for one document")
-    sys.argv = [sys.argv[0], "parse", *arguments]  # what Lightning starts for other devices
+    sys.argv = [sys.argv[0], "parse", *arguments]  # Lightning starts this command again for further devices
     corpus = parser.instantiate_classes(options).corpus
     from precis.discourse.parse import parse_corpus
 
@@ -71,8 +71,8 @@ def _parse_options() -> ArgumentParser:
 
 
 def _with_corpus(arguments: list[str]) -> list[str]:
-    """Replace the name of a corpus or a data file by the corresponding options."""
-    first, *options = arguments or ["-"]
+    """Replace the name of a corpus or a data file, if it is the first argument, by the corresponding options."""
+    first, *options = arguments or ["-"]  # as for standard input
     if first in datamodules.corpora.__all__:
         return [f"--corpus={first}", *options]
     if first.startswith("-") or not is_records(Path(first)):

@@ -25,7 +25,7 @@ from datamodules.parsing import CorpusDocuments, ParsingData, add_answers, count
 from datamodules.text.language import length_words
 from datamodules.text.lines import counted, one_line, printable
 from precis.config.parsers import explain_choice, load_parser
-from precis.discourse.tree_drawing import draw_svg, draw_text
+from precis.discourse.tree_drawing import MIN_WIDTH, draw_svg, draw_text
 from precis.files import figures
 from precis.files.texts import collect_texts, documents_of
 
@@ -240,7 +240,7 @@ def draw(parse: DiscourseParse, request: ParseRequest, svg: Path | None = None, 
     """Print the best tree in the width of the terminal, and write an SVG of it and a heat map as PNG if requested."""
     texts = [request.text[start:end] for start, end in parse.edus.tolist()]
     tree = parse.best_tree()
-    print(printable(draw_text(tree, texts, max(40, Console().width))))  # `draw_text` needs 40 characters
+    print(printable(draw_text(tree, texts, max(MIN_WIDTH, Console().width))))
     if svg is not None:
         svg.write_text(draw_svg(tree, texts), encoding="utf-8")
         print(f"{svg}: the tree", file=sys.stderr)

@@ -14,7 +14,10 @@ from precis.files.templates import template
 ROW, TOP = 26, 40  # height of a row of one line, and space above the first, in pixels
 LINE = 16  # height of each further line of a row
 MAX_STEP, MAX_TREE_WIDTH = 22, 700  # maximal distance between levels, and width of the whole tree
-LETTER = 6.0  # approximate width of a letter of 11 pixels
+LETTER = 6.0  # approximate width of a letter of a relation, in pixels
+EDU_LETTER = 7.2  # maximum width of a letter of an EDU, in pixels
+MARGIN = 12  # pixels to the left of the root
+MIN_WIDTH = 40  # characters of a line of text
 
 
 def draw_text(tree: Tree, edu_texts: Sequence[str], width: int = 100) -> str:
@@ -24,21 +27,22 @@ def draw_text(tree: Tree, edu_texts: Sequence[str], width: int = 100) -> str:
     branches of a deep tree exceed half the width, their left part is replaced by the level. A `ValueError` if the width
     is below 40 characters.
     """
-    if width < 40:
-        raise ValueError(f"a tree needs a width of at least 40 characters, not {width}")
+    if width < MIN_WIDTH:
+        raise ValueError(f"a tree needs a width of at least {MIN_WIDTH} characters, not {width}")
     lines = []
+    # depth first: first and last EDU of a node, N or S, the branches before its line, and before lines below it
     pending = [((0, tree.size - 1), "", "", "")]
     while pending:
         (start, end), letter, branch, below = pending.pop()
         node = tree.node(start, end)
-        label = f"[{start + 1}] {one_line(edu_texts[start])}"
+        label = f"[{start + 1}] {one_line(edu_texts[start])}"  # of an EDU
         if node is not None:
             label = f"{_label(node)} ({node.nuclearity}) {node.start + 1}–{node.end + 1}"
         lines.append(shorten(_shorten_branch(branch, width // 2) + (f"{letter} " if letter else "") + label, width))
         if node is None:
             continue
         last = len(node.starts) - 1
-        for index in reversed(range(last + 1)):
+        for index in reversed(range(last + 1)):  # the first child is then the next one to be popped
             mark, continuation = ("└─ ", "   ") if index == last else ("├─ ", "│  ")
             pending.append((node.children[index], node.nuclearity[index], below + mark, below + continuation))
     return "\n".join(lines) + "\n"
@@ -64,7 +68,7 @@ def draw_svg(
     for node in tree.nodes:
         levels |= {child: levels[node.start, node.end] + 1 for child in node.children}
     step = min(MAX_STEP, tree_width / max(1, max(levels.values())))
-    left = {extent: 12 + step * level for extent, level in levels.items()}
+    left = {extent: MARGIN + step * level for extent, level in levels.items()}
     texts = [one_line(text) for text in edu_texts]
     numbered = [f"{edu + 1}  {text}" for edu, text in enumerate(texts)]
     lines = [textwrap.wrap(text, letters) if wrap else [shorten(text, letters)] for text in numbered]
@@ -88,15 +92,15 @@ def draw_svg(
         )
         shapes.append(f'<text class="edu">{spans}<title>{escape(text)}</title></text>')
     longest = max(len(line) for row in lines for line in row)
-    size = {"width": round(column + 20 + 7.2 * min(letters, longest + 3)), "height": round(edges[-1] + 10)}
+    size = {"width": round(column + 20 + EDU_LETTER * min(letters, longest + 3)), "height": round(edges[-1] + 10)}
     return template("precis.discourse", "tree.svg").render(shapes=Markup("\n".join(shapes)), **size) + "\n"
 
 
 def _shorten_branch(branch: str, limit: int) -> str:
-    """Return the branches before a node, or the level and their right part if they exceed the limit."""
+    """Return the branches before a node; if they are longer than the limit, the level and their right part."""
     if len(branch) <= limit:
         return branch
-    level = f"{len(branch) // 3}… "
+    level = f"{len(branch) // 3}… "  # each level has a branch of three characters
     return level + branch[len(branch) - limit + len(level) :]
 
 
@@ -107,5 +111,5 @@ def _label(node: Node) -> str:
 
 def _height(tree: Tree, start: int, end: int, edges: Sequence[float]) -> float:
     """Return the y position: the first line of the row of an EDU, or between the first two children of a node."""
-    node = tree.node(start, end)
+    node = tree.node(start, end)  # None for an EDU
     return edges[start] + ROW / 2 if node is None else edges[node.starts[1]]

@@ -16,7 +16,7 @@ NO_CONFIG = "not a config: it has no keys at the top; see experiments/configs fo
 
 
 def read_json(path: Path, **types: Any) -> dict[str, Any]:
-    """Return the object in a JSON file; a `UserError` if it lacks one of these keys, or a value has another type."""
+    """Return the object in a JSON file; a `UserError` unless it has the keys in `types`, with values of these types."""
     try:
         content = load_json(path.read_text(encoding="utf-8-sig"))
     except (ValueError, OSError) as error:
@@ -34,29 +34,31 @@ def read_json(path: Path, **types: Any) -> dict[str, Any]:
 
 def _has_type(value: Any, kind: Any) -> bool:
     """Return whether a value of JSON has a type, which may be a union, or a list or dictionary with types of parts."""
-    origin, parts = get_origin(kind) or kind, get_args(kind)
+    origin, parts = get_origin(kind) or kind, get_args(kind)  # list and (int,) of list[int]
     if origin is UnionType:
         return any(_has_type(value, part) for part in parts)
-    if not isinstance(value, origin) or (origin is int and isinstance(value, bool)):
+    if not isinstance(value, origin) or (origin is int and isinstance(value, bool)):  # a bool is an int in Python
         return False
     if origin is dict and parts:
         return all(_has_type(part, parts[1]) for part in value.values())
-    return not (origin is list and parts) or all(_has_type(part, parts[0]) for part in value)
+    if origin is list and parts:
+        return all(_has_type(part, parts[0]) for part in value)
+    return True
 
 
 def folder_beside(path: Path, name: object) -> Path:
-    """Return the folder next to a JSON file that names it; a `UserError` if the name leads to another place."""
+    """Return the folder `name` next to a JSON file that has this name; a `UserError` if it leads to another place."""
     if not isinstance(name, str) or name in ("", "..") or Path(name).name != name or name.startswith("-"):
         raise UserError(f"{path}: {name!r} is not the name of a folder beside this file; {REMEDY}")
     return path.parent / name
 
 
 def read_yaml(path: Path, no_mapping: str = NO_CONFIG) -> dict[str, Any]:
-    """Return the mapping in a YAML file; a `UserError` with the line of a mistake, or `no_mapping`."""
+    """Return the mapping in a YAML file; a `UserError` names the line of a mistake, or is `no_mapping`."""
     try:
         content = load_yaml(path.read_text(encoding="utf-8"))
     except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
+        mark = getattr(error, "problem_mark", None)  # errors of `load_yaml` have no place
         line = f":{mark.line + 1}" if mark is not None else ""
         raise UserError(f"{path}{line}: no YAML ({getattr(error, 'problem', None) or error}); fix it") from None
     except UnicodeDecodeError as error:
@@ -82,12 +84,12 @@ def load_yaml(text: str) -> Any:
 
 
 def _unfolded_size(node: Any, sizes: dict[int, float]) -> float:
-    """Return the number of values in a node with all aliases expanded; infinite for recursive ones."""
+    """Return the number of values in a YAML node with all aliases expanded; infinite for recursive ones."""
     if isinstance(node, tuple):  # a key with its value
         return sum(_unfolded_size(part, sizes) for part in node)
     if isinstance(node, yaml.ScalarNode):
         return 1
-    if id(node) not in sizes:
+    if id(node) not in sizes:  # a node with many aliases is counted once
         sizes[id(node)] = math.inf  # until it is known: an alias inside itself has no end
         sizes[id(node)] = 1 + sum(_unfolded_size(part, sizes) for part in node.value)
     return sizes[id(node)]

@@ -35,13 +35,13 @@ class FieldMap:
     def arguments(self) -> dict[str, Any]:
         """Return the arguments that differ from the defaults of `Files`."""
         defaults = asdict(FieldMap("document", "summary", None))
-        values = asdict(self) | {"id": None if self.id == "id" else self.id}
+        values = asdict(self) | {"id": None if self.id == "id" else self.id}  # None: a field `id`, if there is one
         return {name: value for name, value in values.items() if value != defaults[name]}
 
 
 def guess_fields(row: Mapping[str, Any], where: str) -> FieldMap:
     """Return which fields of a record hold document, reference and id, and their layout; a `UserError` without one."""
-    by_lower_case = {name.lower(): name for name in reversed(list(row))}
+    by_lower_case = {name.lower(): name for name in reversed(list(row))}  # of Text and text, the first one
 
     def first(names: Iterable[str]) -> str | None:
         return next((by_lower_case[name] for name in names if name in by_lower_case), None)
@@ -52,7 +52,7 @@ def guess_fields(row: Mapping[str, Any], where: str) -> FieldMap:
         raise UserError(f"{where}: no field is named like a document (fields: {fields}); rename one to `document`")
     document_list: DocumentList = "sentences" if _is_sentences(row[document]) else "parts"
     summary_list: SummaryList = "tokens" if _is_tokens(row.get(summary)) else "references"
-    if _is_tokens(row[document]):
+    if _is_tokens(row[document]):  # lists of lists, which are no lists of sentences
         document_list = "tokens"
     if summary and summary.lower() == "abstract_text":  # of Cohan et al. (2018): the sentences of one abstract
         summary_list = "sentences"
@@ -60,7 +60,7 @@ def guess_fields(row: Mapping[str, Any], where: str) -> FieldMap:
 
 
 def describe_value(value: Any) -> str:
-    """Return the layout of a value in words."""
+    """Return the layout of a value in words, such as `list of 3 texts`, for `precis corpus FILE`."""
     if isinstance(value, str):
         return f"text of {counted(len(value.split()), 'word')}"
     if isinstance(value, list) and value and all(isinstance(item, str) for item in value):
@@ -93,4 +93,4 @@ def _is_sentences(value: Any) -> bool:
     if not isinstance(value, list) or len(value) < 2 or not all(isinstance(item, str) for item in value):
         return False
     with_several = sum(any(f"{mark} " in item.strip() for mark in ".!?") for item in value)
-    return with_several <= len(value) / 5
+    return with_several <= len(value) / 5  # a fifth, because "Dr. " in a sentence looks like its end

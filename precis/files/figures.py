@@ -23,7 +23,7 @@ def html_page(title: str, body: str) -> str:
 
 
 def new_figure(width: float, height: float) -> Figure:
-    """Return a figure of a size in inches, apart from pyplot's state."""
+    """Return a figure of a size in inches, which pyplot does not know, so that it is freed when it is not used."""
     figure = Figure(figsize=(width, height), layout="constrained")
     FigureCanvasAgg(figure)
     return figure

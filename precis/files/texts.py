@@ -41,8 +41,8 @@ def collect_texts(inputs: list[str], empty: bool = False) -> list[tuple[str, str
         UserError: if one is missing, not text, or blank.
     """
     texts = _read_texts(inputs)
-    for name, text in () if empty else texts:
-        if is_blank(text):
+    for name, text in texts:
+        if not empty and is_blank(text):
             raise UserError(f"{name}: there is no text in it; leave it out, or give one with words")
     return texts
 
@@ -59,6 +59,7 @@ def documents_of(corpus: Corpus, language: str = "en") -> list[Document]:
 
 
 def _read_texts(inputs: list[str]) -> list[tuple[str, str]]:
+    """Return (id, text) as `collect_texts`, blank or not; the id is the path of a file, or the name of a single one."""
     if inputs in ([], ["-"]):
         try:
             return [("standard input", sys.stdin.buffer.read().decode("utf-8-sig").replace("\r\n", "\n"))]
@@ -68,7 +69,7 @@ def _read_texts(inputs: list[str]) -> list[tuple[str, str]]:
     texts = []
     for number, name in enumerate(inputs, start=1):
         path = Path(name)
-        if len(name.split()) > 1 and not os.path.exists(name):
+        if len(name.split()) > 1 and not os.path.exists(name):  # several words, which are not the name of a file
             texts.append(("text" if single_input else f"text {number}", name))
         elif path.is_dir():
             files = sorted(file for file in path.iterdir() if file.suffix == ".txt" or is_html(file))

@@ -51,7 +51,7 @@ def check_installed() -> None:
 
 
 def build(playground: "Playground"):
-    """Return the page as Gradio's Blocks."""
+    """Return the page as Gradio's Blocks: on the left texts and options, on the right the summaries."""
     import gradio as gr
 
     names, max_length = list(playground.runs), playground.max_characters
@@ -85,7 +85,10 @@ def build(playground: "Playground"):
 
 
 def serve(page, host: str, port: int, block: bool = True) -> str:
-    """Serve the page until Ctrl-C, or in the background without `block`; return its address, or raise a `UserError`."""
+    """Serve the page until Ctrl-C, or in the background without `block`; a `UserError` if the port cannot be used.
+
+    Returns the address. All that Gradio would fetch from elsewhere, such as fonts, or share, is switched off.
+    """
     import gradio as gr
     from starlette.middleware import Middleware
 
@@ -106,7 +109,7 @@ def serve(page, host: str, port: int, block: bool = True) -> str:
 
 
 class ContentPolicy:
-    """ASGI middleware that tells browsers to load nothing from other servers."""
+    """ASGI middleware that adds a header to responses by which browsers load nothing from other servers."""
 
     def __init__(self, app) -> None:
         self.app = app

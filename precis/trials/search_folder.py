@@ -27,7 +27,7 @@ def is_search(out: Path) -> bool:
 
 
 def read_search(out: Path) -> "Search":
-    """Return the search of a sweep folder; raise a `UserError` if it has none, or Optuna is not installed."""
+    """Open the search of a sweep folder; a `UserError` if the folder has none, or Optuna is not installed."""
     if not is_search(out):
         raise UserError(f"{out}: no search here; give the folder of a sweep with search: in its file")
     from precis.trials.study import Search
@@ -38,7 +38,8 @@ def read_search(out: Path) -> "Search":
 def read_section(out: Path) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return the section of a search with metric and direction, and the config that its trials are made from."""
     path, base_path = Path(out) / "sweep.yaml", Path(out) / BASE
-    section, base = read_yaml(path).get("search"), read_yaml(base_path)
+    section = read_yaml(path).get("search")
+    base = read_yaml(base_path)
     if not isinstance(section, dict):
         raise UserError(f"{path}: no section search; {REMEDY}")
     check_search(path, section)
@@ -49,21 +50,21 @@ def read_section(out: Path) -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 def with_metric(section: dict[str, Any], base: dict[str, Any]) -> dict[str, Any]:
-    """Return the section of a search with the metric and direction of the base, which every trial has."""
+    """Return the section of a search with the metric and direction by which runs of `base` choose checkpoints."""
     (direction,) = (name for name, mode in MODES.items() if mode == base["checkpoint"]["mode"])
     return section | {"metric": base["checkpoint"]["monitor"], "direction": direction}
 
 
 def label(values: dict[str, Any], keys: dict[str, Any]) -> str:
-    """Return the values of a trial in short form, such as `lr=0.0012 dropout=0.25`."""
-    shown = {key: float(f"{value:.4g}") if isinstance(value, float) else value for key, value in values.items()}
-    return " ".join(f"{short_key(key, set(keys))}={format_value(value)}" for key, value in shown.items())
+    """Return the values of a trial in short form, `lr=0.0012 dropout=0.25`; `keys` has all keys of the search."""
+    rounded = {key: float(f"{value:.4g}") if isinstance(value, float) else value for key, value in values.items()}
+    return " ".join(f"{short_key(key, set(keys))}={format_value(value)}" for key, value in rounded.items())
 
 
 def write_best(search: "Search", best: "FrozenTrial") -> None:
-    """Write best.yaml, the config of the best trial."""
-    described = read_described(search.out)
-    (row,) = (row for row in described["points"] if row["run"] == f"trial-{best.number:03}")
-    header = f"# {row['label']}: {search.section['metric']} {best.value:.4g} in its best validation\n"
-    config = yaml.safe_dump(row["config"], sort_keys=False, allow_unicode=True)
+    """Write best.yaml to the sweep folder, the config of the best trial, with its values and score in a comment."""
+    points = read_described(search.out)["points"]
+    (point,) = (point for point in points if point["run"] == f"trial-{best.number:03}")
+    header = f"# {point['label']}: {search.section['metric']} {best.value:.4g} in its best validation\n"
+    config = yaml.safe_dump(point["config"], sort_keys=False, allow_unicode=True)
     atomic_write(search.out / BEST, header + config)

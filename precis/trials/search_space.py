@@ -32,9 +32,9 @@ JOURNAL = "search.journal"  # file in a sweep folder with a search
 def check_search(path: Path, section: dict[str, Any]) -> None:
     """Check the section `search` of a sweep file, and fill in its defaults; a `UserError` names a key that is wrong."""
     where = f"{path}: search"
-    names = ("trials", *DEFAULTS, "metric", "direction", "keys")
-    if unknown := sorted(section.keys() - set(names)):
-        raise UserError(f"{where}: unknown key {unknown[0]!r}; it has {', '.join(names)}")
+    known = ("trials", *DEFAULTS, "metric", "direction", "keys")
+    if unknown := sorted(section.keys() - set(known)):
+        raise UserError(f"{where}: unknown key {unknown[0]!r}; it has {', '.join(known)}")
     for key, value in DEFAULTS.items():
         section.setdefault(key, value)
     for key, allowed in CHOICES.items():
@@ -42,9 +42,9 @@ def check_search(path: Path, section: dict[str, Any]) -> None:
             raise UserError(f"{where}: {key} must be one of {', '.join(allowed)}; got {section[key]!r}")
     for key, minimum in (("trials", 1), ("startup", 0), ("warmup", 0), ("seed", 0)):
         value = section.get(key)
-        if type(value) is not int or value < minimum:
+        if type(value) is not int or value < minimum:  # not `isinstance`, because a bool is an int
             raise UserError(f"{where}: {key} must be a whole number, at least {minimum}; got {value!r}")
-    metric = section.get("metric", "val/")
+    metric = section.get("metric", "val/")  # without one, it is taken from the base config
     if not isinstance(metric, str) or not metric.startswith("val/"):
         raise UserError(f"{where}: metric must be one of the validation, such as val/rouge1; got {metric!r}")
     keys = section.get("keys")
@@ -52,11 +52,12 @@ def check_search(path: Path, section: dict[str, Any]) -> None:
         raise UserError(f"{where}: keys must map config keys to distributions; got {keys!r}")
     for number, (key, space) in enumerate(keys.items()):
         _check_space(f"{where}: {key}", space)
-        earlier = dict(list(keys.items())[:number])
+        earlier = dict(list(keys.items())[:number])  # a condition can only depend on values that are set before
         _check_condition(f"{where}: {key}", _with_kind(space).get("when", {}), earlier)
 
 
 def _check_space(where: str, space: Any) -> None:
+    """Raise a `UserError` if a distribution of the values of one key is none of `values` and `RANGES`, or wrong."""
     space = _with_kind(space)
     kinds = [name for name in space if name not in ("step", "when")] if isinstance(space, dict) else []
     if len(kinds) != 1 or kinds[0] not in ("values", *RANGES):
@@ -64,7 +65,7 @@ def _check_space(where: str, space: Any) -> None:
     (kind,) = kinds
     limits = space[kind]
     number_types = (int,) if kind.endswith("integer") else (int, float)  # not bool, which is an int in Python
-    whole = "whole " * kind.endswith("integer")
+    whole = "whole " if kind.endswith("integer") else ""
     if kind == "values":
         if not isinstance(limits, list) or not limits:
             raise UserError(f"{where} must be a list with a value at least, or {', '.join(RANGES)} with two limits")
@@ -72,7 +73,7 @@ def _check_space(where: str, space: Any) -> None:
         are_numbers = isinstance(limits, list) and len(limits) == 2 and all(type(n) in number_types for n in limits)
         is_log = kind.startswith("log_")
         if not are_numbers or not limits[0] < limits[1] or (is_log and limits[0] <= 0):
-            above = " above 0" * is_log
+            above = " above 0" if is_log else ""
             raise UserError(f"{where}: {kind} needs two {whole}numbers{above}, the lower one first; got {limits!r}")
     if "step" in space and kind not in ("uniform", "integer"):
         raise UserError(f"{where}: step only goes with uniform and integer; leave it out")
@@ -82,30 +83,34 @@ def _check_space(where: str, space: Any) -> None:
 
 
 def _check_condition(where: str, condition: Any, earlier: dict[str, Any]) -> None:
+    """Raise a `UserError` if a condition (`when`) does not map keys in `earlier`, with their spaces, to values."""
     if not isinstance(condition, dict):
         raise UserError(f"{where}: when must map keys of the search to values; got {condition!r}")
     for other, value in condition.items():
         if other not in earlier:
             raise UserError(f"{where}: when: {other} must be a key of the search that is listed before it")
-        values = _with_kind(earlier[other]).get("values", [])
+        values = _with_kind(earlier[other]).get("values", [])  # none for a range, which any value may be in
         if values and value not in values:
             raise UserError(f"{where}: when: {other} is never {value!r}; it is one of {values}")
 
 
 def _with_kind(space: Any) -> Any:
-    """Return a list as a mapping, as other spaces are."""
+    """Return the short form of a list of values as `{values: [...]}`, and other spaces as they are."""
     return {"values": space} if isinstance(space, list) else space
 
 
 def suggest(trial: "Trial", keys: dict[str, Any]) -> dict[str, Any]:
-    """Return the values of a trial, the same each time, without keys whose condition does not hold."""
+    """Return the values of a trial by key, as its sampler draws them, without keys whose condition does not hold.
+
+    For a trial that has values already, Optuna returns the same ones.
+    """
     values: dict[str, Any] = {}
     for key, space in ((key, _with_kind(space)) for key, space in keys.items()):
         if any(other not in values or values[other] != value for other, value in space.get("when", {}).items()):
             continue
         kind = next(name for name in space if name not in ("step", "when"))
         if kind == "values":
-            # The storage takes no lists or mappings, which choices may be: it has them as on the command line.
+            # Optuna stores no lists or mappings, which choices may be, so it gets them in the form of the command line.
             by_flag = {as_flag(value): value for value in space[kind]}
             values[key] = by_flag[trial.suggest_categorical(key, list(by_flag))]
             continue
@@ -119,7 +124,7 @@ def suggest(trial: "Trial", keys: dict[str, Any]) -> dict[str, Any]:
 
 
 def extreme_points(keys: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return points that show whether the model takes the values: the limits of each range, and each choice."""
+    """Return a point, changed config keys, for each limit of a range and each choice, to test that models take them."""
     points = []
     for key, space in ((key, _with_kind(space)) for key, space in keys.items()):
         kind = next(name for name in space if name not in ("step", "when"))
