@@ -24,21 +24,14 @@ if TYPE_CHECKING:
 
 __all__ = ["Discourse", "Evaluation", "Run", "Summary", "UserError", "compare", "load", "parse", "rouge", "summarize"]
 
-_MODULES = {
-    "UserError": "datamodules.documents",
-    "Discourse": "precis.api.discourse",
-    "Evaluation": "precis.api.runs",
-    "Run": "precis.api.runs",
-    "Summary": "lightning_modules.summary",
-    "compare": "precis.api.scores",
-    "load": "precis.api.runs",
-    "parse": "precis.api.discourse",
-    "rouge": "precis.api.scores",
-    "summarize": "precis.api.summaries",
-}
+_MODULES = {"UserError": "datamodules.documents", "Summary": "lightning_modules.summary"}  # by name
+_MODULES |= dict.fromkeys(("Evaluation", "Run", "load"), "precis.api.runs") | {"summarize": "precis.api.summaries"}
+_MODULES |= dict.fromkeys(("Discourse", "parse"), "precis.api.discourse")
+_MODULES |= dict.fromkeys(("compare", "rouge"), "precis.api.scores")
 
 
 def __getattr__(name: str) -> Any:
+    """Import a public name on first use (PEP 562), since torch and Lightning take seconds to import."""
     if name == "__version__":
         from importlib.metadata import version
 
@@ -46,7 +39,7 @@ def __getattr__(name: str) -> Any:
     if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     value = getattr(import_module(_MODULES[name]), name)
-    globals()[name] = value
+    globals()[name] = value  # so that the next use does not call this function
     return value
 
 

@@ -23,7 +23,7 @@ from datamodules.documents import UserError
 from datamodules.text.lines import counted, one_line
 from precis.config.run_config import format_value, short_key
 from precis.evaluation.compare_page import write_page
-from precis.evaluation.compared_systems import MOST_IN_A_NAME, config_differences, read_all, rescore, systems_of
+from precis.evaluation.compared_systems import MAX_KEYS_IN_NAME, config_differences, read_all, rescore, systems_of
 from precis.evaluation.comparison import (
     DEFAULT,
     DESCRIPTIVE,
@@ -35,7 +35,6 @@ from precis.evaluation.comparison import (
     compare_systems,
     how_computed,
 )
-from precis.runs.prediction_files import SPLITS
 
 _ESCAPES = {
     "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{", "}": r"\}",
@@ -57,8 +56,8 @@ def compare(arguments: list[str]) -> None:
     add("--metric", type=str | None, default=None, help=f"{','.join(DEFAULT)} by default")
     add("--language", type=str | None, default=None, help="ISO code of the language in which to compute ROUGE again")
     add("--html", type=Path | None, default=None, help="write a self-contained page")
-    for name, (what, _) in TABLES.items():
-        add(f"--{name}", type=Path | None, default=None, help=f"write the table as {what}")
+    for name, (file_format, _) in TABLES.items():
+        add(f"--{name}", type=Path | None, default=None, help=f"write the table as {file_format}")
     add("--documents", type=PositiveInt, default=1000, help="maximum number of documents in the page")
     add("--sources", type=bool, default=True, help="show source texts in the page, from the corpus of a run")
     add("--json", action="store_true", help="one JSON object instead of a table")
@@ -69,7 +68,7 @@ def compare(arguments: list[str]) -> None:
     if options.html:
         sources, missing = _source_texts(comparison) if options.sources else ({}, None)
         write_page(options.html, comparison, notes, options.documents, sources)
-        if missing:  # after the page, so that an error is the only line
+        if missing:  # printed after the page is written: if that fails, its error is the only message
             print(missing, file=sys.stderr)
     table = group_table(comparison)
     for name, (_, to_text) in TABLES.items():
@@ -89,7 +88,7 @@ def _check_outputs(options: Namespace) -> None:
     for name in ("html", *TABLES):
         if (path := options[name]) is None:
             continue
-        existing = next(parent for parent in path.absolute().parents if parent.exists())
+        existing = next(parent for parent in path.absolute().parents if parent.exists())  # others will be created
         if not os.access(existing, os.W_OK):
             raise UserError(f"{path}: cannot be written there; choose another path with --{name}")
 
@@ -101,7 +100,11 @@ def compare_runs(
     split: str | None = None,
     language: str | None = None,
 ) -> Comparison:
-    """Return the comparison of systems (arguments as of `precis.compare`); a `UserError` if they cannot be compared."""
+    """Return the comparison that `precis compare` prints, with its arguments; with a language, ROUGE is computed again.
+
+    Raises:
+        UserError: if a path has no predictions, or the systems have different documents or lack a metric.
+    """
     runs = read_all(paths, split, language or "en")
     if language is not None:
         for run in runs:
@@ -112,14 +115,17 @@ def compare_runs(
 
 
 def _source_texts(comparison: Comparison) -> tuple[dict[str, str], str | None]:
-    """Return texts by id from the corpus of the first run that still has it, and a line on those not read."""
-    runs = [run for system in comparison.systems for run in system.runs if run.config]
-    if not runs:
+    """Return documents by id from the corpus of the first run that has a config, and a warning if some are missing.
+
+    Source texts only add to the page, so a corpus that cannot be read is a warning, not an error.
+    """
+    run = next((run for system in comparison.systems for run in system.runs if run.config), None)
+    if run is None:
         return {}, None
     from datamodules.corpora.corpus import as_document  # these import torch and Lightning
     from precis.runs.run_folder import run_documents
 
-    run, split = runs[0], SPLITS.get(comparison.split or "test", comparison.split or "test")
+    split = "val" if comparison.split == "val" else "test"  # `precis predict` reads the test split
     folder = run.path if run.path.is_dir() else run.path.parent
     ids = {str(row["id"]) for row in run.rows}
     try:
@@ -134,11 +140,11 @@ def _source_texts(comparison: Comparison) -> tuple[dict[str, str], str | None]:
 
 
 def as_json(comparison: Comparison) -> dict[str, Any]:
-    """Return a comparison as JSON."""
+    """Return a comparison as plain values, which `precis compare --json` prints."""
     systems = []
-    for system, row in zip(comparison.systems, comparison.cells):
+    for system, cells in zip(comparison.systems, comparison.cells):
         runs = [{"path": str(run.path), "seed": run.seed} for run in system.runs]
-        scores = {name: asdict(cell) for name, cell in zip(comparison.measures, row)}
+        scores = {name: asdict(cell) for name, cell in zip(comparison.measures, cells)}
         systems.append({"name": system.name, "runs": runs, "scores": scores})
     return {
         "documents": comparison.documents,
@@ -152,19 +158,21 @@ def as_json(comparison: Comparison) -> dict[str, Any]:
 
 def show(comparison: Comparison, notes: list[str], console: Console) -> None:
     """Print a block of lines for each system, a line for each measure, in columns that all blocks share."""
-    headers = ["", "mean", "95 % interval", "difference", "p"]
-    rows = [zip(comparison.measures, cells) for cells in comparison.cells]
-    blocks = [[[name, *cell_columns(cell)] for name, cell in row] for row in rows]
+    headers = ["", "mean", "95 % interval", "difference", "p"]  # the first column has the names of measures
+    blocks = []
+    for cells in comparison.cells:
+        blocks.append([[name, *cell_columns(cell)] for name, cell in zip(comparison.measures, cells)])
     widths = [max(map(len, column)) for column in zip(headers, *chain(*blocks))]
     for index, (system, block) in enumerate(zip(comparison.systems, blocks)):
-        about = counted(len(system.runs), "seed") + ", baseline" * (index == comparison.baseline)
-        console.print(Text(f"{one_line(system.name)} ({about})", style="bold"), soft_wrap=True)
+        role = ", baseline" if index == comparison.baseline else ""
+        title = f"{one_line(system.name)} ({counted(len(system.runs), 'seed')}{role})"
+        console.print(Text(title, style="bold"), soft_wrap=True)  # rich would break lines at the terminal's width
         for name, *numbers in [headers, *block]:
             columns = [name.ljust(widths[0]), *map(str.rjust, numbers, widths[1:])]
             console.print(Text(" ".join(columns).rstrip(), style="" if name else "dim"), soft_wrap=True)
         console.print()
-    for line in notes:
-        console.print(Text(line))
+    for note in notes:
+        console.print(Text(note))
 
 
 @dataclass(frozen=True)
@@ -186,35 +194,36 @@ class GroupedTable:
     rows: list[_Row]
 
     def best(self) -> set[tuple[int, int]]:
-        """Return the row and column of the highest mean of each measure; descriptive measures have none."""
+        """Return (row, column) of the highest mean of each measure; descriptive measures have no best system."""
         columns = [column for column, name in enumerate(self.measures) if name not in DESCRIPTIVE]
-        means = np.array([[row.cells[column].mean for column in columns] for row in self.rows])
-        return {(int(row), columns[place]) for place, row in enumerate(np.nan_to_num(means, nan=-np.inf).argmax(0))}
+        means = np.array([[row.cells[column].mean for column in columns] for row in self.rows])  # [systems, columns]
+        best_rows = np.nan_to_num(means, nan=-np.inf).argmax(0)
+        return {(int(row), column) for row, column in zip(best_rows, columns)}
 
 
 def group_table(comparison: Comparison) -> GroupedTable:
     """Return the systems of a comparison, grouped by the config keys in which they differ."""
     systems = comparison.systems
     differing = config_differences(systems)
-    # Outputs without a config have no values on the axes, and with many axes the names are easier to read.
-    has_axes = 0 < len(differing) <= MOST_IN_A_NAME and not any(system.is_fixed for system in systems)
+    # A file of outputs has no config, so no values on axes; with many axes, the names of systems are easier to read.
+    has_axes = 0 < len(differing) <= MAX_KEYS_IN_NAME and not any(system.is_fixed for system in systems)
     axes = [short_key(key, set(differing)) for key in differing] if has_axes else ["system"]
     rows = []
     for index, (system, cells) in enumerate(zip(systems, comparison.cells)):
         labels = [format_value(values[index]) for values in differing.values()] if has_axes else [system.name]
         rows.append(_Row(system.name, labels, len(system.runs), cells))
-    # On each axis, labels are sorted by their first appearance.
+    # Rows are sorted axis by axis, and on each axis in the order in which its labels appear first.
     orders = [list(dict.fromkeys(column)) for column in zip(*(row.labels for row in rows))]
     rows.sort(key=lambda row: [order.index(label) for order, label in zip(orders, row.labels)])
     return GroupedTable(axes, comparison.measures, rows)
 
 
 def to_csv(table: GroupedTable, notes: Sequence[str]) -> str:
-    """Return a line for each system, with every number of every measure in a column; CSV has no place for notes."""
+    """Return a CSV line for each system, with each number of each measure in a column; CSV has no place for notes."""
     keys = [field.name for field in fields(Cell)]
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
-    axes = [axis for axis in table.axes if axis != "system"]
+    axes = [axis for axis in table.axes if axis != "system"]  # the name of the system is in the first column anyway
     writer.writerow(["system", *axes, "seeds", *(f"{name}_{key}" for name in table.measures for key in keys)])
     for row in table.rows:
         values = [asdict(cell)[key] for cell in row.cells for key in keys]
@@ -226,25 +235,25 @@ def to_latex(table: GroupedTable, notes: Sequence[str]) -> str:
     """Return a table for the package `booktabs`, with a rule between groups; the notes are comments above it."""
     best = table.best()
     lines = [f"% {note}" for note in notes]
-    lines.append(r"\begin{tabular}{" + "l" * len(table.axes) + "r" * (1 + len(table.measures)) + "}")
-    names = [*table.axes, "seeds", *table.measures]
-    lines += [r"\toprule", " & ".join(map(escape_latex, names)) + r" \\", r"\midrule"]
-    before: list[str] = []
-    for place, row in enumerate(table.rows):
-        if before and len(table.axes) > 1 and row.labels[0] != before[0]:
+    lines.append(r"\begin{tabular}{" + "l" * len(table.axes) + "r" * (1 + len(table.measures)) + "}")  # 1 for seeds
+    headers = [*table.axes, "seeds", *table.measures]
+    lines += [r"\toprule", " & ".join(map(escape_latex, headers)) + r" \\", r"\midrule"]
+    above: list[str] = []  # labels of the row above; empty in the first row
+    for row_number, row in enumerate(table.rows):
+        if above and len(table.axes) > 1 and row.labels[0] != above[0]:  # a new group
             lines.append(r"\midrule")
         texts = []
         for column, cell in enumerate(row.cells):
             spread = rf"\pm {cell.spread:.2f}" if cell.spread is not None else ""
             mean = f"${cell.mean:.2f}{spread}$"
-            text = rf"\textbf{{{mean}}}" if (place, column) in best else mean
+            text = rf"\textbf{{{mean}}}" if (row_number, column) in best else mean
             texts.append(text + ("$^{*}$" if cell.significant else ""))
-        shared = 0  # labels of leading axes as in the row above, which stay blank; the last axis is always kept
-        while shared < len(row.labels) - 1 and before and row.labels[shared] == before[shared]:
+        shared = 0  # number of leading labels that equal those above and stay blank; the last label is always printed
+        while shared < len(row.labels) - 1 and above and row.labels[shared] == above[shared]:
             shared += 1
         labels = [""] * shared + list(row.labels[shared:])
         lines.append(" & ".join([*map(escape_latex, labels), str(row.seeds), *texts]) + r" \\")
-        before = row.labels
+        above = row.labels
     return "\n".join([*lines, r"\bottomrule", r"\end{tabular}"]) + "\n"
 
 

@@ -25,8 +25,8 @@ from precis.files.data_files import read_json
 from precis.runs.prediction_files import NAMES, MissingPredictions, find_predictions, read_rows, recorded_results
 from precis.runs.sweep_points import POINTS, read_described, without_seed
 
-MOST_IN_A_NAME = 5  # differing keys; with more, the folder's name is easier to read
-SEEDS = ("seed_everything", "data.init_args.seed")
+MAX_KEYS_IN_NAME = 5  # differing config keys in the name of a system; with more, the folder's name is easier to read
+SEEDS = ("seed_everything", "data.init_args.seed")  # config keys
 # Keys that do not affect the result of a run.
 ASIDE = (
     "run_dir", "resume", "dry_run", "ckpt_path", "weights_only", "wandb", "wandb_project", "wandb_models", "previews",
@@ -51,7 +51,7 @@ class RunRecord:
 
     @property
     def seed(self) -> int | None:
-        """Seed of weights and random choices."""
+        """Seed of weights and random choices; None if not recorded, as for a file of predictions."""
         return self.environment.get("seed", self.config.get("seed_everything"))
 
     @cached_property
@@ -61,35 +61,36 @@ class RunRecord:
 
     @cached_property
     def measures(self) -> dict[str, NDArray[np.float64]]:
-        """Scores of all documents by measure, [N], NaN for missing ones; length and repeated trigrams (%) are added."""
-        names = dict.fromkeys(name for row in self.rows for name in row.get("scores", {}))
-        measures = {
-            name: np.array([row.get("scores", {}).get(name, np.nan) for row in self.rows], dtype=np.float64)
-            for name in names
-        }
-        words = [length_words(" ".join(row["summary"])) for row in self.rows]
-        measures["length"] = np.array([len(text) for text in words], dtype=np.float64)
-        measures["repeated_trigrams"] = np.array([100 * repeated_ngrams(text) for text in words])
+        """Scores of the N documents by measure, each an array [N] with NaN where a document has no score.
+
+        Added to the recorded measures are the summary's length in words, and its repeated trigrams in percent.
+        """
+        scores = [record.get("scores", {}) for record in self.rows]  # one dict for each document
+        names = dict.fromkeys(name for document_scores in scores for name in document_scores)  # in order, once each
+        measures = {name: np.array([each.get(name, np.nan) for each in scores], dtype=np.float64) for name in names}
+        words = [length_words(" ".join(record["summary"])) for record in self.rows]
+        measures["length"] = np.array([len(summary) for summary in words], dtype=np.float64)
+        measures["repeated_trigrams"] = np.array([100 * repeated_ngrams(summary) for summary in words])
         return measures
 
     def curves(self) -> dict[str, list[tuple[int, float]]]:
-        """Return (step, value) of all values in metrics.csv; empty if there is none."""
+        """Return the curve of each logged name in metrics.csv, as (step, value) pairs; empty without this file."""
         folder = self.path if self.path.is_dir() else self.path.parent
         path = folder / "metrics.csv"
-        if not path.is_file() or not self.config:
+        if not path.is_file() or not self.config:  # without a config, the file is not of a run of this suite
             return {}
-        values: dict[str, list[tuple[int, float]]] = {}
+        curves: dict[str, list[tuple[int, float]]] = {}
         try:
             with path.open(newline="", encoding="utf-8") as file:
-                for row in csv.DictReader(file):
-                    for name, value in row.items():
-                        if name not in ("step", "epoch") and value and row.get("step"):
-                            values.setdefault(name, []).append((int(float(row["step"])), float(value)))
+                for record in csv.DictReader(file):
+                    for name, value in record.items():  # empty if the name is not logged at this step
+                        if name not in ("step", "epoch") and value and record.get("step"):
+                            curves.setdefault(name, []).append((int(float(record["step"])), float(value)))
         except (ValueError, TypeError, OverflowError, csv.Error) as error:
             reason = " ".join(str(error).split())
             message = f"{path}: not a table of logged values ({reason}); move it away to compare without curves"
             raise UserError(message) from None
-        return values
+        return curves
 
 
 @dataclass
@@ -119,12 +120,13 @@ class System:
 
 
 def rescore(run: RunRecord, language: str) -> None:
-    """Replace the recorded ROUGE scores of a run by those in another language."""
+    """Replace the recorded ROUGE scores of a run by ROUGE with the word rules of another language (a code, as "de")."""
     variants = ("rouge1", "rouge2", "rougeL", "rougeLsum")
-    rows = [row for row in run.rows if row["references"]]
-    texts = ([row[name] for row in rows] for name in ("summary", "references"))
-    for row, scores in zip(rows, score_many(*texts, variants, language=language)):
-        row["scores"] = row.get("scores", {}) | {name: 100 * score.fmeasure for name, score in scores.items()}
+    records = [record for record in run.rows if record["references"]]
+    summaries, references = ([record[name] for record in records] for name in ("summary", "references"))
+    for record, scores in zip(records, score_many(summaries, references, variants, language=language)):
+        percentages = {name: 100 * score.fmeasure for name, score in scores.items()}
+        record["scores"] = record.get("scores", {}) | percentages
     run.signatures |= {variant: signature(variant, language=language) for variant in variants}
 
 
@@ -139,10 +141,12 @@ def read_all(paths: Sequence[Path], split: str | None = None, language: str = "e
     Raises:
         UserError: for a path of another kind, a path without predictions, or predictions of two different splits.
     """
-    listed = {path: _runs_in(path) for path in paths}
-    split = split or _shared_split([run for entries in listed.values() for run, _ in entries if run.is_dir()])
+    labeled_runs = {path: _runs_in(path) for path in paths}  # (run, label in its sweep) by the path that names them
+    folders = [run for entries in labeled_runs.values() for run, _ in entries if run.is_dir()]
+    split = split or _shared_split(folders)
     runs: dict[Path, RunRecord] = {}
-    for path, entries in listed.items():
+    for path, entries in labeled_runs.items():
+        # A run that is named by itself must have predictions: without them, `_read_run` raises an error.
         with_predictions = [entry for entry in entries if entry[0] == path or _has_predictions(entry[0], split)]
         if not with_predictions:
             raise UserError(f"{path}: no point of this sweep has predictions yet; let `precis sweep` finish one")
@@ -150,19 +154,19 @@ def read_all(paths: Sequence[Path], split: str | None = None, language: str = "e
             print(f"{path}: {lacking} of {len(entries)} points have no predictions yet, left out", file=sys.stderr)
         for run, label in with_predictions:
             runs.setdefault(run.resolve(), _read_run(run, label, split, language))
-    recorded = {run.split: run for run in runs.values() if run.split is not None}
-    if len(recorded) > 1:
-        (first_split, first), (second_split, second), *_ = recorded.items()
+    run_by_split = {run.split: run for run in runs.values() if run.split is not None}
+    if len(run_by_split) > 1:
+        (first_split, first), (second_split, second), *_ = run_by_split.items()
         splits = f"{first.path} holds predictions of the {first_split} split, {second.path} of the {second_split} split"
         raise UserError(f"{splits}; compare one split, with --split")
     return list(runs.values())
 
 
 def _runs_in(path: Path) -> list[tuple[Path, str]]:
-    """Return a run, or the runs of a sweep with the sweep's labels."""
+    """Return (run folder, label without seed) for each run of a sweep folder; of another path, itself and no label."""
     if not (path / POINTS).is_file():
         return [(path, "")]
-    return [(path / row["run"], without_seed(row["label"])) for row in read_described(path)["points"]]
+    return [(path / point["run"], without_seed(point["label"])) for point in read_described(path)["points"]]
 
 
 def _has_predictions(folder: Path, split: str) -> bool:
@@ -173,36 +177,36 @@ def _has_predictions(folder: Path, split: str) -> bool:
 
 
 def _shared_split(folders: Sequence[Path]) -> str:
-    """Return the first split that all runs with predictions have; `test` if there is none."""
+    """Return the first of test, val and predict that all runs have; `test` if there is none."""
     splits = [{split for split in NAMES if _has_predictions(folder, split)} for folder in folders]
-    shared = set(NAMES).intersection(*filter(None, splits))
+    shared = set(NAMES).intersection(*filter(None, splits))  # points of a sweep may have no predictions yet
     return next((split for split in NAMES if split in shared), "test")
 
 
 def _read_run(path: Path, label: str, split: str, language: str) -> RunRecord:
-    """Read a run folder, or a file of predictions of a run or of `precis baseline`."""
+    """Read a run folder, or a file of predictions of a run or of `precis baseline`; without scores, add ROUGE."""
     if not path.exists():
         raise UserError(f"{path}: no such folder; give a run, a sweep or a file of predictions")
-    predictions, folder = path, path.parent
     if path.is_dir():
-        config = read_config(path)
         predictions, folder = find_predictions(path, split), path
+        config = read_config(path)
     elif path.suffix != ".jsonl":
         raise UserError(f"{path}: compare reads JSON Lines; give a .jsonl file with id, summary and references")
     else:
-        of_run = path.name.startswith("predictions.") and (folder / "config.yaml").is_file()
-        config = read_config(folder) if of_run else {}
+        predictions, folder = path, path.parent
+        is_of_run = path.name.startswith("predictions.") and (folder / "config.yaml").is_file()
+        config = read_config(folder) if is_of_run else {}
     environment = folder / "environment.json"
-    rows, recorded = read_rows(predictions), _signatures(predictions, predictions) or {}
-    signatures = _add_evaluated(predictions, rows, recorded)
-    if not any(row.get("scores") for row in rows):
-        signatures |= _add_rouge(predictions, rows, language)
+    records = read_rows(predictions)
+    signatures = _add_evaluated(predictions, records, _signatures(predictions, predictions) or {})
+    if not any(record.get("scores") for record in records):
+        signatures |= _add_rouge(predictions, records, language)
     results = recorded_results(predictions)
     return RunRecord(
         path=path,
         config=dict(flat_config(config)) if config else {},
         environment=read_json(environment) if config and environment.is_file() else {},
-        rows=rows,
+        rows=records,
         signatures=signatures,
         split=results.get("split"),
         lead=results.get("lead1", {}),
@@ -211,53 +215,53 @@ def _read_run(path: Path, label: str, split: str, language: str) -> RunRecord:
 
 
 def _signatures(scores: Path, predictions: Path) -> dict[str, str] | None:
-    """Return how scores were computed; None if they are not known to be scores of these predictions."""
+    """Return the signatures of a file of scores by measure; None unless their digest is that of the predictions."""
     path = scores.with_suffix(".signatures.json")
-    recorded = read_json(path) if path.is_file() else {}
-    return recorded if recorded.pop("sha256", None) == file_digest(predictions) else None
+    signatures = read_json(path) if path.is_file() else {}
+    return signatures if signatures.pop("sha256", None) == file_digest(predictions) else None
 
 
-def _add_evaluated(path: Path, rows: list[dict[str, Any]], recorded: dict[str, str]) -> dict[str, str]:
-    """Add the scores that `precis evaluate` wrote for these predictions, by their digest; return all signatures."""
+def _add_evaluated(path: Path, records: list[dict[str, Any]], signatures: dict[str, str]) -> dict[str, str]:
+    """Add scores that `precis evaluate` wrote, except those recorded with signatures; return all signatures."""
     scores_file = scores_path(path)
     if not scores_file.is_file():
-        return recorded
+        return signatures
     evaluated = _signatures(scores_file, path)
     if evaluated is None:
         remedy = f"run `precis evaluate {path}` again"
         print(f"{scores_file}: scores of other predictions, ignored; {remedy}", file=sys.stderr)
-        return recorded
-    by_id = {(str(row["id"]), row.get("system")): row for row in rows}
+        return signatures
+    by_id = {(str(record["id"]), record.get("system")): record for record in records}
     for number, line in enumerate(scores_file.read_text(encoding="utf-8").split("\n"), 1):
-        if not line:
+        if not line:  # after the last line feed
             continue
         try:
             scored = load_json(line)
-            row = by_id.get((str(scored["id"]), scored.get("system")))
+            record = by_id.get((str(scored["id"]), scored.get("system")))
             numbers = {name: float(value) for name, value in scored["scores"].items() if value is not None}
-        except (ValueError, KeyError, TypeError, AttributeError):
+        except (ValueError, KeyError, TypeError, AttributeError):  # invalid JSON, or a value of another type
             message = f"{scores_file}:{number}: no record with id and scores; run `precis evaluate` again"
             raise UserError(message) from None
-        if row is not None:
-            recorded_scores = row.get("scores", {})
-            missing = (name for name in numbers if name not in recorded_scores or name not in recorded)
-            row["scores"] = recorded_scores | {name: numbers[name] for name in missing}
-    return evaluated | recorded
+        if record is not None:
+            recorded_scores = record.get("scores", {})
+            missing = (name for name in numbers if name not in recorded_scores or name not in signatures)
+            record["scores"] = recorded_scores | {name: numbers[name] for name in missing}
+    return evaluated | signatures
 
 
-def _add_rouge(path: Path, rows: list[dict[str, Any]], language: str) -> dict[str, str]:
-    """Add ROUGE to predictions that nobody has scored yet, as `precis evaluate` does, and return the signatures."""
-    if not all(row["references"] for row in rows):
-        return {}
-    scores = score(read_predictions(path), ["rouge"], ScoreOptions(language=language))  # in the order of the rows
+def _add_rouge(path: Path, records: list[dict[str, Any]], language: str) -> dict[str, str]:
+    """Add ROUGE scores, computed as by `precis evaluate`, to the records of a file; return their signatures."""
+    if not all(record["references"] for record in records):
+        return {}  # without any scores, length and repetition can still be compared
+    scores = score(read_predictions(path), ["rouge"], ScoreOptions(language=language))  # in the order of the records
     print(f"{path}: scored with ROUGE, since it had no scores", file=sys.stderr)
-    for index, row in enumerate(rows):
-        row["scores"] = {name: float(column.values[index]) for name, column in scores.items()}
-    return {name: column.signature for name, column in scores.items()}
+    for index, record in enumerate(records):
+        record["scores"] = {name: float(by_document.values[index]) for name, by_document in scores.items()}
+    return {name: by_document.signature for name, by_document in scores.items()}
 
 
 def flat_config(config: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Return nested values with dotted keys; lists are not flattened."""
+    """Yield (dotted key, value) for each value of nested dicts; lists and empty dicts are values."""
     if isinstance(config, dict) and config:
         for key, value in config.items():
             yield from flat_config(value, f"{prefix}.{key}" if prefix else key)
@@ -266,53 +270,54 @@ def flat_config(config: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
 
 
 def systems_of(runs: Sequence[RunRecord]) -> list[System]:
-    """Group runs with the same setting into systems, and align their rows; a `UserError` if their documents differ.
+    """Group runs that differ only in their seed into systems, and sort all their records as in the first run.
 
-    Two runs with the same setting and seed differ in code or environment, so that each run of such a setting is a
-    separate system.
+    Two runs with the same setting and seed differ in code or environment, so each run of such a setting is a separate
+    system. A `UserError` if the documents of two runs differ.
     """
     for run in runs[1:]:
         _align(runs[0], run)
-    groups: dict[str, list[RunRecord]] = {}
+    groups: dict[str, list[RunRecord]] = {}  # runs by their setting; a file of predictions has none and is alone
     for run in runs:
-        key = json.dumps(run.setting, sort_keys=True) if run.config else str(run.path)
-        groups.setdefault(key, []).append(run)
+        setting = json.dumps(run.setting, sort_keys=True) if run.config else str(run.path)
+        groups.setdefault(setting, []).append(run)
     systems = []
     for group in groups.values():
         same_seed_twice = len({run.seed for run in group}) < len(group)
         systems += [System("", [run]) for run in group] if same_seed_twice else [System("", group)]
-    for system, name in zip(systems, _names(systems)):
+    for system, name in zip(systems, _system_names(systems)):
         system.name = name
     return systems
 
 
 def _align(first: RunRecord, run: RunRecord) -> None:
-    """Sort the rows of a run as in the first one; raise a `UserError` if documents or references differ."""
-    by_id, expected = {row["id"]: row for row in run.rows}, {row["id"] for row in first.rows}
+    """Sort the records of `run` as in `first`; raise a `UserError` if documents or references differ."""
+    by_id = {record["id"]: record for record in run.rows}
+    expected = {record["id"] for record in first.rows}
     keys = [key for key in _differing_keys([first.setting, run.setting]) if key.startswith("data.")]
     remedy = "they cannot be compared; test all runs on the same documents"
     remedy += f" (their configs differ in {', '.join(keys)})" if keys else ""
     for missing, complete, lacking in ((expected - by_id.keys(), first, run), (by_id.keys() - expected, run, first)):
-        if missing:
+        if missing:  # ids of documents that `complete` has and `lacking` has not
             documents = f"{counted(len(missing), 'document')} of {complete.path}, such as {min(missing, key=str)!r}"
             raise UserError(f"{lacking.path}: no predictions of {documents}; {remedy}")
-    run.rows = [by_id[row["id"]] for row in first.rows]
-    run.__dict__.pop("measures", None)  # cached in the former order
-    for first_row, row in zip(first.rows, run.rows):
-        if _joined(first_row["references"]) != _joined(row["references"]):
-            name = first_row["id"]
+    run.rows = [by_id[record["id"]] for record in first.rows]
+    run.__dict__.pop("measures", None)  # the cached property has the former order
+    for expected_record, record in zip(first.rows, run.rows):
+        if _reference_words(expected_record["references"]) != _reference_words(record["references"]):
+            name = record["id"]
             raise UserError(f"{run.path}: document {name!r} has other references than in {first.path}; {remedy}")
 
 
-def _joined(references: list[list[str]]) -> list[list[str]]:
+def _reference_words(references: list[list[str]]) -> list[list[str]]:
     """Return the words of each reference, which do not depend on how it was divided into sentences."""
     return [" ".join(reference).split() for reference in references]
 
 
 def _differing_keys(settings: Sequence[dict[str, Any]]) -> list[str]:
-    """Return the keys in which configs differ; empty ones, of files without a config, are not compared."""
+    """Return the keys in which configs differ; empty configs, of files of predictions, are not compared."""
     with_config = [setting for setting in settings if setting]
-    keys = dict.fromkeys(key for setting in with_config for key in setting)
+    keys = dict.fromkeys(key for setting in with_config for key in setting)  # once each, in order of appearance
     return [key for key in keys if any(setting.get(key) != with_config[0].get(key) for setting in with_config)]
 
 
@@ -322,16 +327,15 @@ def config_differences(systems: Sequence[System]) -> dict[str, list[Any]]:
     return {key: [setting.get(key) for setting in settings] for key in _differing_keys(settings)}
 
 
-def _names(systems: Sequence[System]) -> list[str]:
-    """Return names of systems: label in the sweep, or differences of configs, or the name of the folder."""
-    labels = [system.runs[0].label for system in systems]
+def _system_names(systems: Sequence[System]) -> list[str]:
+    """Return distinct names: labels in the sweep, or differing values of the configs, or names of folders and files."""
+    runs = [system.runs[0] for system in systems]  # the runs of a system differ only in their seed
+    labels = [run.label for run in runs]
     if all(labels) and len(set(labels)) == len(labels):
         return labels
     differing = config_differences(systems)
     names = []
-    for system in systems:
-        run = system.runs[0]
+    for run in runs:
         parts = [f"{short_key(key, set(differing))}={format_value(run.setting.get(key))}" for key in differing]
-        names.append(" ".join(parts) if run.config and 0 < len(parts) <= MOST_IN_A_NAME else run.path.stem)
-    paths = [system.runs[0].path for system in systems]
-    return [name if names.count(name) == 1 else f"{name} ({path})" for name, path in zip(names, paths)]
+        names.append(" ".join(parts) if run.config and 0 < len(parts) <= MAX_KEYS_IN_NAME else run.path.stem)
+    return [name if names.count(name) == 1 else f"{name} ({run.path})" for name, run in zip(names, runs)]

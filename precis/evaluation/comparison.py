@@ -11,14 +11,7 @@ from datamodules.documents import UserError
 from datamodules.text.lines import counted
 from lightning_modules.metrics.lead import describe_lead
 from precis.evaluation.compared_systems import System
-from precis.statistics.significance import (
-    SIGNIFICANT,
-    format_p,
-    keep_shared,
-    mean_difference,
-    significant,
-    system_interval,
-)
+from precis.statistics import significance
 from precis.statistics.statistics import Array, number_or_none
 
 DESCRIPTIVE = ("length", "repeated_trigrams")  # describe outputs; neither direction is an improvement
@@ -71,18 +64,18 @@ class Comparison:
 
 def compare_systems(systems: Sequence[System], measures: Sequence[str], baseline: int = 0) -> Comparison:
     """Return means, intervals and tests (`precis.statistics.significance`) of systems over the same documents."""
-    scores = [system.scores_by_run(measures) for system in systems]  # [R, N, M] each
+    scores = [system.scores_by_run(measures) for system in systems]  # each [R runs, N documents, M measures]
     tests = _test_differences(systems, scores, measures, baseline)
     cells = []
     for index, system in enumerate(systems):
-        row = []
-        bounds_of: Any = system_interval(scores[index])  # arrays over measures
-        for column, (mean, low, high) in enumerate(zip(*bounds_of)):
+        system_cells = []
+        intervals: Any = significance.system_interval(scores[index])  # means, lower and upper bounds, each [M]
+        for column, (mean, low, high) in enumerate(zip(*intervals)):
             means = system.means(measures[column])
             spread = float(np.std(means, ddof=1)) if len(means) > 1 else None
-            bounds = (number_or_none(low), number_or_none(high))
-            row.append(Cell(float(mean), *bounds, spread, **tests.get((index, column), {})))
-        cells.append(row)
+            test = tests.get((index, column), {})  # none for the baseline
+            system_cells.append(Cell(float(mean), number_or_none(low), number_or_none(high), spread, **test))
+        cells.append(system_cells)
     return Comparison(
         systems=list(systems),
         baseline=baseline,
@@ -95,59 +88,67 @@ def compare_systems(systems: Sequence[System], measures: Sequence[str], baseline
 def _test_differences(
     systems: Sequence[System], scores: Sequence[Array], measures: Sequence[str], baseline: int
 ) -> dict[tuple[int, int], dict[str, Any]]:
-    """Return the fields of `Cell` that compare a system with the baseline, by the indices of system and measure."""
+    """Return the fields of `Cell` that compare a system with the baseline, by the indices of system and measure.
+
+    `scores` has an array [R runs, N documents, M measures] for each system. Holm's correction is for all tests.
+    """
     others = [index for index in range(len(systems)) if index != baseline]
-    tested = np.array([name not in DESCRIPTIVE for name in measures])
+    tested = np.array([name not in DESCRIPTIVE for name in measures])  # [M]
     differences, testable = [], np.full((len(others), len(measures)), False)
     for row, index in enumerate(others):
-        pair, fixed = (index, baseline), (systems[index].is_fixed, systems[baseline].is_fixed)
-        differences.append(mean_difference(scores[index], scores[baseline], fixed))
-        shared = keep_shared(scores[index], scores[baseline])[0]
+        pair = (systems[index], systems[baseline])
+        fixed = (pair[0].is_fixed, pair[1].is_fixed)
+        differences.append(significance.mean_difference(scores[index], scores[baseline], fixed))
+        shared = significance.keep_shared(scores[index], scores[baseline])[0]  # NaN where either system lacks a score
+        # Only a test between two fixed systems rests on documents alone, so only this one needs many of them.
         documents_suffice = not all(fixed) or ((~np.isnan(shared[0])).sum(0) >= MIN_DOCUMENTS)
-        testable[row] = documents_suffice & all(systems[one].is_fixed or len(systems[one].runs) > 1 for one in pair)
+        testable[row] = documents_suffice & all(system.is_fixed or len(system.runs) > 1 for system in pair)
 
-    p_values = np.array([difference.p for difference in differences]).reshape(testable.shape)
-    stars = significant(np.where(tested, p_values, np.nan)) & testable
+    p_values = np.array([difference.p for difference in differences]).reshape(testable.shape)  # [others, M]
+    stars = significance.significant(np.where(tested, p_values, np.nan)) & testable
     tests = {}
     for row, index in enumerate(others):
         for column in range(len(measures)):
-            *numbers, _ = (number_or_none(values[column]) for values in differences[row])
+            *numbers, _ = (number_or_none(values[column]) for values in differences[row])  # _: detectable difference
             names = ("difference", "difference_low", "difference_high", "p")
             tests[index, column] = dict(zip(names, numbers)) | {"significant": bool(stars[row, column])}
     return tests
 
 
 def _notes_on(systems: Sequence[System], measures: Sequence[str], documents: int) -> list[str]:
-    """Return caveats: scores of unknown or different computation, unequal numbers of seeds, and few documents."""
+    """Return caveats for the reader: unrecorded or mixed ways of computing scores, unequal or few seeds, few documents.
+
+    A `UserError` if two runs computed a measure with different settings, since such scores cannot be compared.
+    """
     notes, runs = [], [run for system in systems for run in system.runs]
-    scored = [name for name in measures if name not in DESCRIPTIVE]
+    scored = [name for name in measures if name not in DESCRIPTIVE]  # descriptive measures have no signature
     unknown = [str(run.path) for run in runs if any(name not in run.signatures for name in scored)]
     if unknown:
         message = f"it is not recorded how the scores of {', '.join(unknown)} were computed"
         notes.append(f"{message}; `precis test` and `precis evaluate` record it")
     for name in measures:
-        run_of = {run.signatures[name]: run for run in runs if name in run.signatures}
-        ways = {signature.partition("|precis:")[0]: run for signature, run in run_of.items()}
-        if len(ways) > 1:
-            (first_way, first), (second_way, second), *_ = ways.items()
-            problem = f"{name} was computed as {second_way}, in {first.path} as {first_way}"
+        by_signature = {run.signatures[name]: run for run in runs if name in run.signatures}
+        by_settings = {signature.partition("|precis:")[0]: run for signature, run in by_signature.items()}
+        if len(by_settings) > 1:
+            (first_settings, first), (second_settings, second), *_ = by_settings.items()
+            problem = f"{name} was computed as {second_settings}, in {first.path} as {first_settings}"
             raise UserError(f"{second.path}: {problem}; run `precis test` on both with one version of the suite")
-        if len(run_of) > 1:
-            versions = ", ".join(sorted(signature.partition("|precis:")[2] for signature in run_of))
+        if len(by_signature) > 1:  # signatures that differ in their last part, the version of the suite
+            versions = ", ".join(sorted(signature.partition("|precis:")[2] for signature in by_signature))
             notes.append(f"{name} was computed by several versions of the suite: {versions}")
     counts = {system.name: len(system.runs) for system in systems}
     if len(set(counts.values())) > 1:
         listed = ", ".join(f"{name} {count}" for name, count in counts.items())
         notes.append(f"systems have different numbers of seeds: {listed}")
-    sentences = [[row["references"] for row in run.rows] for run in runs]
-    if "rougeLsum" in measures and any(other != sentences[0] for other in sentences):
+    references = [[record["references"] for record in run.rows] for run in runs]
+    if "rougeLsum" in measures and any(other != references[0] for other in references):
         notes.append("runs divide the same references into different sentences, on which rougeLsum depends")
     return notes + _seed_notes(systems, documents)
 
 
 def _seed_notes(systems: Sequence[System], documents: int) -> list[str]:
-    """Return warnings about systems with too few seeds, or without seeds and with too few documents, for a test."""
-    if len(systems) < 2:
+    """Return caveats about systems with too few seeds for a test, and systems without seeds on too few documents."""
+    if len(systems) < 2:  # nothing is compared
         return []
     notes = []
     fixed = [system.name for system in systems if system.is_fixed]
@@ -170,7 +171,10 @@ def _seed_notes(systems: Sequence[System], documents: int) -> list[str]:
 
 
 def choose_measures(systems: Sequence[System], requested: str | None) -> list[str]:
-    """Return the measures to compare; a `UserError` for one that a run lacks, also of the default ones."""
+    """Return the measures to compare, by default `DEFAULT`, or those in a comma-separated list, without duplicates.
+
+    A `UserError` if a run lacks one of them.
+    """
     runs = [run for system in systems for run in system.runs]
     shared = [name for name in runs[0].measures if all(name in run.measures for run in runs)]
     names = [name.strip() for name in requested.split(",") if name.strip()] if requested else list(DEFAULT)
@@ -185,7 +189,7 @@ def choose_measures(systems: Sequence[System], requested: str | None) -> list[st
 
 
 def choose_baseline(systems: Sequence[System], requested: Path | None) -> int:
-    """Return the index of the system with a name or run, by default the first; a `UserError` if there is none."""
+    """Return the index of the system that has this name or contains this run; 0 by default, a `UserError` if none."""
     if requested is None:
         return 0
     for index, system in enumerate(systems):
@@ -197,13 +201,15 @@ def choose_baseline(systems: Sequence[System], requested: Path | None) -> int:
 
 
 def cell_lines(cell: Cell) -> list[str]:
-    """Return the lines of a cell: mean, interval, difference with its interval, and p."""
+    """Return mean, interval, and unless it is the baseline's, difference with interval and p; each is a line."""
     spread = f" ± {cell.spread:.2f}" if cell.spread is not None else ""
     lines = [f"{cell.mean:.2f}{spread}", _interval(cell.low, cell.high, "")]
     if cell.difference is not None:
         bounds = _interval(cell.difference_low, cell.difference_high, "+")
         lines.append(f"{cell.difference:+.2f} {bounds}{' *' if cell.significant else ''}".rstrip())
-    return lines + ([f"p {format_p(cell.p)}"] if cell.p is not None else [])
+    if cell.p is not None:
+        lines.append(f"p {significance.format_p(cell.p)}")
+    return lines
 
 
 def _interval(low: float | None, high: float | None, sign: str) -> str:
@@ -212,12 +218,12 @@ def _interval(low: float | None, high: float | None, sign: str) -> str:
 
 def cell_columns(cell: Cell) -> list[str]:
     """Return a cell as texts for four columns: mean, interval, difference with its interval, and p."""
-    mean, interval, *difference = cell_lines(cell)
-    return [mean, interval, difference[0] if difference else "", "" if cell.p is None else format_p(cell.p)]
+    mean, interval, *test = cell_lines(cell)
+    return [mean, interval, test[0] if test else "", "" if cell.p is None else significance.format_p(cell.p)]
 
 
 def how_computed(comparison: Comparison) -> list[str]:
-    """Return the lines below the table."""
+    """Return the lines below the table: documents and split, what intervals and p-values are, lead-1, caveats."""
     split = f"the {comparison.split} split" if comparison.split else "a split that was not recorded"
     lines = [
         f"{counted(comparison.documents, 'document')} of {split}; in brackets 95 % intervals "
@@ -227,13 +233,14 @@ def how_computed(comparison: Comparison) -> list[str]:
     untested = [name for name in comparison.measures if name in DESCRIPTIVE]
     comparisons = len(comparison.systems) - 1
     if comparisons and tested:
+        number_of_tests = counted(comparisons * len(tested), "comparison")
         lines.append(
             f"differences to {comparison.systems[comparison.baseline].name!r}; p is the larger one of t-tests over "
             "seeds and documents and over seeds alone (where each trained system has two); * where it is below "
-            f"{SIGNIFICANT:.2f} after Holm's correction for {counted(comparisons * len(tested), 'comparison')}"
+            f"{significance.SIGNIFICANT:.2f} after Holm's correction for {number_of_tests}"
         )
     if comparisons and untested:
         lines.append(f"{' and '.join(untested)}: no direction is better, so there is no *")
     leads = [run.lead for system in comparison.systems for run in system.runs if run.lead]
-    lines += [describe_lead(lead) for lead in leads[:1]]
+    lines += [describe_lead(lead) for lead in leads[:1]]  # lead-1 has the same scores in all runs
     return lines + [f"note: {note}" for note in comparison.notes]

@@ -29,15 +29,7 @@ from precis.evaluation.predictions import (
 )
 from precis.evaluation.scorers import METRICS, CorpusScore, ScoreOptions, Scores, is_plug_in, lacking, score
 from precis.runs.prediction_files import recorded_results
-from precis.statistics.statistics import (
-    LEVEL,
-    RESAMPLES,
-    Array,
-    Interval,
-    bootstrap_interval,
-    number_or_none,
-    resampled_sums,
-)
+from precis.statistics import statistics
 
 ROUGE_OPTIONS = ("stem", "multi_reference")
 
@@ -51,18 +43,17 @@ def evaluate(arguments: list[str]) -> None:
     """
     options = _parser().parse_args(arguments)
     targets = _targets(options)  # checked before scoring, which may take an hour
-    digests = {path: file_digest(path) for path in targets}
+    digests = {path: file_digest(path) for path in targets}  # before reading: a file may change during an hour
     by_file = {path: _read(options, path) for path in targets}
     predictions = _name_systems(by_file) if len(by_file) > 1 else [*next(iter(by_file.values()))]
     score_options = ScoreOptions(**{name: options[name] for name in ScoreOptions.__dataclass_fields__})
     evaluated = evaluate_predictions(predictions, options.metrics, score_options, options.resamples, options.seed)
-    values = {measure: result.values for measure, result in evaluated.scores.items()}
     uneven = uneven_systems(predictions)
-    result = {
+    results = {
         "files": [str(path) for path in targets],
         "scores_files": [str(target) for target in targets.values()],
         **counts(predictions),
-        "level": LEVEL,
+        "level": statistics.LEVEL,
         "resamples": options.resamples,
         "seed": options.seed,
         "scores": evaluated.means,
@@ -70,35 +61,36 @@ def evaluate(arguments: list[str]) -> None:
         "lead1": _lead(predictions, targets, score_options),
         "notes": [uneven] if uneven else [],
     }
-    start = 0
-    for path, of_file in by_file.items():
-        part = slice(start, start := start + len(of_file))
+    start = 0  # index of the file's first output in `predictions`
+    for path, file_predictions in by_file.items():
+        end = start + len(file_predictions)
+        values = {measure: measure_scores.values[start:end] for measure, measure_scores in evaluated.scores.items()}
         with atomic_file(targets[path]) as file:
-            rows = document_rows(of_file, {measure: column[part] for measure, column in values.items()})
-            file.writelines(map(json_line, rows))
-        # `precis compare` trusts scores if the digest is that of the predictions beside them.
+            file.writelines(map(json_line, document_rows(file_predictions, values)))
+        start = end
+        # `precis compare` uses the scores only if this digest is the digest of the predictions beside them.
         signatures = {"sha256": digests[path]} | {name: score.signature for name, score in evaluated.scores.items()}
         text = json.dumps(signatures, ensure_ascii=False, indent=1)
         atomic_write(targets[path].with_suffix(".signatures.json"), text + "\n")
     if options.json:
-        print(json.dumps(result, ensure_ascii=False, indent=1))
+        print(json.dumps(results, ensure_ascii=False, indent=1))
     else:
-        show(result, Console())
+        show(results, Console())
 
 
 def _lead(predictions: Sequence[Prediction], paths: Collection[Path], options: ScoreOptions) -> dict[str, float]:
-    """Return the scores of lead-1 that `precis test` recorded, or new ones; empty if ROUGE is not that of tests."""
+    """Return ROUGE of lead-1, recorded by `precis test` or computed; empty if `options` are not those of tests."""
     if any(getattr(options, name) != getattr(ScoreOptions(), name) for name in ROUGE_OPTIONS):
         return {}
     recorded = [recorded_results(path).get("lead1") for path in paths]
-    if recorded[0] and options.language == "en":
+    if recorded[0] and options.language == "en":  # all files are about the same documents
         return recorded[0]
-    first = {p.id: Document(p.id, [p.document], p.references) for p in predictions if p.document is not None}
-    return lead_scores(first.values(), options.language)
+    by_id = {p.id: Document(p.id, [p.document], p.references) for p in predictions if p.document is not None}
+    return lead_scores(by_id.values(), options.language)  # each document once, though several systems summarize it
 
 
 def _targets(options: Namespace) -> dict[Path, Path]:
-    """Return the file of scores for each file of outputs; a `UserError` if one is missing or cannot be written."""
+    """Return by file of outputs the file of scores to write; a `UserError` if one is missing or cannot be written."""
     paths = [Path(name) for name in options.files]
     if options.out and len(paths) > 1:
         raise UserError("--out names one file of scores; leave it out, to write scores beside each file")
@@ -114,41 +106,42 @@ def _targets(options: Namespace) -> dict[Path, Path]:
 
 
 def _name_systems(by_file: Mapping[Path, Sequence[Prediction]]) -> list[Prediction]:
-    """Return the outputs of several files; those that name no system have the name of their file."""
+    """Return the outputs of several files in one list; an output without a system gets the name of its file."""
     predictions = []
-    for path, of_file in by_file.items():
-        name = path.name.split(".")[0]
-        predictions += [replace(one, system=name) if one.system is None else one for one in of_file]
+    for path, file_predictions in by_file.items():
+        name = path.name.split(".")[0]  # without suffixes, as of `led.scores.jsonl`
+        for prediction in file_predictions:
+            predictions.append(replace(prediction, system=name) if prediction.system is None else prediction)
     check_ids(predictions)
     check_documents(predictions)
     return predictions
 
 
 def uneven_systems(predictions: Sequence[Prediction]) -> str | None:
-    """Return a note if systems differ in their documents, so that their means cannot be compared; None otherwise."""
-    ids: dict[str | None, set[str]] = {}
+    """Return a note if systems differ in their documents, so their means cannot be compared; None otherwise."""
+    ids: dict[str | None, set[str]] = {}  # ids of documents by system
     for prediction in predictions:
         ids.setdefault(prediction.system, set()).add(prediction.id)
     documents = set().union(*ids.values())
-    lacking = [f"{system} {len(present):,}" for system, present in ids.items() if present != documents]
-    if not lacking:
+    incomplete = [f"{system} {len(present):,}" for system, present in ids.items() if present != documents]
+    if not incomplete:
         return None
-    return f"means are over different documents: of {counted(len(documents), 'document')}, {', '.join(lacking)}"
+    return f"means are over different documents: of {counted(len(documents), 'document')}, {', '.join(incomplete)}"
 
 
 class Evaluated(NamedTuple):
-    """Scores of every output by measure, a row for each system and measure, and why metrics are left out."""
+    """Result of `evaluate_predictions`."""
 
-    scores: dict[str, Scores]
-    means: list[dict[str, Any]]
-    left_out: dict[str, str]
+    scores: dict[str, Scores]  # scores of every output by measure
+    means: list[dict[str, Any]]  # mean with interval of each system and measure, as in `_means`
+    left_out: dict[str, str]  # reasons by metrics that are left out
 
 
 def evaluate_predictions(
     predictions: Sequence[Prediction],
     metrics: str | None,
     options: ScoreOptions,
-    resamples: int = RESAMPLES,
+    resamples: int = statistics.RESAMPLES,
     seed: int = 0,
 ) -> Evaluated:
     """Return the scores of outputs, their means with bootstrap intervals, and the metrics that were left out.
@@ -183,7 +176,7 @@ def _parser() -> ArgumentParser:
     add("--splitter", type=Splitter, default="auto", help=splitter_help)
     add("--separator", type=str | None, default=None, help="separator of the sentences in a string, such as <q>")
     parser.add_class_arguments(ScoreOptions, None)
-    add("--resamples", type=PositiveInt, default=RESAMPLES, help="number of resamples of the bootstrap")
+    add("--resamples", type=PositiveInt, default=statistics.RESAMPLES, help="number of resamples of the bootstrap")
     add("--seed", type=NonNegativeInt, default=0, help="seed of the bootstrap")
     add("--out", type=str | None, default=None, help="file for the scores of each document")
     add("--json", action="store_true", help="one JSON object instead of tables")
@@ -191,7 +184,7 @@ def _parser() -> ArgumentParser:
 
 
 def _read(options: Namespace, path: Path) -> list[Prediction]:
-    """Return the outputs of a file with their references and sources."""
+    """Read a file of outputs with references and sources, as the options of `precis evaluate` say."""
     if options.documents and options.run:
         raise UserError("--documents and --run both name the sources; give one of them")
     predictions = read_predictions(
@@ -207,7 +200,7 @@ def _read(options: Namespace, path: Path) -> list[Prediction]:
 def _choose(
     requested: str | None, predictions: Sequence[Prediction], options: ScoreOptions
 ) -> tuple[list[str], dict[str, str]]:
-    """Return the metrics to compute, and the reason for each that is left out; an error for one that is asked for."""
+    """Return the metrics to compute, and reasons by metric that cannot be: a `UserError` if it is `requested`."""
     names = list(METRICS) if requested is None else _names(requested)
     if not names:
         raise UserError(f"--metrics {requested!r} names no metric; there are {', '.join(METRICS)}")
@@ -234,40 +227,41 @@ def counts(predictions: Sequence[Prediction]) -> dict[str, Any]:
 def _means(
     predictions: Sequence[Prediction], scores: Mapping[str, Scores], resamples: int, seed: int
 ) -> list[dict[str, Any]]:
-    """Return a row for each system and measure; the mean of corpus-level measures is the score of the corpus."""
-    rows = []
-    for system in dict.fromkeys(prediction.system for prediction in predictions):
+    """Return a dict for each system and measure: system, measure, mean, low, high, documents and signature.
+
+    The mean of a corpus-level measure, such as BLEU, is the score of the corpus.
+    """
+    means = []
+    for system in dict.fromkeys(prediction.system for prediction in predictions):  # each once, in order
         indices = [index for index, prediction in enumerate(predictions) if prediction.system == system]
-        table = np.stack([result.values[indices] for result in scores.values()], axis=1)  # [N, M]
-        intervals = zip(*bootstrap_interval(table, LEVEL, resamples, seed))
-        for (measure, result), interval in zip(scores.items(), intervals):
-            if result.corpus is not None:
-                interval = corpus_interval(result.corpus, indices, resamples, seed)
-            numbers = dict(zip(("mean", "low", "high"), map(number_or_none, interval)))
-            documents = int((~np.isnan(result.values[indices])).sum())
-            row = {"system": system, "measure": measure, **numbers, "documents": documents}
-            rows.append(row | {"signature": result.signature})
-    return rows
+        table = np.stack([column.values[indices] for column in scores.values()], axis=1)  # [N, M]
+        intervals = zip(*statistics.bootstrap_interval(table, statistics.LEVEL, resamples, seed))  # (mean, low, high)
+        for (measure, column), interval in zip(scores.items(), intervals):
+            if column.corpus is not None:
+                interval = corpus_interval(column.corpus, indices, resamples, seed)
+            numbers = dict(zip(("mean", "low", "high"), map(statistics.number_or_none, interval)))
+            documents = int((~np.isnan(column.values[indices])).sum())
+            entry = {"system": system, "measure": measure, **numbers, "documents": documents}
+            means.append(entry | {"signature": column.signature})
+    return means
 
 
-def corpus_interval(corpus: CorpusScore, documents: Sequence[int], resamples: int, seed: int) -> Interval:
-    """Return the score of a set of documents and its percentile bootstrap interval."""
-    statistics = corpus.statistics[documents]
-    drawn = [corpus.score(sums) for sums in resampled_sums(statistics, resamples, seed).tolist()]
-    low, high = np.quantile(drawn, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
-    return Interval(corpus.score(statistics.sum(0).tolist()), float(low), float(high))
+def corpus_interval(corpus: CorpusScore, documents: Sequence[int], resamples: int, seed: int) -> statistics.Interval:
+    """Return a corpus-level score of documents (indices), with its percentile bootstrap interval at level `LEVEL`."""
+    counts = corpus.statistics[documents]  # counts of each document, whose sums give the score: [N, number of counts]
+    scores = [corpus.score(sums) for sums in statistics.resampled_sums(counts, resamples, seed).tolist()]
+    low, high = np.quantile(scores, [(1 - statistics.LEVEL) / 2, (1 + statistics.LEVEL) / 2])
+    return statistics.Interval(corpus.score(counts.sum(0).tolist()), float(low), float(high))
 
 
-def document_rows(predictions: Sequence[Prediction], values: Mapping[str, Array]) -> list[dict[str, Any]]:
-    """Return the records of the file of scores: `id`, `scores` by measure, and `system` if available."""
-    rows = []
+def document_rows(predictions: Sequence[Prediction], values: Mapping[str, statistics.Array]) -> list[dict[str, Any]]:
+    """Return a record for the file of scores for each output: id, system if it has one, scores by measure or None."""
+    records = []
     for index, prediction in enumerate(predictions):
-        row: dict[str, Any] = {"id": prediction.id}
-        if prediction.system is not None:
-            row["system"] = prediction.system
-        row["scores"] = {measure: number_or_none(column[index]) for measure, column in values.items()}
-        rows.append(row)
-    return rows
+        system = {} if prediction.system is None else {"system": prediction.system}
+        scores = {measure: statistics.number_or_none(column[index]) for measure, column in values.items()}
+        records.append({"id": prediction.id, **system, "scores": scores})
+    return records
 
 
 def _names(text: str) -> list[str]:

@@ -12,41 +12,41 @@ from rich.text import Text
 from datamodules.text.lines import counted, one_line
 from lightning_modules.metrics.lead import describe_lead
 
-_MOST_SYSTEMS = 3  # with a table of all measures each; more systems are rows of one table
-_MOST_MEASURES = 8  # columns of that table
+_MAX_TABLES = 3  # tables with all measures of a system; more systems become lines of a single table
+_MAX_COLUMNS = 8  # measures in the single table, so that it fits a terminal
 
 
 def show(result: Mapping[str, Any], console: Console) -> None:
     """Print the results of `evaluate` as tables."""
     name = ", ".join(result["files"])
-    if len(result["systems"]) > _MOST_SYSTEMS:
+    if len(result["systems"]) > _MAX_TABLES:  # `scores` has an entry for each system and measure
         _show_ranking(result["scores"], name, console)
     else:
-        for system in result["systems"] or [None]:
+        for system in result["systems"] or [None]:  # None: the outputs name no system
             table = _table(system or name, "measure", "mean", "95 % interval", "documents")
-            for row in (row for row in result["scores"] if row["system"] == system):
-                interval = "none" if row["low"] is None else f"{row['low']:.2f} to {row['high']:.2f}"
-                table.add_row(row["measure"], _number(row["mean"]), interval, f"{row['documents']:,}")
+            for score in (score for score in result["scores"] if score["system"] == system):
+                interval = "none" if score["low"] is None else f"{score['low']:.2f} to {score['high']:.2f}"
+                table.add_row(score["measure"], _number(score["mean"]), interval, f"{score['documents']:,}")
             console.print(table)
     empty = result["empty_predictions"]
     counts = f"{counted(result['summaries'], 'summary')} of {counted(result['documents'], 'document')}"
     console.print(f"{counts}; {empty or 'no'} empty prediction{'' if empty == 1 else 's'}", highlight=False)
     intervals = f"{100 * result['level']:.0f} % intervals: percentile bootstrap over documents"
     console.print(f"{intervals}, {result['resamples']:,} resamples, seed {result['seed']}", highlight=False)
-    # a common signature for measures that only differ in the name
-    measures: dict[str, dict[str, None]] = {}
-    for row in result["scores"]:
-        measures.setdefault(row["signature"].partition("|")[2], {})[row["measure"]] = None
+    # Measures whose signatures differ only in the name, the part before the first "|", have a line in common.
+    measures: dict[str, dict[str, None]] = {}  # names by settings, as dict keys: ordered and without duplicates
+    for score in result["scores"]:
+        measures.setdefault(score["signature"].partition("|")[2], {})[score["measure"]] = None
     signatures = [f"{','.join(names)}|{settings}" for settings, names in measures.items()]
     print("signatures", *signatures, sep="\n  ")  # rich would wrap them; users copy them
     for metric, reason in result["left_out"].items():
         print(f"left out: {metric}: {reason}")
     for note in result["notes"]:
         print(f"note: {note}")
-    print(f"scores of every document: {', '.join(result['scores_files'])}", flush=True)
+    print(f"scores of every document: {', '.join(result['scores_files'])}")
     if result["lead1"]:
         print(describe_lead(result["lead1"]))
-    files = result["files"]
+    files = result["files"]  # `precis compare` reads JSON Lines with one system per file
     if all(file.endswith(".jsonl") for file in files) and len(result["systems"]) in (0, len(files)):
         print(f"next: {shlex.join(['precis', 'compare', *files, '--html', 'page.html'])}")
 
@@ -59,24 +59,23 @@ def _table(title: str, *columns: str) -> Table:
     return table
 
 
-def _show_ranking(rows: list[dict[str, Any]], title: str, console: Console) -> None:
-    """Print a row for each system, the best by the first measure first."""
-    means: dict[str, dict[str, float | None]] = {}
-    for row in rows:
-        means.setdefault(row["system"], {})[row["measure"]] = row["mean"]
-    measures = list(dict.fromkeys(row["measure"] for row in rows))
-    table = _table(title, "system", *measures[:_MOST_MEASURES])
-    first = measures[0]
+def _show_ranking(scores: list[dict[str, Any]], title: str, console: Console) -> None:
+    """Print a table of means with a line for each system, from the highest to the lowest in the first measure."""
+    means: dict[str, dict[str, float | None]] = {}  # by system and measure; None if no document has a score
+    for score in scores:
+        means.setdefault(score["system"], {})[score["measure"]] = score["mean"]
+    measures = list(dict.fromkeys(score["measure"] for score in scores))
+    table = _table(title, "system", *measures[:_MAX_COLUMNS])
 
     def rank(system: str) -> float:
-        mean = means[system][first]
+        mean = means[system][measures[0]]
         return math.inf if mean is None else -mean
 
     for system in sorted(means, key=rank):
-        table.add_row(Text(one_line(system)), *(_number(means[system][name]) for name in measures[:_MOST_MEASURES]))
+        table.add_row(Text(one_line(system)), *(_number(means[system][name]) for name in measures[:_MAX_COLUMNS]))
     console.print(table)
-    if len(measures) > _MOST_MEASURES:
-        console.print(f"{len(measures) - _MOST_MEASURES} more measures: see --json", highlight=False)
+    if len(measures) > _MAX_COLUMNS:
+        console.print(f"{len(measures) - _MAX_COLUMNS} more measures: see --json", highlight=False)
 
 
 def _number(value: float | None) -> str:

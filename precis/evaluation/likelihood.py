@@ -35,9 +35,9 @@ from precis.statistics.significance import format_p, paired_difference, signific
 
 @torch.inference_mode()
 def document_nll(run: Run, split: str) -> dict[str, float]:
-    """Return the negative log-likelihood of the first reference of each document, nats per token, by id.
+    """Return the negative log-likelihood of each document's first reference in nats per token, by document id.
 
-    The data of the run has batches of one document. A `UserError` if the model has no loss term `nll`.
+    The run must have batches of one document, see `load`. A `UserError` if the model has no loss term `nll`.
     """
     loader = run.data.val_dataloader() if split == "val" else run.data.test_dataloader()
     values = {}
@@ -50,7 +50,7 @@ def document_nll(run: Run, split: str) -> dict[str, float]:
 
 
 def load(folder: Path, change: str) -> Run:
-    """Load a run with batches of one document and a change, `data.NAME=VALUE`, `model.NAME=VALUE`, or `-` for none."""
+    """Load a run with batches of one document and a changed argument: data.NAME=VALUE, model.NAME=VALUE, - for none."""
     if change == "-":
         return load_run(folder, eval_batch_size=1)
     key, separator, value = change.partition("=")
@@ -68,7 +68,7 @@ def load(folder: Path, change: str) -> Run:
 
 
 def runs_of(system: str) -> dict[int, Path]:
-    """Return the run folders of a system, a folder or pattern, by seed; a `UserError` for none, or one seed twice."""
+    """Return by seed the run folders that a glob pattern matches; a `UserError` if none, or two have the same seed."""
     folders = [Path(name) for name in sorted(glob(system)) if (Path(name) / "config.yaml").is_file()]
     if not folders:
         raise UserError(f"{system}: no run folder of this name; give the folder of a run that `precis fit` made")
@@ -85,25 +85,25 @@ def compare(systems: Sequence[Sequence[dict[str, float]]], names: Sequence[str])
     """Return a line for each system: mean, and difference to the first system.
 
     A difference has a 95 % interval and a p-value, over documents and seeds, and the smallest detectable difference; a
-    star marks those that are significant after Holm's correction.
+    star marks a difference that is significant after Holm's correction, which takes at least two seeds.
 
     Args:
-        systems: values by id of each run of each system, over the same documents, with the same seeds in the same
-            order; a single run, such as the one that others start from, counts for each seed.
+        systems: for each system, and each of its R runs by seed, the likelihoods of the N documents by id. A system
+            with a single run, such as the run that others start from, is compared with each run of the others.
         names: names of the systems.
     """
     ids = sorted(systems[0][0])
     for name, runs in zip(names, systems):
-        if any(sorted(scores) != ids for scores in runs):
+        if any(sorted(values) != ids for values in runs):
             raise UserError(f"{name}: scored on other documents than {names[0]}; give both the same corpus")
     seeds = max(map(len, systems))
     repeated = (runs if len(runs) > 1 else list(runs) * seeds for runs in systems)
     scores = np.array([[[run[id] for id in ids] for run in runs] for runs in repeated])  # [systems, R, N]
-    counts = counted(len(ids), "document") + (f", {scores.shape[1]} seeds" if scores.shape[1] > 1 else "")
+    counts = counted(len(ids), "document") + (f", {seeds} seeds" if seeds > 1 else "")
     lines = [f"{name}: {values.mean():.4f} nats per token, {counts}" for name, values in zip(names, scores)]
-    scores = np.moveaxis(scores, 0, -1)  # [R, N, systems]
+    scores = np.moveaxis(scores, 0, -1)  # [R, N, systems], since the tests treat the last axis as measures
     differences = paired_difference(scores[..., 1:], scores[..., :1])
-    stars = significant(differences.p) & (len(scores) > 1)
+    stars = significant(differences.p) & (seeds > 1)
     for number, (mean, low, high, p, detectable, star) in enumerate(zip(*differences, stars), start=1):
         lines[number] += f"; difference {mean:+.4f} [{low:+.4f}, {high:+.4f}], p {format_p(p)}{' *' if star else ''}"
         lines[number] += f", detectable {detectable:.4f}"
@@ -111,7 +111,7 @@ def compare(systems: Sequence[Sequence[dict[str, float]]], names: Sequence[str])
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Print the likelihoods of runs; return the exit status."""
+    """Print the likelihoods of systems and their differences to the first one; return the exit status."""
     layout = {"allow_abbrev": False, "formatter_class": argparse.RawDescriptionHelpFormatter}
     parser = argparse.ArgumentParser(prog="python -m precis.evaluation.likelihood", description=__doc__, **layout)
     add = parser.add_argument
@@ -127,20 +127,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
             raise UserError(f"--change has {entries} for {counted(len(options.systems), 'system')}; give one for each")
         names = [system if change == "-" else f"{system} {change}" for system, change in zip(options.systems, changes)]
         runs = [runs_of(system) for system in options.systems]
-        several = [(name, list(of_system)) for name, of_system in zip(names, runs) if len(of_system) > 1]
-        for name, seeds in several:
-            first, expected = several[0]
-            if seeds != expected:
-                listed = " and ".join(", ".join(map(str, each)) for each in (seeds, expected))
-                raise UserError(f"{name} and {first} have the seeds {listed}; runs are paired by seed")
-        values: list[dict[str, dict[str, float]]] = [{} for _ in names]
-        for of_system, change, scores in zip(runs, changes, values):
-            for folder in of_system.values():
+        repeated = [(name, list(by_seed)) for name, by_seed in zip(names, runs) if len(by_seed) > 1]
+        for name, seeds in repeated:
+            first_name, first_seeds = repeated[0]
+            if seeds != first_seeds:
+                listed = f"{', '.join(map(str, seeds))} and {', '.join(map(str, first_seeds))}"
+                raise UserError(f"{name} and {first_name} have the seeds {listed}; runs are paired by seed")
+        values: list[dict[str, dict[str, float]]] = [{} for _ in names]  # for each system by run folder and document
+        for by_seed, change, system_values in zip(runs, changes, values):
+            for folder in by_seed.values():
                 run = load(folder, change)
                 run.data.prepare_splits([options.split])
-                scores[str(folder)] = document_nll(run, options.split)
-        lines = compare([list(scores.values()) for scores in values], names)
-    except (UserError, ArgumentError, yaml.YAMLError) as error:
+                system_values[str(folder)] = document_nll(run, options.split)
+        lines = compare([list(system_values.values()) for system_values in values], names)
+    except (UserError, ArgumentError, yaml.YAMLError) as error:  # YAMLError: a VALUE in --change
         print(f"likelihood: {error}", file=sys.stderr)
         return 1
     if options.out is not None:

@@ -47,15 +47,15 @@ class SentenceCutter:
         self.name = f"{splitter}({separator})" if separator else splitter  # in the signatures of scores
 
     def __call__(self, text: str | list[str]) -> list[str]:
-        """Return the sentences of a string or a list, without blank ones."""
-        pieces = text
+        """Return the sentences of a string; a list already has sentences. Blank sentences are left out."""
+        sentences = text
         if isinstance(text, str):
             text = text.replace(self.separator, "\n") if self.separator else text
-            pieces = [line for line in text.split("\n") if line.strip()]
-            has_sentence_per_line = self.splitter == "lines" or (self.splitter == "auto" and len(pieces) != 1)
+            sentences = [line for line in text.split("\n") if line.strip()]
+            has_sentence_per_line = self.splitter == "lines" or (self.splitter == "auto" and len(sentences) != 1)
             if not has_sentence_per_line:
-                pieces = self.language.split_sentences(text, self.splitter)
-        return [piece.strip() for piece in pieces if piece.strip()]
+                sentences = self.language.split_sentences(text, self.splitter)
+        return [sentence.strip() for sentence in sentences if sentence.strip()]
 
 
 def bad_record(where: str, problem: str, remedy: str) -> UserError:
@@ -67,7 +67,7 @@ def bad_record(where: str, problem: str, remedy: str) -> UserError:
 
 
 def read_id(row: Row, where: str, names: FieldNames) -> str:
-    """Return the id of a record, which it must have: line numbers do not match files with missing records."""
+    """Return the id of a record; there is no default, since line numbers would be wrong in files that omit records."""
     if row.get(names.id) is None:
         problem = f"it has no id, field {names.id!r} (there are: {_fields(row)})"
         raise bad_record(where, problem, "give it one, or name the field with --fields.id")
@@ -79,24 +79,24 @@ def read_id(row: Row, where: str, names: FieldNames) -> str:
 
 
 def read_summary(row: Row, where: str, names: FieldNames) -> str | list[str]:
-    """Return the output, a string or a list of sentences, which may be empty."""
+    """Return the output of a record, a string or a list of sentences, which may be empty."""
     return _value(row, where, names.summary, "summary", "a string or a list of sentences", _is_text)
 
 
 def read_references(row: Row, where: str, names: FieldNames) -> list[str | list[str]]:
-    """Return the references, each a string or a list of sentences, none of them empty."""
+    """Return the references of a record, each a string or a list of sentences; a string is the only reference."""
     value = _value(row, where, names.references, "references", _TEXTS, _are_texts)
-    texts: list[str | list[str]] = [value] if isinstance(value, str) else value
-    for number, text in enumerate(texts, start=1):
-        if not "".join(text).strip():
-            name = "the reference" if len(texts) == 1 else f"reference {number} of {len(texts)}"
+    references: list[str | list[str]] = [value] if isinstance(value, str) else value
+    for number, reference in enumerate(references, start=1):
+        if not "".join(reference).strip():  # joins the sentences of a list, and leaves a string as it is
+            name = "the reference" if len(references) == 1 else f"reference {number} of {len(references)}"
             raise bad_record(where, f"{name} is empty", "give it text, or leave the record out")
-    return texts
+    return references
 
 
 def read_document(row: Row, where: str, names: FieldNames, language: Language) -> list[str] | None:
-    """Return the sentences of the source, at least one; None if the record has no source."""
-    name = names.document if row.get(names.document) is not None else "documents"
+    """Return the sentences of the source of a record, at least one; None if the record has no source."""
+    name = names.document if row.get(names.document) is not None else "documents"  # in files of several documents
     if row.get(name) is None:
         return None
     value = _value(row, where, name, "document", _TEXTS, _are_texts)
@@ -124,6 +124,7 @@ def read_system(row: Row, where: str, names: FieldNames) -> str | None:
 
 
 def _value(row: Row, where: str, name: str, flag: str, kind: str, fits: Callable[[Any], bool]) -> Any:
+    """Return the value of field `name`, checked by `fits`; `kind` and `--fields.FLAG` are for messages."""
     if row.get(name) is None:
         remedy = f"name the right one with --fields.{flag}"
         raise bad_record(where, f"it has no value in field {name!r} (there are: {_fields(row)})", remedy)
@@ -151,6 +152,7 @@ def _are_texts(value: Any) -> bool:
 
 
 def _is_utf8(value: str | list) -> bool:
+    """Return whether all strings can be written as UTF-8; half of a surrogate pair, as in JSON, cannot."""
     if isinstance(value, list):
         return all(map(_is_utf8, value))
     try:

@@ -37,8 +37,8 @@ def read_predictions(
     """Read the outputs of a file with references and sources.
 
     Files with suffixes of records (`.jsonl`, `.csv`, ..., see `readers.read_rows`) have records; all others are plain
-    text with one output per line, whose ids are line numbers. Files of references, instead of the field, and of sources
-    are matched by id, or by line number in plain text.
+    text with one output per line, whose ids are line numbers. The files of `references` replace the references in the
+    records, and `documents` the sources; they are matched by id, or by line number in plain text.
 
     Raises:
         UserError: with file and line, for an unreadable record, a missing or duplicate id, an empty reference or
@@ -54,19 +54,19 @@ def read_predictions(
         missing = "references; add --references FILE, one per line"
         raise UserError(f"{path}: plain text has no {missing} (records are in files named .jsonl, .csv or .parquet)")
     else:
-        predictions = [
-            Prediction(str(number), f"{path}:{number}", splitter(line), [], split=splitter.name)
-            for number, line in enumerate(_read_lines(path), start=1)
-        ]
+        predictions = []
+        for number, line in enumerate(_read_lines(path), start=1):
+            predictions.append(Prediction(str(number), f"{path}:{number}", splitter(line), [], split=splitter.name))
     if not predictions:
         raise UserError(f"{path}: no summary in it; give a file with one record or one line per summary")
     _check_all_or_none(predictions, "system", "it names no system, but {} does", "name it in all or in none")
     check_ids(predictions)
-    # Each file of references adds one to those of the files before; the first one replaces the field of the records.
+    # The first file of references replaces the references of the records, and each further file adds to them.
     for number, file in enumerate(references):
-        columns = _values_of_other_file(file, path, predictions, names, "references", splitter.language)
-        for index, texts in enumerate(columns):
+        by_output = _values_of_other_file(file, path, predictions, names, "references", splitter.language)
+        for index, texts in enumerate(by_output):
             before = predictions[index].references if number else []
+            # A string is divided by the splitter, a list already has sentences.
             split = splitter.name if any(isinstance(text, str) for text in texts) else predictions[index].split
             predictions[index] = replace(predictions[index], references=[*before, *map(splitter, texts)], split=split)
     if documents is not None:
@@ -90,7 +90,7 @@ def with_run_documents(predictions: list[Prediction], run: str, split: str) -> l
 
 
 def _by_id(predictions: list[Prediction], values: Mapping[str, Any], where: str) -> list[Any]:
-    """Look up the document of each output in a mapping; an error if it lacks one."""
+    """Return for each output the value with its id; a `UserError` if the mapping, which `where` names, lacks the id."""
     for prediction in predictions:
         if prediction.id not in values:
             problem = f"{where} has no document with this id"
@@ -104,20 +104,21 @@ def scores_path(path: Path) -> Path:
 
 
 def _read_lines(path: Path) -> list[str]:
-    """Return the lines of a plain text file, split only at line feeds (with or without carriage return)."""
+    """Return the lines of a UTF-8 text file, with or without byte order mark; only LF and CRLF end a line."""
     if not path.is_file():
         raise UserError(f"{path}: no such file; check the path")
     content = path.read_bytes()
     try:
-        lines = content.decode("utf-8-sig").split("\n")
+        lines = content.decode("utf-8-sig").split("\n")  # `splitlines` would also split at U+2028, inside a text
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
         problem = f"not UTF-8 (byte 0x{content[error.start]:02x})"
         raise bad_record(f"{path}:{line}", problem, "convert the file (iconv -f latin1 -t utf-8)") from None
-    return [line.removesuffix("\r") for line in (lines if lines[-1] else lines[:-1])]
+    return [line.removesuffix("\r") for line in (lines if lines[-1] else lines[:-1])]  # not after the last line end
 
 
 def _read_record(row: Row, where: str, names: FieldNames, splitter: SentenceCutter) -> Prediction:
+    """Check the fields of a record from file and line `where`, and return its output, divided into sentences."""
     name = prediction_fields.read_id(row, where, names)
     where = f"{where} (id {name!r})"
     summary = prediction_fields.read_summary(row, where, names)
@@ -135,9 +136,9 @@ def _read_record(row: Row, where: str, names: FieldNames, splitter: SentenceCutt
 
 
 def _records(path: Path, names: FieldNames) -> Iterator[tuple[str, Row]]:
-    """Yield the records of a file with file and line."""
+    """Yield ("file:line", record) for the records of a file; a `UserError` for one that cannot be read."""
     fields = [names.id, names.summary, names.references, names.document, "documents", names.system]
-    for number, row in read_rows(path, fields):
+    for number, row in read_rows(path, fields):  # of Parquet, only these columns are read
         if isinstance(row, BadRecord):
             raise bad_record(row.where, row.problem, "fix the file: it must be UTF-8 with one record per line")
         yield f"{path}:{number}", row
@@ -151,9 +152,9 @@ def _values_of_other_file(
     kind: Literal["references", "document"],
     language: Language,
 ) -> list[Any]:
-    """Return references or document of each output from another file, by id for records and by line for plain text."""
+    """Return references (texts) or document (sentences) of each output from another file, matched by id or line."""
     if is_records(path):
-        values: dict[str, Any] = {}
+        values: dict[str, Any] = {}  # by id
         for where, row in _records(path, names):
             name = prediction_fields.read_id(row, where, names)
             if name in values:
@@ -176,11 +177,13 @@ def _values_of_other_file(
         if not line.strip():
             problem = f"the {kind.removesuffix('s')} is empty"
             raise bad_record(f"{path}:{number}", problem, "give it text, or leave the line out of all files")
-    return [[line] if kind == "references" else prediction_fields.source_sentences(line, language) for line in lines]
+    if kind == "references":
+        return [[line] for line in lines]  # one reference for each output
+    return [prediction_fields.source_sentences(line, language) for line in lines]
 
 
 def _check_all_or_none(predictions: list[Prediction], name: str, problem: str, remedy: str) -> None:
-    """Raise an error if only some records have a field."""
+    """Raise a `UserError` if only some outputs have the attribute `name`; {} in `problem` names one that has it."""
     present = [prediction for prediction in predictions if getattr(prediction, name) is not None]
     if present and len(present) < len(predictions):
         absent = next(prediction for prediction in predictions if getattr(prediction, name) is None)
@@ -194,11 +197,11 @@ def check_documents(predictions: list[Prediction]) -> None:
 
 
 def check_ids(predictions: list[Prediction]) -> None:
-    """Raise an error for duplicate ids of one system; a `UserError` with the places of both."""
-    first_seen: dict[tuple[str | None, str], str] = {}
+    """Raise a `UserError` with both places if two outputs of a system have the same id."""
+    places: dict[tuple[str | None, str], str] = {}  # file and line by system and id
     for prediction in predictions:
-        key = (prediction.system, prediction.id)
-        if key in first_seen:
+        system_and_id = (prediction.system, prediction.id)
+        if system_and_id in places:
             remedy = "give each its own; where several systems summarize a document, name them in the field `system`"
-            raise bad_record(prediction.where, f"the id is that of {first_seen[key]} too", remedy)
-        first_seen[key] = prediction.where.partition(" (id ")[0]
+            raise bad_record(prediction.where, f"the id is that of {places[system_and_id]} too", remedy)
+        places[system_and_id] = prediction.where.partition(" (id ")[0]  # the error names the id anyway

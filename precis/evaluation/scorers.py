@@ -72,12 +72,12 @@ class Scores(NamedTuple):
 
 
 def lacking(metric: str, predictions: Sequence[Prediction], options: ScoreOptions) -> str | None:
-    """Return what a metric lacks and how to provide it; None if it can be computed."""
+    """Return, for messages, what is missing for a metric and how to provide it; None if it can be computed."""
     if metric in NEED_REFERENCES and not any(prediction.references for prediction in predictions):
         return "there are no references: add --references FILE, or name their field with --fields.references"
-    if (metric in NEED_DOCUMENTS or is_plug_in(metric)) and predictions[0].document is None:
+    if (metric in NEED_DOCUMENTS or is_plug_in(metric)) and predictions[0].document is None:  # then no output has one
         return "there are no documents: add --documents FILE or --run RUN"
-    package, extra = NEED_PACKAGES.get(metric, (None, None))
+    package, extra = NEED_PACKAGES.get(metric, (None, None))  # `extra` of precis-suite installs the package
     if package and importlib.util.find_spec(package) is None:
         return f"{package} is not installed: pip install 'precis-suite[{extra}]'"
     if metric in ("bertscore", "summac", "consistency") and getattr(options, f"{metric}_model") is None:
@@ -88,13 +88,14 @@ def lacking(metric: str, predictions: Sequence[Prediction], options: ScoreOption
 
 
 def score(predictions: Sequence[Prediction], metrics: Iterable[str], options: ScoreOptions) -> dict[str, Scores]:
-    """Return the scores of all outputs by the measures of metrics, named as in `METRICS` or by import paths.
+    """Return the scores of all outputs by measure; a metric, such as `rouge`, has one or more measures (`rouge1`, ...).
 
-    Empty outputs score 0 in comparisons with references or sources; measures of novelty, copying and repetition leave
-    them out. A `UserError` if an output has no reference or document and a metric needs it.
+    Metrics are keys of `METRICS` or import paths of classes. Empty outputs score 0 in comparisons with references or
+    sources; measures of novelty, copying and repetition leave them out. A `UserError` if a metric needs references and
+    an output has none.
     """
     metrics, scores = list(metrics), {}
-    if any(metric in NEED_REFERENCES for metric in metrics):
+    if not NEED_REFERENCES.isdisjoint(metrics):
         for prediction in predictions:
             if not prediction.references:
                 message = "it has no reference, but others have; give it one or leave it out"
@@ -109,27 +110,28 @@ def score(predictions: Sequence[Prediction], metrics: Iterable[str], options: Sc
 
 
 def _rouge(predictions: Sequence[Prediction], options: ScoreOptions) -> dict[str, Scores]:
+    """Return F1 x 100 by variant of ROUGE; with `rouge_parts=prf` also precision and recall, as `rouge1_recall`."""
     variants = [variant for variant in options.variants.replace(" ", "").split(",") if variant]
-    how = {name: getattr(options, name) for name in ("stem", "multi_reference", "language", "wordnet")}
-    summaries, references = _texts(predictions)
-    rows = score_many(summaries, references, variants, num_proc=options.num_proc, **how)
-    parts = {"": "fmeasure"}
+    settings = {name: getattr(options, name) for name in ("stem", "multi_reference", "language", "wordnet")}
+    by_document = score_many(*_texts(predictions), variants, num_proc=options.num_proc, **settings)
+    parts = {"": "fmeasure"}  # attribute of the score by the suffix in the measure's name
     if options.rouge_parts == "prf":
         parts |= {"_precision": "precision", "_recall": "recall"}
     scores = {}
     for variant in variants:
-        signed = signature(variant, splitter=_splitter(predictions), **how)
+        signed = signature(variant, splitter=_splitter(predictions), **settings)  # begins with the variant
         for suffix, part in parts.items():
-            values = np.array([100 * getattr(row[variant], part) for row in rows])
+            values = np.array([100 * getattr(document_scores[variant], part) for document_scores in by_document])
             scores[variant + suffix] = Scores(values, signed.replace(variant, variant + suffix, 1))
     return scores
 
 
 def _fragments(predictions: Sequence[Prediction], options: ScoreOptions) -> dict[str, Scores]:
-    fragments = [extraction(p.summary, p.document, options.language) for p in predictions]
+    """Return coverage (in percent), density and compression of Grusky et al. 2018; NaN for a summary without words."""
+    statistics = [extraction(p.summary, p.document, options.language) for p in predictions]
     scores = {}
     for name, factor in {"coverage": 100, "density": 1, "compression": 1}.items():
-        values = [factor * getattr(statistics, name) if statistics else None for statistics in fragments]
+        values = [factor * getattr(each, name) if each else None for each in statistics]
         scores[name] = _our_scores(name, values, predictions, word_vocabulary(options.language).description)
     return scores
 
@@ -145,33 +147,35 @@ def _bertscore(predictions: Sequence[Prediction], options: ScoreOptions) -> dict
 
 
 def _summac(predictions: Sequence[Prediction], options: ScoreOptions) -> dict[str, Scores]:
+    """Return SummaC x 100 (Laban et al. 2022): SummaC-Conv with weights in `summac_conv`, SummaC-ZS without."""
     from lightning_modules.metrics.summac import EntailmentModel, SummaCConv, summac_scores  # imports torch
 
     model = EntailmentModel(options.summac_model, options.batch_size, device=_device(options))
     conv = SummaCConv.load(options.summac_conv) if options.summac_conv else None
     values = _pair_scores("summac", predictions, partial(summac_scores, model, conv))
-    how = f"model:{options.summac_model}|kind:{f'conv({options.summac_conv})' if options.summac_conv else 'zs'}"
-    return {"summac": _our_scores("summac", values, predictions, how)}
+    kind = f"conv({options.summac_conv})" if options.summac_conv else "zs"
+    return {"summac": _our_scores("summac", values, predictions, f"model:{options.summac_model}|kind:{kind}")}
 
 
 def _consistency(predictions: Sequence[Prediction], options: ScoreOptions) -> dict[str, Scores]:
+    """Return scores x 100 of summaries by a classifier of pairs (source, claim), such as MiniCheck."""
     from lightning_modules.metrics.pair_classifier import CHUNK_WORDS, ConsistencyModel  # imports torch
 
     model = ConsistencyModel(options.consistency_model, options.batch_size, device=_device(options))
     values = _pair_scores("consistency", predictions, model.scores)
-    how = f"model:{options.consistency_model}|class:{model.class_names[model.supported]}|chunk:{CHUNK_WORDS}"
-    return {"consistency": _our_scores("consistency", values, predictions, how)}
+    settings = f"model:{options.consistency_model}|class:{model.class_names[model.supported]}|chunk:{CHUNK_WORDS}"
+    return {"consistency": _our_scores("consistency", values, predictions, settings)}
 
 
 def _pair_scores(
-    name: str, predictions: Sequence[Prediction], scores: Callable[[list[list[str]], list[list[str]]], list[float]]
+    name: str, predictions: Sequence[Prediction], scorer: Callable[[list[list[str]], list[list[str]]], list[float]]
 ) -> list[float]:
-    """Return scores x 100 of summaries and documents, of a few at a time: their sentence pairs may be millions."""
+    """Return the scores x 100 of all summaries, which `scorer` computes from summaries and documents (sentences)."""
     values: list[float] = []
     with progress_bar() as progress:
-        for start in progress.track(range(0, len(predictions), 64), description=name):
-            chunk = predictions[start : start + 64]
-            values += scores([prediction.summary for prediction in chunk], [p.document for p in chunk])
+        for start in progress.track(range(0, len(predictions), DOCUMENTS_AT_A_TIME), description=name):
+            part = predictions[start : start + DOCUMENTS_AT_A_TIME]
+            values += scorer([prediction.summary for prediction in part], [p.document for p in part])
     return [100 * value for value in values]
 
 
@@ -199,6 +203,7 @@ METRICS: dict[str, Callable[[Sequence[Prediction], ScoreOptions], dict[str, Scor
 NEED_REFERENCES = {"rouge", "bleu", "chrf", "meteor", "bertscore"}
 NEED_DOCUMENTS = {"novelty", "fragments", "summac", "consistency"}
 NEED_PACKAGES = {"bleu": ("sacrebleu", "bleu"), "chrf": ("sacrebleu", "bleu"), "bertscore": ("bert_score", "bertscore")}
+DOCUMENTS_AT_A_TIME = 64  # for models of sentence pairs, of which a corpus may have millions
 
 
 def _texts(predictions: Sequence[Prediction]) -> tuple[list[list[str]], list[list[list[str]]]]:
@@ -210,17 +215,17 @@ def _scores_of(result: ScoreList) -> Scores:
 
 
 def _shares(
-    predictions: Sequence[Prediction], options: ScoreOptions, rows: list[dict[str, float | None]]
+    predictions: Sequence[Prediction], options: ScoreOptions, shares: list[dict[str, float | None]]
 ) -> dict[str, Scores]:
-    """Return shares as percentages, with NaN for missing ones."""
-    columns = {name: [None if row[name] is None else 100 * row[name] for row in rows] for name in rows[0]}
-    how = word_vocabulary(options.language).description
-    return {name: _our_scores(name, values, predictions, how) for name, values in columns.items()}
+    """Return percentages by measure, NaN for None; `shares` has for each output a share in [0, 1] by measure."""
+    percentages = {name: [None if each[name] is None else 100 * each[name] for each in shares] for name in shares[0]}
+    words = word_vocabulary(options.language).description
+    return {name: _our_scores(name, values, predictions, words) for name, values in percentages.items()}
 
 
-def _our_scores(name: str, values: Sequence[float | None], predictions: Sequence[Prediction], how: str) -> Scores:
-    """Return scores of one of our measures, with NaN for None."""
-    signed = f"{name}|{how}|split:{_splitter(predictions)}|precis:{suite_version()}"
+def _our_scores(name: str, values: Sequence[float | None], predictions: Sequence[Prediction], settings: str) -> Scores:
+    """Return scores, NaN for None, by a measure that this suite implements, with its settings in the signature."""
+    signed = f"{name}|{settings}|split:{_splitter(predictions)}|precis:{suite_version()}"
     return Scores(np.array(values, dtype=np.float64), signed)
 
 
@@ -255,19 +260,19 @@ def is_plug_in(name: str) -> bool:
 
 
 def plug_in_scores(path: str, predictions: Sequence[Prediction]) -> dict[str, Scores]:
-    """Return the scores of all summaries by a class, named by its import path and constructed without arguments.
+    """Return the scores of all summaries by a user's class (see `Metric`), under the name of its measure.
 
-    Modules of the working folder are found. A `UserError` if there is no such class, or it returns anything but a
-    number for each summary.
+    The class is named by its import path, also of a module in the working folder, and constructed without arguments.
+    A `UserError` if there is no such class, or it returns anything but a number for each summary.
     """
     module, _, name = path.rpartition(".")
     try:
-        kind = getattr(import_module(module), name)
+        metric_class = getattr(import_module(module), name)
     except (ImportError, AttributeError) as error:
         raise UserError(f"--metrics {path}: {error}; give the import path of a class, as my_metrics.Mine") from None
-    if not callable(getattr(kind, "score", None)):
+    if not callable(getattr(metric_class, "score", None)):
         raise UserError(f"--metrics {path}: it has no method score(documents, summaries); write one")
-    metric: Metric = kind()
+    metric: Metric = metric_class()
     documents = [" ".join(prediction.document) for prediction in predictions]
     returned = metric.score(documents, [" ".join(prediction.summary) for prediction in predictions])
     try:
@@ -277,5 +282,5 @@ def plug_in_scores(path: str, predictions: Sequence[Prediction]) -> dict[str, Sc
     if values.shape != (len(predictions),):
         count = f"{len(values)} scores" if values.ndim == 1 else f"an array of shape {values.shape}"
         raise UserError(f"--metrics {path}: {count} for {len(predictions)} summaries; return a number per summary")
-    name, signed = getattr(metric, "name", name.lower()), getattr(metric, "signature", "unknown")
-    return {name: Scores(values, f"{name}|{path}|{signed}|split:{_splitter(predictions)}")}
+    measure, settings = getattr(metric, "name", name.lower()), getattr(metric, "signature", "unknown")
+    return {measure: Scores(values, f"{measure}|{path}|{settings}|split:{_splitter(predictions)}")}

@@ -26,11 +26,11 @@ LAST, PREVIOUS, BROKEN = "last.ckpt", "previous.ckpt", "last.broken.ckpt"
 
 
 class _ErrorRecordingFile:
-    """File that records write errors and interruptions, which torch would replace by an error of its own."""
+    """File for `torch.save` that records an error of `write`, for which torch raises an unspecific RuntimeError."""
 
     def __init__(self, file: BinaryIO) -> None:
         self.file = file
-        self.error: BaseException | None = None
+        self.error: BaseException | None = None  # also KeyboardInterrupt, which may interrupt a write
 
     def write(self, content: Any) -> int:
         try:
@@ -47,13 +47,14 @@ class WholeCheckpoints(TorchCheckpointIO):
     """Write checkpoints atomically, so that one is always complete; keep the replaced one as `previous.ckpt`."""
 
     def save_checkpoint(self, checkpoint: dict[str, Any], path: str | Path, storage_options: Any = None) -> None:
-        """Write a checkpoint; if the disk is full or not writable, existing files are unchanged."""
+        """Write a checkpoint; if the disk is full or not writable, raise a `UserError` and leave existing files."""
         path = Path(path)
         partial = path.with_name(f".{path.name}.part")
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             _write(checkpoint, partial)
-            if path.name == LAST and path.is_file() and zipfile.is_zipfile(path):  # a truncated one does not replace it
+            # A truncated file is no zip file: a damaged last checkpoint must not replace an intact previous one.
+            if path.name == LAST and path.is_file() and zipfile.is_zipfile(path):
                 _link(path, path.with_name(PREVIOUS))
             partial.replace(path)
         except OSError as error:
@@ -66,6 +67,7 @@ class WholeCheckpoints(TorchCheckpointIO):
 
 
 def _write(checkpoint: dict[str, Any], path: Path) -> None:
+    """Write a checkpoint to disk; errors are those of the file system and of signals, not of torch's zip writer."""
     with path.open("wb") as file:
         recording = _ErrorRecordingFile(file)
         try:
@@ -75,25 +77,25 @@ def _write(checkpoint: dict[str, Any], path: Path) -> None:
                 raise error.__context__ from None  # a signal outside of `write`
             raise recording.error or error from None
         file.flush()
-        os.fsync(file.fileno())
+        os.fsync(file.fileno())  # on disk before it replaces the former checkpoint
 
 
 def _link(path: Path, target: Path) -> None:
-    """Create a hard link, replacing an existing file of that name."""
+    """Make `target` a hard link to `path`, atomically; on a file system without hard links, move `path` instead."""
     partial = target.with_name(f".{target.name}.part")
     partial.unlink(missing_ok=True)
     try:
         os.link(path, partial)
         partial.replace(target)
-        partial.unlink(missing_ok=True)  # it remains if both are the same file, after a kill
-    except OSError:  # without hard links, there is briefly only the previous checkpoint
+        partial.unlink(missing_ok=True)  # `replace` does nothing if `target` is a link to `path` already
+    except OSError:
         path.replace(target)
 
 
 def resumable(run: Path, write: bool = True) -> Path:
-    """Return the newest intact checkpoint of a run; `write` lets it rename a damaged last one to `last.broken.ckpt`."""
+    """Return the newest intact checkpoint of a run; with `write`, rename a damaged last one to `last.broken.ckpt`."""
     folder = Path(run) / "checkpoints"
-    problems: list[str] = []
+    problems: list[str] = []  # damage of each checkpoint so far
     for path in (folder / LAST, folder / PREVIOUS):
         if not path.is_file():
             continue
@@ -113,42 +115,45 @@ def resumable(run: Path, write: bool = True) -> Path:
 def adapt_best_models(trainer: Trainer, checkpoint: dict[str, Any]) -> None:
     """Update the paths of best models in a checkpoint to their present location, before callbacks read it.
 
-    Lightning forgets best scores if the folder of checkpoints has changed, and keeps them if the files are missing.
-    Here a run folder that was moved or copied keeps its best models; if one is missing or damaged, the next validation
-    writes a best model again.
+    Lightning would forget the best scores of a run folder that was moved or copied, and would keep the score of a best
+    model whose file is missing. Here the former are kept; if a file is missing or damaged, the best scores are
+    forgotten, so that the next validation writes a best model again.
     """
     states = checkpoint.get("callbacks", {})
     for callback in trainer.checkpoint_callbacks:
         state = states.get(callback.state_key)
         if not isinstance(callback, ModelCheckpoint) or not state:
             continue
-        moved = partial(_in_folder, old=state["dirpath"], new=callback.dirpath)
+        move = partial(_in_folder, old=state["dirpath"], new=callback.dirpath)
         state["dirpath"] = callback.dirpath
         for name in ("best_model_path", "kth_best_model_path", "last_model_path"):
-            state[name] = moved(state[name])
-        state["best_k_models"] = {moved(path): score for path, score in state["best_k_models"].items()}
-        if trainer.strategy.broadcast(_lacks_a_best_model(state)):
+            state[name] = move(state[name])
+        state["best_k_models"] = {move(path): score for path, score in state["best_k_models"].items()}
+        if trainer.strategy.broadcast(_lacks_best_model(state)):  # ranks might see different files
             states[callback.state_key] = callback.state_dict()  # state of a new run
 
 
 def _in_folder(path: str, old: str, new: str) -> str:
-    """Return the new path of a file, inside the folder: Lightning removes replaced models, named anywhere."""
+    """Return the path in folder `new` of a file that was in folder `old`; an empty path stays empty.
+
+    A path outside of `old` becomes a name in `new`: Lightning deletes these files when a better model replaces them.
+    """
     if not path:
         return path
     relative = os.path.relpath(path, old)
     return os.path.join(new, os.path.basename(path) if relative.startswith(os.pardir) else relative)
 
 
-def _lacks_a_best_model(state: Mapping[str, Any]) -> bool:
-    """Return whether a best model is missing or damaged, with a warning; rename damaged ones."""
-    lacking = False
+def _lacks_best_model(state: Mapping[str, Any]) -> bool:
+    """Return whether a best model is missing or damaged; warn of it, and rename a damaged file on rank 0."""
+    is_lacking = False
     for path in map(Path, state["best_k_models"]):
         if damage := find_damage(path) if path.is_file() else "not found":
-            lacking = True
+            is_lacking = True
             rank_zero_warn(f"{path}: {damage}; the next validation writes a best model again")
             if path.is_file() and rank_zero_only.rank == 0:
                 path.replace(path.with_suffix(".broken.ckpt"))
-    return lacking
+    return is_lacking
 
 
 def has_checkpoint(run: Path) -> bool:
@@ -157,7 +162,7 @@ def has_checkpoint(run: Path) -> bool:
 
 
 def check_unused(run: Path) -> None:
-    """Raise a `UserError` with the command that continues the run if a folder already has one."""
+    """Raise a `UserError` if a folder already has a run, with the command that continues this run."""
     if (Path(run) / "config.yaml").exists():
         remedy = "continue it" if has_checkpoint(run) else "it has no checkpoint yet: start it again"
         command = f"precis fit --run {run}"
@@ -165,7 +170,7 @@ def check_unused(run: Path) -> None:
 
 
 def check_writable(run: Path) -> None:
-    """Raise a `UserError` if nothing can be written in a run folder, before anything is computed."""
+    """Raise a `UserError` if no file can be written in a run folder; a folder made for this check is removed again."""
     is_new, folder = False, Path(run)
     try:
         is_new = not folder.is_dir()
@@ -174,29 +179,32 @@ def check_writable(run: Path) -> None:
             if folder.is_dir():
                 with TemporaryFile(dir=folder) as probe:
                     probe.write(b"precis")
-                    probe.flush()
+                    probe.flush()  # a full disk or quota refuses content, not the creation of an empty file
     except OSError as error:
         remedy = "make room, give permission, or pass another --run_dir"
         problem = f"the run folder cannot be written to ({error.strerror or error})"
         raise UserError(f"{folder}: {problem}; {remedy}") from None
     finally:
         if is_new:
-            with suppress(OSError):
+            with suppress(OSError):  # it was not created, or another process writes to it already
                 Path(run).rmdir()
 
 
 def source_checkpoint(config: Namespace) -> Path:
-    """Return the checkpoint of `--start_from`, unread if the run is resumed; the data uses that run's tokenizer."""
+    """Return the checkpoint of `--start_from`, and let the data of the config use the tokenizer of its run.
+
+    If the run is resumed from its own checkpoint, the path is not checked, since it is not read.
+    """
     path = Path(config.start_from.replace("{seed}", str(config.seed_everything)))
     text = _run_of(path) / "text"
-    if config.data.init_args.get("tokenizer_dir", "") is None and text.is_dir():
+    if config.data.init_args.get("tokenizer_dir", "") is None and text.is_dir():  # the data has one, and it is not set
         config.data.init_args.tokenizer_dir = text
-    is_resumed = config.resume is True or (config.resume and has_checkpoint(config.run_dir))
+    is_resumed = config.resume is True or (config.resume and has_checkpoint(config.run_dir))  # true, or auto
     return path if is_resumed else find_start(config)
 
 
 def find_start(config: Mapping[str, Any] | Namespace) -> Path:
-    """Return the checkpoint that `--start_from` names, which must be of the same model."""
+    """Return the checkpoint of `--start_from`: a file, or the best one of a run folder, for the same class of model."""
     path = Path(config["start_from"].replace("{seed}", str(config["seed_everything"])))
     check_same_model("--start_from", path, config["model"]["class_path"])
     if not (path.is_file() if path.suffix == ".ckpt" else path.is_dir()):
@@ -205,7 +213,7 @@ def find_start(config: Mapping[str, Any] | Namespace) -> Path:
 
 
 def end_if_stopped_early(folder: Path, checkpoint: Path) -> None:
-    """End the command with status 0 if the run was ended early, which only `--resume true` continues."""
+    """Exit with status 0 if training was ended early, as by early stopping; only `--resume true` continues it."""
     state = read_checkpoint(checkpoint, verify=False)
     if reason := state.get(ENDED_EARLY):
         rank_zero_info(
@@ -221,11 +229,14 @@ def _run_of(path: Path) -> Path:
 
 
 def check_same_model(option: str, path: Path, class_path: str) -> None:
-    """Raise a `UserError` if the run of a checkpoint, whose config is there, has a model of another class."""
+    """Raise a `UserError` if `path`, a checkpoint or run folder that `option` names, is of another class of model.
+
+    A checkpoint without a run folder is not checked.
+    """
     run = _run_of(path)
     config = read_config(run) if (run / "config.yaml").is_file() else {}
     trained_class = (config.get("model") or {}).get("class_path", "")
-    name, trained_name = (path.rpartition(".")[2] for path in (class_path, trained_class))
+    name, trained_name = class_path.rpartition(".")[2], trained_class.rpartition(".")[2]  # without the module
     if trained_name and trained_name != name:
         problem = f"has the weights of {trained_name}, but this run trains {name}"
         raise UserError(f"{option} {path}: {problem}; give a run of {name}")

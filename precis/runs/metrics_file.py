@@ -28,6 +28,7 @@ class _AppendingWriter(ExperimentWriter):
         super().__init__(log_dir=log_dir)
 
     def _check_log_dir_exists(self) -> None:
+        """Create the folder, or read names of columns and number of rows from its file; called by the constructor."""
         os.makedirs(self.log_dir, exist_ok=True)
         if os.path.isfile(self.metrics_file_path):
             self.metrics_keys, rows = _read_rows(Path(self.metrics_file_path))
@@ -57,23 +58,23 @@ class RunCSVLogger(CSVLogger):
         return self._experiment
 
     def save(self) -> None:
-        """Write the logged values; raise a `UserError` if that fails."""
+        """Append the logged values to the file; raise a `UserError` if that fails."""
         try:
             super().save()
         except OSError as error:
-            check_not_removed(self.path.parent)
+            check_not_removed(self.path.parent)  # has a message of its own
             remedy = f"make room or give permission, then resume the run with `precis fit --run {self.path.parent}`"
             raise UserError(f"{self.path}: cannot be written ({error.strerror or error}); {remedy}") from None
 
     def keep_rows_of(self, checkpoint: Mapping[str, Any]) -> None:
-        """Drop the rows that were logged after a checkpoint, before the run is resumed from it."""
+        """Delete the rows that were logged after a checkpoint, from which the run is about to be resumed."""
         if not self.path.is_file():
             return
-        names, rows = _read_rows(self.path)
+        columns, rows = _read_rows(self.path)
         count = checkpoint[KEY]["rows"]
         if len(rows) < count:
             rank_zero_warn(f"{self.path}: {count - len(rows)} of the checkpoint's {count} rows are missing")
-        _write_rows(self.path, names, rows[:count])
+        _write_rows(self.path, columns, rows[:count])
 
 
 class MetricsRecord(Callback):
@@ -88,34 +89,36 @@ class MetricsRecord(Callback):
 
     def on_save_checkpoint(self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]) -> None:
         rows = 0
-        if trainer.is_global_zero:
+        if trainer.is_global_zero:  # the only rank that writes metrics.csv
             self.logger.save()  # rows that were logged but not written yet count too
             rows = self.logger.experiment.rows
         checkpoint[KEY] = {"rows": rows, "pending": pending_row(trainer)}
 
     def on_load_checkpoint(self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]) -> None:
-        pending = checkpoint[KEY]["pending"]
-        for logger in trainer.loggers if pending else ():
-            logger.log_metrics(pending["values"], step=pending["step"])
-            logger.save()
+        pending = checkpoint[KEY]["pending"]  # values of the checkpoint's step, or None
+        if pending:
+            for logger in trainer.loggers:
+                logger.log_metrics(pending["values"], step=pending["step"])
+                logger.save()
 
 
 def pending_row(trainer: Trainer) -> dict[str, Any] | None:
-    """Return `values` and `step` of the last training step, if Lightning has yet to log them."""
+    """Return `values` and `step` of the last training step if Lightning has not logged them yet; None otherwise."""
     # In the hook at the end of a batch, the batch is processed but not yet completed; Lightning logs after the hook.
     progress = trainer.fit_loop.epoch_loop.batch_progress.total
-    if progress.completed == progress.processed or accumulates(trainer) or not logs_this_step(trainer):
+    in_hook = progress.completed != progress.processed
+    if not in_hook or accumulates(trainer) or not logs_this_step(trainer):
         return None
     values, step = values_to_log(trainer)
     return {"values": {"epoch": trainer.current_epoch} | convert_tensors_to_scalars(values), "step": step}
 
 
 def _read_rows(path: Path) -> tuple[list[str], list[dict[str, str]]]:
-    """Return names of columns and rows, without a truncated last line."""
+    """Return the names of columns, and the rows by these names, without a last line that a kill has truncated."""
     with path.open(newline="", encoding="utf-8") as file:
         reader = csv.DictReader(file)
-        rows = [row for row in reader if None not in row.values()]
-        return list(reader.fieldnames or []), rows
+        rows = [row for row in reader if None not in row.values()]  # None where a line has too few cells
+        return list(reader.fieldnames or []), rows  # no names in an empty file
 
 
 def _write_rows(path: Path, names: Sequence[str], rows: list[dict[str, str]]) -> None:

@@ -22,25 +22,25 @@ class MissingPredictions(UserError):
 
 
 def predictions_path(folder: Path, command: str, source: str | None = None) -> Path:
-    """Return where a command writes its predictions of the run's own corpus, or of another one (`source`)."""
+    """Return the file of predictions of `test`, `validate` or `predict`, with the `source_name` of another corpus."""
     name = NAMES[command if command == "predict" else SPLITS[command]]
     return folder / (f"{name.removesuffix('.jsonl')}.{source}.jsonl" if source else name)
 
 
 def source_name(run_corpus: dict[str, Any], corpus: dict[str, Any]) -> str | None:
-    """Return a name for the corpus of a command that is not the run's own; None for its own."""
+    """Return class and digest of a corpus config, for file names; None if it equals the config of the run's corpus."""
     if run_corpus == corpus:
         return None
-    digest = text_digest(json.dumps(corpus, sort_keys=True, default=str))[:8]
+    digest = text_digest(json.dumps(corpus, sort_keys=True, default=str))[:8]  # enough for the corpora of one run
     return f"{corpus.get('class_path', 'corpus').rpartition('.')[2].lower()}-{digest}"
 
 
 def find_predictions(folder: Path, split: str = "test") -> Path:
-    """Return the file with a run's predictions of a split: `test` (also of `precis predict`), `val` or `predict`."""
-    for name in ("test", "predict") if split == "test" else (split,):
+    """Return the file with a run's predictions of a split: `test`, `val`, or `predict` (by `precis predict`)."""
+    for name in ("test", "predict") if split == "test" else (split,):  # `precis predict` reads the test split, too
         if (folder / NAMES[name]).is_file():
             return folder / NAMES[name]
-    command = {"val": "validate"}.get(split, split)
+    command = {"val": "validate"}.get(split, split)  # the other commands have the name of their split
     raise MissingPredictions(f"{folder / NAMES[split]}: not found; run `precis {command} --run {folder}` first")
 
 
@@ -51,27 +51,27 @@ def recorded_results(predictions: Path) -> dict[str, Any]:
 
 
 def read_rows(path: Path) -> list[dict[str, Any]]:
-    """Return the records of a file of predictions; texts that are strings become lists of one sentence."""
-    rows: dict[str, dict[str, Any]] = {}
+    """Return the records of a file of predictions; a summary or reference that is a string becomes a one-item list."""
+    records: dict[str, dict[str, Any]] = {}  # by id
     for number, line in enumerate(read_text(path).split("\n"), 1):
         if not line.strip():
             continue
         try:
-            row = load_json(line)
-            references = [_as_list(each) for each in _as_list(row["references"])]
-            row |= {"summary": _as_list(row["summary"]), "references": references}
-            dict(row.get("scores", {}))
-            if not isinstance(row["id"], str | int):
+            record = load_json(line)
+            references = [_as_list(each) for each in _as_list(record["references"])]
+            record |= {"summary": _as_list(record["summary"]), "references": references}
+            dict(record.get("scores", {}))  # raises an error if they are not a mapping
+            if not isinstance(record["id"], str | int):
                 raise TypeError("an id is a string or a number")
         except (ValueError, KeyError, TypeError, AttributeError):
             raise UserError(f"{path}:{number}: no record with id, summary and references; write it again") from None
-        name = str(row["id"])
-        if name in rows:
+        name = str(record["id"])
+        if name in records:
             raise UserError(f"{path}:{number}: id {name!r} occurs twice; write the file again with `precis test`")
-        rows[name] = row
-    if not rows:
+        records[name] = record
+    if not records:
         raise UserError(f"{path}: no prediction in it; run `precis test` again")
-    return list(rows.values())
+    return list(records.values())
 
 
 def _as_list(value: str | list[Any]) -> list[Any]:
@@ -79,12 +79,12 @@ def _as_list(value: str | list[Any]) -> list[Any]:
 
 
 def table_of_predictions(predictions: Path, limit: int) -> tuple[list[str], list[list[Any]]]:
-    """Return columns (id, reference, summary, scores) and rows of the first predictions of a file."""
-    rows = read_rows(predictions)[:limit]
-    names = list(dict.fromkeys(name for row in rows for name in row["scores"]))
+    """Return column names (id, first reference, summary, scores), and cells of the first `limit` predictions."""
+    records = read_rows(predictions)[:limit]
+    measures = list(dict.fromkeys(name for record in records for name in record["scores"]))
     table = []
-    for row in rows:
-        reference = join_sentences(row["references"][0]) if row["references"] else ""
-        scores = [row["scores"].get(name) for name in names]
-        table.append([str(row["id"]), reference, join_sentences(row["summary"]), *scores])
-    return ["id", "reference", "summary", *names], table
+    for record in records:
+        reference = join_sentences(record["references"][0]) if record["references"] else ""
+        scores = [record["scores"].get(name) for name in measures]
+        table.append([str(record["id"]), reference, join_sentences(record["summary"]), *scores])
+    return ["id", "reference", "summary", *measures], table

@@ -22,59 +22,56 @@ VARIANTS = ("rouge1", "rouge2", "rougeLsum")
 
 
 def print_report(folder: Path, path: Path, split: str, examples: int, language: str | None = None) -> None:
-    """Print scores of lead-1 and of a run's predictions in its or another language, and some summaries."""
-    rows = read_rows(path)
+    """Print scores of lead-1 and of a run's predictions (file `path`) in a language, and evenly spaced examples."""
+    records = read_rows(path)
     documents = {row["id"]: as_document(row) for row in run_documents(folder, split, language)}
     language = language or read_config(folder)["data"]["init_args"].get("language", "en")
-    missing = [row["id"] for row in rows if row["id"] not in documents]
+    missing = [record["id"] for record in records if record["id"] not in documents]
     if missing:
         raise UserError(f"{path}: {missing[0]!r} is not in the {split} split; pass --split")
-    rows = [row for row in rows if row["references"]]
-    if not rows:
+    records = [record for record in records if record["references"]]
+    if not records:
         raise UserError(f"{path}: no document has a reference to score against")
-    scored = {"lead-1": [documents[row["id"]].sentences[:1] for row in rows], "model": [row["summary"] for row in rows]}
+    lead = [documents[record["id"]].sentences[:1] for record in records]
+    summaries = {"lead-1": lead, "model": [record["summary"] for record in records]}
     console = Console()
-    title = f"{split}, {counted(len(rows), 'document')}"
-    console.print(score_table(scored, [row["references"] for row in rows], title, language))
-    step = max(1, len(rows) // max(1, examples))
-    for row in rows[::step][:examples]:
-        console.print(example_table(row, documents[row["id"]].text))
+    title = f"{split}, {counted(len(records), 'document')}"
+    console.print(score_table(summaries, [record["references"] for record in records], title, language))
+    interval = max(1, len(records) // max(1, examples))  # `examples` may be 0, or above the number of records
+    for record in records[::interval][:examples]:
+        console.print(example_table(record, documents[record["id"]].text))
 
 
 def score_table(
     predictions: dict[str, list[list[str]]], references: list[list[list[str]]], title: str, language: str = "en"
 ) -> Table:
-    """Return a table with ROUGE-1/2/Lsum F1 x 100, length and repeated trigrams of each system."""
+    """Return a table with ROUGE-1/2/Lsum F1 x 100, words per summary and repeated trigrams (%) of each system."""
     table = Table(title=f"ROUGE F1 x 100 (stemmed) on {title}")
     for name in ("system", "ROUGE-1", "ROUGE-2", "ROUGE-Lsum", "words", "repeated trigrams"):
         table.add_column(name, justify="left" if name == "system" else "right")
     for system, outputs in predictions.items():
         scores = score_many(outputs, references, VARIANTS, language=language)
         means = [100 * sum(score[v].fmeasure for score in scores) / len(scores) for v in VARIANTS]
-        words = [length_words(" ".join(output)) for output in outputs]
-        length, repeats = (sum(values) / len(words) for values in (map(len, words), map(repeated_ngrams, words)))
+        words = [length_words(" ".join(output)) for output in outputs]  # a list for each summary
+        length = sum(map(len, words)) / len(words)
+        repeats = sum(map(repeated_ngrams, words)) / len(words)
         table.add_row(system, *(f"{mean:.2f}" for mean in means), f"{length:.1f}", f"{100 * repeats:.1f} %")
     return table
 
 
-def example_table(row: dict, text: str, max_characters: int = 400) -> Table:
-    """Return a table of one document: its beginning, reference and summary, with copied words marked."""
+def example_table(record: dict, text: str, max_characters: int = 400) -> Table:
+    """Return a table of a prediction: beginning of the document, reference, and summary with copied words marked."""
     # `Text` prints brackets literally; a string would be parsed as markup of rich.
-    table = Table(title=Text(printable_line(str(row["id"]))), show_header=False, min_width=80)
+    table = Table(title=Text(printable_line(str(record["id"]))), show_header=False, min_width=80)
     table.add_column(style="bold")
     table.add_column(overflow="fold")
     table.add_row("document", Text(printable(text[:max_characters]) + (" ..." if len(text) > max_characters else "")))
-    table.add_row("reference", Text(printable(join_sentences(row["references"][0]))), style="green")
-    summary = Summary(
-        id=row["id"],
-        sentences=row["summary"],
-        references=row["references"],
-        words=row.get("words"),
-        copied=row.get("copied"),
-    )
-    shown = Text(printable(marked(summary, "⟦", "⟧")))
-    shown.highlight_regex("⟦[^⟧]*⟧", "bold cyan")
-    table.add_row("summary", shown)
-    if row.get("copied") is not None:
+    table.add_row("reference", Text(printable(join_sentences(record["references"][0]))), style="green")
+    copying = {"words": record.get("words"), "copied": record.get("copied")}  # in predictions of models that copy
+    summary = Summary(record["id"], sentences=record["summary"], references=record["references"], **copying)
+    summary_text = Text(printable(marked(summary, "⟦", "⟧")))
+    summary_text.highlight_regex("⟦[^⟧]*⟧", "bold cyan")
+    table.add_row("summary", summary_text)
+    if record.get("copied") is not None:
         table.caption = "⟦copied words⟧"
     return table

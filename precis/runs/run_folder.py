@@ -65,7 +65,7 @@ class Run(NamedTuple):
 
 
 def build(config: dict[str, Any]) -> tuple[LightningModule, LightningDataModule]:
-    """Build model and data of a config as `precis fit` does; a `UserError` for a class that it may not name."""
+    """Build model and data of a config as `precis fit` does; a `UserError` if it names a class of unknown packages."""
     parser = ArgumentParser(exit_on_error=False)
     parser.add_subclass_arguments(LightningModule, "model")
     parser.add_subclass_arguments(LightningDataModule, "data")
@@ -76,7 +76,7 @@ def build(config: dict[str, Any]) -> tuple[LightningModule, LightningDataModule]
         try:
             instances = parser.instantiate_classes(parsed)
         except UserError:
-            raise
+            raise  # it may be one of `REFUSALS`, too
         except REFUSALS as error:
             raise UserError(explain_refusal(error, parsed)) from error
     provide_parsers(instances.data)
@@ -95,9 +95,9 @@ def load_run(
     Args:
         run: the run folder.
         checkpoint: a checkpoint of that run; the best one by default.
-        corpus: documents to read instead of the run's own, through the same features.
-        model_changes: arguments of the model to change; dotted names for those in a group.
-        changes: arguments of the DataModule to change; those that are linked to the model follow the model's.
+        corpus: documents to read instead of the run's corpus, with the same tokenizer and limits.
+        model_changes: arguments of the model to change; dotted names for arguments in a group, as `decoding.beam_size`.
+        changes: arguments of the DataModule to change, except arguments that it takes from the model.
 
     Raises:
         UserError: if a file of the run is missing, or the checkpoint does not fit the model.
@@ -112,7 +112,7 @@ def load_run(
     text = Path(run) / "text"
     if text.is_dir() or not model.frozen_weights():
         data.tokenizer = data.load_tokenizer(text)
-    else:  # a compact export has neither the frozen encoder nor its tokenizer
+    else:  # a compact export: it has neither the frozen encoder nor its tokenizer, which the hub has
         data.tokenizer = data.tokenizer_type.of_checkpoint(data.checkpoint)
     model.set_language(data.language.code)
     model.set_tokenizer(data.tokenizer)
@@ -124,7 +124,7 @@ def load_run(
 
 
 def run_documents(run: Path, split: str, language: str | None = None) -> Dataset:
-    """Return the documents of a run's corpus without its model, with sentences of its or another language."""
+    """Return all documents of a split of a run's corpus, without weights, with sentences of its or another language."""
     config = _read_run_config(run)
     if language is not None:
         config["data"]["init_args"]["language"] = language
@@ -134,33 +134,35 @@ def run_documents(run: Path, split: str, language: str | None = None) -> Dataset
 
 
 def _read_run_config(run: Path) -> dict[str, Any]:
-    """Return the config of a summarizer's run, with arguments (`init_args`) of the model and of the data."""
+    """Return the config of a summarizer's run, with `init_args` of model and data, and its present tokenizer folder."""
     config = read_config(run)
     for part in ("model", "data"):
         if not isinstance(config.get(part), dict) or "class_path" not in config[part]:
             raise UserError(f"{Path(run) / 'config.yaml'}: it has no {part}; give the folder of a run")
         config[part].setdefault("init_args", {})
     if (Path(run) / "text").is_dir():
-        config["data"]["init_args"]["tokenizer_dir"] = str(Path(run) / "text")
+        config["data"]["init_args"]["tokenizer_dir"] = str(Path(run) / "text")  # the run may have been moved
     elif not (Path(run) / EXPORTED).is_file():
         raise UserError(f"{run}: not the run of a summarizer, because it has no folder text; give another run")
     return config
 
 
 def _git(*arguments: str) -> str | None:
-    """Return the output of a git command in the suite's repository; None if it is installed without one."""
+    """Return the output of a git command in the suite's repository; None without git, or without a repository."""
     root = Path(__file__).parents[2]
+    if not (root / ".git").exists():  # git would look for a repository in the parent folders of an installed package
+        return None
     try:
         process = subprocess.run(["git", *arguments], cwd=root, capture_output=True, text=True, timeout=10, check=True)
     except (OSError, subprocess.SubprocessError):
         return None
-    return process.stdout.strip() if (root / ".git").exists() else None
+    return process.stdout.strip()
 
 
 def environment(data: LightningDataModule | None = None) -> dict[str, Any]:
-    """Return the environment of a run: versions, git commit, command, machine, corpus digests."""
+    """Return what environment.json records of a run: versions, git commit, command, machine, digests of its corpus."""
     corpus = {}
-    for split, documents in getattr(data, "_documents", {}).items():
+    for split, documents in getattr(data, "_documents", {}).items():  # the splits read so far; users' data have none
         corpus[split] = {"documents": len(documents)}
         if isinstance(data, SummarizationData):
             manifest = read_manifest(documents)
@@ -179,7 +181,7 @@ def environment(data: LightningDataModule | None = None) -> dict[str, Any]:
 
 
 def check_not_removed(run: Path) -> None:
-    """Raise a `UserError` if the run folder was removed; checkpoints in a new one would lack config and tokenizer."""
+    """Raise a `UserError` if the run folder was removed: checkpoints in a new one would lack config and tokenizer."""
     if not (Path(run) / "config.yaml").is_file():
         raise UserError(f"{run}: the run folder was removed while the run was training; start the run again")
 
@@ -199,17 +201,18 @@ class RunRecord(Callback):
                 self._write(trainer)
 
     def _write(self, trainer: Trainer) -> None:
+        """Write config.yaml, text/ and environment.json."""
         atomic_write(self.run / "config.yaml", self.config)
-        resumed = trainer.ckpt_path is not None and (self.run / "text").is_dir()  # its tokenizer is kept
-        if isinstance(trainer.datamodule, SummarizationData) and not resumed:
+        has_tokenizer = trainer.ckpt_path is not None and (self.run / "text").is_dir()  # the run is resumed
+        if isinstance(trainer.datamodule, SummarizationData) and not has_tokenizer:
             self._save_tokenizer(trainer.datamodule)
-        seed = os.environ.get("PL_GLOBAL_SEED")
+        seed = os.environ.get("PL_GLOBAL_SEED")  # set by Lightning's `seed_everything`
         record = environment(trainer.datamodule) | {"seed": int(seed) if seed else None}
         record["data_seed"] = getattr(trainer.datamodule, "seed", None)  # seed of the order of documents
         atomic_write(self.run / "environment.json", json.dumps(record, indent=1) + "\n")
 
     def _save_tokenizer(self, data: SummarizationData) -> None:
-        """Write text/ atomically, because a run with an incomplete one could not be resumed."""
+        """Write text/ as a whole, by renaming a folder: a run with an incomplete tokenizer could not be resumed."""
         folder, partial = self.run / "text", self.run / ".text.part"
         shutil.rmtree(partial, ignore_errors=True)
         data.save_tokenizer(partial)
@@ -220,18 +223,18 @@ class RunRecord(Callback):
         if trainer.is_global_zero and trainer.state.fn == "fit":
             check_not_removed(self.run)
 
-    # `on_validation_end` is called before `Previews` creates a folder in the run folder
+    # The check comes before other callbacks write: `Previews`, for example, would create the folder again.
     on_validation_start = on_validation_end = on_save_checkpoint = on_fit_end
 
 
 class TruncationTable(Callback):
-    """Write truncation.csv, or a file for another corpus (`source`) than the run's; rows of other splits stay."""
+    """Write truncation.csv, in which lines of other splits stay, or the file of another corpus (see `source_name`)."""
 
     def __init__(self, run: Path, source: str | None = None) -> None:
         self.path = Path(run) / (f"truncation.{source}.csv" if source else "truncation.csv")
 
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
-        """Write the table, after `setup` of the DataModule."""
+        """Write the table; Lightning has called `setup` of the DataModule, which fills `truncation`."""
         data = trainer.datamodule
         if not trainer.is_global_zero or not isinstance(data, SummarizationData) or not data.truncation:
             return
@@ -239,12 +242,12 @@ class TruncationTable(Callback):
         if not os.access(self.path.parent, os.W_OK):  # a run of somebody else, which is scored with --out
             rank_zero_warn(f"{self.path}: not written, since the folder cannot be written to")
             return
-        # two commands may read other splits of this run
+        # `precis validate` and `precis test` may run at the same time, and each adds its split.
         lock = take_lock(self.path.with_name(".truncation.lock"), wait=math.inf)
         try:
-            rows = from_csv(self.path.read_text(encoding="utf-8")) if self.path.is_file() else []
-            rows = [row for row in rows if row.split not in data.truncation]
-            rows += [row for split_rows in data.truncation.values() for row in split_rows]
-            atomic_write(self.path, to_csv(rows))
+            lines = from_csv(self.path.read_text(encoding="utf-8")) if self.path.is_file() else []
+            lines = [line for line in lines if line.split not in data.truncation]
+            lines += [line for split_lines in data.truncation.values() for line in split_lines]
+            atomic_write(self.path, to_csv(lines))
         finally:
             release_lock(lock)

@@ -20,31 +20,33 @@ from datamodules.file_locks import is_locked, take_lock
 from datamodules.text.lines import load_json
 
 STATE, LOCK = "state.json", ".fit.lock"
-REQUEUED = 120.0  # seconds that a job of SLURM waits: a file server may keep the lock of a node that failed
+SLURM_WAIT = 120.0  # seconds: after a node has failed, a file server may hold its lock for a while
 
 
 def write_state(run: Path, state: str, step: int) -> None:
-    """Record the state of training; nothing is written to a folder that was removed, or to a full disk."""
-    with suppress(OSError):
+    """Record the state of training; if the folder was removed or the disk is full, do nothing."""
+    with suppress(OSError):  # training need not end because its state cannot be recorded
         if Path(run).is_dir():
             atomic_write(Path(run) / STATE, json.dumps({"state": state, "step": step}) + "\n")
 
 
 def read_state(run: Path) -> dict[str, Any]:
-    """Return last `step`, and `state`: running, finished, stopped, failed, diverged, killed, or unknown."""
+    """Return the last `step`, and `state`: running, finished, stopped, failed, diverged, killed, or unknown."""
     recorded: dict[str, Any] = {"state": "unknown", "step": None}
-    with suppress(OSError, ValueError):
+    with suppress(OSError, ValueError):  # no file, or an invalid one
         recorded |= load_json((Path(run) / STATE).read_text(encoding="utf-8"))
-    locked = is_locked(Path(run) / LOCK)
+    locked = is_locked(Path(run) / LOCK)  # None if the file system has no locks
     if locked:
-        return recorded | {"state": "running"}
-    return recorded | ({"state": "killed"} if recorded["state"] == "running" and locked is False else {})
+        recorded["state"] = "running"
+    elif locked is False and recorded["state"] == "running":  # its process was killed before it could write a state
+        recorded["state"] = "killed"
+    return recorded
 
 
 def lock_run(run: Path) -> int:
-    """Lock a run folder until this process ends or releases the lock, and write who owns it to its file."""
+    """Lock a run folder until this process ends or releases the returned lock; a `UserError` names another owner."""
     path = Path(run) / LOCK
-    lock = take_lock(path, wait=REQUEUED if "SLURM_JOB_ID" in os.environ else 0)
+    lock = take_lock(path, wait=SLURM_WAIT if "SLURM_JOB_ID" in os.environ else 0)
     if lock is None:
         owner = path.read_text(encoding="utf-8").strip() or "another process"
         raise UserError(f"{run}: {owner} is training this run; wait until it ends, stop it, or pass another --run_dir")
@@ -53,10 +55,10 @@ def lock_run(run: Path) -> int:
 
 
 def logged_in() -> bool:
-    """Return whether Weights & Biases has a key: in the environment or in ~/.netrc."""
+    """Return whether Weights & Biases has a key: in the environment, or in ~/.netrc, where `wandb login` writes it."""
     if os.environ.get("WANDB_API_KEY"):
         return True
     try:
         return netrc.netrc().authenticators("api.wandb.ai") is not None
-    except (OSError, netrc.NetrcParseError):
+    except (OSError, netrc.NetrcParseError):  # no file, or not of this form
         return False

@@ -33,27 +33,27 @@ def runs(arguments: list[str]) -> None:
     folder = options.folder
     if not folder.is_dir():
         raise UserError(f"{folder}: no such folder; give the one that your run folders are in")
-    rows = [describe_run(run) for run in find_runs(folder)]
-    if not rows:
+    descriptions = [describe_run(run) for run in find_runs(folder)]
+    if not descriptions:
         raise UserError(f"{folder}: no run folder in it; `precis fit --run_dir {folder}/NAME` makes one")
     if options.json:
-        for row in rows:
-            print(json.dumps(row, ensure_ascii=False))
-        return
-    _print_table(folder, rows)
+        for description in descriptions:
+            print(json.dumps(description, ensure_ascii=False))
+    else:
+        _print_table(folder, descriptions)
 
 
 def find_runs(folder: Path) -> Iterator[Path]:
     """Yield the run folders in a folder, at any depth, in the order of their names."""
     for place, folders, files in os.walk(folder):
-        folders.sort()
+        folders.sort()  # in place: `os.walk` goes on with this list
         if "config.yaml" in files and ("checkpoints" in folders or "environment.json" in files):
-            folders.clear()
+            folders.clear()  # no run is inside another one
             yield Path(place)
 
 
 def describe_run(run: Path) -> dict[str, Any]:
-    """Return what is known of a run from its small files.
+    """Describe a run by its config, state.json, metrics.csv and results.json, without reading a checkpoint.
 
     Returns:
         `run`; `state` (see `read_state`); `model`, its class; `step`, the last one; `monitor`, the score that selects
@@ -62,72 +62,74 @@ def describe_run(run: Path) -> dict[str, Any]:
         Unknown values are None.
     """
     state = read_state(run)
-    row = {"run": str(run), "state": state["state"], "model": None, "step": state["step"], "monitor": None}
-    last_change = max(path.stat().st_mtime for path in (run, *run.iterdir()) if path.exists())
-    row |= {"best": None, "test": None, "changed": last_change, "problem": None}
+    description = {"run": str(run), "state": state["state"], "model": None, "step": state["step"], "monitor": None}
+    last_change = max(path.stat().st_mtime for path in (run, *run.iterdir()) if path.exists())  # not of broken links
+    description |= {"best": None, "test": None, "changed": last_change, "problem": None}
     try:
         config = read_yaml(run / "config.yaml")
-        row["model"] = config["model"]["class_path"].rpartition(".")[2]
+        description["model"] = config["model"]["class_path"].rpartition(".")[2]
         checkpoint = config.get("checkpoint") or {}
-        row["monitor"], mode = checkpoint.get("monitor", "val/rouge1"), checkpoint.get("mode")
+        monitor, mode = checkpoint.get("monitor", "val/rouge1"), checkpoint.get("mode")
     except (UserError, OSError, KeyError, TypeError, AttributeError) as error:
-        return row | {"problem": f"config.yaml: {error}"}
-    last_step, values = read_metrics(run, row["monitor"])
-    row["step"] = last_step if row["step"] is None or state["state"] in ("running", "killed") else row["step"]
-    row["best"] = (min if mode == "min" else max)(values, default=None)
-    with suppress(OSError, ValueError, KeyError, TypeError, AttributeError):
+        return description | {"problem": f"config.yaml: {error}"}
+    last_step, values = read_metrics(run, monitor)
+    if description["step"] is None or state["state"] in ("running", "killed"):  # metrics.csv has later steps
+        description["step"] = last_step
+    description |= {"monitor": monitor, "best": (min if mode == "min" else max)(values, default=None)}
+    with suppress(OSError, ValueError, KeyError, TypeError, AttributeError):  # untested, or another form
         scores = load_json((run / "results.json").read_text(encoding="utf-8"))["scores"]
         names = {name: f"test/{name}" for name in ("rouge1", "rouge2", "rougeLsum")}
-        row["test"] = {name: scores[key] for name, key in names.items() if key in scores}
-    return row
+        description["test"] = {name: scores[key] for name, key in names.items() if key in scores}
+    return description
 
 
 def read_metrics(run: Path, monitor: str) -> tuple[int | None, list[float]]:
-    """Return the number of steps in metrics.csv, or None, and all values of a score."""
+    """Return the number of steps in metrics.csv (None without a row), and all values of a score, in order."""
     step, values = None, []
     with suppress(OSError, ValueError, csv.Error), (run / "metrics.csv").open(newline="", encoding="utf-8") as file:
         for row in csv.DictReader(file):
-            step = int(row["step"]) + 1 if row.get("step") else step  # counted from 0
+            step = int(row["step"]) + 1 if row.get("step") else step  # steps are counted from 0
             values += [float(row[monitor])] if row.get(monitor) else []
     return step, values
 
 
-def _print_table(folder: Path, rows: list[dict[str, Any]]) -> None:
+def _print_table(folder: Path, descriptions: list[dict[str, Any]]) -> None:
+    """Print runs as a table; if the terminal is too narrow, print two lines for each run instead."""
     table = Table()
     for name in ("run", "model", "state", "step", "validation", "test R-1/2/Lsum", "changed"):
         justify = "right" if name in ("step", "changed") else "left"
         table.add_column(name, justify=justify, no_wrap=True)
-    for row in rows:
-        best = "" if row["best"] is None else f"{row['monitor']} {row['best']:.2f}"
-        test = " / ".join(f"{value:.2f}" for value in (row["test"] or {}).values())
-        name = Path(row["run"]).relative_to(folder).as_posix()
+    for run in descriptions:
+        best = "" if run["best"] is None else f"{run['monitor']} {run['best']:.2f}"
+        test = " / ".join(f"{value:.2f}" for value in (run["test"] or {}).values())
+        name = Path(run["run"]).relative_to(folder).as_posix()  # "." if the folder is a run itself
         table.add_row(
-            Text(printable_line(name if name != "." else row["run"])),
-            Text(printable_line(row["model"] or row["problem"])),
-            Text(row["state"], style=STYLES.get(row["state"], "")),
-            "" if row["step"] is None else f"{row['step']:,}",
+            Text(printable_line(name if name != "." else run["run"])),
+            Text(printable_line(run["model"] or run["problem"])),
+            Text(run["state"], style=STYLES.get(run["state"], "")),
+            "" if run["step"] is None else f"{run['step']:,}",
             Text(printable_line(best)),
             test,
-            f"{format_seconds(max(time.time() - row['changed'], 0))} ago",
+            f"{format_seconds(max(time.time() - run['changed'], 0))} ago",  # clocks of file servers may be ahead
         )
     console = Console()
-    # the width that the table would have without a limit
+    # 10,000 columns: the width that the table would have without a limit
     if console.measure(table, options=console.options.update(max_width=10_000)).maximum <= console.width:
         console.print(table)
         return
-    for cells in zip(*(column.cells for column in table.columns)):  # too wide: the name, and below it what is known
-        console.print(cells[0], soft_wrap=True)
-        facts = []
+    for cells in zip(*(column.cells for column in table.columns)):
+        console.print(cells[0], soft_wrap=True)  # the name of the run; the other cells are in the line below
+        details = []
         for column, cell in zip(table.columns[1:], cells[1:]):
-            # only the numbers of these columns are unclear without the header
+            # Only the numbers in these columns are unclear without the header.
             header = f"{column.header} " if column.header.startswith(("step", "test")) else ""
-            facts += [Text.assemble(header, cell)] if str(cell) else []
-        console.print(Padding(Text("  ").join(facts), (0, 0, 0, 2)))
+            details += [Text.assemble(header, cell)] if str(cell) else []
+        console.print(Padding(Text("  ").join(details), (0, 0, 0, 2)))  # indented by 2
 
 
 def format_seconds(seconds: float) -> str:
     """Return a duration in its two largest units, such as `2 h 5 min`."""
-    units = (("d", 86400), ("h", 3600), ("min", 60), ("s", 1))
+    units = (("d", 86400), ("h", 3600), ("min", 60), ("s", 1))  # in seconds
     rest, parts = round(seconds), []
     for unit, size in units:
         count, rest = divmod(rest, size)

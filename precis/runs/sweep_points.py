@@ -10,27 +10,27 @@ POINTS = "points.json"
 
 
 def read_described(out: Path) -> dict[str, Any]:
-    """Return points.json of a sweep; the name of each run folder is that of a folder beside it."""
+    """Return the content of a sweep's points.json; a `UserError` for another form, or a run outside its folder."""
     path = Path(out) / POINTS
     if not path.is_file():
         raise UserError(f"{path}: not found; give the folder of a sweep, such as runs/NAME")
-    content = read_json(path, after=list[str], points=list)
-    for row in content["points"]:
-        types = {"run": str, "label": str, "config": dict}
-        if not isinstance(row, dict) or any(not isinstance(row.get(key), kind) for key, kind in types.items()):
+    content = read_json(path, after=list[str], points=list)  # types of required keys
+    types = {"run": str, "label": str, "config": dict}
+    for point in content["points"]:
+        if not isinstance(point, dict) or any(not isinstance(point.get(key), kind) for key, kind in types.items()):
             remedy = f"write it again with precis sweep FILE --out {out}"
             raise UserError(f"{path}: a point without label, run or config; {remedy}")
-        folder_beside(path, row["run"])
+        folder_beside(path, point["run"])  # checks the name
     return content
 
 
 def sweep_and_label(folder: Path) -> tuple[str, str]:
-    """Return the name of the sweep of a run, and the label of its point without the seed; empty outside sweeps."""
+    """Return the sweep's name of a run, and its label without the seed; empty if the parent folder is no sweep."""
     out = Path(folder).parent
     if not (out / POINTS).is_file():
         return "", ""
     content = read_described(out)
-    labels = {row["run"]: without_seed(row["label"]) for row in content["points"]}
+    labels = {point["run"]: without_seed(point["label"]) for point in content["points"]}
     return str(content.get("sweep", "")), labels.get(Path(folder).name, "")
 
 

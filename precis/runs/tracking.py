@@ -20,13 +20,13 @@ from precis.runs.sweep_points import sweep_and_label
 
 MAX_TAG_LENGTH = 64  # limit of W&B
 DATA_DIR_VARIABLE = "WANDB_DATA_DIR"
-USER_DATA_DIR = os.environ.get(DATA_DIR_VARIABLE)
-MAX_TABLE_ROWS = 1000  # in the table of predictions
+USER_DATA_DIR = os.environ.get(DATA_DIR_VARIABLE)  # read once, since each run replaces the variable
+MAX_TABLE_ROWS = 1000  # predictions in the table at W&B
 BEST_SCORES = "best_scores"  # key in checkpoints with the validation scores of the best one
 
 
 def run_id(folder: Path) -> str | None:
-    """Return the id of a run at W&B, on rank 0 only; all starts and commands of a run are logged to one W&B run."""
+    """Return the id of a run at W&B, which `fit` and `test` share, also when resumed; None on other ranks than 0."""
     if rank_zero_only.rank != 0:
         return None
     path = Path(folder) / "wandb" / "run_id"
@@ -37,15 +37,15 @@ def run_id(folder: Path) -> str | None:
 
 
 def grouping(folder: Path, config: dict[str, Any]) -> dict[str, Any]:
-    """Return group (the sweep), job type (the ablation) and tags (paper, ablation, seed) of a run at W&B."""
-    paper = str(config["model"]["class_path"]).rsplit(".", 1)[-1]
-    group, label = sweep_and_label(folder)
-    tags = [paper, label, f"seed={config.get('seed_everything')}"]
-    return {"group": group or None, "job_type": label or paper, "tags": [tag[:MAX_TAG_LENGTH] for tag in tags if tag]}
+    """Return group (the sweep), job type (label in the sweep) and tags (model, label, seed) of a run at W&B."""
+    model = str(config["model"]["class_path"]).rsplit(".", 1)[-1]
+    group, label = sweep_and_label(folder)  # empty without a sweep
+    tags = [model, label, f"seed={config.get('seed_everything')}"]
+    return {"group": group or None, "job_type": label or model, "tags": [tag[:MAX_TAG_LENGTH] for tag in tags if tag]}
 
 
 def wandb_logger(folder: Path, mode: str, project: str, config: dict[str, Any]) -> WandbLogger:
-    """Return the W&B logger of a run; mode is auto, online or offline."""
+    """Return the W&B logger of a run; `mode` is online, offline, or auto (online if the user is logged in)."""
     online = mode == "online" or (mode == "auto" and logged_in())
     # Files of artifacts wait for `wandb sync` in the run folder, not in the user's home.
     os.environ[DATA_DIR_VARIABLE] = USER_DATA_DIR or str(Path(folder).resolve() / "wandb" / "data")
@@ -80,7 +80,7 @@ class WandbRecord(Callback):
         return [logger.experiment for logger in trainer.loggers if isinstance(logger, WandbLogger)]
 
     def _signatures(self, pl_module: LightningModule) -> dict[str, str]:
-        metric = getattr(pl_module, "rouge", None)
+        metric = getattr(pl_module, "rouge", None)  # models that summarize nothing have none
         return dict(metric["test"].signatures) if metric is not None else {}
 
     def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
@@ -93,19 +93,19 @@ class WandbRecord(Callback):
         self._best_scores = checkpoint.get(BEST_SCORES, {})
 
     def on_save_checkpoint(self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]) -> None:
-        # A checkpoint is saved after each validation, the best one first. W&B's own summary is the last value by then.
+        # The first checkpoint after a validation is best.ckpt, if the score is a new best: the metrics are its scores.
         best = best_score(trainer)
         if best is not None and best != self._best_scores.get("score"):
             metrics = trainer.callback_metrics.items()
             values = {name: value.item() for name, value in metrics if name.startswith("val/")}
             self._best_scores = {"score": best, "summary": values | {"best_step": trainer.global_step}}
-        if self._best_scores:
+        if self._best_scores:  # at each checkpoint, because W&B has replaced them by the last values
             for run in self._runs(trainer):
                 run.summary.update(self._best_scores["summary"])
         checkpoint[BEST_SCORES] = self._best_scores
 
     def on_fit_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        if not self.models or trainer.interrupted:
+        if not self.models or trainer.interrupted:  # an interrupted run may be resumed and get a better model
             return
         for run in self._runs(trainer):
             artifact = wandb.Artifact(f"model-{run.id}", type="model", metadata={"step": trainer.global_step})
@@ -118,13 +118,13 @@ class WandbRecord(Callback):
 
     def on_test_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         writer = next((callback for callback in trainer.callbacks if isinstance(callback, PredictionWriter)), None)
-        if writer is None:
+        if writer is None:  # the model does not summarize
             return
         for run in self._runs(trainer):
             signatures = self._signatures(pl_module)
             run.summary.update({f"signature/{name}": signature for name, signature in signatures.items()})
-            columns, rows = table_of_predictions(writer.path, MAX_TABLE_ROWS)
-            run.log({"predictions": wandb.Table(columns=columns, data=rows)})
+            columns, cells = table_of_predictions(writer.path, MAX_TABLE_ROWS)
+            run.log({"predictions": wandb.Table(columns=columns, data=cells)})
             artifact = wandb.Artifact(f"predictions-{run.id}", type="predictions")
             for path in (writer.path, writer.path.with_suffix(".signatures.json")):
                 artifact.add_file(str(path))
@@ -132,6 +132,6 @@ class WandbRecord(Callback):
 
 
 def best_score(trainer: Trainer) -> float | None:
-    """Return the score of the best checkpoint so far, None if there is none."""
+    """Return the monitored score of the best checkpoint so far; None before the first one."""
     scores = [c.best_model_score for c in trainer.checkpoint_callbacks if isinstance(c, ModelCheckpoint)]
     return next((float(score) for score in scores if score is not None), None)

@@ -18,12 +18,15 @@ from precis.files.figures import heat_map, html_page, new_figure, png_element
 from precis.files.templates import template
 from precis.runs.run_folder import load_run
 
-_MOST = 200  # EDUs in a picture
-_TITLE = 28  # maximum length of the title of a head
+_MAX_EDUS = 200  # in a picture, where more would be narrower than a pixel
+_MAX_TITLE = 28  # characters above a head's map, which is 2.6 inches wide
 
 
 def draw_attention(run: Path, texts: Sequence[tuple[str, str]], out: Path) -> None:
-    """Draw the attention of an RSTformer's run, which must see discourse, in a text with its id, to a folder."""
+    """Write pictures of an RSTformer's attention in a text, a pair (id, text), to the folder `out`.
+
+    A `UserError` if the run is not of an RSTformer, or its attention does not depend on discourse.
+    """
     with TemporaryDirectory(prefix="precis-") as cache:
         loaded = load_run(run, corpus=Texts(texts), cache_dir=cache, max_eval=None)
         if not isinstance(loaded.model, RSTformer) or loaded.model.ablation == "no_discourse":
@@ -39,13 +42,14 @@ def draw_attention(run: Path, texts: Sequence[tuple[str, str]], out: Path) -> No
 def write(model: RSTformer, data, out: Path) -> None:
     """Write pictures and page of the only test document of a DataModule; a `UserError` if the model reads no EDU."""
     (batch,) = data.test_dataloader()
-    (row,) = data.features("test")
-    if not row["parse"]:
-        raise UserError(f"document {row['id']!r} is empty; give a text")
-    parse, text = data.cache.get(row["parse"], row["id"]), as_document(data.documents("test")[0]).text
-    edus = int(batch.token_edu.max()) + 1  # those that the model reads
+    (features,) = data.features("test")
+    if not features["parse"]:
+        raise UserError(f"document {features['id']!r} is empty; give a text")
+    parse = data.cache.get(features["parse"], features["id"])
+    text = as_document(data.documents("test")[0]).text
+    edus = int(batch.token_edu.max()) + 1  # number of EDUs that the model reads; tokens outside of EDUs have -1
     if not edus:
-        raise UserError(f"document {row['id']!r}: no EDU begins within data.max_source; choose another text")
+        raise UserError(f"document {features['id']!r}: no EDU begins within data.max_source; choose another text")
     maps = edu_attention(
         model.network, edus, input_ids=batch.source, attention_mask=batch.source_mask,
         global_attention_mask=batch.global_mask, discourse=model.discourse(batch),
@@ -60,14 +64,14 @@ def write(model: RSTformer, data, out: Path) -> None:
     (summary,) = model.summarize(batch)
     tree = draw_svg(parse.best_tree(), [text[start:end] for start, end in parse.edus.tolist()])
     (out / "tree.svg").write_text(tree, encoding="utf-8")
-    note = cut_off(parse.size, edus, min(edus, _MOST))
+    note = cut_off(parse.size, edus, min(edus, _MAX_EDUS))
     macros = template("precis.summarizing", "pages.html").module
     body = macros.attention(tree, summary.sentences, note, pictures)
-    (out / "page.html").write_text(html_page(row["id"], body), encoding="utf-8")
+    (out / "page.html").write_text(html_page(features["id"], body), encoding="utf-8")
 
 
 def cut_off(size: int, num_read: int, num_drawn: int) -> str:
-    """Return a note on EDUs that are truncated, or whose attention is not drawn."""
+    """Return a note on how many of a document's `size` EDUs are read and drawn, and on the colors of the maps."""
     parts = []
     if num_read < size:
         parts.append(f"The model reads the first {num_read} of {size} EDUs; the others are in the tree alone.")
@@ -78,44 +82,43 @@ def cut_off(size: int, num_read: int, num_drawn: int) -> str:
 
 
 def relations_of(model: RSTformer, layer: int, names: Sequence[str]) -> list[str]:
-    """Return the relations of each head of a layer, by descending weight."""
+    """Return for each of H heads the names of its relations by descending weight; empty if heads have no relations."""
     injections = model.network.injections
-    if not len(injections) or model.ablation == "no_labels":
+    if not len(injections) or model.ablation == "no_labels":  # of R relations, only the mean is read
         return []
-    injection = injections[layer % len(injections)]
-    weights = injection.fixed_weights if injection.weights is None else injection.weights
+    injection = injections[layer % len(injections)]  # one for each layer, or one that all layers share
+    weights = injection.fixed_weights if injection.weights is None else injection.weights  # [H, R]
     ranked = torch.argsort(weights, dim=1, descending=True, stable=True).tolist()  # [H, R]
-    return [", ".join(names[r] for r in order if row[r] != 0) for row, order in zip(weights, ranked)]
+    return [", ".join(names[r] for r in order if head[r] != 0) for head, order in zip(weights, ranked)]
 
 
-def layer_figure(maps: EduAttention, layer: int, relations: Sequence[str] = (), most: int = _MOST) -> Figure:
+def layer_figure(maps: EduAttention, layer: int, relations: Sequence[str] = (), max_edus: int = _MAX_EDUS) -> Figure:
     """Return a figure with a column per head: attention with discourse, without, and the difference.
 
-    Both kinds share the scale of a head, clipped at the 99th percentile, so that outliers do not hide small values.
-    The titles have the relations of each head, if any; at most `most` EDUs are drawn.
+    The first two maps of a head share a scale that ends at the 99th percentile, so that outliers do not hide small
+    values. Titles have the `relations` of each head, if any; the first `max_edus` EDUs are drawn.
     """
-    rows = [maps.with_discourse[layer, :, :most, :most], maps.without[layer, :, :most, :most]]
-    rows.append(rows[0] - rows[1])
-    heads, edus = rows[0].shape[:2]
-    figure = new_figure(2.6 * heads + 1.2, 8.2)
+    with_discourse = maps.with_discourse[layer, :, :max_edus, :max_edus]  # [heads, EDUs, EDUs]
+    without = maps.without[layer, :, :max_edus, :max_edus]
+    difference = with_discourse - without
+    heads, edus = without.shape[:2]
+    figure = new_figure(2.6 * heads + 1.2, 8.2)  # inches
     axes = figure.subplots(3, heads, squeeze=False, sharex=True, sharey=True)
-    titles = ("with discourse", "without", "difference")
     for head in range(heads):
-        top = float(torch.stack(rows[:2])[:, head].flatten().quantile(0.99)) or 1.0
-        widest = float(rows[2][head].abs().max()) or 1.0
-        for number, values in enumerate(rows):
-            scale = {"vmin": -widest, "vmax": widest, "cmap": "RdBu_r"} if number == 2 else {"vmin": 0, "vmax": top}
-            panel = axes[number][head]
-            image = heat_map(panel, values[head].numpy(), **scale)
-            if number != 1:
-                cut_off = "max" if number == 0 and float(torch.stack(rows[:2])[:, head].max()) > top else "neither"
-                figure.colorbar(image, ax=axes[:2, head] if number == 0 else panel, shrink=0.8, extend=cut_off)
-            if number == 0:
-                names = f"\n{shorten(relations[head], _TITLE)}" if relations else ""
-                panel.set_title(f"head {head + 1}{names}", parse_math=False)
-            if head == 0:
-                panel.set_ylabel(f"{titles[number]}\nattending EDU")
+        both = torch.stack([with_discourse[head], without[head]])
+        top = float(both.flatten().quantile(0.99)) or 1.0  # matplotlib needs a scale above 0
+        largest = float(difference[head].abs().max()) or 1.0
+        image = heat_map(axes[0][head], with_discourse[head].numpy(), vmin=0, vmax=top)
+        arrow = "max" if float(both.max()) > top else "neither"
+        figure.colorbar(image, ax=axes[:2, head], shrink=0.8, extend=arrow)
+        heat_map(axes[1][head], without[head].numpy(), vmin=0, vmax=top)
+        image = heat_map(axes[2][head], difference[head].numpy(), vmin=-largest, vmax=largest, cmap="RdBu_r")
+        figure.colorbar(image, ax=axes[2][head], shrink=0.8)
+        names = f"\n{shorten(relations[head], _MAX_TITLE)}" if relations else ""
+        axes[0][head].set_title(f"head {head + 1}{names}", parse_math=False)  # "$" would start a formula
         axes[2][head].set_xlabel("attended EDU")
+    for panel, title in zip(axes[:, 0], ("with discourse", "without", "difference")):
+        panel.set_ylabel(f"{title}\nattending EDU")
     total = maps.without.shape[-1]
     extent = f"{edus} EDUs" if edus == total else f"the first {edus} of {total} EDUs"
     figure.suptitle(f"layer {layer + 1}: attention between {extent}")

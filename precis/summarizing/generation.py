@@ -23,9 +23,9 @@ from datamodules.batch import pad
 from datamodules.documents import UserError
 from lightning_modules.decoding.hugging_face import length_limits
 
-# What the name of a class that generates has in it; an encoder would generate nonsense.
+# Parts of the names of classes that generate; an encoder would generate nonsense.
 GENERATES = ("ConditionalGeneration", "CausalLM", "LMHead")
-UNLIMITED = 10**9  # what tokenizers without a limit give as theirs is larger
+UNLIMITED = 10**9  # tokenizers without a limit have a larger `model_max_length`
 DEFAULT_LENGTH = 128  # tokens of a summary, where neither the model nor the user says anything
 SEPARATOR = "<doc-sep>"  # of the source documents of PRIMERA
 # One output for each input, and the same one each time.
@@ -46,7 +46,7 @@ class Generated(NamedTuple):
 
     text: str  # without special tokens
     tokens: int  # number of generated tokens, the end symbol included
-    stopped: bool  # whether it ended because of its maximal length
+    stopped: bool  # whether it ended because of its maximum length
 
 
 class Generator:
@@ -59,18 +59,18 @@ class Generator:
         self.model, self.tokenizer = model.eval(), tokenizer
         self.is_decoder_only = not model.config.is_encoder_decoder
         self.card = model.generation_config
-        ends = self.card.eos_token_id
+        ends = self.card.eos_token_id  # an id, a list of ids, or None
         self.ends = {ends} if isinstance(ends, int) else set(ends or ())
-        padding = (tokenizer.pad_token_id, self.card.pad_token_id, *self.ends, 0)
-        self.padding = next(token for token in padding if token is not None)
-        self.separator = tokenizer.get_added_vocab().get(SEPARATOR)
+        candidates = (tokenizer.pad_token_id, self.card.pad_token_id, *self.ends, 0)
+        self.padding = next(token for token in candidates if token is not None)  # GPT-2, for example, has no padding
+        self.separator = tokenizer.get_added_vocab().get(SEPARATOR)  # None except for PRIMERA
         self.change(settings)
-        self.card = model.generation_config
+        self.card = model.generation_config  # later changes start from these settings
 
     def change(self, settings: Mapping[str, Any]) -> None:
-        """Generate with the settings of the model's card, but these; errors as in the constructor."""
+        """Generate with these settings instead of those of the model's card; a `UserError` as in the constructor."""
         settings = {ALIASES.get(name, name): value for name, value in settings.items()}
-        if self.is_decoder_only:  # whose `max_length` would count the prompt, too
+        if self.is_decoder_only:  # `max_length` of a decoder would count the prompt, too
             settings = {SAME_LIMIT.get(name, name): value for name, value in settings.items()}
         self.model.generation_config = change_settings(self.card, settings)
 
@@ -88,48 +88,48 @@ class Generator:
 
     @torch.inference_mode()
     def generate(self, prompts: Sequence[list[int]]) -> list[Generated]:
-        """Return the outputs of a batch of tokenized texts, B lists of ids."""
+        """Return the outputs for a batch of B tokenized texts, lists of at most S ids."""
         source, mask = self._collate(prompts)                                                # [B, S] both
         inputs = {"input_ids": source, "attention_mask": mask}
         if self.model.config.model_type == "led":
-            # the authors of LED let the first token attend to all others, those of PRIMERA each separator
+            # Global attention: in LED (Beltagy et al. 2020) of the first token, in PRIMERA of all separators, too.
             attention = torch.zeros_like(source) if self.separator is None else (source == self.separator).long()
             inputs["global_attention_mask"] = attention.index_fill(1, source.new_tensor([0]), 1)
         output = self.model.generate(**inputs, pad_token_id=self.padding)                    # [B, S + T] or [B, 1 + T]
-        start = source.shape[1] if self.is_decoder_only else 1
-        return [self._read(row) for row in output[:, start:].tolist()]
+        start = source.shape[1] if self.is_decoder_only else 1  # after the prompt, or after the start symbol
+        return [self._read(tokens) for tokens in output[:, start:].tolist()]
 
     def _collate(self, prompts: Sequence[list[int]]) -> tuple[Tensor, Tensor]:
-        """Return ids and mask, padded before a prompt that a decoder continues, and after a source otherwise."""
-        rows = [row[::-1] for row in prompts] if self.is_decoder_only else list(prompts)
-        source = pad(rows, self.padding)                                                     # [B, S]
-        mask = pad([[1] * len(row) for row in rows], 0)                                      # [B, S]
+        """Return padded ids and mask; padding is left of a prompt, which a decoder continues, and right of a source."""
+        sequences = [ids[::-1] for ids in prompts] if self.is_decoder_only else list(prompts)
+        source = pad(sequences, self.padding)                                                # [B, S]
+        mask = pad([[1] * len(ids) for ids in sequences], 0)                                 # [B, S]
         if self.is_decoder_only:
             source, mask = source.flip(1), mask.flip(1)
         return source.to(self.model.device), mask.to(self.model.device)
 
     def _read(self, tokens: list[int]) -> Generated:
-        """Return an output of T tokens, those after its end symbol left out."""
+        """Return the output in T generated tokens, without what follows its end symbol."""
         count = next((number for number, token in enumerate(tokens, 1) if token in self.ends), len(tokens))
         text = self.tokenizer.decode(tokens[:count], skip_special_tokens=True).strip()
         return Generated(text, count, count >= self.max_new_tokens)
 
 
 def change_settings(config: GenerationConfig, settings: Mapping[str, Any]) -> GenerationConfig:
-    """Return generation settings with some of them replaced, without sampling; a `UserError` if one is refused.
+    """Return a copy of generation settings with some replaced, without sampling; a `UserError` if one is refused.
 
-    What the config says about the same thing in other words is left out, so that the new settings hold: of two limits
-    of the length `generate` prefers that of new tokens, and a minimum above the maximum keeps a summary from ending.
+    Settings of the config that would override the new ones are removed: `generate` prefers `max_new_tokens` to
+    `max_length`, and a minimum above the maximum would keep a summary from ending.
     """
     _check(settings)
     changed = GenerationConfig.from_dict(config.to_dict())
     for names in SAME_LIMIT.items():
         if any(name in settings for name in names):
-            changed.update(**dict.fromkeys(names))
+            changed.update(**dict.fromkeys(names))  # sets both to None
     if settings.get("num_beams") == 1:
-        changed.update(**dict.fromkeys(OF_BEAMS))
+        changed.update(**dict.fromkeys(OF_BEAMS))  # transformers refuses settings that have no effect
     try:
-        changed.update(**UNUSED | settings | FIXED)
+        changed.update(**UNUSED | settings | FIXED)  # later ones win
         _solve_conflict(changed, settings)
         changed.validate()
     except UserError:
@@ -140,7 +140,7 @@ def change_settings(config: GenerationConfig, settings: Mapping[str, Any]) -> Ge
 
 
 def _check(settings: Mapping[str, Any]) -> None:
-    """Check names and values of generation settings."""
+    """Raise a `UserError` for an unknown generation setting, a value out of range, or one that needs sampling."""
     names = vars(GenerationConfig())
     for name, value in settings.items():
         if name.startswith("_") or name not in names:
@@ -154,10 +154,10 @@ def _check(settings: Mapping[str, Any]) -> None:
 
 
 def _solve_conflict(config: GenerationConfig, settings: Mapping[str, Any]) -> None:
-    """Let a limit of the length that was set win against the opposite limit of the model's card."""
+    """Where minimum and maximum length conflict, change the one of the model's card; a `UserError` if both were set."""
     sets_maximum, sets_minimum = (any(name in settings for name in pair) for pair in SAME_LIMIT.items())
     minimum, maximum = length_limits(config)
-    if maximum is None or minimum < maximum:  # there is room for the end symbol
+    if maximum is None or minimum < maximum:  # the end symbol needs a position, too
         return
     if sets_minimum and sets_maximum and minimum > maximum:
         remedy = "lower the minimum, or raise the maximum"
@@ -171,22 +171,22 @@ def _solve_conflict(config: GenerationConfig, settings: Mapping[str, Any]) -> No
 def load_pretrained(name: str, dtype: str, device: str) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
     """Load a model that generates, and its tokenizer, from a folder or the hub; the device `auto` prefers a GPU.
 
-    Raises:
-        UserError: if there is no such model, or it generates no text.
+    A `UserError` if there is no such model, or it generates no text.
     """
     if device == "auto":
         device = "cuda" if torch.cuda.is_available() else "cpu"
+    # A name on the hub is NAME or OWNER/NAME; for any other one, the hub would report an invalid name, not a folder.
     if not Path(name).is_dir() and (name.count("/") > 1 or name.startswith((".", "/", "~"))):
         raise UserError(f"{name}: no such folder; give the folder of a model, or its name on the hub")
-    disable_progress_bar()  # hides the bar of loading weights, not that of downloads
+    disable_progress_bar()  # hides the bar of loading weights, but not of downloads
     try:
         config = AutoConfig.from_pretrained(name)
-        architectures = " ".join(config.architectures or [GENERATES[0]])
-        if not any(kind in architectures for kind in GENERATES):
+        architectures = " ".join(config.architectures or [GENERATES[0]])  # unknown ones are tried
+        if not any(part in architectures for part in GENERATES):
             remedy = "give a summarizer, such as BART, T5 or PEGASUS, or a chat model"
             raise UserError(f"{name}: {architectures} generates no text; {remedy}")
-        kind = AutoModelForSeq2SeqLM if config.is_encoder_decoder else AutoModelForCausalLM
-        model = kind.from_pretrained(name, dtype=getattr(torch, dtype))
+        model_class = AutoModelForSeq2SeqLM if config.is_encoder_decoder else AutoModelForCausalLM
+        model = model_class.from_pretrained(name, dtype=getattr(torch, dtype))
         return model.to(device), AutoTokenizer.from_pretrained(name)
     except UserError:
         raise
@@ -196,7 +196,7 @@ def load_pretrained(name: str, dtype: str, device: str) -> tuple[PreTrainedModel
 
 
 def weights_digest(name: str, model: PreTrainedModel) -> str | None:
-    """Return what identifies a model's weights: the commit on the hub, or a digest of a folder's files."""
+    """Return an identifier of a model's weights: its commit on the hub (None if unknown), or a digest of its folder."""
     folder = Path(name)
     if not folder.is_dir():
         return getattr(model.config, "_commit_hash", None)
@@ -204,18 +204,18 @@ def weights_digest(name: str, model: PreTrainedModel) -> str | None:
     for path in sorted(path for path in folder.iterdir() if path.suffix in (".safetensors", ".bin", ".json", ".model")):
         with path.open("rb") as file:
             digest.update(f"{path.name} {hashlib.file_digest(file, 'sha256').hexdigest()}".encode())
-    return digest.hexdigest()[:16]
+    return digest.hexdigest()[:16]  # 64 bits distinguish models reliably
 
 
 def context_window(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> int | None:
-    """Return the maximal number of input tokens that model and tokenizer state; None if they state none."""
+    """Return the maximum number of input tokens according to model and tokenizer; None if neither has a limit."""
     limits = [limit for limit in (positions(model, "encoder"), tokenizer.model_max_length) if limit]
     return min((limit for limit in limits if limit < UNLIMITED), default=None)
 
 
 def positions(model: PreTrainedModel, part: Literal["encoder", "decoder"]) -> int | None:
-    """Return the number of positions of a model's encoder or decoder; None without a limit, as of T5."""
-    configs = [model.config, getattr(model.config, part, None)]
-    names = (f"max_{part}_position_embeddings", "max_position_embeddings")
-    stated = [getattr(config, name, None) for config in configs for name in names]
-    return min(filter(None, stated), default=None)
+    """Return the number of positions of a model's encoder or decoder; None if it has no limit, as T5."""
+    configs = [model.config, getattr(model.config, part, None)]  # some models have a config for each part
+    names = (f"max_{part}_position_embeddings", "max_position_embeddings")  # of LED, and of most models
+    limits = [getattr(config, name, None) for config in configs for name in names]
+    return min(filter(None, limits), default=None)

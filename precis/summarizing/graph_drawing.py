@@ -1,6 +1,6 @@
 """Implementation of `precis graph`: paragraph graphs as tables, as SVG with attention of summaries, and as a page."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -36,13 +36,13 @@ Curve = tuple[str, str, float, float, str]  # class, path, width, opacity and to
 
 
 def strongest(weights: NDArray, max_links: int = LINKS, min_weight: float = MIN_LINK) -> list[tuple[int, int]]:
-    """Return the links of G [L, L] to draw, the strongest of each paragraph in either direction, as pairs i < j."""
-    strength = np.maximum(weights, weights.T).astype(float)
-    np.fill_diagonal(strength, -1)
+    """Return the links to draw as pairs i < j: the strongest of each paragraph, in either direction of G [L, L]."""
+    strength = np.maximum(weights, weights.T).astype(float)  # [L, L], symmetric
+    np.fill_diagonal(strength, -1)  # below `min_weight`: no paragraph is linked to itself
     pairs = set()
-    for i, row in enumerate(strength):
-        for j in np.argsort(-row, kind="stable")[:max_links].tolist():
-            if row[j] >= min_weight:
+    for i, links in enumerate(strength):
+        for j in np.argsort(-links, kind="stable")[:max_links].tolist():
+            if links[j] >= min_weight:
                 pairs.add((min(i, j), max(i, j)))
     return sorted(pairs)
 
@@ -63,37 +63,36 @@ def draw_svg(
         attention: attention of each summary sentence to each paragraph, [sentences, L].
     """
     letters = LETTERS_BESIDE_SUMMARY if summary else LETTERS_ALONE
-    lines = [one_line(" ".join(text)) or "(no words)" for text in texts]
-    left = ARCS + 24
-    width_of_texts = LETTER * (letters + 4)
-    right = left + width_of_texts + GAP
-    height = TOP + ROW * max(len(texts), len(summary)) + 10
-    step = (height - TOP - 10) / max(1, len(summary))  # the sentences share the height
-    curves, texts_at = _arcs(np.asarray(weights, dtype=float), left - 8), []
+    left = ARCS + 24  # x of the paragraphs, with a margin; all lengths are in pixels
+    width_of_texts = LETTER * (letters + 4)  # 4 for the number of the paragraph
+    right = left + width_of_texts + GAP  # x of the summary
+    height = TOP + ROW * max(len(texts), len(summary)) + 10  # 10: margin below
+    step = (height - TOP - 10) / max(1, len(summary))  # height of a summary sentence; all of them share the column
+    curves, labels = _arcs(np.asarray(weights, dtype=float), left - 8), []  # labels: (x, y, text, tooltip)
     legend = [f"arcs: the {LINKS} strongest links of each paragraph"]
     if not curves:
         legend = [f"no links: the graph gives no two paragraphs a weight of at least {MIN_LINK:g}"]
     if attention is not None:
         curves += _attention_lines(np.asarray(attention, dtype=float), left + width_of_texts, right - 8, step)
-    for row, line in enumerate(lines):
-        texts_at.append((left, TOP + ROW * (row + 0.5), f"{row + 1}  {shorten(line, letters)}", line))
-    for row, sentence in enumerate(map(one_line, summary)):
-        texts_at.append((right, TOP + step * (row + 0.5), shorten(sentence, letters), sentence))
-    heads = [(left, "paragraphs"), (right, "summary")][: 2 if summary else 1]
-    width = right + LETTER * letters + 20 if summary else left + width_of_texts
-    if attention is not None:
-        shown = f"the {ATTENTION_LINES} strongest attention weights of a summary sentence"
-        legend.append(f"lines: {shown}, at least {MIN_ATTENTION:g}")
-    width = max(width, 24 + LEGEND_LETTER * max(map(len, legend)))
+        strongest_weights = f"the {ATTENTION_LINES} strongest attention weights of a summary sentence"
+        legend.append(f"lines: {strongest_weights}, at least {MIN_ATTENTION:g}")
+    for index, text in enumerate(texts):
+        line = one_line(" ".join(text)) or "(no words)"
+        labels.append((left, TOP + ROW * (index + 0.5), f"{index + 1}  {shorten(line, letters)}", line))
+    for index, sentence in enumerate(map(one_line, summary)):
+        labels.append((right, TOP + step * (index + 0.5), shorten(sentence, letters), sentence))
+    headings = [(left, "paragraphs"), (right, "summary")] if summary else [(left, "paragraphs")]
+    width = right + LETTER * letters + 20 if summary else left + width_of_texts  # 20: margin
+    width = max(width, 24 + LEGEND_LETTER * max(map(len, legend)))  # 24: margins of the legend
     image = template("precis.summarizing", "graph.svg").render(
-        width=round(width), height=round(height), legend=legend, heads=heads, curves=curves, texts=texts_at,
+        width=round(width), height=round(height), legend=legend, heads=headings, curves=curves, texts=labels,
         link_color=LINK_COLOR,
     )  # fmt: skip
     return image + "\n"
 
 
 def _arcs(weights: NDArray, x: float) -> list[Curve]:
-    """Return half ellipses between paragraphs, the strongest on top."""
+    """Return the links of G [L, L] as half ellipses left of `x`, in the order of drawing: the strongest is on top."""
     pairs = strongest(weights)
     strength = np.maximum(weights, weights.T)
     largest = max((strength[pair] for pair in pairs), default=1.0)
@@ -101,31 +100,35 @@ def _arcs(weights: NDArray, x: float) -> list[Curve]:
     curves = []
     for i, j in sorted(pairs, key=lambda pair: strength[pair]):
         share = strength[i, j] / largest
-        y, below = TOP + ROW * (i + 0.5), TOP + ROW * (j + 0.5)
-        depth = ARCS * (0.15 + 0.85 * ((j - i) / longest) ** 0.5)
+        top, bottom = TOP + ROW * (i + 0.5), TOP + ROW * (j + 0.5)
+        depth = ARCS * (0.15 + 0.85 * ((j - i) / longest) ** 0.5)  # so that long and short arcs can be told apart
         tooltip = f"{i + 1} to {j + 1}: {weights[i, j]:.2f}, back: {weights[j, i]:.2f}"
-        path = f"M{x} {y}A{depth:.1f} {(below - y) / 2:.1f} 0 0 0 {x} {below}"
-        curves.append(("link", path, 0.5 + 4 * share, 0.15 + 0.75 * share, tooltip))
+        path = f"M{x} {top}A{depth:.1f} {(bottom - top) / 2:.1f} 0 0 0 {x} {bottom}"
+        curves.append(("link", path, 0.5 + 4 * share, 0.15 + 0.75 * share, tooltip))  # the weakest remain visible
     return curves
 
 
-def _attention_lines(attention: NDArray, x: float, right: float, step: float) -> list[Curve]:
-    """Return lines between summary sentences and the paragraphs with the most attention."""
-    curves, middle = [], (x + right) / 2
-    for s, row in enumerate(attention):
-        for paragraph in np.argsort(-row, kind="stable")[:ATTENTION_LINES].tolist():
-            if row[paragraph] < MIN_ATTENTION:
+def _attention_lines(attention: NDArray, left: float, right: float, step: float) -> list[Curve]:
+    """Return lines from the paragraphs with the most attention, at x = `left`, to each summary sentence, at `right`.
+
+    `attention` has the weights [sentences, L]; `step` is the height of a sentence.
+    """
+    curves, middle = [], (left + right) / 2
+    for sentence, weights in enumerate(attention):
+        for paragraph in np.argsort(-weights, kind="stable")[:ATTENTION_LINES].tolist():
+            weight = weights[paragraph]
+            if weight < MIN_ATTENTION:
                 break
-            y, end = TOP + ROW * (paragraph + 0.5), TOP + step * (s + 0.5)
-            path = f"M{x:.1f} {y}C{middle:.1f} {y} {middle:.1f} {end:.1f} {right:.1f} {end:.1f}"
-            weight, tooltip = row[paragraph], f"sentence {s + 1} to paragraph {paragraph + 1}: {row[paragraph]:.2f}"
+            start, end = TOP + ROW * (paragraph + 0.5), TOP + step * (sentence + 0.5)
+            path = f"M{left:.1f} {start}C{middle:.1f} {start} {middle:.1f} {end:.1f} {right:.1f} {end:.1f}"
+            tooltip = f"sentence {sentence + 1} to paragraph {paragraph + 1}: {weight:.2f}"
             curves.append(("look", path, 9 * weight, 0.25 + 0.6 * weight, tooltip))
     return curves
 
 
 @dataclass
 class GraphPicture:
-    """Data of the picture of a document; a `UserError` if the attention is that of other paragraphs."""
+    """Data of the picture of a document; a `UserError` if `attention` has another shape than summary and texts."""
 
     id: str
     graph: str  # its name
@@ -138,7 +141,8 @@ class GraphPicture:
 
     def __post_init__(self) -> None:
         if self.attention is not None:
-            self.attention, sizes = np.asarray(self.attention, dtype=float), (len(self.summary), len(self.texts))
+            self.attention = np.asarray(self.attention, dtype=float)  # lists in a file of predictions
+            sizes = (len(self.summary), len(self.texts))
             if self.attention.shape != sizes:
                 problem = f"attention {self.attention.shape} of summary sentences to paragraphs, which are {sizes}"
                 raise UserError(f"{self.id}: {problem}; it was computed with other settings")
@@ -149,36 +153,37 @@ def page(pictures: Sequence[GraphPicture]) -> str:
     parts = []
     for picture in pictures:
         svg = draw_svg(picture.weights, picture.texts, picture.summary, picture.attention)
-        rows = [] if picture.attention is None else picture.attention
-        attended = [_largest(row, MIN_ATTENTION) for row in rows] or [""] * len(picture.summary)
+        attended = [""] * len(picture.summary)  # for each sentence of the summary, its paragraphs with the most weight
+        if picture.attention is not None:
+            attended = [_largest(weights, MIN_ATTENTION) for weights in picture.attention]
         parts.append((picture, svg, strongest_links(picture.weights), attended))
     return html_page("Paragraph graphs", template("precis.summarizing", "pages.html").module.graphs(parts))
 
 
 def strongest_links(weights: NDArray) -> list[str]:
-    """Return the paragraphs that each paragraph is linked to most, numbered from 1, with weights."""
-    others = np.where(np.eye(len(weights), dtype=bool), 0, weights)
-    return [_largest(row, MIN_LINK) for row in others]
+    """Return for each paragraph its strongest links in G [L, L], such as "3 (0.42), 1 (0.07)"; numbers begin at 1."""
+    others = np.where(np.eye(len(weights), dtype=bool), 0, weights)  # without links to itself
+    return [_largest(links, MIN_LINK) for links in others]
 
 
-def _largest(row: NDArray, least: float) -> str:
-    """Return the numbers, from 1, of the largest weights that are at least `least`."""
-    order = np.argsort(-np.asarray(row), kind="stable").tolist()
-    return ", ".join(f"{j + 1} ({row[j]:.2f})" for j in order[:LINKS] if row[j] >= least)
+def _largest(weights: NDArray, minimum: float) -> str:
+    """Return the numbers, from 1, of the `LINKS` largest weights that are at least `minimum`, with these weights."""
+    order = np.argsort(-np.asarray(weights), kind="stable").tolist()
+    return ", ".join(f"{j + 1} ({weights[j]:.2f})" for j in order[:LINKS] if weights[j] >= minimum)
 
 
 def draw_graphs(options: Namespace) -> None:
     """Print and draw the graphs of texts, or of the documents of a run, by the options of `precis graph`."""
-    documents = _of_run(options) if options.run is not None else _of_texts(options)
+    pictures = _run_pictures(options) if options.run is not None else _text_pictures(options)
     console = Console()
-    for drawn in documents:
-        console.print(_table(drawn, console.width))
+    for picture in pictures:
+        console.print(_table(picture, console.width))
     if options.html:
-        options.html.write_text(page(documents), encoding="utf-8")
+        options.html.write_text(page(pictures), encoding="utf-8")
 
 
-def _of_texts(options: Namespace) -> list[GraphPicture]:
-    """Return the documents in files or on standard input."""
+def _text_pictures(options: Namespace) -> list[GraphPicture]:
+    """Return the graphs of the texts in files or on standard input, built with the options of `precis graph`."""
     documents = documents_of(Texts(collect_texts(options.inputs)))
     if options.graph == "topic":
         raise UserError("--graph topic: topics are learned from a corpus; give the --run of a model with that graph")
@@ -186,49 +191,54 @@ def _of_texts(options: Namespace) -> list[GraphPicture]:
     parses = options.parses or default_cache() / "parses"
     graph = make_graph(options.graph, parser, parses)
     graph.prepare(documents)
-    return [_drawn(options.paragraphs(document), graph) for document in documents]
+    return [_picture(options.paragraphs(document), graph) for document in documents]
 
 
-def _of_run(options: Namespace) -> list[GraphPicture]:
-    """Return documents of a split of a run, with summaries if there are any; a `UserError` if it has no graph."""
+def _run_pictures(options: Namespace) -> list[GraphPicture]:
+    """Return the graphs of a run's documents, with summaries and attention if the run has predictions.
+
+    Documents are those with `options.id`, otherwise the first ones with predictions, otherwise the first one.
+    """
     folder = options.run
     data = load_run(folder).data
     if not isinstance(getattr(data, "graph", None), ParagraphGraph):
         raise UserError(f"{folder}: its model has no paragraph graph; give a run of GraphSum")
-    rows = {}
+    predictions = {}
     with suppress(MissingPredictions):  # the graph is drawn without a summary
-        rows = {row["id"]: row for row in read_rows(find_predictions(folder, options.split))}
+        predictions = {record["id"]: record for record in read_rows(find_predictions(folder, options.split))}
     table = data.documents(options.split)
-    row_of_id = {name: row for row, name in enumerate(table["id"])}
-    names = options.id or [name for name in rows if name in row_of_id][: options.documents] or list(row_of_id)[:1]
-    missing = [name for name in names if name not in row_of_id]
+    index_of_id = {name: index for index, name in enumerate(table["id"])}
+    ids = options.id or [name for name in predictions if name in index_of_id][: options.documents]
+    ids = ids or list(index_of_id)[:1]
+    missing = [name for name in ids if name not in index_of_id]
     if missing:
         raise UserError(f"{folder}: no document {missing[0]!r} in its {options.split} split; pass --split")
-    documents = [as_document(table[row_of_id[name]]) for name in names]
+    documents = [as_document(table[index_of_id[name]]) for name in ids]
     data.graph.prepare(documents)
-    return [_drawn(data.paragraphs(document), data.graph, rows.get(document.id)) for document in documents]
+    return [_picture(data.paragraphs(document), data.graph, predictions.get(document.id, {})) for document in documents]
 
 
-def _drawn(paragraphs: Paragraphs, graph: ParagraphGraph, row: dict[str, Any] | None = None) -> GraphPicture:
-    row = row or {}
+def _picture(paragraphs: Paragraphs, graph: ParagraphGraph, prediction: Mapping[str, Any] = {}) -> GraphPicture:
+    """Return the picture's data for a document, with the summary and attention in the record of its prediction."""
     return GraphPicture(
         id=paragraphs.id,
         graph=graph.name,
         weights=graph(paragraphs),
         texts=paragraphs.texts,
-        summary=row.get("summary", []),
-        attention=row.get("paragraph_attention"),
+        summary=prediction.get("summary", []),
+        attention=prediction.get("paragraph_attention"),
         references=paragraphs.document.references,
         note=f"graph {graph.name}: {len(paragraphs)} of {paragraphs.total} paragraphs",
     )
 
 
-def _table(drawn: GraphPicture, width: int) -> Table:
-    """Return a table of paragraphs with their strongest links."""
-    title = Text(f"{one_line(drawn.id)}: graph {drawn.graph}")
+def _table(picture: GraphPicture, width: int) -> Table:
+    """Return a table of paragraphs with their strongest links, for a terminal with `width` columns."""
+    title = Text(f"{one_line(picture.id)}: graph {picture.graph}")
     table = Table(title=title, caption="numbers of paragraphs, weights in brackets")
     for name in ("", "paragraph", "strongest links to"):
         table.add_column(name, no_wrap=name != "paragraph", justify="right" if not name else "left")
-    for number, (text, links) in enumerate(zip(drawn.texts, strongest_links(drawn.weights)), start=1):
-        table.add_row(str(number), Text(shorten(one_line(" ".join(text)), max(20, width - 46))), links)
+    for number, (text, links) in enumerate(zip(picture.texts, strongest_links(picture.weights)), start=1):
+        letters = max(20, width - 46)  # 46: the other columns and borders; on a narrow terminal, lines wrap
+        table.add_row(str(number), Text(shorten(one_line(" ".join(text)), letters)), links)
     return table

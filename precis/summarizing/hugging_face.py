@@ -15,17 +15,7 @@ from datamodules.batch import Batch, groups_by_length
 from datamodules.corpora.corpus import Corpus, as_document, build_documents
 from datamodules.documents import Document, UserError
 from lightning_modules.summarizer import Summarizer, Summary
-from precis.summarizing.generation import (
-    DEFAULT_LENGTH,
-    FIXED,
-    OTHER_NAME,
-    SEPARATOR,
-    Generated,
-    Generator,
-    context_window,
-    load_pretrained,
-    positions,
-)
+from precis.summarizing import generation
 from precis.summarizing.prompts import answer_text, check_fields, fill, read_prompt, sentences_of
 from precis.summarizing.summary_options import PretrainedOptions
 
@@ -40,9 +30,9 @@ class Answer(NamedTuple):
     """What a model wrote about a document."""
 
     id: str  # id of the document
-    text: str  # the summary; those of several windows on a line each
-    windows: int  # number of parts in which the document was read
-    source_tokens: tuple[int, int]  # number of tokens that were read, and of all tokens
+    text: str  # the summary, or the summaries of several windows, one per line
+    windows: int  # number of windows: consecutive parts of the document, each of which was read alone
+    source_tokens: tuple[int, int]  # number of tokens that were read, and number of all tokens
     summary_tokens: int  # number of generated tokens
     stopped: bool  # whether a summary ended because of its maximum length
 
@@ -74,7 +64,7 @@ class TextDocuments:
         return replace(self, corpus=corpus, cache_dir=cache_dir, eval_batch_size=eval_batch_size)
 
     def test_dataloader(self) -> DataLoader:
-        """Return batches of test documents in order."""
+        """Return batches (`TextBatch`) of test documents in order."""
         return DataLoader(self.documents("test"), batch_size=self.eval_batch_size, collate_fn=self._collate)
 
     @staticmethod
@@ -102,16 +92,21 @@ class HuggingFaceSummarizer:
 
     def __init__(self, name: str, options: PretrainedOptions = PretrainedOptions()) -> None:
         self.name, self.options, self.language = name, options, options.language
-        model, tokenizer = load_pretrained(name, options.dtype, options.device)
+        model, tokenizer = generation.load_pretrained(name, options.dtype, options.device)
         self.is_chat = not model.config.is_encoder_decoder and bool(tokenizer.chat_template)
+        # T5 and BART have settings for the task in their config, such as the prefix "summarize: ".
         task = (getattr(model.config, "task_specific_params", None) or {}).get("summarization", {})
-        self.template = self._template(task.get("prefix") or getattr(model.config, "prefix", None) or "", model)
-        self.generator = Generator(model, tokenizer, self._card_settings(task, model))
+        prefix = task.get("prefix") or getattr(model.config, "prefix", None) or ""
+        self.template = self._template(prefix, model)
+        self.generator = generation.Generator(model, tokenizer, self._card_settings(task, model))
         self.generator.change(options.generation)
         self._check_positions()
 
     def _template(self, prefix: str, model: Any) -> str:
-        """Return the text with {document} that the model reads."""
+        """Return the text that the model reads, with {document} in the place of the document.
+
+        `prefix` is the one of the model's card, which `--source_prefix` replaces; models with a prompt have none.
+        """
         prompt, is_decoder = self.options.prompt, not model.config.is_encoder_decoder
         if self.options.source_prefix is not None and (is_decoder or prompt is not None):
             raise UserError(f"--source_prefix: {self.name} reads a prompt; leave it out, or change --prompt")
@@ -119,61 +114,70 @@ class HuggingFaceSummarizer:
             return read_prompt(CHAT_PROMPT) if self.is_chat else CONTINUED_PROMPT
         if prompt is None:
             return (prefix if self.options.source_prefix is None else self.options.source_prefix) + "{document}"
-        template = prompt if "{document}" in prompt else read_prompt(prompt)
-        check_fields(prompt, template, {"document": True, "n": False, "query": False})
+        template = prompt if "{document}" in prompt else read_prompt(prompt)  # a text, or the name of a shipped prompt
+        check_fields(prompt, template, {"document": True, "n": False, "query": False})  # True: a field it must have
         return template
 
     def _card_settings(self, task: Mapping[str, Any], model: Any) -> dict[str, Any]:
-        """Return the settings of the task, which older checkpoints keep in their config, and a length if none says."""
-        names = vars(model.generation_config).keys() - FIXED
+        """Return the generation settings of the task in the model's config, with a maximum length if none is set."""
+        names = vars(model.generation_config).keys() - generation.FIXED
         settings = {name: value for name, value in task.items() if name in names}
         limits = model.generation_config.to_dict() | settings
         if model.config.is_encoder_decoder:
             if not (limits.get("max_length") or limits.get("max_new_tokens")):
-                settings["max_new_tokens"] = min(DEFAULT_LENGTH, positions(model, "decoder") or DEFAULT_LENGTH)
-        elif not limits.get("max_new_tokens"):
-            settings["max_new_tokens"] = CHAT_LENGTH if self.is_chat else DEFAULT_LENGTH
+                positions = generation.positions(model, "decoder") or generation.DEFAULT_LENGTH
+                settings["max_new_tokens"] = min(generation.DEFAULT_LENGTH, positions)
+        elif not limits.get("max_new_tokens"):  # the `max_length` of a decoder would count the prompt, too
+            settings["max_new_tokens"] = CHAT_LENGTH if self.is_chat else generation.DEFAULT_LENGTH
         return settings
 
     @property
     def max_source(self) -> int | None:
         """Maximum number of input tokens, special tokens and prompt included; None for no limit."""
-        window = context_window(self.generator.model, self.generator.tokenizer)
+        window = generation.context_window(self.generator.model, self.generator.tokenizer)
         if window is not None and self.generator.is_decoder_only:
             window -= self.generator.max_new_tokens  # prompt and answer share the positions
         return window if self.options.max_source is None else self.options.max_source
 
     def _check_positions(self) -> None:
-        """Check that the model has enough positions for its inputs and outputs."""
-        read, written = (positions(self.generator.model, part) for part in ("encoder", "decoder"))
+        """Raise a `UserError` if the model has too few positions for its inputs and outputs."""
+        input_positions = generation.positions(self.generator.model, "encoder")
+        output_positions = generation.positions(self.generator.model, "decoder")
         limit, length = self.max_source, self.generator.max_new_tokens
-        if written and length > written:
-            remedy = f"give --generation.max_new_tokens {written} or less"
-            raise UserError(f"summaries of {length} tokens: the model has {written} positions; {remedy}")
-        if limit is not None and limit < len(self.encode("")) + 2:
+        if output_positions and length > output_positions:
+            remedy = f"give --generation.max_new_tokens {output_positions} or less"
+            raise UserError(f"summaries of {length} tokens: the model has {output_positions} positions; {remedy}")
+        if limit is not None and limit < len(self.encode("")) + 2:  # at least two tokens of the document
             raise UserError(f"--max_source {limit}: no room for a document beside the prompt and special tokens")
-        if read and limit is not None and limit + length * self.generator.is_decoder_only > read:
-            beside = f" for it and {length} tokens of the summary" if self.generator.is_decoder_only else ""
-            raise UserError(f"--max_source {limit}: the model has {read} positions{beside}; give at most as many")
+        output_share = length if self.generator.is_decoder_only else 0  # a decoder continues its input
+        if input_positions and limit is not None and limit + output_share > input_positions:
+            beside = f" for it and {length} tokens of the summary" if output_share else ""
+            problem = f"the model has {input_positions} positions{beside}"
+            raise UserError(f"--max_source {limit}: {problem}; give at most as many")
 
     def to(self, device: torch.device | str) -> Self:
-        """Leave the model on the device that its options name; the commands move trained models with this method."""
+        """Leave the model on the device of its options; commands call this method of trained models to move them."""
         return self
 
     @contextmanager
     def changed(self, settings: Mapping[str, Any]) -> Iterator[None]:
-        """Replace generation settings, or `DecodingOptions`, within a context; a `UserError` if refused."""
-        generator, before = self.generator, self.generator.model.generation_config
-        earlier = {n: value for n, value in self.options.generation.items() if OTHER_NAME.get(n) not in settings}
+        """Change generation settings, named as by transformers or `DecodingOptions`, within a context.
+
+        A `UserError` if a setting is unknown or refused. Other settings of the options stay as they are.
+        """
+        model, before = self.generator.model, self.generator.model.generation_config
+        # `max_length` and `max_new_tokens` are names of one limit, so a new one replaces the other.
+        replaced = {generation.OTHER_NAME.get(name) for name in settings}
+        others = {name: value for name, value in self.options.generation.items() if name not in replaced}
         try:
-            generator.change(earlier | dict(settings))
+            self.generator.change(others | dict(settings))
             self._check_positions()
             yield
         finally:
-            generator.model.generation_config = before
+            model.generation_config = before
 
     def encode(self, text: str, **options: Any) -> list[int]:
-        """Return the ids of a text in its prompt, with special tokens."""
+        """Return the token ids of a text in the prompt, with special tokens; `options` are those of the tokenizer."""
         prompt = fill(self.template, {"document": text})
         if self.is_chat:
             messages = [{"role": "user", "content": prompt}]
@@ -184,10 +188,11 @@ class HuggingFaceSummarizer:
         return encoded["input_ids"]
 
     def sources(self, document: Document) -> tuple[list[list[int]], int]:
-        """Return the inputs for a document, lists of token ids, and the number of tokens that they should have."""
+        """Return the inputs for a document, a list of token ids for each window, and their tokens before truncation."""
         sentences = document.sentences
-        if self.generator.separator is not None:
-            sentences = [sentence for part in document.parts for sentence in (*part[:-1], f"{part[-1]} {SEPARATOR}")]
+        if self.generator.separator is not None:  # PRIMERA: each of several documents ends with the separator
+            parts = [[*part[:-1], f"{part[-1]} {generation.SEPARATOR}"] for part in document.parts]
+            sentences = [sentence for part in parts for sentence in part]
         texts = [" ".join(sentences)]
         if self.options.long_documents != "truncate" and self.max_source is not None:
             texts = self._windows(sentences, self.max_source)
@@ -199,28 +204,29 @@ class HuggingFaceSummarizer:
         return inputs, total
 
     def _windows(self, sentences: list[str], max_source: int) -> list[str]:
-        """Return consecutive sentences in texts of at most `max_source` tokens in their prompt, or of one sentence."""
+        """Divide sentences into texts of at most `max_source` tokens with their prompt; a longer sentence is alone."""
         windows: list[str] = []
 
-        def tokens(count: int) -> int:
+        def num_tokens(count: int) -> int:
             return len(self.encode(" ".join(sentences[:count])))
 
-        while sentences:  # few texts are tokenized: a window may hold hundreds of sentences
-            count = max(1, bisect_right(range(1, len(sentences) + 1), max_source, key=tokens))
+        while sentences:
+            # Bisection, because tokenizing each of hundreds of sentences anew takes long; at least one sentence.
+            count = max(1, bisect_right(range(1, len(sentences) + 1), max_source, key=num_tokens))
             windows.append(" ".join(sentences[:count]))
             sentences = sentences[count:]
-        return windows or [""]
+        return windows or [""]  # a document without sentences
 
     def _truncated(self, text: str, max_source: int) -> list[int]:
-        """Return the ids of the longest beginning of a text that fits with its prompt."""
-        if not self.is_chat and self.template.endswith("{document}"):
+        """Return the token ids of the longest beginning of a text that has `max_source` tokens with its prompt."""
+        if not self.is_chat and self.template.endswith("{document}"):  # the tokenizer truncates the end
             return self.encode(text, truncation=True, max_length=max_source)
-        sizes = range(len(text) + 1)
-        size = bisect_right(sizes, max_source, key=lambda size: len(self.encode(text[:size]))) - 1
-        return self.encode(text[:size])
+        lengths = range(len(text) + 1)  # in characters, of which the last one that fits is found by bisection
+        length = bisect_right(lengths, max_source, key=lambda length: len(self.encode(text[:length]))) - 1
+        return self.encode(text[:length])
 
     def summarize(self, batch: TextBatch) -> list[Summary]:
-        """Return a summary of each document; `extra` has the numbers of windows, and of tokens read and in total."""
+        """Return a summary of each document; `extra` has the fields `windows` and `source_tokens` of `Answer`."""
         answers = {answer.id: answer for group in self.answers(batch.documents) for answer in group}
         summaries = []
         for document in batch.documents:
@@ -231,37 +237,40 @@ class HuggingFaceSummarizer:
         return summaries
 
     def answers(self, documents: list[Document]) -> Iterator[list[Answer]]:
-        """Yield the answers about some documents after each batch, which has inputs of similar length."""
-        first_pass = {}
+        """Yield the answers that a batch completes, after each batch, until all documents have one.
+
+        With `--long_documents second_pass`, the joined summaries of several windows are summarized again.
+        """
+        first_pass = {}  # answers of documents with several windows, by id
         for answers in self._one_pass(documents):
             if self.options.long_documents == "second_pass":
                 first_pass |= {answer.id: answer for answer in answers if answer.windows > 1}
             yield [answer for answer in answers if answer.id not in first_pass]
         joined = [Document(answer.id, [sentences_of(answer.text, self.language)]) for answer in first_pass.values()]
         for answers in self._one_pass([document for document in joined if document.sentences]):
-            read = [first_pass.pop(second.id) for second in answers]
-            # what was read is what the first pass read
-            yield [b._replace(windows=a.windows, source_tokens=a.source_tokens) for a, b in zip(read, answers)]
-        yield list(first_pass.values())  # those whose windows had empty summaries
+            merged = []
+            for second in answers:
+                first = first_pass.pop(second.id)  # which read the document itself
+                merged.append(second._replace(windows=first.windows, source_tokens=first.source_tokens))
+            yield merged
+        yield list(first_pass.values())  # answers whose windows all had empty summaries
 
     def _one_pass(self, documents: list[Document]) -> Iterator[list[Answer]]:
-        """Yield answers, as soon as all windows of a document are summarized."""
+        """Summarize windows in batches of similar length; yield after each batch the answers that it completes."""
         sources = [self.sources(document) for document in documents]
-        # All windows of all documents, batched by length.
+        # For each window of each document, its place (index of the document, of the window), and its token ids.
         places = [(number, window) for number, (windows, _) in enumerate(sources) for window in range(len(windows))]
         prompts = [prompt for windows, _ in sources for prompt in windows]
-        outputs: list[dict[int, Generated]] = [{} for _ in documents]
+        outputs: list[dict[int, generation.Generated]] = [{} for _ in documents]  # by window
         for group in groups_by_length([len(prompt) for prompt in prompts], self.options.batch_tokens):
-            finished = []
+            complete = []
             for index, output in zip(group, self.generator.generate([prompts[index] for index in group])):
                 number, window = places[index]
                 outputs[number][window] = output
                 windows, total = sources[number]
-                if len(outputs[number]) < len(windows):
-                    continue
-                ordered = [outputs[number][place] for place in range(len(windows))]
-                finished.append(
-                    Answer(
+                if len(outputs[number]) == len(windows):
+                    ordered = [outputs[number][place] for place in range(len(windows))]
+                    answer = Answer(
                         id=documents[number].id,
                         text="\n".join(self._text(output) for output in ordered),
                         windows=len(windows),
@@ -269,25 +278,25 @@ class HuggingFaceSummarizer:
                         summary_tokens=sum(output.tokens for output in ordered),
                         stopped=any(map(self._is_cut_off, ordered)),
                     )
-                )
-            yield finished
+                    complete.append(answer)
+            yield complete
 
-    def _text(self, output: Generated) -> str:
-        """Return the summary in an output: no thoughts of a chat model, and the first paragraph of a continuation."""
+    def _text(self, output: generation.Generated) -> str:
+        """Return the summary in an output: of a chat model without thoughts, of a continuation the first paragraph."""
         if not self.generator.is_decoder_only:
             return output.text
         text = answer_text(output.text)
         return text if self.is_chat else text.split(PARAGRAPH_END)[0]
 
-    def _is_cut_off(self, output: Generated) -> bool:
+    def _is_cut_off(self, output: generation.Generated) -> bool:
         """Return whether a summary ends because of its maximum length; a continuation may go on after the summary."""
         is_continuation = self.generator.is_decoder_only and not self.is_chat
         return output.stopped and not (is_continuation and PARAGRAPH_END in output.text)
 
 
 def how_read(summary: Summary, long_documents: str) -> str | None:
-    """Return what a reader should know about a long document; None if it was read as a whole."""
-    read, total = summary.extra.get("source_tokens", (0, 0))
+    """Return a note on how much of a document was read, and in how many windows; None if it was read as a whole."""
+    read, total = summary.extra.get("source_tokens", (0, 0))  # trained models record neither
     windows = summary.extra.get("windows", 1)
     if windows == 1:
         return f"first {read:,} of {total:,} tokens were read" if read < total else None

@@ -19,7 +19,7 @@ def sentences_of(text: str, language: str = "en") -> list[str]:
 
 
 def answer_text(text: str) -> str:
-    """Return an answer without the thoughts before it; one that ends among its thoughts is empty."""
+    """Return an answer without the thoughts before it (<think>...</think>); empty if it ends within its thoughts."""
     return _THOUGHT.sub("", text).strip()
 
 
@@ -29,7 +29,7 @@ def shipped_prompts() -> list[str]:
 
 
 def read_prompt(name: str) -> str:
-    """Return the text of a prompt: a shipped one by its name, or a file; a `UserError` if there is neither."""
+    """Return the text of a shipped prompt by its name, or of a file; a `UserError` if there is neither."""
     shipped = FOLDER / f"{name}.txt"
     path = shipped if name in shipped_prompts() else Path(name)
     if not path.is_file():
@@ -47,12 +47,12 @@ def check_fields(name: str, prompt: str, fields: Mapping[str, bool]) -> None:
 
 
 def fill(prompt: str, values: Mapping[str, str]) -> str:
-    """Return a prompt with its fields replaced; braces in values and other braces of the prompt stay as they are."""
+    """Return a prompt with its fields replaced; other braces, in the prompt or in values, stay as they are."""
     return re.sub(r"\{(\w+)\}", lambda match: values.get(match[1], match[0]), prompt)
 
 
 def read_queries(path: Path, field: str) -> dict[str, str]:
-    """Return the queries in a file of records by `id`; a `UserError` if a record has none, or an id is repeated."""
+    """Return the text in a field of each record by `id`; a `UserError` if a record has none, or an id is repeated."""
     queries: dict[str, str] = {}
     for number, row in read_rows(path, ["id", field]):
         if isinstance(row, BadRecord):

@@ -43,10 +43,10 @@ def marked_document(summary: ExtractiveSummary) -> Text:
 
 
 def page(summaries: Sequence[ExtractiveSummary], paragraphs: Mapping[str, Sequence[int]] | None = None) -> str:
-    """Return a self-contained HTML page: each document with the selection marked, and all scores.
+    """Return a self-contained HTML page: each document with its selected sentences marked, and all scores.
 
-    Documents are divided into the paragraphs whose numbers of sentences are given by id. Sentences that the model did
-    not read, because of truncation, are counted but not shown.
+    `paragraphs` has by id the number of sentences in each paragraph of a document, by default a single one. The page
+    counts the sentences after the model's limit, which it has not read.
     """
     from precis.files.figures import html_page  # imports matplotlib
     from precis.files.templates import template
@@ -56,22 +56,22 @@ def page(summaries: Sequence[ExtractiveSummary], paragraphs: Mapping[str, Sequen
         num_read = len(summary.document)
         sizes = (paragraphs or {}).get(summary.id, [num_read])
         total = sum(sizes)
-        parts = [range(end - size, min(end, num_read)) for size, end in zip(sizes, accumulate(sizes))]
-        documents.append((summary, [part for part in parts if part], total - num_read, total))
+        ranges = [range(end - size, min(end, num_read)) for size, end in zip(sizes, accumulate(sizes))]
+        documents.append((summary, [sentences for sentences in ranges if sentences], total - num_read, total))
     macros = template("precis.summarizing", "pages.html").module
     return html_page("Selected sentences", macros.selected_sentences(documents))
 
 
 def draw_sentence_attention(path: Path, attention: np.ndarray, selected: Sequence[int], title: str) -> None:
-    """Draw attention between sentences, [L, L], rows to columns, as a PNG; triangles mark selected sentences."""
+    """Draw attention from sentences (rows) to sentences (columns), [L, L], as a PNG; triangles mark selected rows."""
     from precis.files.figures import heat_map, new_figure  # imports matplotlib
 
-    side = min(20.0, 3 + len(attention) / 4)
-    figure = new_figure(side + 1, side)
+    side = min(20.0, 3 + len(attention) / 4)  # inches: a quarter for each sentence, and room for the labels
+    figure = new_figure(side + 1, side)  # 1 for the color bar
     axes = figure.add_subplot()
     image = heat_map(axes, attention, cmap="Blues", vmin=0)
-    places = np.asarray(selected) + 1
-    axes.plot(np.full(len(places), 0.5), places, "k>", clip_on=False)
+    numbers = np.asarray(selected) + 1  # heat maps count from 1
+    axes.plot(np.full(len(numbers), 0.5), numbers, "k>", clip_on=False)  # on the left edge, x = 0.5
     axes.set(xlabel="at sentence", ylabel="attention of sentence")
     axes.set_title(one_line(title), parse_math=False)  # an id may contain "$", which would start a formula
     figure.colorbar(image, ax=axes, label="mean of the heads")
@@ -85,42 +85,42 @@ def show_summaries(
     documents: "Dataset | Sequence[Document]",
     summaries: Iterable[Summary],
 ) -> None:
-    """Print each summary as soon as it is there, and write pictures and the page, by the options of the command.
+    """Print each summary as soon as it is generated, and write pictures and a page, as the options of a command say.
 
-    The documents are rows of a table if there is a page. A `UserError` if the model does not support an option.
+    With `options.html`, the documents are a `Dataset`. A `UserError` if the model does not support an option.
     """
     extractive = [f"--{name}" for name in ("scores", "html", "heat_map") if options[name]]
-    # MatchSum has scores of sentences in its summaries alone
+    # MatchSum has no method `sentence_scores`, but its summaries have scores.
     if extractive and not hasattr(model, "sentence_scores") and type(model).__name__ != "MatchSum":
         raise UserError(f"{extractive[0]}: {type(model).__name__} selects no sentences; leave it out")
     if options.heat_map and not hasattr(model, "sentence_attention"):
         raise UserError(f"--heat_map: {type(model).__name__} has no attention between sentences; leave it out")
-    on_page, drawn = [], 0
+    page_summaries, num_heat_maps = [], 0
     for summary in summaries:
         if options.html:
-            on_page.append(summary)
-        if options.heat_map and getattr(summary, "attention", None) is not None:
-            drawn += 1
+            page_summaries.append(summary)
+        if options.heat_map and getattr(summary, "attention", None) is not None:  # None without inter-sentence layers
+            num_heat_maps += 1
             path = options.heat_map
             if len(documents) > 1:  # map-1.png, map-2.png ..
-                path = path.with_name(f"{path.stem}-{drawn}{path.suffix}")
+                path = path.with_name(f"{path.stem}-{num_heat_maps}{path.suffix}")
             draw_sentence_attention(path, summary.attention, summary.positions, summary.id)
         if options.json:
-            print(json_line(summary.record()), end="", flush=True)
+            print(json_line(summary.record()), end="", flush=True)  # flush: a pipe gets it before the next summary
             continue
         if len(documents) > 1:
             print(f"== {printable_line(summary.id)}")
         _print_summary(summary, options)
     if options.html:
-        sizes = {row["id"]: [len(part) for part in row["parts"]] for row in documents}
-        options.html.write_text(page(on_page, sizes), encoding="utf-8")
-    if options.heat_map and not drawn:
+        sizes = {document["id"]: [len(part) for part in document["parts"]] for document in documents}
+        options.html.write_text(page(page_summaries, sizes), encoding="utf-8")
+    if options.heat_map and not num_heat_maps:
         raise UserError("--heat_map: model.inter_sentence.layers is 0, so there is nothing to show; leave it out")
 
 
 def _print_summary(summary: Summary, options: Namespace) -> None:
-    """Print a summary as requested; control characters are escaped on terminals but kept in files."""
-    display = printable if sys.stdout.isatty() else str
+    """Print the text of a summary; with `--scores` all sentences, with `--mark` selected or copied text marked."""
+    display = printable if sys.stdout.isatty() else str  # control characters could take over a terminal, but not a file
     if options.scores:
         print(display(sentence_lines(summary)), flush=True)
     elif options.mark and isinstance(summary, ExtractiveSummary):

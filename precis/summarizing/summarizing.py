@@ -27,7 +27,7 @@ from precis.summarizing.hugging_face import HuggingFaceSummarizer, TextDocuments
 from precis.summarizing.show_extraction import show_summaries
 from precis.summarizing.summary_options import LengthBudget, PretrainedOptions, read_options
 
-_MAX_REPORTED = 5  # documents
+_MAX_REPORTED = 5  # documents that are named as truncated; the others are counted
 
 
 def load_model(
@@ -42,10 +42,11 @@ def load_model(
     Args:
         name: folder of a run or exported model, its name on the hub, or name or folder of a model of Hugging Face.
         checkpoint: another checkpoint of a run than its best one.
-        corpus: documents to read; by default those of the run.
-        options: options of a model of Hugging Face; a `UserError` if another model has some.
-        changes: changed arguments of a run's DataModule; other models have `cache_dir`, `eval_batch_size` and
-            `on_bad_record` of these.
+        corpus: documents to read; by default the documents of the run.
+        options: options of a model of Hugging Face; a `UserError` if the model is a run and one is not the default,
+            except `generation`, which `changed_options` applies to any model.
+        changes: changed arguments of a run's DataModule; a model of Hugging Face takes only `cache_dir`,
+            `eval_batch_size` and `on_bad_record`.
     """
     folder = find_run(name)
     if folder is not None:
@@ -55,7 +56,7 @@ def load_model(
         return load_run(folder, checkpoint, corpus=corpus, **changes)
     if checkpoint is not None:
         raise UserError(f"{name}: a model of Hugging Face, which has no other checkpoints; leave {checkpoint} out")
-    changes.pop("max_eval", None)
+    changes.pop("max_eval", None)  # a limit that only the config of a run may have
     documents = TextDocuments(corpus, language=options.language, **changes)
     return Run(HuggingFaceSummarizer(str(name), options), documents, {})
 
@@ -63,21 +64,25 @@ def load_model(
 def summarize_all(
     model: Summarizer | HuggingFaceSummarizer, data: SummarizationData | TextDocuments, attention: bool = False
 ) -> Iterator[Summary]:
-    """Yield a summary of each test document, with the attention between sentences if that is asked for."""
+    """Yield a summary of each test document, with `attention` including the model's weights between sentences."""
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     model.to(device)
     with progress_bar() as progress:
         for batch in progress.track(data.test_dataloader(), description="summarizing"):
             batch = batch.to(device)
             summaries = model.summarize(batch)
-            for summary, weights in zip(summaries, model.sentence_attention(batch) if attention else ()):
-                summary.attention = weights
+            if attention:
+                for summary, weights in zip(summaries, model.sentence_attention(batch)):
+                    summary.attention = weights
             yield from summaries
 
 
 @contextmanager
 def changed_options(model: Summarizer | HuggingFaceSummarizer, changes: Mapping[str, Any]) -> Iterator[None]:
-    """Change options of decoding or selection within a context; a `UserError` if the model refuses them."""
+    """Change options of a model's decoding, or of an extractive model's selection, within a context.
+
+    A `UserError` if the model has no such option, or refuses its value.
+    """
     if not changes:
         yield
         return
@@ -86,13 +91,14 @@ def changed_options(model: Summarizer | HuggingFaceSummarizer, changes: Mapping[
             yield
         return
     attribute = "selection" if hasattr(model, "selection") else "decoding"
-    original = getattr(model, attribute)
+    original = getattr(model, attribute)  # a frozen dataclass
+    # MatchSum chooses among candidates of fixed lengths, so its options of selection have no effect.
     names = [] if isinstance(model, MatchSum) else [field.name for field in fields(original)]
     for name, value in changes.items():
         if name not in names:
             available = f"it has {', '.join(names)}" if names else "it has none"
             raise UserError(f"{type(model).__name__} has no option {name!r} of summaries; {available}")
-        if type(getattr(original, name)) is int and not isinstance(value, int):
+        if type(getattr(original, name)) is int and not isinstance(value, int):  # e.g. 4.0 for the size of a beam
             raise UserError(f"{attribute}.{name} is {value!r}; give a whole number")
     try:
         setattr(model, attribute, replace(original, **changes))
@@ -106,18 +112,18 @@ def changed_options(model: Summarizer | HuggingFaceSummarizer, changes: Mapping[
 
 @contextmanager
 def quiet_progress() -> Iterator[None]:
-    """Hide the progress bars of `datasets` within a context."""
-    hidden_before = datasets.are_progress_bars_disabled()
+    """Hide the progress bars of `datasets` within a context, unless they were hidden before it."""
+    were_hidden = datasets.are_progress_bars_disabled()
     datasets.disable_progress_bars()
     try:
         yield
     finally:
-        if not hidden_before:
+        if not were_hidden:
             datasets.enable_progress_bars()
 
 
 def print_summaries(options: Namespace, corpus: Corpus, budget: LengthBudget) -> None:
-    """Print a summary of each document, the split "test" of a corpus, by the options of `precis summarize`."""
+    """Print a summary of each document of a corpus (its split "test"), with the options of `precis summarize`."""
     with TemporaryDirectory(prefix="precis-") as cache:  # the same text is rarely summarized twice
         changes = {"eval_batch_size": options.batch_size, "max_eval": None, "cache_dir": cache}
         changes["on_bad_record"] = options.on_bad_record
@@ -127,13 +133,13 @@ def print_summaries(options: Namespace, corpus: Corpus, budget: LengthBudget) ->
 
 
 def _report_unread(data: SummarizationData) -> None:
-    """Say on stderr how much of each document is read, where that is not all of it."""
+    """Print on stderr which documents are truncated, and how many of their units (tokens, sentences, ...) are read."""
     if not data.truncation_limits():
         return
-    data.truncation[TEST] = []  # the DataModule's report, in shares of a corpus, is replaced by this one
+    data.truncation[TEST] = []  # no report by the DataModule, whose shares of a corpus say little about a few texts
     messages = []
     for row in data.features(TEST).select_columns(["id", COLUMN]):
-        units, (read, total) = next(iter(row[COLUMN].items()))
+        units, (read, total) = next(iter(row[COLUMN].items()))  # the first limit is the limit of the source
         if read < total:
             messages.append(f"{printable_line(row['id'])}: first {read} of {total} {units.split('_')[-1]} were read")
     for message in messages[:_MAX_REPORTED]:
@@ -144,7 +150,10 @@ def _report_unread(data: SummarizationData) -> None:
 
 
 def _within(budget: LengthBudget, run: Run, documents: Dataset, options: Namespace) -> Iterator[Summary]:
-    """Yield the summaries of a model within a budget, but for `options.generation`; report truncated ones."""
+    """Yield the summaries of a model within a budget, and print on stderr what was not read and how many were cut.
+
+    Settings in `options.generation` come before the budget's.
+    """
     is_generative, truncated = not hasattr(run.model, "selection"), 0
     with changed_options(run.model, budget.options(run.model) | options.generation):
         if isinstance(run.data, SummarizationData):
@@ -153,7 +162,7 @@ def _within(budget: LengthBudget, run: Run, documents: Dataset, options: Namespa
         for document, summary in zip(documents, summaries, strict=True):
             if note := how_read(summary, options.long_documents):
                 print(f"precis: {printable_line(summary.id)}: {note}", file=sys.stderr)
-            if budget and is_generative:
+            if budget and is_generative:  # extractive models select within the budget
                 truncated += budget.cut(summary, len(as_document(document).text.split()))
             yield summary
     if truncated:

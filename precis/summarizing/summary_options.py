@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
 Share = restricted_number_type("Share", float, [(">", 0), ("<=", 1)])  # of a document
 Options = TypeVar("Options")  # a dataclass
-NO_LIMIT = 1_000_000  # sentences
-TOKENS_PER_WORD = 1.5  # subwords per word, punctuation included; a summary with more words is truncated
+NO_LIMIT = 1_000_000  # sentences, more than any document has
+TOKENS_PER_WORD = 1.5  # subwords per word, punctuation included: an estimate; a summary with more words is truncated
 
 
 @dataclass(frozen=True)
@@ -29,8 +29,8 @@ class LengthBudget:
     Attributes:
         words: maximum number of words of a summary, separated by whitespace.
         sentences: maximum number of sentences of a summary.
-        ratio: maximum number of words, as a share of the document's.
-        share: the same for sentences; for extractive models.
+        ratio: maximum number of words, as a share of the document's words.
+        share: maximum number of sentences, as a share of the document's sentences; for extractive models.
         min_score: lowest score of a selected sentence; for extractive models.
     """
 
@@ -44,7 +44,7 @@ class LengthBudget:
         return any(value is not None for value in vars(self).values())
 
     def options(self, model: Any) -> dict[str, Any]:
-        """Return the changes of a model's selection or decoding; a `UserError` if the model has no such limit."""
+        """Return the options to change in a model's selection or decoding; a `UserError` if it has no such limit."""
         if not self:
             return {}
         from lightning_modules.extractive.matchsum import MatchSum  # imports torch
@@ -56,46 +56,52 @@ class LengthBudget:
         for name in ("share", "min_score"):
             if getattr(self, name) is not None:
                 raise UserError(f"--{name}: {type(model).__name__} selects no sentences; leave it out")
-        if self.words is None:
+        if self.words is None:  # `ratio` and `sentences` only cut the summary, see `cut`
             return {}
         if hasattr(model, "generator"):  # of Hugging Face, whose `max_length` counts the first symbol, too
-            limits: Any = model.generator.limits
-            (least, most), names = limits, ("min_new_tokens", "max_new_tokens")
+            minimum, maximum = model.generator.limits
+            names = ("min_new_tokens", "max_new_tokens")
         else:
-            (least, most), names = (model.decoding.min_length, model.decoding.max_length), ("min_length", "max_length")
-        most = min(most, round(TOKENS_PER_WORD * self.words) + 1)
-        return dict(zip(names, (min(least, self.words // 2, most - 1), most)))
+            minimum, maximum = model.decoding.min_length, model.decoding.max_length
+            names = ("min_length", "max_length")
+        maximum = min(maximum, round(TOKENS_PER_WORD * self.words) + 1)  # 1 for the end symbol
+        minimum = min(minimum, self.words // 2, maximum - 1)  # so that a summary may end well within the budget
+        return dict(zip(names, (minimum, maximum)))
 
     def selection_options(self) -> dict[str, Any]:
-        """Return the options of selection that the budget changes in an extractive model; empty without a budget."""
+        """Return the fields of `SelectionOptions` that this budget sets; empty without a budget."""
         if not self:
             return {}
         limits = {"words": self.words, "ratio": self.ratio, "share": self.share, "min_score": self.min_score}
-        # 0 is no limit
+        # There, 0 is no limit. The default of `k`, three sentences, must not limit a budget of words.
         return {name: value or 0 for name, value in limits.items()} | {"k": self.sentences or NO_LIMIT}
 
     def cut(self, summary: "Summary", document_words: int) -> bool:
-        """Cut a generated summary to the budget; return whether anything was cut off."""
-        # the addend makes up for rounding, for example in 0.29 * 100 < 29
-        limits = [self.words, None if self.ratio is None else max(1, int(self.ratio * document_words + 1e-3))]
-        room = min((limit for limit in limits if limit is not None), default=None)
+        """Cut a generated summary in place to the budget; return whether anything was cut off.
+
+        `document_words` is the number of words of the document, for `ratio`.
+        """
+        limits = [] if self.words is None else [self.words]
+        if self.ratio is not None:
+            limits.append(max(1, int(self.ratio * document_words + 1e-3)))  # 1e-3: 0.29 * 100 is a little below 29
+        remaining = min(limits, default=None)  # number of words until the limit; None without one
         before = list(summary.sentences)
-        kept: list[str] = []
+        sentences: list[str] = []
         for sentence in before[: self.sentences]:
             words = sentence.split()
-            if room is not None and len(words) > room:
-                kept += [" ".join(words[:room])] if room else []
+            if remaining is not None and len(words) > remaining:
+                sentences += [" ".join(words[:remaining])] if remaining else []
                 break
-            kept.append(sentence)
-            room = None if room is None else room - len(words)
-        summary.sentences = kept
-        if summary.words is not None:
-            # `words` are tokens, of which detokenized text has all characters: "mill." is one word and two tokens.
-            characters = sum(len(word) for sentence in kept for word in sentence.split())
+            sentences.append(sentence)
+            remaining = None if remaining is None else remaining - len(words)
+        summary.sentences = sentences
+        if summary.words is not None:  # tokens of a model that copies, with `copied`: whether each is a copy
+            # A word may have several tokens ("mill." has two), but words and tokens have the same characters.
+            characters = sum(len(word) for sentence in sentences for word in sentence.split())
             count = bisect_right(list(accumulate(map(len, summary.words))), characters)
             summary.words = summary.words[:count]
             summary.copied = summary.copied and summary.copied[:count]
-        return kept != before
+        return sentences != before
 
 
 @dataclass(frozen=True)

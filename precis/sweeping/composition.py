@@ -33,20 +33,23 @@ _FROM_SCRATCH = ("small",)  # encoders without pretrained weights
 
 
 def compose(sweep: Sweep) -> list[Point]:
-    """Return all points of a sweep with their configs, parsed by `precis fit`; a `UserError` if two are the same."""
+    """Return all points of a sweep, each with its config, parsed as by `precis fit`, and the name of its run folder.
+
+    A `UserError` if a config is invalid, or two points have the same config.
+    """
     parser = fit_parser()
     defaults = _as_dict(parser, parser.get_defaults())
     by_digest: dict[str, Point] = {}
-    parsed: dict[str, dict[str, Any]] = {}  # points that only differ in their seed are parsed once
+    parsed: dict[str, dict[str, Any]] = {}  # by overrides without the seed, since parsing is slow
     for point in points_of(sweep):
         seed = {SEED: point.overrides[SEED]} if sweep.seeds else {}
         without_seed = json.dumps({key: value for key, value in point.overrides.items() if key not in seed})
         if without_seed not in parsed:
             parsed[without_seed] = _compose_point(parser, sweep, point)
         config = parsed[without_seed] | seed
-        # The digest has no values that equal their defaults, so that a new option in a later version renames no run.
-        chosen = json.dumps(_without(config, defaults), sort_keys=True)
-        digest = text_digest(chosen)[:8]
+        # The digest is of values other than the defaults, so that a new option in a later version renames no run.
+        changed = json.dumps(_without(config, defaults), sort_keys=True)
+        digest = text_digest(changed)[:8]  # enough for the points of one sweep, and short in names of folders
         if digest in by_digest:
             first = by_digest[digest]
             no_effect = [key for key, value in point.overrides.items() if first.overrides.get(key, value) != value]
@@ -54,18 +57,19 @@ def compose(sweep: Sweep) -> list[Point]:
             same = f"the points {first.label!r} and {point.label!r} are the same run{why}"
             raise UserError(f"{sweep.path}: {same}; remove one of them")
         parts = (re.sub(r"[^A-Za-z0-9.+]+", "-", part).strip("-.") for part in point.label.split(" "))
-        slug = "_".join(part for part in parts if part)[:80]
-        by_digest[digest] = Point(point.label, point.overrides, config, f"{slug}_{digest}")
+        readable = "_".join(part for part in parts if part)[:80]  # file systems limit names to 255 bytes
+        by_digest[digest] = Point(point.label, point.overrides, config, f"{readable}_{digest}")
     return list(by_digest.values())
 
 
 def compose_configs(sweep: Sweep, points: Iterable[Point]) -> list[dict[str, Any]]:
-    """Return the configs of any points over the base of a sweep, as `compose` does."""
+    """Return the configs of points whose overrides apply to the base of a sweep, parsed as by `precis fit`."""
     parser = fit_parser()
     return [_compose_point(parser, sweep, point) for point in points]
 
 
 def _compose_point(parser: ArgumentParser, sweep: Sweep, point: Point) -> dict[str, Any]:
+    """Return the config of a point; a `UserError` names the sweep file and the point if it is invalid."""
     arguments = [f"--config={sweep.base}", *flags(point.overrides)]
     try:
         config = parser.parse_args(arguments)
@@ -85,27 +89,27 @@ def _as_dict(parser: ArgumentParser, config: Namespace) -> dict[str, Any]:
 
 
 def _without(config: dict[str, Any], defaults: dict[str, Any]) -> dict[str, Any]:
-    """Return a config without the values that equal their defaults."""
+    """Return a config without the values that equal their defaults, and without sections that would be empty."""
     remaining = {}
     for key, value in config.items():
         default = defaults.get(key)
         if isinstance(value, dict) and isinstance(default, dict):
-            value, default = _without(value, default), {}
+            value, default = _without(value, default), {}  # an empty section is left out
         if value != default:
             remaining[key] = value
     return remaining
 
 
 def check_buildable(configs: Iterable[tuple[str, dict[str, Any]]]) -> None:
-    """Build model, data and callbacks of each config, with its label, to check that they accept their values.
+    """Build model, data and callbacks of each (label, config) of points, to check that they accept their values.
 
-    Models are built without allocating weights. For pretrained ones, only their existence is checked. A `UserError` has
-    label and key of a value that is refused.
+    Models are built without allocating weights. Of pretrained models, only the existence is checked. A `UserError`
+    names the point and the key of a value that is refused.
     """
     checked: set[str] = set()
     for label, config in configs:
         try:
-            _check_config(copy.deepcopy(config), checked)  # parsing changes its argument
+            _check_config(copy.deepcopy(config), checked)  # a copy, because parsing changes its argument
         except UserError as error:
             raise UserError(f"point {label!r}: {error}") from None
         except value_checks.REFUSALS as error:
@@ -113,18 +117,18 @@ def check_buildable(configs: Iterable[tuple[str, dict[str, Any]]]) -> None:
 
 
 def _check_config(config: dict[str, Any], checked: set[str]) -> None:
+    """Check a config as `check_buildable` does; `checked` has the parts of earlier configs, which are built once."""
     value_checks.check_ranges(config)
     value_checks.check_no_keys(config)
     if config.get("start_from"):
-        find_start(config)
-    callbacks = (config.get("trainer") or {}).get("callbacks")
+        find_start(config)  # raises a `UserError` if there is no such checkpoint
+    callbacks = (config.get("trainer") or {}).get("callbacks")  # one, a list, or None
     _check_monitors(config, callbacks if isinstance(callbacks, list) else [callbacks] if callbacks else [])
     parts = {"model": config["model"], "data": config["data"]}
-    # Points that differ in their seeds alone are built once.
-    key = json.dumps([parts, callbacks], sort_keys=True, default=str)
-    if key in checked:
+    text = json.dumps([parts, callbacks], sort_keys=True, default=str)  # the same for points with other seeds
+    if text in checked:
         return
-    checked.add(key)
+    checked.add(text)
     parser = ArgumentParser(exit_on_error=False)
     parser.add_argument("--callbacks", type=list[Callback] | Callback | None)
     parser.instantiate_classes(parser.parse_object({"callbacks": callbacks}))
@@ -133,12 +137,15 @@ def _check_config(config: dict[str, Any], checked: set[str]) -> None:
     try:
         with torch.device("meta"):
             build(parts)
-    except Exception:
-        build(parts)  # with weights, so that an error is from the constructor, not from the meta device
+    except Exception:  # of the value, or of an operation that the meta device does not have
+        build(parts)  # with weights, so that a second error is the constructor's
 
 
 def _check_monitors(config: dict[str, Any], callbacks: list[dict[str, Any]]) -> None:
-    """Check that a model of the suite logs what is monitored; the models and callbacks of users may log anything."""
+    """Check that the model logs the values that `checkpoint.monitor` and callbacks monitor; a `UserError` if not.
+
+    Nothing is checked if model or callbacks are a user's, which may log anything.
+    """
     model = object_named(config["model"]["class_path"])
     classes = [config["model"]["class_path"], *(callback["class_path"] for callback in callbacks)]
     are_checked = all(name.startswith(("callbacks.", "lightning_modules.", "pytorch_lightning.")) for name in classes)
@@ -153,16 +160,16 @@ def _check_monitors(config: dict[str, Any], callbacks: list[dict[str, Any]]) -> 
 
 
 def _is_pretrained(model: dict[str, Any]) -> bool:
-    """Return whether a model has pretrained parts; a `UserError` names those that do not exist."""
+    """Return whether a model has pretrained parts; a `UserError` names a folder that does not exist."""
     values = model.get("init_args") or {}
     names = {key: get_value(values, key) for key in value_checks.PRETRAINED}
     names = {key: name for key, name in names.items() if isinstance(name, str) and name not in _FROM_SCRATCH}
     for key, name in names.items():
         if name == MINILM:
-            encoder_path(name)
+            encoder_path(name)  # raises a `UserError` if its package is not installed
         elif Path(name).is_dir():
             continue
-        elif name.count("/") > 1 or name.startswith((".", "/", "~")):
+        elif name.count("/") > 1 or name.startswith((".", "/", "~")):  # not NAME or OWNER/NAME, as on the hub
             raise UserError(f"model.{key}: {value_checks.missing_model_message(name)}")
         elif not isinstance(try_to_load_from_cache(name, "config.json"), str):
             warnings.warn(f"model.{key}: {name} is not on this machine; a run will download it", stacklevel=2)

@@ -103,6 +103,7 @@ def read_sweep(path: Path) -> Sweep:
 
 
 def _base(path: Path, name: str) -> Path:
+    """Return the base config of a sweep file: beside it, in the working folder, or of the suite by its name."""
     for folder in (path.parent, Path()):
         if (folder / name).is_file():
             return Path(os.path.normpath(folder / name))
@@ -114,20 +115,18 @@ def _base(path: Path, name: str) -> Path:
 
 
 def _row(path: Path, number: int, row: Any) -> tuple[str, dict[str, Any]]:
+    """Return name (empty by default) and overrides of an entry of `points`; a `UserError` with its number."""
     if not isinstance(row, dict):
         raise UserError(f"{path}: points: row {number} must be keys with values; got {row!r}")
     return str(row.get("name", "")), {key: value for key, value in row.items() if key != "name"}
 
 
 def _check_keys(sweep: Sweep) -> None:
-    in_rows = set().union(*(overrides for _, overrides in sweep.rows))
-    places = {  # of keys that vary; a row of points may also replace a value of `set`
-        "grid": [*sweep.grid],
-        "zip": [*sweep.zipped],
-        "search": [*sweep.search.get("keys", {})],
-        "seeds": [SEED] if sweep.seeds else [],
-    }
-    varying = [*in_rows, *itertools.chain(*places.values())]
+    """Raise a `UserError` for a key that a sweep may not set or sets twice, or a command that cannot follow `fit`."""
+    keys_of_points = set().union(*(overrides for _, overrides in sweep.rows))  # may also replace a value of `set`
+    places = {"grid": [*sweep.grid], "zip": [*sweep.zipped], "search": [*sweep.search.get("keys", {})]}
+    places["seeds"] = [SEED] if sweep.seeds else []
+    varying = [*keys_of_points, *itertools.chain(*places.values())]
     for key in [*varying, *sweep.fixed]:
         if key in RESERVED_KEYS:
             raise UserError(f"{sweep.path}: {key} is set by the sweep for each run; leave it out")
@@ -142,20 +141,21 @@ def _check_keys(sweep: Sweep) -> None:
 
 
 def points_of(sweep: Sweep) -> list[Point]:
-    """Return the unchecked points of a sweep: the product of grid, zip, points and seeds, seeds fastest."""
+    """Return the points of a sweep, not yet composed: the product of grid, zip, points and seeds (fastest)."""
+    # Each part is a list of overrides, and for a part that the sweep does not have, [{}], the neutral element.
     grid = [dict(zip(sweep.grid, values)) for values in itertools.product(*sweep.grid.values())]
     zipped = [dict(zip(sweep.zipped, values)) for values in zip(*sweep.zipped.values())] or [{}]
     seeds = [{SEED: seed} for seed in sweep.seeds] or [{}]
-    keys = {*sweep.grid, *sweep.zipped, *(key for _, row in sweep.rows for key in row)}
+    rows = sweep.rows or [("", {})]  # (name, overrides)
+    keys = {*sweep.grid, *sweep.zipped, *(key for _, overrides in rows for key in overrides)}
     points = []
-    rows = sweep.rows or [("", {})]
-    for grid_values, zipped_values, (name, row), seed in itertools.product(grid, zipped, rows, seeds):
-        varying = grid_values | zipped_values | ({} if name else row)
+    for grid_values, zipped_values, (name, overrides), seed in itertools.product(grid, zipped, rows, seeds):
+        varying = grid_values | zipped_values | ({} if name else overrides)  # the name says what the overrides are
         words = [name] if name else []
         words += [f"{short_key(key, keys)}={format_value(value)}" for key, value in varying.items()]
         words += [f"seed={value}" for value in seed.values()]
-        label = " ".join(words)
-        points.append(Point(label or sweep.path.stem, sweep.fixed | grid_values | zipped_values | row | seed))
+        label = " ".join(words) or sweep.path.stem
+        points.append(Point(label, sweep.fixed | grid_values | zipped_values | overrides | seed))
     return points
 
 

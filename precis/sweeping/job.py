@@ -35,13 +35,15 @@ class Job:
     after: tuple[str, ...] = ("test",)
 
     def stages(self) -> list[tuple[str, list[str]]]:
-        """Return names and arguments of the commands, in order."""
+        """Return (name, arguments of `precis`) of the commands, in order; status.json lists them by name."""
         fit = ["fit", f"--config={self.folder}/point.yaml", f"--run_dir={self.folder}", "--resume=auto"]
         fit.append("--trainer.enable_progress_bar=false")  # since the output is a log file
         stages = [("fit", fit)]
         for command in self.after:
             words = [word.replace("{run}", str(self.folder)) for word in shlex.split(command)]
-            stages.append((command, words if "{run}" in command else [words[0], "--run", str(self.folder), *words[1:]]))
+            if "{run}" not in command:
+                words[1:1] = ["--run", str(self.folder)]
+            stages.append((command, words))
         return stages
 
     @property
@@ -98,37 +100,41 @@ def is_finished(job: Job) -> bool:
 
 
 def same_suite(environment: Mapping[str, str]) -> dict[str, str]:
-    """Return an environment in which commands use this installation, before all folders, and unbuffered output."""
+    """Return an environment in which commands import this installation of the suite, and write logs without delay."""
     root = str(Path(__file__).parents[2])
     paths = os.pathsep.join([root, *filter(None, [environment.get("PYTHONPATH")])])
+    # PYTHONSAFEPATH: no module of the working folder is imported. COLUMNS: the width of tables in a log.
     changes = {"PYTHONPATH": paths, "PYTHONSAFEPATH": "1", "PYTHONUNBUFFERED": "1", "COLUMNS": "120"}
     return {**environment, **changes}
 
 
 @contextmanager
 def received_signals(*numbers: int) -> Iterator[list[int]]:
-    """Yield a list that signals are added to, instead of ending this process; under `nohup`, SIGHUP stays ignored."""
+    """Catch signals within a context: each is added to the list that it yields, and does not end this process."""
     received: list[int] = []
+    # `nohup` lets a process ignore SIGHUP, which must stay so.
     caught = [n for n in numbers if n != signal.SIGHUP or signal.getsignal(n) != signal.SIG_IGN]
-    before = {number: signal.signal(number, lambda number, _: received.append(number)) for number in caught}
+    former_handlers = {number: signal.signal(number, lambda number, _: received.append(number)) for number in caught}
     try:
         yield received
     finally:
-        for number, handler in before.items():
+        for number, handler in former_handlers.items():
             signal.signal(number, handler)
 
 
 def is_signal_status(status: int | None) -> bool:
-    """Return whether a command ended by one of the signals that let it save."""
+    """Return whether a command ended by one of the signals that let it save; a status of None is not an end."""
     numbers = (signal.SIGUSR1, signal.SIGTERM, signal.SIGINT)
+    # -number of a process that the signal ended, 128 + number of one that handled it, as shells report it
     return status in {*(-number for number in numbers), *(128 + number for number in numbers)}
 
 
 class Running:
-    """Runs the commands of a job in order, from the first that was not successful yet.
+    """Commands of a job that run in order, from the first that was not successful yet; the owner calls `poll`.
 
-    Its `state` is "running", "finished", "failed", "stopped", or "elsewhere" if another launcher runs it; its `stage`
-    is the current command. With `own_session`, commands do not receive the signals of this process group.
+    Its `state` is "running", "finished", "failed", "stopped", or "elsewhere" if another launcher runs the job; its
+    `stage` is the name of the current command. With `own_session`, commands do not receive signals to the process
+    group of this process, such as Ctrl-C.
     """
 
     def __init__(
@@ -155,17 +161,15 @@ class Running:
         self._next()
 
     def _next(self) -> None:
+        """Start the next command, or end if there is none or the run is to stop."""
         missing = [stage for stage in self.job.stages() if stage[0] not in self.done]
-        if not missing:
-            self._end("finished")
-            return
-        if self.stopping:
-            self._end("stopped")
+        if not missing or self.stopping:
+            self._end("stopped" if missing else "finished")
             return
         self.stage, arguments = missing[0]
         with self.job.log.open("a", encoding="utf-8") as log:
             log.write(f"$ {shlex.join(['precis', *arguments])}\n")
-            log.flush()
+            log.flush()  # before the command writes to the file
             # In a separate session, Ctrl-C only reaches the launcher, which signals its runs once.
             self.process = subprocess.Popen(
                 [*self.command, *arguments], stdout=log, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL,
@@ -174,12 +178,12 @@ class Running:
 
     def poll(self) -> bool:
         """Start the next command if the current one has ended; return whether the run is still active."""
-        status = self.process.poll() if self.state == "running" else None
+        status = self.process.poll() if self.state == "running" else None  # None while the command runs
         if status == 0:
             self.done.append(self.stage)
             self._record(None)
             self._next()
-        elif status is not None and self.stopping:
+        elif status is not None and self.stopping:  # not recorded as a failure, so that the command is run again
             self._end("stopped")
         elif status is not None:
             self._record({"command": self.stage, "status": status})
@@ -187,7 +191,7 @@ class Running:
         return self.state == "running"
 
     def stop(self, number: int = signal.SIGTERM) -> None:
-        """Ask the command to save and stop."""
+        """Ask the command to save and stop, by a signal; `poll` tells when it has."""
         self.stopping = True
         self.process.send_signal(number)
 

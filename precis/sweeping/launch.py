@@ -13,8 +13,8 @@ from precis.sweeping.sweep_folder import last_line, print_state
 
 
 def run_environment(slot: int, slots: int) -> dict[str, str]:
-    """Return the environment of a run that shares the machine: its cores and GPUs, and this installation."""
-    # Inside a SLURM allocation, the runs must not take themselves for tasks of its job.
+    """Return the environment of the run in a slot (from 0) of `slots`, which divide cores and GPUs of this machine."""
+    # Inside a SLURM allocation, runs must not take themselves for tasks of its job.
     environment = {name: value for name, value in same_suite(os.environ).items() if not name.startswith("SLURM_")}
     if slots > 1:
         environment.setdefault("OMP_NUM_THREADS", str(max(1, (os.cpu_count() or 1) // slots)))
@@ -25,6 +25,7 @@ def run_environment(slot: int, slots: int) -> dict[str, str]:
 
             gpus = [str(number) for number in range(torch.cuda.device_count())]
         if len(gpus) > 1:
+            # With more slots than GPUs, a slot has no share of its own, and uses a GPU together with another slot.
             environment["CUDA_VISIBLE_DEVICES"] = ",".join(gpus[slot::slots] or [gpus[slot % len(gpus)]])
     return environment
 
@@ -32,11 +33,12 @@ def run_environment(slot: int, slots: int) -> dict[str, str]:
 def launch(jobs: Sequence[Job], slots: int = 1, command: Sequence[str] = COMMAND) -> None:
     """Run unfinished jobs, `slots` at a time; a failure does not stop the others, but raises a `UserError` at the end.
 
-    The first Ctrl-C or SIGTERM asks the runs to save and stop, the second one kills them; the status is then 130.
+    The first Ctrl-C or SIGTERM asks the runs to save and stop, the second one kills them; then this process exits with
+    status 130, as shells do after Ctrl-C.
     """
     waiting = deque(job for job in jobs if not is_finished(job))
     running: dict[int, Running] = {}  # by slot
-    printed_stages: dict[int, str] = {}
+    printed_stages: dict[int, str] = {}  # command of a run that was printed last, by slot
     ended = [(job, "finished") for job in jobs if is_finished(job)]
     for job, _ in ended:
         print_state(job.label, "finished before")
@@ -57,17 +59,17 @@ def launch(jobs: Sequence[Job], slots: int = 1, command: Sequence[str] = COMMAND
                 ended.append((run.job, run.state))
                 detail = f"{last_line(run.job.log)} ({run.job.log})" if run.state == "failed" else ""
                 print_state(run.job.label, run.state, detail)
-            # each further signal counts once: save, then kill
-            if sent_signals < min(len(received), 2):
+            if sent_signals < min(len(received), 2):  # runs get one signal for each of the first two
                 sent_signals = min(len(received), 2)
                 for run in running.values():
                     run.stop() if sent_signals == 1 else run.kill()
-            if len(running) == slots or not waiting or received:
-                time.sleep(0.1)
+            if len(running) == slots or not waiting or received:  # otherwise, the next job starts at once
+                time.sleep(0.1)  # seconds
     _conclude(ended, jobs, bool(received))
 
 
 def _conclude(ended: list[tuple[Job, str]], jobs: Sequence[Job], stopped: bool) -> None:
+    """Print the numbers of jobs by state; raise an error if the launcher was stopped, or a job has not finished."""
     counts = Counter(state for _, state in ended)
     if len(ended) < len(jobs):
         counts["waiting"] = len(jobs) - len(ended)
@@ -76,9 +78,9 @@ def _conclude(ended: list[tuple[Job, str]], jobs: Sequence[Job], stopped: bool) 
     if stopped:
         print("stopped; the same command continues")
         raise SystemExit(130)
-    first = {state: job for job, state in reversed(ended)}
-    if job := first.get("failed"):
+    first_by_state = {state: job for job, state in reversed(ended)}
+    if job := first_by_state.get("failed"):
         failed = f"{counts['failed']} of {number} failed; the first is {job.label!r}, see {job.log}"
         raise UserError(f"{failed}; the same command runs what is missing")
-    if job := first.get("elsewhere"):
+    if job := first_by_state.get("elsewhere"):
         raise UserError(f"{job.folder}: another launch is running this point; wait until it has ended")

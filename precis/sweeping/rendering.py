@@ -67,7 +67,7 @@ def shipped_templates() -> dict[str, Path]:
 
 
 def find_template(name: str) -> Path:
-    """Return the path of a template, a name of the suite's or a file."""
+    """Return the path of a template by its name in the suite or by its path; a `UserError` if there is none."""
     shipped = shipped_templates()
     if name in shipped:
         return shipped[name]
@@ -77,9 +77,12 @@ def find_template(name: str) -> Path:
 
 
 def fill_template(template: Path, sweep: str, folder: Path, jobs: Sequence[Job], values: Mapping[str, Any]) -> str:
-    """Return the text of a template for the jobs of a sweep; a `UserError` for a mistake, or a value that it lacks."""
+    """Return the text of a Jinja template for the jobs of a sweep; a `UserError` if it has a mistake or lacks a value.
+
+    The names that a template can use are listed at the top of this file. `values` are from `--values`.
+    """
     from jinja2 import StrictUndefined, TemplateError
-    from jinja2.sandbox import SandboxedEnvironment
+    from jinja2.sandbox import SandboxedEnvironment  # templates may come from somebody else
 
     environment = SandboxedEnvironment(undefined=StrictUndefined, keep_trailing_newline=True)
     environment.filters |= {"sh": _shell_word, "kubernetes": lambda text: str(text).replace("$", "$$")}
@@ -90,12 +93,12 @@ def fill_template(template: Path, sweep: str, folder: Path, jobs: Sequence[Job],
         "points": [{"index": n, "label": job.label, "folder": str(job.folder)} for n, job in enumerate(jobs)],
         "comment": printable_line,
     }
-    if taken := sorted(set(values) & set(fields)):
-        raise UserError(f"--values: {', '.join(taken)} are set by the sweep; leave them out")
+    if reserved := sorted(set(values) & set(fields)):
+        raise UserError(f"--values: {', '.join(reserved)} are set by the sweep; leave them out")
     try:
         return environment.from_string(template.read_text(encoding="utf-8")).render(**fields, **values)
     except (TemplateError, TypeError, ValueError) as error:
-        line = f":{error.lineno}" if getattr(error, "lineno", None) else ""
+        line = f":{error.lineno}" if getattr(error, "lineno", None) else ""  # only syntax errors have one
         reason = " ".join(str(error).split())
         raise UserError(f"{template}{line}: {reason}; correct the template, or pass the value by --values") from None
 

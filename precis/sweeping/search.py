@@ -37,8 +37,11 @@ MAX_FAILURES = 3  # trials in a row that fail, after which a worker gives up
 
 
 def compose_search(sweep: Sweep) -> list[Point]:
-    """Return the base of a search, and points with each limit and choice of its keys; a `UserError` if one is wrong."""
-    from precis.sweeping.composition import compose_configs
+    """Return the base of a search, and points at the limits and choices of its keys, to check before it starts.
+
+    A `UserError` if a config is invalid, or the metric is not a value of the validation.
+    """
+    from precis.sweeping.composition import compose_configs  # imports torch and Lightning
 
     section = sweep.search
     fixed = dict(sweep.fixed)
@@ -46,11 +49,12 @@ def compose_search(sweep: Sweep) -> list[Point]:
         fixed["checkpoint.monitor"] = section["metric"]
     if "direction" in section:
         fixed["checkpoint.mode"] = MODES[section["direction"]]
-    values = [{}, *extreme_points(section["keys"])]
-    points = [Point(label(row, section["keys"]) or "base", fixed | row) for row in values]
-    composed = compose_configs(sweep, points)
-    points = [replace(point, config=config) for point, config in zip(points, composed)]
-    model, checkpoint = composed[0]["model"], composed[0]["checkpoint"]
+    points = []
+    for values in [{}, *extreme_points(section["keys"])]:
+        points.append(Point(label(values, section["keys"]) or "base", fixed | values))
+    configs = compose_configs(sweep, points)
+    points = [replace(point, config=config) for point, config in zip(points, configs)]
+    model, checkpoint = configs[0]["model"], configs[0]["checkpoint"]
     if model.get("init_args", {}).get("val_summaries") == 0 and checkpoint["monitor"] == "val/rouge1":
         raise UserError(f"{sweep.path}: search: val/rouge1 needs model.val_summaries; or give metric: val/loss")
     if not str(checkpoint["monitor"]).startswith("val/"):
@@ -60,17 +64,17 @@ def compose_search(sweep: Sweep) -> list[Point]:
 
 def record_search(sweep: Sweep, base: dict[str, Any], out: Path) -> "Search":
     """Write the files of a search to its sweep folder; raise a `UserError` if it has another sweep or search."""
-    from precis.trials.study import Search
+    from precis.trials.study import Search  # imports Optuna
 
-    points = out / "points.json"
-    if points.is_file() and not is_search(out):
+    points_file = out / "points.json"
+    if points_file.is_file() and not is_search(out):
         raise UserError(f"{out}: has a sweep without search; pass another --out")
     out.mkdir(parents=True, exist_ok=True)
     digest = text_digest(json.dumps(base, sort_keys=True))
-    search = Search(out, with_metric(sweep.search, base), digest)
+    search = Search(out, with_metric(sweep.search, base), digest)  # checks that an earlier search has this digest
     atomic_write(out / BASE, yaml.safe_dump(base, sort_keys=False, allow_unicode=True))
     atomic_write(out / "sweep.yaml", sweep.path.read_text(encoding="utf-8"))
-    if not points.is_file():
+    if not points_file.is_file():  # otherwise it has the trials of an earlier start
         write_points(sweep, out, [])
     return search
 
@@ -88,7 +92,7 @@ def work(arguments: list[str]) -> None:
     folder = out / f"worker-{worker}"
     check_links(folder, out)
     folder.mkdir(exist_ok=True)
-    lock = take_lock(folder / ".work.lock")  # a launcher holds another one
+    lock = take_lock(folder / ".work.lock")  # another one than a launcher's, which holds .lock
     if lock is None:
         raise UserError(f"{folder}: worker {worker} is running already; pass another --worker")
     with received_signals(signal.SIGUSR1, signal.SIGTERM, signal.SIGINT) as received:
@@ -97,11 +101,12 @@ def work(arguments: list[str]) -> None:
         finally:
             release_lock(lock)
     if received:
-        raise SystemExit(128 + received[0])
+        raise SystemExit(128 + received[0])  # the status of a process that a signal ends
 
 
 def _run_trials(search: "Search", worker: int, received: list[int]) -> None:
-    failures = 0
+    """Run trials until there are no more, a signal is `received`, or several in a row fail, which is a `UserError`."""
+    failures = 0  # in a row
     while not received and failures < MAX_FAILURES:
         with search.locked():
             claimed = search.claim(worker)
@@ -111,7 +116,7 @@ def _run_trials(search: "Search", worker: int, received: list[int]) -> None:
         try:
             job = _job(search, number, values)
             failure = _run(job, received)
-        except UserError as error:
+        except UserError as error:  # the config of the trial is invalid
             failure = str(error)
         if failure == "stopped":
             print(f"trial {number}: stopped; precis sweep retry {search.out} continues it", flush=True)
@@ -127,24 +132,24 @@ def _run_trials(search: "Search", worker: int, received: list[int]) -> None:
 
 
 def _job(search: "Search", number: int, values: dict[str, Any]) -> Job:
-    """Compose the config of a trial, and add it to points.json."""
-    from precis.sweeping.composition import compose_configs
+    """Compose the config of a trial from the values of its keys, add it to points.json, and return its job."""
+    from precis.sweeping.composition import compose_configs  # imports torch and Lightning
 
     sweep = Sweep(search.out / "sweep.yaml", search.out / BASE)
     name = f"trial-{number:03}"
     text = f"trial {number}: {label(values, search.section['keys'])}"
     (config,) = compose_configs(sweep, [Point(text, values)])
-    with search.locked():
-        described = read_described(search.out)
-        rows = [row for row in described["points"] if row["run"] != name]
-        rows.append({"run": name, "label": text, "overrides": values, "config": config})
-        described["points"] = sorted(rows, key=lambda row: row["run"])
-        atomic_write(search.out / "points.json", json.dumps(described, ensure_ascii=False, indent=1) + "\n")
+    with search.locked():  # other workers write points.json, too
+        content = read_described(search.out)
+        points = [point for point in content["points"] if point["run"] != name]  # a continued trial is replaced
+        points.append({"run": name, "label": text, "overrides": values, "config": config})
+        content["points"] = sorted(points, key=lambda point: point["run"])
+        atomic_write(search.out / "points.json", json.dumps(content, ensure_ascii=False, indent=1) + "\n")
     return Job(text, search.out / name, config, after=())
 
 
 def _run(job: Job, received: list[int]) -> str | None:
-    """Train a trial, or continue it; return why it failed, "stopped" if it was stopped and saved, or None."""
+    """Train a trial, or continue it; return why it failed, "stopped" if it saved and stopped, None if it finished."""
     job.check_links()
     while not received:
         # In the session of this worker, so that a launcher that kills the worker kills its run too.
@@ -154,11 +159,11 @@ def _run(job: Job, received: list[int]) -> str | None:
                 # Ctrl-C has reached the run already; a second SIGUSR1 is ignored, a second SIGINT is not.
                 run.stop(signal.SIGUSR1)
             run.poll()
-            time.sleep(0.1)
+            time.sleep(0.1)  # seconds
         if run.state != "elsewhere":
             break
-        time.sleep(1)  # the run of a worker that was killed is still training
-    else:
+        time.sleep(1)  # the trial still runs, though its worker was killed: wait until it ends
+    else:  # a signal came while it waited
         return "stopped"
     if run.state == "stopped" or (run.state == "failed" and is_signal_status(run.process.returncode)):
         return "stopped"
@@ -172,6 +177,6 @@ def _report(search: "Search", number: int, values: dict[str, Any]) -> None:
     with search.locked():
         if best := search.best:
             write_best(search, best)
-    ended = describe(search, search.trials[number])
-    line = f"trial {number}: {label(values, search.section['keys'])}: {ended}; {describe_best(search)}"
+    outcome = describe(search, search.trials[number])
+    line = f"trial {number}: {label(values, search.section['keys'])}: {outcome}; {describe_best(search)}"
     print(printable_line(line), flush=True)

@@ -21,31 +21,26 @@ STYLES = {"complete": "green", "pruned": "cyan", "interrupted": "yellow", "faile
 
 
 def trial_rows(search: Search) -> list[dict[str, Any]]:
-    """Return a row for each trial: number, state, score, validations, values, worker, and why it failed."""
-    active = {p.job.folder.name for p in states(search.out, worker_jobs(search.out, 1)) if p.state == "running"}
-    rows = []
+    """Return a dict for each trial that was started, as `precis sweep status --json` prints it."""
+    workers = states(search.out, worker_jobs(search.out, 1))
+    active = {worker.job.folder.name for worker in workers if worker.state == "running"}
+    described = []
     for trial in search.trials:
         if trial.state == TrialState.WAITING:
             continue
-        worker = trial.user_attrs.get("worker")
-        locked = is_locked(search.out / f"worker-{worker}" / ".work.lock")
-        unfinished = "running" if f"worker-{worker}" in active or locked else "interrupted"
-        rows.append(
-            {
-                "trial": trial.number,
-                "state": STATES.get(trial.state, unfinished),
-                "score": trial.value if trial.state == TrialState.COMPLETE else None,
-                "validations": trial.last_step or 0,
-                "values": trial.params,
-                "worker": worker,
-                "failure": trial.user_attrs.get("failure"),
-            }
-        )
-    return rows
+        worker = trial.user_attrs.get("worker")  # its number
+        is_working = is_locked(search.out / f"worker-{worker}" / ".work.lock")  # also if started by hand
+        unfinished = "running" if f"worker-{worker}" in active or is_working else "interrupted"
+        state = STATES.get(trial.state, unfinished)
+        score = trial.value if trial.state == TrialState.COMPLETE else None
+        result = {"trial": trial.number, "state": state, "score": score, "validations": trial.last_step or 0}
+        failure = trial.user_attrs.get("failure")
+        described.append(result | {"values": trial.params, "worker": worker, "failure": failure})
+    return described
 
 
 def describe(search: Search, trial: FrozenTrial) -> str:
-    """Return how a trial ended."""
+    """Return the score of a trial, after which validation it was pruned, or why it failed; otherwise "running"."""
     if trial.state == TrialState.COMPLETE:
         return f"{search.section['metric']} {trial.value:.4g}"
     if trial.state == TrialState.PRUNED:
@@ -64,27 +59,27 @@ def describe_best(search: Search) -> str:
 def print_search(search: Search, as_json: bool = False) -> None:
     """Print the trials, their number by state, and the best one so far."""
     best = search.best
-    rows = trial_rows(search)
-    counts = Counter(row["state"] for row in rows)
+    trials = trial_rows(search)
+    counts = Counter(trial["state"] for trial in trials)
     if as_json:
-        winner = {"trial": best.number, "score": best.value} if best is not None else None
-        print(json.dumps({"counts": counts, "best": winner, "trials": rows}, ensure_ascii=False, indent=1))
+        best_trial = {"trial": best.number, "score": best.value} if best is not None else None
+        print(json.dumps({"counts": counts, "best": best_trial, "trials": trials}, ensure_ascii=False, indent=1))
         return
     keys = search.section["keys"]
     table = Table()
     names = [short_key(key, set(keys)) for key in keys]
     for name in ("trial", "state", search.section["metric"], "validations", *names, ""):
-        wide = {"min_width": 11} if name == "state" else {"overflow": "fold"}  # "interrupted" on a line
-        table.add_column(name, justify="left" if name in ("state", "") else "right", **wide)
-    for row in rows:
-        cells = [str(row["trial"]), row["state"], _cell(row["score"]), str(row["validations"])]
-        cells += [_cell(row["values"].get(key)) for key in keys]
-        cells.append("best" if best is not None and best.number == row["trial"] else row["failure"] or "")
-        table.add_row(*(Text(printable_line(cell)) for cell in cells), style=STYLES.get(row["state"], ""))
+        layout = {"min_width": len("interrupted")} if name == "state" else {"overflow": "fold"}  # a state is one line
+        table.add_column(name, justify="left" if name in ("state", "") else "right", **layout)
+    for trial in trials:
+        cells = [str(trial["trial"]), trial["state"], _cell(trial["score"]), str(trial["validations"])]
+        cells += [_cell(trial["values"].get(key)) for key in keys]
+        cells.append("best" if best is not None and best.number == trial["trial"] else trial["failure"] or "")
+        table.add_row(*(Text(printable_line(cell)) for cell in cells), style=STYLES.get(trial["state"], ""))
     console = Console()
     console.print(table)
     by_state = ", ".join(f"{count} {state}" for state, count in counts.items()) or "none has started"
-    console.print(f"{len(rows)} of {search.section['trials']} trials: {by_state}", soft_wrap=True)
+    console.print(f"{len(trials)} of {search.section['trials']} trials: {by_state}", soft_wrap=True)
     console.print(describe_best(search) + (f", in {search.out / BEST}" if best is not None else ""), soft_wrap=True)
 
 

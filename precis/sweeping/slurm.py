@@ -41,7 +41,7 @@ class Profile:
         gpus_per_node: number of GPUs per node.
         cpus_per_task: number of cores per process.
         memory: memory per node, such as 32G; the default of the cluster if not set.
-        concurrency: maximal number of points that run at the same time.
+        concurrency: maximum number of points that run at the same time.
         save_seconds: time before the limit at which SLURM sends SIGUSR1, so that a run saves.
         directives: any other options of sbatch, without dashes: {account: nlp, constraint: a100}.
         setup: lines of the batch script before the run, such as module load cuda.
@@ -61,22 +61,25 @@ class Profile:
 
 
 def check_devices(profile: Profile, jobs: Iterable[Job]) -> None:
-    """Raise a `UserError` if the resources of jobs differ from the devices of a point."""
-    from precis.training.cluster_tasks import number_of_devices
+    """Raise a `UserError` if the tasks or nodes of a profile differ from the devices or nodes of a point's trainer."""
+    from precis.training.cluster_tasks import number_of_devices  # imports torch
 
     for job in jobs:
         trainer = job.config.get("trainer") or {}
         needed = {"tasks_per_node": number_of_devices(trainer), "nodes": trainer.get("num_nodes", 1)}
         for name, key in (("tasks_per_node", "devices"), ("nodes", "num_nodes")):
             number = getattr(profile, name)
-            if needed[name] not in (None, number):
+            if needed[name] not in (None, number):  # None: the trainer takes all devices
                 problem = f"trainer.{key} is {needed[name]}, but the profile has {name} {number}"
                 remedy = f"give --profile.{name} {needed[name]}, or trainer.{key}: {number} in the sweep"
                 raise UserError(f"point {job.label!r}: {problem}; {remedy}")
 
 
 def checked_profile(options: Any) -> Profile:
-    """Return the profile that options describe; a `UserError` for a line break, after which text would be a command."""
+    """Return the profile that options describe, checked before it is written into a batch script.
+
+    A `UserError` for a directive that is no option of sbatch, or a line end, after which text would be a command.
+    """
     profile = Profile(**{field.name: getattr(options, field.name) for field in fields(Profile)})
     values = {"partition": profile.partition, "memory": profile.memory}
     for key, value in profile.directives.items():
@@ -92,10 +95,11 @@ def checked_profile(options: Any) -> Profile:
 
 
 def submit(jobs: Sequence[Job], profile: Profile, folder: Path, name: str) -> dict[str, str]:
-    """Submit jobs as an array, with batch scripts and output in a folder; return the job id of each run folder by name.
+    """Submit jobs as an array with a name; return the id of each SLURM job by the name of its run folder.
 
-    More jobs than SLURM's MaxArraySize are several arrays, each of which waits for the one before, so that
-    `concurrency` holds for all. If SLURM refuses one of them, the others are canceled.
+    Batch scripts and output of SLURM are in `folder`. More jobs than SLURM's MaxArraySize are submitted as several
+    arrays, each of which waits for the one before, so that `concurrency` holds for all. If SLURM refuses one of them,
+    the others are canceled.
 
     Raises:
         UserError: if there is no SLURM, or it refuses.
@@ -109,7 +113,7 @@ def submit(jobs: Sequence[Job], profile: Profile, folder: Path, name: str) -> di
         raise UserError("no SLURM here (no sbatch on PATH); log in to a node that has it, or use --launcher local")
     for job in jobs:
         job.check_links()
-        job.prepare()  # before any task reads it
+        job.prepare()  # writes the config, before any task reads it
     ids: list[str] = []
     size = _max_array_size()
     try:
@@ -127,23 +131,25 @@ def submit(jobs: Sequence[Job], profile: Profile, folder: Path, name: str) -> di
 
 
 def _max_array_size() -> int:
-    """Return the largest number of tasks of an array, SLURM's default if it does not say."""
+    """Return SLURM's MaxArraySize, a limit of the number of jobs in an array."""
     setting = None
     if shutil.which("scontrol"):
         process = subprocess.run(["scontrol", "show", "config"], capture_output=True, text=True)
         setting = re.search(r"^MaxArraySize\s*=\s*(\d+)", process.stdout, re.MULTILINE)
-    return int(setting[1]) if setting else 1001
+    return int(setting[1]) if setting else 1001  # the default of SLURM
 
 
 def _parameters(profile: Profile, name: str, after: str | None) -> dict[str, Any]:
-    """Return the parameters with the names of submitit; the job waits for the array of the job `after`."""
+    """Return a profile with submitit's names of parameters; jobs wait for the array with the job `after`."""
     root = Path(__file__).parents[2]
+    # Jobs import this installation of the suite, and no module from the working folder.
     path = f"export PYTHONSAFEPATH=1 PYTHONPATH={shlex.quote(str(root))}${{PYTHONPATH:+:$PYTHONPATH}}"
     # `signal` sends SIGUSR1 to all tasks; `requeue` permits requeueing of the job.
-    more = {"signal": f"USR1@{profile.save_seconds}", "requeue": True} | profile.directives
+    directives = {"signal": f"USR1@{profile.save_seconds}", "requeue": True} | profile.directives
     if after is not None:
-        conditions = [more["dependency"]] if "dependency" in more else []
-        more["dependency"] = ",".join([*conditions, f"afterany:{after.partition('_')[0]}"])
+        conditions = [directives["dependency"]] if "dependency" in directives else []
+        array = after.partition("_")[0]  # a job in an array is ARRAY_INDEX
+        directives["dependency"] = ",".join([*conditions, f"afterany:{array}"])
     return {
         "job_name": name,
         "partition": profile.partition,
@@ -151,15 +157,15 @@ def _parameters(profile: Profile, name: str, after: str | None) -> dict[str, Any
         "nodes": profile.nodes,
         "ntasks_per_node": profile.tasks_per_node,
         "cpus_per_task": profile.cpus_per_task,
-        "gpus_per_node": profile.gpus_per_node or None,
+        "gpus_per_node": profile.gpus_per_node or None,  # None leaves the option out
         "mem": profile.memory,
         "array_parallelism": profile.concurrency,
-        "wckey": None,
+        "wckey": None,  # submitit would name its own
         "stderr_to_stdout": True,
         "setup": [path, *profile.setup],
         # Kill all tasks if one fails, since others would wait for it; and srun does not inherit cores from sbatch.
         "srun_args": ["--kill-on-bad-exit=1", f"--cpus-per-task={profile.cpus_per_task}"],
-        "additional_parameters": {key.replace("-", "_"): value for key, value in more.items()},
+        "additional_parameters": {key.replace("-", "_"): value for key, value in directives.items()},
     }
 
 
@@ -169,21 +175,24 @@ def _short(text: str) -> str:
 
 
 def queue(jobs: Iterable[str]) -> dict[str, tuple[str, str]]:
-    """Return state (such as PENDING) and reason of queued jobs, none without SLURM; a `UserError` if it is silent."""
-    ids = {job for job in jobs if job}
+    """Return (state, reason) by the ids of jobs that are in the queue, such as ("PENDING", "Priority").
+
+    Jobs that have ended are left out, and all are without SLURM. A `UserError` if SLURM does not answer.
+    """
+    ids = {job for job in jobs if job}  # empty for points that were not submitted
     if not ids:
         return {}
-    command = ["squeue", "--noheader", "--array", "--me", "--format=%i|%T|%r"]
+    command = ["squeue", "--noheader", "--array", "--me", "--format=%i|%T|%r"]  # id, state and reason
     try:
-        process = subprocess.run(command, capture_output=True, text=True, timeout=120)
+        process = subprocess.run(command, capture_output=True, text=True, timeout=120)  # seconds
     except FileNotFoundError:
         return {}
     except subprocess.TimeoutExpired:
         raise UserError("SLURM's queue does not answer (squeue); try again later") from None
     if process.returncode:
         raise UserError(f"SLURM's queue does not answer: {_short(process.stderr)}; try again later")
-    rows = (line.split("|", 2) for line in process.stdout.splitlines())
-    return {job: (state, reason) for job, state, reason in rows if job in ids}
+    lines = (line.split("|", 2) for line in process.stdout.splitlines())
+    return {job: (state, reason) for job, state, reason in lines if job in ids}
 
 
 def cancel(jobs: Sequence[str]) -> None:
@@ -194,41 +203,45 @@ def cancel(jobs: Sequence[str]) -> None:
 
 
 def work(job: Job) -> str:
-    """Run the commands of a point that were not successful yet, and return the final state; an error informs SLURM."""
-    signal.signal(signal.SIGCONT, signal.SIG_IGN)
+    """Run the commands of a point that were not successful yet, as a task of a SLURM job; return the final state.
+
+    A failure is raised, so that SLURM records the job as failed.
+    """
+    signal.signal(signal.SIGCONT, signal.SIG_IGN)  # SLURM sends it before SIGTERM; submitit would only log it
     rank = int(os.environ.get("SLURM_PROCID", "0"))
     with received_signals(*SIGNALS) as received:
         return _run_first_task(job, received) if rank == 0 else _run_other_task(job, rank, received)
 
 
 def _environment() -> dict[str, str]:
-    # This process requeues the job; its commands must not do so.
-    environment = same_suite(os.environ) | {"PRECIS_REQUEUE": "off"}
+    """Return the environment of a command in a task, with a thread for each core of the task."""
+    environment = same_suite(os.environ) | {"PRECIS_REQUEUE": "off"}  # task 0 requeues the job, not its commands
     if cpus := os.environ.get("SLURM_CPUS_PER_TASK"):
         environment.setdefault("OMP_NUM_THREADS", cpus)
     return environment
 
 
 def _failure(job: Job, rank: int | str) -> Path:
-    """Return the file by which a task other than 0 reports a failure, with a different name for each start."""
+    """Return the file by which a task other than 0 reports a failure to task 0; requeued jobs have other names."""
     start = f"{os.environ.get('SLURM_JOB_ID', '')}.{os.environ.get('SLURM_RESTART_COUNT', '0')}"
     return job.folder / f".failed.{start}.rank{rank}"
 
 
 def _run_first_task(job: Job, received: list[int]) -> str:
+    """Run the commands of a job as task 0, which writes their status; `received` lists the signals to this process."""
     run = Running(job, _environment(), COMMAND, own_session=False)
     failed_task = ""
     while run.state == "running":
         if is_signal_status(run.process.poll()):
-            _wait_for(received)
+            _wait_for(received)  # the signal has ended the command before it reached this process
         if received and not run.stopping:
             run.stop(received[0])
         if not run.stopping and not failed_task:
             failed_task = _failed_task(job)
             if failed_task:
-                run.kill()
+                run.kill()  # the command would wait for the other task
         run.poll()
-        time.sleep(0.1)
+        time.sleep(0.1)  # seconds
     if run.state == "stopped":
         return "requeued" if requeue(job.folder, job.progress_file) else "stopped"
     if run.state != "finished":
@@ -238,7 +251,7 @@ def _run_first_task(job: Job, received: list[int]) -> str:
 
 
 def _failed_task(job: Job) -> str:
-    """Return the name of a failed task, such as rank1; empty if there is none."""
+    """Return the name of a failed task, such as rank1, and delete all reports of failures; empty if there is none."""
     markers = sorted(job.folder.glob(_failure(job, "*").name))
     for path in markers:
         path.unlink(missing_ok=True)
@@ -246,13 +259,14 @@ def _failed_task(job: Job) -> str:
 
 
 def _wait_for(received: list[int]) -> None:
+    """Wait until a signal has reached this process, for at most `SIGNAL_WAIT_SECONDS`."""
     until = time.monotonic() + SIGNAL_WAIT_SECONDS
     while not received and time.monotonic() < until:
         time.sleep(0.05)
 
 
 def _run_other_task(job: Job, rank: int, received: list[int]) -> str:
-    """Run commands as a task other than 0; never raises, because srun would kill task 0 before it reports."""
+    """Run commands as a task other than 0; never raise: srun would kill task 0 before it reports the failure."""
     finished_stages = read_status(job.folder)["done"]
     for name, arguments in job.stages():
         if name in finished_stages or arguments[0] not in MULTI_TASK_COMMANDS:
@@ -260,15 +274,15 @@ def _run_other_task(job: Job, rank: int, received: list[int]) -> str:
         with (job.folder / f"log.rank{rank}.txt").open("a", encoding="utf-8") as log:
             streams = {"stdin": subprocess.DEVNULL, "stdout": log, "stderr": log}
             process = subprocess.Popen([*COMMAND, *arguments], env=_environment(), **streams)
-            signalled = False
+            is_signaled = False
             while process.poll() is None:
-                if received and not signalled:
+                if received and not is_signaled:  # the command stops at the first signal
                     process.send_signal(received[0])
-                    signalled = True
+                    is_signaled = True
                 time.sleep(0.1)
         if process.returncode:
             _wait_for(received)
-            if not received:
+            if not received:  # the command failed by itself
                 _failure(job, rank).touch()
             return "stopped"
     return "finished"

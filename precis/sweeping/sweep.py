@@ -62,6 +62,7 @@ def start(arguments: list[str]) -> None:
 
 
 def _start_points(file: Sweep, out: Path, options: Namespace) -> None:
+    """Check all points of a sweep file, write them to the folder `out`, and launch those that are not finished."""
     if is_search(out):
         raise UserError(f"{out}: has a search; pass another --out")
     from precis.sweeping.composition import check_buildable, compose  # imports torch and Lightning
@@ -81,7 +82,7 @@ def _start_points(file: Sweep, out: Path, options: Namespace) -> None:
 def _dry_run(file: Sweep, points: list[Point], jobs: list[Job]) -> Iterator[str]:
     """Yield the commands of each point, as they can be typed, and the number of points."""
     for point, job in zip(points, jobs):
-        # The output may be piped to a shell, so that a label must not contain line breaks.
+        # The output may be piped to a shell, so a line break in a label would begin a command.
         yield f"# {printable_line(point.label)}" + (" (finished)" if is_finished(job) else "")
         fit = ["precis", "fit", f"--config={file.base}", *flags(point.overrides), f"--run_dir={job.folder}"]
         yield shlex.join(fit)
@@ -91,7 +92,8 @@ def _dry_run(file: Sweep, points: list[Point], jobs: list[Job]) -> Iterator[str]
 
 
 def _start_search(file: Sweep, out: Path, options: Namespace) -> None:
-    from precis.sweeping.composition import check_buildable
+    """Check the base of a search and the limits of its keys, write it to the folder `out`, and launch its workers."""
+    from precis.sweeping.composition import check_buildable  # imports torch and Lightning
 
     points = compose_search(file)
     base = points[0].config
@@ -132,7 +134,8 @@ def retry(arguments: list[str]) -> None:
     is_slurm = options.launcher == "slurm"
     if is_slurm and "profile" in last_launch and not any(word.startswith("--profile") for word in arguments):
         options.profile = sweep_folder.read_profile(out)
-    points = sweep_folder.states(out, sweep_folder.worker_jobs(out, _num_workers(options)) if is_search(out) else None)
+    workers = sweep_folder.worker_jobs(out, _num_workers(options)) if is_search(out) else None
+    points = sweep_folder.states(out, workers)
     jobs = [point.job for point in points if point.state in sweep_folder.TO_RETRY]
     labels = [f"  {printable_line(job.label)}" for job in jobs]
     number = counted(len(points), points[0].job.KIND if points else Job.KIND)
@@ -144,15 +147,17 @@ def retry(arguments: list[str]) -> None:
 
 
 def _add_launcher(parser: ArgumentParser, default: str | None) -> None:
-    kinds = "processes of this machine, or a SLURM job array"
-    parser.add_argument("--launcher", type=Literal["local", "slurm"] | None, default=default, help=kinds)
+    """Add `--launcher`, `--jobs` and `--profile`; a `default` launcher of None is the launcher of the last launch."""
+    launcher_help = "processes of this machine, or a SLURM job array"
+    parser.add_argument("--launcher", type=Literal["local", "slurm"] | None, default=default, help=launcher_help)
     parser.add_argument("--jobs", type=PositiveInt, default=1, help="local: number of runs at a time")
     parser.add_argument("--profile", type=Profile, default=Profile(), help="slurm: resources of a job")
 
 
 def _launch(out: Path, jobs: Sequence[Job], options: Namespace) -> None:
+    """Start jobs of the sweep folder `out` on this machine, until all have ended, or submit them to SLURM."""
     for name in (sweep_folder.LOCK, "slurm"):
-        check_links(out / name, out)
+        check_links(out / name, out)  # raises a `UserError` if a link leads out of the folder
     if options.launcher == "slurm":
         _submit(out, jobs, checked_profile(options.profile))
     else:
@@ -160,20 +165,21 @@ def _launch(out: Path, jobs: Sequence[Job], options: Namespace) -> None:
 
 
 def _submit(out: Path, jobs: Sequence[Job], profile: Profile) -> None:
-    """Submit one array of the points that are neither finished nor in the queue."""
+    """Submit the points that are neither finished nor in the queue as a job array, and record it in launch.json."""
     missing = [point.job for point in sweep_folder.states(out, jobs) if point.state in sweep_folder.TO_RETRY]
     kind = jobs[0].KIND
     if missing:
-        # absolute, with no link followed: `submit` refuses those that lead out of the sweep folder
+        # Jobs start in another folder. `absolute` follows no links: `submit` refuses links out of the sweep folder.
         absolute = [replace(job, folder=job.folder.absolute()) for job in missing]
         numbers = submit(absolute, profile, out.resolve() / "slurm", out.resolve().name)
         sweep_folder.write_launch(out, "slurm", numbers, profile=asdict(profile))
-        first = next(iter(numbers.values())).split("_")[0]
+        first = next(iter(numbers.values())).split("_")[0]  # of ARRAY_INDEX
         print(f"submitted {counted(len(missing), kind)} as job {first}, {profile.concurrency} at a time")
     print(f"{counted(len(jobs), kind)}, {len(missing)} submitted; precis sweep status {out} shows their state")
 
 
 def _run_here(out: Path, jobs: Sequence[Job], slots: int) -> None:
+    """Run jobs on this machine, `slots` at a time, and print the best point at the end."""
     lock = take_lock(out / sweep_folder.LOCK)  # while it is held, `status` shows the points as waiting
     if lock is None:
         raise UserError(f"{out}: another launcher is running this sweep; precis sweep status {out} shows it")

@@ -49,11 +49,11 @@ def status(arguments: list[str]) -> None:
     points = sweep_folder.states(folder)
     counts = Counter(point.state for point in points)
     if options.json:
-        rows = [
-            {"point": p.job.label, "run": p.job.folder.name, "state": p.state, "detail": p.detail, "slurm": p.slurm}
-            for p in points
-        ]
-        print(json.dumps({"counts": counts, "points": rows}, ensure_ascii=False, indent=1))
+        described = []
+        for point in points:
+            names = {"point": point.job.label, "run": point.job.folder.name}
+            described.append({**names, "state": point.state, "detail": point.detail, "slurm": point.slurm})
+        print(json.dumps({"counts": counts, "points": described}, ensure_ascii=False, indent=1))
         return
     table = Table()
     for name in ("point", "state", "job", ""):
@@ -69,14 +69,18 @@ def status(arguments: list[str]) -> None:
 
 
 def _matching(points: Sequence[PointState], words: Sequence[str], folder: Path) -> list[PointState]:
-    """Return the points whose label or run folder contains one of the words, each of which must match; or all."""
+    """Return the points with one of the words in their label or run folder, all points without words.
+
+    A `UserError` if a word is in no point of the sweep folder.
+    """
 
     def matches(point: PointState, word: str) -> bool:
         return word in point.job.label or word in point.job.folder.name
 
     for word in words:
         if not any(matches(point, word) for point in points):
-            raise UserError(f"{folder}: no point {word!r}; it has {', '.join(p.job.label for p in points[:20])}")
+            labels = ", ".join(point.job.label for point in points[:20])  # more would hide the problem
+            raise UserError(f"{folder}: no point {word!r}; it has {labels}")
     return [point for point in points if not words or any(matches(point, word) for word in words)]
 
 
@@ -90,12 +94,12 @@ def logs(arguments: list[str]) -> None:
     workers = sweep_folder.states(folder, sweep_folder.worker_jobs(folder, 1)) if is_search(folder) else []
     for point in _matching([*sweep_folder.states(folder), *workers], options.points, folder):
         path = point.job.log if options.rank == 0 else point.job.folder / f"log.rank{options.rank}.txt"
-        if not path.is_file() and point.slurm:  # it failed before its log was created
-            path = folder / "slurm" / f"{point.slurm}_{options.rank}_log.out"
+        if not path.is_file() and point.slurm:  # the job failed before its log was created
+            path = folder / "slurm" / f"{point.slurm}_{options.rank}_log.out"  # submitit's name of the output
         print(f"== {printable_line(point.job.label)} ({point.state}): {path}")
         if path.is_file():
-            last = path.read_text(encoding="utf-8", errors="replace").split("\n")[-options.lines - 1 :]
-            print(printable("\n".join(last).removesuffix("\n")))
+            lines = path.read_text(encoding="utf-8", errors="replace").removesuffix("\n").split("\n")
+            print(printable("\n".join(lines[-options.lines :])))
 
 
 def cancel(arguments: list[str]) -> None:
@@ -108,7 +112,7 @@ def cancel(arguments: list[str]) -> None:
     if numbers:
         slurm.cancel(numbers)
         print(f"cancelled {counted(len(numbers), 'job')}")
-    if sweep_folder.read_launch(folder)["launcher"] == "local" and is_locked(folder / sweep_folder.LOCK):
+    if sweep_folder.read_launch(folder)["launcher"] == "local" and is_locked(folder / sweep_folder.LOCK):  # it runs
         path = folder / sweep_folder.LAUNCH
         content = read_json(path, host=str, pid=int)
         host, process = content["host"], content["pid"]

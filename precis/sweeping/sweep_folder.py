@@ -21,7 +21,6 @@ import shlex
 import socket
 from collections.abc import Sequence
 from dataclasses import dataclass
-from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -76,37 +75,38 @@ def record(sweep: Sweep, points: list[Point], out: Path) -> None:
 
 
 def write_points(sweep: Sweep, out: Path, points: list[Point]) -> None:
-    """Write points.json."""
+    """Write points.json with these points; the points of a search are added when its trials start."""
     described = []
     for point in points:
-        row = {"run": point.name, "label": point.label, "overrides": point.overrides, "config": point.config}
-        described.append(row)
+        entry = {"run": point.name, "label": point.label, "overrides": point.overrides, "config": point.config}
+        described.append(entry)
     content = {"sweep": sweep.path.stem, "base": str(sweep.base), "after": sweep.after, "points": described}
     atomic_write(out / POINTS, json.dumps(content, ensure_ascii=False, indent=1) + "\n")
 
 
 def write_launch(out: Path, launcher: str, jobs: dict[str, str], **more: Any) -> None:
-    """Record a launch; `jobs` are merged with those of earlier launches."""
+    """Record a launch in launch.json; `jobs`, SLURM's ids by run folder, are added to the ids of earlier launches."""
     earlier = read_launch(out)["jobs"]
     content = {"launcher": launcher, "host": socket.gethostname(), "jobs": earlier | jobs, **more}
     atomic_write(Path(out) / LAUNCH, json.dumps(content, indent=1) + "\n")
 
 
 def states(out: Path, jobs: Sequence[Job] | None = None) -> list[PointState]:
-    """Return the states of points, or of a search's workers (`jobs`); a `UserError` if the folder is no sweep's."""
+    """Return the states of a sweep's points, or of other jobs: a search's workers. A `UserError` without a sweep."""
     jobs = read_points(out) if jobs is None else jobs
-    numbers = read_launch(out)["jobs"]
+    slurm_ids = read_launch(out)["jobs"]
     # Query the queue first: jobs that leave it in the meantime have their final state in the folder.
-    queued = queue(numbers.get(job.folder.name, "") for job in jobs if not is_finished(job))
-    waits = is_locked(Path(out) / LOCK)
+    queued = queue(slurm_ids.get(job.folder.name, "") for job in jobs if not is_finished(job))
+    launcher_is_active = bool(is_locked(Path(out) / LOCK))
     points = []
     for job in jobs:
-        number = numbers.get(job.folder.name, "")
-        points.append(PointState(job, *_state(job, queued.get(number), waits), number))
+        slurm_id = slurm_ids.get(job.folder.name, "")
+        points.append(PointState(job, *_state(job, queued.get(slurm_id), launcher_is_active), slurm_id))
     return points
 
 
-def _state(job: Job, queued: tuple[str, str] | None, launcher_waits: bool) -> tuple[str, str]:
+def _state(job: Job, queued: tuple[str, str] | None, launcher_is_active: bool) -> tuple[str, str]:
+    """Return state and details of a job as in `PointState`; `queued` is its state and reason in SLURM's queue."""
     status = read_status(job.folder)
     if is_finished(job):
         return "finished", last_metrics(job.folder)
@@ -120,7 +120,7 @@ def _state(job: Job, queued: tuple[str, str] | None, launcher_waits: bool) -> tu
     if status["failed"]:
         failed = status["failed"]
         return "failed", f"{failed.get('command')} ended with status {failed.get('status')}: {last_line(job.log)}"
-    if launcher_waits:
+    if launcher_is_active:
         return "waiting", ""
     if job.log.is_file():
         return "interrupted", last_metrics(job.folder)
@@ -128,26 +128,27 @@ def _state(job: Job, queued: tuple[str, str] | None, launcher_waits: bool) -> tu
 
 
 def _running(job: Job) -> str:
-    """Return the current command and the progress of training."""
+    """Return the current command by the log of a running job, for `fit` with the progress of training."""
     lines = job.log.read_text(encoding="utf-8", errors="replace").splitlines() if job.log.is_file() else []
-    commands = [line.split()[2] for line in lines if line.startswith("$ precis ")]
+    commands = [line.split()[2] for line in lines if line.startswith("$ precis ")]  # as `Running` writes them
     if not commands:
         return "starting"
     return f"{commands[-1]} {last_metrics(job.folder)}".strip() if commands[-1] == "fit" else commands[-1]
 
 
 def worker_jobs(out: Path, count: int) -> list[WorkerJob]:
-    """Return the jobs of at least `count` workers, and of those that the search had before."""
+    """Return the jobs of workers 1 to `count`, and of other workers that have a folder in the search."""
     out = Path(out)
     names = (path.name.removeprefix("worker-") for path in out.glob("worker-*"))
-    numbers = {int(name) for name in names if re.fullmatch("[1-9][0-9]{0,3}", name)} | {*range(1, count + 1)}
+    earlier = {int(name) for name in names if re.fullmatch("[1-9][0-9]{0,3}", name)}
     section, base = read_section(out)
     trials = section["trials"]
-    return [WorkerJob(f"worker {n}", out / f"worker-{n}", base, trials=trials) for n in sorted(numbers)]
+    numbers = sorted(earlier | set(range(1, count + 1)))
+    return [WorkerJob(f"worker {number}", out / f"worker-{number}", base, trials=trials) for number in numbers]
 
 
 def last_line(path: Path) -> str:
-    """Return the last informative line of a log."""
+    """Return the last line of a log that is not blank, or "no output"."""
     if not path.is_file():
         return "no output"
     lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
@@ -155,7 +156,7 @@ def last_line(path: Path) -> str:
 
 
 def last_metrics(run: Path) -> str:
-    """Return steps done and last validation ROUGE-1 of a run that trains; nothing before its first row."""
+    """Return a text with the step and the last validation ROUGE-1 in metrics.csv; empty before the first values."""
     step, scores = read_metrics(run, "val/rouge1")
     return ("" if step is None else f"step {step}") + (f", ROUGE-1 {scores[-1]:.2f}" if scores else "")
 
@@ -166,13 +167,17 @@ def print_state(label: str, state: str, detail: str = "") -> None:
 
 
 def conclude(out: Path, jobs: Sequence[Job]) -> None:
-    """Print the best tested point of a sweep beside lead-1, and the command that compares all points."""
-    results = [(job.label, read_json(path)) for job in jobs if (path := job.folder / "results.json").is_file()]
-    scored = [(of["scores"]["test/rouge1"], label, of) for label, of in results if "test/rouge1" in of["scores"]]
-    if scored:
-        rouge1, label, of = max(scored, key=itemgetter(0))
-        best = f"{label}: {beside_lead(rouge1, of.get('lead1'))}"
-        print(printable_line(f"best of {counted(len(scored), 'point')}: {best}"))
+    """Print the point with the best ROUGE-1 of a sweep's tests, beside lead-1, and the command that compares all.
+
+    Nothing is printed if no point was tested.
+    """
+    files = [(job.label, job.folder / "results.json") for job in jobs]
+    results = [(label, read_json(path)) for label, path in files if path.is_file()]
+    results = [(label, result) for label, result in results if "test/rouge1" in result["scores"]]
+    if results:
+        label, result = max(results, key=lambda item: item[1]["scores"]["test/rouge1"])
+        best = f"{label}: {beside_lead(result['scores']['test/rouge1'], result.get('lead1'))}"
+        print(printable_line(f"best of {counted(len(results), 'point')}: {best}"))
         print(f"next: {shlex.join(['precis', 'compare', str(out), '--html', 'page.html'])}", flush=True)
 
 
@@ -185,7 +190,7 @@ def read_points(out: Path) -> list[Job]:
 
 
 def read_launch(out: Path) -> dict[str, Any]:
-    """Return launch.json; empty if nothing was launched."""
+    """Return the content of launch.json, with `launcher` (local, slurm, or None before a launch) and `jobs`."""
     path = Path(out) / LAUNCH
     if not path.is_file():
         return {"launcher": None, "jobs": {}}
@@ -197,7 +202,7 @@ def read_launch(out: Path) -> dict[str, Any]:
 
 
 def read_profile(out: Path) -> Profile:
-    """Return the profile of the last launch; a `UserError` if it has lines of a batch script and is not trusted."""
+    """Return the profile of the last launch; a `UserError` if it may run commands, unless the folder is trusted."""
     path = Path(out) / LAUNCH
     parser = ArgumentParser(exit_on_error=False)
     parser.add_argument("--profile", type=Profile)
@@ -206,7 +211,8 @@ def read_profile(out: Path) -> Profile:
     except ArgumentError as error:
         raise UserError(f"{path}: {' '.join(str(error).split())}; {REMEDY}") from None
     profile = checked_profile(parsed)
-    unchecked = ["setup"] * bool(profile.setup) + sorted(set(profile.directives) - _PLAIN_DIRECTIVES)
+    unchecked = ["setup"] if profile.setup else []  # lines of a batch script
+    unchecked += sorted(set(profile.directives) - _PLAIN_DIRECTIVES)  # such as `wrap`, which is a command
     if unchecked and not is_trusted():
         remedy = f"name a profile with --profile, or pass {FLAG} if you launched this sweep (see SECURITY.md)"
         raise UserError(f"{path}: profile: {unchecked[0]} may run commands; {remedy}")

@@ -13,13 +13,15 @@ from precis.runs.checkpoint_files import WholeCheckpoints
 
 
 def number_of_devices(trainer: Mapping[str, Any]) -> int | None:
-    """Return the number of devices per node in the arguments of the trainer; None for all available ones."""
+    """Return the number of devices per node from the arguments of Lightning's Trainer; None for all available ones."""
     devices = trainer.get("devices", "auto")
     if isinstance(devices, (list, tuple)):
         return len(devices)
     if str(devices) in ("auto", "-1"):
         return 1 if trainer.get("accelerator") == "cpu" else None
-    return len([word for word in str(devices).split(",") if word.strip()]) if "," in str(devices) else int(devices)
+    if "," in str(devices):  # numbers of devices, as in "0,2" or "1,"
+        return len([word for word in str(devices).split(",") if word.strip()])
+    return int(devices)
 
 
 def in_slurm_step(environment: Mapping[str, str]) -> bool:
@@ -28,7 +30,7 @@ def in_slurm_step(environment: Mapping[str, str]) -> bool:
 
 
 def check_run_dir(environment: Mapping[str, str]) -> None:
-    """Check that a run without `--run_dir` has one process; several would name the run folder by different times."""
+    """Raise a `UserError` if several processes start a run without `--run_dir`: each would choose its own folder."""
     launcher = ""
     if "TORCHELASTIC_RUN_ID" in environment and int(environment.get("WORLD_SIZE", 1)) > 1:
         launcher = "torchrun"
@@ -41,8 +43,8 @@ def check_run_dir(environment: Mapping[str, str]) -> None:
 
 def check_tasks(trainer: Mapping[str, Any], environment: Mapping[str, str] | None = None) -> None:
     """Raise a `UserError` if tasks and devices differ: a model would be trained twice, or tasks would wait forever."""
-    environment = os.environ if environment is None else environment  # at each call: `datasets` replaces it
-    devices = number_of_devices(trainer) or max(1, torch.cuda.device_count())
+    environment = os.environ if environment is None else environment  # no default: `datasets` replaces `os.environ`
+    devices = number_of_devices(trainer) or max(1, torch.cuda.device_count())  # 1: the CPU
     nodes = int(trainer.get("num_nodes") or 1)
     if "TORCHELASTIC_RUN_ID" in environment:
         per_node, total = (int(environment.get(name, 1)) for name in ("LOCAL_WORLD_SIZE", "WORLD_SIZE"))
@@ -59,6 +61,7 @@ def check_tasks(trainer: Mapping[str, Any], environment: Mapping[str, str] | Non
 
 
 def _compare(key: str, configured: int, num_started: int, description: str) -> None:
+    """Raise a `UserError` if `trainer.KEY` differs from the number that was started, which {} stands for."""
     if configured != num_started:
         addition = " and --trainer.strategy ddp" if key == "devices" and configured == 1 else ""
         remedy = f"pass --trainer.{key} {num_started}{addition}, or ask for {configured}"
@@ -66,13 +69,14 @@ def _compare(key: str, configured: int, num_started: int, description: str) -> N
 
 
 def trainer_plugins(configured: Any) -> list[Any]:
-    """Return the plugins of the trainer with atomic checkpoints, without requeueing inside the signal handler."""
-    plugins = list(configured) if isinstance(configured, (list, tuple)) else [configured] if configured else []
+    """Return the plugins of the config, with atomic checkpoints, and without Lightning's requeueing of SLURM jobs."""
+    plugins = list(configured) if isinstance(configured, (list, tuple)) else [configured]
+    plugins = [plugin for plugin in plugins if plugin]
     if not any(isinstance(plugin, CheckpointIO) for plugin in plugins):
         plugins.append(WholeCheckpoints())
     has_environment = any(isinstance(plugin, ClusterEnvironment) for plugin in plugins)
     if not has_environment and in_slurm_step(os.environ) and "TORCHELASTIC_RUN_ID" not in os.environ:
         per_node = int(os.environ["SLURM_NTASKS"]) // int(os.environ.get("SLURM_NNODES", 1))
         os.environ.setdefault("SLURM_NTASKS_PER_NODE", str(per_node))  # Lightning asks for it
-        plugins.append(SLURMEnvironment(auto_requeue=False))
+        plugins.append(SLURMEnvironment(auto_requeue=False))  # `GracefulStop` requeues, between two steps
     return plugins

@@ -18,19 +18,22 @@ from torch import Tensor
 from datamodules.text.lines import counted
 from precis.runs.runs import format_seconds
 
-STEPS = 4  # batches of training and of validation; the first is not timed
+STEPS = 4  # batches of training and of validation, the first of which is not timed
 
 
 class DryRunReport(Callback):
-    """Measure the batches of a `fast_dev_run`, and print what the whole training, with the planned trainer, would need.
+    """Measure the batches of a `fast_dev_run`, and print an estimate of memory and time of the whole training.
 
-    The estimate assumes that the other batches are as large as those measured.
+    The estimate assumes that the other batches are as large as the measured ones.
+
+    Args:
+        planned: options of the trainer for the whole training.
     """
 
     def __init__(self, planned: Namespace) -> None:
         self.planned = planned
-        self.shapes: dict[str, str] = {}
-        self.seconds: dict[str, list[float]] = {"training": [], "validation": []}
+        self.shapes: dict[str, str] = {}  # of the first batch, by field
+        self.seconds: dict[str, list[float]] = {"training": [], "validation": []}  # of each batch
         self._start = 0.0
 
     def on_train_batch_start(self, trainer: Trainer, pl_module: LightningModule, batch: Any, *_: Any) -> None:
@@ -47,7 +50,7 @@ class DryRunReport(Callback):
 
     def _measure(self, stage: str) -> None:
         if torch.cuda.is_available():
-            torch.cuda.synchronize()  # kernels run after the call that starts them
+            torch.cuda.synchronize()  # waits for kernels, which run after the call that starts them
         self.seconds[stage].append(time.monotonic() - self._start)
 
     def on_fit_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
@@ -62,16 +65,16 @@ class DryRunReport(Callback):
         Console().print(table)
 
     def estimate(self, trainer: Trainer, module: LightningModule) -> dict[str, str]:
-        """Return parameters, memory, steps and time of the whole training."""
-        planned, accumulated = self.planned, trainer.accumulate_grad_batches  # limits of the training; batches per step
+        """Return texts on parameters, memory, steps and time of the whole training, by what they are about."""
+        planned, batches_per_step = self.planned, trainer.accumulate_grad_batches
         batches = limit_batches(len(trainer.datamodule.train_dataloader()), planned.limit_train_batches)
-        # Lightning trains 1,000 epochs if max_epochs is None and steps are not limited; -1 is no limit
+        # In Lightning, -1 is no limit; if neither epochs nor steps are limited, it trains 1,000 epochs.
         max_steps = inf if planned.max_steps in (None, -1) else planned.max_steps
-        default_epochs = 1000 if planned.max_steps in (None, -1) else inf
+        default_epochs = 1000 if max_steps == inf else inf
         max_epochs = {None: default_epochs, -1: inf}.get(planned.max_epochs, planned.max_epochs)
-        steps_per_epoch = max(1, ceil(batches / accumulated))
+        steps_per_epoch = max(1, ceil(batches / batches_per_step))  # the last step of an epoch may have fewer batches
         steps = min(steps_per_epoch * max_epochs, max_steps)
-        step_seconds = self._typical_seconds("training") * min(accumulated, batches)
+        step_seconds = self._typical_seconds("training") * min(batches_per_step, batches)
 
         parameters = sum(parameter.numel() for parameter in module.parameters())
         trained = sum(parameter.numel() for parameter in module.parameters() if parameter.requires_grad)
@@ -93,7 +96,7 @@ class DryRunReport(Callback):
 
 
 def prepare_dry_run(config: Namespace) -> DryRunReport:
-    """Limit the trainer of a config to a few steps, and switch off everything that writes to a run folder."""
+    """Limit the trainer of a config to a few steps, and switch off what writes to a run folder; return the report."""
     report = DryRunReport(config.trainer.clone())
     config.trainer.fast_dev_run = STEPS
     config.trainer.logger = False
@@ -103,16 +106,19 @@ def prepare_dry_run(config: Namespace) -> DryRunReport:
 
 
 def limit_batches(batches: int, limit: int | float | None) -> int:
-    """Return how many of an epoch's batches are read: at most a number (int), a share (float), or all (None)."""
+    """Return the number of batches of an epoch with Lightning's `limit_train_batches` or `limit_val_batches`.
+
+    A limit is a maximum (int), a share (float), or None.
+    """
     if limit is None:
         return batches
     return int(batches * limit) if isinstance(limit, float) else min(batches, limit)
 
 
 def batch_shapes(batch: Any) -> dict[str, str]:
-    """Return the shape and type of each tensor of a batch, and the length of each list."""
+    """Return by field the shape and type of each tensor of a batch, such as "[8, 400] int64", and lengths of lists."""
     shapes = {}
-    for field in fields(batch) if is_dataclass(batch) else ():
+    for field in fields(batch) if is_dataclass(batch) else ():  # nothing for the batches of users' DataModules
         value = getattr(batch, field.name)
         if isinstance(value, Tensor):
             shapes[field.name] = f"{list(value.shape)} {str(value.dtype).removeprefix('torch.')}"
@@ -122,6 +128,7 @@ def batch_shapes(batch: Any) -> dict[str, str]:
 
 
 def _peak_memory(trainer: Trainer) -> str:
+    """Return the largest memory so far, of the GPU or of the process, as a text."""
     if trainer.strategy.root_device.type == "cuda":
         return f"{format_size(torch.cuda.max_memory_reserved())} of the GPU"
-    return f"{format_size(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)} of the process"
+    return f"{format_size(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)} of the process"  # from KiB

@@ -10,35 +10,34 @@ from pathlib import Path
 from datamodules.atomic_write import atomic_write
 from precis.files.data_files import read_json
 
-AFTER = 3  # requeues in a row without a new checkpoint, after which a job would come back for ever
+MAX_WITHOUT_PROGRESS = 3  # requeues in a row without a new checkpoint; after more, a job would come back for ever
 
 
 def job_id(environment: Mapping[str, str] | None = None) -> str | None:
     """Return the id of the SLURM job of this process, 12 or 12_3; None without SLURM."""
-    environment = os.environ if environment is None else environment  # at each call: `datasets` replaces it
+    environment = os.environ if environment is None else environment  # no default: `datasets` replaces `os.environ`
     if array := environment.get("SLURM_ARRAY_JOB_ID"):
         return f"{array}_{environment['SLURM_ARRAY_TASK_ID']}"
     return environment.get("SLURM_JOB_ID")
 
 
 def requeue(run: Path, progress_file: Path | None = None) -> bool:
-    """Requeue this SLURM job once, print the outcome, and return whether the job will run again.
+    """Requeue the SLURM job of this process, print the outcome, and return whether the job will run again.
 
-    Jobs that are cancelled or requeued by SLURM are no longer RUNNING and are left alone. A job makes progress when its
-    `progress_file` is written, the last checkpoint of the run by default; requeued.json counts attempts.
+    A job that SLURM has canceled or requeued is no longer RUNNING and is left alone. A job makes progress when its
+    `progress_file` is written, the last checkpoint of the run by default; requeued.json counts requeues.
     """
     job = job_id()
     if job is None:
         return False
-    reply = _ask("scontrol", "show", "job", "--oneliner", job)
-    match = re.search(r"\bJobState=(\w+)", reply.stdout)
-    state = match[1] if reply.returncode == 0 and match else ""
-    if state != "RUNNING":
+    description = _ask("scontrol", "show", "job", "--oneliner", job)
+    match = re.search(r"\bJobState=(\w+)", description.stdout)
+    state = match[1] if description.returncode == 0 and match else ""
+    if state != "RUNNING":  # flush here and below: SLURM may kill the process before its buffer is written
         print(f"job {job} is {state or 'unknown'}, no longer RUNNING: SLURM decides whether it comes back", flush=True)
         return state in ("COMPLETING", "PENDING", "REQUEUED", "PREEMPTED")
-    # A job that makes no progress would come back for ever.
     attempts = _count(run, progress_file or Path(run) / "checkpoints" / "last.ckpt")
-    if attempts >= AFTER:
+    if attempts >= MAX_WITHOUT_PROGRESS:
         problem = f"stopped {attempts} times without a new checkpoint, it is not put back into the queue"
         print(f"job {job}: {problem}", flush=True)
         return False
@@ -50,7 +49,7 @@ def requeue(run: Path, progress_file: Path | None = None) -> bool:
 
 
 def _count(run: Path, progress_file: Path) -> int:
-    """Count this requeue, and return the number of earlier ones since the file of progress was written."""
+    """Count this requeue in requeued.json, and return the number of earlier ones since `progress_file` was written."""
     path = Path(run) / "requeued.json"
     earlier = {"requeued": 0, "without_progress": 0}
     if path.is_file():
@@ -63,6 +62,7 @@ def _count(run: Path, progress_file: Path) -> int:
 
 
 def _ask(*command: str) -> subprocess.CompletedProcess:
+    """Run a command of SLURM; one that is not installed, or silent for a minute, counts as failed with status 1."""
     try:
         return subprocess.run(command, capture_output=True, text=True, timeout=60)
     except (OSError, subprocess.TimeoutExpired) as error:

@@ -1,6 +1,7 @@
 """The state of training in state.json, lines of progress, and the last lines: the score, and the next command."""
 
 import shlex
+from math import ceil
 from pathlib import Path
 from time import monotonic
 from typing import Any
@@ -18,7 +19,7 @@ from precis.files.data_files import read_json
 from precis.runs.run_state import write_state
 from precis.training.run_start import RunStart
 
-INTERVAL = 60.0  # seconds
+INTERVAL = 60.0  # seconds between lines of progress, and between writes of state.json
 
 
 class StateRecord(Callback):
@@ -26,8 +27,8 @@ class StateRecord(Callback):
 
     def __init__(self, run: Path) -> None:
         self.run = Path(run)
-        self.training = False
-        self._written = 0.0
+        self.training = False  # whether training has started
+        self._written = 0.0  # time of the last write, on a monotonic clock
 
     def write(self, trainer: Trainer, state: str) -> None:
         """Write state.json on rank 0."""
@@ -72,14 +73,14 @@ class ProgressLines(Callback):
     def on_train_batch_end(
         self, trainer: Trainer, pl_module: LightningModule, outputs: object, batch: object, batch_idx: int
     ) -> None:
-        if self._is_due():  # else no value is read, which would wait for the device
+        if self._is_due():  # reading values more often would make training wait for the device
             batches = f"batch {batch_idx + 1:,} of {trainer.num_training_batches:,}"
             values = f"step {trainer.global_step:,}{_values(trainer, 'train/')}"
             self._print(f"epoch {trainer.current_epoch}: {batches}, {values}")
 
     def on_validation_batch_end(self, trainer: Trainer, pl_module: LightningModule, *place: Any) -> None:
         batches = trainer.num_sanity_val_batches if trainer.sanity_checking else trainer.num_val_batches
-        self._print_batch("validation", place[2], batches[0])
+        self._print_batch("validation", place[2], batches[0])  # place: outputs, batch, batch index, loader index
 
     def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         if trainer.state.fn == "fit" and not trainer.sanity_checking:
@@ -93,47 +94,48 @@ class ProgressLines(Callback):
 
 
 def _values(trainer: Trainer, prefix: str) -> str:
-    """Return the values that a progress bar would show, after a comma."""
+    """Return the values for the progress bar whose names have a prefix, such as ", train/loss 2.31"; empty if none."""
     values = trainer.progress_bar_metrics.items()
     return "".join(f", {name} {value:.4g}" for name, value in values if name.startswith(prefix))
 
 
 def conclude_training(trainer: Trainer, start: RunStart) -> None:
-    """Say how long a model was trained, what it scores on validation data, and how to test it."""
-    best: Any = trainer.checkpoint_callback
+    """Print the number of steps, the best validation score (ROUGE-1 beside lead-1), and the command for a test."""
+    checkpoints: Any = trainer.checkpoint_callback
     data = trainer.datamodule
     parts = [f"trained for {counted(trainer.global_step, 'step')}"]
-    score = getattr(best, "best_model_score", None)
-    if score is not None and best.monitor == "val/rouge1" and isinstance(data, SummarizationData):
-        documents = map(as_document, data.documents(VAL).select(range(_validated(trainer))))
+    score = getattr(checkpoints, "best_model_score", None)  # None if no validation selected a best model
+    if score is not None and checkpoints.monitor == "val/rouge1" and isinstance(data, SummarizationData):
+        documents = map(as_document, data.documents(VAL).select(range(_num_validated(trainer))))
         lead = lead_scores(documents, data.language.code)
         parts.append(f"best validation {beside_lead(float(score), lead)}")
     elif score is not None:
-        parts.append(f"best {best.monitor} {float(score):.4g}")
-    _say(parts, ["precis", "test", "--run", str(start.folder)])
+        parts.append(f"best {checkpoints.monitor} {float(score):.4g}")
+    _print_conclusion("; ".join(parts), ["precis", "test", "--run", str(start.folder)])
 
 
-def _validated(trainer: Trainer) -> int:
-    """Return the number of documents that validations summarize: whole batches of all ranks, see `Summarizer`."""
+def _num_validated(trainer: Trainer) -> int:
+    """Return the number of documents that validations summarize: `val_summaries`, in whole batches of all ranks."""
     data, limit = trainer.datamodule, trainer.lightning_module.val_summaries
     total, batch = len(data.documents(VAL)), data.eval_batch_size * trainer.world_size
-    return total if limit < 0 else min(total, -(-limit // batch) * batch)
+    return total if limit < 0 else min(total, ceil(limit / batch) * batch)  # below 0: no limit
 
 
 def conclude_scoring(trainer: Trainer, start: RunStart) -> None:
-    """Say what a model scores on the documents that it has summarized, and what shows more of it."""
-    writer = next((one for one in trainer.callbacks if isinstance(one, PredictionWriter)), None)
+    """Print ROUGE-1 beside lead-1 after `validate` or `test`, and a command to go on with; nothing without ROUGE-1."""
+    writer = next((callback for callback in trainer.callbacks if isinstance(callback, PredictionWriter)), None)
     if writer is None or not trainer.is_global_zero:
         return
     results = read_json(results_path(writer.path))
     rouge1 = next((value for name, value in results["scores"].items() if name.endswith("/rouge1")), None)
     if rouge1 is None:
         return
-    following = {"validate": ["precis", "test", "--run", start.folder], "test": ["precis", "report", start.folder]}
-    is_own = writer.path.name in ("predictions.jsonl", "predictions.val.jsonl")
-    command = following[start.command] if is_own else ["precis", "evaluate", writer.path]
-    _say([f"{results['split']}: {beside_lead(rouge1, results.get('lead1'))}"], list(map(str, command)))
+    next_commands = {"validate": ["precis", "test", "--run", start.folder], "test": ["precis", "report", start.folder]}
+    # Predictions of another corpus, or in a file of --out, are not in the place where these commands look.
+    is_default = writer.path.name in ("predictions.jsonl", "predictions.val.jsonl")
+    command = next_commands[start.command] if is_default else ["precis", "evaluate", writer.path]
+    _print_conclusion(f"{results['split']}: {beside_lead(rouge1, results.get('lead1'))}", list(map(str, command)))
 
 
-def _say(parts: list[str], command: list[str]) -> None:
-    rank_zero_info(f"{'; '.join(parts)}\nnext: {shlex.join(command)}")
+def _print_conclusion(conclusion: str, command: list[str]) -> None:
+    rank_zero_info(f"{conclusion}\nnext: {shlex.join(command)}")

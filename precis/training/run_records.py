@@ -33,7 +33,7 @@ from precis.trials.search_folder import is_search, read_search
 
 
 def run_records(start: RunStart, is_summarizer: bool) -> tuple[list[Callback], list[Logger]]:
-    """Return the callbacks and loggers of a command; discourse parsers are trained here too, and summarize nothing."""
+    """Return the callbacks and loggers that write the run folder; a discourse parser, for example, is no summarizer."""
     if start.dry_run:
         return [start.dry_run], []
     callbacks: list[Callback] = []
@@ -44,7 +44,7 @@ def run_records(start: RunStart, is_summarizer: bool) -> tuple[list[Callback], l
         callbacks += _training_records(start, is_summarizer, loggers[0])
     elif is_summarizer:
         callbacks = _test_records(start)
-    # scores of a test go to the W&B run of its training
+    # A test is logged to the W&B run of the training, if there was one.
     is_tracked = start.fitting or (start.command == "test" and (start.folder / "wandb" / "run_id").is_file())
     if start.config.wandb == "off" or not is_tracked:
         return callbacks, loggers
@@ -57,7 +57,7 @@ def run_records(start: RunStart, is_summarizer: bool) -> tuple[list[Callback], l
 
 
 def _training_records(start: RunStart, is_summarizer: bool, logger: RunCSVLogger) -> list[Callback]:
-    """Return the callbacks of `precis fit`."""
+    """Return the callbacks of `precis fit`, in the order in which Lightning calls them."""
     folder, config = start.folder, start.config
     callbacks: list[Callback] = [
         RunRecord(folder, start.record),
@@ -78,7 +78,7 @@ def _training_records(start: RunStart, is_summarizer: bool, logger: RunCSVLogger
 
 
 def _graceful_stop(start: RunStart) -> GracefulStop:
-    """Return the callback that saves on signals, and requeues a SLURM job unless the task of a sweep does."""
+    """Return the callback that saves a checkpoint on signals, and requeues a SLURM job unless the sweep's task does."""
     folder, config = start.folder, start.config
     trust = [FLAG] if needs_trust(config) or any(outside_paths(config, folder)) else []
     resume = shlex.join(["precis", "fit", "--run", str(folder), *trust])
@@ -94,17 +94,17 @@ def _test_records(start: RunStart) -> list[Callback]:
     corpus = yaml.safe_load(start.record)["data"]["init_args"]["corpus"]
     is_run = (folder / "config.yaml").is_file()
     run_corpus = read_config(folder)["data"]["init_args"].get("corpus") if is_run else corpus
-    source = source_name(run_corpus, corpus)
+    source = source_name(run_corpus, corpus)  # None if the command reads the run's corpus
     path = start.config.out or predictions_path(folder, command, source)
     rank_zero_info(f"predictions: {path}")
-    described = {"command": shlex.join(["precis", *sys.argv[1:]]), "split": SPLITS[command], "corpus": corpus}
+    origin = {"command": shlex.join(["precis", *sys.argv[1:]]), "split": SPLITS[command], "corpus": corpus}
     weights = Path(start.config.ckpt_path)
-    checkpoint = describe_checkpoint(weights) if weights.is_file() else None  # else a name that Lightning resolves
-    return [PredictionWriter(path, checkpoint, described), TruncationTable(folder, source)]
+    checkpoint = describe_checkpoint(weights) if weights.is_file() else None  # else "best" or "last", for Lightning
+    return [PredictionWriter(path, checkpoint, origin), TruncationTable(folder, source)]
 
 
 def describe_checkpoint(path: Path) -> dict[str, Any]:
-    """Print which weights are scored, warn of mechanisms that are not fully on, and return what the scores record."""
+    """Print and return step and schedules of a scored checkpoint; warn if a mechanism was not fully on by then."""
     content = read_checkpoint(path)
     switches = {name: Switch(*values) for name, values in content.get("switches", {}).items()}
     states = [f"{name} {switch}" for name, switch in switches.items()]
@@ -121,17 +121,17 @@ def describe_checkpoint(path: Path) -> dict[str, Any]:
 
 
 def trial_number(run: Path) -> int | None:
-    """Return the number of the trial whose run folder it is, `trial-NNN` in the folder of a search; otherwise None."""
+    """Return the number of a search's trial by its run folder, `trial-NNN` in the search's folder; None for others."""
     run = Path(run).resolve()
     match = re.fullmatch(r"trial-(\d+)", run.name)
     return int(match[1]) if match and is_search(run.parent) else None
 
 
 class TrialReport(Callback):
-    """Report the monitored value to Optuna after each validation.
+    """Report the monitored value to Optuna after each validation, and at the end the best checkpoint's value as score.
 
-    The score of a trial is that of its best checkpoint. If the pruner says so, training ends as by `EarlyStopping`:
-    with a checkpoint that has the reason (`stopping_reason_message`), so that `--resume auto` does not continue it.
+    If the pruner decides to end the trial, training ends as by `EarlyStopping`: the last checkpoint has the reason
+    (`stopping_reason_message`), so that `--resume auto` does not continue the run.
     """
 
     def __init__(self, run: Path) -> None:
@@ -155,13 +155,14 @@ class TrialReport(Callback):
         prune = False
         if trainer.is_global_zero and value is not None:
             prune = self.search.report(self.number, float(value), self.validations)
+        # All ranks learn the decision of rank 0, since they have to stop at the same step.
         if trainer.strategy.reduce_boolean_decision(prune, all=False) and may_stop_early(trainer):
             self.stopping_reason_message = f"the search prunes the trial after validation {self.validations}"
             trainer.should_stop = True
 
     def on_fit_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Record the score of the best checkpoint, or of the last validation if none was selected."""
-        if not trainer.is_global_zero or trainer.interrupted:
+        if not trainer.is_global_zero or trainer.interrupted:  # an interrupted trial will be continued
             return
         score = best_score(trainer)
         if score is None:

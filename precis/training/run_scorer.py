@@ -20,8 +20,8 @@ class RunScorer:
 
     Args:
         run: run folder.
-        batch_tokens: maximal number of tokens in a batch, padding included; at least one document.
-        pool: number of documents in memory, which are batched by length.
+        batch_tokens: maximum number of tokens in a batch, padding included; a longer document is a batch of its own.
+        pool: number of documents that are in memory at a time, and are batched by length.
 
     Raises:
         ValueError: if `pool` is below 1.
@@ -40,10 +40,10 @@ class RunScorer:
             return f"{hashlib.file_digest(file, 'sha256').hexdigest()}-{SCORES_VERSION}"
 
     def sentence_scores(self, documents: Iterable[Document]) -> Iterator[list[float]]:
-        """Yield a score for each sentence of each document.
+        """Yield for each document the scores of its sentences.
 
-        Scores are in (0, 1); sentences that the run never learned to score are ranked last, with 0: those outside its
-        `min_words` and `max_words`, and those after its `max_source`.
+        Scores are in (0, 1). Sentences that the run has not learned to score have 0, so they are ranked last: sentences
+        with fewer words than its `min_words`, with more than `max_words`, or after its `max_source`.
         """
         run = load_run(self.run)
         if not hasattr(run.model, "sentence_scores"):
@@ -52,13 +52,13 @@ class RunScorer:
         return (scores for pool in pools(documents, self.pool) for scores in self._pool_scores(run, pool))
 
     def _pool_scores(self, run: Run, documents: list[Document]) -> list[list[float]]:
-        """Return scores of documents, batched by length."""
-        # without references, since only the text is encoded
-        rows = [run.data.encode(Document(d.id, d.parts)) | {"id": d.id, "references": []} for d in documents]
+        """Return for each document the scores of its sentences; documents are batched by length."""
+        # Without references: labels are not needed.
+        features = [run.data.encode(Document(d.id, d.parts)) | {"id": d.id, "references": []} for d in documents]
         scores = [[0.0] * len(document.sentences) for document in documents]
-        for group in groups_by_length([row["length"] for row in rows], self.batch_tokens):
-            batch = run.data.collate([rows[index] for index in group]).to(run.model.device)
-            for index, values, usable in zip(group, run.model.sentence_scores(batch), batch.candidates.tolist()):
-                for sentence, value in enumerate(values):
-                    scores[index][sentence] = value if usable[sentence] else 0.0
+        for group in groups_by_length([each["length"] for each in features], self.batch_tokens):
+            batch = run.data.collate([features[index] for index in group]).to(run.model.device)
+            for index, values, is_candidate in zip(group, run.model.sentence_scores(batch), batch.candidates.tolist()):
+                for sentence, value in enumerate(values):  # of the sentences within `max_source`
+                    scores[index][sentence] = value if is_candidate[sentence] else 0.0
         return scores

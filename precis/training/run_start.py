@@ -50,8 +50,9 @@ class RunStart:
 def start_run(command: str, config: Namespace, dump: Callable[[Namespace], str], locks: ExitStack) -> RunStart:
     """Choose the run folder, check that the command may write to it, and decide whether training is resumed.
 
-    Values of the config that only hold for this start are filled in. A `UserError` if the folder has a run that is not
-    resumed, or no run to resume; or if the config names a class that configs may not name.
+    Values that only hold for this start, such as `ckpt_path`, are set in `config`, after `dump` has written it. A
+    `UserError` if the folder has a run that is not resumed, has no run to resume, or is not the place of a path in the
+    config; or if the config names a class that configs may not name.
     """
     check_permitted_names(config)
     check_tasks(config.trainer.as_dict())
@@ -61,7 +62,7 @@ def start_run(command: str, config: Namespace, dump: Callable[[Namespace], str],
     fitting = command == "fit"
     source = checkpoint_files.source_checkpoint(config) if fitting and config.start_from else None
     record = config.clone()
-    record.resume = record.dry_run = False
+    record.resume = record.dry_run = False  # config.yaml describes a new run
     start = RunStart(command, config, folder, not folder.exists(), dump(record), locks, source)
     _check_command(start)
     if config.checkpoint.dirpath is None:
@@ -73,13 +74,13 @@ def start_run(command: str, config: Namespace, dump: Callable[[Namespace], str],
     elif fitting:
         _lock_and_resume(start)
     else:
-        warnings.filterwarnings("ignore", ".*The dirpath has changed")  # the run may have been moved
+        warnings.filterwarnings("ignore", ".*The dirpath has changed")  # by Lightning, if the run has been moved
     return start
 
 
 def _new_folder(config: Namespace) -> Path:
-    """Return a run folder that is named by the model and the time."""
-    if not config.dry_run:  # which writes no run folder
+    """Return runs/MODEL/TIME, and add it to the arguments of this process as `--run_dir`."""
+    if not config.dry_run:  # a dry run writes no folder, so the processes need not agree on one
         check_run_dir(os.environ)
     name = config.model.class_path.rsplit(".", 1)[-1].lower()
     folder = Path("runs") / name / datetime.now().strftime("%Y%m%d-%H%M%S")
@@ -88,7 +89,7 @@ def _new_folder(config: Namespace) -> Path:
 
 
 def _check_command(start: RunStart) -> None:
-    """Check that the command takes `--dry-run` and `--out`, and has weights to read."""
+    """Raise a `UserError` for `--dry-run` or `--out` with a command without this option, or for a lack of weights."""
     config, command = start.config, start.command
     if config.dry_run and not start.fitting:
         raise UserError(f"--dry-run: precis {command} does not have this option; leave it out")
@@ -101,11 +102,10 @@ def _check_command(start: RunStart) -> None:
 
 
 def _lock_and_resume(start: RunStart) -> None:
-    """Lock the run folder, and decide whether the run is resumed or started."""
+    """Lock the run folder, and decide whether the run is resumed (from `config.ckpt_path`, which is set) or started."""
     config, folder = start.config, start.folder
-    # Other ranks may already see files that rank 0 has written.
     is_first = rank_zero_only.rank == 0
-    if is_first:
+    if is_first:  # the checks would fail on other ranks, which may already see files that rank 0 has written
         checkpoint_files.check_writable(folder)
         if not config.resume:
             checkpoint_files.check_unused(folder)
@@ -116,7 +116,8 @@ def _lock_and_resume(start: RunStart) -> None:
     if is_auto:
         config.resume = checkpoint_files.has_checkpoint(folder)
         if is_first and not config.resume:
-            # what a start leaves that is killed before its first checkpoint; config.yaml has to survive another kill
+            # A start that was killed before its first checkpoint leaves these. config.yaml stays: after another kill,
+            # the folder must still be a run.
             for name in ("metrics.csv", "checkpoints/best.ckpt"):
                 (folder / name).unlink(missing_ok=True)
     if not config.resume:

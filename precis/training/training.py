@@ -38,7 +38,7 @@ from precis.training.run_progress import ProgressLines, StateRecord, conclude_sc
 from precis.training.run_records import run_records
 from precis.training.run_start import start_run
 
-# Messages of gloo, of torch.distributed's store, and of NCCL.
+# Messages of gloo, of torch.distributed's store, and of NCCL, after another process has ended or cannot be reached.
 _LOST_CONNECTION = re.compile(
     r"connection (was )?(closed|reset|refused)|broken pipe|remote (worker|process|peer)|socket timeout"
     r"|recvValue failed|sendBytes failed|NCCL error|ncclRemoteError|collective operation timeout",
@@ -63,7 +63,7 @@ class PrecisCLI(LightningCLI):
 
     @staticmethod
     def configure_optimizers(lightning_module: Any, optimizer: Any, lr_scheduler: Any = None) -> Any:
-        """Return an optimizer of the command line; its schedule advances after every step."""
+        """Return the optimizer and schedule of `--optimizer` and `--lr_scheduler`; by default a step is an epoch."""
         if lr_scheduler is None:
             return optimizer
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": lr_scheduler, "interval": "step"}}
@@ -78,22 +78,22 @@ class PrecisCLI(LightningCLI):
         check_checkpoint(config)
         check_linked(sys.argv[1:] if args is None else args, config)
         path = config.ckpt_path
-        if path and Path(path).is_file():
+        if path and Path(path).is_file():  # not "best" or "last", which Lightning resolves
             check_same_model("--ckpt_path", Path(path), config.model.class_path)
-            read_checkpoint(Path(path))
+            read_checkpoint(Path(path))  # raises a `UserError` if it is damaged
 
     def before_instantiate_classes(self) -> None:
-        """Decide what the later hooks read in `start`."""
+        """Choose, check and lock the run folder, and store in `start` what the later hooks need."""
         parser = self._parser(self.subcommand)
         config = self.config[self.subcommand] if self.subcommand else self.config
         self.start = start_run(self.subcommand, config, partial(parser.dump, skip_none=False), self.locks)
 
     def instantiate_classes(self) -> None:
-        """Build model, data and trainer; a refused value is named with its key and the cause."""
+        """Build model, data and trainer; a `UserError` names the key of a value that a constructor refuses."""
         try:
             super().instantiate_classes()
         except UserError:
-            raise
+            raise  # it may be one of `REFUSALS`, too
         except value_checks.REFUSALS as error:
             raise UserError(value_checks.explain_refusal(error, self.start.config)) from error
         if isinstance(self.model, Summarizer):
@@ -103,17 +103,15 @@ class PrecisCLI(LightningCLI):
     def _instantiate_trainer(self, config: dict[str, Any], callbacks: list[Callback]) -> Trainer:
         """Return the trainer with the callbacks and loggers of the run folder, after those of the config."""
         records, loggers = run_records(self.start, isinstance(self.model, Summarizer))
-        # A bar on a terminal, lines elsewhere.
         if config["enable_progress_bar"] is not False and sys.stdout.isatty():
             progress: Callback = RichProgressBar(leave=False)
-        else:
+        else:  # in a log file, a bar would be unreadable
             config["enable_progress_bar"] = False
             progress = ProgressLines()
-        # Loggers of the command line come after those of the run folder.
-        logger = config["logger"]
+        logger = config["logger"]  # False, a logger, a list of loggers, or None or True for Lightning's default
         if logger is not False:
-            added = [] if logger in (None, True) else logger if isinstance(logger, list) else [logger]
-            config["logger"] = [*loggers, *added] or False
+            added = logger if isinstance(logger, list) else [logger]
+            config["logger"] = [*loggers, *(each for each in added if each not in (None, True))] or False
         config["plugins"] = trainer_plugins(config["plugins"])
         if torch.cuda.is_available():
             torch.set_float32_matmul_precision("high")  # TF32: products of fp32 matrices run on tensor cores
@@ -127,27 +125,27 @@ class PrecisCLI(LightningCLI):
         return trainer
 
     def _run_subcommand(self, subcommand: str) -> None:
-        """Run the command; a checkpoint with another structure than Lightning restores is named."""
+        """Run the command; an error while Lightning restores a checkpoint becomes a `UserError` that names its file."""
         try:
             super()._run_subcommand(subcommand)
         except UserError:
             raise
         except Exception as error:
             files = [frame.f_code.co_filename for frame, _ in traceback.walk_tb(error.__traceback__)]
-            if not any(file.endswith("checkpoint_connector.py") for file in files):
+            if not any(file.endswith("checkpoint_connector.py") for file in files):  # of Lightning, which restores
                 raise
             reason = f"{type(error).__name__}: {' '.join(str(error).split())}"
             path = self.start.config.ckpt_path
             raise UserError(f"{path}: cannot be restored ({reason}); give another checkpoint of the run") from error
 
     def fit(self, model: LightningModule, **arguments: Any) -> None:
-        """Train in the run folder, which is removed again if the run ends before its first step."""
+        """Train in the run folder, and record how training ended; a new folder is removed if no step was made."""
         start, is_first = self.start, self.trainer.is_global_zero
         if start.dry_run:
             self.trainer.fit(model, **arguments)
             return
         start.folder.mkdir(parents=True, exist_ok=True)
-        if is_first and start.is_new and not start.is_locked:
+        if is_first and start.is_new and not start.is_locked:  # a folder is locked earlier if it existed before
             start.lock()
             check_unused(start.folder)  # another process may have started to use it meanwhile
         for logger in self.trainer.loggers:
@@ -161,19 +159,18 @@ class PrecisCLI(LightningCLI):
             if reason := early_stopping_reason(self.trainer):
                 rank_zero_info(f"training ended early after step {self.trainer.global_step:,}: {reason}")
         except BaseException as end:
-            if state.training:
+            if state.training:  # otherwise, state.json still has the state of an earlier start
                 stopped = "stopped" if isinstance(end, SystemExit | KeyboardInterrupt) else "failed"
                 state.write(self.trainer, "diverged" if isinstance(end, Diverged) else stopped)
             if isinstance(end, SystemExit) and isinstance(end.__context__, KeyboardInterrupt):
-                end.code = 128 + signal.SIGINT  # Lightning would exit with status 1
-            # an error of a collective operation whose other process has ended or cannot be reached
+                end.code = 128 + signal.SIGINT  # the status of shells after Ctrl-C; Lightning would exit with 1
             is_lost = isinstance(end, RuntimeError | ConnectionError) and _LOST_CONNECTION.search(str(end))
             if self.trainer.world_size > 1 and is_lost:
                 raise UserError(lost_process_message(self.trainer, start.folder)) from end
             raise
         finally:
             if start.config.wandb != "off":
-                wandb.finish()
+                wandb.finish()  # uploads what is left
             if start.is_new and is_first and self.trainer.global_step == 0:
                 shutil.rmtree(start.folder, ignore_errors=True)
         if self.trainer.global_step:
@@ -202,7 +199,7 @@ class _Parsers(PrecisCLI):
 
 def command_line(cli_class: type[PrecisCLI]) -> PrecisCLI:
     """Run LightningCLI with the settings of the suite; it parses `sys.argv` and runs the command."""
-    options = {"allow_abbrev": False, "exit_on_error": False}
+    options = {"allow_abbrev": False, "exit_on_error": False}  # of all parsers, of the command line and of commands
     return cli_class(
         LightningModule,
         LightningDataModule,
@@ -211,13 +208,14 @@ def command_line(cli_class: type[PrecisCLI]) -> PrecisCLI:
         seed_everything_default=1,
         save_config_callback=None,  # `RunRecord` saves the config when training starts, after all checks
         parser_kwargs=options | {name: dict(options) for name in TRAINING},
-        # Every 10 steps, where Lightning logs every 50, so that runs of a few dozen steps have curves too.
+        # The DataModules divide documents among ranks. Lightning logs every 50 steps, too rarely for curves of short
+        # runs. Gradients are clipped to the norm 2, as by See et al. 2017.
         trainer_defaults={"use_distributed_sampler": False, "gradient_clip_val": 2.0, "log_every_n_steps": 10},
     )
 
 
 def fit_parser(command: str = "fit") -> LightningArgumentParser:
-    """Return the parser of `precis fit` or another command, to check a config; it raises `ArgumentError`."""
+    """Return the parser of `precis fit` or another command, to check a config; parsing raises `ArgumentError`."""
     load_classes()
     return command_line(_Parsers)._parser(command)
 

@@ -35,12 +35,12 @@ sections of a config, whose keys are options too (--model.dropout 0.2):
 
 
 def _run(command: str, options: list[str]) -> None:
-    """Run a command of Lightning over configs, or over the folder of a run."""
+    """Run `fit`, `validate`, `test` or `predict` with the options of the command line, or print help."""
     if print_help(command, options):
         return
     if ALL in options:
         options = ["--help"]
-    elif {"-h", "--help"} & set(options):  # as in `--model NAME --help`
+    elif {"-h", "--help"} & set(options):  # with `--model NAME`; `print_help` has handled the others
         options = [f"--model.help={_model_of(options)}"]
     arguments = _with_run([command, *resolve_configs(options)])
     check_configs(arguments)
@@ -51,7 +51,7 @@ def _run(command: str, options: list[str]) -> None:
     load_classes()
     if any(argument.partition("=")[0] == "--data.help" for argument in arguments):
         print(NOTE)
-    sys.argv = [sys.argv[0], *arguments]  # where LightningCLI looks, and those that it starts for other devices
+    sys.argv = [sys.argv[0], *arguments]  # read by LightningCLI, and by processes that it starts for other devices
     command_line(PrecisCLI)
 
 
@@ -70,35 +70,37 @@ def test(options: list[str]) -> None:
 
 
 def _with_run(arguments: list[str]) -> list[str]:
-    """Replace `--run FOLDER` by the config, checkpoint and tokenizer of that folder; `fit` resumes or starts it."""
+    """Replace `--run FOLDER` by options with the config, checkpoint and tokenizer of that folder.
+
+    With `fit`, the run is resumed from its last checkpoint, or started if it has none.
+    """
     index = next((i for i, argument in enumerate(arguments) if argument.partition("=")[0] == "--run"), None)
     if index is None:
         return arguments
-    value = arguments[index].partition("=")[2]
-    remaining = arguments[:index] + arguments[index + (1 if value else 2) :]
+    value = arguments[index].partition("=")[2]  # of `--run=FOLDER`; otherwise the next argument is the folder
     folder = value or "".join(arguments[index + 1 : index + 2])
+    command, *options = arguments[:index] + arguments[index + (1 if value else 2) :]
     if not folder:
         raise UserError("--run needs the folder of a run")
-    read_config(Path(folder))
-    command, *options = remaining
+    read_config(Path(folder))  # raises a `UserError` if it is no run folder
     if (Path(folder) / EXPORTED).is_file():
         remedy = "use precis summarize --checkpoint or precis.load, or name the run that it was exported from"
         raise UserError(f"{folder}: an exported model, which precis {command} does not read; {remedy}")
-    from_run = [f"--config={folder}/config.yaml", f"--run_dir={folder}"]
+    run_options = [f"--config={folder}/config.yaml", f"--run_dir={folder}"]
     if command == "fit":
-        return [command, *from_run, "--resume=auto", *options]
-    from_run.append("--resume=false")
+        return [command, *run_options, "--resume=auto", *options]
+    run_options.append("--resume=false")
     if (Path(folder) / "text").is_dir():
-        from_run.append(f"--data.tokenizer_dir={folder}/text")
+        run_options.append(f"--data.tokenizer_dir={folder}/text")
     if not any(option.startswith("--ckpt_path") for option in options):
         from lightning_modules.checkpoints import best_checkpoint  # imports torch
 
-        from_run.append(f"--ckpt_path={best_checkpoint(Path(folder))}")
-    return [command, *from_run, *options]
+        run_options.append(f"--ckpt_path={best_checkpoint(Path(folder))}")
+    return [command, *run_options, *options]  # options of the command line come last, so they override the run's
 
 
 def print_help(command: str, options: list[str]) -> bool:
-    """Print the help that options ask for, if it needs no import of Lightning, and return whether it did."""
+    """Print the help that options ask for, unless it needs Lightning, which takes seconds; return whether it did."""
     if len(options) == 1 and options[0] in _CLASSES:
         package = _CLASSES[options[0]]
         for name in package.__all__:
@@ -116,16 +118,16 @@ def print_help(command: str, options: list[str]) -> bool:
 
 
 def _model_of(options: list[str]) -> str:
-    """Return the model that options name; empty if none."""
-    for option, following in zip(options, [*options[1:], ""]):
+    """Return the value of `--model NAME` or `--model=NAME`; empty without this option."""
+    for option, next_option in zip(options, [*options[1:], ""]):
         name, equals, value = option.partition("=")
         if name == "--model":
-            return value if equals else following
+            return value if equals else next_option
     return ""
 
 
 def _first_line(package: str, name: str) -> str:
-    """Return the first line of the docstring of a class that a package offers, from the source of its module."""
+    """Return the first line of a class's docstring, from the source: an import would take seconds."""
     path = Path(__file__).parents[2].joinpath(*MODULES[package][name].split("."))
     file = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
     nodes = ast.parse(file.read_text(encoding="utf-8")).body
