@@ -60,10 +60,7 @@ def with_file(arguments: list[str]) -> list[str]:
 
 
 def read_documents(parser: ArgumentParser, options: Namespace) -> "Dataset":
-    """Return the documents that arguments name, as a table, and set `options.language` to the language of a run.
-
-    A `UserError` if the arguments name neither a corpus nor a run, or both.
-    """
+    """Return the documents that arguments name as a table; for a run, set `options.language` to its language."""
     if (options.corpus is None) == (options.run is None):
         raise UserError("precis baseline needs documents: give --corpus CORPUS ..., or --run RUN, and not both")
     from datamodules.summarization import default_cache  # these import torch and Lightning

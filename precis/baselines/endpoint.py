@@ -78,10 +78,7 @@ class Endpoint:
             raise UserError("openai is not installed: pip install 'precis-suite[chat]'") from None
 
     def request_missing(self, prompts: Iterable[tuple[str, str]], answers: Answers, total: int) -> dict[str, str]:
-        """Request the answers to `total` prompts (id, text) that a file lacks, and add them to the file.
-
-        Returns the reasons of failed requests by id, as `answer_all`.
-        """
+        """Add the missing answers to `total` prompts (id, text) to a file; return reasons of failed requests by id."""
         with progress_bar() as progress:
             task = progress.add_task("answers", total=total, completed=len(answers.by_id))
 
@@ -92,17 +89,10 @@ class Endpoint:
             return self.answer_all((prompt for prompt in prompts if prompt[0] not in answers.by_id), done)
 
     def answer_all(self, prompts: Iterable[tuple[str, str]], done: Callable[[str, Reply], None]) -> dict[str, str]:
-        """Ask for answers, several at a time.
+        """Ask for answers to prompts (id, text), several at a time, and call `done(id, answer)` as each one arrives.
 
-        Args:
-            prompts: pairs of an id and the text of a prompt.
-            done: called with the id and the answer as soon as an answer is there, in the order of arrival.
-
-        Returns:
-            Reasons of the requests that failed after all attempts, by id.
-
-        Raises:
-            UserError: if there is no server, it refuses the key or the model, or too many requests fail.
+        Returns the reasons of the requests that failed after all attempts, by id. A `UserError` if there is no server,
+        it refuses the key or the model, or too many requests fail.
         """
         try:
             with _restore_sigterm():
@@ -116,8 +106,7 @@ class Endpoint:
         self, prompts: Iterable[tuple[str, str]], done: Callable[[str, Reply], None]
     ) -> dict[str, str]:
         """Run `answer_all` in an event loop, with `concurrency` workers that share one iterator of prompts."""
-        remaining = iter(prompts)
-        failures: dict[str, str] = {}
+        remaining, failures = iter(prompts), {}
         with suppress(ValueError, RuntimeError):  # only the main thread may handle signals
             # an exception of the usual handler would leave the requests under way with a traceback each
             if task := asyncio.current_task():
@@ -153,10 +142,7 @@ class Endpoint:
         )
 
     async def _read_body(self, response: Any) -> None:
-        """Read the body of a response, which httpx calls this hook with, with limits on size and time.
-
-        The client repeats the request after an `httpx.ReadError`, which is raised if the body is late or no answer.
-        """
+        """Read a response (a hook of httpx) with limits on size and time; the client retries after a `ReadError`."""
         import httpx
 
         if (encoding := response.headers.get("content-encoding", "identity")) != "identity":
@@ -177,11 +163,9 @@ class Endpoint:
             raise httpx.ReadError(str(error)) from None
 
     async def _ask(self, client: Any, prompt: str) -> Reply:
-        """Return the answer to a prompt; after a content filter, a reply without text whose `refusal` is the reason.
+        """Return the answer to a prompt, or the refusal of a content filter.
 
-        Raises:
-            RequestFailed: if this request has no answer after all attempts.
-            UserError: if no request can succeed: there is no server, or it refuses the key or the model.
+        A `RequestFailed` if this request has no answer after all attempts, a `UserError` if others must fail as well.
         """
         import openai
 

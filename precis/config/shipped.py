@@ -18,8 +18,7 @@ _FOLDER = Path(__file__).parents[2] / "lightning_modules" / "weights" / "summari
 def find_shipped(name: str, folder: Path) -> Path:
     """Return the path of a file that is named by its path, or by its short name in `folder`, `CONFIGS` or `SWEEPS`.
 
-    Paths from the root of the repository, as in the documentation, work in every folder. A file in the working folder
-    comes first. The `UserError` for a name without a file suggests the most similar short name.
+    Paths from the root of the repository work in every folder, but a file of the working folder comes first.
     """
     path = Path(name)
     if path.is_file():

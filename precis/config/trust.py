@@ -55,11 +55,8 @@ def is_trusted() -> bool:
 
 @contextmanager
 def import_policy(arguments: Sequence[str] = ()) -> Iterator[None]:
-    """Let jsonargparse import only modules that configs may name, and the modules of names on the command line.
-
-    Does nothing with `--trust`, and inside another `import_policy`, whose command line counts.
-    """
-    if is_trusted() or _command_line_names.get() is not None:
+    """Let jsonargparse import only modules that configs may name, and the modules of names on the command line."""
+    if is_trusted() or _command_line_names.get() is not None:  # the second: within another policy, which holds
         yield
         return
     names = names_on_command_line(arguments)
@@ -132,9 +129,7 @@ def check_commands(commands: Sequence[str], source: str) -> None:
     Names in a command line are trusted, so commands with `--trust`, with a class that configs may not name, or with an
     output outside of the run folder are refused too.
     """
-    if is_trusted():
-        return
-    for command in commands:
+    for command in () if is_trusted() else commands:
         try:
             first, *words = shlex.split(command)
         except ValueError:  # an empty command, or an open quotation mark
@@ -154,9 +149,8 @@ def check_commands(commands: Sequence[str], source: str) -> None:
 
 def _refused_options(command: str, words: Sequence[str]) -> Iterator[str]:
     """Yield the options in `words`, the arguments of a command, that do more than evaluate a run or write elsewhere."""
-    file = words[0] if words else ""
-    if command == "evaluate" and not _is_in_run(file):  # it writes beside the file that it reads
-        yield f"{file!r} as the file of evaluate"
+    if command == "evaluate" and not _is_in_run("".join(words[:1])):  # it writes beside the file that it reads
+        yield f"{''.join(words[:1])!r} as the file of evaluate"
     for word, following in zip(words, [*words[1:], ""]):
         name, equals, value = word.partition("=")
         if not re.match(r"-+[^\d.]", name):  # a value, such as a path or -0.5
@@ -181,10 +175,7 @@ def needs_trust(config: Any) -> bool:
 
 
 def _forbidden_names(config: Any, names: frozenset[str]) -> Iterator[tuple[str, str]]:
-    """Yield key and name of each class or function in a config that configs may not name, except `names`.
-
-    `names` are the dotted names on the command line.
-    """
+    """Yield (key, name) of each class or function that a config may not name, except `names` on the command line."""
     on_command_line = [named for name in names if (named := object_named(name)) is not None]
     for where, value in leaves(config):
         if where.rpartition(".")[2] == "class_path" and isinstance(value, str):

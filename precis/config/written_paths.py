@@ -25,10 +25,7 @@ def check_written_paths(config: Any, folder: Path | None, arguments: Sequence[st
 
 
 def outside_paths(config: Any, folder: Path | None, arguments: Sequence[str] = ()) -> Iterator[tuple[str, str]]:
-    """Yield (key, path) for each output path in a config that is neither on the command line nor in the run folder.
-
-    `folder` is the run folder; None if there is none yet, so that no path is inside.
-    """
+    """Yield (key, path) for each output path in a config that is neither on the command line nor in the run folder."""
     on_command_line = {text for argument in arguments for text in strings_in(argument.partition("=")[2] or argument)}
     values = dict(leaves({name: config.get(name) for name in _SECTIONS}))
     for where, value in values.items():
@@ -39,7 +36,7 @@ def outside_paths(config: Any, folder: Path | None, arguments: Sequence[str] = (
         class_path = values.get(f"{parent.removesuffix('.init_args')}.class_path")  # the class with this argument
         if key in _PATHS and value != _default(class_path, key):
             is_server = text.startswith(("http://", "https://"))
-            is_inside = is_server or (folder is not None and is_within(Path(text), folder))
+            is_inside = is_server or (folder is not None and is_within(Path(text), folder))  # None: none yet
         else:  # a name below a folder must not lead out of it
             is_inside = key not in _NAMES or not (os.path.isabs(text) or ".." in PurePath(text).parts)
         if not is_inside:

@@ -54,9 +54,7 @@ def task_of(shard: str | None) -> tuple[int, int]:
 def parse_corpus(corpus: Corpus, options: Namespace) -> None:
     """Parse the documents that are missing in the cache, and print counts; in a dry run, print an estimate.
 
-    Raises:
-        UserError: if the corpus, the parser or the cache cannot be used.
-        SystemExit: with status 130 after Ctrl-C; finished parses are in the cache.
+    A `UserError` if corpus, parser or cache cannot be used; after Ctrl-C, finished parses are in the cache.
     """
     shard = task_of(options.shard)
     cache = ParseCache(options.out)
@@ -102,10 +100,7 @@ def _load_and_announce(name: str, rows: Rows, band: int) -> LightningModule:
 
 
 def _estimate(parser: LightningModule, data: ParsingData, options: Namespace) -> str:
-    """Parse the first batches, which have the longest documents, into a temporary cache; return a line on all batches.
-
-    The line has the time and the size of the cache for all missing documents, in proportion to their tokens.
-    """
+    """Parse the first batches, of the longest documents, into a temporary cache; return a line of estimates for all."""
     options.devices = 1  # the estimate is in hours of one device
     batches = data.predict_dataloader()
     data.max_batches = _SAMPLE_BATCHES
@@ -121,7 +116,7 @@ def _estimate(parser: LightningModule, data: ParsingData, options: Namespace) ->
         seconds = monotonic() - start
         cache.refresh()  # lists the shards that the writer has added
         megabytes = cache.nbytes / 1e6
-    scale = batches.tokens / sample.tokens
+    scale = batches.tokens / sample.tokens  # time and size are in proportion to tokens
     return (
         f"{counted(batches.documents, 'document')}, {batches.tokens:,} tokens: about {scale * seconds / 3600:,.2f} "
         f"hours of one {device} and {scale * megabytes:,.0f} MB, estimated from the "
@@ -187,10 +182,7 @@ def _predict(parser: LightningModule, data: ParsingData, writer: ParseWriter, op
 
 
 def _report(documents: CorpusDocuments, data: ParsingData, missing: set[str], seconds: float) -> list[str]:
-    """Return lines with counts of documents, speed, and size of the cache.
-
-    `missing` has the keys of the documents that were missing before this task began, which took `seconds`.
-    """
+    """Return lines with counts, speed and cache size; `missing` has keys of documents that this task had to parse."""
     cache = data.cache
     keys = data.task()
     remaining = set(cache.missing(keys, deep=False))  # looked up, not read again and verified
@@ -250,10 +242,7 @@ def draw(parse: DiscourseParse, request: ParseRequest, svg: Path | None = None, 
 
 
 def nucleus_probabilities(parse: DiscourseParse) -> torch.Tensor:
-    """Return the probability that EDU i is the nucleus of EDU j under any relation, [E, E].
-
-    Pairs more than `half_width` EDUs apart, for which the parse stores no probability, are NaN.
-    """
+    """Return p(EDU i is the nucleus of EDU j) under any relation, [E, E]; NaN more than `half_width` EDUs apart."""
     size, half = parse.size, parse.half_width
     pairs = torch.full((size, size), float("nan"))  # [E, E]
     row = torch.arange(size)[:, None].expand(-1, 2 * half + 1)  # [E, 2b + 1]: i

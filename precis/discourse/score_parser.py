@@ -196,10 +196,7 @@ def parseval(
     starts: Sequence[tuple[list[int], list[int]]] | None = None,
     resamples: int = RESAMPLES,
 ) -> dict[str, dict[str, Interval]]:
-    """Return S, N, R and F of binary trees by variant of Parseval (`VARIANTS`) and level (`LEVELS`).
-
-    `starts` has the offsets of predicted and gold EDUs of each document; None if both trees have the same EDUs.
-    """
+    """Return S, N, R and F by variant; `starts` has offsets of predicted and gold EDUs, None if they are the same."""
     table = {}
     for variant in VARIANTS:
         counts = []

@@ -16,8 +16,7 @@ LINE = 16  # height of each further line of a row
 MAX_STEP, MAX_TREE_WIDTH = 22, 700  # maximal distance between levels, and width of the whole tree
 LETTER = 6.0  # approximate width of a letter of a relation, in pixels
 EDU_LETTER = 7.2  # maximum width of a letter of an EDU, in pixels
-MARGIN = 12  # pixels to the left of the root
-MIN_WIDTH = 40  # characters of a line of text
+MARGIN, MIN_WIDTH = 12, 40  # pixels to the left of the root, and characters of a line of text
 
 
 def draw_text(tree: Tree, edu_texts: Sequence[str], width: int = 100) -> str:

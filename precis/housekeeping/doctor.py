@@ -52,12 +52,7 @@ def doctor(arguments: list[str]) -> None:
 
 
 def check_requirements() -> tuple[dict[str, tuple[str, str]], dict[str, str]]:
-    """Return required packages and extras of the installed suite by name.
-
-    Returns:
-        (version, problem) of each required package, either of which may be ""; for each extra, "installed", or which of
-        its packages are missing and how to install them.
-    """
+    """Return (version, problem or "") of each required package, and "installed" or what is missing of each extra."""
     required: dict[str, tuple[str, str]] = {}
     extras = metadata.metadata(PACKAGE).get_all("Provides-Extra") or []
     missing: dict[str, list[str]] = {name: [] for name in extras if name not in DEVELOPMENT}
@@ -118,8 +113,8 @@ def _describe_caches() -> dict[str, str]:
     home = Path(os.environ.get("HF_HOME") or Path.home() / ".cache" / "huggingface")
     hub = Path(os.environ.get("HF_HUB_CACHE") or home / "hub")
     entries = list(list_entries(folder)) if folder.is_dir() else []
-    # links of snapshots lead to files that are counted in blobs/
-    hub_bytes = sum(path.stat().st_size for path in hub.rglob("*") if path.is_file() and not path.is_symlink())
+    files = (path for path in hub.rglob("*") if path.is_file() and not path.is_symlink())  # each once: links lead to it
+    hub_bytes = sum(path.stat().st_size for path in files)
     caches = {
         str(folder): f"{counted(len(entries), 'entry')}, {format_size(sum(entry.nbytes for entry in entries))}",
         str(hub): f"Hugging Face hub, {format_size(hub_bytes)}",

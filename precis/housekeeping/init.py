@@ -17,7 +17,6 @@ from precis.files.field_names import ID_NAMES, first_row, guess_fields
 TEMPLATES = Path(__file__).parent / "templates"
 MODELS = ("pointer_generator", "bertsum")
 FEW_RECORDS = 1_000  # with fewer, a model that writes new sentences learns little
-VAL_SHARE = 0.1  # of the training records, if there is no file for validation
 
 
 def init(arguments: list[str]) -> None:
@@ -55,10 +54,7 @@ def init(arguments: list[str]) -> None:
 
 
 def _corpus(files: dict[str, Path]) -> tuple[dict[str, Any], int]:
-    """Return the arguments of `Files` for the user's files, by split, and the number of training records.
-
-    A `UserError` if training or validation records have no summary, or other fields than each other.
-    """
+    """Return the arguments of `Files` for files by split, whose fields must be alike, and the number of records."""
     fields = guess_fields(first_row(files["train"]), str(files["train"]))
     for split, path in files.items():
         fields_of_split = guess_fields(first_row(path), str(path))
@@ -72,20 +68,17 @@ def _corpus(files: dict[str, Path]) -> tuple[dict[str, Any], int]:
     corpus |= fields.arguments()
     identified_by = "the file and line" if id_field is None else repr(id_field)
     print(f"fields: document {fields.document!r}, summary {fields.summary!r}, id {identified_by}")
-    return corpus if "val" in files else corpus | {"split": VAL_SHARE}, count
+    return corpus if "val" in files else corpus | {"split": 0.1}, count  # a tenth of the records, for validation
 
 
 def _unique_id(path: Path) -> tuple[str | None, int]:
-    """Return the first field of `ID_NAMES` whose values are unique, None if there is none, and the number of records.
-
-    A `UserError` if a field `id` is not unique, because `Files` would take it for the id.
-    """
+    """Return the first field of `ID_NAMES` with unique values, None if there is none, and the number of records."""
     records = [record for _, record in read_rows(path, []) if not isinstance(record, BadRecord)]
     by_lower_case = {name.lower(): name for name in records[0]}
     candidates = [by_lower_case[name] for name in ID_NAMES if name in by_lower_case]
     for name in candidates:
         if len({str(record.get(name)) for record in records}) == len(records):
             return name, len(records)
-    if "id" in candidates:
+    if "id" in candidates:  # `Files` would take it for the id
         raise UserError(f"{path}: two records have the same `id`; make it unique, or rename the field")
     return None, len(records)

@@ -85,14 +85,11 @@ def build(playground: "Playground"):
 
 
 def serve(page, host: str, port: int, block: bool = True) -> str:
-    """Serve the page until Ctrl-C, or in the background without `block`; a `UserError` if the port cannot be used.
-
-    Returns the address. All that Gradio would fetch from elsewhere, such as fonts, or share, is switched off.
-    """
+    """Serve the page until Ctrl-C, or in the background without `block`; return its address, or raise a `UserError`."""
     import gradio as gr
     from starlette.middleware import Middleware
 
-    fonts = ["system-ui", "sans-serif"]
+    fonts = ["system-ui", "sans-serif"]  # of the browser: Gradio's defaults are downloaded
     theme = gr.themes.Default(font=fonts, font_mono=["ui-monospace", "monospace"])
     try:
         _, address, _ = page.launch(

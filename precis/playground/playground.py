@@ -41,11 +41,9 @@ _DOCUMENTS = 200  # number of documents of the corpus that can be picked
 _LETTERS, _TREE_WIDTH = 32, 120  # letters per EDU and pixels of a tree that fits a card of 22 rem
 _RELATIONS = 3  # number of relations listed for a head; twice as many for a document
 _MAX_HEIGHT = 480  # pixels; higher pictures scroll
-_MARGIN = 24  # pixels below a picture, for its horizontal scroll bar
-_MIN_SHRINKING = 0.75  # a smaller picture would be hard to read
-_ATTENDED = 12  # source words that are colored when the pointer rests on a word of the summary
-_IN_HINT = 5  # source words that the tooltip of a word of the summary lists
-_FAINTEST = 0.12  # opacity of the color of an attended word, at least: less is invisible
+_MARGIN, _MIN_SCALE = 24, 0.75  # pixels for a scroll bar below a picture, and size by which text is still readable
+_ATTENDED, _IN_HINT = 12, 5  # source words that are colored, and listed, when the pointer rests on a summary word
+_FAINTEST = 0.12  # minimum opacity of the color of an attended word: less is invisible
 AGENTS = ("#1b6ca8", "#c0561a", "#2e7d32", "#8e24aa", "#ad1457", "#5d4037")  # a color for each agent, repeated
 MACROS = template("precis.playground", "cards.html").module  # cards_page, card, plain_summary and so on, as functions
 
@@ -141,8 +139,7 @@ def copied_summary(
 ) -> str:
     """Return HTML of a summary, in which copied words are marked, and of the document below it.
 
-    While the pointer is over a word of the summary, the words of the document with the largest attention are colored by
-    weight, through rules of CSS without a script.
+    While the pointer is over a word of the summary, CSS colors the words of the document with the largest attention.
 
     Args:
         prefix: prefix of the ids in this card, unique in the page.
@@ -168,25 +165,21 @@ def copied_summary(
 def picture(title: str, svg: str) -> str:
     """Return HTML of an SVG in a frame, a page of its own, which isolates its styles and enables its tooltips.
 
-    A picture that is wider than the card shrinks by a quarter at most, so that it stays readable; the rest scrolls, as
-    does a picture that is too high. The title says so.
+    A picture that is wider than the card shrinks by a quarter at most; the rest scrolls, as in one that is too high.
     """
     width, height = map(int, re.findall(r'<svg[^>]* width="(\d+)" height="(\d+)"', svg)[0])
     height += _MARGIN
     if height > _MAX_HEIGHT:
         height = _MAX_HEIGHT
         title = f"{title} (scroll in it, or drag its lower right corner)"
-    min_width = f"{_MIN_SHRINKING * width:.0f}px"
+    min_width = f"{_MIN_SCALE * width:.0f}px"
     style = f"<style>body{{margin:0}} svg{{max-width:100%;min-width:{min_width};height:auto}}</style>"
     page = f"<!doctype html>{style}<body>{svg}</body>"
     return MACROS.framed(title, height, base64.b64encode(page.encode()).decode())
 
 
 def sections(prefix: str, model: Summarizer, data: SummarizationData, batch: Batch, summary: Summary) -> list[str]:
-    """Return the sections of a card on a summary as HTML: its text, its scores, and graphs or trees of the document.
-
-    `data` and `batch` have this document alone; `prefix` makes the ids of HTML elements unique in the page.
-    """
+    """Return the sections of a card as HTML: summary, scores and graphs of the only document of `data` and `batch`."""
     parts = []
     if isinstance(summary, ExtractiveSummary):
         parts.append(MACROS.selected_sentences(summary))

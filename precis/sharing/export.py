@@ -80,10 +80,7 @@ def _described(loaded: Run, checkpoint: dict[str, Any]) -> dict[str, Any]:
 
 
 def _portable(config: dict[str, Any], replaced: dict[str, str]) -> dict[str, Any]:
-    """Return the config of an exported model: its pretrained parts are in its folder, and no path is absolute.
-
-    `replaced` maps keys of the model's config to places of pretrained parts in the folder, `.` for the folder itself.
-    """
+    """Return the config of an exported model, without absolute paths; `replaced` has places of pretrained parts."""
     config = {key: value for key, value in config.items() if key not in _LEFT_OUT}
     config = map_strings(config, lambda text: os.path.basename(text) if os.path.isabs(text) else text)
     data = config["data"].setdefault("init_args", {})
@@ -118,11 +115,7 @@ def _export_other_models(loaded: Run, config: dict[str, Any], folder: Path) -> N
 def model_card(
     run: Path, name: str, loaded: Run, config: dict[str, Any], step: int, licence: str | None, note: str, folder: Path
 ) -> str:
-    """Return the card as Markdown with a header in YAML; its text is in model_card.md.
-
-    `folder` has the exported files, which the card lists; `step` is the number of training steps; `note` says why
-    transformers cannot load the model, or is empty.
-    """
+    """Return the card as Markdown with a header in YAML; its text is in model_card.md, and lists files of `folder`."""
     kind = type(loaded.model)
     pretrained = get_value(loaded.config["model"].get("init_args"), "encoder.checkpoint")
     is_name = isinstance(pretrained, str) and pretrained.count("/") == 1 and not Path(pretrained).exists()  # USER/MODEL

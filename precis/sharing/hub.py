@@ -31,8 +31,7 @@ def push(arguments: list[str]) -> None:
 
     if get_token() is None:
         raise UserError("no Hugging Face token; log in with `hf auth login`, or set HF_TOKEN")
-    api = HfApi()
-    message = "Upload a model exported by Précis"
+    api, message = HfApi(), "Upload a model exported by Précis"
     try:
         api.create_repo(options.repo, private=options.private, exist_ok=True)
         commit = api.upload_folder(repo_id=options.repo, folder_path=folder, commit_message=message)
@@ -43,12 +42,9 @@ def push(arguments: list[str]) -> None:
 
 
 def find_run(name: str | Path) -> Path | None:
-    """Return the folder of a shipped, trained or exported model, or a path that does not exist as it is.
+    """Return the folder of a shipped, trained or exported model, which is downloaded; None for others of the hub.
 
-    An exported model on the hub is downloaded. None for other models of Hugging Face, which transformers loads.
-
-    Raises:
-        UserError: if there is neither such a folder nor such a model on the hub.
+    A path that does not exist is returned as it is. A `UserError` if there is no such model on the hub.
     """
     if (folder := shipped_folder(name)) is not None:
         return folder
@@ -71,7 +67,7 @@ def find_run(name: str | Path) -> Path | None:
 
 
 def _reason(error: Exception) -> str:
-    """Return the first line of an error of the hub, and that downloads are switched off if they are."""
+    """Return the first line of an error of the hub, and whether the environment switches downloads off."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     offline = "; HF_HUB_OFFLINE is set" if os.environ.get("HF_HUB_OFFLINE") else ""
     return (lines[0].rstrip(".") if lines else type(error).__name__) + offline

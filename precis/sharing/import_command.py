@@ -49,11 +49,7 @@ def import_run(arguments: list[str]) -> None:
 def _run_config(
     kind: Kind, state: Mapping[str, Tensor], encoder: str, heads: int, scorer: Path | None = None
 ) -> dict[str, Any]:
-    """Return the config of a run: sizes by the shapes of the weights, other settings as in the released code.
-
-    `encoder` is the pretrained encoder that was fine-tuned, `heads` the attention heads of the layers above it, which
-    no shape tells, and `scorer` the run that proposes MatchSum's sentences.
-    """
+    """Return the config of a run: sizes by the shapes of the weights, other settings as in the released code."""
     sizes = {name: tensor.shape for name, tensor in state.items()}
     positions = next(size[0] for name, size in sizes.items() if name.endswith("position_embeddings.weight"))
     vocab_size = next(size[0] for name, size in sizes.items() if name.endswith("word_embeddings.weight"))
@@ -130,10 +126,8 @@ def _write_run_folder(
 
 
 def _with_symbols_of(tokenizer: Any, state: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Swap the decoder's weights of the tokens that begin and end PreSumm's summaries, and the suite's.
-
-    `state` has a row of `names` for each token of the vocabulary; the encoder's embedding stays as it is.
-    """
+    """Swap the decoder's weights for the tokens that begin and end summaries in PreSumm and in the suite."""
+    # one row for each token of the vocabulary; the encoder's embedding stays as it is
     names = ("decoder.embedding.weight", "decoder.output_bias")
     swapped = {name: state[name].clone() for name in names if name in state}
     for token, symbol in _SUMMARY_TOKENS.items():

@@ -8,8 +8,7 @@ from numpy.typing import ArrayLike, NDArray
 
 Array = NDArray[np.float64]
 
-LEVEL = 0.95  # confidence level
-RESAMPLES = 10_000  # bootstrap samples
+LEVEL, RESAMPLES = 0.95, 10_000  # confidence level, and number of bootstrap samples
 _BLOCK = 100_000  # draws held at a time: they stay in the processor's cache
 
 

@@ -100,10 +100,7 @@ def _with_kind(space: Any) -> Any:
 
 
 def suggest(trial: "Trial", keys: dict[str, Any]) -> dict[str, Any]:
-    """Return the values of a trial by key, as its sampler draws them, without keys whose condition does not hold.
-
-    For a trial that has values already, Optuna returns the same ones.
-    """
+    """Return values for the keys of a trial whose conditions hold; the sampler draws them once, also if repeated."""
     values: dict[str, Any] = {}
     for key, space in ((key, _with_kind(space)) for key, space in keys.items()):
         if any(other not in values or values[other] != value for other, value in space.get("when", {}).items()):

@@ -31,11 +31,10 @@ warnings.filterwarnings("ignore", category=optuna.exceptions.ExperimentalWarning
 
 
 class Search:
-    """The Optuna study of a search, opened from its journal in the sweep folder `out`, or begun.
+    """The Optuna study of a search in the sweep folder `out`, by the section `search` of its sweep file.
 
-    `section` is the section `search` of the sweep file, with metric and direction. `base` is the digest of the config
-    that trials are made from; None to read a search whatever its base. A `UserError` if the journal is damaged or has a
-    search with other keys, or from another base.
+    `base` is the digest of the config that trials are made from; None to read a search whatever its base. A `UserError`
+    if the journal is damaged or has a search with other keys, or from another base.
     """
 
     def __init__(self, out: Path, section: dict[str, Any], base: str | None = None) -> None:
