@@ -41,14 +41,12 @@ def text_rows(texts: Iterable[Text]) -> list[dict[str, Any]]:
 
 
 def text_row(text: Text) -> dict[str, Any]:
-    """Return a text as a record; without an `id` if it has none."""
     if isinstance(text, Document):
         return {"id": text.id, "document": text.parts, "summary": text.references}
     return {"document": text} if isinstance(text, str) else dict(text)
 
 
 def _strings(value: Any) -> Iterable[str]:
-    """Yield the strings in nested lists, such as parts of sentences."""
     if isinstance(value, (list, tuple)):
         for part in value:
             yield from _strings(part)

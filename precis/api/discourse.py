@@ -18,7 +18,6 @@ from precis.discourse.parse import LARGEST_HEAT_MAP, parse_document
 from precis.discourse.tree_drawing import draw_svg, draw_text
 
 _load_parser = lru_cache(maxsize=2)(load_parser)
-_MIN_BAND = 64  # EDUs; texts of fewer words share one parser
 
 
 class Discourse:
@@ -80,7 +79,7 @@ def parse(text: str, parser: str | LightningModule = "default", rows: Rows = "si
     if isinstance(parser, str):
         # for all pairs of EDUs, which are at most as many as words; a power of two, so that texts share a cached parser
         words = len(length_words(text))
-        band = min(LARGEST_HEAT_MAP, max(_MIN_BAND, 1 << (words - 1).bit_length()))
+        band = min(LARGEST_HEAT_MAP, max(64, 1 << (words - 1).bit_length()))  # 64: all short texts share one
         parser = _load_parser(parser, rows, band)
     if not hasattr(parser, "predict_step"):  # see `datamodules.parsing.Parser`
         raise UserError(f"parser is of type {type(parser).__name__}; give a name, a folder or a parser")

@@ -134,8 +134,7 @@ class Run:
             summaries = self._summarize(data, options)
         predictions = []
         for summary in summaries:
-            where = f"document {summary.id!r}"  # in error messages
-            source = sources[summary.id]
+            where, source = f"document {summary.id!r}", sources[summary.id]
             predictions.append(Prediction(summary.id, where, summary.sentences, summary.references, source))
         evaluated = evaluate_predictions(predictions, names, score_options or ScoreOptions(), resamples, seed)
         frame = pd.DataFrame(evaluated.means).drop(columns="system").set_index("measure")  # of a single system

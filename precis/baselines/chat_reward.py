@@ -45,8 +45,7 @@ class ChatReward(Reward):
         key_variable: environment variable with the API key.
 
     Raises:
-        UserError: if the address or the prompt is invalid, the file has answers of other settings, the budget is used
-            up, or a request fails after all retries.
+        UserError: if address or prompt is invalid, the file has other settings, the budget is spent, or a request fails.
     """
 
     reads_source = True
@@ -88,8 +87,7 @@ class ChatReward(Reward):
             if len(answers.by_id) + len(missing) > self.budget:
                 problem = f"the budget of {self.budget:,} requests is used up after {len(answers.by_id):,}"
                 raise UserError(f"{path}: {problem}; raise budget and resume the run")
-            # in another thread, where the event loop leaves the handlers of signals as Lightning has set them
-            with ThreadPoolExecutor(1) as thread:
+            with ThreadPoolExecutor(1) as thread:  # the event loop would change signal handlers of the main thread
                 asked = thread.submit(
                     self.endpoint.answer_all, missing, lambda id, reply: answers.add([{"id": id, "text": reply.text}])
                 )

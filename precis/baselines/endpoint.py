@@ -5,8 +5,8 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterable
+from contextlib import suppress
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
@@ -91,16 +91,18 @@ class Endpoint:
     def answer_all(self, prompts: Iterable[tuple[str, str]], done: Callable[[str, Reply], None]) -> dict[str, str]:
         """Ask for answers to prompts (id, text), several at a time, and call `done(id, answer)` as each one arrives.
 
-        Returns the reasons of the requests that failed after all attempts, by id. A `UserError` if there is no server,
-        it refuses the key or the model, or too many requests fail.
+        Returns reasons of failed requests by id. A `UserError` if the server is missing or refuses, or too many fail.
         """
+        handler = signal.getsignal(signal.SIGTERM)  # the event loop sets the default when it closes
         try:
-            with _restore_sigterm():
-                return asyncio.run(self._answer_all(prompts, done))
+            return asyncio.run(self._answer_all(prompts, done))
         except ExceptionGroup as group:  # of the tasks: the first error cancels the others
             raise group.exceptions[0] from None
         except asyncio.CancelledError:  # by SIGTERM, as `_answer_all` sets it
             raise SystemExit(128 + signal.SIGTERM) from None
+        finally:  # the handler is None if it was not set from Python
+            if handler is not None and threading.current_thread() is threading.main_thread():
+                signal.signal(signal.SIGTERM, handler)
 
     async def _answer_all(
         self, prompts: Iterable[tuple[str, str]], done: Callable[[str, Reply], None]
@@ -211,17 +213,6 @@ class Endpoint:
     def _redact(self, text: str) -> str:
         """Return a text of the server without the key, which servers repeat in errors; a placeholder (EMPTY) stays."""
         return text.replace(self.key, "***") if len(self.key) >= SHORTEST_KEY else text
-
-
-@contextmanager
-def _restore_sigterm() -> Iterator[None]:
-    """Restore the handler of SIGTERM, which an event loop sets to the default when it closes."""
-    handler = signal.getsignal(signal.SIGTERM)  # None if it was not set from Python
-    try:
-        yield
-    finally:
-        if handler is not None and threading.current_thread() is threading.main_thread():
-            signal.signal(signal.SIGTERM, handler)
 
 
 def _read_reply(content: str, attempts: int) -> Reply:

@@ -71,15 +71,13 @@ def _parser(command: str, description: str, needs_out: bool) -> ArgumentParser:
     parser.add_argument("--checkpoint", type=str, required=True, help="name on the hub (downloaded) or folder")
     add_document_arguments(parser, needs_out)
     parser.add_class_arguments(PretrainedOptions, None, skip={"language"})  # of the documents
-    # published scores are of documents that are truncated
-    parser.set_defaults(long_documents="truncate")
+    parser.set_defaults(long_documents="truncate")  # as published scores are computed
     return parser
 
 
 def settings_of(model: HuggingFaceSummarizer) -> dict[str, Any]:
     """Return all that the summaries of a model depend on, as values of JSON."""
-    # the settings that differ from the defaults of transformers, without its version and private ones
-    settings = model.generator.model.generation_config.to_diff_dict().items()
+    settings = model.generator.model.generation_config.to_diff_dict().items()  # those that are not the defaults
     return {
         "system": "hf",
         "checkpoint": model.name,

@@ -56,10 +56,7 @@ def _whole_parser() -> argparse.ArgumentParser:
 
 
 class _ParserBuilt(Exception):
-    """Ends a command where it would parse its arguments."""
-
-    def __init__(self, parser: ArgumentParser, arguments: list[str]) -> None:
-        self.parser, self.arguments = parser, arguments
+    """Ends a command where it would parse its arguments; its arguments are those of `parse_args`."""
 
 
 def find_parser(command: str, arguments: list[str]) -> tuple[ArgumentParser, list[str]]:
@@ -77,5 +74,6 @@ def find_parser(command: str, arguments: list[str]) -> tuple[ArgumentParser, lis
         try:
             load_command(command)(arguments)
         except _ParserBuilt as built:
-            return built.parser, built.arguments
+            parser, remaining = built.args
+            return parser, remaining
     raise AssertionError(f"{command} parses no arguments")

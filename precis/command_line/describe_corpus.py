@@ -62,10 +62,8 @@ def describe(
 
     Returns:
         `split`, `documents` (count), `skipped` and `digest` as in the manifest; `examples`, the first documents;
-        `script`, the most frequent one of the first 100 documents, with its share and a likely language;
-        `overlaps` of this split with earlier ones; and mean, median and 95th percentile of `document_words`,
-        `document_sentences`, `parts`, `references`, `reference_words`, `reference_sentences` and `compression`
-        (document words to mean reference words), None if there is no reference.
+        `script`, the most frequent one of the first documents, with its share and a likely language; `overlaps` of this
+        split with earlier ones; and mean, median and 95th percentile of each of `_STATISTICS`, None without references.
     """
     manifest = read_manifest(dataset)
     sample = dataset.select(range(min(_SCRIPT_SAMPLE, len(dataset))))
@@ -82,9 +80,9 @@ def describe(
     }
 
 
-def print_descriptions(splits: list[dict[str, Any]], console: Console | None = None) -> None:
+def print_descriptions(splits: list[dict[str, Any]]) -> None:
     """Print descriptions of splits (see `describe`) as a table, followed by the examples."""
-    console = console or Console()
+    console = Console()
     table = Table(title="mean / median / 95th percentile")
     table.add_column("")
     for split in splits:

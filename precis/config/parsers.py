@@ -71,15 +71,12 @@ def explain_choice(name: str) -> str:
 
 
 def load_parser(name: str, rows: "Rows" = "side", band: int = 128) -> "LightningModule":
-    """Load a parser (`datamodules.parsing.Parser`).
+    """Load a parser (`datamodules.parsing.Parser`); a `UserError` if there is none, or its checkpoint is broken.
 
     Args:
         name: one of `PARSERS`, or a run folder, checkpoint or folder of weights of `lightning_modules.DiscourseParser`.
         rows: which EDUs carry probability in the LDD, `side` or `nucleus`.
-        band: half-width of the LDD band.
-
-    Raises:
-        UserError: if there is no such parser, or its checkpoint is broken.
+        band: half-width of the LDD band: EDUs to each side for which probabilities are stored.
     """
     if name in PARSERS:
         parser = _load_named(name, rows, band)

@@ -143,7 +143,8 @@ class ParseWriter(Callback):
         self._progress = None
         if trainer.is_global_zero:
             self._progress = self._resources.enter_context(progress_bar())
-            self._task = self._progress.add_task("parsing tokens", total=trainer.predict_dataloaders.tokens)
+            tokens = getattr(trainer.predict_dataloaders, "tokens", None)  # of the batches of `ParsingData`
+            self._task = self._progress.add_task("parsing tokens", total=tokens)
 
     def on_predict_batch_end(self, trainer, pl_module, outputs, batch, batch_idx, dataloader_idx=0) -> None:
         add_answers(self._writer.add, batch, outputs, pl_module)
@@ -183,8 +184,7 @@ def _predict(parser: LightningModule, data: ParsingData, writer: ParseWriter, op
 
 def _report(documents: CorpusDocuments, data: ParsingData, missing: set[str], seconds: float) -> list[str]:
     """Return lines with counts, speed and cache size; `missing` has keys of documents that this task had to parse."""
-    cache = data.cache
-    keys = data.task()
+    cache, keys = data.cache, data.task()
     remaining = set(cache.missing(keys, deep=False))  # looked up, not read again and verified
     parsed = [key for key in keys if key in missing and key not in remaining]
     num_before = len(keys) - len(missing)

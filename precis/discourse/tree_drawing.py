@@ -14,8 +14,7 @@ from precis.files.templates import template
 ROW, TOP = 26, 40  # height of a row of one line, and space above the first, in pixels
 LINE = 16  # height of each further line of a row
 MAX_STEP, MAX_TREE_WIDTH = 22, 700  # maximal distance between levels, and width of the whole tree
-LETTER = 6.0  # approximate width of a letter of a relation, in pixels
-EDU_LETTER = 7.2  # maximum width of a letter of an EDU, in pixels
+LETTER, EDU_LETTER = 6.0, 7.2  # approximate width of a letter of a relation, and of an EDU, in pixels
 MARGIN, MIN_WIDTH = 12, 40  # pixels to the left of the root, and characters of a line of text
 
 

@@ -33,12 +33,8 @@ def read_text(path: Path) -> str:
 def collect_texts(inputs: list[str], empty: bool = False) -> list[tuple[str, str]]:
     """Return (id, text) of standard input, files, the .txt and .html files of folders, or texts themselves.
 
-    Args:
-        inputs: paths, or texts of more than one word; standard input if there are none, or for `-`.
-        empty: whether to allow blank texts.
-
-    Raises:
-        UserError: if one is missing, not text, or blank.
+    `inputs` are paths, or texts of more than one word; none, or `-`, for standard input. A `UserError` if one is
+    missing, not text, or blank, which `empty` allows.
     """
     texts = _read_texts(inputs)
     for name, text in texts:

@@ -54,7 +54,7 @@ def build(playground: "Playground"):
     """Return the page as Gradio's Blocks: on the left texts and options, on the right the summaries."""
     import gradio as gr
 
-    names, max_length = list(playground.runs), playground.max_characters
+    names, limit = list(playground.runs), playground.max_characters
     first = next(iter(playground.documents), None)  # the page opens with it
     first_text, first_reference = playground.pick(first)
     with gr.Blocks(title="Précis", analytics_enabled=False) as page:
@@ -66,17 +66,15 @@ def build(playground: "Playground"):
                     list(playground.documents), value=first, label="Document of the corpus", elem_id="document",
                     visible=bool(playground.documents),
                 )  # fmt: skip
-                sizes = {"lines": 10, "max_lines": 24, "max_length": max_length}
-                text = gr.Textbox(first_text, label="Text", elem_id="text", **sizes)
+                text = gr.Textbox(first_text, label="Text", elem_id="text", lines=10, max_lines=24, max_length=limit)
                 label = "Reference (for scores; may be empty)"
-                sizes = {"lines": 2, "max_length": max_length}
-                reference = gr.Textbox(first_reference, label=label, elem_id="reference", **sizes)
+                reference = gr.Textbox(first_reference, label=label, elem_id="reference", lines=2, max_length=limit)
                 chosen = gr.CheckboxGroup(names, value=names, label="Runs", elem_id="runs")
                 beam = gr.Slider(1, 10, value=4, step=1, label="Beam size")
                 button = gr.Button("Summarize", variant="primary", elem_id="summarize")
             with gr.Column(scale=2, min_width=320):
                 output = gr.HTML(elem_id="summaries", min_height=200, apply_default_css=False)
-        hidden = {"api_visibility": "private"}
+        hidden = {"api_visibility": "private"}  # not listed among the page's endpoints for programs
         document.change(playground.pick, document, [text, reference], **hidden)
         inputs = [text, reference, chosen, beam]
         button.click(playground.summarize, inputs, output, concurrency_limit=1, **hidden)

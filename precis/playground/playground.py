@@ -49,11 +49,7 @@ MACROS = template("precis.playground", "cards.html").module  # cards_page, card,
 
 
 class Playground:
-    """Models by name or folder, and documents of the first trained one's corpus, by default of test, else of val.
-
-    Raises:
-        UserError: if a path is no model that summarizes.
-    """
+    """Models by name or folder, and documents of the first trained one's corpus, by default of test, else of val."""
 
     def __init__(self, paths: Sequence[str], split: str | None = None, max_characters: int = 20_000) -> None:
         self.max_characters = max_characters
@@ -172,8 +168,7 @@ def picture(title: str, svg: str) -> str:
     if height > _MAX_HEIGHT:
         height = _MAX_HEIGHT
         title = f"{title} (scroll in it, or drag its lower right corner)"
-    min_width = f"{_MIN_SCALE * width:.0f}px"
-    style = f"<style>body{{margin:0}} svg{{max-width:100%;min-width:{min_width};height:auto}}</style>"
+    style = f"<style>body{{margin:0}} svg{{max-width:100%;min-width:{_MIN_SCALE * width:.0f}px;height:auto}}</style>"
     page = f"<!doctype html>{style}<body>{svg}</body>"
     return MACROS.framed(title, height, base64.b64encode(page.encode()).decode())
 

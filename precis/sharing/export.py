@@ -36,10 +36,7 @@ def write_export(
     """Write a run's model, by default its best checkpoint, to an empty folder.
 
     `licence` and `name` are for its card. `compact` writes matrices in 8 bits, and neither a frozen encoder nor its
-    tokenizer, which are loaded by name.
-
-    Raises:
-        UserError: if the folder is not a run of a summarizer, or its checkpoint does not fit.
+    tokenizer, which are loaded by name. A `UserError` if `run` has no summarizer, or its checkpoint does not fit.
     """
     path = checkpoint or best_checkpoint(run)
     loaded = load_run(run, path)

@@ -67,7 +67,6 @@ def find_run(name: str | Path) -> Path | None:
 
 
 def _reason(error: Exception) -> str:
-    """Return the first line of an error of the hub, and whether the environment switches downloads off."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     offline = "; HF_HUB_OFFLINE is set" if os.environ.get("HF_HUB_OFFLINE") else ""
     return (lines[0].rstrip(".") if lines else type(error).__name__) + offline

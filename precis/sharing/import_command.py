@@ -127,8 +127,7 @@ def _write_run_folder(
 
 def _with_symbols_of(tokenizer: Any, state: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Swap the decoder's weights for the tokens that begin and end summaries in PreSumm and in the suite."""
-    # one row for each token of the vocabulary; the encoder's embedding stays as it is
-    names = ("decoder.embedding.weight", "decoder.output_bias")
+    names = ("decoder.embedding.weight", "decoder.output_bias")  # not the encoder's embedding, a weight of its own
     swapped = {name: state[name].clone() for name in names if name in state}
     for token, symbol in _SUMMARY_TOKENS.items():
         token_id = tokenizer.backend.token_to_id(token)

@@ -56,13 +56,9 @@ class _Error(NamedTuple):
 
 
 def system_interval(scores: Array) -> Interval:
-    """Return the means of a system and their 95 % intervals over seeds and documents, as of a difference to 0.
+    """Return the means of a system and 95 % intervals over seeds and documents, as of a difference to 0, [M] each.
 
-    Args:
-        scores: scores of R runs on N documents under M measures, [R, N, M]; nan as in `mean_difference`.
-
-    Returns:
-        Mean, lower and upper bound, [M] each.
+    `scores` are of R runs on N documents under M measures, [R, N, M]; nan as in `mean_difference`.
     """
     return Interval(*paired_difference(scores, np.zeros_like(scores))[:3])
 
@@ -90,7 +86,6 @@ def mean_difference(scores: Array, baseline: Array, fixed: tuple[bool, bool] = (
     tests = [_total([*over_seeds, _error(by_document)])]  # over seeds and documents
     if trained and len(over_seeds) == len(trained):
         tests.append(_total(over_seeds))  # over seeds alone
-
     # of both tests: the wider interval, the larger p-value and the larger detectable difference
     half_width = np.max([test.quantile((1 + LEVEL) / 2) for test in tests], axis=0)
     p = np.max([test.p_value(mean) for test in tests], axis=0)
@@ -104,8 +99,7 @@ def paired_difference(scores: Array, baseline: Array) -> Difference:
     Runs with the same seed have the same initial weights and order of documents, or are one model that reads something
     else, so that seeds are paired like documents.
 
-    Args:
-        scores, baseline: scores of R runs with the same seeds on the same N documents by M measures, [R, N, M].
+    The scores are of R runs with the same seeds on the same N documents by M measures, [R, N, M].
     """
     return mean_difference(scores - baseline, np.zeros_like(scores[:1]), fixed=(False, True))
 

@@ -29,10 +29,6 @@ def bootstrap_interval(scores: ArrayLike, level: float = LEVEL, resamples: int =
     Args:
         scores: scores of N documents, [N], or by M measures, [N, M]; all measures use the same resamples. Missing
             scores are NaN and left out of means.
-        level: confidence level.
-
-    Raises:
-        ValueError: if there is no document, or an option is out of bounds.
     """
     if not 0 < level < 1:
         raise ValueError(f"a level of confidence lies between 0 and 1; got {level}")
@@ -89,9 +85,6 @@ def holm(p_values: Sequence[float]) -> list[float]:
     """Return p-values corrected for multiple comparisons by the method of Holm (1979).
 
     The i-th smallest of m, from 1, becomes max over j <= i of min(1, (m - j + 1) p_(j)).
-
-    Raises:
-        ValueError: if a p-value is outside [0, 1].
     """
     values = np.asarray(p_values, dtype=np.float64)
     if not ((values >= 0) & (values <= 1)).all():
