@@ -45,7 +45,7 @@ class ChatReward(Reward):
         key_variable: environment variable with the API key.
 
     Raises:
-        UserError: if address or prompt is invalid, the file has other settings, the budget is spent, or a request fails.
+        UserError: if address or prompt are invalid, the file has other settings, the budget is spent, or requests fail.
     """
 
     reads_source = True
