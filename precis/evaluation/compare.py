@@ -22,19 +22,10 @@ from datamodules.atomic_write import atomic_write
 from datamodules.documents import UserError
 from datamodules.text.lines import counted, one_line
 from precis.config.run_config import format_value, short_key
+from precis.evaluation import comparison as comparisons
 from precis.evaluation.compare_page import write_page
 from precis.evaluation.compared_systems import MAX_KEYS_IN_NAME, config_differences, read_all, rescore, systems_of
-from precis.evaluation.comparison import (
-    DEFAULT,
-    DESCRIPTIVE,
-    Cell,
-    Comparison,
-    cell_columns,
-    choose_baseline,
-    choose_measures,
-    compare_systems,
-    how_computed,
-)
+from precis.evaluation.comparison import Cell, Comparison
 
 _ESCAPES = {
     "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{", "}": r"\}",
@@ -53,7 +44,7 @@ def compare(arguments: list[str]) -> None:
     add("--baseline", type=Path | None, default=None, help="the run (or system) to compare to")
     split_help = "split of the predictions; by default the first of these that all runs have"
     add("--split", type=Literal["test", "val", "predict"] | None, default=None, help=split_help)
-    add("--metric", type=str | None, default=None, help=f"{','.join(DEFAULT)} by default")
+    add("--metric", type=str | None, default=None, help=f"{','.join(comparisons.DEFAULT)} by default")
     add("--language", type=str | None, default=None, help="ISO code of the language in which to compute ROUGE again")
     add("--html", type=Path | None, default=None, help="write a self-contained page")
     for name, (file_format, _) in TABLES.items():
@@ -64,7 +55,7 @@ def compare(arguments: list[str]) -> None:
     options = parser.parse_args(arguments)
     _check_outputs(options)
     comparison = compare_runs(options.runs, options.baseline, options.metric, options.split, options.language)
-    notes = how_computed(comparison)
+    notes = comparisons.how_computed(comparison)
     if options.html:
         sources, missing = _source_texts(comparison) if options.sources else ({}, None)
         write_page(options.html, comparison, notes, options.documents, sources)
@@ -100,25 +91,18 @@ def compare_runs(
     split: str | None = None,
     language: str | None = None,
 ) -> Comparison:
-    """Return the comparison that `precis compare` prints, with its arguments; with a language, ROUGE is computed again.
-
-    Raises:
-        UserError: if a path has no predictions, or the systems have different documents or lack a metric.
-    """
+    """Return the comparison that `precis compare` prints, with its arguments; a `UserError` if runs do not allow it."""
     runs = read_all(paths, split, language or "en")
     if language is not None:
         for run in runs:
-            rescore(run, language)
+            rescore(run, language)  # computes ROUGE again
     systems = systems_of(runs)
-    index = choose_baseline(systems, baseline)
-    return compare_systems(systems, choose_measures(systems, metrics), index)
+    index = comparisons.choose_baseline(systems, baseline)
+    return comparisons.compare_systems(systems, comparisons.choose_measures(systems, metrics), index)
 
 
 def _source_texts(comparison: Comparison) -> tuple[dict[str, str], str | None]:
-    """Return documents by id from the corpus of the first run that has a config, and a warning if some are missing.
-
-    Source texts only add to the page, so a corpus that cannot be read is a warning, not an error.
-    """
+    """Return documents by id from the corpus of the first run that has a config, and a warning if some are missing."""
     run = next((run for system in comparison.systems for run in system.runs if run.config), None)
     if run is None:
         return {}, None
@@ -132,7 +116,7 @@ def _source_texts(comparison: Comparison) -> tuple[dict[str, str], str | None]:
         texts = {row["id"]: as_document(row).text for row in run_documents(folder, split) if row["id"] in ids}
     except (UserError, ArgumentError, ValueError, OSError) as error:
         reason = " ".join(str(error).split())
-        return {}, f"{folder}: its documents are not shown in the page ({reason})"
+        return {}, f"{folder}: its documents are not shown in the page ({reason})"  # the page is useful without them
     if len(texts) == len(ids):
         return texts, None
     missing = f"{len(ids) - len(texts)} of {len(ids)} documents are not in the {split} split of its corpus"
@@ -151,7 +135,7 @@ def as_json(comparison: Comparison) -> dict[str, Any]:
         "split": comparison.split,
         "baseline": comparison.systems[comparison.baseline].name,
         "systems": systems,
-        "differences": config_differences(comparison.systems),
+        "differences": config_differences(comparison.systems),  # values of the systems by config key
         "notes": comparison.notes,
     }
 
@@ -161,7 +145,7 @@ def show(comparison: Comparison, notes: list[str], console: Console) -> None:
     headers = ["", "mean", "95 % interval", "difference", "p"]  # the first column has the names of measures
     blocks = []
     for cells in comparison.cells:
-        blocks.append([[name, *cell_columns(cell)] for name, cell in zip(comparison.measures, cells)])
+        blocks.append([[name, *comparisons.cell_columns(cell)] for name, cell in zip(comparison.measures, cells)])
     widths = [max(map(len, column)) for column in zip(headers, *chain(*blocks))]
     for index, (system, block) in enumerate(zip(comparison.systems, blocks)):
         role = ", baseline" if index == comparison.baseline else ""
@@ -195,7 +179,7 @@ class GroupedTable:
 
     def best(self) -> set[tuple[int, int]]:
         """Return (row, column) of the highest mean of each measure; descriptive measures have no best system."""
-        columns = [column for column, name in enumerate(self.measures) if name not in DESCRIPTIVE]
+        columns = [column for column, name in enumerate(self.measures) if name not in comparisons.DESCRIPTIVE]
         means = np.array([[row.cells[column].mean for column in columns] for row in self.rows])  # [systems, columns]
         best_rows = np.nan_to_num(means, nan=-np.inf).argmax(0)
         return {(int(row), column) for row, column in zip(best_rows, columns)}

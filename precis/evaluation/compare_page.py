@@ -96,14 +96,11 @@ def _histograms(arrays: Sequence[np.ndarray]) -> dict[str, Any]:
 
 
 def chosen_documents(comparison: Comparison, count: int) -> list[int]:
-    """Return the indices of documents to show: all N, or `count` from similar to very different scores of systems.
-
-    Documents are ranked by the range of the first measure over systems, and chosen evenly spaced in this ranking.
-    """
+    """Return indices of all N documents, or of `count`, evenly spaced from similar to different scores of systems."""
     measure = comparison.measures[0]
     first_runs = [system.runs[0].measures[measure] for system in comparison.systems]
     scores = np.nan_to_num(np.stack(first_runs))  # [systems, N]
-    ranking = np.argsort(scores.max(0) - scores.min(0), kind="stable")
+    ranking = np.argsort(scores.max(0) - scores.min(0), kind="stable")  # by the range of scores over systems
     if len(ranking) <= count:
         return list(range(len(ranking)))
     return sorted(ranking[np.linspace(0, len(ranking) - 1, count).round().astype(int)].tolist())

@@ -124,7 +124,7 @@ def rescore(run: RunRecord, language: str) -> None:
     variants = ("rouge1", "rouge2", "rougeL", "rougeLsum")
     records = [record for record in run.rows if record["references"]]
     summaries, references = ([record[name] for record in records] for name in ("summary", "references"))
-    for record, scores in zip(records, score_many(summaries, references, variants, language=language)):
+    for record, scores in zip(records, score_many(summaries, references, variants, language=language)):  # in [0, 1]
         percentages = {name: 100 * score.fmeasure for name, score in scores.items()}
         record["scores"] = record.get("scores", {}) | percentages
     run.signatures |= {variant: signature(variant, language=language) for variant in variants}
@@ -194,7 +194,7 @@ def _read_run(path: Path, label: str, split: str, language: str) -> RunRecord:
         raise UserError(f"{path}: compare reads JSON Lines; give a .jsonl file with id, summary and references")
     else:
         predictions, folder = path, path.parent
-        is_of_run = path.name.startswith("predictions.") and (folder / "config.yaml").is_file()
+        is_of_run = path.name.startswith("predictions.") and (folder / "config.yaml").is_file()  # not of a baseline
         config = read_config(folder) if is_of_run else {}
     environment = folder / "environment.json"
     records = read_rows(predictions)
@@ -203,15 +203,11 @@ def _read_run(path: Path, label: str, split: str, language: str) -> RunRecord:
         signatures |= _add_rouge(predictions, records, language)
     results = recorded_results(predictions)
     return RunRecord(
-        path=path,
+        path=path, label=label, rows=records, signatures=signatures,
         config=dict(flat_config(config)) if config else {},
         environment=read_json(environment) if config and environment.is_file() else {},
-        rows=records,
-        signatures=signatures,
-        split=results.get("split"),
-        lead=results.get("lead1", {}),
-        label=label,
-    )
+        split=results.get("split"), lead=results.get("lead1", {}),
+    )  # fmt: skip
 
 
 def _signatures(scores: Path, predictions: Path) -> dict[str, str] | None:
@@ -281,7 +277,7 @@ def systems_of(runs: Sequence[RunRecord]) -> list[System]:
     for run in runs:
         setting = json.dumps(run.setting, sort_keys=True) if run.config else str(run.path)
         groups.setdefault(setting, []).append(run)
-    systems = []
+    systems = []  # without names, which depend on how all of them differ
     for group in groups.values():
         same_seed_twice = len({run.seed for run in group}) < len(group)
         systems += [System("", [run]) for run in group] if same_seed_twice else [System("", group)]

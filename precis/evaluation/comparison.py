@@ -76,21 +76,16 @@ def compare_systems(systems: Sequence[System], measures: Sequence[str], baseline
             test = tests.get((index, column), {})  # none for the baseline
             system_cells.append(Cell(float(mean), number_or_none(low), number_or_none(high), spread, **test))
         cells.append(system_cells)
-    return Comparison(
-        systems=list(systems),
-        baseline=baseline,
-        measures=list(measures),
-        cells=cells,
-        notes=_notes_on(systems, measures, len(scores[0][0])),
-    )
+    notes = _notes_on(systems, measures, len(scores[0][0]))
+    return Comparison(list(systems), baseline, measures=list(measures), cells=cells, notes=notes)
 
 
 def _test_differences(
     systems: Sequence[System], scores: Sequence[Array], measures: Sequence[str], baseline: int
 ) -> dict[tuple[int, int], dict[str, Any]]:
-    """Return the fields of `Cell` that compare a system with the baseline, by the indices of system and measure.
+    """Return the fields of `Cell` that compare systems with the baseline, by indices of system and measure.
 
-    `scores` has an array [R runs, N documents, M measures] for each system. Holm's correction is for all tests.
+    `scores` has an array [R runs, N documents, M measures] for each system.
     """
     others = [index for index in range(len(systems)) if index != baseline]
     tested = np.array([name not in DESCRIPTIVE for name in measures])  # [M]
@@ -105,7 +100,7 @@ def _test_differences(
         testable[row] = documents_suffice & all(system.is_fixed or len(system.runs) > 1 for system in pair)
 
     p_values = np.array([difference.p for difference in differences]).reshape(testable.shape)  # [others, M]
-    stars = significance.significant(np.where(tested, p_values, np.nan)) & testable
+    stars = significance.significant(np.where(tested, p_values, np.nan)) & testable  # Holm's correction for all tests
     tests = {}
     for row, index in enumerate(others):
         for column in range(len(measures)):
@@ -116,10 +111,7 @@ def _test_differences(
 
 
 def _notes_on(systems: Sequence[System], measures: Sequence[str], documents: int) -> list[str]:
-    """Return caveats for the reader: unrecorded or mixed ways of computing scores, unequal or few seeds, few documents.
-
-    A `UserError` if two runs computed a measure with different settings, since such scores cannot be compared.
-    """
+    """Return caveats for the reader; a `UserError` if two runs have scores of a measure with different settings."""
     notes, runs = [], [run for system in systems for run in system.runs]
     scored = [name for name in measures if name not in DESCRIPTIVE]  # descriptive measures have no signature
     unknown = [str(run.path) for run in runs if any(name not in run.signatures for name in scored)]
@@ -171,21 +163,18 @@ def _seed_notes(systems: Sequence[System], documents: int) -> list[str]:
 
 
 def choose_measures(systems: Sequence[System], requested: str | None) -> list[str]:
-    """Return the measures to compare, by default `DEFAULT`, or those in a comma-separated list, without duplicates.
-
-    A `UserError` if a run lacks one of them.
-    """
+    """Return the measures in a comma-separated list, by default `DEFAULT`; a `UserError` if a run lacks one of them."""
     runs = [run for system in systems for run in system.runs]
     shared = [name for name in runs[0].measures if all(name in run.measures for run in runs)]
     names = [name.strip() for name in requested.split(",") if name.strip()] if requested else list(DEFAULT)
-    if not names:
+    if not names:  # only commas and spaces
         raise UserError(f"--metric {requested!r} names no measure; all runs have {', '.join(shared)}")
     for name in names:
         if name not in shared:
             lacking = next(run for run in runs if name not in run.measures)
             others = "others come from `precis test`, or from `precis evaluate` on the predictions"
             raise UserError(f"{lacking.path}: no scores for {name!r}; all runs have {', '.join(shared)} ({others})")
-    return list(dict.fromkeys(names))
+    return list(dict.fromkeys(names))  # each once
 
 
 def choose_baseline(systems: Sequence[System], requested: Path | None) -> int:
@@ -193,6 +182,7 @@ def choose_baseline(systems: Sequence[System], requested: Path | None) -> int:
     if requested is None:
         return 0
     for index, system in enumerate(systems):
+        # `requested` is a Path, but may also be the name of a system.
         if system.name == str(requested) or any(run.path.resolve() == requested.resolve() for run in system.runs):
             return index
     names = ", ".join(repr(system.name) for system in systems)
@@ -201,11 +191,11 @@ def choose_baseline(systems: Sequence[System], requested: Path | None) -> int:
 
 
 def cell_lines(cell: Cell) -> list[str]:
-    """Return mean, interval, and unless it is the baseline's, difference with interval and p; each is a line."""
-    spread = f" ± {cell.spread:.2f}" if cell.spread is not None else ""
+    """Return lines with mean, interval, difference to the baseline with its interval, and p, as far as they exist."""
+    spread = f" ± {cell.spread:.2f}" if cell.spread is not None else ""  # over seeds
     lines = [f"{cell.mean:.2f}{spread}", _interval(cell.low, cell.high, "")]
     if cell.difference is not None:
-        bounds = _interval(cell.difference_low, cell.difference_high, "+")
+        bounds = _interval(cell.difference_low, cell.difference_high, "+")  # "+": with signs
         lines.append(f"{cell.difference:+.2f} {bounds}{' *' if cell.significant else ''}".rstrip())
     if cell.p is not None:
         lines.append(f"p {significance.format_p(cell.p)}")

@@ -17,16 +17,10 @@ from datamodules.documents import Document, UserError
 from datamodules.text.hashing import file_digest
 from datamodules.text.lines import counted, json_line
 from lightning_modules.metrics.lead import lead_scores
+from precis.evaluation import predictions as output_files
 from precis.evaluation.evaluate_tables import show
 from precis.evaluation.prediction_fields import FieldNames, SentenceCutter, Splitter
-from precis.evaluation.predictions import (
-    Prediction,
-    check_documents,
-    check_ids,
-    read_predictions,
-    scores_path,
-    with_run_documents,
-)
+from precis.evaluation.predictions import Prediction
 from precis.evaluation.scorers import METRICS, CorpusScore, ScoreOptions, Scores, is_plug_in, lacking, score
 from precis.runs.prediction_files import recorded_results
 from precis.statistics import statistics
@@ -94,7 +88,7 @@ def _targets(options: Namespace) -> dict[Path, Path]:
     paths = [Path(name) for name in options.files]
     if options.out and len(paths) > 1:
         raise UserError("--out names one file of scores; leave it out, to write scores beside each file")
-    targets = {path: Path(options.out) if options.out else scores_path(path) for path in paths}
+    targets = {path: Path(options.out) if options.out else output_files.scores_path(path) for path in paths}
     for path, target in targets.items():
         if path.is_dir():
             raise UserError(f"{path}: a folder; give files of summaries, such as {path / 'predictions.jsonl'}")
@@ -112,8 +106,8 @@ def _name_systems(by_file: Mapping[Path, Sequence[Prediction]]) -> list[Predicti
         name = path.name.split(".")[0]  # without suffixes, as of `led.scores.jsonl`
         for prediction in file_predictions:
             predictions.append(replace(prediction, system=name) if prediction.system is None else prediction)
-    check_ids(predictions)
-    check_documents(predictions)
+    output_files.check_ids(predictions)
+    output_files.check_documents(predictions)
     return predictions
 
 
@@ -147,10 +141,11 @@ def evaluate_predictions(
     """Return the scores of outputs, their means with bootstrap intervals, and the metrics that were left out.
 
     Args:
-        predictions: outputs with references and documents.
+        predictions: outputs with references and documents, as far as the metrics need them.
         metrics: comma-separated names; None for all that can be computed.
         options: settings of the metrics.
-        resamples, seed: number of bootstrap samples; seed of their draw.
+        resamples: number of bootstrap samples.
+        seed: seed by which the samples are drawn.
 
     Raises:
         UserError: for an unknown metric, or one that cannot be computed.
@@ -161,6 +156,7 @@ def evaluate_predictions(
 
 
 def _parser() -> ArgumentParser:
+    """Return the parser of `precis evaluate`, which raises errors instead of exiting."""
     parser = ArgumentParser(prog="precis evaluate", description=evaluate.__doc__, exit_on_error=False)
     add = parser.add_argument
     add("files", type=str, nargs="+", help="files of summaries, such as RUN/predictions.jsonl")
@@ -175,7 +171,7 @@ def _parser() -> ArgumentParser:
     splitter_help += "lines for strings with several lines, and otherwise detects which of the other two applies"
     add("--splitter", type=Splitter, default="auto", help=splitter_help)
     add("--separator", type=str | None, default=None, help="separator of the sentences in a string, such as <q>")
-    parser.add_class_arguments(ScoreOptions, None)
+    parser.add_class_arguments(ScoreOptions, None)  # a flag for each field; None: without a prefix
     add("--resamples", type=PositiveInt, default=statistics.RESAMPLES, help="number of resamples of the bootstrap")
     add("--seed", type=NonNegativeInt, default=0, help="seed of the bootstrap")
     add("--out", type=str | None, default=None, help="file for the scores of each document")
@@ -187,20 +183,20 @@ def _read(options: Namespace, path: Path) -> list[Prediction]:
     """Read a file of outputs with references and sources, as the options of `precis evaluate` say."""
     if options.documents and options.run:
         raise UserError("--documents and --run both name the sources; give one of them")
-    predictions = read_predictions(
+    predictions = output_files.read_predictions(
         path,
         references=[Path(name) for name in options.references],
         documents=Path(options.documents) if options.documents else None,
-        names=FieldNames(**{name: options.fields[name] for name in FieldNames.__dataclass_fields__}),
+        names=FieldNames(**{name: options.fields[name] for name in FieldNames.__dataclass_fields__}),  # of --fields
         splitter=SentenceCutter(options.splitter, options.separator, options.language),
     )
-    return with_run_documents(predictions, options.run, options.split) if options.run else predictions
+    return output_files.with_run_documents(predictions, options.run, options.split) if options.run else predictions
 
 
 def _choose(
     requested: str | None, predictions: Sequence[Prediction], options: ScoreOptions
 ) -> tuple[list[str], dict[str, str]]:
-    """Return the metrics to compute, and reasons by metric that cannot be: a `UserError` if it is `requested`."""
+    """Return the metrics to compute, and by metric why others cannot be, which is a `UserError` if one is requested."""
     names = list(METRICS) if requested is None else _names(requested)
     if not names:
         raise UserError(f"--metrics {requested!r} names no metric; there are {', '.join(METRICS)}")
@@ -219,7 +215,7 @@ def counts(predictions: Sequence[Prediction]) -> dict[str, Any]:
     return {
         "summaries": len(predictions),
         "documents": len({prediction.id for prediction in predictions}),
-        "systems": list(dict.fromkeys(p.system for p in predictions if p.system is not None)),
+        "systems": list(dict.fromkeys(p.system for p in predictions if p.system is not None)),  # each once, in order
         "empty_predictions": sum(not prediction.summary for prediction in predictions),
     }
 
@@ -227,17 +223,14 @@ def counts(predictions: Sequence[Prediction]) -> dict[str, Any]:
 def _means(
     predictions: Sequence[Prediction], scores: Mapping[str, Scores], resamples: int, seed: int
 ) -> list[dict[str, Any]]:
-    """Return a dict for each system and measure: system, measure, mean, low, high, documents and signature.
-
-    The mean of a corpus-level measure, such as BLEU, is the score of the corpus.
-    """
+    """Return a dict for each system and measure: system, measure, mean, low, high, documents and signature."""
     means = []
     for system in dict.fromkeys(prediction.system for prediction in predictions):  # each once, in order
         indices = [index for index, prediction in enumerate(predictions) if prediction.system == system]
         table = np.stack([column.values[indices] for column in scores.values()], axis=1)  # [N, M]
         intervals = zip(*statistics.bootstrap_interval(table, statistics.LEVEL, resamples, seed))  # (mean, low, high)
         for (measure, column), interval in zip(scores.items(), intervals):
-            if column.corpus is not None:
+            if column.corpus is not None:  # such as BLEU, whose score of a corpus is not a mean
                 interval = corpus_interval(column.corpus, indices, resamples, seed)
             numbers = dict(zip(("mean", "low", "high"), map(statistics.number_or_none, interval)))
             documents = int((~np.isnan(column.values[indices])).sum())

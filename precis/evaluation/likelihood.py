@@ -45,7 +45,7 @@ def document_nll(run: Run, split: str) -> dict[str, float]:
         terms = run.model.loss_terms(batch)
         if "nll" not in terms:
             raise UserError(f"{type(run.model).__name__} has no likelihood of summaries (loss term nll)")
-        values[batch.ids[0]] = terms["nll"].item()
+        values[batch.ids[0]] = terms["nll"].item()  # the mean over the tokens of the reference
     return values
 
 
@@ -61,7 +61,7 @@ def load(folder: Path, change: str) -> Run:
         raise UserError(f"--change {change}: the data takes {name} from the model; give model.{LINKED[name]}")
     if key == "data.eval_batch_size":
         raise UserError(f"--change {change}: documents are scored one by one; leave it out")
-    changes = {name: yaml.safe_load(value)}
+    changes = {name: yaml.safe_load(value)}  # a value as in a config: a number, true, null, a list ...
     if part == "model":
         return load_run(folder, model_changes=changes, eval_batch_size=1)
     return load_run(folder, eval_batch_size=1, **changes)
@@ -78,7 +78,7 @@ def runs_of(system: str) -> dict[int, Path]:
         if seed in runs:
             raise UserError(f"{system}: {runs[seed].name} and {folder.name} have the same seed; name one of them")
         runs[seed] = folder
-    return dict(sorted(runs.items()))
+    return dict(sorted(runs.items()))  # by seed, since runs of two systems are paired in this order
 
 
 def compare(systems: Sequence[Sequence[dict[str, float]]], names: Sequence[str]) -> list[str]:

@@ -52,6 +52,7 @@ class SentenceCutter:
         if isinstance(text, str):
             text = text.replace(self.separator, "\n") if self.separator else text
             sentences = [line for line in text.split("\n") if line.strip()]
+            # A string with a single line may be a whole paragraph, which `auto` leaves to the language's splitter.
             has_sentence_per_line = self.splitter == "lines" or (self.splitter == "auto" and len(sentences) != 1)
             if not has_sentence_per_line:
                 sentences = self.language.split_sentences(text, self.splitter)
@@ -131,7 +132,7 @@ def _value(row: Row, where: str, name: str, flag: str, kind: str, fits: Callable
     if not fits(row[name]):
         raise bad_record(where, f"field {name!r} is not {kind}", f"fix it, or name another with --fields.{flag}")
     if not _is_utf8(row[name]):
-        raise bad_record(where, f"field {name!r} has half of a surrogate pair, which is not text", "fix it")
+        raise bad_record(where, f"field {name!r} has half of a surrogate pair, which is not text", "fix it")  # "\ud800"
     return row[name]
 
 

@@ -124,15 +124,12 @@ def _read_record(row: Row, where: str, names: FieldNames, splitter: SentenceCutt
     summary = prediction_fields.read_summary(row, where, names)
     # References may come from another file, and some measures need none.
     references = prediction_fields.read_references(row, where, names) if row.get(names.references) is not None else []
+    is_split = any(isinstance(text, str) for text in (summary, *references))  # lists already have sentences
     return Prediction(
-        id=name,
-        where=where,
-        summary=splitter(summary),
-        references=[splitter(text) for text in references],
+        id=name, where=where, summary=splitter(summary), references=[splitter(text) for text in references],
         document=prediction_fields.read_document(row, where, names, splitter.language),
-        system=prediction_fields.read_system(row, where, names),
-        split=splitter.name if any(isinstance(text, str) for text in (summary, *references)) else "given",
-    )
+        system=prediction_fields.read_system(row, where, names), split=splitter.name if is_split else "given",
+    )  # fmt: skip
 
 
 def _records(path: Path, names: FieldNames) -> Iterator[tuple[str, Row]]:

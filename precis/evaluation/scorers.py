@@ -90,16 +90,15 @@ def lacking(metric: str, predictions: Sequence[Prediction], options: ScoreOption
 def score(predictions: Sequence[Prediction], metrics: Iterable[str], options: ScoreOptions) -> dict[str, Scores]:
     """Return the scores of all outputs by measure; a metric, such as `rouge`, has one or more measures (`rouge1`, ...).
 
-    Metrics are keys of `METRICS` or import paths of classes. Empty outputs score 0 in comparisons with references or
-    sources; measures of novelty, copying and repetition leave them out. A `UserError` if a metric needs references and
-    an output has none.
+    Metrics are keys of `METRICS` or import paths. Empty outputs score 0 in comparisons with references or sources, and
+    have no score of novelty, copying or repetition. A `UserError` if an output lacks references that a metric needs.
     """
     metrics, scores = list(metrics), {}
     if not NEED_REFERENCES.isdisjoint(metrics):
         for prediction in predictions:
             if not prediction.references:
                 message = "it has no reference, but others have; give it one or leave it out"
-                raise UserError(f"{prediction.where}: {message}")
+                raise UserError(f"{prediction.where}: {message}")  # `lacking` has checked that some have
     with progress_bar() as progress:
         for metric in progress.track(metrics, description="metrics"):
             if is_plug_in(metric):
@@ -131,7 +130,7 @@ def _fragments(predictions: Sequence[Prediction], options: ScoreOptions) -> dict
     statistics = [extraction(p.summary, p.document, options.language) for p in predictions]
     scores = {}
     for name, factor in {"coverage": 100, "density": 1, "compression": 1}.items():
-        values = [factor * getattr(each, name) if each else None for each in statistics]
+        values = [factor * getattr(each, name) if each else None for each in statistics]  # None: no words
         scores[name] = _our_scores(name, values, predictions, word_vocabulary(options.language).description)
     return scores
 
@@ -272,7 +271,7 @@ def plug_in_scores(path: str, predictions: Sequence[Prediction]) -> dict[str, Sc
         raise UserError(f"--metrics {path}: {error}; give the import path of a class, as my_metrics.Mine") from None
     if not callable(getattr(metric_class, "score", None)):
         raise UserError(f"--metrics {path}: it has no method score(documents, summaries); write one")
-    metric: Metric = metric_class()
+    metric: Metric = metric_class()  # a user's code, so its result is checked below
     documents = [" ".join(prediction.document) for prediction in predictions]
     returned = metric.score(documents, [" ".join(prediction.summary) for prediction in predictions])
     try:

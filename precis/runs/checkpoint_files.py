@@ -53,8 +53,7 @@ class WholeCheckpoints(TorchCheckpointIO):
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             _write(checkpoint, partial)
-            # A truncated file is no zip file: a damaged last checkpoint must not replace an intact previous one.
-            if path.name == LAST and path.is_file() and zipfile.is_zipfile(path):
+            if path.name == LAST and path.is_file() and zipfile.is_zipfile(path):  # a truncated file is no zip file
                 _link(path, path.with_name(PREVIOUS))
             partial.replace(path)
         except OSError as error:
@@ -115,9 +114,8 @@ def resumable(run: Path, write: bool = True) -> Path:
 def adapt_best_models(trainer: Trainer, checkpoint: dict[str, Any]) -> None:
     """Update the paths of best models in a checkpoint to their present location, before callbacks read it.
 
-    Lightning would forget the best scores of a run folder that was moved or copied, and would keep the score of a best
-    model whose file is missing. Here the former are kept; if a file is missing or damaged, the best scores are
-    forgotten, so that the next validation writes a best model again.
+    Lightning would forget best scores if the folder was moved or copied, and keep them if their files are missing. Here
+    a moved run keeps them; if a file is missing or damaged, the next validation writes a best model again.
     """
     states = checkpoint.get("callbacks", {})
     for callback in trainer.checkpoint_callbacks:
@@ -134,14 +132,13 @@ def adapt_best_models(trainer: Trainer, checkpoint: dict[str, Any]) -> None:
 
 
 def _in_folder(path: str, old: str, new: str) -> str:
-    """Return the path in folder `new` of a file that was in folder `old`; an empty path stays empty.
-
-    A path outside of `old` becomes a name in `new`: Lightning deletes these files when a better model replaces them.
-    """
+    """Return the path in folder `new` of a file that was in folder `old`; an empty path stays empty."""
     if not path:
         return path
     relative = os.path.relpath(path, old)
-    return os.path.join(new, os.path.basename(path) if relative.startswith(os.pardir) else relative)
+    if relative.startswith(os.pardir):  # never a file elsewhere: Lightning deletes it when a better model replaces it
+        relative = os.path.basename(path)
+    return os.path.join(new, relative)
 
 
 def _lacks_best_model(state: Mapping[str, Any]) -> bool:
@@ -152,7 +149,7 @@ def _lacks_best_model(state: Mapping[str, Any]) -> bool:
             is_lacking = True
             rank_zero_warn(f"{path}: {damage}; the next validation writes a best model again")
             if path.is_file() and rank_zero_only.rank == 0:
-                path.replace(path.with_suffix(".broken.ckpt"))
+                path.replace(path.with_suffix(".broken.ckpt"))  # so that no command loads it as the best model
     return is_lacking
 
 
@@ -191,16 +188,13 @@ def check_writable(run: Path) -> None:
 
 
 def source_checkpoint(config: Namespace) -> Path:
-    """Return the checkpoint of `--start_from`, and let the data of the config use the tokenizer of its run.
-
-    If the run is resumed from its own checkpoint, the path is not checked, since it is not read.
-    """
+    """Return the checkpoint of `--start_from`, and let the data of the config use the tokenizer of its run."""
     path = Path(config.start_from.replace("{seed}", str(config.seed_everything)))
     text = _run_of(path) / "text"
     if config.data.init_args.get("tokenizer_dir", "") is None and text.is_dir():  # the data has one, and it is not set
         config.data.init_args.tokenizer_dir = text
     is_resumed = config.resume is True or (config.resume and has_checkpoint(config.run_dir))  # true, or auto
-    return path if is_resumed else find_start(config)
+    return path if is_resumed else find_start(config)  # a resumed run does not read it, so it may be missing
 
 
 def find_start(config: Mapping[str, Any] | Namespace) -> Path:
@@ -214,7 +208,7 @@ def find_start(config: Mapping[str, Any] | Namespace) -> Path:
 
 def end_if_stopped_early(folder: Path, checkpoint: Path) -> None:
     """Exit with status 0 if training was ended early, as by early stopping; only `--resume true` continues it."""
-    state = read_checkpoint(checkpoint, verify=False)
+    state = read_checkpoint(checkpoint, verify=False)  # `resumable` has verified that it is intact
     if reason := state.get(ENDED_EARLY):
         rank_zero_info(
             f"{folder}: this run was ended early after step {state['global_step']:,} ({printable_line(reason)}); "
@@ -229,12 +223,9 @@ def _run_of(path: Path) -> Path:
 
 
 def check_same_model(option: str, path: Path, class_path: str) -> None:
-    """Raise a `UserError` if `path`, a checkpoint or run folder that `option` names, is of another class of model.
-
-    A checkpoint without a run folder is not checked.
-    """
+    """Raise a `UserError` if `path`, a checkpoint or run folder that `option` names, is of another class of model."""
     run = _run_of(path)
-    config = read_config(run) if (run / "config.yaml").is_file() else {}
+    config = read_config(run) if (run / "config.yaml").is_file() else {}  # outside a run folder, nothing is checked
     trained_class = (config.get("model") or {}).get("class_path", "")
     name, trained_name = class_path.rpartition(".")[2], trained_class.rpartition(".")[2]  # without the module
     if trained_name and trained_name != name:

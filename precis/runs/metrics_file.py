@@ -71,7 +71,7 @@ class RunCSVLogger(CSVLogger):
         if not self.path.is_file():
             return
         columns, rows = _read_rows(self.path)
-        count = checkpoint[KEY]["rows"]
+        count = checkpoint[KEY]["rows"]  # number of rows when the checkpoint was written
         if len(rows) < count:
             rank_zero_warn(f"{self.path}: {count - len(rows)} of the checkpoint's {count} rows are missing")
         _write_rows(self.path, columns, rows[:count])

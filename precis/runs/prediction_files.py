@@ -81,7 +81,7 @@ def _as_list(value: str | list[Any]) -> list[Any]:
 def table_of_predictions(predictions: Path, limit: int) -> tuple[list[str], list[list[Any]]]:
     """Return column names (id, first reference, summary, scores), and cells of the first `limit` predictions."""
     records = read_rows(predictions)[:limit]
-    measures = list(dict.fromkeys(name for record in records for name in record["scores"]))
+    measures = list(dict.fromkeys(name for record in records for name in record["scores"]))  # each once, in order
     table = []
     for record in records:
         reference = join_sentences(record["references"][0]) if record["references"] else ""

@@ -128,7 +128,7 @@ def run_documents(run: Path, split: str, language: str | None = None) -> Dataset
     config = _read_run_config(run)
     if language is not None:
         config["data"]["init_args"]["language"] = language
-    config["data"]["init_args"]["max_eval"] = None
+    config["data"]["init_args"]["max_eval"] = None  # no limit of documents
     _, data = build(config)
     return data.documents(split)
 

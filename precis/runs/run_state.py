@@ -48,7 +48,7 @@ def lock_run(run: Path) -> int:
     path = Path(run) / LOCK
     lock = take_lock(path, wait=SLURM_WAIT if "SLURM_JOB_ID" in os.environ else 0)
     if lock is None:
-        owner = path.read_text(encoding="utf-8").strip() or "another process"
+        owner = path.read_text(encoding="utf-8").strip() or "another process"  # which has not written its name yet
         raise UserError(f"{run}: {owner} is training this run; wait until it ends, stop it, or pass another --run_dir")
     path.write_text(f"process {os.getpid()} on {socket.gethostname()}\n", encoding="utf-8")
     return lock

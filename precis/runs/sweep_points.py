@@ -25,7 +25,7 @@ def read_described(out: Path) -> dict[str, Any]:
 
 
 def sweep_and_label(folder: Path) -> tuple[str, str]:
-    """Return the sweep's name of a run, and its label without the seed; empty if the parent folder is no sweep."""
+    """Return the sweep's name and the label (without seed) of a run folder; empty if its parent is no sweep folder."""
     out = Path(folder).parent
     if not (out / POINTS).is_file():
         return "", ""

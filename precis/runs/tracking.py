@@ -32,7 +32,7 @@ def run_id(folder: Path) -> str | None:
     path = Path(folder) / "wandb" / "run_id"
     if not path.is_file():
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(secrets.token_hex(6) + "\n", encoding="utf-8")
+        path.write_text(secrets.token_hex(6) + "\n", encoding="utf-8")  # 48 random bits, unique within a project
     return path.read_text(encoding="utf-8").strip()
 
 
@@ -50,14 +50,9 @@ def wandb_logger(folder: Path, mode: str, project: str, config: dict[str, Any]) 
     # Files of artifacts wait for `wandb sync` in the run folder, not in the user's home.
     os.environ[DATA_DIR_VARIABLE] = USER_DATA_DIR or str(Path(folder).resolve() / "wandb" / "data")
     logger = WandbLogger(
-        project=project,
-        name=Path(folder).resolve().name,
-        id=run_id(folder),
-        save_dir=str(folder),
-        offline=not online,
-        resume="allow" if online else None,
-        **grouping(folder, config),
-    )
+        project=project, name=Path(folder).resolve().name, id=run_id(folder), save_dir=str(folder),
+        offline=not online, resume="allow" if online else None, **grouping(folder, config),
+    )  # fmt: skip
     vars(logger).get("_wandb_init", {}).pop("anonymous", None)  # wandb warns of it even where it is not set
     return logger
 

@@ -23,15 +23,12 @@ _MAX_TITLE = 28  # characters above a head's map, which is 2.6 inches wide
 
 
 def draw_attention(run: Path, texts: Sequence[tuple[str, str]], out: Path) -> None:
-    """Write pictures of an RSTformer's attention in a text, a pair (id, text), to the folder `out`.
-
-    A `UserError` if the run is not of an RSTformer, or its attention does not depend on discourse.
-    """
+    """Write pictures of an RSTformer's attention in a text, a pair (id, text), to `out`; a `UserError` for others."""
     with TemporaryDirectory(prefix="precis-") as cache:
-        loaded = load_run(run, corpus=Texts(texts), cache_dir=cache, max_eval=None)
+        loaded = load_run(run, corpus=Texts(texts), cache_dir=cache, max_eval=None)  # in place of the run's documents
         if not isinstance(loaded.model, RSTformer) or loaded.model.ablation == "no_discourse":
             raise UserError(f"{run}: not the run of an RSTformer with discourse; give one")
-        if loaded.model.network.adapters is not None:
+        if loaded.model.network.adapters is not None:  # RST-LoRA
             reason = "its discourse is in the weights' update, not in attention"
             raise UserError(f"{run}: {reason}; give a run without model.encoder.lora_rank")
         out.mkdir(parents=True, exist_ok=True)

@@ -147,7 +147,7 @@ def _check(settings: Mapping[str, Any]) -> None:
             similar = difflib.get_close_matches(name, names, n=1)
             hint = f"did you mean {similar[0]}?" if similar else "see GenerationConfig of transformers"
             raise UserError(f"{OPTION}.{name}: there is no such setting of generation; {hint}")
-        if value != FIXED.get(name, value):
+        if value != FIXED.get(name, value):  # such as do_sample=True
             raise UserError(f"{OPTION}.{name} {value}: a baseline has one summary that is not drawn at random")
         if name in MINIMA and (not isinstance(value, int) or value < MINIMA[name]):
             raise UserError(f"{OPTION}.{name} {value}: give a whole number, at least {MINIMA[name]}")

@@ -109,10 +109,7 @@ def _arcs(weights: NDArray, x: float) -> list[Curve]:
 
 
 def _attention_lines(attention: NDArray, left: float, right: float, step: float) -> list[Curve]:
-    """Return lines from the paragraphs with the most attention, at x = `left`, to each summary sentence, at `right`.
-
-    `attention` has the weights [sentences, L]; `step` is the height of a sentence.
-    """
+    """Return lines from paragraphs at x = `left` to sentences of height `step` at `right`; attention [sentences, L]."""
     curves, middle = [], (left + right) / 2
     for sentence, weights in enumerate(attention):
         for paragraph in np.argsort(-weights, kind="stable")[:ATTENTION_LINES].tolist():
@@ -120,6 +117,7 @@ def _attention_lines(attention: NDArray, left: float, right: float, step: float)
             if weight < MIN_ATTENTION:
                 break
             start, end = TOP + ROW * (paragraph + 0.5), TOP + step * (sentence + 0.5)
+            # A Bézier curve that leaves both ends horizontally; stronger weights are wider and less transparent.
             path = f"M{left:.1f} {start}C{middle:.1f} {start} {middle:.1f} {end:.1f} {right:.1f} {end:.1f}"
             tooltip = f"sentence {sentence + 1} to paragraph {paragraph + 1}: {weight:.2f}"
             curves.append(("look", path, 9 * weight, 0.25 + 0.6 * weight, tooltip))
@@ -190,15 +188,12 @@ def _text_pictures(options: Namespace) -> list[GraphPicture]:
     parser = load_parser(options.parser) if options.graph == "rst" else None
     parses = options.parses or default_cache() / "parses"
     graph = make_graph(options.graph, parser, parses)
-    graph.prepare(documents)
+    graph.prepare(documents)  # parses them for `rst`
     return [_picture(options.paragraphs(document), graph) for document in documents]
 
 
 def _run_pictures(options: Namespace) -> list[GraphPicture]:
-    """Return the graphs of a run's documents, with summaries and attention if the run has predictions.
-
-    Documents are those with `options.id`, otherwise the first ones with predictions, otherwise the first one.
-    """
+    """Return graphs of a run's documents: with the ids in `options.id`, or the first with predictions, or the first."""
     folder = options.run
     data = load_run(folder).data
     if not isinstance(getattr(data, "graph", None), ParagraphGraph):
@@ -221,15 +216,11 @@ def _run_pictures(options: Namespace) -> list[GraphPicture]:
 def _picture(paragraphs: Paragraphs, graph: ParagraphGraph, prediction: Mapping[str, Any] = {}) -> GraphPicture:
     """Return the picture's data for a document, with the summary and attention in the record of its prediction."""
     return GraphPicture(
-        id=paragraphs.id,
-        graph=graph.name,
-        weights=graph(paragraphs),
-        texts=paragraphs.texts,
-        summary=prediction.get("summary", []),
-        attention=prediction.get("paragraph_attention"),
+        id=paragraphs.id, graph=graph.name, weights=graph(paragraphs), texts=paragraphs.texts,
+        summary=prediction.get("summary", []), attention=prediction.get("paragraph_attention"),
         references=paragraphs.document.references,
         note=f"graph {graph.name}: {len(paragraphs)} of {paragraphs.total} paragraphs",
-    )
+    )  # fmt: skip
 
 
 def _table(picture: GraphPicture, width: int) -> Table:

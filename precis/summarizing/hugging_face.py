@@ -96,17 +96,13 @@ class HuggingFaceSummarizer:
         self.is_chat = not model.config.is_encoder_decoder and bool(tokenizer.chat_template)
         # T5 and BART have settings for the task in their config, such as the prefix "summarize: ".
         task = (getattr(model.config, "task_specific_params", None) or {}).get("summarization", {})
-        prefix = task.get("prefix") or getattr(model.config, "prefix", None) or ""
-        self.template = self._template(prefix, model)
+        self.template = self._template(task.get("prefix") or getattr(model.config, "prefix", None) or "", model)
         self.generator = generation.Generator(model, tokenizer, self._card_settings(task, model))
         self.generator.change(options.generation)
         self._check_positions()
 
     def _template(self, prefix: str, model: Any) -> str:
-        """Return the text that the model reads, with {document} in the place of the document.
-
-        `prefix` is the one of the model's card, which `--source_prefix` replaces; models with a prompt have none.
-        """
+        """Return the text that the model reads, with {document} for the document; `prefix` is the model's default."""
         prompt, is_decoder = self.options.prompt, not model.config.is_encoder_decoder
         if self.options.source_prefix is not None and (is_decoder or prompt is not None):
             raise UserError(f"--source_prefix: {self.name} reads a prompt; leave it out, or change --prompt")
@@ -161,10 +157,7 @@ class HuggingFaceSummarizer:
 
     @contextmanager
     def changed(self, settings: Mapping[str, Any]) -> Iterator[None]:
-        """Change generation settings, named as by transformers or `DecodingOptions`, within a context.
-
-        A `UserError` if a setting is unknown or refused. Other settings of the options stay as they are.
-        """
+        """Change generation settings (of transformers or `DecodingOptions`) in a context; a `UserError` if refused."""
         model, before = self.generator.model, self.generator.model.generation_config
         # `max_length` and `max_new_tokens` are names of one limit, so a new one replaces the other.
         replaced = {generation.OTHER_NAME.get(name) for name in settings}
@@ -181,10 +174,10 @@ class HuggingFaceSummarizer:
         prompt = fill(self.template, {"document": text})
         if self.is_chat:
             messages = [{"role": "user", "content": prompt}]
-            options = {"add_generation_prompt": True, "return_dict": True}
+            options = {"add_generation_prompt": True, "return_dict": True}  # ends with the header of an answer
             encoded: Any = self.generator.tokenizer.apply_chat_template(messages, **options)
         else:
-            encoded = self.generator.tokenizer(prompt, verbose=False, **options)
+            encoded = self.generator.tokenizer(prompt, verbose=False, **options)  # no warning of long texts
         return encoded["input_ids"]
 
     def sources(self, document: Document) -> tuple[list[list[int]], int]:
@@ -227,6 +220,7 @@ class HuggingFaceSummarizer:
 
     def summarize(self, batch: TextBatch) -> list[Summary]:
         """Return a summary of each document; `extra` has the fields `windows` and `source_tokens` of `Answer`."""
+        # Answers come in the order of their lengths.
         answers = {answer.id: answer for group in self.answers(batch.documents) for answer in group}
         summaries = []
         for document in batch.documents:
@@ -237,10 +231,7 @@ class HuggingFaceSummarizer:
         return summaries
 
     def answers(self, documents: list[Document]) -> Iterator[list[Answer]]:
-        """Yield the answers that a batch completes, after each batch, until all documents have one.
-
-        With `--long_documents second_pass`, the joined summaries of several windows are summarized again.
-        """
+        """Yield after each batch the answers that it completes; a second pass summarizes the summaries of windows."""
         first_pass = {}  # answers of documents with several windows, by id
         for answers in self._one_pass(documents):
             if self.options.long_documents == "second_pass":
@@ -271,13 +262,11 @@ class HuggingFaceSummarizer:
                 if len(outputs[number]) == len(windows):
                     ordered = [outputs[number][place] for place in range(len(windows))]
                     answer = Answer(
-                        id=documents[number].id,
-                        text="\n".join(self._text(output) for output in ordered),
-                        windows=len(windows),
-                        source_tokens=(sum(map(len, windows)), total),
+                        id=documents[number].id, text="\n".join(self._text(output) for output in ordered),
+                        windows=len(windows), source_tokens=(sum(map(len, windows)), total),
                         summary_tokens=sum(output.tokens for output in ordered),
                         stopped=any(map(self._is_cut_off, ordered)),
-                    )
+                    )  # fmt: skip
                     complete.append(answer)
             yield complete
 

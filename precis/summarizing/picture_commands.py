@@ -20,18 +20,18 @@ def attention(arguments: list[str]) -> None:
     parser.add_argument("inputs", nargs="*", type=str, help="a text file; standard input if none")
     parser.add_argument("--out", type=Path, required=True, help="folder for the pictures")
     options = parser.parse_args(arguments)
-    read_config(options.run)
+    read_config(options.run)  # raises a `UserError` if it is no run folder, before torch is imported
     texts = collect_texts(options.inputs)
     if len(texts) > 1:
         raise UserError(f"precis attention draws one document, and there are {len(texts)}; name one file")
-    from precis.summarizing.draw_attention import draw_attention
+    from precis.summarizing.draw_attention import draw_attention  # imports torch and Lightning
 
     draw_attention(options.run, texts, options.out)
 
 
 def graph(arguments: list[str]) -> None:
     """`precis graph [FILE ...] --graph NAME` (or standard input): the graph over the paragraphs of texts.
-    `precis graph --run RUN`: that of the documents of a GraphSum run, with the attention of its summaries.
+    `precis graph --run RUN`: the graphs of a GraphSum run's documents, with the attention of its summaries.
 
     Prints each paragraph with its strongest links; --html draws all documents.
     """
@@ -48,9 +48,9 @@ def graph(arguments: list[str]) -> None:
     add("--parses", type=Path | None, default=None, help="for rst: folder of parses; by default in the cache")
     add("--html", type=Path | None, default=None, help="page with a drawing (SVG) of each document")
     options = parser.parse_args(arguments)
-    built = parser.instantiate_classes(options)
+    built = parser.instantiate_classes(options)  # the same options, with objects for `graph` and `paragraphs`
     if options.run is not None and options.inputs:
         raise UserError("precis graph: a run's own documents, or files; leave --run or the files out")
-    from precis.summarizing.graph_drawing import draw_graphs
+    from precis.summarizing.graph_drawing import draw_graphs  # imports torch and Lightning
 
     draw_graphs(built)

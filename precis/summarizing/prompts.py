@@ -54,7 +54,7 @@ def fill(prompt: str, values: Mapping[str, str]) -> str:
 def read_queries(path: Path, field: str) -> dict[str, str]:
     """Return the text in a field of each record by `id`; a `UserError` if a record has none, or an id is repeated."""
     queries: dict[str, str] = {}
-    for number, row in read_rows(path, ["id", field]):
+    for number, row in read_rows(path, ["id", field]):  # number: of the line
         if isinstance(row, BadRecord):
             raise UserError(f"{row.where}: {row.problem}; correct the file")
         name, query = row.get("id"), row.get(field)

@@ -35,9 +35,9 @@ def sentence_lines(summary: ExtractiveSummary) -> str:
 def marked_document(summary: ExtractiveSummary) -> Text:
     """Return the document with selected sentences in brackets and, if the terminal supports it, in bold."""
     text = Text()
-    for index, sentence in enumerate(map(printable, summary.document)):
-        chosen = index in summary.positions
-        text.append(f"[{sentence}]" if chosen else sentence, style="bold yellow" if chosen else "")
+    for index, sentence in enumerate(map(printable, summary.document)):  # control characters are escaped
+        is_selected = index in summary.positions
+        text.append(f"[{sentence}]" if is_selected else sentence, style="bold yellow" if is_selected else "")
         text.append(" " if index + 1 < len(summary.document) else "")
     return text
 

@@ -43,8 +43,7 @@ def load_model(
         name: folder of a run or exported model, its name on the hub, or name or folder of a model of Hugging Face.
         checkpoint: another checkpoint of a run than its best one.
         corpus: documents to read; by default the documents of the run.
-        options: options of a model of Hugging Face; a `UserError` if the model is a run and one is not the default,
-            except `generation`, which `changed_options` applies to any model.
+        options: options of a model of Hugging Face; a `UserError` if another model has some other than `generation`.
         changes: changed arguments of a run's DataModule; a model of Hugging Face takes only `cache_dir`,
             `eval_batch_size` and `on_bad_record`.
     """
@@ -64,7 +63,7 @@ def load_model(
 def summarize_all(
     model: Summarizer | HuggingFaceSummarizer, data: SummarizationData | TextDocuments, attention: bool = False
 ) -> Iterator[Summary]:
-    """Yield a summary of each test document, with `attention` including the model's weights between sentences."""
+    """Yield a summary of each test document; with `attention`, it has the model's weights between sentences, too."""
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     model.to(device)
     with progress_bar() as progress:
@@ -79,10 +78,7 @@ def summarize_all(
 
 @contextmanager
 def changed_options(model: Summarizer | HuggingFaceSummarizer, changes: Mapping[str, Any]) -> Iterator[None]:
-    """Change options of a model's decoding, or of an extractive model's selection, within a context.
-
-    A `UserError` if the model has no such option, or refuses its value.
-    """
+    """Change options of decoding, or of an extractive model's selection, in a context; a `UserError` if refused."""
     if not changes:
         yield
         return
@@ -112,13 +108,13 @@ def changed_options(model: Summarizer | HuggingFaceSummarizer, changes: Mapping[
 
 @contextmanager
 def quiet_progress() -> Iterator[None]:
-    """Hide the progress bars of `datasets` within a context, unless they were hidden before it."""
+    """Hide the progress bars of `datasets`, which read a text as a corpus, within a context."""
     were_hidden = datasets.are_progress_bars_disabled()
     datasets.disable_progress_bars()
     try:
         yield
     finally:
-        if not were_hidden:
+        if not were_hidden:  # the state before the context is restored
             datasets.enable_progress_bars()
 
 
@@ -150,12 +146,9 @@ def _report_unread(data: SummarizationData) -> None:
 
 
 def _within(budget: LengthBudget, run: Run, documents: Dataset, options: Namespace) -> Iterator[Summary]:
-    """Yield the summaries of a model within a budget, and print on stderr what was not read and how many were cut.
-
-    Settings in `options.generation` come before the budget's.
-    """
+    """Yield the summaries of a model within a budget; print on stderr what was not read and how many were cut."""
     is_generative, truncated = not hasattr(run.model, "selection"), 0
-    with changed_options(run.model, budget.options(run.model) | options.generation):
+    with changed_options(run.model, budget.options(run.model) | options.generation):  # explicit settings win
         if isinstance(run.data, SummarizationData):
             _report_unread(run.data)
         summaries = summarize_all(run.model, run.data, attention=options.heat_map is not None)

@@ -33,10 +33,7 @@ _FROM_SCRATCH = ("small",)  # encoders without pretrained weights
 
 
 def compose(sweep: Sweep) -> list[Point]:
-    """Return all points of a sweep, each with its config, parsed as by `precis fit`, and the name of its run folder.
-
-    A `UserError` if a config is invalid, or two points have the same config.
-    """
+    """Return all points of a sweep with config (parsed as by `precis fit`) and name; a `UserError` for equal points."""
     parser = fit_parser()
     defaults = _as_dict(parser, parser.get_defaults())
     by_digest: dict[str, Point] = {}
@@ -142,14 +139,11 @@ def _check_config(config: dict[str, Any], checked: set[str]) -> None:
 
 
 def _check_monitors(config: dict[str, Any], callbacks: list[dict[str, Any]]) -> None:
-    """Check that the model logs the values that `checkpoint.monitor` and callbacks monitor; a `UserError` if not.
-
-    Nothing is checked if model or callbacks are a user's, which may log anything.
-    """
+    """Check that the model logs monitored values, unless model or callbacks are a user's, which may log anything."""
     model = object_named(config["model"]["class_path"])
     classes = [config["model"]["class_path"], *(callback["class_path"] for callback in callbacks)]
-    are_checked = all(name.startswith(("callbacks.", "lightning_modules.", "pytorch_lightning.")) for name in classes)
-    if not are_checked or not getattr(model, "validation_names", ()):
+    are_known = all(name.startswith(("callbacks.", "lightning_modules.", "pytorch_lightning.")) for name in classes)
+    if not are_known or not getattr(model, "validation_names", ()):  # names of the values that the model logs
         return
     monitors = {"checkpoint.monitor (metric of a search)": (config.get("checkpoint") or {}).get("monitor")}
     for callback in callbacks:

@@ -68,7 +68,7 @@ def read_sweep(path: Path) -> Sweep:
     for key, value in content.items():
         if key not in TYPES:
             raise UserError(f"{path}: unknown key {key!r}; a sweep file has {', '.join(TYPES)}")
-        if not isinstance(value, TYPES[key]) or (not value and key != "after"):
+        if not isinstance(value, TYPES[key]) or (not value and key != "after"):  # after: [] only trains
             kind = {str: "a path", dict: "keys with values", list: "a list"}[TYPES[key]]
             raise UserError(f"{path}: {key} must be {kind}, not empty; got {value!r}; give some or leave it out")
     if "base" not in content:
@@ -81,19 +81,14 @@ def read_sweep(path: Path) -> Sweep:
     if len(set(lengths.values())) > 1:
         raise UserError(f"{path}: lists of different lengths in zip, {lengths}; they must be equal")
     seeds = content.get("seeds", [])
-    if any(isinstance(seed, bool) or not isinstance(seed, int) for seed in seeds):
+    if any(isinstance(seed, bool) or not isinstance(seed, int) for seed in seeds):  # in Python, true is an int
         raise UserError(f"{path}: seeds must be whole numbers; got {seeds}")
+    fixed, grid, zipped, search = (content.get(key, {}) for key in ("set", "grid", "zip", "search"))
     sweep = Sweep(
-        path=path,
-        base=_base(path, content["base"]),
-        fixed=content.get("set", {}),
-        grid=content.get("grid", {}),
-        zipped=content.get("zip", {}),
+        path, base=_base(path, content["base"]), fixed=fixed, grid=grid, zipped=zipped, seeds=seeds, search=search,
         rows=[_row(path, number, row) for number, row in enumerate(content.get("points", []), 1)],
-        seeds=seeds,
         after=[str(command) for command in content.get("after", [] if "search" in content else ["test"])],
-        search=content.get("search", {}),
-    )
+    )  # fmt: skip
     if sweep.search:
         check_search(path, sweep.search)
         if others := content.keys() - {"base", "set", "search"}:
@@ -106,7 +101,7 @@ def _base(path: Path, name: str) -> Path:
     """Return the base config of a sweep file: beside it, in the working folder, or of the suite by its name."""
     for folder in (path.parent, Path()):
         if (folder / name).is_file():
-            return Path(os.path.normpath(folder / name))
+            return Path(os.path.normpath(folder / name))  # without "..", but through the same links
     try:
         return find_shipped(name, CONFIGS)
     except UserError as error:

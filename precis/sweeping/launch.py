@@ -78,7 +78,7 @@ def _conclude(ended: list[tuple[Job, str]], jobs: Sequence[Job], stopped: bool) 
     if stopped:
         print("stopped; the same command continues")
         raise SystemExit(130)
-    first_by_state = {state: job for job, state in reversed(ended)}
+    first_by_state = {state: job for job, state in reversed(ended)}  # reversed: the first job of a state stays
     if job := first_by_state.get("failed"):
         failed = f"{counts['failed']} of {number} failed; the first is {job.label!r}, see {job.log}"
         raise UserError(f"{failed}; the same command runs what is missing")

@@ -77,10 +77,7 @@ def find_template(name: str) -> Path:
 
 
 def fill_template(template: Path, sweep: str, folder: Path, jobs: Sequence[Job], values: Mapping[str, Any]) -> str:
-    """Return the text of a Jinja template for the jobs of a sweep; a `UserError` if it has a mistake or lacks a value.
-
-    The names that a template can use are listed at the top of this file. `values` are from `--values`.
-    """
+    """Return the text of a Jinja template for jobs of a sweep; a `UserError` if it has a mistake or lacks a value."""
     from jinja2 import StrictUndefined, TemplateError
     from jinja2.sandbox import SandboxedEnvironment  # templates may come from somebody else
 

@@ -37,10 +37,7 @@ MAX_FAILURES = 3  # trials in a row that fail, after which a worker gives up
 
 
 def compose_search(sweep: Sweep) -> list[Point]:
-    """Return the base of a search, and points at the limits and choices of its keys, to check before it starts.
-
-    A `UserError` if a config is invalid, or the metric is not a value of the validation.
-    """
+    """Return the base of a search, and points at the limits of its keys to check; a `UserError` if one is wrong."""
     from precis.sweeping.composition import compose_configs  # imports torch and Lightning
 
     section = sweep.search
@@ -49,9 +46,8 @@ def compose_search(sweep: Sweep) -> list[Point]:
         fixed["checkpoint.monitor"] = section["metric"]
     if "direction" in section:
         fixed["checkpoint.mode"] = MODES[section["direction"]]
-    points = []
-    for values in [{}, *extreme_points(section["keys"])]:
-        points.append(Point(label(values, section["keys"]) or "base", fixed | values))
+    corners = [{}, *extreme_points(section["keys"])]  # overrides; {} is the base itself
+    points = [Point(label(values, section["keys"]) or "base", fixed | values) for values in corners]
     configs = compose_configs(sweep, points)
     points = [replace(point, config=config) for point, config in zip(points, configs)]
     model, checkpoint = configs[0]["model"], configs[0]["checkpoint"]

@@ -76,10 +76,7 @@ def check_devices(profile: Profile, jobs: Iterable[Job]) -> None:
 
 
 def checked_profile(options: Any) -> Profile:
-    """Return the profile that options describe, checked before it is written into a batch script.
-
-    A `UserError` for a directive that is no option of sbatch, or a line end, after which text would be a command.
-    """
+    """Return the profile of options; a `UserError` for a line end, after which text in a batch script is a command."""
     profile = Profile(**{field.name: getattr(options, field.name) for field in fields(Profile)})
     values = {"partition": profile.partition, "memory": profile.memory}
     for key, value in profile.directives.items():
@@ -88,18 +85,17 @@ def checked_profile(options: Any) -> Profile:
         if not isinstance(value, str | int | float | bool | None):
             raise UserError(f"profile: directives.{key} must be one value, got {value!r}")
         values[f"directives.{key}"] = value
-    for key, value in values.items():
+    for key, value in values.items():  # `setup` has commands by design
         if isinstance(value, str) and printable_line(value) != value:
             raise UserError(f"profile: {key}: {value!r} has a line end or another control character; leave it out")
     return profile
 
 
 def submit(jobs: Sequence[Job], profile: Profile, folder: Path, name: str) -> dict[str, str]:
-    """Submit jobs as an array with a name; return the id of each SLURM job by the name of its run folder.
+    """Submit jobs as an array, with batch scripts and output in `folder`; return SLURM's job ids by run folder name.
 
-    Batch scripts and output of SLURM are in `folder`. More jobs than SLURM's MaxArraySize are submitted as several
-    arrays, each of which waits for the one before, so that `concurrency` holds for all. If SLURM refuses one of them,
-    the others are canceled.
+    More jobs than SLURM's MaxArraySize are several arrays, each of which waits for the one before, so that
+    `concurrency` holds for all. If SLURM refuses one of them, the others are canceled.
 
     Raises:
         UserError: if there is no SLURM, or it refuses.
@@ -148,8 +144,7 @@ def _parameters(profile: Profile, name: str, after: str | None) -> dict[str, Any
     directives = {"signal": f"USR1@{profile.save_seconds}", "requeue": True} | profile.directives
     if after is not None:
         conditions = [directives["dependency"]] if "dependency" in directives else []
-        array = after.partition("_")[0]  # a job in an array is ARRAY_INDEX
-        directives["dependency"] = ",".join([*conditions, f"afterany:{array}"])
+        directives["dependency"] = ",".join([*conditions, f"afterany:{after.partition('_')[0]}"])  # of ARRAY_INDEX
     return {
         "job_name": name,
         "partition": profile.partition,
@@ -175,10 +170,7 @@ def _short(text: str) -> str:
 
 
 def queue(jobs: Iterable[str]) -> dict[str, tuple[str, str]]:
-    """Return (state, reason) by the ids of jobs that are in the queue, such as ("PENDING", "Priority").
-
-    Jobs that have ended are left out, and all are without SLURM. A `UserError` if SLURM does not answer.
-    """
+    """Return (state, reason) of jobs in the queue by id, such as ("PENDING", "Priority"); nothing without SLURM."""
     ids = {job for job in jobs if job}  # empty for points that were not submitted
     if not ids:
         return {}
@@ -203,10 +195,7 @@ def cancel(jobs: Sequence[str]) -> None:
 
 
 def work(job: Job) -> str:
-    """Run the commands of a point that were not successful yet, as a task of a SLURM job; return the final state.
-
-    A failure is raised, so that SLURM records the job as failed.
-    """
+    """Run the commands of a point that were not successful yet, as a SLURM task; raise an error if one fails."""
     signal.signal(signal.SIGCONT, signal.SIG_IGN)  # SLURM sends it before SIGTERM; submitit would only log it
     rank = int(os.environ.get("SLURM_PROCID", "0"))
     with received_signals(*SIGNALS) as received:

@@ -38,7 +38,7 @@ def sweep(arguments: list[str]) -> None:
     if name in COMMANDS:
         COMMANDS[name](arguments[1:])
         return
-    similar = get_close_matches(name, COMMANDS, n=1, cutoff=0.7) if name.isalpha() else []
+    similar = get_close_matches(name, COMMANDS, n=1, cutoff=0.7) if name.isalpha() else []  # a typo, not another word
     if similar and not Path(name).exists() and name not in short_names(SWEEPS):
         raise UserError(f"precis sweep {name}: neither a command nor a sweep file; did you mean {similar[0]}?")
     start(arguments)
@@ -130,7 +130,7 @@ def retry(arguments: list[str]) -> None:
     options = parser.parse_args(arguments)
     out = options.folder
     last_launch = sweep_folder.read_launch(out)
-    options.launcher = options.launcher or last_launch["launcher"] or "local"
+    options.launcher = options.launcher or last_launch["launcher"] or "local"  # local if there was no launch
     is_slurm = options.launcher == "slurm"
     if is_slurm and "profile" in last_launch and not any(word.startswith("--profile") for word in arguments):
         options.profile = sweep_folder.read_profile(out)
@@ -138,7 +138,7 @@ def retry(arguments: list[str]) -> None:
     points = sweep_folder.states(out, workers)
     jobs = [point.job for point in points if point.state in sweep_folder.TO_RETRY]
     labels = [f"  {printable_line(job.label)}" for job in jobs]
-    number = counted(len(points), points[0].job.KIND if points else Job.KIND)
+    number = counted(len(points), points[0].job.KIND if points else Job.KIND)  # points, or workers of a search
     print("\n".join([f"{number}, {len(jobs)} to run", *labels]), flush=True)
     if is_slurm:
         check_devices(checked_profile(options.profile), jobs)

@@ -69,10 +69,7 @@ def status(arguments: list[str]) -> None:
 
 
 def _matching(points: Sequence[PointState], words: Sequence[str], folder: Path) -> list[PointState]:
-    """Return the points with one of the words in their label or run folder, all points without words.
-
-    A `UserError` if a word is in no point of the sweep folder.
-    """
+    """Return the points with a word in label or run folder, all without words; a `UserError` if a word is in none."""
 
     def matches(point: PointState, word: str) -> bool:
         return word in point.job.label or word in point.job.folder.name
@@ -146,4 +143,4 @@ def run_point(arguments: list[str]) -> None:
     if index >= len(jobs):
         raise UserError(f"{options.folder}: no point {index}; it has {len(jobs)}, from 0")
     jobs[index].check_links()
-    launch([jobs[index]])
+    launch([jobs[index]])  # the only job, so it has the whole machine

@@ -111,11 +111,11 @@ def _state(job: Job, queued: tuple[str, str] | None, launcher_is_active: bool) -
     if is_finished(job):
         return "finished", last_metrics(job.folder)
     slurm_state, reason = queued or ("", "")
-    if slurm_state in ("PENDING", "REQUEUED", "REQUEUE_HOLD", "CONFIGURING"):
+    if slurm_state in ("PENDING", "REQUEUED", "REQUEUE_HOLD", "CONFIGURING"):  # in other states, a job runs
         path = job.folder / "requeued.json"
         times = read_json(path, requeued=int)["requeued"] if path.is_file() else 0
         return "queued", reason + (f", requeued {counted(times, 'time')}" if times else "")
-    if queued is not None or is_locked(job.folder / ".lock"):
+    if queued is not None or is_locked(job.folder / ".lock"):  # the lock of a local launcher's process
         return "running", _running(job)
     if status["failed"]:
         failed = status["failed"]
@@ -140,7 +140,7 @@ def worker_jobs(out: Path, count: int) -> list[WorkerJob]:
     """Return the jobs of workers 1 to `count`, and of other workers that have a folder in the search."""
     out = Path(out)
     names = (path.name.removeprefix("worker-") for path in out.glob("worker-*"))
-    earlier = {int(name) for name in names if re.fullmatch("[1-9][0-9]{0,3}", name)}
+    earlier = {int(name) for name in names if re.fullmatch("[1-9][0-9]{0,3}", name)}  # others are no workers
     section, base = read_section(out)
     trials = section["trials"]
     numbers = sorted(earlier | set(range(1, count + 1)))
@@ -167,10 +167,7 @@ def print_state(label: str, state: str, detail: str = "") -> None:
 
 
 def conclude(out: Path, jobs: Sequence[Job]) -> None:
-    """Print the point with the best ROUGE-1 of a sweep's tests, beside lead-1, and the command that compares all.
-
-    Nothing is printed if no point was tested.
-    """
+    """Print the point with the best test ROUGE-1, beside lead-1, and a command that compares all, if any was tested."""
     files = [(job.label, job.folder / "results.json") for job in jobs]
     results = [(label, read_json(path)) for label, path in files if path.is_file()]
     results = [(label, result) for label, result in results if "test/rouge1" in result["scores"]]
@@ -178,7 +175,7 @@ def conclude(out: Path, jobs: Sequence[Job]) -> None:
         label, result = max(results, key=lambda item: item[1]["scores"]["test/rouge1"])
         best = f"{label}: {beside_lead(result['scores']['test/rouge1'], result.get('lead1'))}"
         print(printable_line(f"best of {counted(len(results), 'point')}: {best}"))
-        print(f"next: {shlex.join(['precis', 'compare', str(out), '--html', 'page.html'])}", flush=True)
+        print(f"next: {shlex.join(['precis', 'compare', str(out), '--html', 'page.html'])}", flush=True)  # for pipes
 
 
 def read_points(out: Path) -> list[Job]:
@@ -193,11 +190,11 @@ def read_launch(out: Path) -> dict[str, Any]:
     """Return the content of launch.json, with `launcher` (local, slurm, or None before a launch) and `jobs`."""
     path = Path(out) / LAUNCH
     if not path.is_file():
-        return {"launcher": None, "jobs": {}}
+        return {"launcher": None, "jobs": {}}  # jobs: ids of SLURM by run folder
     content = read_json(path, launcher=str | None, jobs=dict[str, str])
-    for number in content["jobs"].values():
-        if not _JOB_ID.fullmatch(number):
-            raise UserError(f"{path}: {number!r} is not the id of a SLURM job; {REMEDY}")
+    for job_id in content["jobs"].values():  # they become arguments of scancel
+        if not _JOB_ID.fullmatch(job_id):
+            raise UserError(f"{path}: {job_id!r} is not the id of a SLURM job; {REMEDY}")
     return content
 
 

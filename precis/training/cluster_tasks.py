@@ -32,7 +32,7 @@ def in_slurm_step(environment: Mapping[str, str]) -> bool:
 def check_run_dir(environment: Mapping[str, str]) -> None:
     """Raise a `UserError` if several processes start a run without `--run_dir`: each would choose its own folder."""
     launcher = ""
-    if "TORCHELASTIC_RUN_ID" in environment and int(environment.get("WORLD_SIZE", 1)) > 1:
+    if "TORCHELASTIC_RUN_ID" in environment and int(environment.get("WORLD_SIZE", 1)) > 1:  # set by torchrun
         launcher = "torchrun"
     elif in_slurm_step(environment) and int(environment["SLURM_NTASKS"]) > 1:
         launcher = "SLURM"

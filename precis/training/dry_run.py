@@ -25,13 +25,10 @@ class DryRunReport(Callback):
     """Measure the batches of a `fast_dev_run`, and print an estimate of memory and time of the whole training.
 
     The estimate assumes that the other batches are as large as the measured ones.
-
-    Args:
-        planned: options of the trainer for the whole training.
     """
 
     def __init__(self, planned: Namespace) -> None:
-        self.planned = planned
+        self.planned = planned  # options of the trainer for the whole training
         self.shapes: dict[str, str] = {}  # of the first batch, by field
         self.seconds: dict[str, list[float]] = {"training": [], "validation": []}  # of each batch
         self._start = 0.0
@@ -54,6 +51,7 @@ class DryRunReport(Callback):
         self.seconds[stage].append(time.monotonic() - self._start)
 
     def on_fit_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Print shapes of the first batch and the estimate, on rank 0."""
         if not trainer.is_global_zero:
             return
         table = Table(title="dry run: nothing was written except data caches", show_header=False)
@@ -98,7 +96,7 @@ class DryRunReport(Callback):
 def prepare_dry_run(config: Namespace) -> DryRunReport:
     """Limit the trainer of a config to a few steps, and switch off what writes to a run folder; return the report."""
     report = DryRunReport(config.trainer.clone())
-    config.trainer.fast_dev_run = STEPS
+    config.trainer.fast_dev_run = STEPS  # Lightning's option for a few batches without checkpoints
     config.trainer.logger = False
     config.wandb = "off"
     config.previews = 0
@@ -106,10 +104,7 @@ def prepare_dry_run(config: Namespace) -> DryRunReport:
 
 
 def limit_batches(batches: int, limit: int | float | None) -> int:
-    """Return the number of batches of an epoch with Lightning's `limit_train_batches` or `limit_val_batches`.
-
-    A limit is a maximum (int), a share (float), or None.
-    """
+    """Return the number of batches of an epoch with Lightning's limit: a maximum (int), a share (float), or None."""
     if limit is None:
         return batches
     return int(batches * limit) if isinstance(limit, float) else min(batches, limit)

@@ -54,7 +54,7 @@ def _count(run: Path, progress_file: Path) -> int:
     earlier = {"requeued": 0, "without_progress": 0}
     if path.is_file():
         earlier = read_json(path, requeued=int, without_progress=int)
-    saved_at = progress_file.stat().st_mtime_ns if progress_file.is_file() else 0
+    saved_at = progress_file.stat().st_mtime_ns if progress_file.is_file() else 0  # 0: no checkpoint yet
     without_progress = earlier["without_progress"] + 1 if earlier.get("checkpoint") == saved_at else 0
     counts = {"requeued": earlier["requeued"] + 1, "without_progress": without_progress, "checkpoint": saved_at}
     atomic_write(path, json.dumps(counts) + "\n")

@@ -80,12 +80,13 @@ def _training_records(start: RunStart, is_summarizer: bool, logger: RunCSVLogger
 def _graceful_stop(start: RunStart) -> GracefulStop:
     """Return the callback that saves a checkpoint on signals, and requeues a SLURM job unless the sweep's task does."""
     folder, config = start.folder, start.config
-    trust = [FLAG] if needs_trust(config) or any(outside_paths(config, folder)) else []
+    trust = [FLAG] if needs_trust(config) or any(outside_paths(config, folder)) else []  # refused again without it
     resume = shlex.join(["precis", "fit", "--run", str(folder), *trust])
     in_job = "SLURM_JOB_ID" in os.environ
     on_stop = partial(requeue, folder) if in_job and os.environ.get("PRECIS_REQUEUE") != "off" else None
     last = folder / "checkpoints" / "last.ckpt"
-    return GracefulStop(last, resume, save_every=config.save_every, patient=in_job, on_stop=on_stop)
+    is_patient = in_job  # SLURM may send SIGTERM repeatedly; at a terminal, a second one ends training at once
+    return GracefulStop(last, resume, save_every=config.save_every, patient=is_patient, on_stop=on_stop)
 
 
 def _test_records(start: RunStart) -> list[Callback]:
@@ -106,7 +107,7 @@ def _test_records(start: RunStart) -> list[Callback]:
 def describe_checkpoint(path: Path) -> dict[str, Any]:
     """Print and return step and schedules of a scored checkpoint; warn if a mechanism was not fully on by then."""
     content = read_checkpoint(path)
-    switches = {name: Switch(*values) for name, values in content.get("switches", {}).items()}
+    switches = {name: Switch(*values) for name, values in content.get("switches", {}).items()}  # such as coverage
     states = [f"{name} {switch}" for name, switch in switches.items()]
     rank_zero_info("; ".join([f"{path}: trained for {counted(content['global_step'], 'step')}", *states]))
     if pending := [name for name, switch in switches.items() if not switch.fully_on]:

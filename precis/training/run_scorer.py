@@ -49,6 +49,7 @@ class RunScorer:
         if not hasattr(run.model, "sentence_scores"):
             raise UserError(f"{self.run}: {type(run.model).__name__} scores no sentences; give a run of BertSum")
         run.model.to("cuda" if torch.cuda.is_available() else "cpu")
+        # A generator after the checks: an error is raised by this call, not when the first scores are read.
         return (scores for pool in pools(documents, self.pool) for scores in self._pool_scores(run, pool))
 
     def _pool_scores(self, run: Run, documents: list[Document]) -> list[list[float]]:

@@ -70,10 +70,7 @@ def test(options: list[str]) -> None:
 
 
 def _with_run(arguments: list[str]) -> list[str]:
-    """Replace `--run FOLDER` by options with the config, checkpoint and tokenizer of that folder.
-
-    With `fit`, the run is resumed from its last checkpoint, or started if it has none.
-    """
+    """Replace `--run FOLDER` by options with config, checkpoint and tokenizer of that folder; `fit` resumes the run."""
     index = next((i for i, argument in enumerate(arguments) if argument.partition("=")[0] == "--run"), None)
     if index is None:
         return arguments
