@@ -77,11 +77,10 @@ def compare(arguments: list[str]) -> None:
 def _check_outputs(options: Namespace) -> None:
     """Check that the files that are asked for can be written, before minutes of computation."""
     for name in ("html", *TABLES):
-        if (path := options[name]) is None:
-            continue
-        existing = next(parent for parent in path.absolute().parents if parent.exists())  # others will be created
-        if not os.access(existing, os.W_OK):
-            raise UserError(f"{path}: cannot be written there; choose another path with --{name}")
+        if path := options[name]:
+            existing = next(parent for parent in path.absolute().parents if parent.exists())  # others will be created
+            if not os.access(existing, os.W_OK):
+                raise UserError(f"{path}: cannot be written there; choose another path with --{name}")
 
 
 def compare_runs(

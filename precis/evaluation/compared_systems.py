@@ -198,7 +198,8 @@ def _read_run(path: Path, label: str, split: str, language: str) -> RunRecord:
         config = read_config(folder) if is_of_run else {}
     environment = folder / "environment.json"
     records = read_rows(predictions)
-    signatures = _add_evaluated(predictions, records, _signatures(predictions, predictions) or {})
+    signatures = _signatures(predictions, predictions) or {}  # of the scores in the file itself, by `precis test`
+    signatures = _add_evaluated(predictions, records, signatures)
     if not any(record.get("scores") for record in records):
         signatures |= _add_rouge(predictions, records, language)
     results = recorded_results(predictions)

@@ -144,8 +144,7 @@ def evaluate_predictions(
         predictions: outputs with references and documents, as far as the metrics need them.
         metrics: comma-separated names; None for all that can be computed.
         options: settings of the metrics.
-        resamples: number of bootstrap samples.
-        seed: seed by which the samples are drawn.
+        resamples, seed: number of bootstrap samples, and the seed by which they are drawn.
 
     Raises:
         UserError: for an unknown metric, or one that cannot be computed.

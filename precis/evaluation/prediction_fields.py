@@ -97,7 +97,7 @@ def read_references(row: Row, where: str, names: FieldNames) -> list[str | list[
 
 def read_document(row: Row, where: str, names: FieldNames, language: Language) -> list[str] | None:
     """Return the sentences of the source of a record, at least one; None if the record has no source."""
-    name = names.document if row.get(names.document) is not None else "documents"  # in files of several documents
+    name = names.document if row.get(names.document) is not None else "documents"  # a common name for several texts
     if row.get(name) is None:
         return None
     value = _value(row, where, name, "document", _TEXTS, _are_texts)

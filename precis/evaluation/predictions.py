@@ -143,11 +143,11 @@ def _records(path: Path, names: FieldNames) -> Iterator[tuple[str, Row]]:
 
 def _values_of_other_file(
     path: Path,
-    predicted: Path,
+    predicted: Path,  # file of the outputs, for messages
     predictions: list[Prediction],
     names: FieldNames,
-    kind: Literal["references", "document"],
-    language: Language,
+    kind: Literal["references", "document"],  # what to read
+    language: Language,  # which divides documents into sentences
 ) -> list[Any]:
     """Return references (texts) or document (sentences) of each output from another file, matched by id or line."""
     if is_records(path):

@@ -33,6 +33,7 @@ class _ErrorRecordingFile:
         self.error: BaseException | None = None  # also KeyboardInterrupt, which may interrupt a write
 
     def write(self, content: Any) -> int:
+        """Write content; record an error for `_write`, and raise it again."""
         try:
             return self.file.write(content)
         except BaseException as error:
@@ -74,7 +75,7 @@ def _write(checkpoint: dict[str, Any], path: Path) -> None:
         except RuntimeError as error:
             if recording.error is None and isinstance(error.__context__, KeyboardInterrupt | SystemExit):
                 raise error.__context__ from None  # a signal outside of `write`
-            raise recording.error or error from None
+            raise recording.error or error from None  # the cause, such as a full disk, if there is one
         file.flush()
         os.fsync(file.fileno())  # on disk before it replaces the former checkpoint
 

@@ -88,6 +88,7 @@ class MetricsRecord(Callback):
         self.logger = logger
 
     def on_save_checkpoint(self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]) -> None:
+        """Add the number of rows, and values that Lightning will log only after this hook (`pending`)."""
         rows = 0
         if trainer.is_global_zero:  # the only rank that writes metrics.csv
             self.logger.save()  # rows that were logged but not written yet count too
@@ -95,6 +96,7 @@ class MetricsRecord(Callback):
         checkpoint[KEY] = {"rows": rows, "pending": pending_row(trainer)}
 
     def on_load_checkpoint(self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]) -> None:
+        """Log the pending values, which Lightning would have logged if the run had not ended."""
         pending = checkpoint[KEY]["pending"]  # values of the checkpoint's step, or None
         if pending:
             for logger in trainer.loggers:

@@ -69,7 +69,7 @@ def example_table(record: dict, text: str, max_characters: int = 400) -> Table:
     table.add_row("reference", Text(printable(join_sentences(record["references"][0]))), style="green")
     copying = {"words": record.get("words"), "copied": record.get("copied")}  # in predictions of models that copy
     summary = Summary(record["id"], sentences=record["summary"], references=record["references"], **copying)
-    summary_text = Text(printable(marked(summary, "⟦", "⟧")))
+    summary_text = Text(printable(marked(summary, "⟦", "⟧")))  # brackets that hardly any text has
     summary_text.highlight_regex("⟦[^⟧]*⟧", "bold cyan")
     table.add_row("summary", summary_text)
     if record.get("copied") is not None:

@@ -88,6 +88,7 @@ class WandbRecord(Callback):
         self._best_scores = checkpoint.get(BEST_SCORES, {})
 
     def on_save_checkpoint(self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]) -> None:
+        """Set the scores of the best checkpoint in the summary of the W&B run, and add them to the checkpoint."""
         # The first checkpoint after a validation is best.ckpt, if the score is a new best: the metrics are its scores.
         best = best_score(trainer)
         if best is not None and best != self._best_scores.get("score"):
@@ -100,6 +101,7 @@ class WandbRecord(Callback):
         checkpoint[BEST_SCORES] = self._best_scores
 
     def on_fit_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Log the best checkpoint, with config and tokenizer, as an artifact."""
         if not self.models or trainer.interrupted:  # an interrupted run may be resumed and get a better model
             return
         for run in self._runs(trainer):
@@ -112,6 +114,7 @@ class WandbRecord(Callback):
             run.log_artifact(artifact)
 
     def on_test_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Log signatures of ROUGE, a table of the first predictions, and the file of predictions as an artifact."""
         writer = next((callback for callback in trainer.callbacks if isinstance(callback, PredictionWriter)), None)
         if writer is None:  # the model does not summarize
             return

@@ -74,7 +74,7 @@ def cut_off(size: int, num_read: int, num_drawn: int) -> str:
         parts.append(f"The model reads the first {num_read} of {size} EDUs; the others are in the tree alone.")
     if num_drawn < num_read:
         parts.append(f"The maps show the first {num_drawn} of these {num_read} EDUs.")
-    parts.append("Colours end at the 99th percentile of a head's weights; an arrow at the scale tells of larger ones.")
+    parts.append("Colors end at the 99th percentile of a head's weights; an arrow at the scale tells of larger ones.")
     return " ".join(parts)
 
 

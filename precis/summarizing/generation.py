@@ -129,11 +129,11 @@ def change_settings(config: GenerationConfig, settings: Mapping[str, Any]) -> Ge
     if settings.get("num_beams") == 1:
         changed.update(**dict.fromkeys(OF_BEAMS))  # transformers refuses settings that have no effect
     try:
-        changed.update(**UNUSED | settings | FIXED)  # later ones win
+        changed.update(**UNUSED | settings | FIXED)  # settings of sampling are None, unless they are in `settings`
         _solve_conflict(changed, settings)
         changed.validate()
     except UserError:
-        raise
+        raise  # it is a ValueError, too
     except (ValueError, TypeError) as error:
         raise UserError(f"{OPTION}: {' '.join(str(error).split())}; change the setting") from None
     return changed

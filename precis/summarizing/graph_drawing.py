@@ -138,8 +138,9 @@ class GraphPicture:
     note: str = ""  # line below the title
 
     def __post_init__(self) -> None:
+        """Check the shape of the attention, which is from a file of predictions."""
         if self.attention is not None:
-            self.attention = np.asarray(self.attention, dtype=float)  # lists in a file of predictions
+            self.attention = np.asarray(self.attention, dtype=float)  # of lists
             sizes = (len(self.summary), len(self.texts))
             if self.attention.shape != sizes:
                 problem = f"attention {self.attention.shape} of summary sentences to paragraphs, which are {sizes}"

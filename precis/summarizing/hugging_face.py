@@ -91,6 +91,7 @@ class HuggingFaceSummarizer:
     scored = Summarizer.scored
 
     def __init__(self, name: str, options: PretrainedOptions = PretrainedOptions()) -> None:
+        """Load the model, and apply the options to the settings of its card."""
         self.name, self.options, self.language = name, options, options.language
         model, tokenizer = generation.load_pretrained(name, options.dtype, options.device)
         self.is_chat = not model.config.is_encoder_decoder and bool(tokenizer.chat_template)
@@ -191,7 +192,7 @@ class HuggingFaceSummarizer:
             texts = self._windows(sentences, self.max_source)
         inputs = [self.encode(text) for text in texts]
         total = sum(map(len, inputs))
-        if self.max_source is not None:
+        if self.max_source is not None:  # only a window of one long sentence, or a whole document, can be too long
             limit = self.max_source
             inputs = [ids if len(ids) <= limit else self._truncated(text, limit) for text, ids in zip(texts, inputs)]
         return inputs, total

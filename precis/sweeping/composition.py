@@ -165,6 +165,6 @@ def _is_pretrained(model: dict[str, Any]) -> bool:
             continue
         elif name.count("/") > 1 or name.startswith((".", "/", "~")):  # not NAME or OWNER/NAME, as on the hub
             raise UserError(f"model.{key}: {value_checks.missing_model_message(name)}")
-        elif not isinstance(try_to_load_from_cache(name, "config.json"), str):
+        elif not isinstance(try_to_load_from_cache(name, "config.json"), str):  # a path, if the hub's cache has it
             warnings.warn(f"model.{key}: {name} is not on this machine; a run will download it", stacklevel=2)
     return bool(names)

@@ -140,12 +140,9 @@ class Running:
     def __init__(
         self, job: Job, environment: Mapping[str, str], command: Sequence[str] = COMMAND, own_session: bool = True
     ) -> None:
-        self.job = job
-        self.environment = environment
-        self.command = command
-        self.own_session = own_session
-        self.state = "running"
-        self.stage = ""
+        """Lock the run folder, and start the first command with `command` (which runs precis) in an environment."""
+        self.job, self.environment, self.command, self.own_session = job, environment, command, own_session
+        self.state, self.stage = "running", ""
         self.stopping = False
         self.process: subprocess.Popen  # of the command; none if the run is elsewhere or finished
         job.check_links()
@@ -173,7 +170,7 @@ class Running:
             # In a separate session, Ctrl-C only reaches the launcher, which signals its runs once.
             self.process = subprocess.Popen(
                 [*self.command, *arguments], stdout=log, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL,
-                env=self.environment, start_new_session=self.own_session, pass_fds=(self.lock,),
+                env=self.environment, start_new_session=self.own_session, pass_fds=(self.lock,),  # inherits the lock
             )  # fmt: skip
 
     def poll(self) -> bool:

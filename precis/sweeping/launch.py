@@ -46,7 +46,7 @@ def launch(jobs: Sequence[Job], slots: int = 1, command: Sequence[str] = COMMAND
         sent_signals = 0
         while running or (waiting and not received):
             if waiting and len(running) < slots and not received:
-                slot = min(set(range(slots)) - set(running))
+                slot = min(set(range(slots)) - set(running))  # the first free one
                 running[slot] = Running(waiting.popleft(), run_environment(slot, slots), command)
                 printed_stages.pop(slot, None)
             for slot, run in list(running.items()):

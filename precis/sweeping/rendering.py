@@ -81,7 +81,7 @@ def fill_template(template: Path, sweep: str, folder: Path, jobs: Sequence[Job],
     from jinja2 import StrictUndefined, TemplateError
     from jinja2.sandbox import SandboxedEnvironment  # templates may come from somebody else
 
-    environment = SandboxedEnvironment(undefined=StrictUndefined, keep_trailing_newline=True)
+    environment = SandboxedEnvironment(undefined=StrictUndefined, keep_trailing_newline=True)  # an unknown name fails
     environment.filters |= {"sh": _shell_word, "kubernetes": lambda text: str(text).replace("$", "$$")}
     fields = {
         "sweep": printable_line(sweep),

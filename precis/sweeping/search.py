@@ -106,7 +106,7 @@ def _run_trials(search: "Search", worker: int, received: list[int]) -> None:
     while not received and failures < MAX_FAILURES:
         with search.locked():
             claimed = search.claim(worker)
-        if claimed is None:
+        if claimed is None:  # there are no more trials
             return
         number, values = claimed
         try:
@@ -117,10 +117,10 @@ def _run_trials(search: "Search", worker: int, received: list[int]) -> None:
         if failure == "stopped":
             print(f"trial {number}: stopped; precis sweep retry {search.out} continues it", flush=True)
             return
-        outcome = search.end(number, failure)
+        outcome = search.end(number, failure)  # complete, pruned or failed
         failures = failures + 1 if outcome == "failed" else 0
         if outcome == "pruned":
-            write_state(job.folder, "pruned", read_state(job.folder)["step"])
+            write_state(job.folder, "pruned", read_state(job.folder)["step"])  # instead of finished, as `fit` wrote
         _report(search, number, values)
     if failures:
         last = f"{failures} trials failed in a row, the last one is trial {number}: {failure}"
@@ -141,7 +141,7 @@ def _job(search: "Search", number: int, values: dict[str, Any]) -> Job:
         points.append({"run": name, "label": text, "overrides": values, "config": config})
         content["points"] = sorted(points, key=lambda point: point["run"])
         atomic_write(search.out / "points.json", json.dumps(content, ensure_ascii=False, indent=1) + "\n")
-    return Job(text, search.out / name, config, after=())
+    return Job(text, search.out / name, config, after=())  # trials are compared on the validation, and not tested
 
 
 def _run(job: Job, received: list[int]) -> str | None:

@@ -111,7 +111,7 @@ def submit(jobs: Sequence[Job], profile: Profile, folder: Path, name: str) -> di
         job.check_links()
         job.prepare()  # writes the config, before any task reads it
     ids: list[str] = []
-    size = _max_array_size()
+    size = _max_array_size()  # of jobs in an array
     try:
         for first in range(0, len(jobs), size):
             executor = submitit.SlurmExecutor(folder=folder)
@@ -148,7 +148,7 @@ def _parameters(profile: Profile, name: str, after: str | None) -> dict[str, Any
     return {
         "job_name": name,
         "partition": profile.partition,
-        "time": profile.minutes,
+        "time": profile.minutes,  # a plain number is minutes in SLURM
         "nodes": profile.nodes,
         "ntasks_per_node": profile.tasks_per_node,
         "cpus_per_task": profile.cpus_per_task,

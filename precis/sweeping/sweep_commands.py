@@ -27,6 +27,7 @@ INDEX_VARIABLE = "JOB_COMPLETION_INDEX"  # variable set by Kubernetes
 
 
 def _parser(command: str, description: str | None, points: bool = False) -> ArgumentParser:
+    """Return a parser with the sweep folder as argument, and with `points`, also words that select points."""
     parser = ArgumentParser(prog=f"precis sweep {command}", description=description, exit_on_error=False)
     parser.add_argument("folder", type=Path, help="a sweep folder, such as runs/NAME")
     if points:

@@ -55,7 +55,7 @@ def _count(run: Path, progress_file: Path) -> int:
     if path.is_file():
         earlier = read_json(path, requeued=int, without_progress=int)
     saved_at = progress_file.stat().st_mtime_ns if progress_file.is_file() else 0  # 0: no checkpoint yet
-    without_progress = earlier["without_progress"] + 1 if earlier.get("checkpoint") == saved_at else 0
+    without_progress = earlier["without_progress"] + 1 if earlier.get("checkpoint") == saved_at else 0  # the same time
     counts = {"requeued": earlier["requeued"] + 1, "without_progress": without_progress, "checkpoint": saved_at}
     atomic_write(path, json.dumps(counts) + "\n")
     return without_progress

@@ -73,6 +73,7 @@ class ProgressLines(Callback):
     def on_train_batch_end(
         self, trainer: Trainer, pl_module: LightningModule, outputs: object, batch: object, batch_idx: int
     ) -> None:
+        """Print epoch, batch, step and logged values, if the last line was printed a minute ago."""
         if self._is_due():  # reading values more often would make training wait for the device
             batches = f"batch {batch_idx + 1:,} of {trainer.num_training_batches:,}"
             values = f"step {trainer.global_step:,}{_values(trainer, 'train/')}"

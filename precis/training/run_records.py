@@ -59,14 +59,8 @@ def run_records(start: RunStart, is_summarizer: bool) -> tuple[list[Callback], l
 def _training_records(start: RunStart, is_summarizer: bool, logger: RunCSVLogger) -> list[Callback]:
     """Return the callbacks of `precis fit`, in the order in which Lightning calls them."""
     folder, config = start.folder, start.config
-    callbacks: list[Callback] = [
-        RunRecord(folder, start.record),
-        DivergenceCheck(folder),
-        GradientNorm(),
-        Throughput(),
-        StateRecord(folder),
-        _graceful_stop(start),
-    ]
+    callbacks: list[Callback] = [RunRecord(folder, start.record), DivergenceCheck(folder), GradientNorm(), Throughput()]
+    callbacks += [StateRecord(folder), _graceful_stop(start)]
     if config.previews and is_summarizer:
         callbacks.append(Previews(folder / "previews", documents=config.previews))
     callbacks.append(MetricsRecord(logger))
@@ -149,7 +143,7 @@ class TrialReport(Callback):
 
     def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Report a validation, and stop if the trial is pruned."""
-        if trainer.sanity_checking:
+        if trainer.sanity_checking:  # a few batches before training
             return
         self.validations += 1
         value = trainer.callback_metrics.get(self.search.section["metric"])

@@ -150,7 +150,7 @@ class PrecisCLI(LightningCLI):
             check_unused(start.folder)  # another process may have started to use it meanwhile
         for logger in self.trainer.loggers:
             if isinstance(logger, RunCSVLogger) and start.config.resume and is_first:
-                logger.keep_rows_of(read_checkpoint(Path(start.config.ckpt_path), verify=False))
+                logger.keep_rows_of(read_checkpoint(Path(start.config.ckpt_path), verify=False))  # verified earlier
         rank_zero_info(f"run folder: {start.folder}")
         state = next(callback for callback in self.trainer.callbacks if isinstance(callback, StateRecord))
         try:
