@@ -94,7 +94,7 @@ def score(predictions: Sequence[Prediction], metrics: Iterable[str], options: Sc
     have no score of novelty, copying or repetition. A `UserError` if an output lacks references that a metric needs.
     """
     metrics, scores = list(metrics), {}
-    if not NEED_REFERENCES.isdisjoint(metrics):
+    if any(metric in NEED_REFERENCES for metric in metrics):
         for prediction in predictions:
             if not prediction.references:
                 message = "it has no reference, but others have; give it one or leave it out"

@@ -38,7 +38,7 @@ def runs(arguments: list[str]) -> None:
         raise UserError(f"{folder}: no run folder in it; `precis fit --run_dir {folder}/NAME` makes one")
     if options.json:
         for description in descriptions:
-            print(json.dumps(description, ensure_ascii=False))
+            print(json.dumps(description, ensure_ascii=False))  # on a line of its own
     else:
         _print_table(folder, descriptions)
 

@@ -55,8 +55,9 @@ def page(summaries: Sequence[ExtractiveSummary], paragraphs: Mapping[str, Sequen
     for summary in summaries:
         num_read = len(summary.document)
         sizes = (paragraphs or {}).get(summary.id, [num_read])
-        total = sum(sizes)
+        total = sum(sizes)  # number of sentences of the document
         ranges = [range(end - size, min(end, num_read)) for size, end in zip(sizes, accumulate(sizes))]
+        # Ranges are empty for paragraphs after the model's limit.
         documents.append((summary, [sentences for sentences in ranges if sentences], total - num_read, total))
     macros = template("precis.summarizing", "pages.html").module
     return html_page("Selected sentences", macros.selected_sentences(documents))

@@ -101,7 +101,7 @@ def _base(path: Path, name: str) -> Path:
     """Return the base config of a sweep file: beside it, in the working folder, or of the suite by its name."""
     for folder in (path.parent, Path()):
         if (folder / name).is_file():
-            return Path(os.path.normpath(folder / name))  # without "..", but through the same links
+            return Path(os.path.normpath(folder / name))  # without "..", which would be in points.json
     try:
         return find_shipped(name, CONFIGS)
     except UserError as error:

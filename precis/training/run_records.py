@@ -65,8 +65,8 @@ def _training_records(start: RunStart, is_summarizer: bool, logger: RunCSVLogger
         callbacks.append(Previews(folder / "previews", documents=config.previews))
     callbacks.append(MetricsRecord(logger))
     if start.source:
-        callbacks.append(StartFrom(start.source))
-    if trial_number(folder) is not None:
+        callbacks.append(StartFrom(start.source))  # loads the weights of another run
+    if trial_number(folder) is not None:  # the run of a search
         callbacks.append(TrialReport(folder))
     return callbacks
 
@@ -76,11 +76,10 @@ def _graceful_stop(start: RunStart) -> GracefulStop:
     folder, config = start.folder, start.config
     trust = [FLAG] if needs_trust(config) or any(outside_paths(config, folder)) else []  # refused again without it
     resume = shlex.join(["precis", "fit", "--run", str(folder), *trust])
-    in_job = "SLURM_JOB_ID" in os.environ
+    in_job = "SLURM_JOB_ID" in os.environ  # SLURM may send SIGTERM repeatedly, so the callback is patient
     on_stop = partial(requeue, folder) if in_job and os.environ.get("PRECIS_REQUEUE") != "off" else None
     last = folder / "checkpoints" / "last.ckpt"
-    is_patient = in_job  # SLURM may send SIGTERM repeatedly; at a terminal, a second one ends training at once
-    return GracefulStop(last, resume, save_every=config.save_every, patient=is_patient, on_stop=on_stop)
+    return GracefulStop(last, resume, save_every=config.save_every, patient=in_job, on_stop=on_stop)
 
 
 def _test_records(start: RunStart) -> list[Callback]:
