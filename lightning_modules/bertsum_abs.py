@@ -95,8 +95,6 @@ class BertSumAbs(SequenceToSequence, EncoderSummarizer):
             raise UserError(f"{path}: another encoder, at {min(mismatched)}; give a run of BertSum with this one")
         self.reader.load_state_dict(encoder_state)
 
-    # Documents ---------------------------------------------------------------------------------------------------
-
     def encode(self, batch: BertSumAbsBatch) -> tuple[Tensor, Tensor]:
         """Return states of documents [B, S, H], and a mask: True at tokens, or at a first symbol if empty, [B, S]."""
         segments = batch.owner.clamp_min(0) % 2 if self.interval_segments else None

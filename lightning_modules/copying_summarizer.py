@@ -27,12 +27,12 @@ from lightning_modules.summarizer import Samples, Summarizer, Summary, evaluatin
 
 @dataclass(frozen=True)
 class EmbeddingOptions:
-    """Embedding of words."""
+    """Options of the word embedding."""
 
     size: int = 128
     """Width E."""
     std: float = 0.1
-    """Standard deviation of the normal that initializes it."""
+    """Standard deviation of the normal distribution from which it is initialized."""
 
 
 class CopyingSummarizer(Summarizer):
@@ -49,8 +49,6 @@ class CopyingSummarizer(Summarizer):
     network: nn.Module
     has_pointer = True  # whether the network copies
 
-    # Defined by each paper ---------------------------------------------------------------------------------------
-
     @abstractmethod
     def decode(self, batch: Batch, target_input: Tensor) -> Any:
         """Return a named tuple with the fields of `CopyOutputs`, [B, K, T, ...], for target inputs [B, K, T]."""
@@ -59,10 +57,9 @@ class CopyingSummarizer(Summarizer):
     def decoder_step(self, words: Tensor, state: State, memory: State) -> tuple[CopyOutputs, State]:
         """Run one decoder step for K hypotheses of each document: the outputs, each [B, K, ...], and the next state.
 
-        `words` are the previous ones, ids below V, [B, K]; state and memory have the fields of those of the network.
+        `words` are the ids of the previous words, below V, [B, K]. State and memory are dictionaries with the fields of
+        the named tuples that `network.encode` returns.
         """
-
-    # Scoring -----------------------------------------------------------------------------------------------------
 
     def decoder_inputs(self, target: Tensor) -> Tensor:
         """Shift targets [..., T] right by the start symbol; UNK stands for OOV words."""
@@ -70,26 +67,26 @@ class CopyingSummarizer(Summarizer):
         return inputs.masked_fill(inputs >= self.vocab_size, UNK)
 
     def target_log_probs(self, batch: Batch, outputs: CopyOutputs, target: Tensor, rows: Tensor) -> Tensor:
-        """Return log P(y_t) of extended ids [B, K, T], 0 at padding; `rows`: flat positions of the others, [N]."""
+        """Return log P(y_t) of extended ids [B, K, T]: 0 except at `rows`, the flat positions of N tokens, [N]."""
         return target_log_probs(self.network.output, outputs, self.source_ids(batch), target, rows, UNK)
 
     def log_probs(self, batch: Batch, samples: Samples, options: DecodingOptions | None = None) -> Tensor:
-        """Return log P of samples, [B, K, T], 0 at padding; with `options` under what `sample` draws from."""
+        """Return log P of samples, [B, K, T], 0 at padding; with `options` under the distribution of `sample`."""
         outputs = self.decode(batch, self.decoder_inputs(samples.tokens))
         if options is None:
             rows = (samples.tokens != PAD).flatten().nonzero().squeeze(1)            # [N]
             return self.target_log_probs(batch, outputs, samples.tokens, rows)
-        if options.is_untruncated and not options.no_repeat_ngram:
+        if options.is_untruncated and not options.no_repeat_ngram:  # the faster path, without all words' probabilities
             return self._permitted_log_probs(batch, outputs, samples, options)
         source = self.source_ids(batch)
         size = copying.extended_size(source, self.vocab_size)
         tokens_per_document = samples.tokens[0].numel()                              # K T
-        # Rows of the outputs at flat positions in [B K T]; the gate is None for a model that does not copy.
-        fields = (outputs.features, outputs.attention, outputs.gate)
-        flat = [None if field is None else field.flatten(0, 2) for field in fields]
+        # [B, K, T, ...] -> [B K T, ...], from which `rescore` selects rows
+        features, attention = outputs.features.flatten(0, 2), outputs.attention.flatten(0, 2)
+        gate = None if outputs.gate is None else outputs.gate.flatten()  # None for a model that does not copy
 
         def distribution(rows: Tensor) -> Tensor:
-            selected = CopyOutputs(*(None if field is None else field[rows] for field in flat))
+            selected = CopyOutputs(features[rows], attention[rows], None if gate is None else gate[rows])
             sources = source[rows // tokens_per_document]                            # [n, S]
             return copying.all_log_probs(self.network.output, len(self.tokenizer), selected, sources, size)
 
@@ -99,14 +96,14 @@ class CopyingSummarizer(Summarizer):
     def _permitted_log_probs(
         self, batch: Batch, outputs: CopyOutputs, samples: Samples, options: DecodingOptions
     ) -> Tensor:
-        """Return `log_probs` for options that forbid tokens by their position alone."""
+        """Return the same as `log_probs` for options that forbid the same tokens in all samples at a position."""
         tokens, always_forbidden = samples.tokens, forbidden_tokens(options)
         steps = torch.arange(tokens.shape[-1], device=tokens.device)
         in_sample = steps < samples.lengths.unsqueeze(-1)                            # [B, K, T]
         too_short = steps < options.min_length                                       # [T]
-        # Before the minimal length the end symbol is forbidden, too, so these positions are computed separately.
+        # before the minimum length the end symbol is forbidden, too, so these positions are computed separately
         cases = [(in_sample & too_short, (*always_forbidden, STOP)), (in_sample & ~too_short, always_forbidden)]
-        log_probs = 0
+        log_probs = 0  # each case adds 0 at the positions of the other one
         for positions, forbidden in cases:
             log_probs = log_probs + target_log_probs(
                 output=self.network.output, outputs=outputs, source=self.source_ids(batch), target=tokens,
@@ -115,16 +112,18 @@ class CopyingSummarizer(Summarizer):
             )  # fmt: skip
         return log_probs
 
-    # Generation --------------------------------------------------------------------------------------------------
-
     def _outputs(self, tokens: Tensor, state: State, memory: State) -> tuple[CopyOutputs, State]:
-        """Return `decoder_step` for the previous tokens, extended ids [B, K]."""
+        """Run `decoder_step` after the previous tokens, extended ids [B, K], with OOV words read as UNK."""
         return self.decoder_step(tokens.masked_fill(tokens >= self.vocab_size, UNK), state, memory)
 
     def _step(
         self, layer: DecodingLayer, tokens: Tensor, state: State, memory: State, count: int | None
     ) -> tuple[Tensor | None, Tensor, State]:
-        """Score continuations, see `decoding.beam_search.Step`."""
+        """Score continuations; the function `step` of `beam_search` and `sample` once `layer` is bound.
+
+        With `count`, beam search gets only candidates among which the `count` most probable tokens are; sampling passes
+        None and gets the log-probabilities of all words. Arguments and results as in `decoding.beam_search.Step`.
+        """
         outputs, next_state = self._outputs(tokens, state, memory)
         source = memory["source"]
         if count is None:
@@ -135,15 +134,13 @@ class CopyingSummarizer(Summarizer):
         return *mixture.candidates(count, memory["first"]), next_state
 
     def _draw(
-        self,
-        layer: DecodingLayer,
-        greedy_first: bool,
-        tokens: Tensor,
-        state: State,
-        memory: State,
-        blocked: Tensor,
+        self, layer: DecodingLayer, greedy_first: bool, tokens: Tensor, state: State, memory: State, blocked: Tensor
     ) -> tuple[Tensor, Tensor, State]:
-        """Draw the next tokens, see `decoding.sampling.Draw`."""
+        """Draw the next tokens; the function `Draw` of `sample_with` once the first two arguments are bound.
+
+        With `greedy_first` the first sample of each document gets the most probable token. `blocked` are ids of
+        forbidden tokens, [b, K, F]. Returns the drawn tokens [b, K], their log-probabilities [b, K] and the next state.
+        """
         outputs, state = self._outputs(tokens, state, memory)
         mixture = PermittedMixture.of(layer, outputs, memory["source"], blocked)
         tokens = mixture.draw()
@@ -152,16 +149,16 @@ class CopyingSummarizer(Summarizer):
         return tokens, mixture.log_probs(tokens.unsqueeze(-1)).squeeze(-1), state
 
     def generate(self, batch: Batch, options: DecodingOptions) -> Hypotheses:
-        """Run beam search or sampling from the start to the end symbol; tokens are extended ids."""
+        """Run beam search, or sampling with `options.sample`, in eval mode; generated tokens are extended ids."""
         extended, forbidden = self.source_ids(batch), forbidden_tokens(options)
         with evaluating(self):
             encoded, start = self.network.encode(batch.source, batch.lengths)
             memory = encoded._asdict() | {"source": extended, "first": copying.first_positions(extended)}
             state = {name: tensor.squeeze(1) for name, tensor in start._asdict().items()}  # [B, 1, ...] -> [B, ...]
             first = torch.full_like(extended[:, 0], START)
-            words, output = len(self.tokenizer), self.network.output
-            layer = DecodingLayer.of(output.weight[:words], output.bias[:words])
-            if options.sample and options.is_untruncated:
+            num_words, output = len(self.tokenizer), self.network.output
+            layer = DecodingLayer.of(output.weight[:num_words], output.bias[:num_words])  # rows without a word left out
+            if options.sample and options.is_untruncated:  # draws without the probabilities of all words
                 draw = partial(self._draw, layer, options.greedy_first)
                 return sample_with(draw, state, memory, first, STOP, options, forbidden, PAD)
             search = sample if options.sample else beam_search
@@ -180,7 +177,7 @@ class CopyingSummarizer(Summarizer):
     def summarize(self, batch: Batch) -> list[Summary]:
         """Return the best hypothesis of each document as text, with a mark for each copied word."""
         best = self._best(batch)
-        copied = self.explain(batch, best)[1][:, 0].tolist() if self.has_pointer else None
+        copied = self.explain(batch, best)[1][:, 0].tolist() if self.has_pointer else None  # T booleans per document
         summaries = []
         for i, (tokens, length) in enumerate(zip(best.tokens[:, 0].tolist(), best.lengths[:, 0].tolist())):
             words = self._words(tokens[:length], batch.oov_words[i])
@@ -189,12 +186,10 @@ class CopyingSummarizer(Summarizer):
                 sentences=self.tokenizer.sentences(words),
                 references=batch.references[i],
                 words=words,
-                copied=copied[i][: len(words)] if copied is not None else None,
+                copied=copied[i][: len(words)] if copied is not None else None,  # without the end symbol and padding
             )
             summaries.append(summary)
         return summaries
-
-    # Text --------------------------------------------------------------------------------------------------------
 
     def source_ids(self, batch: Batch) -> Tensor:
         """Return the extended ids of the documents, [B, S]; parts follow each other, each with its padding."""
@@ -213,8 +208,6 @@ class CopyingSummarizer(Summarizer):
         ids = [token for token in ids if token not in (PAD, START, STOP)]
         return self.tokenizer.decode(ids, oov_words, self.vocab_size)
 
-    # Explanation -------------------------------------------------------------------------------------------------
-
     def explain(self, batch: Batch, samples: Samples) -> tuple[Any, Tensor]:
         """Return the outputs of `decode` for samples, and whether a token is more copied than generated, [B, K, T]."""
         with evaluating(self):
@@ -223,20 +216,23 @@ class CopyingSummarizer(Summarizer):
             return outputs, copied
 
     def attention_map(self, batch: Batch, index: int) -> tuple[list[str], list[str], np.ndarray, np.ndarray]:
-        """Return the words of a document [S] and its summary [T], the copy attention [T, S], and its sum [S]."""
+        """Generate the summary of document `index` of a batch, and return what a plot of its attention needs.
+
+        Returns:
+            The words of the document, S, and of the summary, T; the copy attention, [T, S]; its sum over T, [S].
+        """
         best = self._best(batch)
         length = int(best.lengths[index, 0])
         positions = torch.arange(batch.source.shape[-1])
-        real = (positions < batch.lengths[index].unsqueeze(-1)).flatten()            # [S], or [M I] for parts
+        real = (positions < batch.lengths[index].unsqueeze(-1)).flatten()            # True at tokens, [S] or [M I]
         attention = self.explain(batch, best)[0].attention[index, 0, :length].float().cpu()[:, real].numpy()
         source_ids = self.source_ids(batch)[index].cpu()[real].tolist()
         summary_ids = best.tokens[index, 0, :length].tolist()
-        source, summary = (
-            self.tokenizer.decode(ids, batch.oov_words[index], self.vocab_size) for ids in (source_ids, summary_ids)
-        )
+        source = self.tokenizer.decode(source_ids, batch.oov_words[index], self.vocab_size)
+        summary = self.tokenizer.decode(summary_ids, batch.oov_words[index], self.vocab_size)
         return source, summary, attention, attention.sum(0)
 
 
 def forbidden_tokens(options: DecodingOptions) -> tuple[int, ...]:
-    """Return the special symbols that are never generated."""
+    """Return the ids of the special symbols that are never generated; UNK is one of them unless options allow it."""
     return (PAD, START) if options.allow_unknown else (PAD, UNK, START)

@@ -38,8 +38,6 @@ class EncoderDecoderSummarizer(SequenceToSequence):
         if isinstance(self.network, PretrainedEncoderDecoder):
             check_truncation(getattr(self.trainer, "datamodule", None), self.network.max_positions)
 
-    # Tokenizer ---------------------------------------------------------------------------------------------------
-
     def set_tokenizer(self, tokenizer: MaskingTokenizer) -> None:
         """Set the tokenizer, which must fit `vocab_size` and a pretrained model."""
         super().set_tokenizer(tokenizer)
@@ -66,8 +64,6 @@ class EncoderDecoderSummarizer(SequenceToSequence):
         """The token that decoding starts with."""
         pretrained = isinstance(self.network, PretrainedEncoderDecoder)
         return self.network.start if pretrained else self.tokenizer.start
-
-    # Documents ---------------------------------------------------------------------------------------------------
 
     @property
     def decoder(self) -> EncoderDecoder | PretrainedEncoderDecoder:

@@ -15,11 +15,7 @@ from lightning_modules.options import AdamWOptions, EncoderAdamWOptions, Schedul
 
 
 def training_steps(trainer: Trainer) -> int:
-    """Return the number of optimizer steps of this training, for schedules that end with it.
-
-    Raises:
-        UserError: if the training has no limit (`max_epochs: -1`, or `max_time` alone).
-    """
+    """Return the number of optimizer steps of this training; a `UserError` if it has no limit other than time."""
     steps = trainer.estimated_stepping_batches
     # Lightning has loaded the training data for this, before it restores a checkpoint; unless it is loaded again
     # afterwards, the position of the data is not restored, and a resumed run starts its epoch from the first batch
@@ -33,27 +29,26 @@ def training_steps(trainer: Trainer) -> int:
 
 
 def steps_needed(trainer: Trainer, options: AdamWOptions) -> int:
-    """Return the number of optimizer steps where the schedule or a fractional warm-up depends on it, otherwise 1."""
-    warm_ups = [options.warmup_steps, getattr(options, "encoder_warmup_steps", None) or 0]
-    needed = options.schedule == "linear" or any(0 < warm_up < 1 for warm_up in warm_ups)
-    return training_steps(trainer) if needed else 1
+    """Return the number of optimizer steps if the schedule or a fractional warm-up depends on it, otherwise 1."""
+    warm_ups = [options.warmup_steps, getattr(options, "encoder_warmup_steps", None) or 0]  # no encoder or no value: 0
+    is_needed = options.schedule == "linear" or any(0 < warm_up < 1 for warm_up in warm_ups)
+    return training_steps(trainer) if is_needed else 1  # `training_steps` fails for a training without limit
 
 
 def scheduled(optimizer: torch.optim.Optimizer, factors: Sequence[Callable[[int], float]]) -> dict[str, Any]:
-    """Return the result of `configure_optimizers` for an optimizer with a factor of its rate at each step, by group."""
+    """Return the result of `configure_optimizers` for an optimizer with a schedule for each of its parameter groups.
+
+    A schedule is a function from the step, from 0, to the factor of the learning rate.
+    """
     schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, list(factors))
     return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
 
 
 def noam_factor(size: int, warm_up: int) -> Callable[[int], float]:
-    """Return the schedule of Vaswani et al. 2017 (equation 3): D^-0.5 min(t^-0.5, t warm_up^-1.5) at step t = 1, 2, ...
-
-    Raises:
-        ValueError: if the warm-up has no step.
-    """
+    """Return the schedule of Vaswani et al. 2017 (equation 3): D^-0.5 min(t^-0.5, t warm_up^-1.5) at step t >= 1."""
     if warm_up < 1:
         raise ValueError(f"a warm-up needs at least one step, got {warm_up}")
-    return lambda step: size**-0.5 * min((step + 1) ** -0.5, (step + 1) * warm_up**-1.5)
+    return lambda step: size**-0.5 * min((step + 1) ** -0.5, (step + 1) * warm_up**-1.5)  # PyTorch counts from 0
 
 
 def rate_factor(step: int, schedule: Schedule, steps: int, warm_up: float) -> float:
@@ -61,23 +56,21 @@ def rate_factor(step: int, schedule: Schedule, steps: int, warm_up: float) -> fl
 
     The number of `steps` is only used by `linear` and for a fractional warm-up.
     """
-    rise = max(1, round(warm_up * steps if warm_up < 1 else warm_up))
-    up = (step + 1) / rise
+    warmup_steps = max(1, round(warm_up * steps if warm_up < 1 else warm_up))  # at least 1, as it is a divisor
+    rising = (step + 1) / warmup_steps
     if schedule == "constant":
-        return min(1.0, up)
+        return min(1.0, rising)
     if schedule == "inverse_root":
-        return min(up, (rise / (step + 1)) ** 0.5)
-    return min(up, max(0.0, (steps - step) / max(1, steps - rise)))
+        return min(rising, (warmup_steps / (step + 1)) ** 0.5)
+    return min(rising, max(0.0, (steps - step) / max(1, steps - warmup_steps)))  # `linear`, 0 from step `steps` on
 
 
 def split_parameters(module: nn.Module, encoder: nn.Module | None) -> tuple[list[nn.Parameter], list[nn.Parameter]]:
-    """Return the trained parameters of a module's pretrained encoder, and its other trained parameters."""
-    of_encoder = set() if encoder is None else {id(parameter) for parameter in encoder.parameters()}
+    """Return the trained parameters of a module as two lists: of its encoder, if it has one, and all others."""
+    encoder_ids = set() if encoder is None else {id(parameter) for parameter in encoder.parameters()}
     trained = [parameter for parameter in module.parameters() if parameter.requires_grad]
-    return (
-        [parameter for parameter in trained if id(parameter) in of_encoder],
-        [parameter for parameter in trained if id(parameter) not in of_encoder],
-    )
+    others = [parameter for parameter in trained if id(parameter) not in encoder_ids]
+    return [parameter for parameter in trained if id(parameter) in encoder_ids], others
 
 
 def two_rates(
@@ -85,19 +78,20 @@ def two_rates(
 ) -> dict[str, Any]:
     """Return the result of `configure_optimizers`: AdamW with separate rates for encoder and other parameters.
 
-    `steps` is `steps_needed`. With `decay_vectors` vectors such as biases decay as matrices do.
+    `steps` is `steps_needed`. With `decay_vectors` vectors such as biases decay as matrices do. Without `encoder` all
+    parameters have the rate `options.lr`.
     """
-    of_encoder, others = split_parameters(module, encoder)
+    encoder_parameters, others = split_parameters(module, encoder)
     parts = [(others, options.lr, options.warmup_steps)]
     if isinstance(options, EncoderAdamWOptions):
-        rise = options.warmup_steps if options.encoder_warmup_steps is None else options.encoder_warmup_steps
-        parts.insert(0, (of_encoder, options.encoder_lr, rise))
-    groups, factors = [], []
-    for parameters, peak, rise in parts:
+        warm_up = options.warmup_steps if options.encoder_warmup_steps is None else options.encoder_warmup_steps
+        parts.insert(0, (encoder_parameters, options.encoder_lr, warm_up))
+    groups, factors = [], []  # parameter groups, and the schedule of each
+    for parameters, peak, warm_up in parts:
         for is_matrix in (True, False):
             chosen = [parameter for parameter in parameters if (parameter.dim() > 1) == is_matrix]
             if chosen:
                 weight_decay = options.weight_decay if is_matrix or decay_vectors else 0.0
                 groups.append({"params": chosen, "lr": peak, "weight_decay": weight_decay})
-                factors.append(partial(rate_factor, schedule=options.schedule, steps=steps, warm_up=rise))
+                factors.append(partial(rate_factor, schedule=options.schedule, steps=steps, warm_up=warm_up))
     return scheduled(torch.optim.AdamW(groups), factors)

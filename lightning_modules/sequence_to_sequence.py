@@ -22,7 +22,7 @@ class SequenceToSequence(Summarizer):
     Batches have the fields of `datamodules.batch.target_fields` besides those of the documents.
 
     Loss terms: `nll`, the mean over each summary of -log P(y_t), then over the documents; with label smoothing also
-    `smoothing`, the same of the mean of -log P over the vocabulary. With epsilon they weigh 1 - epsilon and epsilon.
+    `smoothing`, the same mean of -log P averaged over the vocabulary. Their weights are 1 - epsilon and epsilon.
     """
 
     decoder: TiedOutput | PretrainedEncoderDecoder
@@ -30,24 +30,20 @@ class SequenceToSequence(Summarizer):
     validation_names = ("nll", "smoothing")
 
     def set_label_smoothing(self, epsilon: float) -> None:
-        """Set the share, in [0, 1), of the target distribution that is uniform over words (Szegedy et al. 2016).
-
-        Raises:
-            ValueError: if it is not at least 0 and below 1.
-        """
+        """Set the share, in [0, 1), of the target distribution that is uniform over words (Szegedy et al. 2016)."""
         if not 0 <= epsilon < 1:
             raise ValueError(f"label_smoothing is at least 0 and below 1, got {epsilon}")
         self.label_smoothing = epsilon
         self.loss_weights |= {"nll": 1 - epsilon, "smoothing": epsilon}
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Restore as `Summarizer` does, but with the label smoothing of this run."""
+        """Restore as `Summarizer` does, but with the label smoothing of the config instead of the checkpoint's."""
         weights = {name: self.loss_weights[name] for name in ("nll", "smoothing") if name in self.loss_weights}
         super().on_load_checkpoint(checkpoint)
         self.loss_weights |= weights
 
     def encode(self, batch: Batch) -> tuple[Any, Any]:
-        """Return the states of the documents [B, S, H] and a mask, True at tokens, [B, S], for the decoder."""
+        """Return the input of `decoder.begin`: by default states [B, S, H] and a mask, True at tokens, [B, S]."""
         raise NotImplementedError
 
     @property
@@ -57,21 +53,19 @@ class SequenceToSequence(Summarizer):
 
     @property
     def num_outputs(self) -> int:
-        """Number of tokens that have a probability; they are the first rows of the output layer."""
+        """Number of tokens that have a probability; the output layer may have more rows, after these."""
         return len(self.tokenizer)
 
     def forbidden(self, options: DecodingOptions) -> tuple[int, ...]:
         """Return the tokens that are never generated."""
         return self.tokenizer.pad, self.tokenizer.start
 
-    # Likelihood --------------------------------------------------------------------------------------------------
-
     def decoder_inputs(self, target: Tensor) -> Tensor:
         """Shift targets [..., T] right by the start symbol."""
         return torch.cat([torch.full_like(target[..., :1], self.start), target[..., :-1]], -1)
 
     def _token_log_probs(self, batch: Batch, tokens: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
-        """Return log P of tokens [B, K, T] at the flat positions `rows`, and its mean over the vocabulary, [N] each."""
+        """Return log P of tokens [B, K, T] at N flat positions, and the mean of log P over the vocabulary, [N] each."""
         states, mask = self.encode(batch)
         return self.decoder.log_probs(states, mask, self.decoder_inputs(tokens), tokens, rows, self.num_outputs)
 
@@ -80,19 +74,19 @@ class SequenceToSequence(Summarizer):
         return self.decoder.distribution(*self.encode(batch), self.decoder_inputs(tokens), self.num_outputs)
 
     def loss_terms(self, batch: Batch) -> dict[str, Tensor]:
-        """Return `nll`, and `smoothing` where it counts: means over each target, then over documents."""
-        values = self._token_log_probs(batch, batch.target.unsqueeze(1), batch.target_rows)
-        names = ("nll", "smoothing") if self.label_smoothing else ("nll",)
-        return {name: -self._target_mean(value, batch) for name, value in zip(names, values)}
+        """Return `nll`, and with label smoothing `smoothing`: means over each target, then over documents."""
+        log_probs, mean_log_probs = self._token_log_probs(batch, batch.target.unsqueeze(1), batch.target_rows)
+        terms = {"nll": -self._target_mean(log_probs, batch)}
+        return terms | ({"smoothing": -self._target_mean(mean_log_probs, batch)} if self.label_smoothing else {})
 
     @staticmethod
     def _target_mean(values: Tensor, batch: Batch) -> Tensor:
-        """Return the mean over each target, then over documents, of values [N] at `target_rows`."""
-        table = values.new_zeros(batch.target.numel()).index_copy(0, batch.target_rows, values).view_as(batch.target)
-        return (table.sum(1) / batch.target_lengths).mean()
+        """Return the mean over each target, then over documents, of the values [N] of its N tokens (`target_rows`)."""
+        padded = values.new_zeros(batch.target.numel()).index_copy(0, batch.target_rows, values)
+        return (padded.view_as(batch.target).sum(1) / batch.target_lengths).mean()  # [B, T] -> scalar
 
     def log_probs(self, batch: Batch, samples: Samples, options: DecodingOptions | None = None) -> Tensor:
-        """Return log P of samples, [B, K, T], 0 after `lengths`; with `options` under what `sample` draws from."""
+        """Return log P of samples, [B, K, T], 0 after `lengths`; with `options` under the distribution of `sample`."""
         tokens, lengths = samples
         if options is not None:
             distribution = self.distribution(batch, tokens)
@@ -102,16 +96,17 @@ class SequenceToSequence(Summarizer):
         log_probs = self._token_log_probs(batch, tokens, rows)[0]
         return log_probs.new_zeros(tokens.numel()).index_copy(0, rows, log_probs).view(tokens.shape)
 
-    # Generation --------------------------------------------------------------------------------------------------
-
     def generate(self, batch: Batch, options: DecodingOptions) -> Hypotheses:
-        """Run beam search or sampling."""
+        """Run beam search, or sampling with `options.sample`, in eval mode."""
         with evaluating(self):
             state, memory = self.decoder.begin(*self.encode(batch))
             first = torch.full((batch.batch_size,), self.start, device=next(iter(memory.values())).device)
-            search, step = sample if options.sample else beam_search, self.decoder.stepper(self.num_outputs)
-            tokens = {"stop": self.tokenizer.stop, "forbidden": self.forbidden(options), "padding": self.tokenizer.pad}
-            return search(step=step, state=state, memory=memory, start=first, options=options, **tokens)
+            search = sample if options.sample else beam_search
+            return search(
+                step=self.decoder.stepper(self.num_outputs), state=state, memory=memory, start=first,
+                stop=self.tokenizer.stop, options=options, forbidden=self.forbidden(options),
+                padding=self.tokenizer.pad,
+            )  # fmt: skip
 
     def sample(self, batch: Batch, options: DecodingOptions) -> Samples:
         """Return generated ids, [B, K, T], without gradient."""
@@ -131,6 +126,7 @@ class SequenceToSequence(Summarizer):
         return language_of(self.language).split_sentences(text)
 
     def _decode(self, samples: Samples) -> list[list[str]]:
+        """Return the text of the K samples of each of B documents."""
         texts = []
         for tokens, lengths in zip(samples.tokens.tolist(), samples.lengths.tolist()):
             texts.append([self.tokenizer.decode(ids[:length]) for ids, length in zip(tokens, lengths)])

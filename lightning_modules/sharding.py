@@ -32,9 +32,6 @@ def shard(module: nn.Module, layers: Iterable[nn.Module], mesh: DeviceMesh) -> N
     """Distribute the weights of a LightningModule over the processes of a mesh, in place.
 
     The weights of each of `layers` are gathered when it is called; all others stay gathered through a step.
-
-    Raises:
-        UserError: if a parameter is a scalar, which cannot be sharded.
     """
     for name, parameter in module.named_parameters():
         if parameter.dim() == 0:

@@ -16,13 +16,13 @@ from datamodules.text.lines import load_json
 
 Model = TypeVar("Model", bound=nn.Module)
 
-SCALES = ":scales"  # after the name of a matrix in 8 bits
+SCALES = ":scales"  # suffix of the name of the scales of a matrix in 8 bits
 
 
 def save_weights(folder: Path, settings: Mapping[str, Any], state: Mapping[str, Tensor], bits: int = 16) -> None:
     """Write weights and settings as model.safetensors and config.json.
 
-    `bits` is 16 for half precision; 8 for `quantized` matrices, and half precision of all else.
+    With 16 `bits` all weights are in half precision. With 8 matrices are `quantized`, and vectors in half precision.
     """
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
@@ -40,12 +40,12 @@ def quantized(matrix: Tensor) -> tuple[Tensor, Tensor]:
 
     An entry is off by at most half the scale, which is the largest absolute value of its row divided by 127.
     """
-    scales = matrix.float().abs().amax(1, keepdim=True).clamp(min=1e-12) / 127
+    scales = matrix.float().abs().amax(1, keepdim=True).clamp(min=1e-12) / 127  # a row of zeros has a scale above 0
     return (matrix.float() / scales).round().to(torch.int8), scales
 
 
 def dequantized(stored: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Return the weights of a file, matrices in 8 bits in float32 and all else as it is."""
+    """Return the weights of a file: matrices in 8 bits as float32, all others unchanged, without the scales."""
     return {
         name: value.float() * stored[name + SCALES] if value.dtype == torch.int8 else value
         for name, value in stored.items()
@@ -74,16 +74,13 @@ def read_weights(folder: Path) -> dict[str, Tensor]:
 
 
 def load_weights(folder: Path, model: nn.Module, expected: Mapping[str, Tensor]) -> None:
-    """Load model.safetensors of a folder into a model; `expected` are the names and shapes that it must have.
-
-    Raises:
-        UserError: if the file does not exist, is damaged, or has other weights.
-    """
-    file, state = folder / "model.safetensors", read_weights(folder)
-    names = expected.keys() | state.keys()
-    mismatched = [n for n in names if n not in state or n not in expected or state[n].shape != expected[n].shape]
+    """Load model.safetensors of a folder into a model; a `UserError` if names or shapes differ from `expected`."""
+    file = folder / "model.safetensors"
+    state = read_weights(folder)
+    mismatched = expected.keys() ^ state.keys()
+    mismatched |= {name for name in expected.keys() & state.keys() if state[name].shape != expected[name].shape}
     if mismatched:
-        raise UserError(
+        raise UserError(  # names the first five, as there may be hundreds
             f"{file}: its weights do not fit at {', '.join(sorted(mismatched)[:5])}; they are of another model, or of "
             "another version of this one, which has to be trained again"
         )
@@ -91,12 +88,10 @@ def load_weights(folder: Path, model: nn.Module, expected: Mapping[str, Tensor])
 
 
 def load_model(kind: Callable[..., Model], folder: Path, noun: str, options: Mapping[str, Any]) -> Model:
-    """Return the model of a folder that `save_weights` wrote, in eval mode, which has `state_to_keep`.
+    """Return the model of a folder that `save_weights` wrote, in eval mode; a `UserError` if there is none that fits.
 
-    `kind` makes it of stored settings, replaced by `options`; messages call it `noun`.
-
-    Raises:
-        UserError: if the folder has no such model, or its weights do not fit.
+    `kind`, the class of the model, gets the stored settings, of which `options` replaces some, as arguments. Its method
+    `state_to_keep` returns the weights that the folder must have. `noun` names the model in messages.
     """
     settings = read_settings(folder)
     try:
@@ -108,10 +103,10 @@ def load_model(kind: Callable[..., Model], folder: Path, noun: str, options: Map
 
 
 def digest(state: Mapping[str, Tensor], *settings: object) -> str:
-    """Return the hexadecimal SHA-256 of weights, and of other settings that change the output of a model."""
-    total = hashlib.sha256(repr(settings).encode())
+    """Return the hexadecimal SHA-256 of weights, in any order, and of other settings that change a model's output."""
+    sha256 = hashlib.sha256(repr(settings).encode())
     for name in sorted(state):
         value = state[name].detach().cpu().contiguous()
-        total.update(f"{name} {value.dtype} {tuple(value.shape)}".encode())
-        total.update(value.view(-1).view(torch.uint8).numpy().tobytes())
-    return total.hexdigest()
+        sha256.update(f"{name} {value.dtype} {tuple(value.shape)}".encode())
+        sha256.update(value.view(-1).view(torch.uint8).numpy().tobytes())  # as bytes: numpy has no bfloat16
+    return sha256.hexdigest()

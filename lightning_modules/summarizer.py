@@ -75,7 +75,7 @@ Term = Callable[[Any, Batch], Tensor]
 
 
 def weighted_sum(terms: Mapping[str, Tensor], weights: Mapping[str, float]) -> Tensor:
-    """Return sum_k weights[k] terms[k], by default with weight 1; a `ValueError` if there are no terms."""
+    """Return sum_k weights[k] terms[k]; a term without a weight counts once. `ValueError` if there are no terms."""
     if not terms:
         raise ValueError("a loss needs at least one term")
     return sum(weights.get(name, 1.0) * term for name, term in terms.items())
@@ -89,7 +89,7 @@ class Summarizer(LightningModule, ABC):
     `extra_terms` and lower `model_loss_weight`.
 
     Args:
-        vocab_size: rows of the embedding; the vocabulary of the DataModule must not be larger.
+        vocab_size: number of embeddings; the vocabulary of the DataModule must not be larger.
         decoding: decoding options.
         val_summaries: number of validation documents summarized and scored at each validation during training; -1 for
             all. `validate` and `test` score all documents.
@@ -102,16 +102,14 @@ class Summarizer(LightningModule, ABC):
     def __init__(self, vocab_size: int, decoding: DecodingOptions, val_summaries: int = 256) -> None:
         super().__init__()
         self.vocab_size, self.decoding, self.val_summaries = vocab_size, decoding, val_summaries
-        self.loss_weights: dict[str, float] = {}
+        self.loss_weights: dict[str, float] = {}  # by the names of loss terms; 1 for a term without an entry
         self.step_values: dict[str, Tensor | float] = {}  # what a training step logs besides its loss terms
-        self.extra_terms: dict[str, Term] = {}
+        self.extra_terms: dict[str, Term] = {}  # further loss terms by name, each a function of model and batch
         self.model_loss_weight = 1.0  # weight of the sum of `loss_terms` in training, beside `extra_terms`
-        self.tokenizer: Any = None
-        self.language = ""
+        self.tokenizer: Any = None  # set from the DataModule in `setup`
+        self.language = ""  # no language yet, so that the next line creates the ROUGE metrics
         self.set_language("en")
-        self._summarized = 0
-
-    # Defined by each paper ---------------------------------------------------------------------------------------
+        self._summarized = 0  # documents that this rank has summarized in the current validation
 
     @abstractmethod
     def loss_terms(self, batch: Batch) -> dict[str, Tensor]:
@@ -121,33 +119,28 @@ class Summarizer(LightningModule, ABC):
     def summarize(self, batch: Batch) -> list[Summary]:
         """Return a summary of each document."""
 
-    # Vocabulary and checkpoints ----------------------------------------------------------------------------------
-
     def setup(self, stage: str) -> None:
-        """Take the language and the vocabulary or tokenizer from the DataModule, which must fit the model."""
-        data = getattr(self.trainer, "datamodule", None)
-        self.check_data(data)
-        if language := getattr(data, "language", None):
+        """Take the language and the vocabulary or tokenizer from the DataModule, and check that they fit the model."""
+        datamodule = getattr(self.trainer, "datamodule", None)  # absent if the trainer reads plain data loaders
+        self.check_data(datamodule)
+        if language := getattr(datamodule, "language", None):
             self.set_language(language.code)
-        if data is not None and data.tokenizer is not None:
-            self.set_tokenizer(data.tokenizer)
+        if datamodule is not None and datamodule.tokenizer is not None:
+            self.set_tokenizer(datamodule.tokenizer)
 
     def layers_to_shard(self) -> list[nn.Module]:
-        """Return the modules that are sharded by themselves; in training they are only used by calling them."""
+        """Return the modules that FSDP2 shards one by one; training must run them by a call, which gathers weights."""
         return find_layers(self)
 
     def configure_model(self) -> None:
-        """Shard the weights where the strategy does (`--trainer.strategy fsdp2`)."""
-        if self.device_mesh is not None and not isinstance(self, FSDPModule):
+        """Shard the weights in place if the strategy shards (`--trainer.strategy fsdp2`)."""
+        is_sharded = isinstance(self, FSDPModule)  # Lightning calls this hook in each of `fit`, `validate` and `test`
+        if self.device_mesh is not None and not is_sharded:
             shard(self, self.layers_to_shard(), self.device_mesh["data_parallel"])
 
     def check_data(self, data: Any) -> None:
-        """Check that a DataModule, if it has a `batch_type`, produces the batches of this model.
-
-        Raises:
-            UserError: if the types differ.
-        """
-        data_type = getattr(data, "batch_type", Batch)
+        """Raise a `UserError` if a DataModule makes batches that this model does not read."""
+        data_type = getattr(data, "batch_type", Batch)  # no DataModule (None), or a foreign one, has no type and passes
         if data_type is not Batch and not issubclass(data_type, self.batch_type):
             raise UserError(
                 f"{type(self).__name__} reads {self.batch_type.__name__}, but {type(data).__name__} makes "
@@ -155,9 +148,9 @@ class Summarizer(LightningModule, ABC):
             )
 
     def set_language(self, code: str) -> None:
-        """Set the language of the summaries, in which they are split into sentences and scored."""
+        """Set the language in which summaries are split into sentences and scored, with new ROUGE metrics for it."""
         if code == self.language:
-            return
+            return  # keeps the metrics, which may hold scores
         self.language = code
         metrics = {stage: Rouge(ROUGE_VARIANTS, language=code) for stage in ("val", "test")}
         self.rouge = nn.ModuleDict(metrics)
@@ -172,6 +165,7 @@ class Summarizer(LightningModule, ABC):
         self.tokenizer = tokenizer
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        """Add what `on_load_checkpoint` checks and restores: the vocabulary or tokenizer, and the loss weights."""
         if self.tokenizer is not None:
             checkpoint["text"] = self.tokenizer.state()
         checkpoint["loss_weights"] = dict(self.loss_weights)
@@ -179,20 +173,19 @@ class Summarizer(LightningModule, ABC):
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Check vocabulary and shapes, and restore the loss weights that callbacks may have changed.
 
-        A run that only starts from the weights of another run (`StartFrom`, which sets `checkpoint["start"]`) keeps its
-        own loss weights, because callbacks of the other run may have set them to 0.
+        A new run that starts from the weights of another run (`StartFrom`, which sets `checkpoint["start"]`) keeps the
+        loss weights of its config, because callbacks of the other run may have set them to 0.
         """
-        saved = checkpoint.get("text")
-        if saved is not None and self.tokenizer is not None and saved != self.tokenizer.state():
+        saved_vocabulary = checkpoint.get("text")
+        if saved_vocabulary is not None and self.tokenizer is not None and saved_vocabulary != self.tokenizer.state():
             raise UserError(
                 "the vocabulary of the data is not the one this checkpoint was trained with; "
                 "give --data.tokenizer_dir the `text` folder of the run"
             )
         model_state, saved_state = self.state_dict(), checkpoint["state_dict"]
         for name in sorted(model_state.keys() | saved_state.keys()):
-            saved_shape, shape = (
-                list(state[name].shape) if name in state else "absent" for state in (saved_state, model_state)
-            )
+            saved_shape = list(saved_state[name].shape) if name in saved_state else "absent"
+            shape = list(model_state[name].shape) if name in model_state else "absent"
             if saved_shape != shape:
                 raise UserError(
                     f"the checkpoint does not fit the model: {name} is {saved_shape} there and {shape} here; "
@@ -202,45 +195,42 @@ class Summarizer(LightningModule, ABC):
             self.loss_weights.update(checkpoint.get("loss_weights", {}))
 
     def export(self, folder: Path) -> dict[str, str]:
-        """Write the parts that `transformers` loads, with a tokenizer, to the folder of an exported model.
+        """Write pretrained parts in the format of `transformers`, with the tokenizer, to the folder of `precis export`.
 
         Returns:
-            For each argument that named a pretrained model (`encoder.checkpoint`; the data's has the name after the
-            dot), the path below `folder` that takes its place; empty for a model without pretrained parts.
-
-        Raises:
-            ValueError: if the model has such parts in a form that cannot be written.
+            New values of the model's config, paths relative to `folder`, by the name of the argument that named a
+            pretrained model (such as `encoder.checkpoint`); the argument of the DataModule is called as the last part
+            (`checkpoint`) and gets the same path. Empty for a model without pretrained parts.
         """
         return {}
 
     def frozen_weights(self) -> set[str]:
-        """Return the names of weights that a compact export leaves out, because the model loads them by name."""
+        """Return the names of weights that `precis export --compact` omits, as they come from a public checkpoint."""
         return set()
 
-    # Steps -------------------------------------------------------------------------------------------------------
-
     def on_fit_start(self) -> None:
-        self._seed = torch.initial_seed()
+        self._seed = torch.initial_seed()  # `seed_everything` of the config; later steps replace torch's seed
 
     def on_train_batch_start(self, batch: Batch, batch_idx: int) -> None:
-        """Seed the generator from seed, rank and batch number, so that a resumed run draws the same samples."""
+        """Seed torch from the run's seed, rank and batch number, so that a resumed run draws the same samples."""
+        # the hash of a tuple of integers is the same in every process
         torch.manual_seed(hash((self._seed, self.trainer.global_rank, self.trainer.fit_loop.total_batch_idx)))
 
     def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
         """Return the weighted sum of the named terms, times the batch's weight among ranks and accumulated batches.
 
-        Each term, and each of `step_values`, which terms may add to, is logged as train/<name>, the mean over the
-        documents of all ranks. The sum of the model's terms is multiplied by `model_loss_weight`. Terms of weight 0 are
+        Each term is logged as train/<name>, the mean over the documents of all ranks, and so is each of `step_values`,
+        to which terms may add. The sum of the model's terms is multiplied by `model_loss_weight`. Terms of weight 0 are
         not computed: none of the model's terms if `model_loss_weight` is 0, and no extra term whose loss weight is 0.
         """
         self.step_values = {}
-        terms = self.loss_terms(batch) if self.model_loss_weight else {}
-        extra = {}
-        for name, term in self.extra_terms.items():
-            if self.loss_weights.get(name, 1.0):
-                extra[name] = term(self, batch)
-        groups = ((self.model_loss_weight, terms), (1.0, extra))
-        loss = sum(weight * weighted_sum(group, self.loss_weights) for weight, group in groups if group)
+        loss, terms = 0.0, {}
+        if self.model_loss_weight:
+            terms = self.loss_terms(batch)
+            loss = loss + self.model_loss_weight * weighted_sum(terms, self.loss_weights)
+        extra = {n: f(self, batch) for n, f in self.extra_terms.items() if self.loss_weights.get(n, 1.0)}
+        if extra:
+            loss = loss + weighted_sum(extra, self.loss_weights)
         values = {name: value.detach() for name, value in {**terms, **extra, "loss": loss}.items()}
         log_training(self, self.step_values | values, batch)
         return loss * batch.loss_weight
@@ -254,36 +244,40 @@ class Summarizer(LightningModule, ABC):
         loss = weighted_sum(terms, self.loss_weights)
         for name, term in {**terms, "loss": loss}.items():
             log_mean(self, f"val/{name}", term, batch.batch_size, prog_bar=name == "loss")
-        world = self.trainer.world_size
-        fitting = self.trainer.state.fn == "fit"
-        if fitting and 0 <= self.val_summaries <= self._summarized * world:
+        is_fitting = self.trainer.state.fn == "fit"
+        summarized = self._summarized * self.trainer.world_size  # all ranks have summarized equally many documents
+        if is_fitting and 0 <= self.val_summaries <= summarized:  # a negative `val_summaries` stands for all
             return []
         self._summarized += batch.batch_size
         return self._score(batch, "val")
 
     def test_step(self, batch: Batch, batch_idx: int) -> list[Summary]:
-        """Summarize and score."""
+        """Summarize and score all documents."""
         return self._score(batch, "test")
 
     def predict_step(self, batch: Batch, batch_idx: int) -> list[Summary]:
-        """Summarize; score documents with references."""
+        """Summarize; documents with references get scores, which are not logged."""
         return self.scored(self.summarize(batch))
 
     def scored(self, summaries: list[Summary]) -> list[Summary]:
-        """Set ROUGE F1 x 100 of each summary with references; the best reference counts."""
+        """Set ROUGE F1 x 100, against the best reference, as `scores` of each summary with a nonblank reference."""
         for summary in summaries:
-            sentences = [sentence for reference in summary.references for sentence in reference]
-            if any(sentence.strip() for sentence in sentences):
+            reference_sentences = [sentence for reference in summary.references for sentence in reference]
+            if any(sentence.strip() for sentence in reference_sentences):
                 scores = rouge_scores(summary.sentences, summary.references, ROUGE_VARIANTS, language=self.language)
                 summary.scores = {name: 100 * score.fmeasure for name, score in scores.items()}
         return summaries
 
     def _score(self, batch: Batch, stage: str) -> list[Summary]:
-        """Summarize and score; log ROUGE over documents with references, length and repetition over all."""
+        """Summarize and score a batch; log length in words and repetition as means over all documents.
+
+        Scores of documents with references are added to the ROUGE metric, which is logged at the end of the epoch.
+        """
         summaries = self.scored(self.summarize(batch))
         scored = [summary for summary in summaries if summary.scores]
         if scored:
-            self.rouge[stage].update([s.sentences for s in scored], [s.references for s in scored])
+            predictions = [summary.sentences for summary in scored]
+            self.rouge[stage].update(predictions, [summary.references for summary in scored])
         words = [length_words(summary.text) for summary in summaries]
         means = {
             "length": sum(map(len, words)) / len(words),
@@ -294,26 +288,29 @@ class Summarizer(LightningModule, ABC):
         return summaries
 
     def _log_rouge(self, stage: str) -> None:
+        """Log ROUGE over all ranks at the end of an epoch, unless no document had a reference."""
         metric = self.rouge[stage]
+        # `compute` is collective: either all ranks call it, if one has a score, or none
         if self.trainer.strategy.reduce_boolean_decision(metric.update_count > 0, all=False):
             for name, value in metric.compute().items():
-                self.log(f"{stage}/{name}", value, prog_bar=name == "rouge1", rank_zero_only=False)
+                self.log(f"{stage}/{name}", value, prog_bar=name == "rouge1")
         metric.reset()
 
     def on_validation_epoch_end(self) -> None:
         self._log_rouge("val")
 
     def on_test_start(self) -> None:
-        """Check that some document has a reference before anything is decoded."""
-        data = getattr(self.trainer, "datamodule", None)
-        if data is None or any(data.features("test")["references"]):
+        """Raise a `UserError` before any decoding if no document of the test split has a reference."""
+        datamodule = getattr(self.trainer, "datamodule", None)  # absent if the trainer reads plain data loaders
+        if datamodule is None:
             return
-        rows = data.features("test")
-        raise UserError(
-            f"{data.corpus.title('test')}: none of its {counted(len(rows), 'document')} "
-            f"({rows[0]['id']!r} is the first) has a reference to score against; `precis predict` writes summaries "
-            "alone"
-        )
+        documents = datamodule.features("test")
+        if not any(documents["references"]):
+            raise UserError(
+                f"{datamodule.corpus.title('test')}: none of its {counted(len(documents), 'document')} "
+                f"({documents[0]['id']!r} is the first) has a reference to score against; `precis predict` writes "
+                "summaries alone"
+            )
 
     def on_test_epoch_end(self) -> None:
         self._log_rouge("test")
@@ -321,12 +318,12 @@ class Summarizer(LightningModule, ABC):
 
 @contextmanager
 def evaluating(module: nn.Module) -> Iterator[None]:
-    """Set a module to eval mode, with whole weights and without gradients, within a context."""
-    training = module.training
+    """Set a module to eval mode within a context, without gradients, and gather the weights of a sharded model."""
+    was_training = module.training
     module.eval()
     try:
         # outside of training, the strategy has gathered the weights
-        with torch.no_grad(), gathered(module) if training else nullcontext():
+        with torch.no_grad(), gathered(module) if was_training else nullcontext():
             yield
     finally:
-        module.train(training)
+        module.train(was_training)

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import logsigmoid
 
-from lightning_modules.communicating_agents.encoder import Parts, initialize_lstm
+from lightning_modules.communicating_agents.encoder import initialize_lstm
 from lightning_modules.networks.attention import CoverageAttention
 from lightning_modules.networks.dropout import Dropout
 from lightning_modules.networks.output_layer import upcast_half
@@ -70,15 +70,11 @@ class AgentsDecoder(nn.Module):
         self.combine = nn.Linear(2 * H, H)
         self.combine_before = nn.Linear(H, H, bias=False) if contextual else None
         if contextual:
-            nn.init.zeros_(self.combine_before.weight)
+            nn.init.zeros_(self.combine_before.weight)  # at first without effect, see above
         self.dropout = Dropout(dropout)
 
-    def make_memory(self, states: Tensor, parts: Parts) -> AgentMemory:
-        """Project encoder states [B, M, I, H] once for all decoder steps."""
-        return AgentMemory(states, self.words.project(states), parts.tokens, parts.agents)
-
     def run_lstm(self, embedded: Tensor, hidden: Tensor, cell: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Return states s_t [N, T, H] for embedded words [N, T, E], and the last of the two states, [N, H] each."""
+        """Return states s_t [N, T, H] for embedded words [N, T, E], and the last hidden and cell state, [N, H] each."""
         initial = tuple(state.unsqueeze(0).to(embedded.dtype).contiguous() for state in (hidden, cell))
         states, hidden, cell = one_layer_lstm(self.lstm, embedded, initial)
         return states, hidden.squeeze(0), cell.squeeze(0)
@@ -101,23 +97,26 @@ class AgentsDecoder(nn.Module):
         return Attended(context, agents.transpose(1, 2), copying, gate)
 
     def _agent_log_attention(self, states: Tensor, contexts: Tensor, agent_mask: Tensor) -> Tensor:
-        """Return log g, [B, M, N]; -inf at padding agents."""
-        if self.agent_score is None:
+        """Return log g for N decoder states, [B, M, N]; -inf at padding agents."""
+        if self.agent_score is None:  # M = 1: log g = 0
             return upcast_half(contexts.new_zeros(contexts.shape[:-1]))
         inner = self.agent_context(contexts) + self.agent_query(states).unsqueeze(1)             # [B, M, N, H]
-        scores = upcast_half(self.agent_score(inner.tanh()).squeeze(-1))                                # [B, M, N]
+        scores = upcast_half(self.agent_score(inner.tanh()).squeeze(-1))                         # [B, M, N]
         return scores.masked_fill(~agent_mask.unsqueeze(-1), float("-inf")).log_softmax(1)
 
     def _pointer(
         self, states: Tensor, embedded: Tensor, contexts: Tensor, context: Tensor, log_agents: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """Return the logit of p [B, N], and each agent's weight in the copy distribution [B, M, N]."""
+        """Return the logit of p [B, N], and the weight of each agent in the copy distribution, [B, M, N].
+
+        It is computed in log space, so that saturated gates do not give log 0.
+        """
         step = (self.pointer_state(states) + self.pointer_word(embedded)).squeeze(-1)            # [B, N]
         if not self.multi_agent_pointer:
             return upcast_half(self.pointer_context(context).squeeze(-1) + step), log_agents.exp()
         gates = upcast_half(self.pointer_context(contexts).squeeze(-1) + step.unsqueeze(1))             # [B, M, N]
         generating = (log_agents + logsigmoid(gates)).logsumexp(1)  # log p, [B, N]
-        copying = log_agents + logsigmoid(-gates)                                                # [B, M, N]
+        copying = log_agents + logsigmoid(-gates)  # log g_a (1 - p_a), [B, M, N]
         total = copying.logsumexp(1)  # log (1 - p), [B, N]
         return generating - total, (copying - total.unsqueeze(1)).exp()
 

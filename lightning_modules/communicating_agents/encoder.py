@@ -22,7 +22,7 @@ class Parts(NamedTuple):
     def of(cls, lengths: Tensor, width: int, device: torch.device) -> "Parts":
         """Build the masks of parts of padded length I = `width`; lengths [B, M] are on the CPU, 0 for padding."""
         nonzero = lengths.clamp_min(1)  # an LSTM and a softmax need at least one position
-        # one transfer for both
+        # one transfer to the device for both
         nonzero_on_device, lengths_on_device = torch.stack([nonzero, lengths]).to(device, non_blocking=True)
         return cls(
             lengths=nonzero.flatten(),
@@ -41,10 +41,10 @@ def last_states(states: Tensor, last: Tensor) -> Tensor:
 def initialize_lstm(lstm: nn.LSTM) -> None:
     """Initialize an LSTM: Xavier input weights and orthogonal recurrent weights of each gate, forget bias 1."""
     for name, parameter in lstm.named_parameters():
-        gates = parameter.data.chunk(4)  # i, f, g, o
+        gates = parameter.data.chunk(4)  # views of input gate, forget gate, cell and output gate
         if "bias" in name:
             parameter.data.zero_()
-            gates[1].fill_(float("bias_ih" in name))  # PyTorch adds two biases: one of them stays 0
+            gates[1].fill_(float("bias_ih" in name))  # 1 in one of the two biases that PyTorch adds, 0 in the other
             continue
         initialize = nn.init.xavier_uniform_ if "weight_ih" in name else nn.init.orthogonal_
         for gate in gates:
@@ -68,8 +68,8 @@ class PartEncoder(nn.Module):
 
     def forward(self, inputs: Tensor, parts: Parts) -> Tensor:
         """Encode [B, M, I, input_size] -> [B, M, I, H], 0 at padding; the agents are the rows of one batch."""
-        rows = inputs.flatten(0, 1)                                                              # [B M, I, D]
-        states = bidirectional(self.lstm, rows, parts.lengths).states
+        parts_as_batch = inputs.flatten(0, 1)                                                    # [B M, I, input_size]
+        states = bidirectional(self.lstm, parts_as_batch, parts.lengths).states                  # [B M, I, 2 H]
         return self.project(states).unflatten(0, inputs.shape[:2])
 
 
@@ -91,7 +91,7 @@ class ContextualLayer(nn.Module):
         self.encoder = PartEncoder(hidden_size, hidden_size)
 
     def forward(self, states: Tensor, parts: Parts) -> Tensor:
-        """Map states [B, M, I, H] -> [B, M, I, H]."""
+        """Map the states of all agents to those of the next layer, [B, M, I, H] -> [B, M, I, H]."""
         inputs = self.own(states)
         if self.messages is not None:
             message = self.messages(last_states(states, parts.last), parts.agents)               # [B, M, H]

@@ -9,7 +9,7 @@ Messages = Literal["mean", "feed_forward", "attention"]
 
 
 def sender_mask(agent_mask: Tensor) -> Tensor:
-    """Return the senders to each agent, [B, M] -> [B, M, M]: True at [b, a, m] if m is not padding and not a."""
+    """Return which agents send to each agent, [B, M] -> [B, M, M]: True at [b, a, m] if m is neither padding nor a."""
     return agent_mask.unsqueeze(1) & ~torch.eye(agent_mask.shape[1], dtype=torch.bool, device=agent_mask.device)
 
 
@@ -66,7 +66,7 @@ class AttentionMessages(nn.Module):
         """Compute the message to each agent, see `MeanMessages.forward`."""
         scores = self.query(last) @ self.key(last).transpose(1, 2) / last.shape[-1] ** 0.5       # [B, M, M]
         senders = sender_mask(agent_mask)                                                        # [B, M, M]
-        # The smallest number instead of -inf: softmax over -inf alone is NaN for an agent without senders.
+        # the lowest number instead of -inf, over which alone the softmax of an agent without senders would be NaN
         weights = scores.masked_fill(~senders, torch.finfo(scores.dtype).min).softmax(-1).masked_fill(~senders, 0)
         return weights.to(last.dtype) @ last
 

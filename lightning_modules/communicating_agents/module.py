@@ -66,9 +66,6 @@ class CommunicatingAgents(CopyingSummarizer):
         optimizer: learning rate of Adam.
         decoding: decoding options; by default beam size 5, 35 to 110 tokens, mean log-probability.
         val_summaries: number of validation documents summarized at each validation during training; -1 for all.
-
-    Raises:
-        ValueError: if `agents` is less than 1, or `contextual_layers` or `cohesion` is negative.
     """
 
     batch_type = CommunicatingAgentsBatch
@@ -115,12 +112,10 @@ class CommunicatingAgents(CopyingSummarizer):
         """Return Adam."""
         return torch.optim.Adam(self.parameters(), lr=self.optimizer.lr)
 
-    # Vocabulary --------------------------------------------------------------------------------------------------
-
     def setup(self, stage: str) -> None:
         """Set the vocabulary and, when training starts, the word vectors."""
         super().setup(stage)
-        # A resumed training takes the embedding from the checkpoint, and the file may no longer exist.
+        # a resumed training takes the embedding from the checkpoint, and the file may no longer exist
         if stage == "fit" and self.word_vectors is not None and self.trainer.ckpt_path is None:
             self.use_word_vectors(Path(self.word_vectors))
 
@@ -137,34 +132,28 @@ class CommunicatingAgents(CopyingSummarizer):
 
     @torch.no_grad()
     def use_word_vectors(self, path: Path) -> None:
-        """Initialize the embedding from pretrained vectors, see `read_word_vectors`.
-
-        Raises:
-            UserError: as `read_word_vectors`.
-        """
+        """Initialize the embeddings of words that a file of pretrained vectors has, see `read_word_vectors`."""
         weight = self.network.embedding.weight
-        rows, vectors = read_word_vectors(path, self.tokenizer.words, weight.shape[1])
-        weight[rows.to(weight.device)] = vectors.to(weight)
-        rank_zero_info(f"{path}: vectors of {len(rows):,} of the vocabulary's {len(self.tokenizer):,} words")
+        ids, vectors = read_word_vectors(path, self.tokenizer.words, weight.shape[1])            # [n], [n, E]
+        weight[ids.to(weight.device)] = vectors.to(weight)
+        rank_zero_info(f"{path}: vectors of {len(ids):,} of the vocabulary's {len(self.tokenizer):,} words")
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Load as `Summarizer` does; a checkpoint may lack communication (m5 from m4) and contextual agent attention.
+        """Load as `Summarizer` does; a checkpoint may lack communication or contextual agent attention.
 
-        What it lacks starts at values that leave all outputs unchanged (m7 from m5 likewise).
+        Weights that it lacks get values that leave all outputs unchanged: m5 may start from m4, and m7 from m5.
         """
         weights = checkpoint["state_dict"]
         for name, initial in self.state_dict().items():
-            joins = ".received." in name or name == "network.decoder.combine_before.weight"
-            if name not in weights and joins:
-                weights[name] = torch.zeros_like(initial)
+            adds_input = ".received." in name or name == "network.decoder.combine_before.weight"
+            if name not in weights and adds_input:
+                weights[name] = torch.zeros_like(initial)  # the input that it adds to a sum is 0
                 rank_zero_info(f"the checkpoint has no {name}: these weights start at zero")
             elif name not in weights and ".messages." in name:
                 weights[name] = initial  # without effect while `received` is zero
         cohesion_weight = self.loss_weights["cohesion"]
         super().on_load_checkpoint(checkpoint)
-        self.loss_weights["cohesion"] = cohesion_weight  # this run's, which may differ from the checkpoint's
-
-    # Training and decoding ---------------------------------------------------------------------------------------
+        self.loss_weights["cohesion"] = cohesion_weight  # of this run, which may differ from the checkpoint's
 
     def decode(self, batch: CommunicatingAgentsBatch, target_input: Tensor) -> AgentsDecoded:
         """Run the network over target inputs [B, K, T]."""
@@ -172,7 +161,7 @@ class CommunicatingAgents(CopyingSummarizer):
 
     def decoder_step(self, words: Tensor, state: State, memory: State) -> tuple[CopyOutputs, State]:
         """Run one step of the network for the previous words [B, K]."""
-        agent_memory = AgentMemory(*(memory[name] for name in AgentMemory._fields))
+        agent_memory = AgentMemory(*(memory[name] for name in AgentMemory._fields))  # without what copying adds
         features, attended, next_state = self.network.step(words, AgentsState(**state), agent_memory)
         return CopyOutputs(features, attended.copying, attended.gate), next_state._asdict()
 
@@ -196,7 +185,7 @@ def cohesion(states: Tensor, ends: Tensor) -> Tensor:
     positions = torch.arange(ends.shape[-1], device=ends.device)
     last_end = positions.expand(ends.shape).masked_fill(~ends, -1).cummax(-1).values             # [..., T]
     previous_end = pad(last_end[..., :-1], (1, 0), value=-1)  # last end before this step, -1 if there is none
-    index = previous_end.clamp_min(0).unsqueeze(-1).expand(states.shape)
+    index = previous_end.clamp_min(0).unsqueeze(-1).expand(states.shape)  # -1 reads step 0, masked below
     previous_states = states.gather(-2, index)                                                   # [..., T, H]
     similarity = cosine_similarity(upcast_half(states), upcast_half(previous_states), dim=-1)    # [..., T]
     return similarity.masked_fill(~(ends & (previous_end >= 0)), 0).sum(-1)

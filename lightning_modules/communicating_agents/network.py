@@ -73,21 +73,22 @@ class CommunicatingAgentsNetwork(nn.Module):
         # s_0 is the first agent's last state; the paper does not mention the cell, which starts at zero
         hidden = last_states(states[:, :1], parts.last[:, :1])                                   # [B, 1, H]
         start = AgentsState(hidden, torch.zeros_like(hidden), torch.zeros_like(hidden))
-        return self.decoder.make_memory(states, parts), start
+        # the projection of states is computed once for all decoder steps
+        return AgentMemory(states, self.decoder.words.project(states), parts.tokens, parts.agents), start
 
     def step(self, words: Tensor, state: AgentsState, memory: AgentMemory) -> tuple[Tensor, Attended, AgentsState]:
         """Run one decoder step for K summaries of each of B documents, after the previous words [B, K].
 
         Returns the input of the output layer [B, K, H], the results of attention, and the next state.
         """
-        shape, embedded = words.shape, self.embedding(words)                                     # [B, K, E]
+        embedded = self.embedding(words)                                                         # [B, K, E]
         states, hidden, cell = self.decoder.run_lstm(
             embedded.flatten(0, 1).unsqueeze(1), state.hidden.flatten(0, 1), state.cell.flatten(0, 1)
-        )
-        states = states.squeeze(1).unflatten(0, shape)                                           # [B, K, H]
+        )  # [B K, 1, H] and twice [B K, H]
+        states, hidden, cell = (tensor.reshape(*words.shape, -1) for tensor in (states, hidden, cell))  # [B, K, H]
         attended = self.decoder.attend(states, embedded, memory)
         features = self.decoder.features(states, attended.context, state.context)
-        next_state = AgentsState(hidden.unflatten(0, shape), cell.unflatten(0, shape), attended.context)
+        next_state = AgentsState(hidden, cell, attended.context)
         return features, attended, next_state
 
     def forward(self, source: Tensor, lengths: Tensor, target_input: Tensor) -> AgentsDecoded:
@@ -96,9 +97,10 @@ class CommunicatingAgentsNetwork(nn.Module):
         Without input feeding no step depends on another step's attention, so all steps are computed at once. `source`
         and `lengths` are those of `encode`, `target_input` the start symbol and the summary's words, [B, K, T].
         """
-        (B, K, T), (memory, start) = target_input.shape, self.encode(source, lengths)
+        B, K, T = target_input.shape
+        memory, start = self.encode(source, lengths)
         embedded = self.dropout(self.embedding(target_input))                                    # [B, K, T, E]
-        hidden, cell = (tensor.expand(-1, K, -1).flatten(0, 1) for tensor in (start.hidden, start.cell))
+        hidden, cell = (tensor.expand(-1, K, -1).flatten(0, 1) for tensor in (start.hidden, start.cell))  # [B K, H]
         states = self.decoder.run_lstm(embedded.flatten(0, 1), hidden, cell)[0].reshape(B, K * T, -1)
         attended = self.decoder.attend(states, embedded.flatten(1, 2), memory)                   # N = K T states
         states = states.unflatten(1, (K, T))                                                     # [B, K, T, H]

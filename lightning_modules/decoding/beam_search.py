@@ -20,7 +20,7 @@ class Step(Protocol):
 
         The state has tensors [B, K, ...], the memory [B, ...]. Returns ids [B, K, C], their log-probabilities [B, K,
         C], and the next state. ids is None if column i is token i; otherwise they include at least the `count` most
-        probable tokens (None for all), and the second occurrence of a token has log-probability -inf.
+        probable tokens (None for all), and any further occurrence of a token has log-probability -inf.
         """
 
 
@@ -28,36 +28,39 @@ class Hypotheses(NamedTuple):
     """Finished hypotheses of each document, best first."""
 
     tokens: Tensor  # [B, K, T], the end symbol included, padded with `padding`
-    lengths: Tensor  # tokens of each, the end symbol included; 0 for a missing hypothesis, [B, K]
+    lengths: Tensor  # number of tokens, the end symbol included; 0 for a missing hypothesis, [B, K]
     scores: Tensor  # log-probability divided by the length penalty, [B, K]
 
 
 def reorder(tensors: State, index: Tensor) -> State:
-    """Select hypotheses by indices [B, K'] into the second dimension."""
-    rows = torch.arange(len(index), device=index.device).unsqueeze(1)
-    return {name: tensor[rows, index] for name, tensor in tensors.items()}
+    """Select hypotheses in tensors [B, K, ...] by indices [B, K'] among the K of the same document: [B, K', ...]."""
+    documents = torch.arange(len(index), device=index.device).unsqueeze(1)           # [B, 1]
+    return {name: tensor[documents, index] for name, tensor in tensors.items()}
 
 
 class _Search:
-    """Open and finished hypotheses of a batch of documents."""
+    """Unfinished ("open") and finished hypotheses of a batch of documents; the state of `beam_search`."""
 
     def __init__(self, batch: int, options: DecodingOptions, padding: int, device: torch.device) -> None:
         K, T = options.beam_size, options.max_length
         self.options, self.padding = options, padding
         self.rows = torch.arange(batch, device=device)  # index in the batch of each document that is still searched
-        self.tokens = torch.zeros(batch, K, 0, dtype=torch.long, device=device)
-        # At least float32 in runs of half precision, whose default dtype is bfloat16 or float16.
+        self.tokens = torch.zeros(batch, K, 0, dtype=torch.long, device=device)  # of open hypotheses, [B, K, t]
+        # log-probabilities of open hypotheses; float32 also in runs whose default dtype is bfloat16 or float16
         self.sums = torch.full((batch, K), float("-inf"), dtype=torch.float32, device=device)
         self.sums[:, 0] = 0  # one hypothesis at first, since the others would be copies of it
-        self.finished = Hypotheses(
+        self.finished = Hypotheses(  # of the documents in `rows`; score -inf for those yet missing
             torch.full((batch, K, T), padding, dtype=torch.long, device=device),
             torch.zeros(batch, K, dtype=torch.long, device=device),
             torch.full_like(self.sums, float("-inf")),
         )
-        self.results = self.finished
+        self.results = self.finished  # of all documents, updated by `store`
 
     def advance(self, ids: Tensor | None, log_probs: Tensor, stop: int) -> tuple[Tensor, Tensor]:
-        """Keep the best continuations, see `Step`, and finish those that end; return parents and tokens, [B, K]."""
+        """Keep the K best continuations, and finish hypotheses that end; ids and log-probabilities as from `Step`.
+
+        Returns the index of the hypothesis that each kept one continues, and its last token, [B, K] each.
+        """
         B, K, C = log_probs.shape
         length = self.tokens.shape[-1] + 1
         # the 2K best continuations of all hypotheses of a document
@@ -65,8 +68,8 @@ class _Search:
         best, flat = totals.topk(min(2 * K, totals.shape[-1]), dim=-1)               # [B, 2K]
         parent = flat // C
         chosen = flat % C if ids is None else ids.flatten(1).gather(-1, flat)
-        rows = torch.arange(B, device=flat.device).unsqueeze(1)
-        sequences = torch.cat([self.tokens[rows, parent], chosen.unsqueeze(-1)], -1)  # [B, 2K, t + 1]
+        documents = torch.arange(B, device=flat.device).unsqueeze(1)
+        sequences = torch.cat([self.tokens[documents, parent], chosen.unsqueeze(-1)], -1)  # [B, 2K, t + 1]
 
         # finish those among the first K that are complete
         complete = chosen == stop
@@ -76,57 +79,58 @@ class _Search:
         self._finish(sequences, best.masked_fill(~complete, float("-inf")) / self.options.penalty(length), length)
 
         # a stable sort moves the incomplete continuations to the front, best first
-        keep = ((chosen == stop) | best.isneginf()).to(torch.int8).argsort(dim=-1, stable=True)[:, :K]
+        is_over = (chosen == stop) | best.isneginf()
+        keep = is_over.to(torch.int8).argsort(dim=-1, stable=True)[:, :K]
         self.sums = best.masked_fill(chosen == stop, float("-inf")).gather(-1, keep)
-        self.tokens = sequences[rows, keep]
+        self.tokens = sequences[documents, keep]
         return parent.gather(-1, keep), chosen.gather(-1, keep)
 
     def _accepts_truncated(self, ended: Tensor) -> Tensor:
-        """Return whether hypotheses without an end symbol are finished at `max_length`, [B]; `ended` now, [B, K]."""
+        """Return for each document whether hypotheses without an end symbol count as finished at `max_length`, [B].
+
+        With `prefer_finished` they do if no hypothesis has ended before, or ends now (True in `ended`, [B, K]).
+        """
         if not self.options.prefer_finished:
             return torch.ones_like(ended[:, 0])
         return self.finished.scores[:, 0].isneginf() & ~ended.any(1)
 
     def _finish(self, sequences: Tensor, scores: Tensor, length: int) -> None:
-        """Merge newly finished hypotheses [B, 2K, t] into the finished ones and keep the best K."""
+        """Merge newly finished hypotheses [B, 2K, t], at scores [B, 2K] above -inf, into the best K finished ones."""
         K, T = self.options.beam_size, self.options.max_length
         padded = torch.nn.functional.pad(sequences, (0, T - length), value=self.padding)
         padded = padded.masked_fill(scores.isneginf().unsqueeze(-1), self.padding)
         lengths = torch.full_like(scores, length, dtype=torch.long).masked_fill(scores.isneginf(), 0)
-        old = self.finished
-        scores, order = torch.cat([old.scores, scores], 1).topk(K, dim=-1)
-        rows = torch.arange(len(order), device=order.device).unsqueeze(1)
-        tokens = torch.cat([old.tokens, padded], 1)[rows, order]
-        self.finished = Hypotheses(tokens, torch.cat([old.lengths, lengths], 1).gather(-1, order), scores)
+        merged = {
+            name: torch.cat([old, new], 1)                                           # [B, 3K, ...]
+            for name, old, new in zip(Hypotheses._fields, self.finished, (padded, lengths, scores))
+        }
+        best = merged["scores"].topk(K, dim=-1).indices                              # [B, K]
+        self.finished = Hypotheses(**reorder(merged, best))
 
     def close_final(self) -> Tensor:
-        """End the search of documents whose result is final: True for these, [B]."""
-        options, worst, best = self.options, self.finished.scores[:, -1], self.sums[:, 0]
+        """Return for which documents the finished hypotheses are final, [B], and end their open hypotheses."""
+        options = self.options
+        worst_finished, best_open = self.finished.scores[:, -1], self.sums[:, 0]  # -inf if there are fewer than K, none
         if options.early_stopping:
-            final = ~worst.isneginf() | best.isneginf()
+            final = ~worst_finished.isneginf() | best_open.isneginf()
         else:
             length = self.tokens.shape[-1]
-            # Log-probabilities only fall, so the best attainable score divides by the largest penalty to come.
-            final = best / max(options.penalty(length + 1), options.penalty(options.max_length)) <= worst
+            # log-probabilities only fall, so the best score to come is the sum over the largest penalty to come
+            final = best_open / max(options.penalty(length + 1), options.penalty(options.max_length)) <= worst_finished
         self.sums = self.sums.masked_fill(final.unsqueeze(1), float("-inf"))
         return final
 
     def narrow(self, active: Tensor) -> None:
         """Store the results of documents that are done and continue with those at the indices `active`."""
-        self._store()
+        self.store()
         self.rows, self.tokens, self.sums = self.rows[active], self.tokens[active], self.sums[active]
-        self.finished = Hypotheses(*(column[active] for column in self.finished))
+        self.finished = Hypotheses(*(tensor[active] for tensor in self.finished))
 
-    def _store(self) -> None:
-        if self.results is self.finished:
-            return
+    def store(self) -> Hypotheses:
+        """Copy the finished hypotheses of the documents in `rows` to the results, and return the results."""
         self.results = Hypotheses(
             *(stored.to(new.dtype).index_copy(0, self.rows, new) for stored, new in zip(self.results, self.finished))
         )
-
-    def close(self) -> Hypotheses:
-        """Return the finished hypotheses of all documents."""
-        self._store()
         return self.results
 
 
@@ -149,7 +153,7 @@ def beam_search(
 
     Args:
         step: scores continuations.
-        state: tensors of a hypothesis before the first step, [B, ...]; they are repeated K times.
+        state: tensors of each document before the first step, [B, ...]; its K hypotheses start from the same state.
         memory: tensors of each document, [B, ...].
         start: first decoder input of each document, [B].
         stop: the end symbol.
@@ -167,7 +171,7 @@ def beam_search(
     never = torch.tensor(forbidden, dtype=torch.long, device=start.device)
     for t in range(options.max_length):
         # tokens that constraints forbid in this step
-        banned = [never.expand(*tokens.shape, -1)]
+        banned = [never.expand(*tokens.shape, -1)]                                   # [B, K, number of tokens] each
         if t < options.min_length:
             banned.append(torch.full_like(tokens, stop).unsqueeze(-1))
         if options.no_repeat_ngram:
@@ -180,15 +184,15 @@ def beam_search(
             break
         state = reorder(state, parent)
         # continue with the documents whose search is not over
-        open_ = (~search.close_final()).nonzero().squeeze(1)
-        if len(open_) == 0:
+        active = (~search.close_final()).nonzero().squeeze(1)
+        if len(active) == 0:
             break
-        if len(open_) <= 0.75 * len(search.rows):  # narrowing copies the memory, so only if it saves enough
-            search.narrow(open_)
-            tokens = tokens[open_]
-            state = {name: tensor[open_] for name, tensor in state.items()}
-            memory = {name: tensor[open_] for name, tensor in memory.items()}
-    hypotheses = search.close()
+        if len(active) <= 0.75 * len(search.rows):  # narrowing copies the memory, so only if it saves enough
+            search.narrow(active)
+            tokens = tokens[active]
+            state = {name: tensor[active] for name, tensor in state.items()}
+            memory = {name: tensor[active] for name, tensor in memory.items()}
+    hypotheses = search.store()
     if hypotheses.scores[:, 0].isneginf().any():
         raise ValueError("beam search found no hypothesis: every token was forbidden; loosen the decoding options")
     return hypotheses

@@ -6,15 +6,20 @@ from lightning_modules.decoding.options import DecodingOptions
 
 
 def length_limits(config: GenerationConfig, first_symbols: int = 1) -> tuple[int, int | None]:
-    """Return the smallest and largest number of generated tokens (None without); limits count `first_symbols`."""
+    """Return the minimum and maximum number of generated tokens, the maximum None if the config has no limit.
+
+    Unlike `min_new_tokens` and `max_new_tokens`, the config's `min_length` and `max_length` count the symbols that the
+    decoder reads first; there are `first_symbols` of them.
+    """
     minimum = config.min_new_tokens or max(0, (config.min_length or 0) - first_symbols)
-    return minimum, config.max_new_tokens or (config.max_length and config.max_length - first_symbols)
+    maximum = config.max_length - first_symbols if config.max_length else None
+    return minimum, config.max_new_tokens or maximum
 
 
 def decoding_options(config: GenerationConfig, first_symbols: int = 1) -> DecodingOptions:
-    """Return generation settings as decoding options for beam search, as far as these know them."""
+    """Return generation settings as decoding options for beam search; settings that beam search lacks are ignored."""
     minimum, maximum = length_limits(config, first_symbols)
-    maximum = max(2, 129 - first_symbols if maximum is None else maximum)
+    maximum = max(2, 129 - first_symbols if maximum is None else maximum)  # by default 128 tokens and one first symbol
     return DecodingOptions(
         beam_size=config.num_beams or 1, min_length=min(minimum, maximum - 1), max_length=maximum,
         alpha=1.0 if config.length_penalty is None else config.length_penalty,

@@ -47,10 +47,10 @@ class DecodingOptions:
     top_p: float = 1.0
 
     def __post_init__(self) -> None:
-        limits = {"beam_size": 1, "max_length": 1, "min_length": 0, "alpha": 0, "no_repeat_ngram": 0, "top_k": 0}
-        for name, least in limits.items():
-            if getattr(self, name) < least:
-                raise ValueError(f"{name} must be at least {least}, got {getattr(self, name)}")
+        minima = {"beam_size": 1, "max_length": 1, "min_length": 0, "alpha": 0, "no_repeat_ngram": 0, "top_k": 0}
+        for name, minimum in minima.items():
+            if getattr(self, name) < minimum:
+                raise ValueError(f"{name} must be at least {minimum}, got {getattr(self, name)}")
         if self.min_length >= self.max_length:
             raise ValueError(f"min_length must be below max_length {self.max_length}, got {self.min_length}")
         if self.greedy_first and not self.sample:
@@ -73,7 +73,11 @@ class DecodingOptions:
 
 
 def repeated_continuations(tokens: Tensor, size: int) -> Tensor:
-    """Return tokens that would repeat an n-gram, -1 for none: [..., t] -> [..., max(0, t - n + 1)]."""
+    """Return the next tokens that would repeat an n-gram of n = `size` tokens of a sequence; -1 stands for no token.
+
+    Sequences are [..., t], the result is [..., max(0, t - n + 1)]: for each n-gram its last token if the sequence ends
+    with its first n - 1. Size 0 forbids nothing.
+    """
     length = tokens.shape[-1]
     if size < 1 or length < size:
         return tokens.new_zeros(*tokens.shape[:-1], 0)
@@ -85,14 +89,15 @@ def repeated_continuations(tokens: Tensor, size: int) -> Tensor:
 
 
 def forbid(log_probs: Tensor, ids: Tensor | None, tokens: Tensor) -> Tensor:
-    """Set the log-probabilities [B, K, C] of tokens [B, K, n] to -inf; negative tokens are ignored.
+    """Return log-probabilities [B, K, C] with -inf at tokens [B, K, n], of which negative ones are ignored.
 
     `ids` are the tokens of the columns, [B, K, C]; None if column i is token i.
     """
     if tokens.shape[-1] == 0:
         return log_probs
     if ids is not None:
-        return log_probs.masked_fill((ids.unsqueeze(-1) == tokens.unsqueeze(-2)).any(-1), float("-inf"))
+        is_forbidden = (ids.unsqueeze(-1) == tokens.unsqueeze(-2)).any(-1)           # [B, K, C]
+        return log_probs.masked_fill(is_forbidden, float("-inf"))
     banned = torch.zeros_like(log_probs, dtype=torch.bool)
     banned.scatter_(-1, tokens.clamp_min(0), tokens >= 0)
     # negative entries were clamped to token 0 and may have overwritten its entry

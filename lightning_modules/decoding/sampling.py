@@ -20,10 +20,10 @@ def truncate(log_probs: Tensor, options: DecodingOptions, keep: Tensor | None = 
     if not options.top_k and options.top_p == 1:
         return log_probs
     if options.top_k and options.top_k < log_probs.shape[-1]:
-        threshold = log_probs.topk(options.top_k, dim=-1).values[..., -1:]
+        threshold = log_probs.topk(options.top_k, dim=-1).values[..., -1:]           # of the k-th token, [..., 1]
         log_probs = _exclude(log_probs, log_probs < threshold, keep)
     if options.top_p < 1:
-        ordered, order = log_probs.log_softmax(-1).sort(dim=-1, descending=True)
+        ordered, order = log_probs.log_softmax(-1).sort(dim=-1, descending=True)  # renormalized after top-k
         mass_above = ordered.exp().cumsum(-1) - ordered.exp()  # probability of all tokens ranked higher
         excluded = torch.zeros_like(ordered, dtype=torch.bool).scatter(-1, order, mass_above >= options.top_p)
         log_probs = _exclude(log_probs, excluded, keep)
@@ -31,6 +31,7 @@ def truncate(log_probs: Tensor, options: DecodingOptions, keep: Tensor | None = 
 
 
 def _exclude(log_probs: Tensor, excluded: Tensor, keep: Tensor | None) -> Tensor:
+    """Set log P [..., V] to -inf at `excluded` tokens (True, [..., V]), except at the ids `keep`, [..., 1]."""
     if keep is not None:
         excluded = excluded.scatter(-1, keep, False)
     return log_probs.masked_fill(excluded, float("-inf"))
@@ -65,12 +66,13 @@ def sample(
     def draw(tokens: Tensor, state: State, memory: State, blocked: Tensor) -> tuple[Tensor, Tensor, State]:
         ids, log_probs, state = step(tokens, state, memory, None)                    # [b, K, C]
         log_probs = forbid(log_probs, ids, blocked)
-        stuck = log_probs.isneginf().all(-1)                                         # [b, K]
+        stuck = log_probs.isneginf().all(-1)  # no token is left: drawn uniformly, as `multinomial` takes no zeros alone
         log_probs = truncate(log_probs.masked_fill(stuck.unsqueeze(-1), 0), options)
-        column = torch.multinomial(log_probs.exp().flatten(0, 1), 1).view(*tokens.shape, 1)
+        column = torch.multinomial(log_probs.exp().flatten(0, 1), 1).view(*tokens.shape, 1)  # [b, K, 1]
         if options.greedy_first:
             column[:, 0] = log_probs[:, 0].argmax(-1, keepdim=True)
         tokens = (column if ids is None else ids.gather(-1, column)).squeeze(-1)
+        # -inf at stuck hypotheses makes `sample_with` raise an error, unless they have ended
         return tokens, log_probs.gather(-1, column).squeeze(-1).masked_fill(stuck, float("-inf")), state
 
     return sample_with(draw, state, memory, start, stop, options, forbidden, padding)
@@ -87,15 +89,16 @@ def sample_with(
     forbidden: tuple[int, ...] = (),
     padding: int = 0,
 ) -> Hypotheses:
-    """Sample as `sample`, with a function that draws the next tokens itself."""
+    """Sample as `sample`, with a function `draw` that returns the next tokens instead of their distribution."""
     B, K, T = len(start), options.beam_size, options.max_length
+    # the K samples of a document start from the same state and symbol
     state = {name: tensor.unsqueeze(1).expand(-1, K, *tensor.shape[1:]) for name, tensor in state.items()}
     tokens = start.unsqueeze(1).expand(-1, K)
     drawn = torch.full((B, K, T), padding, dtype=torch.long, device=start.device)
     sums = torch.zeros(B, K, dtype=torch.float32, device=start.device)
     lengths = torch.zeros(B, K, dtype=torch.long, device=start.device)
-    open_ = torch.ones(B, K, dtype=torch.bool, device=start.device)
-    rows = torch.arange(B, device=start.device)  # documents with an open hypothesis, b of them
+    open_ = torch.ones(B, K, dtype=torch.bool, device=start.device)  # hypotheses without an end symbol, [b, K]
+    rows = torch.arange(B, device=start.device)  # b documents that are still decoded, all with an open hypothesis
     for t in range(T):
         blocked = _blocked_next(drawn[rows, :, :t], stop, options, forbidden)
         tokens, log_probs, state = draw(tokens, state, memory, blocked)              # [b, K]
@@ -114,7 +117,7 @@ def sample_with(
             rows, tokens, open_ = rows[active], tokens[active], open_[active]
             state = {name: tensor[active] for name, tensor in state.items()}
             memory = {name: tensor[active] for name, tensor in memory.items()}
-    penalties = sums.new_tensor([options.penalty(max(1, n)) for n in range(T + 1)])
+    penalties = sums.new_tensor([options.penalty(max(1, n)) for n in range(T + 1)])  # by length; 0 does not occur
     return Hypotheses(drawn, lengths, sums / penalties[lengths])
 
 
@@ -134,7 +137,8 @@ def rescore(
     """
     T = tokens.shape[-1]
     blocked = _blocked_tokens(tokens, stop, options, forbidden).flatten(0, 2)        # [B K T, F]
-    positions = (torch.arange(T, device=tokens.device) < lengths.unsqueeze(-1)).flatten().nonzero().squeeze(1)
+    is_token = torch.arange(T, device=tokens.device) < lengths.unsqueeze(-1)         # [B, K, T]
+    positions = is_token.flatten().nonzero().squeeze(1)
 
     def token_log_probs(rows: Tensor) -> Tensor:
         log_probs = distribution(rows)                                               # [n, C]
@@ -148,10 +152,10 @@ def rescore(
 
 
 def _blocked_tokens(tokens: Tensor, stop: int, options: DecodingOptions, forbidden: tuple[int, ...]) -> Tensor:
-    """Return the tokens forbidden at each position of samples [B, K, T]: [B, K, T, F], filled up with -1."""
+    """Return the tokens that are forbidden at each position of samples [B, K, T]: [B, K, T, F], padded with -1."""
     T = tokens.shape[-1]
     blocked = tokens.new_tensor(forbidden).expand(*tokens.shape, -1)
-    too_short = torch.arange(T, device=tokens.device) < options.min_length
+    too_short = torch.arange(T, device=tokens.device) < options.min_length           # [T]
     ends = torch.where(too_short, stop, -1).expand(tokens.shape).unsqueeze(-1)       # [B, K, T, 1]
     blocked = torch.cat([blocked, ends], -1)
     if options.no_repeat_ngram:

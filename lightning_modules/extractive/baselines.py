@@ -33,9 +33,6 @@ def oracle(document: Document, k: int | None = None, stem: bool | str = True, la
     """Return the greedy extractive oracle, which adds the sentence that raises ROUGE-1 F + ROUGE-2 F most.
 
     It stops when no sentence raises the score, see `greedy_oracle`, or at k. Stemming is that of `rouge_scores`.
-
-    Raises:
-        ValueError: if the document has no reference.
     """
     if not document.references:
         raise ValueError(f"document {document.id}: the oracle needs a reference")
@@ -125,11 +122,7 @@ BASELINES: dict[str, Callable[..., list[int]]] = {
 def predictions(
     documents: Iterable[Document], baseline: str | Callable[..., list[int]], **options: Any
 ) -> Iterator[dict[str, Any]]:
-    """Yield predictions of a baseline (name or function, with its options) in the format of models.
-
-    Raises:
-        ValueError: if there is no baseline of that name.
-    """
+    """Yield records, as in predictions.jsonl, of the summaries of a baseline (a name or function, with its options)."""
     if isinstance(baseline, str) and baseline not in BASELINES:
         raise ValueError(f"unknown baseline {baseline!r}; choose one of {', '.join(BASELINES)}")
     select = BASELINES[baseline] if isinstance(baseline, str) else baseline

@@ -52,9 +52,6 @@ class BertSum(EncoderSummarizer):
         selection: options of sentence selection.
         optimizer: options of AdamW; the paper has the schedule `inverse_root`.
         val_summaries: number of validation documents summarized at each validation during training; -1 for all.
-
-    Raises:
-        ValueError: if a size is not a multiple of the heads, or an option has an invalid value.
     """
 
     batch_type = ExtractiveBatch
@@ -90,10 +87,10 @@ class BertSum(EncoderSummarizer):
             between=inter_sentence, dropout=dropout, interval_segments=encoder.interval_segments,
         )  # fmt: skip
         self.frozen, self.checkpoint = encoder.frozen, encoder.checkpoint
-        self._cache: dict[bool, VectorCache] = {}  # without and with vectors of documents
+        self._cache: dict[bool, VectorCache] = {}  # by whether the vectors of documents are in it
         if self.frozen:
             self.reader.requires_grad_(False)
-            self.train(self.training)
+            self.train(self.training)  # sets the encoder to eval mode, see `train`
 
     @property
     def reader(self) -> Reader:
@@ -101,7 +98,7 @@ class BertSum(EncoderSummarizer):
         return self.network.reader
 
     def frozen_weights(self) -> set[str]:
-        """Return the names of the weights of a frozen encoder that is named, not in a folder of this machine."""
+        """Return the names of the weights of a frozen encoder, unless it comes from a local folder."""
         if not self.frozen or is_local(self.checkpoint):
             return set()
         return {name for name in self.state_dict() if name.startswith("network.reader.")}
@@ -113,10 +110,8 @@ class BertSum(EncoderSummarizer):
         checkpoint["state_dict"] = {**loaded, **checkpoint["state_dict"]}
         super().on_load_checkpoint(checkpoint)
 
-    # Training ----------------------------------------------------------------------------------------------------
-
     def score(self, batch: ExtractiveBatch, with_document: bool = False) -> ScoredSentences:
-        """Return logits and vectors of the sentences of a batch."""
+        """Return logits and vectors of the sentences of a batch; the vectors of a frozen encoder are cached."""
         if self.frozen:
             return self.network.scored(*self._frozen_vectors(batch, with_document), batch.mask, batch.layout)
         return self.network(
@@ -134,35 +129,32 @@ class BertSum(EncoderSummarizer):
     def _frozen_vectors(self, batch: ExtractiveBatch, with_document: bool) -> tuple[Tensor, Tensor]:
         """Return the vectors of sentences [B, L, H] and documents [B, H]; each document is encoded only once."""
         network = self.network
-        # joint encoding gives vectors of documents at no cost, so that there is one file
+        # joint encoding gives vectors of documents at no cost: they are always in its cache, which is then one file
         with_document |= network.encoding == "joint" or network.scorer.kind == "document_cosine"
         if with_document not in self._cache:
             settings = (network.encoding, network.interval_segments, with_document)
+            # None outside of a trainer, or with a foreign DataModule: vectors are then cached in memory only
             folder = getattr(getattr(trainer_of(self), "datamodule", None), "cache_dir", None)
             self._cache[with_document] = VectorCache(self.reader.state_dict(), *settings, folder=folder)
 
         def compute() -> Tensor:
-            # vectors that are kept are those of full precision, whatever the run's is
+            # runs in mixed precision cache vectors of full precision, too, so that all runs can share the file
             with torch.autocast(batch.tokens.device.type, enabled=False):
                 states, whole = network.encoded(batch.tokens, batch.lengths, batch.owner, batch.starts, with_document)
             return pool_all(states, whole, batch.owner, batch.heads, batch.mask.shape[1])
 
-        rows = self._cache[with_document].vectors(batch.sentences, batch.starts, compute)      # [B, 1 + L, P, H]
-        weights = next(network.parameters())
-        rows = rows[:, :, FROZEN_POOLINGS.index(network.pooler.kind)].to(weights.device, weights.dtype)
-        return rows[:, 1:], rows[:, 0]
+        # the document comes first, then its sentences, each pooled in P ways: [B, 1 + L, P, H]
+        pooled = self._cache[with_document].vectors(batch.sentences, batch.starts, compute)
+        parameter = next(network.parameters())
+        chosen = pooled[:, :, FROZEN_POOLINGS.index(network.pooler.kind)].to(parameter.device, parameter.dtype)
+        return chosen[:, 1:], chosen[:, 0]
 
     def _save_vectors(self) -> None:
+        """Write new vectors of a frozen encoder to the cache folder, after each training epoch and validation."""
         for cache in self._cache.values():
             cache.save()
 
-    def on_train_epoch_end(self) -> None:
-        super().on_train_epoch_end()
-        self._save_vectors()
-
-    def on_validation_end(self) -> None:
-        super().on_validation_end()
-        self._save_vectors()
+    on_train_epoch_end = on_validation_end = _save_vectors
 
     def loss_terms(self, batch: ExtractiveBatch) -> dict[str, Tensor]:
         """Return `extraction`: the mean over the sentences that may be selected, the documents, and the members."""
@@ -170,20 +162,18 @@ class BertSum(EncoderSummarizer):
         return {"extraction": torch.stack([self.extraction_loss(logits, batch) for logits in members]).mean()}
 
     def extraction_loss(self, logits: Tensor, batch: ExtractiveBatch) -> Tensor:
-        """Return the loss of logits [B, L], see the class."""
-        real = batch.candidates
+        """Return the loss of logits [B, L], a mean over documents: `labels` or `soft_labels`, see the class."""
+        candidates = batch.candidates  # True at sentences that may be selected, [B, L]
         if self.loss == "labels":
-            each = F.binary_cross_entropy_with_logits(logits, batch.labels.to(logits), reduction="none")
-            return (each.masked_fill(~real, 0).sum(1) / real.sum(1).clamp_min(1)).mean()
-        # a large negative number, not -inf: a document without a sentence has a finite loss
-        log_probs = logits.masked_fill(~real, -1e4).log_softmax(1)
-        target = (batch.gains.to(logits) / self.temperature).masked_fill(~real, -1e4).softmax(1)
-        return -(target * log_probs).masked_fill(~real, 0).sum(1).mean()
-
-    # Summaries ---------------------------------------------------------------------------------------------------
+            losses = F.binary_cross_entropy_with_logits(logits, batch.labels.to(logits), reduction="none")
+            return (losses.masked_fill(~candidates, 0).sum(1) / candidates.sum(1).clamp_min(1)).mean()
+        # a large negative number, not -inf, with which the loss of a document without candidates would be NaN
+        log_probs = logits.masked_fill(~candidates, -1e4).log_softmax(1)
+        target = (batch.gains.to(logits) / self.temperature).masked_fill(~candidates, -1e4).softmax(1)
+        return -(target * log_probs).masked_fill(~candidates, 0).sum(1).mean()
 
     def relations(self, scored: ScoredSentences, batch: ExtractiveBatch) -> Relations | None:
-        """Return the relations between sentences that the selector needs."""
+        """Return similarities and shared trigrams of sentences for the selector; None for `top_k`, which needs none."""
         if self.selection.selector == "top_k":
             return None
         return Relations(scored.similarity(), scored.to_document(), batch.shared)
@@ -192,7 +182,8 @@ class BertSum(EncoderSummarizer):
         """Return the scores of all sentences of a batch, each in [0, 1]."""
         with evaluating(self):
             scores = upcast_half(self.score(batch).logits).sigmoid().tolist()
-        return [row[: len(sentences)] for row, sentences in zip(scores, batch.sentences)]
+        # without padding
+        return [document[: len(sentences)] for document, sentences in zip(scores, batch.sentences)]
 
     def summarize(self, batch: ExtractiveBatch) -> list[ExtractiveSummary]:
         """Return the selected sentences of each document; an empty summary for a document without sentences."""
@@ -204,10 +195,13 @@ class BertSum(EncoderSummarizer):
         )
 
     def sentence_attention(self, batch: ExtractiveBatch) -> list[np.ndarray]:
-        """Return the attention between sentences in the last layer of the first member, [L, L] each, if it has any."""
+        """Return, for each document, the attention between its L sentences in the last inter-sentence layer, [L, L].
+
+        It is averaged over heads, of the first member; the list is empty for a model without inter-sentence layers.
+        """
         with evaluating(self):
             weights = self.network.attention(self.score(batch).vectors, batch.mask, batch.layout)
         if weights is None:
             return []
         sizes = map(len, batch.sentences)
-        return [rows[:size, :size].float().cpu().numpy() for rows, size in zip(weights, sizes)]
+        return [document[:size, :size].float().cpu().numpy() for document, size in zip(weights, sizes)]

@@ -6,7 +6,7 @@ from torch.nn import functional as F
 
 from datamodules.text.sentence_layout import LOG_BEFORE, LOG_SIZE, PROSE, TEXTRANK
 
-_HIDDEN = 64
+_HIDDEN = 64  # width of the hidden layer
 _LEAD_SENTENCES = 30  # longer documents are pulled to their beginning less
 
 
@@ -26,10 +26,11 @@ class Layout(nn.Module):
     def forward(self, features: Tensor, vectors: Tensor, mask: Tensor) -> Tensor:
         """Return embeddings [B, L, D] from `layout_features` [B, L, 13], vectors [B, L, H] and a mask [B, L]."""
         central = centralities(vectors, features[..., PROSE], mask)                 # [B, L, 4]
-        columns, real = [features[..., :TEXTRANK], central], mask.to(features.dtype)
-        for rank in features[..., TEXTRANK:].unbind(-1) if self.ranks else ():
-            columns.insert(-1, torch.stack([rank, _standardized(rank, real) * real], -1))
-        x = torch.cat([column.to(central) for column in columns], -1)
+        real = mask.to(features.dtype)
+        columns = [features[..., :TEXTRANK]]                                        # [B, L, 11]
+        for rank in features[..., TEXTRANK:].unbind(-1) if self.ranks else ():      # TextRank, LexRank
+            columns.append(torch.stack([rank, _standardized(rank, real) * real], -1))  # [B, L, 2]
+        x = torch.cat([column.to(central) for column in columns] + [central], -1)
         return self.outer(F.gelu(self.inner(x)))
 
 
@@ -40,7 +41,7 @@ def centralities(vectors: Tensor, prose: Tensor, mask: Tensor) -> Tensor:
     weights = torch.where(prose.any(1, keepdim=True), prose.to(real) * real, real)  # the topic is that of prose, if any
     topic = F.normalize((unit * weights.unsqueeze(-1)).sum(1), dim=-1)              # [B, H]
     to_topic = (unit @ topic.unsqueeze(-1)).squeeze(-1)                             # [B, L]
-    # mean cosine with the other sentences, negative ones as 0; `- real` removes the cosine of 1 with itself
+    # mean cosine with the other sentences, negative cosines as 0; `- real` subtracts the cosine of 1 with itself
     similar = (unit @ unit.transpose(1, 2)).clamp(min=0)                            # [B, L, L]
     counts = (real.sum(1, keepdim=True) - 1).clamp(min=1)
     to_others = (similar.sum(-1) - real) / counts * 5  # about as large as `to_topic`
@@ -58,6 +59,7 @@ def lead_prior(features: Tensor, vectors: Tensor, mask: Tensor, strength: float)
     Features, vectors e and mask are those of `Layout.forward`.
     """
     to_topic = centralities(vectors, features[..., PROSE], mask)[..., 0]            # [B, L]
+    # `layout_features` divides these logarithms by 3 and 5
     log_before, size = 3 * features[..., LOG_BEFORE], (5 * features[..., LOG_SIZE]).exp()
     return to_topic - strength * log_before * (_LEAD_SENTENCES / size).clamp(max=1)
 
@@ -67,5 +69,5 @@ def _standardized(values: Tensor, real: Tensor) -> Tensor:
     counts = real.sum(1, keepdim=True).clamp(min=1)
     mean = (values * real).sum(1, keepdim=True) / counts
     variance = ((values - mean).square() * real).sum(1, keepdim=True) / counts
-    # the root of 0 has no gradient, as in documents of one sentence
+    # in a document of one sentence the variance is 0, at which the root has no finite gradient and no quotient
     return (values - mean) / (variance.clamp(min=1e-12).sqrt() + 1e-3)

@@ -46,9 +46,6 @@ class MatchSum(EncoderSummarizer):
         order: order of the sentences in a summary: as in the `document`, or by `score` of the proposing model.
         optimizer: options of AdamW; the paper has the schedule `inverse_root`.
         val_summaries: number of validation documents summarized at each validation during training; -1 for all.
-
-    Raises:
-        ValueError: if a number is out of range.
     """
 
     batch_type = MatchSumBatch
@@ -81,73 +78,78 @@ class MatchSum(EncoderSummarizer):
         """Check that a DataModule produces batches of this model, in pieces that the encoder can read."""
         super().check_data(data)
         limit = self.reader.max_tokens
-        if limit is not None and (piece := getattr(data, "piece", 0)) + 2 > limit:
+        piece = getattr(data, "piece", 0)  # a foreign DataModule has none
+        if limit is not None and piece + 2 > limit:
             raise UserError(
                 f"data.piece is {piece}, but with a start and an end symbol the encoder reads at most {limit} tokens; "
                 f"lower it to {limit - 2}"
             )
 
-    # Matching ----------------------------------------------------------------------------------------------------
-
     def vectors(self, rows: Tensor, sizes: Tensor, text: Tensor, count: int) -> Tensor:
-        """Return vectors of texts, the mean vectors of their rows: [N, T] rows of `count` texts -> [count, H]."""
-        # rows of like length are read together: candidates of one sentence and of two differ much
+        """Return vectors of texts, each the mean vector of its rows: N rows [N, T] of `count` texts -> [count, H].
+
+        A long text has several rows. `sizes` are the tokens of each row, on the CPU, `text` its text's index, [N] each.
+        """
+        # `encode_passages` reads rows of similar length together, which saves padding: candidates differ much in length
         passages = [
             Passage(document=number, start=0, size=size, first=0, last=size)
             for number, size in enumerate(sizes.tolist())
         ]
-        states = self.reader.encode_passages(rows, passages, chunk=_CHUNK)                              # [N, T, H]
-        mask = torch.arange(rows.shape[1]) < sizes[:, None]                                  # [N, T]
-        mask = mask.to(rows.device, non_blocking=True)
+        states = self.reader.encode_passages(rows, passages, chunk=_CHUNK)                   # [N, T, H]
+        mask = (torch.arange(rows.shape[1]) < sizes[:, None]).to(rows.device, non_blocking=True)  # [N, T]
         heads = torch.zeros_like(mask)
         heads[:, 0] = True
         pooled = self.pooler(states, torch.where(mask, 0, -1), heads, 1).squeeze(1)          # [N, H]
-        sums = pooled.new_zeros(count, pooled.shape[1]).index_add(0, text, pooled)
-        return sums / pooled.new_zeros(count).index_add(0, text, pooled.new_ones(len(text))).clamp_min(1).unsqueeze(1)
+        sums = pooled.new_zeros(count, pooled.shape[1]).index_add(0, text, pooled)           # [count, H]
+        row_counts = pooled.new_zeros(count).index_add(0, text, pooled.new_ones(len(text)))  # 0 for unused indices
+        return sums / row_counts.clamp_min(1).unsqueeze(1)
 
     def match(self, batch: MatchSumBatch) -> tuple[Tensor, Tensor]:
         """Return cosine similarities to the document: of the candidates [B, C] and of the reference [B]."""
         documents = self.vectors(batch.documents, batch.document_sizes, batch.document_of, batch.batch_size)
-        # Each text has one row, or several if it is long, so there are at most as many texts as rows.
+        # each text has at least one row, so that there are at most as many texts as rows
         texts = self.vectors(batch.texts, batch.text_sizes, batch.text_of, len(batch.texts))
         documents, texts = F.normalize(upcast_half(documents), dim=-1), F.normalize(upcast_half(texts), dim=-1)
         candidates = (texts[batch.slots] * documents.unsqueeze(1)).sum(-1)                   # [B, C]
         return candidates, (texts[batch.gold] * documents).sum(-1)
 
     def loss_terms(self, batch: MatchSumBatch) -> dict[str, Tensor]:
-        """Return `candidates` and `gold`, see the class."""
-        scores, gold = self.match(batch)
+        """Return `candidates` and `gold`, means over documents, see the class."""
+        scores, gold = self.match(batch)                                                     # [B, C], [B]
         gains = batch.gains.to(scores)
-        real = batch.mask & batch.has_gold.unsqueeze(1)
+        has_reference = batch.mask & batch.has_gold.unsqueeze(1)  # True at candidates of documents with a reference
         if self.loss == "margin":
             ranking = margin_loss(scores, gains, batch.mask, self.margin)
         else:
+            # -1e4 rather than -inf, with which a document without candidates would have a loss of NaN
             target = (gains / self.temperature).masked_fill(~batch.mask, -1e4).softmax(1)
-            logits = (scores / self.scale).masked_fill(~batch.mask, -1e4).log_softmax(1)
-            ranking = -(target * logits).masked_fill(~batch.mask, 0).sum(1)
-        gold_excess = (scores - gold.unsqueeze(1)).clamp_min(0).masked_fill(~real, 0)
-        return {"candidates": ranking.mean(), "gold": (gold_excess.sum(1) / real.sum(1).clamp_min(1)).mean()}
-
-    # Summaries ---------------------------------------------------------------------------------------------------
+            log_probs = (scores / self.scale).masked_fill(~batch.mask, -1e4).log_softmax(1)
+            ranking = -(target * log_probs).masked_fill(~batch.mask, 0).sum(1)
+        excess = (scores - gold.unsqueeze(1)).clamp_min(0).masked_fill(~has_reference, 0)
+        gold_term = excess.sum(1) / has_reference.sum(1).clamp_min(1)                        # [B]
+        return {"candidates": ranking.mean(), "gold": gold_term.mean()}
 
     def summarize(self, batch: MatchSumBatch) -> list[ExtractiveSummary]:
-        """Return the best candidate of each document; a sentence scores as the best candidate with it, or 0."""
+        """Return the best candidate of each document; the score of a sentence is the best score of a candidate with it.
+
+        A sentence in no candidate has score 0.
+        """
         with evaluating(self):
-            scores = self.match(batch)[0]
+            scores = self.match(batch)[0]                                                    # [B, C]
             scores = scores + self.proposal_weight * batch.prior.to(scores)
             best = scores.masked_fill(~batch.mask, float("-inf")).argmax(1).tolist()
         summaries = []
-        for number, (column, values) in enumerate(zip(best, scores.tolist())):
-            choices, sentences, proposed = batch.choices[number], batch.sentences[number], batch.proposed[number]
-            chosen = choices[column]
+        for number, (best_candidate, candidate_scores) in enumerate(zip(best, scores.tolist())):
+            candidates, sentences, proposed = batch.choices[number], batch.sentences[number], batch.proposed[number]
+            chosen = candidates[best_candidate]
             if self.order == "score":
-                chosen = [index for _, index in sorted((-proposed[index], index) for index in chosen)]
-            of_sentence = [0.0] * len(sentences)
-            for value, choice in sorted(zip(values, choices)):
-                for index in choice:
-                    of_sentence[index] = value
-            of_document = batch.ids[number], batch.references[number], sentences
-            summaries.append(ExtractiveSummary.of(*of_document, chosen, of_sentence))
+                chosen = sorted(chosen, key=lambda index: (-proposed[index], index))
+            sentence_scores = [0.0] * len(sentences)
+            for score, candidate in sorted(zip(candidate_scores, candidates)):  # ascending: the best one comes last
+                for index in candidate:
+                    sentence_scores[index] = score
+            name, references = batch.ids[number], batch.references[number]
+            summaries.append(ExtractiveSummary.of(name, references, sentences, chosen, sentence_scores))
         return summaries
 
 
@@ -160,7 +162,7 @@ def margin_loss(scores: Tensor, gains: Tensor, mask: Tensor, margin: float) -> T
     order = gains.masked_fill(~mask, float("-inf")).argsort(dim=1, descending=True, stable=True)
     ranked, is_candidate = scores.gather(1, order), mask.gather(1, order)                    # [B, C]
     positions = torch.arange(scores.shape[1], device=scores.device)
-    gap = positions.unsqueeze(0) - positions.unsqueeze(1)                                    # [j, j + i] -> i
+    gap = positions.unsqueeze(0) - positions.unsqueeze(1)                                    # i at [j, j + i], [C, C]
     pairs = is_candidate.unsqueeze(1) & is_candidate.unsqueeze(2) & (gap > 0)                # [B, C, C]
     excess = (ranked.unsqueeze(1) - ranked.unsqueeze(2) + margin * gap).clamp_min(0)
     count = (mask.sum(1)[:, None, None] - gap).clamp_min(1)                                  # pairs with this gap

@@ -18,14 +18,15 @@ class SelectionOptions:
 
     Attributes:
         selector: `top_k`, `trigram_blocking`, `mmr` or `triangle`.
-        k: maximal number of sentences of a summary; a large one leaves the limit to the budgets.
+        k: maximum number of sentences of a summary; a large one leaves the limit to the budgets.
         mmr_form: `penalty`, s_i - lambda max sim; or `classic`, lambda s_i - (1 - lambda) max sim.
         trade_off: lambda of `mmr` and `triangle`.
         order: order of the sentences: as in the `document`, or by `score`, as they were selected.
-        words: maximal number of words of a summary, separated by whitespace; 0 for no limit.
-        ratio: the same, as a share of the words that the model reads of the document (the compression ratio).
-        share: maximal number of sentences, as a share of those that it reads, rounded.
-        min_score: lowest score of a selected sentence; scores of BertSum are in [0, 1].
+        words: maximum number of words of a summary, separated by whitespace; 0 for no limit.
+        ratio: maximum number of words, as a share of the words that the model reads of the document (the compression
+            ratio); 0 for no limit.
+        share: maximum number of sentences, as a share of the sentences that the model reads, rounded; 0 for no limit.
+        min_score: minimum score of a selected sentence; scores of BertSum are in [0, 1].
     """
 
     selector: Selector = "top_k"
@@ -83,7 +84,7 @@ def shared_path(similarity: Tensor, to_document: Tensor) -> Tensor:
     radius_i, radius_j = radius.unsqueeze(2), radius.unsqueeze(1)
     product = (radius_i + radius_j - angular_distance(similarity)) / 2               # [B, L, L]
     smaller = torch.minimum(radius_i, radius_j)
-    # rounding may leave the bounds by a little
+    # below 1e-6 a radius is 0 up to rounding, which may also carry the quotient slightly out of its bounds
     return torch.where(smaller > 1e-6, product / smaller.clamp_min(1e-6), torch.ones_like(product)).clamp(0, 1)
 
 
@@ -96,17 +97,18 @@ def chosen_sentences(
 ) -> list[list[int]]:
     """Return the indices of the selected sentences of each document, in their order in the summary, see `select`."""
     counts = [[len(length_words(text)) for text in sentences] for sentences in documents]
-    rows = select(scores, mask, relations, options, pad(counts).to(scores.device)).tolist()
-    chosen = [[index for index in row if index >= 0] for row in rows]
+    selected = select(scores, mask, relations, options, pad(counts).to(scores.device)).tolist()
+    chosen = [[index for index in indices if index >= 0] for indices in selected]  # -1 stands for no sentence
     return list(map(sorted, chosen)) if options.order == "document" else chosen
 
 
 def select(
     scores: Tensor, mask: Tensor, relations: Relations | None, options: SelectionOptions, words: Tensor | None = None
 ) -> Tensor:
-    """Select sentences of each document greedily, within the limits of the options: indices in order, [B, min(k, L)].
+    """Select sentences of each document greedily, within the limits of the options.
 
-    Each step takes the allowed sentence with the highest gain; ties go to the first. -1 if no sentence was allowed.
+    Returns their indices in the order of selection, [B, min(k, L)], -1 at steps without an allowed sentence. Each step
+    takes the allowed sentence with the highest gain, of several the first one.
 
     - `top_k`: the gain is the score s_i.
     - `trigram_blocking`: the same, but sentences that share a trigram with a selected one are not allowed (Paulus et
@@ -121,49 +123,52 @@ def select(
 
     The scores s, the mask of sentences that may be selected, and the number of words, for budgets, are [B, L].
     """
-    within_limit, room = _limit(scores, mask, options, words)
-    selectable = torch.where(within_limit.any(1, keepdim=True), within_limit, mask)
-    redundancy = torch.zeros_like(scores)
-    overlap = _overlap(relations, options)
-    rows = torch.arange(len(scores), device=scores.device)
+    within_limits, remaining_words = _limit(scores, mask, options, words)
+    selectable = torch.where(within_limits.any(1, keepdim=True), within_limits, mask)            # [B, L]
+    redundancy = torch.zeros_like(scores)  # maximum overlap with a selected sentence
+    overlap = _overlap(relations, options)                                                       # [B, L, L] or None
+    documents = torch.arange(len(scores), device=scores.device)
     selected = []
-    size = scores.shape[1]
-    for step in range(min(options.k, size)):
-        if options.share and step:
-            selectable &= (step < ((words > 0).sum(1) * options.share).round()).unsqueeze(1)
+    for step in range(min(options.k, scores.shape[1])):
+        if options.share and step:  # the first sentence is always selected; padding has no words
+            max_sentences = ((words > 0).sum(1) * options.share).round()
+            selectable &= (step < max_sentences).unsqueeze(1)
         gain = _gain(scores, redundancy, options).masked_fill(~selectable, float("-inf"))
-        best = gain.argmax(1)                                                        # [B]
-        found_one = selectable.any(1)
-        selected.append(best.masked_fill(~found_one, -1))
-        selectable = selectable & within_limit
-        selectable[rows, best] = False
-        if room is not None:
-            room = room - words[rows, best] * found_one
-            selectable &= words <= room.unsqueeze(1)
+        best = gain.argmax(1)                                                                    # [B]
+        is_selected = selectable.any(1)  # False where no sentence is left, and `best` means nothing
+        selected.append(best.masked_fill(~is_selected, -1))
+        selectable = selectable & within_limits
+        selectable[documents, best] = False
+        if remaining_words is not None:
+            remaining_words = remaining_words - words[documents, best] * is_selected
+            selectable &= words <= remaining_words.unsqueeze(1)
         if options.selector == "trigram_blocking":
-            selectable &= ~(overlap[rows, best] & found_one.unsqueeze(1))
+            selectable &= ~(overlap[documents, best] & is_selected.unsqueeze(1))
         elif overlap is not None:
-            overlap_with_best = overlap[rows, best]                                  # [B, L]
-            redundancy = overlap_with_best if len(selected) == 1 else torch.maximum(redundancy, overlap_with_best)
+            overlap_with_best = overlap[documents, best]                                         # [B, L]
+            # the first overlap may be negative, as a cosine
+            redundancy = overlap_with_best if step == 0 else torch.maximum(redundancy, overlap_with_best)
     return torch.stack(selected, 1) if selected else mask.new_zeros(len(mask), 0, dtype=torch.long)
 
 
 def _limit(
     scores: Tensor, mask: Tensor, options: SelectionOptions, words: Tensor | None
 ) -> tuple[Tensor, Tensor | None]:
-    """Return the sentences within the limits by themselves, [B, L], and the budgets of words, [B] or None."""
-    allowed, room = mask.clone(), None
+    """Return which sentences alone are within the limits, [B, L], and the budgets of words, [B] (None without one)."""
+    allowed, budget = mask.clone(), None
     if options.min_score:
         allowed &= scores >= options.min_score
     if options.words or options.ratio:
-        room = torch.full_like(words[:, 0], options.words or torch.iinfo(words.dtype).max)
+        budget = torch.full_like(words[:, 0], options.words or torch.iinfo(words.dtype).max)
         if options.ratio:
-            room = torch.minimum(room, (words.sum(1) * options.ratio + 1e-3).floor().long())  # 28.99.. is 29
-        allowed &= words <= room.unsqueeze(1)
-    return allowed, room
+            share = words.sum(1) * options.ratio + 1e-3  # so that a product of 28.9999 by rounding is 29
+            budget = torch.minimum(budget, share.floor().long())
+        allowed &= words <= budget.unsqueeze(1)
+    return allowed, budget
 
 
 def _overlap(relations: Relations | None, options: SelectionOptions) -> Tensor | None:
+    """Return the relation of pairs of sentences that the selector avoids, [B, L, L]; None for `top_k`."""
     if options.selector == "top_k":
         return None
     if options.selector == "trigram_blocking":
@@ -174,6 +179,7 @@ def _overlap(relations: Relations | None, options: SelectionOptions) -> Tensor |
 
 
 def _gain(scores: Tensor, redundancy: Tensor, options: SelectionOptions) -> Tensor:
+    """Return the gain of each sentence, see `select`: scores and redundancy [B, L] -> [B, L]."""
     if options.selector == "mmr" and options.mmr_form == "classic":
         return options.trade_off * scores - (1 - options.trade_off) * redundancy
     if options.selector in ("mmr", "triangle"):

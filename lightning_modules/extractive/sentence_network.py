@@ -37,7 +37,7 @@ class InterSentenceOptions:
     """Let the layers see where sentences stand, how long they are, whether they are prose and how near to the topic
     (`layout.Layout`), in place of position embeddings."""
     ranks: bool = False
-    """Add TextRank and LexRank to what they see; needs `layout`."""
+    """Add the TextRank and LexRank of each sentence to the features of `layout`, which it needs."""
     lead_prior: float = 0.0
     """Strength of `layout.lead_prior` in the logits of summaries, not in those of the loss; needs `layout`."""
     members: int = 1
@@ -47,9 +47,9 @@ class InterSentenceOptions:
 class ScoredSentences(NamedTuple):
     """Output of the network for the sentences of a batch."""
 
-    logits: Tensor  # mean over members, with the prior, [B, L]
+    logits: Tensor  # mean over members, plus `lead_prior`, [B, L]
     vectors: Tensor  # pooled vectors of sentences, [B, L, H]
-    document: Tensor  # the documents' vectors, [B, H]
+    document: Tensor  # vectors of documents, [B, H]
     members: Tensor  # logits of each member for the loss, [M, B, L]
 
     def similarity(self) -> Tensor:
@@ -57,41 +57,40 @@ class ScoredSentences(NamedTuple):
         return cosines(self.vectors, self.vectors)
 
     def to_document(self) -> Tensor:
-        """Return the cosines of sentences and document, [B, L]."""
+        """Return the cosine of each sentence and its document, [B, L]."""
         return document_cosine(self.vectors, self.document)
 
 
 class InterSentenceScorer(nn.Module):
-    """Inter-sentence layers and a scorer over vectors of H = `vector_size`; other arguments as of `SentenceNetwork`.
-
-    Raises:
-        ValueError: if a size is not a multiple of the heads.
-    """
+    """Inter-sentence layers and a scorer over vectors of H = `vector_size`; other arguments as of `SentenceNetwork`."""
 
     def __init__(self, vector_size: int, scoring: Scoring, between: InterSentenceOptions, dropout: float) -> None:
         super().__init__()
-        layers = 0 if scoring == "document_cosine" else between.layers
-        size = between.width if layers and between.width else vector_size
+        num_layers = 0 if scoring == "document_cosine" else between.layers
+        size = between.width if num_layers and between.width else vector_size
         self.scorer = SentenceScorer(scoring, size)
         self.layers = nn.ModuleList(
             EncoderLayer(size, between.heads, between.inner_size, dropout, activation=between.activation)
-            for _ in range(layers)
+            for _ in range(num_layers)
         )
-        if layers and not between.first_norm:
+        if num_layers and not between.first_norm:
             self.layers[0].around_attention.norm = nn.Identity()
-        self.norm = nn.LayerNorm(size) if layers else None
-        if layers and between.width:
+        self.norm = nn.LayerNorm(size) if num_layers else None  # the layers normalize their inputs, not their output
+        if num_layers and between.width:
             self.project: nn.Module = nn.Sequential(nn.Linear(vector_size, size), Dropout(dropout))
         else:
             self.project = nn.Identity()
-        self.layout = Layout(size, between.ranks) if layers and between.layout else None
+        self.layout = Layout(size, between.ranks) if num_layers and between.layout else None
 
     def logits(self, vectors: Tensor, document: Tensor, mask: Tensor, features: Tensor | None = None) -> Tensor:
-        """Return the logits [B, L] of pooled vectors of sentences [B, L, H] and documents [B, H]."""
+        """Return the logits [B, L] of pooled vectors of sentences [B, L, H] and documents [B, H]; see `between`."""
         return self.scorer(self.between(vectors, mask, features), document, mask)
 
     def between(self, vectors: Tensor, mask: Tensor, features: Tensor | None = None) -> Tensor:
-        """Apply the inter-sentence layers, [B, L, H] -> [B, L, D]."""
+        """Apply the inter-sentence layers, if there are any: [B, L, H] -> [B, L, D].
+
+        The mask, [B, L], is True at sentences; `features` are `layout_features`, [B, L, 13], which only `layout` reads.
+        """
         if self.norm is None:
             return vectors
         x, key_mask = self.placed(vectors, mask, features), attention_mask(mask)
@@ -100,7 +99,7 @@ class InterSentenceScorer(nn.Module):
         return self.norm(x)
 
     def placed(self, vectors: Tensor, mask: Tensor, features: Tensor | None) -> Tensor:
-        """Project sentence vectors and add embeddings of the layout, or of positions, [B, L, H] -> [B, L, D]."""
+        """Project sentence vectors, and add embeddings of their layout or else positions: [B, L, H] -> [B, L, D]."""
         x = self.project(vectors)
         if self.layout is not None:
             return x + self.layout(features, vectors, mask)
@@ -114,7 +113,7 @@ class InterSentenceScorer(nn.Module):
         for layer in self.layers[:-1]:
             x = layer(x, key_mask)
         last = self.layers[-1]
-        x = last.around_attention.norm(x)  # these layers normalise first
+        x = last.around_attention.norm(x)  # the input of attention in a layer with pre-normalization
         return last.attention.weights(x, x, key_mask).mean(1)
 
 
@@ -143,26 +142,27 @@ class SentenceNetwork(InterSentenceScorer):
             raise ValueError(f"encoding must be joint or separate, got {encoding!r}")
         self.reader, self.encoding, self.interval_segments = reader, encoding, interval_segments
         self.pooler, self.lead_prior = Pooler(pooling, reader.size), between.lead_prior
-        for name in ("lead_prior", "ranks"):
+        for name in ("lead_prior", "ranks"):  # options that read the features of `layout`
             if getattr(between, name) and self.layout is None:
                 raise ValueError(f"inter_sentence.{name} needs inter_sentence.layout: true")
         if between.members < 1:
             raise ValueError(f"inter_sentence.members must be at least 1, got {between.members}")
-        others = range(between.members - 1)
-        self.others = nn.ModuleList(InterSentenceScorer(reader.size, scoring, between, dropout) for _ in others)
+        self.others = nn.ModuleList(
+            InterSentenceScorer(reader.size, scoring, between, dropout) for _ in range(between.members - 1)
+        )
 
     def states(self, tokens: Tensor, lengths: Tensor, owner: Tensor, starts: Sequence[Sequence[int]] | None) -> Tensor:
-        """Return the states of all tokens, [B, T, H], of documents with these `lengths`, in host memory.
+        """Return the states of all tokens, [B, T, H], of documents with `lengths` tokens, [B] on the CPU.
 
-        With `starts` passages are encoded separately, a `ValueError` if one is too long; else whole documents, in
-        windows.
+        With `starts`, the first token of each passage of each document, passages are encoded separately; without them
+        whole documents are, in windows if they are long. `owner` is the sentence of each token, -1 at padding, [B, T].
         """
         segments = owner.clamp_min(0) % 2 if self.interval_segments else None
         if starts is not None:
-            passages, room = sections(lengths.tolist(), starts), self.reader.max_tokens
+            passages, limit = sections(lengths.tolist(), starts), self.reader.max_tokens
             longest = max((passage.size for passage in passages), default=0)
-            if room is not None and longest > room:
-                raise ValueError(f"a piece of {longest} tokens, the encoder reads {room}: lower data.piece")
+            if limit is not None and longest > limit:
+                raise ValueError(f"a piece of {longest} tokens, the encoder reads {limit}: lower data.piece")
             return self.reader.encode_passages(tokens, passages, segments)
         return encode_documents(self.reader, tokens, lengths, segments)
 
@@ -179,11 +179,15 @@ class SentenceNetwork(InterSentenceScorer):
     ) -> ScoredSentences:
         """Return the scores of sentences; arguments as in `ExtractiveBatch`, features `layout_features`, [B, L, 13].
 
-        Vectors of documents are zeros without `with_document`, as they take another pass with `separate`.
+        Vectors of documents, which take another pass with `separate`, are zeros unless the scorer needs them or
+        `with_document` asks for them.
         """
-        states, whole = self.encoded(tokens, lengths, owner, starts, with_document)
+        states, document_states = self.encoded(tokens, lengths, owner, starts, with_document)
         vectors = self.pooler(states, owner, heads, mask.shape[1])                           # [B, L, H]
-        document = torch.zeros_like(vectors[:, 0]) if whole is None else document_vector(self.pooler, whole, owner)
+        if document_states is None:
+            document = torch.zeros_like(vectors[:, 0])                                       # [B, H]
+        else:
+            document = document_vector(self.pooler, document_states, owner)
         return self.scored(vectors, document, mask, features)
 
     def encoded(
@@ -194,7 +198,10 @@ class SentenceNetwork(InterSentenceScorer):
         starts: Sequence[Sequence[int]],
         with_document: bool = False,
     ) -> tuple[Tensor, Tensor | None]:
-        """Return the states of all tokens for vectors of sentences and, where needed, of documents, [B, T, H] each."""
+        """Return the states of all tokens for vectors of sentences, and for vectors of documents, [B, T, H] each.
+
+        With `joint` they are the same. With `separate` the second is None if neither caller nor scorer needs it.
+        """
         states = self.states(tokens, lengths, owner, starts if self.encoding == "separate" else None)
         if self.encoding != "separate":
             return states, states
@@ -206,7 +213,8 @@ class SentenceNetwork(InterSentenceScorer):
         self, vectors: Tensor, document: Tensor, mask: Tensor, features: Tensor | None = None
     ) -> ScoredSentences:
         """Return the scores of pooled vectors of sentences [B, L, H] and documents [B, H]."""
-        members = torch.stack([m.logits(vectors, document, mask, features) for m in (self, *self.others)])
+        scorers = (self, *self.others)
+        members = torch.stack([scorer.logits(vectors, document, mask, features) for scorer in scorers])  # [M, B, L]
         logits = members.mean(0)                                                              # [B, L]
         if self.lead_prior:
             logits = logits + lead_prior(features, vectors, mask, self.lead_prior)
@@ -214,8 +222,8 @@ class SentenceNetwork(InterSentenceScorer):
 
 
 def document_vector(pooler: Pooler, states: Tensor, owner: Tensor) -> Tensor:
-    """Pool a document like a sentence whose only head token is the first one: [B, T, H] -> [B, H]."""
-    group = torch.where(owner >= 0, 0, -1)
+    """Pool the tokens of a document as if they were one sentence, whose head is the first: [B, T, H] -> [B, H]."""
+    one_sentence = torch.where(owner >= 0, 0, -1)  # -1 stays at padding
     heads = torch.zeros_like(owner, dtype=torch.bool)
     heads[:, 0] = True
-    return pooler(states, group, heads, 1).squeeze(1)
+    return pooler(states, one_sentence, heads, 1).squeeze(1)

@@ -22,6 +22,7 @@ class _GroupedAttention(torch.autograd.Function):
 
     @staticmethod
     def gamma(rows: slice, query: Tensor, keys: Tensor, bias: Tensor, groups: int) -> Tensor:
+        """Return the attention within each of L groups for r of the rows; the bias is -inf at padding."""
         scores = torch.baddbmm(bias[rows], query[rows], keys[rows].mT, alpha=query.shape[-1] ** -0.5)   # [r, T, L n]
         return scores.unflatten(-1, (groups, -1)).softmax(-1, dtype=scores.dtype)                # [r, T, L, n]
 
@@ -38,41 +39,43 @@ class _GroupedAttention(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx, grad: Tensor):
-        """Compute, with w = share gamma and g = d loss / d w, d share = sum_i g gamma and d score = w (g - d share)."""
+        """Compute, with w = share gamma and g = d loss / d w, d share = sum_i g gamma and d score = w (g - d share).
+
+        The buffers hold several of these in turn: `slope` g gamma, then d score, and `weights` gamma, then w.
+        """
         query, keys, values, bias, shares = ctx.saved_tensors
         grad, scale = grad.contiguous(), query.shape[-1] ** -0.5
-        *grads, of_shares = (torch.empty_like(tensor) for tensor in (query, keys, values, shares))
+        grad_query, grad_keys, grad_values, grad_shares = map(torch.empty_like, (query, keys, values, shares))
         for rows in _parts(query, keys):
-            weights = _GroupedAttention.gamma(rows, query, keys, bias, shares.shape[-1])         # [r, T, L, n]
-            slope = (grad[rows] @ values[rows].mT).view_as(weights)
+            weights = _GroupedAttention.gamma(rows, query, keys, bias, shares.shape[-1])         # gamma, [r, T, L, n]
+            slope = (grad[rows] @ values[rows].mT).view_as(weights)                              # g
             slope *= weights
-            of_share, share = slope.sum(-1, keepdim=True), shares[rows].unsqueeze(-1)            # [r, T, L, 1]
-            slope.addcmul_(weights, of_share, value=-1).mul_(share * scale)
-            slope, weights = slope.flatten(-2), weights.mul_(share).flatten(-2)                  # [r, T, L n]
-            products = ((slope, keys), (slope.mT, query), (weights.mT, grad))
-            for full_grad, (left, right) in zip(grads, products):
-                torch.bmm(left, right[rows], out=full_grad[rows])
-            of_shares[rows] = of_share.squeeze(-1)
-        return *grads, None, of_shares
+            grad_share, share = slope.sum(-1, keepdim=True), shares[rows].unsqueeze(-1)          # [r, T, L, 1]
+            slope.addcmul_(weights, grad_share, value=-1).mul_(share * scale)                    # d score times scale
+            slope, weights = slope.flatten(-2), weights.mul_(share).flatten(-2)                  # w; [r, T, L n] both
+            torch.bmm(slope, keys[rows], out=grad_query[rows])
+            torch.bmm(slope.mT, query[rows], out=grad_keys[rows])
+            torch.bmm(weights.mT, grad[rows], out=grad_values[rows])
+            grad_shares[rows] = grad_share.squeeze(-1)
+        return grad_query, grad_keys, grad_values, None, grad_shares
 
 
 def _parts(query: Tensor, keys: Tensor) -> list[slice]:
-    """Split the rows of [R, T, d] into parts of at most `PART_ELEMENTS` elements."""
+    """Split the R rows of queries [R, T, d] so that each part has at most `PART_ELEMENTS` weights [r, T, L n]."""
     max_elements = PART_ELEMENTS.get(query.device.type, PART_ELEMENTS["cuda"])
     rows = max(1, max_elements // (query.shape[1] * keys.shape[1]))
     return [slice(start, start + rows) for start in range(0, len(query), rows)]
 
 
 def grouped_attention(query: Tensor, keys: Tensor, values: Tensor, mask: Tensor, shares: Tensor) -> Tensor:
-    """Return sum_j share_tj sum_i gamma_tji v_ji, gamma a softmax over the n keys of each of L groups, [B, N, T, d].
+    """Return sum_j share_tj sum_i gamma_tji v_ji, where gamma is a softmax over the n keys of each of L groups.
 
-    Queries are [B, N, T, d], keys and values [B, N, L n, d], the mask of keys, none of whose groups is empty, [B, L,
-    n], the shares of groups [B, N, T, L]. No tensor of the size of gamma, [B, N, T, L n], is kept for the backward
-    pass.
+    Queries and the result are [B, N, T, d], keys and values [B, N, L n, d], the shares of groups [B, N, T, L]. The mask
+    of keys, [B, L, n], is True somewhere in each group. For the backward pass, no tensor of the size of gamma is kept.
     """
     bias = query.new_zeros(mask.shape).masked_fill_(~mask, float("-inf")).flatten(1)             # [B, L n]
     bias = bias[:, None, None].expand(-1, query.shape[1], -1, -1)                                # [B, N, 1, L n]
-    rows = (tensor.flatten(0, 1) for tensor in (query, keys, values, bias, shares.to(query.dtype)))
+    rows = (tensor.flatten(0, 1) for tensor in (query, keys, values, bias, shares.to(query.dtype)))  # [B N, ...]
     return _GroupedAttention.apply(*rows).view_as(query)
 
 
@@ -110,22 +113,22 @@ class GraphAttention(nn.Module):
     def __init__(self, size: int, heads: int, dropout: float, bias: GraphBias | None) -> None:
         super().__init__()
         self.tokens, self.paragraphs = (MultiHeadAttention(size, heads, dropout) for _ in range(2))
-        # the heads are joined by U_d, once
-        self.tokens.output = self.paragraphs.output = nn.Identity()
+        self.tokens.output = self.paragraphs.output = nn.Identity()  # U_d joins the heads of both
         self.join, self.bias, self.dropout = nn.Linear(2 * size, size), bias, Dropout(dropout)
         nn.init.xavier_uniform_(self.join.weight)
         nn.init.zeros_(self.join.bias)
         if bias is not None:
             width = size // heads
-            self.inner = nn.Parameter(torch.randn(heads, width, width) * width**-0.5)
-            self.outer = nn.Parameter(torch.randn(heads, width, 1) * width**-0.5)
+            self.inner = nn.Parameter(torch.randn(heads, width, width) * width**-0.5)  # W of s_t
+            self.outer = nn.Parameter(torch.randn(heads, width, 1) * width**-0.5)  # U of s_t
 
     def remember(
         self, tokens: Tensor, paragraphs: Tensor, token_mask: Tensor, paragraph_mask: Tensor, graph: Tensor
     ) -> GraphMemory:
-        """Compute the keys and values of tokens [B, L, n, D] and paragraphs [B, L, D], once for a document."""
-        of_tokens = (tensor.contiguous() for tensor in self.tokens.project(tokens.flatten(1, 2)))
-        return GraphMemory(*of_tokens, *self.paragraphs.project(paragraphs), token_mask, paragraph_mask, graph)
+        """Compute the keys and values of tokens [B, L, n, D] and paragraphs [B, L, D], once for all targets."""
+        # contiguous, because `grouped_attention` would otherwise copy them at each decoding step
+        token_memory = (tensor.contiguous() for tensor in self.tokens.project(tokens.flatten(1, 2)))
+        return GraphMemory(*token_memory, *self.paragraphs.project(paragraphs), token_mask, paragraph_mask, graph)
 
     def position(self, query: Tensor, paragraph_mask: Tensor) -> Tensor:
         """Return s_t of queries [B, N, T, D / N], [B, N, T], in [0, L - 1] for the L paragraphs of each document.
@@ -144,7 +147,7 @@ class GraphAttention(nn.Module):
         return scores.masked_fill(~memory.paragraph_mask[:, None, None], float("-inf")).softmax(-1)
 
     def forward(self, x: Tensor, memory: GraphMemory, mask: None = None) -> Tensor:
-        """Compute d from x, both [B, T, D], with the masks of the memory."""
+        """Compute d from x, both [B, T, D]; `mask`, an argument of all cross-attention, is not used."""
         beta = self.dropout(self.beta(x, memory)).to(memory.paragraph_values.dtype)          # [B, N, T, L]
         overall = beta @ memory.paragraph_values                                             # [B, N, T, D / N]
         query = self.tokens.split(self.tokens.query(x))                                      # [B, N, T, D / N]

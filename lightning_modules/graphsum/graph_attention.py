@@ -15,19 +15,19 @@ from lightning_modules.networks.transformer import FeedForward, MultiHeadAttenti
 class GraphBias(nn.Module):
     """Bias of attention scores by a graph: R = -(1 - G)^2 / (2 sigma^2).
 
-    With sigma = 1, R is in [-0.5, 0]: a bias, not a mask. Sigma is positive, else a `ValueError`; `learned` learns its
-    logarithm, which keeps it so.
+    For graphs G in [0, 1] and sigma = 1, R is in [-0.5, 0]: a bias, not a mask. A sigma that is not positive is a
+    `ValueError`. With `learned` the logarithm of sigma is trained, so that sigma stays positive.
     """
 
     def __init__(self, sigma: float = 1.0, learned: bool = False) -> None:
         super().__init__()
         if not sigma > 0:
             raise ValueError(f"sigma must be positive, got {sigma}")
-        start = torch.tensor(math.log(sigma))
+        log_sigma = torch.tensor(math.log(sigma))
         if learned:
-            self.log_sigma = nn.Parameter(start)
+            self.log_sigma = nn.Parameter(log_sigma)
         else:
-            self.register_buffer("log_sigma", start, persistent=False)
+            self.register_buffer("log_sigma", log_sigma, persistent=False)
 
     def forward(self, graph: Tensor) -> Tensor:
         """Return R for G of any shape."""
@@ -35,11 +35,7 @@ class GraphBias(nn.Module):
 
 
 class MultiHeadPooling(nn.Module):
-    """Tokens to one vector: per head a scalar key, a softmax over the tokens, the weighted values; then a linear layer.
-
-    Raises:
-        ValueError: if the heads N do not divide the size D.
-    """
+    """Pooling of tokens to a vector: each head sums values, weighted by a softmax of keys, before a linear layer."""
 
     def __init__(self, size: int, heads: int) -> None:
         super().__init__()
@@ -52,14 +48,17 @@ class MultiHeadPooling(nn.Module):
             nn.init.xavier_uniform_(linear.weight)
 
     def by_head(self, x: Tensor, mask: Tensor) -> Tensor:
-        """Pool tokens [..., n, D] by head, without the linear layer: [..., N, D / N]; no row of the mask is empty."""
+        """Pool tokens [..., n, D] by head, without the linear layer -> [..., N, D / N].
+
+        The mask, [..., n], is True at tokens, and somewhere in each sequence.
+        """
         scores = self.key(x).masked_fill(~mask.unsqueeze(-1), float("-inf"))                 # [..., n, N]
         values = self.value(x).unflatten(-1, (self.heads, -1)).transpose(-3, -2)             # [..., N, n, D / N]
         weights = scores.softmax(-2).transpose(-1, -2).unsqueeze(-2)                         # [..., N, 1, n]
         return (weights @ values).squeeze(-2)
 
     def forward(self, x: Tensor, mask: Tensor) -> Tensor:
-        """Tokens [..., n, D] with their mask [..., n] -> [..., D]."""
+        """Pool tokens [..., n, D] with their mask [..., n] -> [..., D]."""
         return self.output(self.by_head(x, mask).flatten(-2))
 
 
@@ -67,7 +66,7 @@ class MeanPooling(nn.Module):
     """Mean of the tokens, the ablation of multi-head pooling."""
 
     def forward(self, x: Tensor, mask: Tensor) -> Tensor:
-        """Tokens [..., n, D] with their mask [..., n] -> [..., D]."""
+        """Pool tokens [..., n, D] with their mask [..., n] -> [..., D]."""
         weights = mask.to(x.dtype) / mask.sum(-1, keepdim=True)                              # [..., n]
         return (weights.unsqueeze(-2) @ x).squeeze(-2)
 
@@ -88,8 +87,8 @@ class AroundFeedForward(nn.Module):
         self.norm = nn.LayerNorm(size)
 
     def forward(self, x: Tensor, attend) -> Tensor:
-        """Apply the layer, [..., D] -> [..., D]; the result of `attend` is broadcast to the shape of x."""
-        if self.before is not None:
+        """Apply the layer, [..., D] -> [..., D]; the result of the function `attend`, u, is broadcast to x."""
+        if self.before is not None:  # `pre`
             x = x + self.dropout(attend(self.before(x)))
             return x + self.dropout(self.feed_forward(self.norm(x)))
         return self.norm(x + self.dropout(self.feed_forward(x + self.dropout(attend(x)))))
@@ -98,8 +97,8 @@ class AroundFeedForward(nn.Module):
 class GraphEncoderLayer(nn.Module):
     """Graph-informed self-attention over paragraphs: alpha = softmax(e + R), u_i = sum_j alpha_ij (x_j W_V).
 
-    R is that of `bias`, None attends without; the other arguments are those of `MultiHeadAttention`,
-    `AroundFeedForward`.
+    `bias` computes R from the graph; without it (None) the graph is not used. The other arguments are those of
+    `MultiHeadAttention` and `AroundFeedForward`.
     """
 
     def __init__(
@@ -110,10 +109,14 @@ class GraphEncoderLayer(nn.Module):
         self.around = AroundFeedForward(size, feed_forward, dropout, norm)
 
     def forward(self, x: Tensor, mask: Tensor, graph: Tensor) -> Tensor:
-        """Apply the layer to paragraphs [B, L, D], with a mask [B, L], no row of it empty, and a graph G [B, L, L]."""
+        """Apply the layer to paragraphs [B, L, D] -> [B, L, D], with a graph G [B, L, L].
+
+        The mask, [B, L], is True at paragraphs, of which each document has at least one.
+        """
         score_mask = mask[:, None, None]                                                     # [B, 1, 1, L]
         if self.bias is not None:
-            score_mask = self.bias(graph).unsqueeze(1).masked_fill(~score_mask, float("-inf"))           # [B, 1, L, L]
+            bias = self.bias(graph).unsqueeze(1)                                             # [B, 1, L, L]
+            score_mask = bias.masked_fill(~score_mask, float("-inf"))
         return self.around(x, lambda y: self.attention(y, y, score_mask))
 
 
@@ -121,20 +124,19 @@ class HierarchicalLayer(nn.Module):
     """Global layer of the Hierarchical Transformer, which exchanges information between paragraphs.
 
     Each head pools the tokens of a paragraph to a vector of size D / N and attends between these vectors. A linear
-    layer joins the heads, and the result is added to every token of the paragraph. Arguments as in
-    `GraphEncoderLayer`.
+    layer joins the heads, and the result is added to every token of the paragraph.
     """
 
     def __init__(self, size: int, heads: int, feed_forward: int, dropout: float, norm: Norm) -> None:
         super().__init__()
         self.pooling = MultiHeadPooling(size, heads)
-        self.projections = nn.Parameter(torch.empty(3, heads, size // heads, size // heads))
+        self.projections = nn.Parameter(torch.empty(3, heads, size // heads, size // heads))  # to queries, keys, values
         nn.init.normal_(self.projections, std=(size // heads) ** -0.5)
         self.attention_dropout = dropout
         self.around = AroundFeedForward(size, feed_forward, dropout, norm)
 
     def between(self, x: Tensor, token_mask: Tensor, mask: Tensor) -> Tensor:
-        """Return the attention between paragraphs, [B, L, n, D] -> [B, L, 1, D]."""
+        """Attend between pooled paragraphs, tokens [B, L, n, D] -> [B, L, 1, D]; masks as in `forward`."""
         heads = self.pooling.by_head(x, token_mask).transpose(1, 2)                          # [B, N, L, D / N]
         queries, keys, values = (heads @ self.projections.unsqueeze(1)).unbind(0)
         dropout = self.attention_dropout if self.training else 0.0
@@ -142,6 +144,9 @@ class HierarchicalLayer(nn.Module):
         return self.pooling.output(context.transpose(1, 2).flatten(2)).unsqueeze(2)
 
     def forward(self, x: Tensor, token_mask: Tensor, mask: Tensor) -> Tensor:
-        """Apply the layer to tokens [B, L, n, D], with masks of tokens [B, L, n] (no row empty), paragraphs [B, L]."""
-        # attention between paragraphs, then the feed-forward network, each with normalization and a residual connection
+        """Apply the layer to tokens [B, L, n, D] -> [B, L, n, D].
+
+        `token_mask`, [B, L, n], is True at tokens and at one position of each padding paragraph; `mask`, [B, L], is
+        True at paragraphs.
+        """
         return self.around(x, lambda y: self.between(y, token_mask, mask))

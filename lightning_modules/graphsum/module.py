@@ -45,9 +45,6 @@ class GraphSum(SequenceToSequence):
         optimizer: options of Adam, see `GraphSumOptimizer`.
         decoding: decoding options; by default those of the paper for Multi-News.
         val_summaries: number of validation documents summarized at each validation during training; -1 for all.
-
-    Raises:
-        ValueError: if sizes do not match, or an option has an invalid value.
     """
 
     batch_type = GraphSumBatch
@@ -77,7 +74,7 @@ class GraphSum(SequenceToSequence):
             self._copy_embeddings()
 
     def _copy_embeddings(self) -> None:
-        """Initialize the first rows of the embedding with the word embeddings of the pretrained encoder."""
+        """Replace the first rows of the embedding by the word embeddings of the pretrained encoder; the ids agree."""
         if self.network.pretrained is None:
             raise ValueError("pretrained_embeddings needs a checkpoint, the name or folder of a pretrained encoder")
         words = self.network.pretrained.model.get_input_embeddings().weight
@@ -91,15 +88,15 @@ class GraphSum(SequenceToSequence):
             embedding[: len(words)] = words
 
     def layers_to_shard(self) -> list[nn.Module]:
-        """Return all layers but those of the decoder, since the encoder calls their cross-attention."""
+        """Return the layers of the encoder alone: `encode` uses parts of decoder layers without calling the layers."""
         return [layer for layer in super().layers_to_shard() if not isinstance(layer, DecoderLayer)]
 
     def configure_optimizers(self) -> dict[str, Any]:
-        """Return Adam (0.9, 0.998) with the Noam schedule, and a separate schedule for a pretrained encoder.
+        """Return Adam (0.9, 0.998) with the Noam schedule, and separate rates for a pretrained encoder and for sigma.
 
-        So do the paper, "different optimizers for the pretrained part and other parts" (Li et al. 2020, section 3.1),
-        and Liu and Lapata (2019). With the learning rate of the decoder, all states of a pretrained encoder collapse to
-        one vector within some steps.
+        The paper also has "different optimizers for the pretrained part and other parts" (Li et al. 2020, section 3.1),
+        as have Liu and Lapata (2019). With the learning rate of the decoder, all states of a pretrained encoder become
+        the same vector within some steps.
         """
         pretrained, parameters = split_parameters(self, self.network.pretrained)
         sigmas = []
@@ -107,78 +104,71 @@ class GraphSum(SequenceToSequence):
             biases = [module for module in self.modules() if isinstance(module, GraphBias)]
             sigmas = [bias.log_sigma for bias in biases if bias.log_sigma.requires_grad]
             parameters = [parameter for parameter in parameters if not any(parameter is sigma for sigma in sigmas)]
+        # parameter groups, and for each group the factor of its learning rate at a step
         groups, factors = [{"params": parameters}], [noam_factor(self.network.size, self.optimizer.warmup_steps)]
         if sigmas:
             groups.append({"params": sigmas, "lr": self.optimizer.sigma_lr})
             factors.append(lambda step: 1.0)
         if pretrained:
             groups.append({"params": pretrained, "lr": self.optimizer.encoder_lr})
-            rising = {"schedule": "inverse_root", "steps": 0, "warm_up": self.optimizer.encoder_warmup_steps}
-            factors.append(partial(rate_factor, **rising))
-        # elsewhere several tensors a kernel are the default; Lightning clips no gradients of a fused one under autocast
+            warm_up = self.optimizer.encoder_warmup_steps
+            factors.append(partial(rate_factor, schedule="inverse_root", steps=0, warm_up=warm_up))
+        # On a GPU the default updates many tensors per kernel. Lightning cannot clip gradients of a fused optimizer in
+        # mixed precision.
         fused = self.device.type == "cpu" and "mixed" not in str(self.trainer.precision)
         optimizer = torch.optim.Adam(groups, lr=self.optimizer.lr, betas=(0.9, 0.998), eps=1e-9, fused=fused)
         return scheduled(optimizer, factors)
 
     def export(self, folder: Path) -> dict[str, str]:
-        """Save a pretrained encoder in `folder`/encoder in Hugging Face's format, and return the keys that name it."""
+        """Save a pretrained encoder in Hugging Face's format to `folder`/encoder, see `Summarizer.export`."""
         if self.network.pretrained is None:
             return {}
         save_pretrained(folder / "encoder", self.network.pretrained.model, self.tokenizer)
         return {"encoder.checkpoint": "encoder"}
-
-    # Training ----------------------------------------------------------------------------------------------------
 
     def source(self, batch: GraphSumBatch) -> Source:
         """Return the encoder input of a batch; a `ValueError` if the graph does not have the size of its paragraphs."""
         size = [*batch.source.shape[:2], batch.source.shape[1]]
         if list(batch.graph.shape) != size:
             raise ValueError(f"documents {', '.join(batch.ids)}: the graph is {list(batch.graph.shape)}, not {size}")
-        return Source(
-            ids=batch.source,
-            mask=batch.source_mask,
-            graph=batch.graph.to(self.network.embedding.weight.dtype),
-            places=batch.places,
-            lengths=batch.lengths,
-        )
+        graph = batch.graph.to(self.network.embedding.weight.dtype)
+        return Source(batch.source, batch.source_mask, graph, places=batch.places, lengths=batch.lengths)
 
     @property
     def decoder(self) -> GraphSumNetwork:
-        """The network, which writes as well."""
+        """The network, which has the methods that `SequenceToSequence` calls on a decoder."""
         return self.network
 
     def encode(self, batch: GraphSumBatch) -> Memory:
         """Return the memory of the decoder, and its mask."""
         return self.network.encode(self.source(batch))
 
-    # What was written --------------------------------------------------------------------------------------------
-
     def sentences(self, ids: list[int]) -> list[tuple[str, list[int]]]:
-        """Return the non-empty sentences of generated ids, with the positions of their tokens."""
-        groups: list[list[int]] = [[]]
-        for index, token in enumerate(ids):
-            if token == self.tokenizer.sentence:
+        """Return the text of each nonempty sentence of generated ids, and the positions of its tokens among the ids."""
+        groups: list[list[int]] = [[]]  # positions of the tokens of each sentence
+        for position, token in enumerate(ids):
+            if token == self.tokenizer.sentence:  # the separator, which belongs to no sentence
                 groups.append([])
             else:
-                groups[-1].append(index)
-        decoded = [(self.tokenizer.decode([ids[index] for index in group]), group) for group in groups]
-        return [(sentence, group) for sentence, group in decoded if sentence]
+                groups[-1].append(position)
+        texts = [self.tokenizer.decode([ids[position] for position in group]) for group in groups]
+        return [(text, group) for text, group in zip(texts, groups) if text]
 
     def _ids_without_stop(self, samples: Samples) -> list[list[list[int]]]:
-        """Return the ids of each sample without padding and end symbol, [B][K]."""
-        stop = self.tokenizer.stop
-        texts = []
+        """Return the ids of the K samples of each of B documents, without padding and end symbol."""
+        documents = []
         for sampled, lengths in zip(samples.tokens.tolist(), samples.lengths.tolist()):
-            texts.append([[token for token in ids[:length] if token != stop] for ids, length in zip(sampled, lengths)])
-        return texts
+            real = [ids[:length] for ids, length in zip(sampled, lengths)]
+            documents.append([[token for token in ids if token != self.tokenizer.stop] for ids in real])
+        return documents
 
     def texts(self, batch: GraphSumBatch, samples: Samples) -> list[list[str]]:
-        """Return the text of each sample, [B][K]."""
+        """Return the texts of the K samples of each of B documents."""
 
         def text(ids: list[int]) -> str:
             return " ".join(sentence for sentence, _ in self.sentences(ids))
 
-        return [[text(ids) for ids in row] for row in self._ids_without_stop(samples)]
+        return [[text(ids) for ids in document] for document in self._ids_without_stop(samples)]
 
     def source_ids(self, batch: GraphSumBatch) -> Tensor:
         """Return the ids of the concatenated paragraphs, [B, S]."""
@@ -195,24 +185,26 @@ class GraphSum(SequenceToSequence):
         hypotheses = self.generate(batch, self.decoding)
         best = Samples(hypotheses.tokens[:, :1], hypotheses.lengths[:, :1])
         attention = self.paragraph_attention(batch, best)[:, 0].float().cpu()                # [B, T, L]
-        sizes = batch.source_mask.any(-1).sum(1).tolist()
+        num_paragraphs = batch.source_mask.any(-1).sum(1).tolist()
         summaries = []
         for b, (ids,) in enumerate(self._ids_without_stop(best)):
-            sentences_and_groups = self.sentences(ids)
-            rows = [attention[b, group, : sizes[b]].mean(0).tolist() for _, group in sentences_and_groups]
-            sentences = [sentence for sentence, _ in sentences_and_groups]
-            extra = {"paragraph_attention": [[round(share, 4) for share in row] for row in rows]}
+            sentences, paragraph_attention = [], []
+            for sentence, positions in self.sentences(ids):
+                sentences.append(sentence)
+                mean_attention = attention[b, positions, : num_paragraphs[b]].mean(0).tolist()
+                paragraph_attention.append([round(weight, 4) for weight in mean_attention])  # for predictions.jsonl
+            extra = {"paragraph_attention": paragraph_attention}
             summaries.append(Summary(batch.ids[b], sentences, batch.references[b], extra=extra))
         return summaries
 
 
 def _pretrained(options: GraphSumEncoder) -> TextEncoder | None:
-    """Return the pretrained encoder, None for one from scratch."""
+    """Return the pretrained encoder that the options name; None for an encoder from scratch."""
     if options.checkpoint is None:
         return None
-    tokens = Subwords(options.checkpoint)
-    settings = {"frozen": options.frozen, "window": options.window, "pad_id": tokens.pad_id}
-    encoder = TextEncoder.pretrained(encoder_path(options.checkpoint), tokens.special, **settings)
-    if getattr(encoder.model, "pooler", None) is not None:
-        encoder.model.pooler = None  # unused, so that it would get no gradient
+    subwords = Subwords(options.checkpoint)
+    settings = {"frozen": options.frozen, "window": options.window, "pad_id": subwords.pad_id}
+    encoder = TextEncoder.pretrained(encoder_path(options.checkpoint), subwords.special, **settings)
+    if getattr(encoder.model, "pooler", None) is not None:  # BERT and RoBERTa have one
+        encoder.model.pooler = None  # unused: its parameters would get no gradient
     return encoder

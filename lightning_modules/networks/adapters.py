@@ -14,10 +14,8 @@ QUERIES_AND_VALUES = r".*\.(q_proj|v_proj|q|v|query|value)"
 def insert_adapters(model: nn.Module, rank: int, alpha: float, targets: str = QUERIES_AND_VALUES) -> None:
     """Freeze a model and insert adapters in place: h = W x + (alpha / rank) W_up W_down x, W_up initially zero.
 
-    `targets` is a regular expression for the names of linear layers.
-
-    Raises:
-        ValueError: if the rank or alpha is not positive, or `peft` is not installed.
+    `targets` is a regular expression for the names of linear layers. A `ValueError` if the rank or alpha is not
+    positive, or `peft` is not installed.
     """
     if rank < 1 or alpha <= 0:
         raise ValueError(f"rank and alpha of adapters must be above 0, got {rank} and {alpha}")
@@ -32,7 +30,7 @@ def insert_adapters(model: nn.Module, rank: int, alpha: float, targets: str = QU
 
 
 def merged(model: nn.Module) -> nn.Module:
-    """Return a copy of a model whose adapters are added to the weights that they change; itself if it has none."""
+    """Return a copy of a model with adapters added to the weights that they change; the model itself if it has none."""
     names = [name for name, layer in model.named_modules() if hasattr(layer, "lora_A")]
     if not names:
         return model
@@ -63,12 +61,9 @@ class LowRankChange(nn.Module):
 
 
 def add_low_rank_changes(model: nn.Module, rank: int, alone: bool = True) -> None:
-    """Train low-rank changes of some rank instead of the weights of all linear layers that are trained.
+    """Train a `LowRankChange` of each linear layer whose weight is trained, instead of the weight itself.
 
     With `alone` nothing else is trained; otherwise biases and all other trained parameters remain trained.
-
-    Raises:
-        ValueError: if the rank is not positive.
     """
     if rank < 1:
         raise ValueError(f"the rank of a change must be at least 1, got {rank}")
@@ -81,7 +76,7 @@ def add_low_rank_changes(model: nn.Module, rank: int, alone: bool = True) -> Non
 
 
 def merge_low_rank_changes(model: nn.Module) -> None:
-    """Make W_0 + A B the weights themselves."""
+    """Replace each weight that has a low-rank change by the sum W_0 + A B, in place."""
     for layer in model.modules():
         if parametrize.is_parametrized(layer, "weight"):
             parametrize.remove_parametrizations(layer, "weight")

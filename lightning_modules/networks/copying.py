@@ -28,9 +28,10 @@ class CopyOutputs(NamedTuple):
 
 
 def copied_mass(attention: Tensor, source: Tensor, targets: Tensor) -> Tensor:
-    """Return the attention on the source positions that hold the target, sum_{i: w_i = y_t} a_ti.
+    """Return the total attention on the source positions that hold the target word, sum_{i: w_i = y_t} a_ti.
 
-    [..., T, S], extended ids broadcastable to [..., S] and [..., T] -> [..., T]; padding has attention zero.
+    Attention [..., T, S], which is 0 at padding; extended ids `source`, broadcastable to [..., S], and `targets`
+    [..., T] -> [..., T].
     """
     return attention.masked_fill(source.unsqueeze(-2) != targets.unsqueeze(-1), 0).sum(-1)
 
@@ -39,8 +40,8 @@ def mix_log_probs(vocabulary: Tensor, copied: Tensor, gate: Tensor) -> Tensor:
     """Return log(p_gen P_vocab + (1 - p_gen) copied), of the broadcast shape of the arguments.
 
     It is computed in log space, so that a saturated p_gen does not give log 0. `vocabulary` is log P_vocab of the
-    words, -inf outside the vocabulary, `copied` their attention mass, which is clamped to at least the smallest normal
-    number, and `gate` the logit of p_gen.
+    words, -inf outside the vocabulary, `gate` the logit of p_gen, and `copied` the attention on the words, which is
+    clamped to at least the smallest normal number: log 0 has no gradient.
     """
     floor = torch.finfo(copied.dtype).tiny
     return torch.logaddexp(logsigmoid(gate) + vocabulary, logsigmoid(-gate) + copied.clamp_min(floor).log())
@@ -66,28 +67,29 @@ def target_log_probs(
     Args:
         output, outputs: output layer, V rows; outputs of the decoder, each [B, K, T, ...].
         source, target: extended ids of the documents, [B, S], and of the targets, [B, K, T].
-        rows: flat positions of the real tokens in [B K T], at which the same words are forbidden, [N].
+        rows: flat positions in [B K T] of the N tokens to score, [N].
         unknown: id that a model without copying generates for out-of-vocabulary words.
-        words: number of rows of the output layer that have a word, the others have no probability; all by default.
-        forbidden: ids below `words` without the last one.
+        words: number of words; the output layer may have more rows, which get no probability; None if it has not.
+        forbidden: ids that get no probability at any of `rows`; the last word must not be one of them.
     """
     weight, bias = output.weight[:words], output.bias[:words]
-    # without forbidden words, as in training, nothing is copied from the host
+    # without forbidden words, as in training, no tensor is transferred from the CPU
     banned = torch.tensor(forbidden, device=target.device) if forbidden else target.new_empty(0, dtype=torch.long)
     features, tokens = outputs.features.flatten(0, 2)[rows], target.flatten()[rows]              # [N, H], [N]
     in_vocabulary = tokens < output.out_features
-    # any permitted word serves where the target is out of the vocabulary and can only be copied
+    # a target outside the vocabulary can only be copied; the last word, which is permitted, stands in for it here
     anchor = tokens.masked_fill(~in_vocabulary, unknown if outputs.gate is None else len(bias) - 1)
     log_probs = linear_log_prob(features, weight, bias.index_fill(0, banned, float("-inf")), anchor)  # [N]
     if outputs.gate is not None:
         gate = outputs.gate.flatten()[rows]
         mass = copied_mass(outputs.attention, source.unsqueeze(1), target).flatten()[rows]       # [N]
-        share = normalizer = 0.0
+        share = normalizer = 0.0  # logs of 1: all words are permitted
         if forbidden:
-            # a word's logit less its log-probability is the log-sum-exp of all permitted words
+            # log-sum-exp of the logits of all permitted words: the logit of any of them less its log-probability
             permitted = upcast_half((features * weight[anchor]).sum(-1) + bias[anchor]) - log_probs
             excluded = upcast_half(linear(features, weight[banned], bias[banned])).logsumexp(-1)
-            share = -softplus(excluded - permitted)  # log of the permitted words' part of P_vocab
+            # log of the permitted words' share of P_vocab, e^permitted / (e^permitted + e^excluded)
+            share = -softplus(excluded - permitted)
             readable = ~torch.isin(source, banned)[:, None, None]                                # [B, 1, 1, S]
             copied = outputs.attention.masked_fill(~readable, 0).sum(-1).flatten()[rows]
             normalizer = mix_log_probs(share, copied, gate)
@@ -98,12 +100,12 @@ def target_log_probs(
 
 
 def copied_words(output: nn.Linear, outputs: CopyOutputs, source: Tensor, target: Tensor) -> Tensor:
-    """Return whether copying contributes more to a word than generation, [B, K, T]; see `target_log_probs`."""
+    """Return whether copying contributes more to P(y_t) than generation, [B, K, T]; arguments of `target_log_probs`."""
     if outputs.gate is None:
         return torch.zeros_like(target, dtype=torch.bool)
     V = output.out_features
     mass = copied_mass(outputs.attention, source.unsqueeze(1), target)                           # [B, K, T]
-    vocabulary_ids = target.clamp_max(V - 1).flatten()
+    vocabulary_ids = target.clamp_max(V - 1).flatten()  # any valid id for OOV words, which are masked below
     log_probs = linear_log_prob(outputs.features.flatten(0, 2), output.weight, output.bias, vocabulary_ids)
     p_gen = outputs.gate.sigmoid()
     generated = (p_gen * log_probs.view_as(mass).exp()).masked_fill(target >= V, 0)
@@ -111,9 +113,10 @@ def copied_words(output: nn.Linear, outputs: CopyOutputs, source: Tensor, target
 
 
 def all_log_probs(output: nn.Linear, words: int, outputs: CopyOutputs, source: Tensor, size: int) -> Tensor:
-    """Return log P of every word, [..., size], or [..., V] without copying; arguments as in `target_log_probs`.
+    """Return log P of every word, [..., size], or [..., V] without copying.
 
-    `size` is V plus the largest number of out-of-vocabulary words in a document of the batch.
+    `size` is V plus the maximum number of out-of-vocabulary words in a document of the batch. Rows of the output layer
+    from `words` on have no word, and no probability. `source` are extended ids, broadcastable to [..., S].
     """
     logits = output_layer.vocabulary_logits(outputs.features, output.weight, output.bias)        # [..., V]
     logits[..., words:] = float("-inf")
@@ -123,7 +126,7 @@ def all_log_probs(output: nn.Linear, words: int, outputs: CopyOutputs, source: T
     vocabulary = pad(vocabulary, (0, size - vocabulary.shape[-1]), value=float("-inf"))          # [..., size]
     source = source.expand(outputs.attention.shape)
     copied = torch.zeros_like(vocabulary).scatter_add(-1, source, outputs.attention)
-    absent = vocabulary.isneginf() & (copied == 0)
+    absent = vocabulary.isneginf() & (copied == 0)  # words of other documents; `mix_log_probs` clamps log 0
     return mix_log_probs(vocabulary, copied, outputs.gate.unsqueeze(-1)).masked_fill(absent, float("-inf"))
 
 
@@ -133,9 +136,9 @@ def extended_size(source: Tensor, vocab_size: int) -> int:
 
 
 def first_positions(source: Tensor) -> Tensor:
-    """Return for each position the first position in its row with the same id: [B, S] -> [B, S]."""
+    """Return for each position the first position of the same document with the same id: [B, S] -> [B, S]."""
     equal = source.unsqueeze(2) == source.unsqueeze(1)                                           # [B, S, S]
-    return equal.to(torch.uint8).argmax(-1)
+    return equal.to(torch.uint8).argmax(-1)  # the first of equal maxima; argmax is not defined for booleans
 
 
 class PermittedMixture(NamedTuple):
@@ -143,9 +146,9 @@ class PermittedMixture(NamedTuple):
 
     P(w) is proportional to p_gen P_vocab(w) + (1 - p_gen) sum_{i: w_i = w} a_i at permitted tokens. The distribution
     over all tokens is not built. A beam search compares the best words of the vocabulary with the words of the
-    document alone, in a third of the time (V = 50,000, one thread). Drawing a token takes three draws of one number:
-    whether the token is generated, with the probability of the permitted words' part, then the word or the source
-    position. It takes a third of the time of drawing from all tokens.
+    document alone, in a third of the time (V = 50,000, one thread). Drawing a token takes three random numbers: for
+    the word of the vocabulary, for the source position, and for whether the first or the second is taken, with the
+    probability of generating. It takes a third of the time of drawing from all tokens.
     """
 
     logits: Tensor  # -inf at forbidden words, [B, K, words]
@@ -160,50 +163,52 @@ class PermittedMixture(NamedTuple):
     def of(cls, layer: DecodingLayer, outputs: CopyOutputs, source: Tensor, forbidden: Tensor | None = None) -> Self:
         """Compute the distribution of one decoder step, with outputs [B, K, ...] and extended ids [B, S].
 
-        The layer has the rows of the words. Forbidden ids are [B, K, F]; negative ones, and None, forbid nothing.
+        The layer has a row for each word. Forbidden ids are [B, K, F]; negative ids, and None, forbid nothing.
         """
-        logits = layer.logits(outputs.features)
+        logits = layer.logits(outputs.features)                                                  # [B, K, words]
         if forbidden is None:
             total = logits.logsumexp(-1)
             return cls(logits, None, total, torch.zeros_like(total), outputs.attention, outputs.gate, source)
-        forbidden = forbidden.sort(-1).values
-        repeated = pad(forbidden[..., 1:] == forbidden[..., :-1], (1, 0))
-        is_word = (forbidden >= 0) & (forbidden < layer.size)
+        forbidden = forbidden.sort(-1).values                                                    # [B, K, F]
+        repeated = pad(forbidden[..., 1:] == forbidden[..., :-1], (1, 0))  # counted once in the sum below
+        is_word = (forbidden >= 0) & (forbidden < layer.size)  # neither padding nor an OOV word
         columns = forbidden.masked_fill(~is_word, 0)
-        excluded = logits.gather(-1, columns).masked_fill(~is_word | repeated, float("-inf")).logsumexp(-1)
-        # without an index of the forbidden words alone, whose number the host would wait for
+        excluded = logits.gather(-1, columns).masked_fill(~is_word | repeated, float("-inf")).logsumexp(-1)  # [B, K]
+        # add -inf at forbidden words, and 0 at word 0 for other ids: a selection of words would wait for the GPU
         lowered = torch.zeros_like(columns, dtype=logits.dtype).masked_fill(is_word, float("-inf"))
         logits.scatter_add_(-1, columns, lowered)
         probabilities = logits.softmax(-1)
-        # the largest logit less its log-probability is the log-sum-exp, which takes no other pass of exponentials
-        permitted = (logits.amax(-1) - probabilities.amax(-1).log()).nan_to_num(torch.finfo(logits.dtype).min)
+        # log-sum-exp as the largest logit less its log-probability, which saves a pass of exponentials over all words
+        permitted = (logits.amax(-1) - probabilities.amax(-1).log()).nan_to_num(torch.finfo(logits.dtype).min)  # [B, K]
         readable = (source[:, None, :, None] != forbidden.unsqueeze(2)).all(-1)                  # [B, K, S]
         copied = outputs.attention.masked_fill(~readable, 0)
-        return cls(logits, probabilities, permitted, -softplus(excluded - permitted), copied, outputs.gate, source)
+        share = -softplus(excluded - permitted)  # log of e^permitted / (e^permitted + e^excluded), [B, K]
+        return cls(logits, probabilities, permitted, share, copied, outputs.gate, source)
 
     def candidates(self, count: int, first: Tensor) -> tuple[Tensor, Tensor]:
         """Return ids and log-probabilities [B, K, C + S] that include the `count` = C most probable tokens.
 
         Words that are not in the document keep the order of their logits. The best C words of the vocabulary, together
-        with all words of the document, therefore include the best C tokens. `first` is `first_positions` of the source,
-        [B, S]; further occurrences of a word have log-probability -inf.
+        with all words of the document, therefore include the best C tokens. A word that occurs several times among the
+        candidates has log-probability -inf at all but its first source position. `first` is `first_positions` of the
+        source, [B, S]. Without copying there are C candidates.
         """
         count = min(count, self.logits.shape[-1])
         words, logits = largest(self.logits, count)                                              # [B, K, C]
         if self.gate is None:
             return words, logits - self.total.unsqueeze(-1)
         source = self.source.unsqueeze(1).expand(-1, logits.shape[1], -1)                        # [B, K, S]
-        ids = torch.cat([words, source], -1)
+        ids = torch.cat([words, source], -1)                                                     # [B, K, C + S]
         in_vocabulary = source < self.logits.shape[-1]
-        of_source = self.logits.gather(-1, source.masked_fill(~in_vocabulary, 0))
-        generated = torch.cat([logits, of_source.masked_fill(~in_vocabulary, float("-inf"))], -1)
-        generated = generated + (self.share - self.total).unsqueeze(-1)
+        source_logits = self.logits.gather(-1, source.masked_fill(~in_vocabulary, 0))
+        generated = torch.cat([logits, source_logits.masked_fill(~in_vocabulary, float("-inf"))], -1)
+        generated = generated + (self.share - self.total).unsqueeze(-1)  # log P_vocab of each candidate
         # the attention of all positions with the same word is added up at the first one
         first = first.unsqueeze(1).expand_as(source)
         mass = self.copied.new_zeros(ids.shape).scatter_add_(-1, count + first, self.copied)     # [B, K, C + S]
         repeated = first != torch.arange(source.shape[-1], device=source.device)
-        # words that are not in the document are not copied
-        is_source_word = (words.unsqueeze(-1) == source.unsqueeze(2)).any(-1)
+        # the best words of the vocabulary count at their first source position if the document has them
+        is_source_word = (words.unsqueeze(-1) == source.unsqueeze(2)).any(-1)                    # [B, K, C]
         absent = torch.cat([is_source_word | logits.isneginf(), repeated], -1)
         return ids, mix_log_probs(generated, mass, self.gate.unsqueeze(-1)).masked_fill(absent, float("-inf"))
 
@@ -213,24 +218,24 @@ class PermittedMixture(NamedTuple):
         return ids.gather(-1, log_probs.argmax(-1, keepdim=True)).squeeze(-1)
 
     def draw(self) -> Tensor:
-        """Return a token of each of K samples of each document, [B, K]; of a distribution with `forbidden` tokens."""
-        shape = self.share.shape
+        """Draw a token for each of K samples of each document, [B, K]; `forbidden` must not have been None in `of`."""
+        shape = self.share.shape  # [B, K]
         word = inverse_cdf(self.probabilities.flatten(0, 1)).view(shape)
         if self.gate is None:
             return word
         position = inverse_cdf(self.copied.flatten(0, 1)).view(shape)
         generate = (logsigmoid(self.gate) + self.share - self._normalizer()).exp()               # [B, K]
-        uniform = torch.rand(shape, device=generate.device, dtype=torch.double)
+        uniform = torch.rand(shape, device=generate.device, dtype=torch.double)  # float32 is 0 once in 2^24
         return torch.where(uniform < generate, word, self.source.gather(1, position))
 
     def log_probs(self, tokens: Tensor) -> Tensor:
-        """Return log P of tokens, [B, K, n] -> [B, K, n]; -inf at forbidden ones."""
+        """Return log P of extended ids, [B, K, n] -> [B, K, n]; -inf at forbidden tokens."""
         in_vocabulary = tokens < self.logits.shape[-1]
         logits = self.logits.gather(-1, tokens.masked_fill(~in_vocabulary, 0))
         generated = logits.masked_fill(~in_vocabulary, float("-inf")) - self.total.unsqueeze(-1)
         if self.gate is None:
             return generated
-        mass = copied_mass(self.copied.unsqueeze(2), self.source.unsqueeze(1), tokens)
+        mass = copied_mass(self.copied.unsqueeze(2), self.source.unsqueeze(1), tokens)           # [B, K, n]
         mixed = mix_log_probs(generated + self.share.unsqueeze(-1), mass, self.gate.unsqueeze(-1))
         mixed = mixed - self._normalizer().unsqueeze(-1)
         return mixed.masked_fill(generated.isneginf() & (mass == 0), float("-inf"))
@@ -243,26 +248,32 @@ class PermittedMixture(NamedTuple):
 def inverse_cdf(weights: Tensor) -> Tensor:
     """Draw a column of each row with probability proportional to its weight, up to 1e-7: [N, C] -> [N].
 
-    A column with weight 0 is only drawn from a row without any other. One random number is drawn for each row. In wide
-    rows it first selects a block of columns, so that cumulative sums are taken over blocks and within one of them.
+    A column with weight 0 is only drawn from a row whose weights are all 0. One random number is drawn for each row.
+    In wide rows it first selects a block of columns, so that cumulative sums are taken over the sums of blocks and
+    within one block, instead of over all columns.
     """
-    size = output_layer.BLOCK
+    size = output_layer.BLOCK  # columns of a block
     blocks = weights.shape[1] // size
     uniform = torch.rand(len(weights), 1, device=weights.device, dtype=weights.dtype)
-    if blocks <= size:
+    if blocks <= size:  # at most about 4,000 columns: a plain cumulative sum
         return _locate(weights, uniform * weights.sum(-1, keepdim=True))[0].squeeze(1)
     whole, rest = weights[:, : blocks * size], weights[:, blocks * size :]
     sums = torch.cat([whole.unflatten(1, (blocks, size)).sum(-1), rest.sum(-1, keepdim=True)], -1)
     block, target = _locate(sums, uniform * sums.sum(-1, keepdim=True))
     columns = size * block + torch.arange(size, device=weights.device)                           # [N, size]
     inside = weights.gather(1, columns.clamp_max(weights.shape[1] - 1))
+    # the last block may end beyond the last column
     column, _ = _locate(inside.masked_fill(columns >= weights.shape[1], 0), target)
     return columns.gather(1, column).squeeze(1)
 
 
 def _locate(weights: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the column at which a row's cumulative sum passes the target, and the rest of the target, [N, 1] each."""
+    """Return the column at which the cumulative sum of a row passes its target, and the target less the sum before it.
+
+    Weights are [N, C], the target and both results [N, 1].
+    """
     sums = weights.cumsum(-1)                                                                    # [N, C]
-    target = torch.minimum(target, sums[:, -1:].nextafter(torch.zeros_like(target)))  # which rounding could exceed
+    # rounding may lift the target to the total of the row, beyond which there is no column
+    target = torch.minimum(target, sums[:, -1:].nextafter(torch.zeros_like(target)))
     column = torch.searchsorted(sums, target, right=True).clamp_max(sums.shape[1] - 1)
     return column, target - (sums.gather(1, column) - weights.gather(1, column))

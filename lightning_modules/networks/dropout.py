@@ -20,8 +20,8 @@ class Dropout(nn.Dropout):
 
     def forward(self, x: Tensor) -> Tensor:
         """Return a tensor with elements set to zero at random, the others scaled; [...] -> [...]."""
-        drops = self.training and 0 < self.p < 1 and not self.inplace
-        if not drops or x.device.type != "cpu" or torch.compiler.is_compiling():
+        has_fast_mask = x.device.type == "cpu" and not self.inplace and not torch.compiler.is_compiling()
+        if not (self.training and 0 < self.p < 1 and has_fast_mask):
             return super().forward(x)
         mask = Mask(self.p)
         return x * mask.draw(torch.empty_like(x, requires_grad=False)).mul_(mask.scale)
@@ -35,37 +35,40 @@ class Mask:
     """
 
     def __init__(self, probability: float, seed: int | None = None) -> None:
-        level = min(round(probability * _LEVELS), _LEVELS - 1)
-        self.scale, self.threshold = _LEVELS / (_LEVELS - level), level - _LEVELS // 2
+        dropped_levels = min(round(probability * _LEVELS), _LEVELS - 1)  # of 65,536; one at least keeps its element
+        self.scale = _LEVELS / (_LEVELS - dropped_levels)
+        self.threshold = dropped_levels - _LEVELS // 2  # levels are signed, -32,768 to 32,767
         self.generator = None if seed is None else torch.Generator().manual_seed(seed)
 
     def draw(self, out: Tensor) -> Tensor:
         """Fill a tensor on the CPU with the next mask, and return it: [...] -> [...]."""
-        numbers = torch.empty((out.numel() + 3) // 4, dtype=torch.long, device=out.device)
-        numbers.random_(-(2**63), None, generator=self.generator)
-        levels = numbers.view(torch.int16)[: out.numel()].view(out.shape)  # -32,768 to 32,767
+        numbers = torch.empty((out.numel() + 3) // 4, dtype=torch.long, device=out.device)  # four levels in each
+        numbers.random_(-(2**63), None, generator=self.generator)  # all 64 bits
+        levels = numbers.view(torch.int16)[: out.numel()].view(out.shape)
         return torch.ge(levels, self.threshold, out=out)
 
 
 @contextmanager
 def without_dropout(module: nn.Module) -> Iterator[None]:
-    """Disable dropout while gradients are computed; the previous modes are restored.
+    """Disable dropout within a context in which gradients are computed; afterwards the previous modes are restored.
 
     Modules are set to eval mode, except those that need training mode, which get a dropout of 0: cuDNN computes no
     gradient of recurrent layers in eval mode, and `transformers` ignores activation checkpointing there.
     """
     modes = [(part, part.training) for part in module.modules()]
-    stay = [p for p in module.modules() if isinstance(p, nn.RNNBase) or getattr(p, "gradient_checkpointing", False)]
-    shares = [(p, *item) for p in stay for item in vars(p).items() if "drop" in item[0] and isinstance(item[1], float)]
+    probabilities = []  # attributes of dropout (`dropout`, `layerdrop`, ...) of the parts that stay in training mode
     module.eval()
-    for part in stay:
-        part.training = True
-    for part, name, _ in shares:
+    for part in module.modules():
+        if isinstance(part, nn.RNNBase) or getattr(part, "gradient_checkpointing", False):
+            part.training = True
+            names = [name for name, value in vars(part).items() if "drop" in name and isinstance(value, float)]
+            probabilities += [(part, name, getattr(part, name)) for name in names]
+    for part, name, _ in probabilities:
         setattr(part, name, 0.0)
     try:
         yield
     finally:
         for part, training in modes:
             part.training = training
-        for part, name, share in shares:
-            setattr(part, name, share)
+        for part, name, probability in probabilities:
+            setattr(part, name, probability)

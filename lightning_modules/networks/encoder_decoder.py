@@ -12,14 +12,16 @@ from lightning_modules.networks.transformer import Activation, DecoderLayer, Enc
 State = dict[str, Tensor]
 
 
-def _names(layer: int, kind: str = "") -> tuple[str, str]:
-    return f"{kind}keys{layer}", f"{kind}values{layer}"
+def _names(layer: int, prefix: str = "") -> tuple[str, str]:
+    """Return the names of the keys and values of a layer in a `State`; those of documents have a prefix."""
+    return f"{prefix}keys{layer}", f"{prefix}values{layer}"
 
 
 class TiedOutput(nn.Module):
     """Log-probabilities and decoding of a network whose output layer is its `embedding`, with a bias `output_bias`.
 
-    A subclass implements `decode`, the features of inputs [B, K, T], and `step`, those of one more position.
+    A subclass implements `decode`, which returns the features (inputs of the output layer) of targets [B, K, T], and
+    `step`, which returns the features of one more position.
     """
 
     def output_layer(self, words: int) -> tuple[Tensor, Tensor]:
@@ -37,7 +39,7 @@ class TiedOutput(nn.Module):
         Args:
             inputs, target: the token before each target, and the target, ids, [B, K, T].
             rows: flat positions of the real tokens in [B K T], [N].
-            words: number of rows of the output layer that have a token.
+            words: number of tokens; the output layer may have more rows, after these.
         """
         features = self.decode(inputs, states, mask).flatten(0, -2)[rows]  # [N, D]
         return smoothed_log_probs(features, *self.output_layer(words), target.flatten()[rows])
@@ -54,7 +56,7 @@ class TiedOutput(nn.Module):
 
         def step(tokens: Tensor, state: State, memory: State, count: int | None):
             x, state = self.step(tokens, state, memory)  # [B, K, D]
-            if count is None:
+            if count is None:  # sampling needs the probabilities of all tokens
                 return None, layer.logits(x).log_softmax(-1), state
             return *best_words(x, layer, count), state
 
@@ -85,14 +87,14 @@ class EncoderDecoder(TiedOutput):
         self.embedding = nn.Embedding(vocab_size, size)
         nn.init.normal_(self.embedding.weight, std=size**-0.5)
         options = {"size": size, "heads": heads, "feed_forward": feed_forward, "dropout": dropout, "norm": "pre"}
-        options["activation"] = activation
+        options |= {"activation": activation}
         self.encoder = nn.ModuleList(EncoderLayer(**options) for _ in range(encoder_layers))
         self.decoder = nn.ModuleList(DecoderLayer(**options) for _ in range(decoder_layers))
         self.encoder_norm, self.decoder_norm = nn.LayerNorm(size), nn.LayerNorm(size)
         self.dropout = Dropout(dropout)
         if output_bias:
             self.output_bias = nn.Parameter(torch.zeros(vocab_size))
-        else:
+        else:  # zeros, not in checkpoints, so that `TiedOutput` needs no case without a bias
             self.register_buffer("output_bias", torch.zeros(vocab_size), persistent=False)
 
     def embed(self, tokens: Tensor, start: int = 0) -> Tensor:
@@ -119,13 +121,11 @@ class EncoderDecoder(TiedOutput):
             x = layer(x, states, attention_mask)
         return self.decoder_norm(x)
 
-    # Incremental decoding ----------------------------------------------------------------------------------------
-
     def begin(self, states: Tensor, mask: Tensor) -> tuple[State, State]:
-        """Return the initial state and the memory of decoding.
+        """Return the initial state and the memory of decoding, see `decoding.beam_search`, with the names of `_names`.
 
-        The state has the keys and values of previous positions for each layer, [B, N, 0, D / N]; the memory has those
-        of the documents, [B, N, S, D / N], and their mask, [B, 1, 1, S].
+        The state has keys and values of no position for each layer, [B, N, 0, D / N]. The memory has the keys and
+        values of the documents, [B, N, S, D / N], and their mask, [B, 1, 1, S].
         """
         memory: State = {"mask": mask[:, None, None]}
         state: State = {}
@@ -136,8 +136,9 @@ class EncoderDecoder(TiedOutput):
         return state, memory
 
     def step(self, tokens: Tensor, state: State, memory: State) -> tuple[Tensor, State]:
-        """Decode one position of K hypotheses of each document: [B, K] -> [B, K, D], and the next state."""
-        x = self.embed(tokens.flatten().unsqueeze(1), state["keys0"].shape[-2]).view(*tokens.shape, -1)
+        """Decode one position of K hypotheses of each document: ids [B, K] -> [B, K, D], and the next state."""
+        position = state["keys0"].shape[-2]  # number of positions before, the same in all layers
+        x = self.embed(tokens.flatten().unsqueeze(1), position).view(*tokens.shape, -1)  # [B, K, D]
         next_state: State = {}
         for number, layer in enumerate(self.decoder):
             past = KeyValues(*(state[name] for name in _names(number)))

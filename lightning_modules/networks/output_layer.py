@@ -39,7 +39,10 @@ class DecodingLayer(NamedTuple):
 
     @classmethod
     def of(cls, weight: Tensor, bias: Tensor) -> Self:
-        """Slice a layer [V, H] and [V], in the dtype of autocast if that is enabled; on CPUs the slices are a copy."""
+        """Slice an output layer, weight [V, H] and bias [V], in the dtype of autocast if that is enabled.
+
+        On CPUs the slices are a copy, padded to the same number of words; on other devices there is one slice, a view.
+        """
         device, size = weight.device.type, len(weight)
         if torch.is_autocast_enabled(device):
             weight, bias = (tensor.to(torch.get_autocast_dtype(device)) for tensor in (weight, bias))
@@ -50,9 +53,10 @@ class DecodingLayer(NamedTuple):
         return cls(weight.unflatten(0, (-1, words)).mT.contiguous(), bias.view(-1, 1, words), size)
 
     def logits(self, features: Tensor) -> Tensor:
-        """Return `vocabulary_logits`: [..., H] -> [..., V]."""
+        """Return logits over the vocabulary in float32 or float64: [..., H] -> [..., V]."""
         rows = features.flatten(0, -2).to(self.weight.dtype).expand(len(self.weight), -1, -1)    # [slices, N, H]
-        logits = torch.baddbmm(self.bias, rows, self.weight).transpose(0, 1).flatten(1)[:, : self.size]
+        logits = torch.baddbmm(self.bias, rows, self.weight)                                     # [slices, N, words]
+        logits = logits.transpose(0, 1).flatten(1)[:, : self.size]                               # [N, V]
         return upcast_half(logits).unflatten(0, features.shape[:-1])
 
 
@@ -63,13 +67,14 @@ def largest(logits: Tensor, count: int) -> tuple[Tensor, Tensor]:
     all (V = 50,000, C = 12, one thread).
     """
     blocks = logits.shape[-1] // BLOCK
-    if blocks < 2 * count:
+    if blocks < 2 * count:  # C blocks are more than half of the words
         best = logits.topk(count, dim=-1)
         return best.indices, best.values
     # a block is every `blocks`-th word, so that maxima are taken over rows of adjacent words
     maxima = logits[..., : blocks * BLOCK].unflatten(-1, (BLOCK, blocks)).amax(-2)   # [..., blocks]
     first = maxima.topk(count, dim=-1).indices                                       # [..., C]
-    within = torch.arange(0, blocks * BLOCK, blocks, device=logits.device)
+    within = torch.arange(0, blocks * BLOCK, blocks, device=logits.device)           # offsets in a block, [BLOCK]
+    # words after the last block, always candidates
     rest = torch.arange(blocks * BLOCK, logits.shape[-1], device=logits.device).expand(*first.shape[:-1], -1)
     columns = torch.cat([(first.unsqueeze(-1) + within).flatten(-2), rest], -1)      # [..., C BLOCK + rest]
     best = logits.gather(-1, columns).topk(count, dim=-1)
@@ -96,11 +101,11 @@ def smoothed_log_probs(features: Tensor, weight: Tensor, bias: Tensor, targets: 
     device = features.device.type
     if torch.is_autocast_enabled(device):  # the dtype that autocast uses for matrix products
         features = features.to(torch.get_autocast_dtype(device))
-    size = max(1, KEPT_ELEMENTS // len(weight))
-    if len(features) <= size:
+    max_rows = max(1, KEPT_ELEMENTS // len(weight))
+    if len(features) <= max_rows:
         return _LogProbs.apply(features, weight, bias, targets)
     parts = []
-    for rows, row_targets in zip(features.split(size), targets.split(size)):
+    for rows, row_targets in zip(features.split(max_rows), targets.split(max_rows)):  # computed again for the gradient
         parts.append(checkpoint(_LogProbs.apply, rows, weight, bias, row_targets, use_reentrant=False))
     chosen, means = zip(*parts)
     return torch.cat(chosen), torch.cat(means)
@@ -111,7 +116,11 @@ class _LogProbs(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx, features: Tensor, weight: Tensor, bias: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
-        ctx.dtypes = weight.dtype, bias.dtype
+        """Return log P of targets [N] and the mean of log P, [N] each; see `smoothed_log_probs`.
+
+        The backward pass gets exp(logits - maximum of the slice), stored in place of the logits.
+        """
+        ctx.dtypes = weight.dtype, bias.dtype  # of the gradients; under autocast, the product has another dtype
         weight, bias = weight.to(features.dtype), bias.to(features.dtype)
         ctx.parts = _slices(len(features), len(weight), features.device)
         maxima, sums, stored, target_logits, totals = [], [], [], 0, 0
@@ -122,7 +131,7 @@ class _LogProbs(torch.autograd.Function):
             totals = totals + logits.sum(-1)                                             # [N]
             maxima.append(logits.amax(-1, keepdim=True))                                 # [N, 1]
             stored.append(logits.sub_(maxima[-1]).exp_())
-            sums.append(stored[-1].sum(-1, keepdim=True).log_() + maxima[-1])
+            sums.append(stored[-1].sum(-1, keepdim=True).log_() + maxima[-1])            # log-sum-exp of the slice
         normalizer = torch.stack(sums).logsumexp(0)                                      # [N, 1]
         ctx.save_for_backward(features, weight, bias, targets, normalizer, torch.stack(maxima), *stored)
         return (target_logits - normalizer).squeeze(-1), totals / len(weight) - normalizer.squeeze(-1)
@@ -137,8 +146,9 @@ class _LogProbs(torch.autograd.Function):
         grad_weight = torch.empty_like(weight, dtype=ctx.dtypes[0])                      # [V, H]
         grad_bias, grad_features = torch.empty_like(bias, dtype=ctx.dtypes[1]), 0
         for part, maximum, exponentials in zip(ctx.parts, maxima, stored):
-            factor = negative_sum * (maximum - normalizer).exp()  # -(g + m) and the softmax denominator, [N, 1]
-            grad = torch.addcmul(grad_each, exponentials, factor)                        # [N, words]
+            # exponentials times exp(maximum - normalizer) are P
+            factor = negative_sum * (maximum - normalizer).exp()                         # [N, 1]
+            grad = torch.addcmul(grad_each, exponentials, factor)                        # d logits, [N, words]
             column, inside = _columns(part, targets)
             grad.scatter_add_(-1, column, inside * grad_target.unsqueeze(-1))
             grad_bias[part] = grad.sum(0)
@@ -149,12 +159,19 @@ class _LogProbs(torch.autograd.Function):
 
 
 def _slices(rows: int, size: int, device: torch.device) -> list[slice]:
-    """Return slices of the vocabulary; the logits of all rows are computed for one slice at a time."""
-    words = max(256, SLICE_ELEMENTS.get(device.type, SLICE_ELEMENTS["cuda"]) // max(1, rows))
+    """Cut a vocabulary of some size into slices, for each of which the logits of all rows are computed at once.
+
+    A slice has at least 256 words, so that products with many rows still are large enough to be fast.
+    """
+    max_elements = SLICE_ELEMENTS.get(device.type, SLICE_ELEMENTS["cuda"])
+    words = max(256, max_elements // max(1, rows))  # a batch may have no row
     return [slice(start, min(start + words, size)) for start in range(0, size, words)]
 
 
 def _columns(part: slice, targets: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the columns of targets [N] within a slice, and whether the slice contains them, both [N, 1]."""
+    """Return the columns of targets [N] in a slice of the vocabulary, and whether it contains them, both [N, 1].
+
+    The column of a target outside the slice is any valid one.
+    """
     column = (targets - part.start).unsqueeze(1)
     return column.clamp(0, part.stop - part.start - 1), (column >= 0) & (column < part.stop - part.start)

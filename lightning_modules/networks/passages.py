@@ -25,7 +25,7 @@ class Passage(NamedTuple):
 
 
 def windows(lengths: Sequence[int], max_tokens: int) -> list[Passage]:
-    """Return windows of at most `max_tokens` tokens, see `plan_windows`."""
+    """Return overlapping windows of at most `max_tokens` tokens over documents of some lengths, see `plan_windows`."""
     passages = []
     for document, length in enumerate(lengths):
         plan = plan_windows(length, max_tokens)
@@ -38,7 +38,7 @@ def sections(lengths: Sequence[int], starts: Sequence[Sequence[int]]) -> list[Pa
     """Cut documents at their start positions, for example those of sentences, into passages without overlap."""
     passages = []
     for document, (length, document_starts) in enumerate(zip(lengths, starts)):
-        for start, end in zip(document_starts, [*document_starts[1:], length]):
+        for start, end in zip(document_starts, [*document_starts[1:], length]):  # each ends where the next one starts
             passages.append(Passage(document=document, start=start, size=end - start, first=start, last=end))
     return passages
 
@@ -59,8 +59,8 @@ class Reader(nn.Module):
     ) -> "Reader":
         """Load a pretrained encoder by its Hugging Face name (downloaded if not cached) or folder.
 
-        Dropout of hidden states and of attention weights is that of the checkpoint by default. `extend` is the number
-        of positions to extend the model to; new ones copy the last one (Liu and Lapata 2019).
+        Dropout of hidden states and of attention weights is as in the checkpoint by default. With `extend` the model
+        gets at least that many positions, of which new ones copy the last one (Liu and Lapata 2019).
         """
         from transformers import AutoConfig, AutoModel  # takes seconds to load
         from transformers.utils.logging import disable_progress_bar
@@ -82,14 +82,15 @@ class Reader(nn.Module):
         model = AutoModel.from_pretrained(name, config=config, dtype=torch.float32)
         use_dropout_attention(model)
         model = model.get_encoder() if config.is_encoder_decoder else model
-        if getattr(model, "pooler", None) is not None:
+        if getattr(model, "pooler", None) is not None:  # BERT and RoBERTa have one
             model.pooler = None  # unused: its parameters would get no gradient
         max_tokens = max_positions(config)
         if max_tokens is not None and extend > max_tokens:
             extend_positions(model, extend - max_tokens)
             max_tokens = extend
-        model.train()  # `from_pretrained` returns a model in eval mode, and Lightning does not change modes
-        return cls(model, config.hidden_size, max_tokens, getattr(config, "type_vocab_size", 0) or 0)
+        model.train()  # `from_pretrained` returns a model in eval mode, which Lightning would not change
+        segments = getattr(config, "type_vocab_size", None) or 0  # T5, for example, has no segment embeddings
+        return cls(model, config.hidden_size, max_tokens, segments)
 
     @classmethod
     def from_scratch(
@@ -100,9 +101,9 @@ class Reader(nn.Module):
         return cls(model, size, None, segments)
 
     def export(self, folder: Path, tokenizer: Any) -> dict[str, str]:
-        """Write a pretrained encoder and its tokenizer to `folder`/encoder, and return its path for `checkpoint`.
+        """Write a pretrained encoder and its tokenizer to `folder`/encoder; result of `Summarizer.export`.
 
-        There is none for an encoder from scratch, nor of an encoder-decoder, which Hugging Face cannot save alone.
+        It is empty for an encoder from scratch, and for one of an encoder-decoder, which cannot be saved alone.
         """
         if isinstance(self.model, ScratchEncoder) or self.model.config.is_encoder_decoder:
             return {}
@@ -115,7 +116,8 @@ class Reader(nn.Module):
         """Encode ids [B, T] -> [B, T, H]; the mask is True at tokens, segments are 0 or 1, which a model may ignore."""
         if isinstance(self.model, ScratchEncoder):
             return self.model(ids, mask, segments)
-        kinds = {"token_type_ids": segments} if segments is not None and self.segments > 1 else {}
+        has_segments = segments is not None and self.segments > 1  # RoBERTa, for example, has one segment type
+        kinds = {"token_type_ids": segments} if has_segments else {}
         from lightning_modules.networks.pretrained_attention import prepared_mask  # transformers takes seconds to load
 
         mask = prepared_mask(self.model.config, mask, ids.shape[1], self.model.dtype)
@@ -126,7 +128,8 @@ class Reader(nn.Module):
     ) -> Tensor:
         """Encode documents passage by passage: ids [B, T] -> [B, T, H], zeros at tokens of no passage.
 
-        The state of each token is used in at most one passage; `chunk` tokens, padding included, are encoded together.
+        Each token takes its state from at most one passage. At most `chunk` tokens, padding included, are encoded
+        together (but at least one passage).
         """
         B, T = ids.shape
         flat_ids = ids.flatten()                                                             # [B T]
@@ -134,17 +137,17 @@ class Reader(nn.Module):
         parts, positions = [], []
         for group in _chunks(passages, chunk):
             width = max(passage.size for passage in group)
-            document, start, size, first, last = torch.tensor(group).unsqueeze(-1).unbind(1)  # [N, 1] each
+            document, start, size, first, last = torch.tensor(group).unsqueeze(-1).unbind(1)  # on the CPU, [N, 1] each
             offsets = torch.arange(width)                                                    # [P]
-            mask = offsets < size                                                            # [N, P]
+            mask = (offsets < size).to(ids.device, non_blocking=True)                        # [N, P]
+            # flat position in [B T] of each token; padding of a passage reads any token, which the mask hides
             index = (document * T + start + offsets).clamp_max(B * T - 1).to(ids.device, non_blocking=True)  # [N, P]
             group_segments = None if flat_segments is None else flat_segments[index]
-            on_device = mask.to(ids.device, non_blocking=True)
-            states = self(flat_ids[index], on_device, group_segments)                        # [N, P, H]
+            states = self(flat_ids[index], mask, group_segments)                             # [N, P, H]
             # keep the states of the tokens from `first` to before `last`
             used = (start + offsets >= first) & (start + offsets < last)                     # [N, P]
-            used_index = used.flatten().nonzero().squeeze(1)                                 # [M]
-            used_index = used_index.to(ids.device, non_blocking=True)
+            # [M], computed on the CPU, because `nonzero` on a GPU waits for the number of results
+            used_index = used.flatten().nonzero().squeeze(1).to(ids.device, non_blocking=True)
             parts.append(states.flatten(0, 1)[used_index])
             positions.append(index.flatten()[used_index])
         if not parts:
@@ -156,8 +159,8 @@ class Reader(nn.Module):
 def _chunks(passages: Sequence[Passage], max_tokens: int) -> list[list[Passage]]:
     """Group passages of similar size into chunks of at most `max_tokens` tokens, including padding."""
     groups: list[list[Passage]] = []
-    for passage in sorted(passages, key=lambda p: -p.size):
-        if groups and (len(groups[-1]) + 1) * groups[-1][0].size <= max_tokens:
+    for passage in sorted(passages, key=lambda passage: -passage.size):
+        if groups and (len(groups[-1]) + 1) * groups[-1][0].size <= max_tokens:  # all are padded to the first, longest
             groups[-1].append(passage)
         else:
             groups.append([passage])
@@ -166,17 +169,17 @@ def _chunks(passages: Sequence[Passage], max_tokens: int) -> list[list[Passage]]
 
 def extend_positions(model: nn.Module, additional: int) -> None:
     """Add learned positions to a Hugging Face model, each a copy of the last one; a `ValueError` if it has none."""
-    for module in model.modules():
-        table = getattr(module, "position_embeddings", None)
-        if isinstance(table, nn.Embedding):
-            break
-    else:
+    candidates = (module for module in model.modules() if hasattr(module, "position_embeddings"))
+    module = next((module for module in candidates if isinstance(module.position_embeddings, nn.Embedding)), None)
+    if module is None:
         name = type(model).__name__
         raise ValueError(f"{name} has no table of positions to extend; set model.encoder.long_input to windows")
-    weight = torch.cat([table.weight.data, table.weight.data[-1:].repeat(additional, 1)])
+    table = module.position_embeddings
+    weight = torch.cat([table.weight.data, table.weight.data[-1:].repeat(additional, 1)])    # [positions, H]
     padding = table.padding_idx
     module.position_embeddings = nn.Embedding.from_pretrained(weight, freeze=False, padding_idx=padding)
     model.config.max_position_embeddings = len(weight)
+    # families store default ids for all positions, which have to be as long as the table
     for name, buffer in dict(module.named_buffers(recurse=False)).items():
         if name == "position_ids":
             module.register_buffer(name, torch.arange(len(weight)).unsqueeze(0), persistent=False)
@@ -204,21 +207,24 @@ class ScratchEncoder(nn.Module):
     def forward(self, ids: Tensor, mask: Tensor, segments: Tensor | None = None) -> Tensor:
         """Encode ids [B, T] -> [B, T, H]; mask is True at tokens, segments are 0 or 1."""
         embedded_segments = self.kinds.weight[0] if segments is None else self.kinds(segments)
-        x = self.embedding(ids) * self.embedding.embedding_dim**0.5 + embedded_segments
+        x = self.embedding(ids) * self.embedding.embedding_dim**0.5 + embedded_segments  # scaled as by Vaswani et al.
         x = self.dropout(x + sinusoidal(ids.shape[1], x.shape[-1], ids.device).to(x.dtype))  # [B, T, H]
-        allowed = attention_mask(mask)
+        allowed = attention_mask(mask)                                                       # [B, 1, 1, T]
         for layer in self.layers:
             x = layer(x, allowed)
         return self.norm(x)
 
 
 def attention_mask(mask: Tensor) -> Tensor:
-    """Return the mask of attention, [B, T] -> [B, 1, 1, T]; True at one position of documents without tokens."""
+    """Return a mask of attention, [B, T] -> [B, 1, 1, T], True at the first position of documents without tokens."""
     return ensure_nonempty(mask)[:, None, None]
 
 
 def encode_documents(reader: Reader, tokens: Tensor, lengths: Tensor, segments: Tensor | None) -> Tensor:
-    """Encode documents in one pass, or in windows: ids [B, T], lengths [B] on the CPU, segments 0 or 1 -> [B, T, H]."""
+    """Encode documents in one pass, or in windows if one exceeds the encoder's input limit.
+
+    Ids are [B, T], lengths [B] on the CPU, segments 0 or 1, [B, T]; the result is [B, T, H].
+    """
     if reader.max_tokens is not None and tokens.shape[1] > reader.max_tokens:
         return reader.encode_passages(tokens, windows(lengths.tolist(), reader.max_tokens), segments)
     mask = (torch.arange(tokens.shape[1]) < lengths[:, None]).to(tokens.device, non_blocking=True)

@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from tokenizers import Tokenizer
 from torch import Tensor, nn
 from torch.nn import functional as F
 from transformers import DynamicCache, EncoderDecoderCache, PreTrainedModel, PreTrainedTokenizerFast
@@ -23,10 +22,8 @@ class PretrainedEncoderDecoder(nn.Module):
     """PEGASUS, BART, T5 or another sequence-to-sequence model, decoded by the suite's beam search.
 
     The parameters keep their names in `model`, so that released checkpoints load unchanged and `model.save_pretrained`
-    writes a standard checkpoint. `prefix_length` symbols are read before `start`, by default that of the family.
-
-    Raises:
-        ValueError: if it has no encoder, or its config has no `decoder_start_token_id`.
+    writes a standard checkpoint. The decoder reads `prefix_length` (0 or 1) symbols before `start`, by default as the
+    family of the model does.
     """
 
     def __init__(self, model: PreTrainedModel, prefix_length: int | None = None) -> None:
@@ -41,16 +38,16 @@ class PretrainedEncoderDecoder(nn.Module):
 
     @property
     def start(self) -> int:
-        """Token that decoding starts with."""
+        """Token that decoding starts with; with a prefix it follows the config's `decoder_start_token_id`."""
         config = self.model.config
         return config.bos_token_id if self.prefix_length else config.decoder_start_token_id
 
     @property
     def max_positions(self) -> int | None:
-        """Largest number of tokens of a document; None for T5, whose positions are relative."""
-        config = self.model.config
-        stated = [getattr(config, f"max_{part}position_embeddings", None) for part in ("encoder_", "")]
-        return next(filter(None, stated), None)
+        """Maximum number of tokens of a document; None for T5, whose positions are relative."""
+        names = ("max_encoder_position_embeddings", "max_position_embeddings")  # LED's and BART's, for example
+        limits = (getattr(self.model.config, name, None) for name in names)
+        return next((limit for limit in limits if limit), None)
 
     def encode(self, source: Tensor, mask: Tensor) -> Tensor:
         """Return the states of documents [B, S, D]; a `ValueError` if one is longer than the model's positions."""
@@ -70,17 +67,22 @@ class PretrainedEncoderDecoder(nn.Module):
         return documents if self.shares_documents else documents.repeat_interleave(count, 0)
 
     def _run(self, states: Tensor, mask: Tensor, inputs: Tensor, past: EncoderDecoderCache | None, use_cache: bool):
+        """Run the decoder over inputs [B K, T] after `past`, for document states [B or B K, S, D] and a mask [B, S].
+
+        With `use_cache` the output has keys and values for the next step.
+        """
         mask = self._of_each_input(mask, len(inputs) // len(mask))
         mask = pretrained_attention.prepared_mask(self.model.config, mask, inputs.shape[1], states.dtype)
-        whole = past is None and not use_cache  # decoding computes the mask of its cache itself
-        causal = pretrained_attention.causal_mask(self.model.config, inputs, states.dtype) if whole else None
+        causal = None  # with a cache, the model makes the causal mask itself
+        if past is None and not use_cache:
+            causal = pretrained_attention.causal_mask(self.model.config, inputs, states.dtype)
         return self.model(
             encoder_outputs=BaseModelOutput(last_hidden_state=states), attention_mask=mask,
             decoder_input_ids=inputs, decoder_attention_mask=causal, past_key_values=past, use_cache=use_cache,
         )  # fmt: skip
 
     def _logits(self, states: Tensor, mask: Tensor, inputs: Tensor) -> Tensor:
-        """Return the logits of all decoder inputs [B, K, T] or [B, T], flat: [B K T, V]."""
+        """Return the logits of all decoder inputs [B, K, T], or [B, T] for K = 1, flat: [B K T, V]."""
         inputs = inputs.flatten(0, -2)                                                       # [B K, T]
         states = self._of_each_input(states, len(inputs) // len(states))
         inputs = F.pad(inputs, (self.prefix_length, 0), value=self.model.config.decoder_start_token_id)
@@ -99,20 +101,19 @@ class PretrainedEncoderDecoder(nn.Module):
         logits = self._logits(states, mask, inputs)[:, :words]
         return lambda rows: upcast_half(logits[rows]).log_softmax(-1)
 
-    # Incremental decoding ----------------------------------------------------------------------------------------
-
     def begin(self, states: Tensor, mask: Tensor) -> tuple[State, State]:
         """Return the initial state and the memory of decoding, see `EncoderDecoder.begin`."""
         first = torch.full_like(mask[:, :1], self.model.config.decoder_start_token_id, dtype=torch.long)
-        # one step fills the cache with the keys and values of the documents
+        # one step fills the cache with the keys and values of the documents, and of the first symbol
         cache = self._run(states, mask, first, None, True).past_key_values
         state: State = {}
         memory: State = {"mask": mask}
-        layers = zip(cache.cross_attention_cache.layers, cache.self_attention_cache.layers)
-        for number, (cross, to_itself) in enumerate(layers):
-            memory |= {f"keys{number}": cross.keys, f"values{number}": cross.values}
-            keys, values = (tensor[:, :, : self.prefix_length] for tensor in (to_itself.keys, to_itself.values))
-            state |= {f"keys{number}": keys, f"values{number}": values}
+        for number, layer in enumerate(cache.cross_attention_cache.layers):
+            memory |= {f"keys{number}": layer.keys, f"values{number}": layer.values}
+        for number, layer in enumerate(cache.self_attention_cache.layers):
+            # the first symbol stays only as a prefix; otherwise it is decoded again, as `start`
+            state[f"keys{number}"] = layer.keys[:, :, : self.prefix_length]
+            state[f"values{number}"] = layer.values[:, :, : self.prefix_length]
         return state, memory
 
     def stepper(self, words: int):
@@ -125,9 +126,9 @@ class PretrainedEncoderDecoder(nn.Module):
         return step
 
     def step(self, tokens: Tensor, state: State, memory: State) -> tuple[Tensor, State]:
-        """Decode one position of K hypotheses of each document: [B, K] -> logits [B, K, V], and the next state."""
+        """Decode one position of K hypotheses of each document: ids [B, K] -> logits [B, K, V], and the next state."""
         B, K = tokens.shape
-        hypotheses = _cache({name: tensor.flatten(0, 1) for name, tensor in state.items()})
+        hypotheses = _cache({name: tensor.flatten(0, 1) for name, tensor in state.items()})  # [B K, N, t, D / N] each
         mask = memory["mask"]
         documents = {name: self._of_each_input(tensor, K) for name, tensor in memory.items() if name != "mask"}
         # only the shape of the encoder states matters, because their keys and values are cached
@@ -159,5 +160,4 @@ def save_pretrained(folder: Path, model: PreTrainedModel, tokenizer: Any) -> Non
     model.save_pretrained(folder)
     ids = {"bos_token": tokenizer.start, "pad_token": tokenizer.pad, "eos_token": tokenizer.stop}
     symbols = {name: tokenizer.backend.id_to_token(number) for name, number in ids.items()}
-    copy = Tokenizer.from_str(tokenizer.backend.to_str())
-    PreTrainedTokenizerFast(tokenizer_object=copy, **symbols).save_pretrained(folder)
+    PreTrainedTokenizerFast(tokenizer_object=tokenizer.backend, **symbols).save_pretrained(folder)  # a deep copy of it

@@ -27,7 +27,7 @@ def attention_of(config: PretrainedConfig) -> str:
 
 
 def use_dropout_attention(model: PreTrainedModel) -> None:
-    """Replace PyTorch's attention, and MPNet's own, by `dropout_attention.attention`; other implementations stay."""
+    """Replace PyTorch's attention, and the one of MPNet, by `dropout_attention.attention`; others stay."""
     for layer in model.modules():
         if type(layer).__name__ == "MPNetSelfAttention":
             layer.forward = partial(_attend_at_once, layer)
@@ -46,7 +46,10 @@ def _attend_at_once(
     output_attentions: bool = False,
     **options: Any,
 ) -> tuple:
-    """Run self-attention of MPNet, [B, T, D], with biases of positions [B, N, T, T] that are equal for all texts."""
+    """Run self-attention of MPNet, [B, T, D], with biases of positions [B, N, T, T] that are equal for all texts.
+
+    It takes the place of the method `forward` of `layer`, which serves calls with other arguments.
+    """
     if output_attentions or position_bias is None:
         return type(layer).forward(layer, hidden_states, attention_mask, position_bias, output_attentions, **options)
     projections = (layer.q(hidden_states), layer.k(hidden_states), layer.v(hidden_states))
@@ -68,9 +71,13 @@ def _forward(
     scaling: float | None = None,
     **options: Any,
 ) -> tuple[Tensor, None]:
-    """Return the attention of one layer, [B, T, N, d], for `transformers`."""
-    plain = attention_mask is not None and options.get("position_bias") is None
-    if not dropout or not plain or key.shape[1] != query.shape[1]:
+    """Return the attention of one layer, [B, T, N, d], in the form of the `AttentionInterface` of `transformers`.
+
+    PyTorch's kernel serves all cases for which `dropout_attention` is not made or brings nothing.
+    """
+    is_plain = attention_mask is not None and options.get("position_bias") is None  # neither causal nor T5
+    has_equal_heads = key.shape[1] == query.shape[1]  # no grouped-query attention
+    if not (dropout and is_plain and has_equal_heads):
         return sdpa_attention_forward(module, query, key, value, attention_mask, dropout, scaling, **options)
     mixed = attention(query, key, value, attention_mask, dropout, scale=scaling)             # [B, N, T, d]
     return mixed.transpose(1, 2).contiguous(), None
@@ -82,24 +89,22 @@ def share_documents(model: PreTrainedModel) -> bool:
     The positions of the K inputs are one sequence of K T queries in cross-attention, so that keys and values are
     computed, stored and read once per document. Returns whether the family of the model is supported.
     """
-    layers = [
-        (layer, states)
-        for name, layer in model.named_modules()
-        for ending, states in _CROSS_ATTENTION.items()
-        if name.endswith(ending)
-    ]
-    for layer, states in layers:
-        layer.forward = partial(_attend_together, layer.forward, states)
-    return bool(layers)
+    is_supported = False
+    for name, layer in model.named_modules():
+        for ending, states_name in _CROSS_ATTENTION.items():
+            if name.endswith(ending):
+                layer.forward = partial(_attend_together, layer.forward, states_name)
+                is_supported = True
+    return is_supported
 
 
-def _attend_together(forward: Callable[..., tuple], states: str, hidden_states: Tensor, **options: Any) -> tuple:
-    """Run cross-attention, [B K, T, D], over documents [B, S, D], which are the argument `states`."""
-    documents = len(options[states])
-    if documents == len(hidden_states):
+def _attend_together(forward: Callable[..., tuple], states_name: str, hidden_states: Tensor, **options: Any) -> tuple:
+    """Run cross-attention, [B K, T, D], over states of documents [B, S, D], the argument called `states_name`."""
+    documents = len(options[states_name])
+    if documents == len(hidden_states):  # K = 1
         return forward(hidden_states, **options)
     joined = hidden_states.reshape(documents, -1, hidden_states.shape[-1])                   # [B, K T, D]
-    for name in {"attention_mask", "mask"} & options.keys():
+    for name in {"attention_mask", "mask"} & options.keys():  # T5 calls it `mask`
         mask = options[name]
         if mask is not None and mask.dim() == 4:  # [B, 1, T, S], the same for all queries
             options[name] = mask[:, :, :1].expand(-1, -1, joined.shape[1], -1)
@@ -115,9 +120,9 @@ _IMPLEMENTATIONS = {"sdpa", "eager", NAME}
 def prepared_mask(config: PretrainedConfig, mask: Tensor, queries: int, dtype: torch.dtype) -> Tensor:
     """Return the mask to pass to a model of Hugging Face for Q = `queries`, which then does not wait for a GPU.
 
-    Given a mask [B, T], non-zero at tokens, transformers asks in each forward pass whether there is any padding. The
-    result is [B, 1, Q, T], True at tokens (attention of PyTorch) or 0 at tokens and the lowest number at padding (eager
-    attention); [B, T] for other implementations of attention and other families of models.
+    With a mask [B, T], nonzero at tokens, `transformers` asks in each forward pass whether there is any padding, which
+    synchronizes with the GPU. The result is [B, 1, Q, T], True at tokens (attention of PyTorch) or 0 at tokens and the
+    lowest number at padding (eager attention); [B, T] for other implementations of attention and families of models.
     """
     if not _takes_prepared_masks(config):
         return mask.long()
@@ -125,7 +130,10 @@ def prepared_mask(config: PretrainedConfig, mask: Tensor, queries: int, dtype: t
 
 
 def causal_mask(config: PretrainedConfig, tokens: Tensor, dtype: torch.dtype) -> Tensor | None:
-    """Return the mask, as `prepared_mask`, of a decoder over tokens [B, T]: [B, 1, T, T]; None if it is not needed."""
+    """Return the causal mask of a decoder over tokens [B, T], in the form of `prepared_mask`, [B, 1, T, T].
+
+    None for models that do not take prepared masks, and make the mask themselves.
+    """
     if not _takes_prepared_masks(config):
         return None
     length = tokens.shape[1]

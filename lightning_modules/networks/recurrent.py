@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
-_HALF = (torch.bfloat16, torch.float16)
+_HALF = (torch.bfloat16, torch.float16)  # half precision
 _SATURATING = 1e4  # gate input for which a sigmoid is exactly 0 or 1
 
 
@@ -14,7 +14,7 @@ class Recurrence(NamedTuple):
     """Outputs of a bidirectional LSTM."""
 
     states: Tensor  # [fw_i; bw_i], 0 at padding, [B, T, 2 H]
-    hidden: Tensor  # after the last token of each direction, [2, B, H]
+    hidden: Tensor  # after the last token in each direction, [2, B, H]
     cell: Tensor  # [2, B, H]
 
 
@@ -32,12 +32,12 @@ def bidirectional(lstm: nn.LSTM, inputs: Tensor, lengths: Tensor) -> Recurrence:
         return packed(lstm, inputs, lengths)
     positions = torch.arange(inputs.shape[1])
     mask = positions < lengths.unsqueeze(1)                                          # [B, T]
-    reversal = torch.where(mask, lengths.unsqueeze(1) - 1 - positions, positions)    # [B, T]
+    reversal = torch.where(mask, lengths.unsqueeze(1) - 1 - positions, positions)    # [B, T], its own inverse
     rows = torch.arange(len(lengths))
     # an additional input marks padding
     inputs = torch.cat([inputs, (~mask).unsqueeze(-1).to(inputs)], -1)               # [B, T, D + 1]
     weights = _weights(lstm)
-    half = len(weights) // 2
+    half = len(weights) // 2  # the weights of the forward direction come first
     forward, forward_cell = _one_direction(lstm, inputs, weights[:half])
     backward, backward_cell = _one_direction(lstm, inputs[rows.unsqueeze(1), reversal], weights[half:])
     hidden = torch.stack([direction[rows, lengths - 1] for direction in (forward, backward)])
@@ -46,7 +46,10 @@ def bidirectional(lstm: nn.LSTM, inputs: Tensor, lengths: Tensor) -> Recurrence:
 
 
 def packed(lstm: nn.LSTM, inputs: Tensor, lengths: Tensor) -> Recurrence:
-    """Run the LSTM over a packed sequence, sorted here, as PyTorch's sorting waits for a copy to the GPU."""
+    """Run the LSTM over a packed sequence; `bidirectional` on a GPU.
+
+    Rows are sorted by length on the CPU here, because PyTorch's sorting would wait for a copy to the GPU.
+    """
     order = lengths.argsort(descending=True)
     to_sorted = order.to(inputs.device, non_blocking=True)
     to_original = order.argsort().to(inputs.device, non_blocking=True)
@@ -59,9 +62,9 @@ def packed(lstm: nn.LSTM, inputs: Tensor, lengths: Tensor) -> Recurrence:
 def _one_direction(lstm: nn.LSTM, inputs: Tensor, weights: list[Tensor]) -> tuple[Tensor, Tensor]:
     """Return the states [B, T, H] and the last cell [B, H] of one direction; the last input feature marks padding."""
     # weights of the padding mark: close the input gate, open the forget gate
-    gates = weights[0].new_zeros(4, lstm.hidden_size)  # i, f, g, o
+    gates = weights[0].new_zeros(4, lstm.hidden_size)  # input gate, forget gate, cell, output gate
     gates[0], gates[1] = -_SATURATING, _SATURATING
-    weights = [torch.cat([weights[0], gates.view(-1, 1)], 1), *weights[1:]]
+    weights = [torch.cat([weights[0], gates.view(-1, 1)], 1), *weights[1:]]          # [4 H, D + 1], and the others
     zero = inputs.new_zeros(1, len(inputs), lstm.hidden_size)
     states, _, cell = one_layer_lstm(lstm, inputs, (zero, zero), weights)
     return states, cell[0]
@@ -82,13 +85,13 @@ def one_layer_lstm(
     dtype = inputs.dtype
     if inputs.device.type == "cpu" and torch.is_autocast_enabled("cpu"):
         dtype = torch.get_autocast_dtype("cpu")
-    supported = dtype not in _HALF or (dtype == torch.bfloat16 and onednn_has_bfloat16())
-    if inputs.device.type != "cpu" or supported:
-        return torch.lstm(inputs, initial, weights, lstm.bias, 1, 0.0, lstm.training, False, True)
+    is_supported = dtype not in _HALF or (dtype == torch.bfloat16 and onednn_has_bfloat16())
+    options = (lstm.bias, 1, 0.0, lstm.training, False, True)  # one layer, no dropout, one direction, `batch_first`
+    if inputs.device.type != "cpu" or is_supported:
+        return torch.lstm(inputs, initial, weights, *options)
     with torch.autocast("cpu", enabled=False):
         hidden, cell = (state.float() for state in initial)
-        weights = [weight.float() for weight in weights]
-        results = torch.lstm(inputs.float(), (hidden, cell), weights, lstm.bias, 1, 0.0, lstm.training, False, True)
+        results = torch.lstm(inputs.float(), (hidden, cell), [weight.float() for weight in weights], *options)
     states, hidden, cell = (result.to(dtype) for result in results)
     return states, hidden, cell
 

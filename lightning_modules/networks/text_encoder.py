@@ -16,18 +16,18 @@ _OFFSET_POSITIONS = (
     "data2vec-text",
 )  # fmt: skip
 
-_NO_LIMIT = 2**20  # window size of an encoder with relative positions
+_NO_LIMIT = 2**20  # window size, longer than any document, of an encoder with relative positions
 
 
 class Windows(NamedTuple):
-    """Overlapping windows over a sequence."""
+    """Windows over a sequence of T tokens, which may overlap; each token takes its vector from one of them."""
 
     starts: Tensor  # first token of each window, [W]
     size: int  # tokens of every window
     window: Tensor  # index of the window that gives the vector of each token, [T]
 
     def ranges(self) -> list[tuple[int, int, int]]:
-        """Return the first token of each window, and the tokens (end exclusive) that take their vectors from it."""
+        """Return (start, begin, end) of each window: its first token, and the range of tokens that it gives vectors."""
         counts = torch.bincount(self.window, minlength=len(self.starts))  # consecutive tokens share a window
         ends = counts.cumsum(0)
         return list(zip(self.starts.tolist(), (ends - counts).tolist(), ends.tolist()))
@@ -36,32 +36,30 @@ class Windows(NamedTuple):
 def plan_windows(length: int, size: int) -> Windows:
     """Plan windows of at most `size` >= 1 tokens that overlap by half; the last one ends at the end of the sequence.
 
-    A token takes its vector from the window with the nearest centre, so that it has context of at least a quarter of a
+    A token takes its vector from the window with the nearest center, so that it has context of at least a quarter of a
     window on either side (less at the ends of the sequence, and in windows of two or three tokens).
-
-    Raises:
-        ValueError: if the size is less than 1.
     """
     if size < 1:
         raise ValueError(f"a window must hold at least one token, got {size}")
     size = min(size, length)
     last = length - size
-    starts = torch.arange(0, last, max(1, size // 2))
-    starts = torch.cat([starts, torch.tensor([last])]) if length else starts                 # [W]
-    borders = (starts[:-1] + starts[1:] + size) / 2 - 0.25  # on a tie, the earlier window
+    starts = torch.arange(0, last, max(1, size // 2))  # windows of one token do not overlap
+    starts = torch.cat([starts, torch.tensor([last])]) if length else starts                 # [W], none if empty
+    # borders lie halfway between the centers of neighbors; on a tie, -0.25 prefers the earlier window
+    borders = (starts[:-1] + starts[1:] + size) / 2 - 0.25                                   # [W - 1]
     return Windows(starts, size, torch.searchsorted(borders, torch.arange(length).float()))
 
 
 def plan_disjoint_windows(length: int, size: int) -> Windows:
-    """Plan windows that do not overlap, the first boundary at a random position, for training.
+    """Plan windows without overlap for training; the first one covers a random number of tokens, above half of `size`.
 
-    They take about half the computation of `plan_windows`. Tokens near a boundary have context on one side alone;
-    since the boundaries move, these are other tokens in every epoch.
+    They take about half the computation of `plan_windows`. Tokens near a boundary have context on one side alone.
+    Since the first boundary is random and moves all others, these are different tokens in every epoch.
     """
     if length <= size:
-        return plan_windows(length, size)
-    first = int(torch.randint(size // 2 + 1, size + 1, ()))
-    starts = torch.cat([torch.tensor([0]), torch.arange(first, length, size)])               # [W]
+        return plan_windows(length, size)  # a single window
+    first_boundary = int(torch.randint(size // 2 + 1, size + 1, ()))
+    starts = torch.cat([torch.tensor([0]), torch.arange(first_boundary, length, size)])      # [W]
     return Windows(starts, size, torch.searchsorted(starts[1:], torch.arange(length), right=True))
 
 
@@ -69,9 +67,6 @@ class WindowedEncoder(nn.Module):
     """Base class of encoders over windows: splits documents, encodes windows in batches, and joins the vectors.
 
     A window has 1 to `max_tokens` tokens of a document; `batch_size` windows are encoded together.
-
-    Raises:
-        ValueError: if `max_tokens` or `batch_size` is less than 1.
     """
 
     def __init__(self, size: int, max_tokens: int, batch_size: int) -> None:
@@ -80,7 +75,7 @@ class WindowedEncoder(nn.Module):
             raise ValueError(
                 f"an encoder needs room for a token and a batch of one window; got {max_tokens}, {batch_size}"
             )
-        self.size, self.max_tokens, self.batch_size = size, max_tokens, batch_size
+        self.size, self.max_tokens, self.batch_size = size, max_tokens, batch_size  # size: D, of the token vectors
 
     def encode(self, windows: list[Tensor]) -> list[Tensor]:
         """Return the token vectors [T, D] of each window of at most `max_tokens` tokens."""
@@ -91,23 +86,22 @@ class WindowedEncoder(nn.Module):
         return plan_windows(length, self.max_tokens)
 
     def forward(self, documents: Sequence[Tensor]) -> list[Tensor]:
-        """Encode whole documents of any length: token ids [T] or features [T, F] of each -> token vectors [T, D]."""
+        """Encode documents of any length: token ids [T] or features [T, F] -> token vectors [T, D] of each."""
         plans = [self.plan(len(document)) for document in documents]
         windows = []
         for document, plan in zip(documents, plans):
             windows += [document[start : start + plan.size] for start in plan.starts.tolist()]
         # windows of similar length share a batch, which needs little padding
         order = sorted(range(len(windows)), key=lambda i: len(windows[i]))
-        encoded: list[Tensor] = [torch.empty(0)] * len(windows)
+        encoded: list[Tensor] = [torch.empty(0)] * len(windows)  # in the order of `windows`, filled batch by batch
         for start in range(0, len(order), self.batch_size):
             indices = order[start : start + self.batch_size]
             for i, vectors in zip(indices, self.encode([windows[i] for i in indices])):
                 encoded[i] = vectors
-        results, first = [], 0
+        results, remaining = [], iter(encoded)
         for document, plan in zip(documents, plans):
-            of_document = zip(encoded[first : first + len(plan.starts)], plan.ranges())
-            parts = [vectors[begin - start : end - start] for vectors, (start, begin, end) in of_document]
-            first += len(parts)
+            # the tokens begin to end of a document take their vectors from its window at start
+            parts = [next(remaining)[begin - start : end - start] for start, begin, end in plan.ranges()]
             results.append(torch.cat(parts) if parts else torch.zeros(0, self.size, device=document.device))
         return results
 
@@ -121,11 +115,9 @@ class TextEncoder(WindowedEncoder):
         layers: layers whose hidden states are concatenated; 0 is the embedding layer, -1 the last.
         frozen: do not train the encoder: no gradient, no dropout.
         window: tokens of a window, including special ones; None for all positions of the model.
+        batch_size: number of windows that are encoded together.
         pad_id: id that pads shorter windows.
         disjoint: windows do not overlap in training, see `plan_disjoint_windows`.
-
-    Raises:
-        ValueError: if a layer does not exist, or a window is longer than the number of positions.
     """
 
     def __init__(
@@ -144,19 +136,23 @@ class TextEncoder(WindowedEncoder):
         if not layers or not all(-num_layers - 1 <= layer <= num_layers for layer in layers):
             choices = f"0 to {num_layers} (or -1 to {-num_layers - 1})"
             raise ValueError(f"layers must be some of {choices}, got {list(layers)}")
-        window = limit or _NO_LIMIT if window is None else window
+        if window is None:
+            window = _NO_LIMIT if limit is None else limit
         if limit is not None and window > limit:
             raise ValueError(f"the encoder reads {limit} tokens at once; window is {window}")
         super().__init__(len(layers) * config.hidden_size, window - len(special[0]) - len(special[1]), batch_size)
         self.model, self.layers, self.frozen, self.pad_id = model, tuple(layers), frozen, pad_id
         self.special, self.disjoint = (list(special[0]), list(special[1])), disjoint
-        model.train()  # `from_pretrained` returns a model in eval mode, and Lightning does not change modes
+        model.train()  # `from_pretrained` returns a model in eval mode, which Lightning would not change
         if frozen:
             self.freeze()
 
     @classmethod
     def pretrained(cls, name: str, special: tuple[Sequence[int], Sequence[int]], **options) -> Self:
-        """Load an encoder by its Hugging Face name (downloaded if not cached) or from a folder."""
+        """Load an encoder by its Hugging Face name (downloaded if not cached) or from a folder.
+
+        `special` and `options` are arguments of the class. Of an encoder-decoder only the encoder is taken.
+        """
         from transformers import AutoModel  # takes seconds to load
         from transformers.utils.logging import disable_progress_bar
 
@@ -173,29 +169,28 @@ class TextEncoder(WindowedEncoder):
         self.model.requires_grad_(False).eval()
 
     def freeze_lowest(self, count: int) -> None:
-        """Freeze the embeddings, the lowest `count` layers and parameters outside layers.
-
-        Raises:
-            ValueError: if there are fewer layers.
-        """
-        number = self.model.config.num_hidden_layers
-        if not 0 < count <= number:
-            raise ValueError(f"the encoder has {number} layers; {count} cannot be frozen")
-        layers = next(m for m in self.model.modules() if isinstance(m, nn.ModuleList) and len(m) == number)
+        """Freeze the lowest `count` layers and all parameters outside layers, such as embeddings."""
+        num_layers = self.model.config.num_hidden_layers
+        if not 0 < count <= num_layers:
+            raise ValueError(f"the encoder has {num_layers} layers; {count} cannot be frozen")
+        # model families call the list of their layers differently, so it is recognized by its length
+        lists = [module for module in self.model.modules() if isinstance(module, nn.ModuleList)]
+        layers = next(modules for modules in lists if len(modules) == num_layers)
         self.model.requires_grad_(False)
         for layer in layers[count:]:
             layer.requires_grad_(True)
 
     def set_dropout(self, probability: float) -> None:
-        """Set the dropout probability everywhere in the encoder."""
+        """Set the dropout probability of all dropout modules of the encoder."""
         for module in self.model.modules():
             if isinstance(module, nn.Dropout):
                 module.p = probability
 
     def plan(self, length: int) -> Windows:
-        """Return the windows over a document of that many tokens."""
-        disjoint = self.disjoint and self.training and not self.frozen
-        return (plan_disjoint_windows if disjoint else plan_windows)(length, self.max_tokens)
+        """Return the windows over a document of that many tokens; without overlap in training with `disjoint`."""
+        if self.disjoint and self.training and not self.frozen:
+            return plan_disjoint_windows(length, self.max_tokens)
+        return plan_windows(length, self.max_tokens)
 
     def train(self, mode: bool = True) -> Self:
         """Set the training mode; a frozen model stays in eval mode."""
@@ -205,24 +200,26 @@ class TextEncoder(WindowedEncoder):
         return self
 
     def encode(self, windows: list[Tensor]) -> list[Tensor]:
-        """Return the token vectors of each window, without special tokens: [T] -> [T, D]."""
+        """Return the token vectors of each of W windows, without special tokens: [T] -> [T, D]."""
         prefix, suffix = (windows[0].new_tensor(ids) for ids in self.special)
-        full = [torch.cat([prefix, window, suffix]) for window in windows]
-        ids = pad_sequence(full, batch_first=True, padding_value=self.pad_id)                # [W, T]
-        lengths = torch.tensor([len(row) for row in full], device=ids.device)
-        mask = torch.arange(ids.shape[1], device=ids.device) < lengths[:, None]              # [W, T]
+        inputs = [torch.cat([prefix, window, suffix]) for window in windows]
+        ids = pad_sequence(inputs, batch_first=True, padding_value=self.pad_id)              # [W, maximum length]
+        lengths = torch.tensor([len(input_ids) for input_ids in inputs], device=ids.device)
+        mask = torch.arange(ids.shape[1], device=ids.device) < lengths[:, None]              # True at tokens
         with torch.set_grad_enabled(torch.is_grad_enabled() and not self.frozen):
             states = self.model(input_ids=ids, attention_mask=mask.long(), output_hidden_states=True).hidden_states
-        vectors = torch.cat([states[layer] for layer in self.layers], -1)                    # [W, T, D]
-        return [row[len(prefix) : len(prefix) + len(window)] for row, window in zip(vectors, windows)]
+        vectors = torch.cat([states[layer] for layer in self.layers], -1)                    # [W, maximum length, D]
+        first = len(prefix)  # position of the first token of the document
+        return [states[first : first + len(window)] for states, window in zip(vectors, windows)]
 
 
 def max_positions(config) -> int | None:
     """Return the input limit of a Hugging Face model in tokens; None for no limit."""
-    limit = getattr(config, "max_position_embeddings", None)
+    limit = getattr(config, "max_position_embeddings", None)  # T5 has none
     if limit is None or limit < 0:  # XLNet has -1
         return None
-    return limit - (config.pad_token_id + 1 if config.model_type in _OFFSET_POSITIONS else 0)
+    offset = config.pad_token_id + 1 if config.model_type in _OFFSET_POSITIONS else 0
+    return limit - offset
 
 
 class SmallEncoder(WindowedEncoder):
@@ -232,8 +229,10 @@ class SmallEncoder(WindowedEncoder):
     its shape), whose embeddings are added, as in fastText.
 
     Args:
-        groups: number of features (`datamodules.text.hashing`), number of buckets and vector width of each group.
+        groups: for each group the number of features, which `datamodules.text.hashing` computes, the number of buckets
+            (embeddings) and the width of its vector.
         hidden_size: hidden size of each direction of the LSTM; output vectors are twice as wide.
+        window, batch_size: maximum tokens of a window; number of windows that are encoded together.
         dropout: dropout on the word vectors and on the output.
         word_dropout: probability to drop all features of a word in training, so that the encoder learns from context.
     """
@@ -248,24 +247,29 @@ class SmallEncoder(WindowedEncoder):
         word_dropout: float = 0.05,
     ) -> None:
         super().__init__(2 * hidden_size, window, batch_size)
-        self.counts, self.word_dropout = [count for count, _, _ in groups], word_dropout
+        self.counts = [count for count, _, _ in groups]
+        self.word_dropout = word_dropout
         self.tables = nn.ModuleList(nn.Embedding(buckets, width) for _, buckets, width in groups)
         for table, count in zip(self.tables, self.counts):
-            nn.init.normal_(table.weight, std=(1 / count) ** 0.5)  # so that the sums have similar variance
+            nn.init.normal_(table.weight, std=(1 / count) ** 0.5)  # so that a sum over `count` features has variance 1
         self.dropout = Dropout(dropout)
-        width = sum(width for _, _, width in groups)
-        self.lstm = nn.LSTM(width, hidden_size, batch_first=True, bidirectional=True)
+        total_width = sum(width for _, _, width in groups)
+        self.lstm = nn.LSTM(total_width, hidden_size, batch_first=True, bidirectional=True)
 
     def embed(self, features: Tensor) -> Tensor:
-        """Return word vectors without context: feature hashes, integers from 0 on, [..., F] -> [..., E]."""
-        parts = features.split(self.counts, -1)
-        return torch.cat([table(part % len(table.weight)).sum(-2) for table, part in zip(self.tables, parts)], -1)
+        """Return word vectors without context: nonnegative hashes of features, [..., F] -> [..., E]."""
+        vectors = []
+        for table, group in zip(self.tables, features.split(self.counts, -1)):
+            buckets = group % len(table.weight)                                              # [..., F of the group]
+            vectors.append(table(buckets).sum(-2))                                           # [..., E of the group]
+        return torch.cat(vectors, -1)
 
     def encode(self, windows: list[Tensor]) -> list[Tensor]:
-        """Return the word vectors of each window: [T, F] -> [T, D]."""
+        """Return the word vectors of each of W windows: [T, F] -> [T, D]."""
         lengths = torch.tensor([len(window) for window in windows])                          # [W], on the CPU
         words = self.embed(pad_sequence(windows, batch_first=True))                          # [W, T, E]
         if self.training and self.word_dropout:
-            words = words * (torch.rand(words.shape[:2], device=words.device) >= self.word_dropout).unsqueeze(-1)
+            is_kept = torch.rand(words.shape[:2], device=words.device) >= self.word_dropout  # [W, T]
+            words = words * is_kept.unsqueeze(-1)
         states = bidirectional(self.lstm, self.dropout(words), lengths).states               # [W, T, D]
-        return [row[: len(window)] for row, window in zip(self.dropout(states), windows)]
+        return [vectors[: len(window)] for vectors, window in zip(self.dropout(states), windows)]

@@ -27,18 +27,17 @@ class KeyValues(NamedTuple):
 def sinusoidal(length: int, size: int, device: torch.device | None = None, start: int = 0) -> Tensor:
     """Return sinusoidal position embeddings (section 3.5) of T = `length` positions from `start` on, [T, D].
 
-        PE[p, 2i] = sin(p / 10000^(2i/D)),   PE[p, 2i + 1] = cos(p / 10000^(2i/D))
+        PE[p, 2i] = sin(p / 10000^(2i/D)),   PE[p, 2i + 1] = cos(p / 10000^(2i/D)),
 
-    Raises:
-        ValueError: if D = `size` is odd.
+    D = `size` has to be even.
     """
     if size % 2:
         raise ValueError(f"sinusoidal positions need an even size, got {size}")
-    # In runs of bfloat16, which is their default dtype then, positions beyond 256 would be rounded.
+    # at least float32: bfloat16, the default dtype of runs in it, would round positions beyond 256
     dtype = torch.promote_types(torch.get_default_dtype(), torch.float32)
     steps = torch.arange(0, size, 2, dtype=dtype, device=device)                             # [D / 2]
     positions = torch.arange(start, start + length, device=device)                           # [T]
-    angles = positions.unsqueeze(1) * 10_000.0 ** (-steps / size)                               # [T, D / 2]
+    angles = positions.unsqueeze(1) * 10_000.0 ** (-steps / size)                            # [T, D / 2]
     return torch.stack([angles.sin(), angles.cos()], -1).flatten(1)                          # [T, D]
 
 
@@ -52,10 +51,7 @@ def ensure_nonempty(mask: Tensor) -> Tensor:
 class MultiHeadAttention(nn.Module):
     """Multi-head attention, softmax(Q K^T / sqrt(D / N) + bias) V for each of N heads (section 3.2).
 
-    The heads N divide D, the width of queries and output. Dropout is on the attention weights.
-
-    Raises:
-        ValueError: if D is not a multiple of N.
+    D, the width of queries and output, is a multiple of N, else a `ValueError`. Dropout is on the attention weights.
     """
 
     def __init__(self, size: int, heads: int, dropout: float = 0.0) -> None:
@@ -73,7 +69,7 @@ class MultiHeadAttention(nn.Module):
                 nn.init.zeros_(linear.bias)
 
     def split(self, x: Tensor) -> Tensor:
-        """Split heads: [..., T, D] -> [..., N, T, D / N]."""
+        """Split vectors into N heads: [..., T, D] -> [..., N, T, D / N]."""
         return x.unflatten(-1, (self.heads, -1)).transpose(-3, -2)
 
     def project(self, memory: Tensor) -> KeyValues:
@@ -97,12 +93,13 @@ class MultiHeadAttention(nn.Module):
         return self.output(mixed.transpose(-3, -2).flatten(-2))
 
     def weights(self, x: Tensor, memory: Tensor | KeyValues, mask: Tensor | None = None) -> Tensor:
-        """Return the attention weights, [B, N, T, S]; arguments as in `forward`."""
-        keys = (memory if isinstance(memory, KeyValues) else self.project(memory)).keys
-        scores = self.split(self.query(x) * keys.shape[-1] ** -0.5) @ keys.transpose(-1, -2)
+        """Return the attention weights without dropout, [B, N, T, S]; arguments as in `forward`."""
+        keys = (memory if isinstance(memory, KeyValues) else self.project(memory)).keys          # [B, N, S, D / N]
+        scores = self.split(self.query(x) * keys.shape[-1] ** -0.5) @ keys.transpose(-1, -2)     # [B, N, T, S]
         if mask is not None and mask.dtype == torch.bool:
+            # an additive mask of -inf is small, and added in place, so that no copy of the scores is needed
             mask = scores.new_zeros(mask.shape).masked_fill_(~mask, float("-inf"))
-            scores += mask  # in place, which the backward pass allows
+            scores += mask
         elif mask is not None:
             scores = scores + mask
         return scores.softmax(-1)
@@ -120,7 +117,7 @@ class FeedForward(nn.Module):
             nn.init.zeros_(linear.bias)
 
     def forward(self, x: Tensor) -> Tensor:
-        """[..., D] -> [..., D]."""
+        """Apply the network to each vector, [..., D] -> [..., D]."""
         return self.outer(self.dropout(self.activation(self.inner(x))))
 
 
@@ -137,7 +134,7 @@ class Residual(nn.Module):
         self.norm, self.dropout, self.pre = nn.LayerNorm(size), Dropout(dropout), norm == "pre"
 
     def forward(self, x: Tensor, function) -> Tensor:
-        """[..., D] -> [..., D]."""
+        """Return x with the residual branch f = `function` added, normalized as `norm` says: [..., D] -> [..., D]."""
         if self.pre:
             return x + self.dropout(function(self.norm(x)))
         return self.norm(x + self.dropout(function(x)))
@@ -165,7 +162,7 @@ class EncoderLayer(nn.Module):
         self.around_attention, self.around_feed_forward = (Residual(size, dropout, norm) for _ in range(2))
 
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
-        """[B, T, D] -> [B, T, D]; mask as in `MultiHeadAttention`."""
+        """Apply the layer, [B, T, D] -> [B, T, D]; mask as in `MultiHeadAttention.forward`."""
         x = self.around_attention(x, lambda y: self.attention(y, y, mask))
         return self.around_feed_forward(x, self.feed_forward)
 
@@ -202,28 +199,28 @@ class DecoderLayer(nn.Module):
     def forward(self, x: Tensor, memory: Tensor | KeyValues, memory_mask: Tensor | None = None) -> Tensor:
         """Run all target positions of x in parallel: [B, T, D], or [B, K, T, D] for K targets of each document.
 
-        Memory, [B, S, D] or its keys and values, is not repeated. The mask is the same for all queries, [B, N or 1, 1,
-        S].
+        Memory, [B, S, D] or its keys and values, is not repeated. The mask is [B, N or 1, 1, S], for all queries.
         """
         targets = x.flatten(0, -3)                                                           # [B K, T, D]
         targets = self.around_attention(targets, lambda y: self.attention(y, y, causal=True))
-        return self._cross_and_feed_forward(targets.reshape(len(x), -1, x.shape[-1]), memory, memory_mask).view(x.shape)
+        queries = targets.reshape(len(x), -1, x.shape[-1])                                   # [B, K T, D]
+        return self._cross_and_feed_forward(queries, memory, memory_mask).view(x.shape)
 
     def step(
         self, x: Tensor, past: KeyValues, memory: KeyValues, memory_mask: Tensor | None = None
     ) -> tuple[Tensor, KeyValues]:
         """Run one position of K hypotheses of each document, x [B, K, D]; keys of documents are not repeated.
 
-        Returns the output [B, K, D], and the keys and values of t + 1 positions. Those of previous positions are [B, K,
-        N, t, D / N] each, those of the documents [B, N, S, D / N], with a mask [B, N or 1, 1, S].
+        Returns the output [B, K, D], and the keys and values of t + 1 positions for the next step. The keys and values
+        `past` of previous positions are [B, K, N, t, D / N], `memory` is [B, N, S, D / N], its mask [B, N or 1, 1, S].
         """
-        extended: list[KeyValues] = []
+        extended: list[KeyValues] = []  # filled by `attend`, as a residual branch returns its output alone
 
         def attend(y: Tensor) -> Tensor:
             current = self.attention.project(y.unsqueeze(-2))                                # [B, K, N, 1, D / N]
             # previous keys and values take the dtype of the new ones: half precision under autocast
-            extended.append(KeyValues(*(torch.cat([old.to(added), added], -2) for old, added in zip(past, current))))
-            rows = KeyValues(*(tensor.flatten(0, 1) for tensor in extended[0]))              # [B K, N, t + 1, D / N]
-            return self.attention(y.flatten(0, 1).unsqueeze(1), rows).view_as(y)
+            extended.append(KeyValues(*(torch.cat([old.to(new), new], -2) for old, new in zip(past, current))))
+            memory = KeyValues(*(tensor.flatten(0, 1) for tensor in extended[0]))            # [B K, N, t + 1, D / N]
+            return self.attention(y.flatten(0, 1).unsqueeze(1), memory).view_as(y)
 
         return self._cross_and_feed_forward(self.around_attention(x, attend), memory, memory_mask), extended[0]
