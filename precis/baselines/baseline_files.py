@@ -61,7 +61,7 @@ def with_file(arguments: list[str]) -> list[str]:
 
 def read_documents(parser: ArgumentParser, options: Namespace) -> "Dataset":
     """Return the documents that arguments name as a table; for a run, set `options.language` to its language."""
-    if (options.corpus is None) == (options.run is None):
+    if (options.corpus is None) == (options.run is None):  # both or neither
         raise UserError("precis baseline needs documents: give --corpus CORPUS ..., or --run RUN, and not both")
     from datamodules.summarization import default_cache  # these import torch and Lightning
     from precis.runs.run_folder import load_run

@@ -66,7 +66,7 @@ class Endpoint:
         self.concurrency, self.max_failures = options.concurrency, options.max_failures
         self.key_variable = options.key_variable
         self.is_slow = False  # whether the user was told that requests are repeated
-        self.key = os.environ.get(self.key_variable, "").strip()  # of a line end, as after $(cat FILE)
+        self.key = os.environ.get(self.key_variable, "").strip()  # of a line end, as in files of secrets
         address = urlsplit(self.base_url)
         if address.scheme not in ("http", "https") or not address.hostname:
             raise UserError(f"--base_url {self.base_url}: not an address; give one such as http://localhost:8000/v1")
@@ -91,7 +91,7 @@ class Endpoint:
     def answer_all(self, prompts: Iterable[tuple[str, str]], done: Callable[[str, Reply], None]) -> dict[str, str]:
         """Ask for answers to prompts (id, text), several at a time, and call `done(id, answer)` as each one arrives.
 
-        Returns reasons of failed requests by id. A `UserError` if the server is missing or refuses, or too many fail.
+        Returns reasons of failed requests by id. A `UserError` if there is no server, it refuses all, or too many fail.
         """
         handler = signal.getsignal(signal.SIGTERM)  # the event loop sets the default when it closes
         try:
@@ -172,7 +172,7 @@ class Endpoint:
         import openai
 
         messages = [{"role": "user", "content": prompt}]
-        request = {name: value for name, value in self.request.items() if value is not None}
+        request = {name: value for name, value in self.request.items() if value is not None}  # null leaves one out
         attempts = f"({counted(self.retries + 1, 'attempt')})"
         late = asyncio.get_running_loop().call_later(self.timeout, self._warn_slow)
         try:
@@ -198,7 +198,7 @@ class Endpoint:
             if error.status_code == 404:
                 remedy = "check --model and --base_url (.../v1)"
                 raise UserError(f"{self.base_url}, model {self.model}: {reason}; {remedy}") from None
-            if "context" in message.lower():  # in the words of llama.cpp, vLLM and OpenAI
+            if "context" in message.lower():  # as llama.cpp, vLLM and OpenAI call it
                 reason += "; give the server a longer context, or shorter documents (--max_words of a chat baseline)"
             raise RequestFailed(reason) from None
         finally:

@@ -108,7 +108,7 @@ def corpus(arguments: list[str]) -> None:
     parser.add_argument("--num_proc", type=int, default=1, help="number of processes for sentence splitting")
     parser.add_argument("--json", type=bool, default=False, help="JSON instead of tables")
     options = parser.parse_args(arguments)
-    if (options.file is None) == (options.corpus is None):
+    if (options.file is None) == (options.corpus is None):  # both or neither
         raise UserError("precis corpus describes one corpus: give a file of records, or --corpus CORPUS ...")
     if options.file:
         described_corpus = guess_corpus(options.file)

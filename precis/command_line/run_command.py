@@ -57,14 +57,14 @@ def run_command(arguments: list[str]) -> int:
         os.environ[VARIABLE] = "1"  # for the processes that this one starts, too
     is_main_thread = threading.current_thread() is threading.main_thread()
     is_default_handler = is_main_thread and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
-    if is_default_handler:  # an exception, so that nothing half-written is left; training has an answer of its own
+    if is_default_handler:  # an exception, so that nothing half-written is left; training replaces this handler
         signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
         sys.unraisablehook = _send_again
     try:
         arguments = with_absolute_files(arguments)
         with import_policy(arguments):
             run(arguments)
-    except BrokenPipeError:
+    except BrokenPipeError:  # an OSError, which `main` treats
         raise
     except (ArgumentError, ValueError, OSError, *_errors_of_lightning()) as error:
         if os.environ.get("PRECIS_DEBUG"):
@@ -76,11 +76,11 @@ def run_command(arguments: list[str]) -> int:
         print(f"precis: error: {printable_line(message)}", file=sys.stderr)
         return 2 if is_usage_error else 1
     finally:
-        if trust_before is None:
+        if trust_before is None:  # for a caller in this process, `--trust` ends with the command
             os.environ.pop(VARIABLE, None)
         if is_default_handler:
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
-            if not isinstance(sys.exception(), KeyboardInterrupt | SystemExit):  # objects in its frames end later
+            if not isinstance(sys.exception(), KeyboardInterrupt | SystemExit):  # whose frames' destructors run later
                 sys.unraisablehook = unraisable_before
     return 0
 

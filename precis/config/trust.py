@@ -110,7 +110,7 @@ def strings_in(value: str) -> Iterator[str]:
     """Yield the strings in a value of the command line, which may be a list or dictionary in YAML."""
     try:
         loaded = load_yaml(value)
-    except yaml.YAMLError:  # plain text, such as a title with a colon
+    except yaml.YAMLError:  # not YAML: a plain string
         loaded = value
     yield from (part for _, part in leaves(loaded) if isinstance(part, str))
 

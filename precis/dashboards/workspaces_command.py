@@ -36,7 +36,8 @@ def workspaces(arguments: list[str]) -> None:
         from precis.dashboards.build import ablation_report, workspace  # an optional package
     except ImportError:
         raise UserError("workspaces need wandb-workspaces; pip install 'precis-suite[workspaces]'") from None
-    project = (options.entity, options.project)
-    pages = [workspace(paper, *project) for paper in papers]
-    for page in [*pages, ablation_report(*project)] if has_report else pages:
+    pages = [workspace(paper, options.entity, options.project) for paper in papers]
+    if has_report:
+        pages.append(ablation_report(options.entity, options.project))
+    for page in pages:
         print(page.save().url)

@@ -43,9 +43,9 @@ def init(arguments: list[str]) -> None:
     score = "test" if "test" in files else "validate"
     example = (options.test or options.val or options.train).absolute()
     document = corpus.get("document", "document")
-    page = (TEMPLATES / "README.md").read_text(encoding="utf-8")
-    page = page.format(score=score, example=shlex.quote(str(example)), document=shlex.quote(document))
-    atomic_write(folder / "README.md", page)
+    readme = (TEMPLATES / "README.md").read_text(encoding="utf-8")
+    readme = readme.format(score=score, example=shlex.quote(str(example)), document=shlex.quote(document))
+    atomic_write(folder / "README.md", readme)
     atomic_write(folder / ".gitignore", "runs/\n")
     print(f"{folder}: a project that trains {options.model} on {counted(count, 'record')} of {options.train}")
     if count < FEW_RECORDS and options.model == "pointer_generator":

@@ -61,7 +61,7 @@ def build(playground: "Playground"):
         explanations = "copied words, selected sentences, paragraph graphs and RST trees"
         gr.Markdown(f"# Précis\nSummaries of one text by several models, with {explanations}.")
         with gr.Row():
-            with gr.Column(scale=1, min_width=320):
+            with gr.Column(scale=1, min_width=320):  # pixels: a narrow window has one column below the other
                 document = gr.Dropdown(
                     list(playground.documents), value=first, label="Document of the corpus", elem_id="document",
                     visible=bool(playground.documents),

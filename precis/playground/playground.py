@@ -69,8 +69,7 @@ class Playground:
         """Return records of documents of a run's corpus by id; none, with the reason on stderr, if it is unreadable."""
         try:
             split = split or ("test" if "test" in run.data.corpus.splits() else "val")
-            # takes minutes if the corpus has to be built first
-            print(f"{folder}: reading the documents of its {split} split", file=sys.stderr, flush=True)
+            print(f"{folder}: reading the documents of its {split} split", file=sys.stderr, flush=True)  # for minutes
             with quiet_progress():
                 table = run_documents(Path(folder), split)
         except (UserError, ArgumentError, OSError) as error:
@@ -80,11 +79,11 @@ class Playground:
         first = table.select(range(min(_DOCUMENTS, len(table))))
         return {record["id"]: record for record in first.to_list()}
 
-    def pick(self, name: str | None) -> tuple[str, str]:
+    def pick(self, document_id: str | None) -> tuple[str, str]:
         """Return the text and the first reference of a document by id; an example without a reference by default."""
-        if not name or name not in self.documents:
+        if not document_id or document_id not in self.documents:
             return EXAMPLE.read_text(encoding="utf-8")[: self.max_characters], ""
-        document = as_document(self.documents[name])
+        document = as_document(self.documents[document_id])
         reference = "\n".join(document.references[0]) if document.references else ""
         return document.text[: self.max_characters], reference
 
@@ -216,11 +215,11 @@ def discourse_sections(model: RSTformer, data: SummarizationData, document: Docu
     mass = parse.band(parse.half_width).sum((0, 1))  # of each relation, over pairs of EDUs, [R]
     share = mass / mass.sum().clamp_min(1e-9)  # a single EDU has no pairs: all shares are 0
     order = share.argsort(descending=True, stable=True)[: 2 * _RELATIONS].tolist()
-    rows = [[parse.relations[index], f"{100 * share[index]:.0f} %"] for index in order if share[index] > 0]
-    parts.append(MACROS.table("relations of the document, share of the distribution", ["relation", "share"], rows))
+    shares = [[parse.relations[index], f"{100 * share[index]:.0f} %"] for index in order if share[index] > 0]
+    parts.append(MACROS.table("relations of the document, share of the distribution", ["relation", "share"], shares))
     heads = []
     for layer in range(len(model.network.injections)):
-        for head, names in enumerate(relations_of(model, layer, parse.relations)):
+        for head, names in enumerate(relations_of(model, layer, parse.relations)):  # separated by commas
             heads.append([str(layer + 1), str(head + 1), ", ".join(names.split(", ")[:_RELATIONS])])
     if heads:
         parts.append(MACROS.table("relations that weigh most in each head", ["layer", "head", "relations"], heads))

@@ -96,13 +96,13 @@ def _portable(config: dict[str, Any], replaced: dict[str, str]) -> dict[str, Any
 def _export_other_models(loaded: Run, config: dict[str, Any], folder: Path) -> None:
     """Write the models that the data of a run reads: the proposer of MatchSum's candidates, a trained parser."""
     data, original = config["data"]["init_args"], loaded.config["data"]["init_args"]
-    scorer = original.get("scorer")
+    scorer = original.get("scorer")  # of MatchSum; only a `RunScorer` has a run
     if isinstance(scorer, dict) and (scorer.get("init_args") or {}).get("run"):
         (folder / "scorer").mkdir()
         write_export(Path(scorer["init_args"]["run"]), folder / "scorer")
         data["scorer"]["init_args"]["run"] = f"{IN_FOLDER}/scorer"
     parser = original.get("parser")
-    if isinstance(parser, str) and Path(parser).exists():
+    if isinstance(parser, str) and Path(parser).exists():  # a trained parser, not one of `PARSERS`
         from precis.config.parsers import load_parser
 
         load_parser(parser).save(folder / "parser")

@@ -110,7 +110,7 @@ class Search:
         return trial.number, suggest(trial, self.section["keys"])
 
     def _sampler(self, number: int) -> optuna.samplers.BaseSampler:
-        # A seed for each trial, so that workers draw different values, and a trial that is taken up again the same.
+        """Return a sampler with a seed of the trial: workers draw different values, a trial continued the same ones."""
         seed = (self.section["seed"] * SEED_STRIDE + number) % 2**32  # NumPy's generator takes 32 bits
         if self.section["sampler"] == "tpe":
             startup = self.section["startup"]
