@@ -165,10 +165,7 @@ class Endpoint:
             raise httpx.ReadError(str(error)) from None
 
     async def _ask(self, client: Any, prompt: str) -> Reply:
-        """Return the answer to a prompt, or the refusal of a content filter.
-
-        A `RequestFailed` if this request has no answer after all attempts, a `UserError` if others must fail as well.
-        """
+        """Return the answer to a prompt, or the refusal of a content filter; a `UserError` if no prompt can succeed."""
         import openai
 
         messages = [{"role": "user", "content": prompt}]

@@ -57,7 +57,7 @@ def write_summaries(parser: ArgumentParser, arguments: list[str]) -> Path:
     answers_file = answers_path(target)
     model = HuggingFaceSummarizer(options.checkpoint, read_options(PretrainedOptions, options))
     documents = read_documents(parser, options)
-    model.language = options.language
+    model.language = options.language  # of the run, if the documents are of one
     settings = settings_of(model) | {"split": options.split}
     settings["documents"] = documents_digest(map(as_document, documents))
     with open_answers(answers_file, settings) as answers:
@@ -70,7 +70,7 @@ def _parser(command: str, description: str, needs_out: bool) -> ArgumentParser:
     parser = ArgumentParser(prog=command, description=description, exit_on_error=False)
     parser.add_argument("--checkpoint", type=str, required=True, help="name on the hub (downloaded) or folder")
     add_document_arguments(parser, needs_out)
-    parser.add_class_arguments(PretrainedOptions, None, skip={"language"})  # of the documents
+    parser.add_class_arguments(PretrainedOptions, None, skip={"language"})  # the documents have one
     parser.set_defaults(long_documents="truncate")  # as published scores are computed
     return parser
 
@@ -92,12 +92,12 @@ def settings_of(model: HuggingFaceSummarizer) -> dict[str, Any]:
 
 
 def _summarize(model: HuggingFaceSummarizer, documents: Dataset, answers: Answers) -> None:
-    """Generate the missing answers, batch by batch."""
+    """Generate the summaries that the file lacks, and add them batch by batch."""
     missing = [index for index, name in enumerate(documents["id"]) if name not in answers.by_id]
     with progress_bar() as progress:
         task = progress.add_task("summaries", total=len(documents), completed=len(documents) - len(missing))
         for indices in pools(missing, POOL):
-            for batch in model.answers([as_document(row) for row in documents.select(indices)]):
+            for batch in model.answers(list(map(as_document, documents.select(indices)))):
                 answers.add(answer._asdict() for answer in batch)
                 progress.advance(task, len(batch))
 
@@ -106,16 +106,16 @@ def _write(
     target: Path, documents: Dataset, answers: Answers, settings: dict[str, Any], split: str, language: str
 ) -> None:
     """Write predictions and how they were made, and print which documents and summaries were cut off."""
-    rows = [answers.by_id[name] for name in documents["id"]]
-    truncated = [row["id"] for row in rows if row["source_tokens"][0] < row["source_tokens"][1]]  # read, and all
-    stopped = [row["id"] for row in rows if row["stopped"]]  # at the maximum length of a summary
-    empty = [row["id"] for row in rows if not row["text"].strip()]
-    read = sum(row["source_tokens"][0] for row in rows)
-    total = sum(row["source_tokens"][1] for row in rows)
+    generated = [answers.by_id[name] for name in documents["id"]]  # in the order of the documents
+    truncated = [answer["id"] for answer in generated if answer["source_tokens"][0] < answer["source_tokens"][1]]
+    stopped = [answer["id"] for answer in generated if answer["stopped"]]  # at the maximum length of a summary
+    empty = [answer["id"] for answer in generated if not answer["text"].strip()]
+    texts = {answer["id"]: answer["text"] for answer in generated}
+    read, total = (sum(answer["source_tokens"][index] for answer in generated) for index in (0, 1))
     counts = {
         "truncated": len(truncated),
         "source_tokens": [read, total],
-        "windows": sum(row["windows"] for row in rows),
+        "windows": sum(answer["windows"] for answer in generated),
         "stopped": len(stopped),
         "empty": len(empty),
     }
@@ -128,13 +128,13 @@ def _write(
     )
     record = {"split": split, "signature": signed, "settings": settings, "counts": counts}
     truncation = TruncationRow(
-        split=split, counted="source tokens", limit=f"max_source {settings['max_source']}", documents=len(rows),
+        split=split, counted="source tokens", limit=f"max_source {settings['max_source']}", documents=len(generated),
         documents_cut=len(truncated), total=total, left_out=total - read, examples=" ".join(truncated[:3]),
     )  # fmt: skip
     notes = [
         truncation_line([truncation]),
-        name_documents((row["id"] for row in rows if row["windows"] > 1), "documents in several windows"),
+        name_documents((answer["id"] for answer in generated if answer["windows"] > 1), "documents in several windows"),
         name_documents(stopped, "summaries reach the maximum length"),
         name_documents(empty, "empty summaries"),
     ]
-    write_predictions(target, documents, {row["id"]: row["text"] for row in rows}, record, notes, language)
+    write_predictions(target, documents, texts, record, notes, language)

@@ -38,7 +38,7 @@ def _whole_parser() -> argparse.ArgumentParser:
         command_parser, _ = find_parser(name, [])
         for action in command_parser._actions:
             # shtab knows nothing of jsonargparse's own actions, so each becomes a plain option with a value or without
-            flags = [option for option in action.option_strings if not option.endswith("+")]
+            flags = [option for option in action.option_strings if not option.endswith("+")]  # --x+ appends to --x
             if "--help" in flags or action.help == argparse.SUPPRESS:
                 continue
             takes_value: dict[str, Any] = {"action": "store_true"} if flags and action.nargs == 0 else {}
@@ -50,7 +50,7 @@ def _whole_parser() -> argparse.ArgumentParser:
                 names = package.__all__ if group.partition(".")[0] in flags else []
                 options = {option for kind in names for option in class_options(getattr(package, kind))}
                 for option in sorted(options):
-                    if f"{group}.{option}" not in subparser._option_string_actions:
+                    if f"{group}.{option}" not in subparser._option_string_actions:  # of the command itself
                         subparser.add_argument(f"{group}.{option}", help="").complete = shtab.FILE
     return parser
 

@@ -110,7 +110,7 @@ def print_descriptions(splits: list[dict[str, Any]]) -> None:
 
 
 def _lengths(dataset: Dataset) -> dict[str, list[float]]:
-    """Return the values of all documents, or of all references, for each statistic."""
+    """Return the values of each of `_STATISTICS`: one for each document, or one for each reference of a document."""
     values: dict[str, list[float]] = {name: [] for name in _STATISTICS}
     for document in map(as_document, dataset):
         words = _words(document.sentences)

@@ -94,7 +94,9 @@ def explain_refusal(error: BaseException, config: Any) -> str:
     key = _key_of(cause, values)
     kind = str(groups[group].get("class_path")).rpartition(".")[2]
     help_hint = f"`precis fit --{group}.help {kind}` lists its arguments"
-    return f"{group}.{key}: {cause}; {help_hint}" if key else f"{group}: {kind} cannot be created: {cause}; {help_hint}"
+    if not key:
+        return f"{group}: {kind} cannot be created: {cause}; {help_hint}"
+    return f"{group}.{key}: {cause}; {help_hint}"
 
 
 def explain_trainer_refusal(error: BaseException, values: Any) -> str:
@@ -118,7 +120,7 @@ def _key_of(cause: str, values: Any) -> str:
     options = dict(_values(values))
     mentioned = [key for key in options if re.search(rf"\b{re.escape(key.rpartition('.')[2])}\b", cause)]
     if mentioned:
-        return max(mentioned, key=len)
+        return max(mentioned, key=len)  # the whole name, if another option ends like it
     numbers = {key: value for key, value in options.items() if isinstance(value, (int, float)) and value is not True}
     matching = [key for key, value in numbers.items() if re.search(rf"(?<![\w.-]){re.escape(str(value))}\b", cause)]
     return matching[0] if len(matching) == 1 else ""

@@ -22,8 +22,7 @@ def draw_text(tree: Tree, edu_texts: Sequence[str], width: int = 100) -> str:
     """Draw a tree, binary or n-ary, as an outline with a line per node or EDU, each with N (nucleus) or S (satellite).
 
     Nodes show relation, nuclearity and range of EDUs; EDUs show number and text, shortened to the width. If the
-    branches of a deep tree exceed half the width, their left part is replaced by the level. A `ValueError` if the width
-    is below 40 characters.
+    branches of a deep tree exceed half the width, their left part is replaced by the level.
     """
     if width < MIN_WIDTH:
         raise ValueError(f"a tree needs a width of at least {MIN_WIDTH} characters, not {width}")
@@ -36,7 +35,8 @@ def draw_text(tree: Tree, edu_texts: Sequence[str], width: int = 100) -> str:
         label = f"[{start + 1}] {one_line(edu_texts[start])}"  # of an EDU
         if node is not None:
             label = f"{_label(node)} ({node.nuclearity}) {node.start + 1}–{node.end + 1}"
-        lines.append(shorten(_shorten_branch(branch, width // 2) + (f"{letter} " if letter else "") + label, width))
+        role = f"{letter} " if letter else ""  # the root has none
+        lines.append(shorten(_shorten_branch(branch, width // 2) + role + label, width))
         if node is None:
             continue
         last = len(node.starts) - 1

@@ -40,10 +40,9 @@ EXAMPLE = Path(__file__).with_name("example.txt")
 _DOCUMENTS = 200  # number of documents of the corpus that can be picked
 _LETTERS, _TREE_WIDTH = 32, 120  # letters per EDU and pixels of a tree that fits a card of 22 rem
 _RELATIONS = 3  # number of relations listed for a head; twice as many for a document
-_MAX_HEIGHT = 480  # pixels; higher pictures scroll
-_MARGIN, _MIN_SCALE = 24, 0.75  # pixels for a scroll bar below a picture, and size by which text is still readable
+_MAX_HEIGHT, _MARGIN = 480, 24  # pixels: higher pictures scroll, and space for a scroll bar below a picture
 _ATTENDED, _IN_HINT = 12, 5  # source words that are colored, and listed, when the pointer rests on a summary word
-_FAINTEST = 0.12  # minimum opacity of the color of an attended word: less is invisible
+_MIN_SCALE, _FAINTEST = 0.75, 0.12  # of a picture with readable text; opacity at which a color is still visible
 AGENTS = ("#1b6ca8", "#c0561a", "#2e7d32", "#8e24aa", "#ad1457", "#5d4037")  # a color for each agent, repeated
 MACROS = template("precis.playground", "cards.html").module  # cards_page, card, plain_summary and so on, as functions
 
@@ -60,9 +59,9 @@ class Playground:
         for path, last_name in zip(paths, last_names):
             name = last_name if last_names.count(last_name) == 1 else str(path)
             self.runs[name] = load_model(path, cache_dir=self._folder.name, max_eval=None)  # None: no limit
-        models = zip(paths, self.runs.values())
         # runs of the user: models of Hugging Face have no config, shipped models a folder of the suite
-        trained = [(path, run) for path, run in models if run.config and not shipped_folder(path)]
+        loaded = zip(paths, self.runs.values())
+        trained = [(path, run) for path, run in loaded if run.config and not shipped_folder(path)]
         self.documents = self._documents(*trained[0], split) if trained else {}
 
     def _documents(self, folder: str, run: Run, split: str | None) -> dict[str, dict[str, Any]]:

@@ -41,10 +41,11 @@ def write_export(
     path = checkpoint or best_checkpoint(run)
     loaded = load_run(run, path)
     left_out = _frozen_weights(loaded) if compact else set()
+    replaced, note = {}, ""  # paths of pretrained parts in the folder by key of the config; why there are none
     try:
-        replaced, note = {} if left_out else loaded.model.export(folder), ""
-    except ValueError as error:  # transformers has no form of this network, which the note in the card explains
-        replaced, note = {}, str(error)
+        replaced = {} if left_out else loaded.model.export(folder)
+    except ValueError as error:  # transformers has no form of this network
+        note = str(error)
     config = _portable(read_config(run), replaced)
     _export_other_models(loaded, config, folder)
     (folder / "config.yaml").write_text(yaml.safe_dump(config, sort_keys=False), encoding="utf-8")

@@ -31,8 +31,7 @@ class Inert:
 def read_weights(path: Path) -> dict[str, Tensor]:
     """Return the weights of a checkpoint, a state dict or a pickled model, by name; a `UserError` if there are none.
 
-    torch reads the file with `weights_only`. A class or function that it refuses is not imported, but replaced by a
-    subclass of `Inert`, since only tensors are needed.
+    torch reads the file with `weights_only`; a class that it refuses is not imported, but replaced by an `Inert` one.
     """
     if not path.is_file():
         raise UserError(f"{path}: no such file; give a checkpoint that was downloaded")

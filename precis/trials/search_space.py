@@ -52,7 +52,7 @@ def check_search(path: Path, section: dict[str, Any]) -> None:
         raise UserError(f"{where}: keys must map config keys to distributions; got {keys!r}")
     for number, (key, space) in enumerate(keys.items()):
         _check_space(f"{where}: {key}", space)
-        earlier = dict(list(keys.items())[:number])  # a condition can only depend on values that are set before
+        earlier = dict(list(keys.items())[:number])  # a condition can only depend on keys that are listed before
         _check_condition(f"{where}: {key}", _with_kind(space).get("when", {}), earlier)
 
 
@@ -102,9 +102,10 @@ def _with_kind(space: Any) -> Any:
 def suggest(trial: "Trial", keys: dict[str, Any]) -> dict[str, Any]:
     """Return values for the keys of a trial whose conditions hold; the sampler draws them once, also if repeated."""
     values: dict[str, Any] = {}
-    for key, space in ((key, _with_kind(space)) for key, space in keys.items()):
+    for key in keys:
+        space = _with_kind(keys[key])
         if any(other not in values or values[other] != value for other, value in space.get("when", {}).items()):
-            continue
+            continue  # the condition does not hold
         kind = next(name for name in space if name not in ("step", "when"))
         if kind == "values":
             # Optuna stores no lists or mappings, which choices may be, so it gets them in the form of the command line.
@@ -123,7 +124,8 @@ def suggest(trial: "Trial", keys: dict[str, Any]) -> dict[str, Any]:
 def extreme_points(keys: dict[str, Any]) -> list[dict[str, Any]]:
     """Return a point, changed config keys, for each limit of a range and each choice, to test that models take them."""
     points = []
-    for key, space in ((key, _with_kind(space)) for key, space in keys.items()):
+    for key in keys:
+        space = _with_kind(keys[key])
         kind = next(name for name in space if name not in ("step", "when"))
         points += [space.get("when", {}) | {key: value} for value in space[kind]]
     return points
