@@ -63,12 +63,12 @@ def rouge(
 
 
 def _listed(name: str, texts: Any) -> list[Any]:
-    """Return an argument as a list of texts, one text as a list of it; `name` is the argument, for the error."""
+    """Return an argument as a list of texts, even if it is a single text; errors call the argument `name`."""
     return [texts] if isinstance(texts, str) else list(checked(name, texts, Iterable, "a string, or a list of strings"))
 
 
 def _text(name: str, text: Any) -> str | list[str]:
-    """Return a text after checking that it is a string or a list of sentences; `name` is for the error."""
+    """Return a text after checking that it is a string or a list of sentences; errors call it `name`."""
     for part in _listed(name, text):
         checked(name, part, str, "a string, or a list of its sentences")
     return text

@@ -47,7 +47,7 @@ def _has_type(value: Any, kind: Any) -> bool:
 
 
 def folder_beside(path: Path, name: object) -> Path:
-    """Return the folder `name` next to a JSON file that has this name; a `UserError` if it leads to another place."""
+    """Return the folder `name` next to a JSON file with this name; a `UserError` for other places, and for options."""
     if not isinstance(name, str) or name in ("", "..") or Path(name).name != name or name.startswith("-"):
         raise UserError(f"{path}: {name!r} is not the name of a folder beside this file; {REMEDY}")
     return path.parent / name
