@@ -78,7 +78,7 @@ def curves(systems: Sequence[System]) -> dict[str, list[dict[str, Any]]]:
 
 
 def distribution(comparison: Comparison, measure: str) -> dict[str, Any]:
-    """Return histograms over documents, for each system of its scores and of their differences to the baseline."""
+    """Return histograms of each system's scores of documents, and of their differences to the baseline's scores."""
     scores = [system.scores(measure) for system in comparison.systems]  # each [N]
     differences = [system_scores - scores[comparison.baseline] for system_scores in scores]
     return {"scores": _histograms(scores), "differences": _histograms(differences)}

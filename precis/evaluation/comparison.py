@@ -72,7 +72,7 @@ def compare_systems(systems: Sequence[System], measures: Sequence[str], baseline
         intervals: Any = significance.system_interval(scores[index])  # means, lower and upper bounds, each [M]
         for column, (mean, low, high) in enumerate(zip(*intervals)):
             means = system.means(measures[column])
-            spread = float(np.std(means, ddof=1)) if len(means) > 1 else None
+            spread = float(np.std(means, ddof=1)) if len(means) > 1 else None  # over seeds
             test = tests.get((index, column), {})  # none for the baseline
             system_cells.append(Cell(float(mean), number_or_none(low), number_or_none(high), spread, **test))
         cells.append(system_cells)
@@ -96,7 +96,7 @@ def _test_differences(
         differences.append(significance.mean_difference(scores[index], scores[baseline], fixed))
         shared = significance.keep_shared(scores[index], scores[baseline])[0]  # NaN where either system lacks a score
         # Only a test between two fixed systems rests on documents alone, so only this one needs many of them.
-        documents_suffice = not all(fixed) or ((~np.isnan(shared[0])).sum(0) >= MIN_DOCUMENTS)
+        documents_suffice = not all(fixed) or ((~np.isnan(shared[0])).sum(0) >= MIN_DOCUMENTS)  # by measure, or True
         testable[row] = documents_suffice & all(system.is_fixed or len(system.runs) > 1 for system in pair)
 
     p_values = np.array([difference.p for difference in differences]).reshape(testable.shape)  # [others, M]

@@ -226,7 +226,7 @@ def _means(
     means = []
     for system in dict.fromkeys(prediction.system for prediction in predictions):  # each once, in order
         indices = [index for index, prediction in enumerate(predictions) if prediction.system == system]
-        table = np.stack([column.values[indices] for column in scores.values()], axis=1)  # [N, M]
+        table = np.stack([column.values[indices] for column in scores.values()], axis=1)  # [documents, measures]
         intervals = zip(*statistics.bootstrap_interval(table, statistics.LEVEL, resamples, seed))  # (mean, low, high)
         for (measure, column), interval in zip(scores.items(), intervals):
             if column.corpus is not None:  # such as BLEU, whose score of a corpus is not a mean

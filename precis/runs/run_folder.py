@@ -70,7 +70,7 @@ def build(config: dict[str, Any]) -> tuple[LightningModule, LightningDataModule]
     parser.add_subclass_arguments(LightningModule, "model")
     parser.add_subclass_arguments(LightningDataModule, "data")
     link_arguments(parser)
-    with import_policy():
+    with import_policy():  # a config may name only classes of permitted packages
         parsed = parser.parse_object({key: config[key] for key in ("model", "data")})
         check_permitted_names(parsed)
         try:

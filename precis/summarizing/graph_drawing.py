@@ -104,7 +104,7 @@ def _arcs(weights: NDArray, x: float) -> list[Curve]:
         depth = ARCS * (0.15 + 0.85 * ((j - i) / longest) ** 0.5)  # so that long and short arcs can be told apart
         tooltip = f"{i + 1} to {j + 1}: {weights[i, j]:.2f}, back: {weights[j, i]:.2f}"
         path = f"M{x} {top}A{depth:.1f} {(bottom - top) / 2:.1f} 0 0 0 {x} {bottom}"
-        curves.append(("link", path, 0.5 + 4 * share, 0.15 + 0.75 * share, tooltip))  # the weakest remain visible
+        curves.append(("link", path, 0.5 + 4 * share, 0.15 + 0.75 * share, tooltip))  # weak links remain visible
     return curves
 
 

@@ -42,7 +42,7 @@ class Job:
         for command in self.after:
             words = [word.replace("{run}", str(self.folder)) for word in shlex.split(command)]
             if "{run}" not in command:
-                words[1:1] = ["--run", str(self.folder)]
+                words[1:1] = ["--run", str(self.folder)]  # after the name of the command
             stages.append((command, words))
         return stages
 

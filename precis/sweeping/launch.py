@@ -77,7 +77,7 @@ def _conclude(ended: list[tuple[Job, str]], jobs: Sequence[Job], stopped: bool) 
     print(f"{number}: {', '.join(f'{count} {state}' for state, count in counts.items())}")
     if stopped:
         print("stopped; the same command continues")
-        raise SystemExit(130)
+        raise SystemExit(130)  # the status of shells after Ctrl-C
     first_by_state = {state: job for job, state in reversed(ended)}  # reversed: the first job of a state stays
     if job := first_by_state.get("failed"):
         failed = f"{counts['failed']} of {number} failed; the first is {job.label!r}, see {job.log}"

@@ -56,7 +56,7 @@ def render(arguments: list[str]) -> None:
     check_buildable((point.label, point.config) for point in points)
     record(sweep, points, out)
     for job in jobs:
-        job.prepare()
+        job.prepare()  # writes the config into its run folder
     atomic_write(target, text)
     print(f"{target}: {counted(len(jobs), 'point')}; its first lines have the command that starts them")
 

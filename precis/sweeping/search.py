@@ -46,7 +46,7 @@ def compose_search(sweep: Sweep) -> list[Point]:
         fixed["checkpoint.monitor"] = section["metric"]
     if "direction" in section:
         fixed["checkpoint.mode"] = MODES[section["direction"]]
-    corners = [{}, *extreme_points(section["keys"])]  # overrides; {} is the base itself
+    corners = [{}, *extreme_points(section["keys"])]  # overrides with the smallest and largest values; {} is the base
     points = [Point(label(values, section["keys"]) or "base", fixed | values) for values in corners]
     configs = compose_configs(sweep, points)
     points = [replace(point, config=config) for point, config in zip(points, configs)]

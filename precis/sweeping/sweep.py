@@ -86,7 +86,7 @@ def _dry_run(file: Sweep, points: list[Point], jobs: list[Job]) -> Iterator[str]
         yield f"# {printable_line(point.label)}" + (" (finished)" if is_finished(job) else "")
         fit = ["precis", "fit", f"--config={file.base}", *flags(point.overrides), f"--run_dir={job.folder}"]
         yield shlex.join(fit)
-        yield from (shlex.join(["precis", *arguments]) for _, arguments in job.stages()[1:])
+        yield from (shlex.join(["precis", *arguments]) for _, arguments in job.stages()[1:])  # those after fit
     num_finished = sum(map(is_finished, jobs))
     yield f"{counted(len(jobs), 'point')}: {num_finished} finished, {len(jobs) - num_finished} to run"
 
@@ -101,7 +101,7 @@ def _start_search(file: Sweep, out: Path, options: Namespace) -> None:
         profile = checked_profile(options.profile)
         if profile.nodes * profile.tasks_per_node > 1:
             raise UserError("a worker of a search is one task; give --profile.nodes 1 --profile.tasks_per_node 1")
-        check_devices(profile, [Job("base of the search", Path(), base)])
+        check_devices(profile, [Job("base of the search", Path(), base)])  # a job for the check alone
     check_buildable((point.label, point.config) for point in points)
     if options.dry_run:
         print(shlex.join(["precis", "fit", f"--config={file.base}", *flags(file.fixed)]))

@@ -93,7 +93,7 @@ def _test_records(start: RunStart) -> list[Callback]:
     rank_zero_info(f"predictions: {path}")
     origin = {"command": shlex.join(["precis", *sys.argv[1:]]), "split": SPLITS[command], "corpus": corpus}
     weights = Path(start.config.ckpt_path)
-    checkpoint = describe_checkpoint(weights) if weights.is_file() else None  # else "best" or "last", for Lightning
+    checkpoint = describe_checkpoint(weights) if weights.is_file() else None  # not a file: "best" or "last"
     return [PredictionWriter(path, checkpoint, origin), TruncationTable(folder, source)]
 
 

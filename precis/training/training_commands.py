@@ -97,7 +97,7 @@ def _with_run(arguments: list[str]) -> list[str]:
 
 
 def print_help(command: str, options: list[str]) -> bool:
-    """Print the help that options ask for, unless it needs Lightning, which takes seconds; return whether it did."""
+    """Print the help that options ask for, unless it needs Lightning; return whether help was printed."""
     if len(options) == 1 and options[0] in _CLASSES:
         package = _CLASSES[options[0]]
         for name in package.__all__:
