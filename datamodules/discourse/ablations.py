@@ -58,16 +58,17 @@ class RandomDiscourse(ParserDiscourse):
     A random table has no values outside the band, so gamma is the mean over pairs within the band.
     """
 
-    _table: Tensor | None = None  # codes for as many EDUs as were needed so far, [E, 2 half_width + 1, R]
+    _table: Tensor | None = None  # codes for the longest document so far or more EDUs, [T, 2 half_width + 1, R]
 
     def codes(self, parse: DiscourseParse, size: int) -> Tensor:
         if self._table is None or parse.size > len(self._table):
-            rounded = max(64, 1 << (parse.size - 1).bit_length())  # to a power of two: computed a few times in all
-            self._table = encode(random_ldd(rounded, self.half_width, len(parse.relations), self.seed))
+            num_edus = max(64, 1 << (parse.size - 1).bit_length())  # a power of two, so that the table rarely grows
+            self._table = encode(random_ldd(num_edus, self.half_width, len(parse.relations), self.seed))
         half = self.half(parse)
-        side = self.half_width - half
-        codes = self._table[: parse.size, side : side + 2 * half + 1]  # [E, 2b + 1, R]
-        return (codes * inside(parse.size, half).unsqueeze(-1))[:size]
+        unused = self.half_width - half  # columns of the table on each side, for pairs that are too far apart
+        codes = self._table[: parse.size, unused : unused + 2 * half + 1]  # [E, 2b + 1, R]
+        is_pair = inside(parse.size, half).unsqueeze(-1)  # the table has values after the end of the document
+        return (codes * is_pair)[:size]
 
     def gamma(self, parse: DiscourseParse, size: int) -> Tensor:
         return band_gamma(decode(self.codes(parse, parse.size)))[:size]
@@ -87,8 +88,11 @@ class PermutedDiscourse(ParserDiscourse):
 class OtherDiscourse(ParserDiscourse):
     """The discourse of another document.
 
-    It is one of the eight shortest that have at least as many EDUs, or of the eight longest if none has; the choice
-    depends on `seed` and the text of the document. A document never gets its own parse.
+    It is one of the eight shortest documents with at least as many EDUs, or of the eight longest if there are none. The
+    choice depends on `seed` and the text of the document. A document never gets the parse of the same text.
+
+    Args:
+        parses: parses of training documents, to choose from.
 
     Raises:
         UserError: if there are parses of fewer than two documents with different texts.
@@ -97,45 +101,44 @@ class OtherDiscourse(ParserDiscourse):
     def __init__(self, half_width: int, seed: int, parses: Sequence[DiscourseParse]) -> None:
         super().__init__(half_width, seed)
         if len({parse.text_digest for parse in parses}) < 2:
-            raise UserError(
-                "ablation other takes the discourse of another training document, but fewer than two different "
-                "training documents have any: give more documents, or another ablation"
-            )
+            problem = "takes the discourse of another training document, but fewer than two different training"
+            raise UserError(f"ablation other {problem} documents have any: give more documents, or another ablation")
         self.parses = sorted(parses, key=lambda parse: (parse.size, parse.text_digest))
 
     def choose(self, parse: DiscourseParse, size: int) -> DiscourseParse:
-        """Choose the parse that replaces that of a document, of which `size` EDUs are read."""
+        """Choose the parse that replaces the parse of a document, of which the model reads the first `size` EDUs."""
         different = [candidate for candidate in self.parses if candidate.text_digest != parse.text_digest]
         long_enough = [candidate for candidate in different if candidate.size >= size]
         candidates = long_enough[:_CANDIDATES] or different[-_CANDIDATES:]
         return candidates[document_seed(self.seed, parse.text_digest) % len(candidates)]
 
     def codes(self, parse: DiscourseParse, size: int) -> Tensor:
-        replacement, half = self.choose(parse, size), self.half(parse)
+        replacement = self.choose(parse, size)
+        half = self.half(parse)
         return fit_to_size(replacement.code(min(half, replacement.size - 1)), size, half)
 
     def gamma(self, parse: DiscourseParse, size: int) -> Tensor:
         gamma = self.choose(parse, size).gamma
-        return gamma[torch.arange(size) * min(len(gamma), size) // size]
+        return gamma[torch.arange(size) * min(len(gamma), size) // size]  # truncated or stretched, as in `fit_to_size`
 
 
 def document_seed(seed: int, text_digest: str) -> int:
     """Return the seed of a document, a non-negative 63-bit number."""
     digest = hashlib.sha256(f"{seed} {text_digest}".encode()).digest()
-    return int.from_bytes(digest[:8], "big") >> 1
+    return int.from_bytes(digest[:8], "big") >> 1  # fits the signed 64 bits of PyTorch's seeds
 
 
 def permute_pairs(codes: Tensor, seed: int) -> Tensor:
-    """Permute the codes of an LDD, [E, 2b + 1, R], over all pairs of EDUs uniformly.
+    """Permute the codes of an LDD, [E, 2b + 1, R], uniformly over the pairs of EDUs in its band.
 
-    The relations of a pair stay together, so that each relation keeps the distribution of its values; the diagonal
-    stays zero, and pairs outside the document are ignored.
+    The codes of a pair for all relations stay together, so that each relation keeps the distribution of its values. The
+    diagonal and pairs outside the document stay zero.
     """
-    pairs = inside(len(codes), codes.shape[1] // 2)  # [E, 2b + 1]
-    values = codes[pairs]  # [pairs, R]
-    order = torch.randperm(len(values), generator=torch.Generator().manual_seed(seed))
+    is_pair = inside(len(codes), codes.shape[1] // 2)  # [E, 2b + 1]
+    pair_codes = codes[is_pair]  # [pairs, R]
+    order = torch.randperm(len(pair_codes), generator=torch.Generator().manual_seed(seed))
     permuted = torch.zeros_like(codes)
-    permuted[pairs] = values[order]
+    permuted[is_pair] = pair_codes[order]
     return permuted
 
 
@@ -143,19 +146,19 @@ def fit_to_size(codes: Tensor, size: int, half_width: int) -> Tensor:
     """Fit the codes of an LDD to another number of EDUs: [F, 2c + 1, R] -> [E, 2b + 1, R], c at least min(b, F - 1).
 
     A longer LDD is truncated. A shorter one is stretched: EDU i of E gets the values of EDU floor(i F / E) of F, which
-    keeps relative positions; EDUs that share a source EDU are unrelated.
+    keeps relative positions. EDUs with the same source EDU get the zeros of its diagonal, so they are unrelated.
     """
-    length, half = len(codes), codes.shape[1] // 2
-    source_edu = torch.arange(size) * min(length, size) // size  # [E]
+    source_size, source_half = len(codes), codes.shape[1] // 2  # F and c
+    source_edu = torch.arange(size) * min(source_size, size) // size  # [E]
     column_edu = (torch.arange(size)[:, None] + torch.arange(-half_width, half_width + 1)).clamp(0, size - 1)
-    offset = source_edu[column_edu] - source_edu[:, None]  # [E, 2b + 1], at most b
-    fitted = codes[source_edu[:, None], (half + offset).clamp(0, 2 * half)]
+    offset = source_edu[column_edu] - source_edu[:, None]  # distance of the source EDUs, [E, 2b + 1], at most b
+    fitted = codes[source_edu[:, None], (source_half + offset).clamp(0, 2 * source_half)]  # [E, 2b + 1, R]
     return fitted * inside(size, half_width).unsqueeze(-1)
 
 
 def evenly_spread(sizes: dict[str, int], count: int) -> list[str]:
-    """Return at most `count` keys at evenly spaced quantiles of size, including the smallest and the largest."""
-    keys = sorted(sizes, key=lambda key: (sizes[key], key))
+    """Return at most `count` keys at evenly spaced quantiles of their sizes, including the smallest and the largest."""
+    keys = sorted(sizes, key=lambda key: (sizes[key], key))  # equal sizes by key, the same order in every process
     if len(keys) <= count:
         return keys
     return [keys[round(place * (len(keys) - 1) / (count - 1))] for place in range(count)]

@@ -30,8 +30,8 @@ class MissingParse(UserError):
 def parse_key(request: ParseRequest, fingerprint: str, rows: str, band: int) -> str:
     """Return the cache key of a parse: SHA-256 of everything that it depends on.
 
-    These are the text, its sentences, paragraphs and EDUs, the parser, the settings of the LDD, and the version of the
-    cache, but not the id of the document.
+    These are the text, its sentences, paragraphs and EDUs, the parser (`fingerprint`), the settings of the LDD (`rows`
+    and the half-width `band`), and the version of the cache, but not the id of the document.
     """
     inputs = [VERSION, fingerprint, rows, band, request.sentences, request.paragraphs, request.edus, request.text]
     return text_digest(json.dumps(inputs))
@@ -46,22 +46,22 @@ class ParseCache:
 
     def __init__(self, folder: Path | str) -> None:
         self.folder = Path(folder)
-        self._shards: dict[Path, Shard] = {}
-        self._broken: dict[Path, str] = {}
-        self._shard_of: dict[str, list[Path]] = {}
+        self._shards: dict[Path, Shard] = {}  # intact shards
+        self._broken: dict[Path, str] = {}  # damaged shards, with the reason
+        self._shards_of: dict[str, list[Path]] = {}  # by key of a parse; writers may have stored it several times
         self._verified: set[tuple[Path, str]] = set()  # (shard, key) of documents verified in this process
         self._check_manifest()
         self.refresh()
 
     def __len__(self) -> int:
-        return len(self._shard_of)
+        return len(self._shards_of)
 
     def __iter__(self) -> Iterator[str]:
         """Iterate over the keys of the parses, sorted."""
-        return iter(sorted(self._shard_of))
+        return iter(sorted(self._shards_of))
 
     def __contains__(self, key: str) -> bool:
-        return key in self._shard_of
+        return key in self._shards_of
 
     @property
     def nbytes(self) -> int:
@@ -74,12 +74,12 @@ class ParseCache:
         return {path.name: reason for path, reason in self._broken.items()}
 
     def refresh(self) -> None:
-        """Update the list of shards, which other processes may have written or removed."""
+        """Update the list of shards, which other processes may have written or removed; warn of damaged headers."""
         paths = set(self.folder.glob("*.safetensors"))
-        for path in [path for path in self._shards if path not in paths]:
+        for path in self._shards.keys() - paths:
             self._forget(path)
         self._broken = {path: reason for path, reason in self._broken.items() if path in paths}
-        for path in sorted(paths - self._shards.keys() - self._broken.keys()):
+        for path in sorted(paths - self._shards.keys() - self._broken.keys()):  # the same order in every process
             try:
                 shard = self._shards[path] = shards.read_header(path)
             except FileNotFoundError:  # another process removed it
@@ -88,21 +88,24 @@ class ParseCache:
                 self._ignore(path, str(error))
                 continue
             for key in shard.documents:
-                self._shard_of.setdefault(key, []).append(path)
+                self._shards_of.setdefault(key, []).append(path)
 
     def size(self, key: str) -> int:
         """Return the number of EDUs of a cached parse, from the header of its shard."""
-        entry = self._shards[self._shard_of[key][0]].documents[key]
-        return entry.tensors["edus"][1][0]
+        shard = self._shards[self._shards_of[key][0]]
+        _, shape, _ = shard.documents[key].tensors["edus"]  # type, [E, 2], offset in the file
+        return shape[0]
 
     def missing(self, keys: Iterable[str], deep: bool = True) -> list[str]:
-        """Return the keys whose parse is missing or damaged, each once, in order.
+        """Return the keys whose parse is missing or damaged, each once, in the order of `keys`.
 
         With `deep`, every document is read and verified (about one second per gigabyte) instead of only looked up.
         """
         self.refresh()
-        keys, num_damaged = list(dict.fromkeys(keys)), None
-        while deep and num_damaged != len(self._broken):  # a damaged shard makes all its documents missing
+        keys = list(dict.fromkeys(keys))
+        num_damaged = None
+        # A damaged document removes its shard. Documents that were verified there must then be verified in another one.
+        while deep and num_damaged != len(self._broken):
             num_damaged = len(self._broken)
             for key in keys:
                 self._find(key)
@@ -116,8 +119,8 @@ class ParseCache:
         Raises:
             MissingParse: if the parse is missing or damaged.
         """
-        if key not in self._shard_of:
-            self.refresh()
+        if key not in self._shards_of:
+            self.refresh()  # another process may have written it in the meantime
         parse = self._find(key)
         if parse is None:
             name = f"document {id!r}" if id is not None else f"key {key[:12]}"
@@ -125,19 +128,17 @@ class ParseCache:
         return parse if id is None else replace(parse, id=id)
 
     def _find(self, key: str) -> DiscourseParse | None:
-        """Return the first intact copy of a document, or None."""
-        copies = (self._read_parse(path, key) for path in list(self._shard_of.get(key, [])))
-        return next(filter(None, copies), None)
+        """Return the first intact copy of a document, or None; damaged shards are removed from the list."""
+        paths = list(self._shards_of.get(key, []))  # copied, because `_ignore` removes paths
+        return next(filter(None, (self._read_parse(path, key) for path in paths)), None)
 
     def _read_parse(self, path: Path, key: str) -> DiscourseParse | None:
-        """Return a document of a shard, or None if it is damaged; verified once per process."""
-        if path not in self._shards:
-            return None
+        """Return a document of a shard; None, and ignore the shard, if it is damaged. Verified once per process."""
         shard = self._shards[path]
         try:
             parse = shard.read(key)
         except (OSError, RuntimeError) as error:  # the file was removed or truncated in the meantime
-            self._ignore(path, " ".join(str(error).split()))
+            self._ignore(path, " ".join(str(error).split()))  # in one line
             return None
         if (path, key) not in self._verified and not shard.is_intact(key, parse):
             self._ignore(path, f"document {parse.id!r} differs from what was written")
@@ -147,45 +148,52 @@ class ParseCache:
 
     def _ignore(self, path: Path, reason: str) -> None:
         """Ignore a damaged shard with all its documents, since damage in one place suggests more elsewhere."""
-        self._forget(path)
+        if path in self._shards:  # unless its header is damaged
+            self._forget(path)
         self._broken[path] = reason
         documents = "its documents count as missing and are parsed again by `precis parse`"
-        warnings.warn(f"{path}: not used: {reason}; {documents}", stacklevel=4)
+        warnings.warn(f"{path}: not used: {reason}; {documents}", stacklevel=4)  # the caller of `ParseCache(folder)`
 
     def _forget(self, path: Path) -> None:
-        shard = self._shards.pop(path, None)
-        for key in shard.documents if shard else ():
-            self._shard_of[key].remove(path)
-            if not self._shard_of[key]:
-                del self._shard_of[key]
+        """Remove a shard from the list, and the keys that no other shard contains."""
+        for key in self._shards.pop(path).documents:
+            self._shards_of[key].remove(path)
+            if not self._shards_of[key]:
+                del self._shards_of[key]
 
     def _check_manifest(self) -> None:
+        """Raise UserError if the folder exists but is not a cache of parses of this version."""
         path = self.folder / "manifest.json"
         if self.folder.exists() and not self.folder.is_dir():
             raise UserError(f"{self.folder}: a file; name a folder for parses")
-        if not path.exists():
+        if not path.exists():  # a new cache; `prepare` writes the manifest
             return
         try:
             manifest = load_json(path.read_text(encoding="utf-8"))
             format_name, version = manifest["format"], manifest["version"]
-        except (ValueError, KeyError, TypeError):
+        except (ValueError, KeyError, TypeError):  # not JSON, without these keys, or not an object
             format_name = version = None
         if format_name != FORMAT:
             raise UserError(f"{path}: not that of a folder of discourse parses; choose another folder")
         if version != VERSION:
-            found_version = f"parses of format version {version}, and this is version {VERSION}"
-            raise UserError(f"{self.folder}: {found_version}; choose another folder, or remove it to parse again")
+            versions = f"parses of format version {version}, and this is version {VERSION}"
+            raise UserError(f"{self.folder}: {versions}; choose another folder, or remove it to parse again")
 
     def prepare(self) -> None:
-        """Prepare the folder for a writer: write the manifest, remove stale files, rename damaged shards."""
+        """Prepare the folder for a writer: write the manifest, remove stale files, add .broken to damaged shards.
+
+        Raises:
+            UserError: if the folder cannot be written to.
+        """
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
             text = json.dumps({"format": FORMAT, "version": VERSION}, indent=1) + "\n"
             if not (self.folder / "manifest.json").exists():
                 shards.durable_write(self.folder / "manifest.json", text.encode())
-            for path in filter(lambda path: NAME.fullmatch(path.name), self._broken):
-                with suppress(FileNotFoundError):  # another process did it first
-                    path.rename(path.with_name(f"{path.name}.broken"))
+            for path in self._broken:
+                if NAME.fullmatch(path.name):  # files of other programs keep their names
+                    with suppress(FileNotFoundError):  # another process renamed it first
+                        path.rename(path.with_name(f"{path.name}.broken"))
             # Write a test file, because permissions do not tell whether the disk is full or read-only. This also
             # removes the temporary files of killed writers.
             shards.durable_write(self.folder / f"{WRITING}try", b"")
@@ -212,7 +220,8 @@ class ShardWriter(AbstractContextManager):
         self.cache, self.rank = cache, rank
         self.documents, self.megabytes, self.seconds = documents, megabytes, seconds
         self.waiting: dict[str, DiscourseParse] = {}
-        self._size, self._buffered_since = 0, 0.0
+        self._size = 0  # bytes in the buffer
+        self._buffered_since = 0.0  # time of the oldest parse in the buffer
         cache.prepare()
 
     def __exit__(self, *_: object) -> None:
@@ -229,7 +238,8 @@ class ShardWriter(AbstractContextManager):
         self.waiting[key] = parse
         self._size += parse.nbytes
         is_old = time.monotonic() - self._buffered_since >= self.seconds
-        if is_old or len(self.waiting) >= self.documents or self._size >= self.megabytes * 1e6:
+        is_full = len(self.waiting) >= self.documents or self._size >= self.megabytes * 1e6
+        if is_old or is_full:
             self.flush()
 
     def flush(self) -> None:

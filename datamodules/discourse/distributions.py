@@ -11,17 +11,18 @@ from torch import Tensor
 
 Rows = Literal["side", "nucleus"]
 
+ROUNDING = 1e-4  # largest error of a probability, or of a mean of probabilities, that is clamped instead of reported
 # Ids of nuclearity: which of the two children of a node is a nucleus.
 NUCLEARITIES = ("NS", "SN", "NN")
 _LEFT_NUCLEUS, _RIGHT_NUCLEUS = (0, 2), (1, 2)
 
 
 def inside(size: int, band: int) -> Tensor:
-    """Return the mask of a band: True at pairs of two different EDUs of the document, bool [E, 2b + 1]."""
-    column_edu = torch.arange(size)[:, None] + torch.arange(-band, band + 1)
-    within = (column_edu >= 0) & (column_edu < size)
-    within[:, band] = False
-    return within
+    """Return the mask of a band of half-width b: True at pairs of two different EDUs of the document, [E, 2b + 1]."""
+    column_edu = torch.arange(size)[:, None] + torch.arange(-band, band + 1)  # j = i + d, [E, 2b + 1]
+    is_pair = (column_edu >= 0) & (column_edu < size)
+    is_pair[:, band] = False  # the diagonal, d = 0
+    return is_pair
 
 
 def to_dense(band: Tensor) -> Tensor:
@@ -33,28 +34,29 @@ def to_dense(band: Tensor) -> Tensor:
     size, half_width = band.shape[0], band.shape[1] // 2
     if half_width < size - 1:
         raise ValueError(f"a band of {half_width} EDUs to each side does not include all pairs of {size} EDUs")
-    offset = torch.arange(size) - torch.arange(size)[:, None] + half_width
-    return band[torch.arange(size)[:, None], offset]
+    i = torch.arange(size)[:, None]
+    column = torch.arange(size) - i + half_width  # column of the pair (i, j) in the band, [E, E]
+    return band[i, column]
 
 
 def resize(band: Tensor, half_width: int) -> Tensor:
     """Truncate or zero-pad a band to another half-width: [E, 2b + 1, R] -> [E, 2 half_width + 1, R]."""
-    extra = half_width - band.shape[1] // 2
+    extra = half_width - band.shape[1] // 2  # columns to add on each side
     if extra <= 0:
         return band[:, -extra : band.shape[1] + extra]
-    return torch.nn.functional.pad(band, (0, 0, extra, extra))
+    return torch.nn.functional.pad(band, (0, 0, extra, extra))  # dimension R by 0, columns by `extra`
 
 
 def encode(p: Tensor) -> Tensor:
     """Encode probabilities in one byte, round(255 sqrt(p)), uint8.
 
-    The error is at most sqrt(p) / 255 + 4e-6, and the smallest positive value 1.5e-5: small probabilities matter where
-    their logarithm is used.
+    The error is at most sqrt(p) / 255 + 4e-6. The square root makes the steps between small probabilities small (the
+    smallest positive value is 1.5e-5), since models may use their logarithm.
 
     Raises:
         ValueError: if a value is not a probability.
     """
-    if p.numel() and not (p.min() >= -1e-4 and p.max() <= 1 + 1e-4):  # this form also rejects NaN
+    if p.numel() and not (p.min() >= -ROUNDING and p.max() <= 1 + ROUNDING):  # this form also rejects NaN
         raise ValueError(f"an LDD holds probabilities, got values from {p.min():.4g} to {p.max():.4g}")
     return p.float().clamp(0, 1).sqrt().mul(255).round().to(torch.uint8)
 
@@ -75,8 +77,8 @@ def tree_ldd(
     """Return the LDD of one binary tree: 1 where edu_i is the nucleus of edu_j at their lowest common ancestor.
 
     With `side`, edu_i is on a nucleus side of that node; with `nucleus`, it is also a nucleus of its own parent. A node
-    is identified by its split. The lowest common ancestor of a pair is the node with the longest span among the splits
-    between the two EDUs, so one cumulative maximum along the offset finds it for all pairs.
+    is identified by its split s, the last EDU of its left child. The lowest common ancestor of EDUs i < j is the node
+    with the longest span among those with i <= s < j, so one cumulative maximum over j finds it for all pairs.
 
     Args:
         tree: nodes (start, split, end, nuclearity, relation) over EDUs start ... split and split + 1 ... end, inclusive
@@ -95,67 +97,68 @@ def tree_ldd(
     """
     tree = check_tree(tree, size, relations).long()
     band = max(0, size - 1) if band is None else band
-    out = torch.zeros(size, 2 * band + 1, relations)
-    reach = min(band, size - 1)
+    ldd = torch.zeros(size, 2 * band + 1, relations)  # [E, 2b + 1, R]
+    reach = min(band, size - 1)  # largest distance of a pair
     if reach <= 0:
-        return out
+        return ldd
     by_split, value = torch.zeros(size - 1, 5, dtype=torch.long), torch.ones(size - 1)
     by_split[tree[:, 1]] = tree
     if probability is not None:
         value[tree[:, 1]] = probability.float()
-    # the key orders nodes by length of span and carries the split; zeros pad the end of the document
-    key = (by_split[:, 2] - by_split[:, 0]) * size + torch.arange(size - 1)
-    key = torch.cat([key, key.new_zeros(reach)])
-    top = key.unfold(0, reach, 1)[: size - 1].cummax(1).values % size  # [E - 1, reach]: split of lca(i, i + 1 + column)
+    # A maximum of these numbers selects the longest span, and modulo `size` gives its split.
+    length_and_split = (by_split[:, 2] - by_split[:, 0]) * size + torch.arange(size - 1)
+    padded = torch.cat([length_and_split, length_and_split.new_zeros(reach)])
+    ancestor = padded.unfold(0, reach, 1)[: size - 1].cummax(1).values % size  # [E - 1, reach], for (i, i + 1 + column)
     first = torch.arange(size - 1)[:, None].expand(-1, reach)
     offset = torch.arange(1, reach + 1).expand(size - 1, -1)
     valid = first + offset < size
-    first, offset, node, value = first[valid], offset[valid], by_split[top[valid]], value[top[valid]]
+    first, offset, ancestor = first[valid], offset[valid], ancestor[valid]  # each [pairs]
+    node, value = by_split[ancestor], value[ancestor]
     left, right = (torch.isin(node[:, 3], torch.tensor(ids)) for ids in (_LEFT_NUCLEUS, _RIGHT_NUCLEUS))
-    out[first[left], band + offset[left], node[left, 4]] = value[left]
-    out[(first + offset)[right], band - offset[right], node[right, 4]] = value[right]
+    ldd[first[left], band + offset[left], node[left, 4]] = value[left]  # the left EDU is the nucleus
+    ldd[(first + offset)[right], band - offset[right], node[right, 4]] = value[right]
     if rows == "nucleus":
-        out *= nucleus_leaves(tree, size)[:, None, None]
-    return out
+        ldd *= nucleus_leaves(tree, size)[:, None, None]
+    return ldd
 
 
 def tree_gamma(tree: Tensor, size: int, rows: Rows = "side", probability: Tensor | None = None) -> Tensor:
-    """Return gamma of one binary tree: the mean over all EDUs b of the sum over relations of p(a, b, l), float32 [E].
+    """Return gamma of one binary tree: (1 / E) sum over EDUs b and relations l of p(a, b, l) for each EDU a, [E].
 
     An EDU on a nucleus side of a node is the nucleus of all EDUs on the other side. For the arguments see `tree_ldd`.
     """
-    start, split, end, nuclearity = tree[:, :4].long().unbind(1)
+    start, split, end, nuclearity = tree[:, :4].long().unbind(1)  # each [E - 1]
     value = torch.ones(len(tree)) if probability is None else probability.float()
-    total = torch.zeros(size + 1)  # differences along the EDUs
-    for ids, first, last, num_satellites in (
+    change = torch.zeros(size + 1)  # difference between the sums of an EDU and the EDU before it
+    for ids, first, last, other_side in (
         (_LEFT_NUCLEUS, start, split, end - split),
         (_RIGHT_NUCLEUS, split + 1, end, split + 1 - start),
     ):
-        mass = num_satellites * value * torch.isin(nuclearity, torch.tensor(ids))  # [E - 1]
-        total.index_add_(0, first, mass).index_add_(0, last + 1, mass, alpha=-1)
-    gamma = total.cumsum(0)[:size] / max(1, size)
+        mass = other_side * value * torch.isin(nuclearity, torch.tensor(ids))  # of each EDU first ... last, [E - 1]
+        change.index_add_(0, first, mass).index_add_(0, last + 1, mass, alpha=-1)
+    gamma = change.cumsum(0)[:size] / size
     return gamma * nucleus_leaves(tree, size) if rows == "nucleus" else gamma
 
 
 def band_gamma(band: Tensor) -> Tensor:
-    """Estimate gamma of each EDU from a band: [E, 2b + 1, R] -> [E].
+    """Estimate gamma of each EDU, see `tree_gamma`, from a band: [E, 2b + 1, R] -> [E].
 
     It is the sum over relations, averaged over the pairs of the band, times (E - 1) / E, as an EDU is not paired with
     itself. Exact if the band includes every pair.
     """
     size = len(band)
-    pairs = inside(size, band.shape[1] // 2).sum(1).clamp(min=1).to(band.device)
-    return band.sum((1, 2)) / pairs * ((size - 1) / max(1, size))
+    num_pairs = inside(size, band.shape[1] // 2).sum(1).clamp(min=1).to(band.device)  # [E]; 0 for a single EDU
+    return band.sum((1, 2)) / num_pairs * ((size - 1) / size)
 
 
 def nucleus_leaves(tree: Tensor, size: int) -> Tensor:
-    """Return which EDUs are a nucleus of their parent, bool [E]; True for a single EDU."""
-    nuclei = torch.ones(size, dtype=torch.bool)
-    start, split, end, nuclearity = tree[:, :4].long().unbind(1)
-    left, right = split == start, end == split + 1
-    nuclei[start[left]] = torch.isin(nuclearity, torch.tensor(_LEFT_NUCLEUS))[left]
-    nuclei[end[right]] = torch.isin(nuclearity, torch.tensor(_RIGHT_NUCLEUS))[right]
-    return nuclei
+    """Return the mask of EDUs that are a nucleus of their parent, bool [E]; True for a single EDU."""
+    is_nucleus = torch.ones(size, dtype=torch.bool)
+    start, split, end, nuclearity = tree[:, :4].long().unbind(1)  # each [E - 1]
+    left_leaf, right_leaf = split == start, end == split + 1  # nodes whose left or right child is a single EDU
+    is_nucleus[start[left_leaf]] = torch.isin(nuclearity, torch.tensor(_LEFT_NUCLEUS))[left_leaf]
+    is_nucleus[end[right_leaf]] = torch.isin(nuclearity, torch.tensor(_RIGHT_NUCLEUS))[right_leaf]
+    return is_nucleus
 
 
 def check_tree(tree: Tensor, size: int, relations: int) -> Tensor:
@@ -164,8 +167,9 @@ def check_tree(tree: Tensor, size: int, relations: int) -> Tensor:
     Raises:
         ValueError: if they are not; the message shows the first invalid node.
     """
-    if tree.shape != (max(0, size - 1), 5):
-        raise ValueError(f"a binary tree over {size} EDUs has nodes [{max(0, size - 1)}, 5], got {list(tree.shape)}")
+    num_nodes = max(0, size - 1)
+    if tree.shape != (num_nodes, 5):
+        raise ValueError(f"a binary tree over {size} EDUs has nodes [{num_nodes}, 5], got {list(tree.shape)}")
     start, split, end, nuclearity, relation = tree.long().unbind(1)
     invalid = (start < 0) | (start > split) | (split >= end) | (end >= size)
     invalid |= (nuclearity < 0) | (nuclearity >= len(NUCLEARITIES)) | (relation < 0) | (relation >= relations)
@@ -173,13 +177,13 @@ def check_tree(tree: Tensor, size: int, relations: int) -> Tensor:
         node = tree[invalid][0].tolist()
         raise ValueError(f"node {node} of a tree over {size} EDUs and {relations} relations is invalid")
     if size > 1:
-        # in a tree, every span but the root is a child of exactly one node, and all spans but leaves are nodes
-        split_spans = set(zip(start.tolist(), end.tolist()))
+        # In a tree, every span but the root is a child of exactly one node, and every span but leaves is a node.
+        nodes = set(zip(start.tolist(), end.tolist()))
         children = [*zip(start.tolist(), split.tolist()), *zip((split + 1).tolist(), end.tolist())]
-        expected = {(0, size - 1), *(span for span in children if span[0] < span[1])}
-        if len(set(children)) < len(children) or split_spans != expected:
-            odd = sorted(split_spans ^ expected) or sorted(span for span in children if children.count(span) > 1)
-            raise ValueError(f"the nodes are not a binary tree over {size} EDUs; see the one over EDUs {odd[0]}")
+        expected = {(0, size - 1), *((first, last) for first, last in children if first < last)}
+        if len(set(children)) < len(children) or nodes != expected:
+            problems = sorted(nodes ^ expected) or sorted(child for child in children if children.count(child) > 1)
+            raise ValueError(f"the nodes are not a binary tree over {size} EDUs; see the one over EDUs {problems[0]}")
     return tree
 
 
@@ -189,16 +193,17 @@ def random_ldd(size: int, band: int, relations: int, seed: int = 0) -> Tensor:
     Values in [0, 1) depend only on i, j, l and the seed, and are therefore identical in every document and for every
     half-width.
     """
-    i = torch.arange(size)[:, None, None]
-    j = i + torch.arange(-band, band + 1)[:, None]
-    pairs = _mix_bits(_mix_bits(_mix_bits(torch.tensor(seed) + 1) + i) + j)  # [E, 2b + 1, 1]
-    code = _mix_bits(pairs + torch.arange(relations))  # [E, 2b + 1, R], 32 bits
-    return (code >> 8).float() / 2**24 * inside(size, band).unsqueeze(-1)
+    i = torch.arange(size)[:, None, None]  # [E, 1, 1]
+    j = i + torch.arange(-band, band + 1)[:, None]  # [E, 2b + 1, 1]
+    pairs = _mix_bits(_mix_bits(_mix_bits(torch.tensor(seed) + 1) + i) + j)  # hash of (seed, i, j); _mix_bits(0) is 0
+    hashes = _mix_bits(pairs + torch.arange(relations))  # [E, 2b + 1, R], 32 bits
+    values = (hashes >> 8).float() / 2**24  # 24 bits, which float32 represents exactly
+    return values * inside(size, band).unsqueeze(-1)
 
 
 def _mix_bits(x: Tensor) -> Tensor:
-    """Mix the bits of 32-bit integers bijectively (multiply and shift)."""
-    for shift, factor in ((16, 0x45D9F3B), (16, 0x45D9F3B), (16, 1)):
-        x = x & 0xFFFFFFFF
-        x = ((x ^ (x >> shift)) * factor) & 0xFFFFFFFF
+    """Hash 32-bit integers bijectively: in each round, xor with the upper half and multiply by an odd number."""
+    for factor in (0x45D9F3B, 0x45D9F3B, 1):
+        x = x & 0xFFFFFFFF  # also for negative numbers
+        x = ((x ^ (x >> 16)) * factor) & 0xFFFFFFFF
     return x

@@ -49,36 +49,40 @@ class ParserFeatures:
 def parser_features(
     request: Request, edus: Sequence[Offsets], subwords: Subwords | None, nodes: Sequence[Node] = (), name: str = ""
 ) -> ParserFeatures:
-    """Return the features of a text with at least one EDU; without subwords of an encoder, words are hashed.
+    """Return the features of a text with at least one EDU.
+
+    Args:
+        request: the text, with its sentences and paragraphs if they are known.
+        edus: offsets of its EDUs.
+        subwords: tokenizer of the parser's encoder; None for a parser with hashed features of words instead.
+        nodes: nodes of the gold tree; empty if it is unknown.
+        name: id of the text.
 
     Raises:
         UserError: if a sentence or a paragraph lies outside the text.
     """
-    text, starts = request.text, [start for start, _ in edus]
+    text = request.text
     if subwords is None:
         offsets, hashes = hashed_words(text)
-        tokens = torch.tensor(hashes, dtype=torch.long).reshape(-1, FEATURES)
+        tokens = torch.tensor(hashes, dtype=torch.long).reshape(-1, FEATURES)  # also without words: [0, FEATURES]
     else:
         ids, offsets = subwords(text)
-        tokens = torch.tensor(ids, dtype=torch.long)
-    paragraphs = [start for start, _ in request.paragraphs or paragraph_offsets(text)]
-    sentences = sentence_starts(request, name)
-    token_edus = align(torch.tensor(offsets).reshape(-1, 2), torch.tensor(edus, dtype=torch.int32).reshape(-1, 2))
-    gold = torch.tensor(nodes, dtype=torch.long).reshape(-1, 4)
+        tokens = torch.tensor(ids, dtype=torch.long)  # [T]
+    paragraph_starts = [start for start, _ in request.paragraphs or paragraph_offsets(text)]
     return ParserFeatures(
         id=name,
         digest=text_digest(json.dumps([text, [list(edu) for edu in edus]])),
         tokens=tokens,
-        token_edus=token_edus.long(),
-        sentence=_unit_of(starts, sentences),
-        paragraph=_unit_of(starts, paragraphs),
-        nodes=gold,
+        token_edus=align(torch.tensor(offsets).reshape(-1, 2), torch.tensor(edus, dtype=torch.int32)),
+        sentence=_unit_of(edus, sentence_starts(request, name)),
+        paragraph=_unit_of(edus, paragraph_starts),
+        nodes=torch.tensor(nodes, dtype=torch.long).reshape(-1, 4),
     )
 
 
-def _unit_of(starts: Sequence[int], unit_starts: Sequence[int]) -> Tensor:
-    """Return the index of the sentence or paragraph in which each EDU begins, [E]."""
-    return torch.tensor([max(0, bisect_right(unit_starts, start) - 1) for start in starts])
+def _unit_of(edus: Sequence[Offsets], unit_starts: Sequence[int]) -> Tensor:
+    """Return the index of the last sentence or paragraph that begins before or with each EDU, 0 if none does, [E]."""
+    return torch.tensor([max(0, bisect_right(unit_starts, start) - 1) for start, _ in edus])
 
 
 @dataclass
@@ -97,17 +101,20 @@ class ParserBatch(Batch):
 
     @classmethod
     def of(cls, texts: list[ParserFeatures]) -> Self:
-        """Build a batch of texts."""
-        counts = [torch.bincount(t.token_edus[t.token_edus >= 0], minlength=t.size) for t in texts]
-        nodes = [torch.cat([torch.full_like(t.nodes[:, :1], i), t.nodes], 1) for i, t in enumerate(texts)]
+        """Build a batch; tokens and nodes of all texts are concatenated, features of EDUs are padded with zeros."""
+        edu_tokens, nodes = [], []
+        for number, text in enumerate(texts):
+            edu_tokens.append(torch.bincount(text.token_edus[text.token_edus >= 0], minlength=text.size))  # [E]
+            text_index = torch.full_like(text.nodes[:, :1], number)  # [E - 1, 1]
+            nodes.append(torch.cat([text_index, text.nodes], 1))  # [E - 1, 5]
         return cls(
             ids=[text.id for text in texts],
-            references=[[] for _ in texts],
+            references=[[] for _ in texts],  # none: a parser does not summarize
             digests=[text.digest for text in texts],
             tokens=torch.cat([text.tokens for text in texts]),
             token_counts=[len(text.tokens) for text in texts],
             token_edus=torch.cat([text.token_edus for text in texts]),
-            edu_tokens=pad_sequence(counts, batch_first=True),
+            edu_tokens=pad_sequence(edu_tokens, batch_first=True),
             sentence=pad_sequence([text.sentence for text in texts], batch_first=True),
             paragraph=pad_sequence([text.paragraph for text in texts], batch_first=True),
             sizes=torch.tensor([text.size for text in texts]),

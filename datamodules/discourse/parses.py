@@ -30,11 +30,14 @@ class ParseRequest:
 
     @classmethod
     def of(cls, document: Document, edus: Sequence[tuple[int, int]] | None = None) -> Self:
-        """Build the request for a document, with the separators of `Document.text`: a space, or a blank line."""
+        """Build the request for a document; EDUs are optional, see the attribute.
+
+        In `Document.text`, a space separates the sentences of a part, and a blank line separates parts.
+        """
         ends = document.sentence_ends
         sentences = [(end - len(sentence), end) for sentence, end in zip(document.sentences, ends)]
-        lengths = [len(" ".join(part)) for part in document.parts]
-        starts = accumulate((length + 2 for length in lengths), initial=0)
+        lengths = [len(" ".join(sentences_of_part)) for sentences_of_part in document.parts]
+        starts = accumulate((length + len("\n\n") for length in lengths), initial=0)
         paragraphs = [(start, start + length) for start, length in zip(starts, lengths)]
         offsets = None if edus is None else tuple((int(start), int(end)) for start, end in edus)
         return cls(document.id, document.text, tuple(sentences), tuple(paragraphs), offsets)
@@ -91,19 +94,22 @@ class DiscourseParse:
             edus = strip_edus(torch.as_tensor(edus, dtype=torch.int32).reshape(-1, 2), request.text)
             size = len(edus)
             tree = check_tree(torch.as_tensor(tree, dtype=torch.int32).reshape(-1, 5).cpu(), size, len(relations))
-            if band.dim() != 3 or band.shape[0] != size or band.shape[1] % 2 == 0 or band.shape[2] != len(relations):
+            has_center = band.dim() == 3 and band.shape[1] % 2 == 1  # 2b + 1 columns
+            if not has_center or band.shape[0] != size or band.shape[2] != len(relations):
                 shape = f"[{size}, 2b + 1, {len(relations)}]"
                 raise ValueError(f"the band of its LDD is {list(band.shape)}, not {shape}")
-            band = resize(band.detach(), min(band.shape[1] // 2, size - 1))
-            within = inside(size, band.shape[1] // 2).unsqueeze(-1).to(band.device)
-            band = band.where(within, band.new_zeros(()))
+            half_width = min(band.shape[1] // 2, size - 1)
+            band = resize(band.detach(), half_width)  # [E, 2b + 1, R]
+            is_pair = inside(size, half_width).unsqueeze(-1).to(band.device)  # [E, 2b + 1, 1]
+            band = band.where(is_pair, band.new_zeros(()))  # a product with the mask would keep NaN
             code = encode(band).cpu()
-            if gamma is None and band.shape[1] == 2 * size - 1:  # the band includes every pair
+            if gamma is None and half_width == size - 1:  # the band includes every pair
                 gamma = distributions.band_gamma(band)
             gamma = validate_gamma(gamma, size)
         except ValueError as error:
             raise ValueError(f"document {request.id!r}: {error}") from None
-        return cls(request.id, text_digest(request.text), edus, tuple(relations), rows, tree, code, gamma)
+        digest = text_digest(request.text)
+        return cls(request.id, digest, edus, tuple(relations), rows=rows, tree=tree, ldd=code, gamma=gamma)
 
     @property
     def size(self) -> int:
@@ -126,20 +132,20 @@ class DiscourseParse:
         Entry [i, b + d, l] is p(edu_i, edu_(i + d), l), zero on the diagonal and outside.
 
         Args:
-            variant: `full`, or `one_best`, the LDD of the best tree, zeros and ones.
+            variant: `full`, the distribution over trees; `one_best`, the LDD of the best tree, zeros and ones.
 
         Raises:
-            ValueError: if the stored band is narrower and the document longer than the requested half-width.
+            ValueError: if `full` is narrower than the half-width, and the document has pairs that it lacks.
         """
         if variant == "one_best":
             return distributions.tree_ldd(self.tree, self.size, len(self.relations), self.rows, half_width)
         return decode(self.code(half_width))
 
     def code(self, half_width: int) -> Tensor:
-        """Return the encoded band, to be decoded on a device: uint8 [E, 2b + 1, R] (see `distributions.decode`).
+        """Return the band of a half-width b with one byte per value, uint8 [E, 2b + 1, R], see `distributions.decode`.
 
         Raises:
-            ValueError: as `band`.
+            ValueError: if the stored band lacks pairs of the document within the half-width.
         """
         if min(half_width, self.size - 1) > self.half_width:
             raise ValueError(
@@ -149,7 +155,7 @@ class DiscourseParse:
         return resize(self.ldd, half_width)
 
     def dense(self, variant: Variant = "full") -> Tensor:
-        """Return the LDD of all pairs, float32 [E, E, R]; for short documents.
+        """Return the LDD of all pairs, float32 [E, E, R]; for short documents, as its size grows with the square of E.
 
         Raises:
             ValueError: if the stored band is narrower than the document.
@@ -158,11 +164,9 @@ class DiscourseParse:
 
     def best_tree(self) -> Tree:
         """Return the best tree, with names of relations."""
-        nodes = self.tree.tolist()
-        spans = [
-            Span(start, split, end, NUCLEARITIES[nuclearity], self.relations[relation])
-            for start, split, end, nuclearity, relation in nodes
-        ]
+        spans = []
+        for start, split, end, nuclearity, relation in self.tree.tolist():
+            spans.append(Span(start, split, end, NUCLEARITIES[nuclearity], relation=self.relations[relation]))
         return Tree.from_spans(spans, self.size)
 
     def align(self, offsets: Tensor) -> Tensor:
@@ -176,12 +180,13 @@ def nodes_of(tree: Tree, relations: Sequence[str]) -> Tensor:
     Raises:
         ValueError: if a relation is not in `relations`.
     """
-    index = {name: i for i, name in enumerate(relations)}
-    spans = tree.spans()
-    if unknown := [span.relation for span in spans if span.relation not in index]:
-        raise ValueError(f"relation {unknown[0]!r} is not one of {', '.join(relations)}")
-    rows = [(s.start, s.split, s.end, NUCLEARITIES.index(s.nuclearity), index[s.relation]) for s in spans]
-    return torch.tensor(rows, dtype=torch.int32).reshape(-1, 5)
+    relation_ids = {name: i for i, name in enumerate(relations)}
+    nodes = []
+    for start, split, end, nuclearity, relation in tree.spans():
+        if relation not in relation_ids:
+            raise ValueError(f"relation {relation!r} is not one of {', '.join(relations)}")
+        nodes.append((start, split, end, NUCLEARITIES.index(nuclearity), relation_ids[relation]))
+    return torch.tensor(nodes, dtype=torch.int32).reshape(-1, 5)  # [0, 5] for a tree of one EDU
 
 
 def validate_gamma(gamma: Tensor | None, size: int) -> Tensor:
@@ -192,7 +197,7 @@ def validate_gamma(gamma: Tensor | None, size: int) -> Tensor:
     """
     if gamma is None:
         raise ValueError("its band does not include every pair of EDUs, so gamma must be given")
-    if gamma.shape != (size,) or not (gamma >= -1e-4).all():  # this form also rejects NaN
+    if gamma.shape != (size,) or not (gamma >= -distributions.ROUNDING).all():  # this form also rejects NaN
         raise ValueError(f"gamma must be a non-negative number for each of {size} EDUs, got {gamma.tolist()[:5]} ...")
     return gamma.detach().float().clamp(min=0).cpu().contiguous()
 
@@ -210,11 +215,10 @@ def strip_edus(edus: Tensor, text: str) -> Tensor:
         if not previous_end <= start < end <= len(text):
             problem = f"the previous one ends at {previous_end}, the text at {len(text)}"
             raise ValueError(f"EDU [{start}, {end}) is empty, overlaps another or leaves the text ({problem})")
-        piece = text[start:end]
-        left, right = len(piece) - len(piece.lstrip()), len(piece) - len(piece.rstrip())
-        if left == len(piece):
+        edu_text = text[start:end]
+        if not edu_text.strip():
             raise ValueError(f"EDU [{start}, {end}) has only whitespace")
-        stripped.append((start + left, end - right))
+        stripped.append((end - len(edu_text.lstrip()), start + len(edu_text.rstrip())))
         previous_end = end
     return torch.tensor(stripped, dtype=torch.int32)
 
@@ -222,16 +226,16 @@ def strip_edus(edus: Tensor, text: str) -> Tensor:
 def align(offsets: Tensor, edus: Tensor) -> Tensor:
     """Return the index of the first EDU that each token overlaps, int64 [T]; -1 for special tokens and tokens in none.
 
-    As EDUs neither begin nor end with whitespace, this is the EDU of the first visible character of the token, also for
-    tokenizers whose tokens include spaces.
+    EDUs neither begin nor end with whitespace, so a token " word" that includes the preceding space, as in byte-level
+    BPE, is aligned with the EDU of the word even if the space belongs to no EDU.
 
     Args:
         offsets: character offsets of tokens, [T, 2]; empty for special tokens.
         edus: character offsets of EDUs, in order and disjoint, [E, 2].
     """
-    start, end = offsets.long().unbind(-1)
-    edus = edus.long()
-    index = torch.searchsorted(edus[:, 1].contiguous(), start.contiguous(), right=True)  # first that ends later
-    candidate = index.clamp(max=len(edus) - 1)
-    overlaps = (index < len(edus)) & (edus[candidate, 0] < end) & (start < end)
+    start, end = offsets.long().unbind(-1)  # each [T]
+    edu_start, edu_end = edus.long().T.contiguous()  # each [E]
+    index = torch.searchsorted(edu_end, start.contiguous(), right=True)  # first EDU that ends after the token begins
+    candidate = index.clamp(max=len(edus) - 1)  # index is E for tokens after the last EDU
+    overlaps = (index < len(edus)) & (edu_start[candidate] < end) & (start < end)
     return torch.where(overlaps, candidate, -1)

@@ -39,14 +39,14 @@ class TreebankDocument:
 
 
 def validate_document(document: TreebankDocument, where: str) -> TreebankDocument:
-    """Return a document, whose EDUs must cover its text, and whose tree must cover the EDUs; `where` is for messages.
+    """Return a document unchanged if its EDUs cover its text and its tree the EDUs; `where` is its file in messages.
 
     Raises:
         TreebankError: if id or text is not valid Unicode; if there is no EDU; if EDUs, sentences or paragraphs are
             empty, overlap or lie outside the text; if there is text that belongs to no EDU; if the tree has another
             number of EDUs.
     """
-    if half := lone_surrogate(document.id + document.text):
+    if half := lone_surrogate(document.id + document.text):  # UTF-8 cannot represent it
         raise TreebankError(f"{where}: half of a surrogate pair, {half}, is not text; fix or leave out this document")
     location = f"{where}: {document.id}"
     if not document.edus:
@@ -54,14 +54,12 @@ def validate_document(document: TreebankDocument, where: str) -> TreebankDocumen
     for name in ("edus", "sentences", "paragraphs"):
         _check_offsets(getattr(document, name), name, len(document.text), location)
     end_before = 0
-    # All text between EDUs must be whitespace; the last entry stands for the end of the text.
-    for number, (start, end) in enumerate([*document.edus, (len(document.text), 0)]):
-        between = document.text[end_before:start]
-        if between.strip():
-            raise TreebankError(
-                f"{location}: {between.strip()[:40]!r} (characters {end_before} to {start}) belongs to no EDU; "
-                f"one is missing before EDU {number}"
-            )
+    end_of_text = (len(document.text), len(document.text))
+    for number, (start, end) in enumerate([*document.edus, end_of_text]):
+        between = document.text[end_before:start].strip()  # must be whitespace
+        if between:
+            place = f"{between[:40]!r} (characters {end_before} to {start})"
+            raise TreebankError(f"{location}: {place} belongs to no EDU; one is missing before EDU {number}")
         end_before = end
     if document.tree is not None and document.tree.size != len(document.edus):
         raise TreebankError(f"{location}: the tree has {document.tree.size} EDUs, the text has {len(document.edus)}")
@@ -69,6 +67,7 @@ def validate_document(document: TreebankDocument, where: str) -> TreebankDocumen
 
 
 def _check_offsets(offsets: list[Offsets], name: str, length: int, location: str) -> None:
+    """Raise TreebankError if offsets are empty, overlap, or lie outside the `length` characters of the text."""
     end_before = 0
     for number, (start, end) in enumerate(offsets):
         described = f"{location}: {name}[{number}] is characters {start} to {end}"
@@ -93,15 +92,14 @@ def join_edus(texts: list[str]) -> tuple[str, list[Offsets]]:
 
 
 def in_language(document: TreebankDocument, code: str) -> TreebankDocument:
-    """Return a document with sentences, if it has none, and its text as the language writes it.
+    """Add sentences to a document of another language than English, unless the treebank annotates them.
 
-    Treebanks of Chinese and Japanese have spaces between words, which plain text lacks. English documents are not
-    changed.
+    Such Chinese and Japanese documents also lose the spaces between words, which treebanks have and plain text lacks.
     """
     language = language_of(code)
     if language.is_english or document.sentences:
         return document
     if language.primary in UNSPACED_LANGUAGES:
         text, edus = join_edus([language.detokenize(edu.split()) for edu in document.edu_texts])
-        document = replace(document, text=text, edus=edus, paragraphs=[])
+        document = replace(document, text=text, edus=edus, paragraphs=[])  # paragraphs are offsets of the old text
     return replace(document, sentences=sentence_offsets(document.text, document.paragraphs or None, code))

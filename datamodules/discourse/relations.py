@@ -74,17 +74,14 @@ class Inventory:
         while name not in self.classes:
             suffix = next((suffix for suffix in self.suffixes if name.endswith(suffix)), None)
             if suffix is None:
-                break
-            name = name.removesuffix(suffix)
-        if name in self.classes:
-            return self.classes[name]
-        raise TreebankError(
-            f"the relation {relation!r} is not in the inventory {self.name}; choose that of its treebank "
-            "(--model.inventory gum, rst_dt, or a list of names)"
-        )
+                choices = "choose that of its treebank (--model.inventory gum, rst_dt, or a list of names)"
+                raise TreebankError(f"the relation {relation!r} is not in the inventory {self.name}; {choices}")
+            name = name.removesuffix(suffix)  # a relation may have several suffixes
+        return self.classes[name]
 
 
 def _inventory(name: str, groups: dict[str, list[str]], suffixes: tuple[str, ...] = ()) -> Inventory:
+    """Return an inventory from the fine relations of each class."""
     classes = {fine: group for group, names in groups.items() for fine in names}
     return Inventory(name, classes | {group: group for group in groups}, suffixes)
 
@@ -99,9 +96,11 @@ INVENTORIES = {"gum": GUM, "rst_dt": RST_DT}
 
 
 def inventory_of(choice: Sequence[str] | Mapping[str, Sequence[str]] | str) -> Inventory:
-    """Return the inventory that an argument names: `gum`, `rst_dt`, or the relations of a treebank in any case.
+    """Return the inventory that the user chooses.
 
-    These are a list of names, each of which is a class, or the names of each class.
+    Args:
+        choice: `gum` or `rst_dt`, or the relations of another treebank in any case: a list in which each relation is a
+            class, or a mapping from each class to its fine relations.
 
     Raises:
         ValueError: if the name is unknown, or relations are missing, reserved, or in two classes.
@@ -114,7 +113,7 @@ def inventory_of(choice: Sequence[str] | Mapping[str, Sequence[str]] | str) -> I
     groups = choice if isinstance(choice, Mapping) else {name: [] for name in choice}
     classes: dict[str, str] = {}
     for group, names in groups.items():
-        for name in (group, *names):
+        for name in (group, *names):  # treebanks may also use the class itself as a relation
             first_group = classes.setdefault(name.lower(), group.lower())
             if name.lower() == SPAN:
                 raise ValueError(f"inventory: {name!r} is reserved and not a relation; leave it out")
@@ -136,21 +135,23 @@ GUM_COUNTS = {
 def coarsened(
     documents: Iterable[TreebankDocument], inventory: Inventory = GUM, where: str = ""
 ) -> list[TreebankDocument]:
-    """Replace the relations in the trees of documents by their classes; those without a tree are returned unchanged.
+    """Return documents in whose trees each relation is replaced by its class; documents without a tree stay the same.
 
     Raises:
-        TreebankError: if a relation is unknown; the message has the id of the document and the EDUs of the node.
+        TreebankError: if a relation is unknown; the message has `where` (a path), the id of the document and the EDUs
+            of the node.
     """
-    result = []
+    coarse_documents = []
     for document in documents:
         if document.tree is not None:
-            _check(document, inventory, where)
+            _check_relations(document, inventory, where)
             document = replace(document, tree=document.tree.map_relations(inventory.class_of))
-        result.append(document)
-    return result
+        coarse_documents.append(document)
+    return coarse_documents
 
 
-def _check(document: TreebankDocument, inventory: Inventory, where: str) -> None:
+def _check_relations(document: TreebankDocument, inventory: Inventory, where: str) -> None:
+    """Raise a TreebankError that names the place of the first relation without a class."""
     for node in document.tree.nodes:
         for relation in sorted(set(node.relations) - {SPAN}):
             try:

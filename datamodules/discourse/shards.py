@@ -60,9 +60,9 @@ class Shard(NamedTuple):
         entry = self.documents[key]
         mapped = torch.from_file(str(self.path), shared=False, size=self.size, dtype=torch.uint8)
         tensors = {}
-        for field, (dtype, shape, first) in entry.tensors.items():
-            count = torch.Size(shape).numel() * dtype.itemsize
-            tensors[field] = mapped[first : first + count].view(dtype).view(shape)
+        for field, (dtype, shape, first_byte) in entry.tensors.items():
+            num_bytes = torch.Size(shape).numel() * dtype.itemsize
+            tensors[field] = mapped[first_byte : first_byte + num_bytes].view(dtype).view(shape)
         return DiscourseParse(entry.id, entry.text_digest, relations=entry.relations, rows=entry.rows, **tensors)
 
     def is_intact(self, key: str, parse: DiscourseParse) -> bool:
@@ -71,7 +71,10 @@ class Shard(NamedTuple):
 
 
 def write_shard(folder: Path, rank: int, parses: dict[str, DiscourseParse]) -> Path:
-    """Write parses by key as one shard, atomically.
+    """Write parses by key as one shard, atomically, and return its path.
+
+    The name of the file has the rank of the process, a random part against collisions, and the digest of the header,
+    which contains the digests of the documents.
 
     Raises:
         UserError: if it cannot be written.
@@ -87,14 +90,15 @@ def write_shard(folder: Path, rank: int, parses: dict[str, DiscourseParse]) -> P
 
 
 def _content(parses: dict[str, DiscourseParse]) -> bytes:
-    """Return the content of a shard as bytes."""
-    inventories = list(dict.fromkeys(parse.relations for parse in parses.values()))
-    tensors, documents = {}, {}
+    """Return the bytes of a shard: tensors such as `0.ldd` (LDD of document 0), and a JSON manifest in the header."""
+    inventories = list(dict.fromkeys(parse.relations for parse in parses.values()))  # each once, usually only one
+    tensors: dict[str, Tensor] = {}
+    documents: dict[str, list] = {}  # read as `Entry` by `read_header`
     for number, (key, parse) in enumerate(parses.items()):
         fields = {field: getattr(parse, field).contiguous() for field in _FIELDS}
         tensors |= {f"{number}.{field}": tensor for field, tensor in fields.items()}
-        relations = inventories.index(parse.relations)
-        documents[key] = [number, parse.id, parse.text_digest, relations, parse.rows, _digest(fields.values())]
+        inventory = inventories.index(parse.relations)
+        documents[key] = [number, parse.id, parse.text_digest, inventory, parse.rows, _digest(fields.values())]
     manifest = {"version": VERSION, "relations": inventories, "documents": documents}
     return save(tensors, {"format": FORMAT, "parses": json.dumps(manifest)})
 
@@ -124,30 +128,29 @@ def read_header(path: Path) -> Shard:
         raise BrokenShard("a foreign file, its name is not that of a shard")
     size = path.stat().st_size
     with path.open("rb") as file:
-        head = file.read(8)
+        head = file.read(8)  # a `safetensors` file begins with the length of its header in 8 bytes
         end = _header_end(head)
         if len(head) < 8 or end > size:
             raise BrokenShard("truncated within its header")
         head += file.read(end - 8)
     if xxhash.xxh3_128(head).hexdigest() != name[1]:
         raise BrokenShard("its header does not have the digest in its name")
-    header = json.loads(head[8:])  # verified by the digest, so that no further checks are needed
-    manifest = json.loads(header["__metadata__"]["parses"])
+    header = json.loads(head[8:])  # as it was written, because its digest is right: no further checks are needed
+    manifest = json.loads(header.pop("__metadata__")["parses"])
     if manifest["version"] != VERSION:
         raise BrokenShard(f"written in format version {manifest['version']}, this is version {VERSION}")
-    ends = [entry["data_offsets"][1] for name, entry in header.items() if name != "__metadata__"]
-    if end + max(ends, default=0) != size:
+    tensor_ends = [tensor["data_offsets"][1] for tensor in header.values()]  # counted from the end of the header
+    if end + max(tensor_ends, default=0) != size:
         raise BrokenShard("truncated, or longer than written")
-    relations = [tuple(names) for names in manifest["relations"]]
+    inventories = [tuple(names) for names in manifest["relations"]]
     documents = {}
     for key, (number, id, text_digest, inventory, rows, digest) in manifest["documents"].items():
         tensors = {}
         for field in _FIELDS:
-            entry = header[f"{number}.{field}"]
-            tensors[field] = (_DTYPES[entry["dtype"]], tuple(entry["shape"]), end + entry["data_offsets"][0])
-        documents[key] = Entry(
-            id=id, text_digest=text_digest, relations=relations[inventory], rows=rows, digest=digest, tensors=tensors
-        )
+            tensor = header[f"{number}.{field}"]
+            tensors[field] = (_DTYPES[tensor["dtype"]], tuple(tensor["shape"]), end + tensor["data_offsets"][0])
+        relations = inventories[inventory]
+        documents[key] = Entry(id, text_digest, relations=relations, rows=rows, digest=digest, tensors=tensors)
     return Shard(path, size, documents)
 
 
@@ -157,14 +160,14 @@ def durable_write(path: Path, content: bytes) -> None:
     After a crash or power failure, the file is complete or absent. Temporary files of killed writers are removed.
     """
     temporary = path.with_name(f"{WRITING}{uuid4().hex}")
-    with builders_lock(path.parent, WRITING):
+    with builders_lock(path.parent, WRITING):  # removes temporary files only while nobody else holds the lock
         try:
             with temporary.open("xb") as file:
                 file.write(content)
                 file.flush()
-                os.fsync(file.fileno())
+                os.fsync(file.fileno())  # before the rename, which could otherwise reach the disk first
             os.replace(temporary, path)
-        except BaseException:
+        except BaseException:  # also KeyboardInterrupt
             temporary.unlink(missing_ok=True)
             raise
     handle = os.open(path.parent, os.O_RDONLY)
@@ -175,7 +178,7 @@ def durable_write(path: Path, content: bytes) -> None:
 
 
 def cannot_write(folder: Path, error: OSError) -> UserError:
-    """Return the error of a folder that cannot be written to."""
+    """Return the error for the user if parses cannot be written, with a remedy that fits the cause."""
     remedy = "free some space" if error.errno in FULL else "check the path and its permissions"
-    reason = error.strerror or error
+    reason = error.strerror or error  # errors that Python code raises may have no text of the system
     return UserError(f"{folder}: parses cannot be written ({reason}); {remedy}, or choose another folder")

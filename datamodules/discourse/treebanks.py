@@ -22,8 +22,12 @@ def read_json_lines(text: str, name: str) -> list[TreebankDocument]:
     Raises:
         TreebankError: if a line is not JSON or not such a record, or the document is invalid.
     """
-    lines = ((f"{name}:{number}", line) for number, line in enumerate(text.split("\n"), 1))
-    return [_document(_parsed(line, where), where) for where, line in lines if line.strip()]
+    documents = []
+    for number, line in enumerate(text.split("\n"), 1):
+        if line.strip():
+            where = f"{name}:{number}"
+            documents.append(_document(_parsed(line, where), where))
+    return documents
 
 
 def read_json(text: str, name: str) -> list[TreebankDocument]:
@@ -42,25 +46,28 @@ def _parsed(text: str, where: str) -> Any:
 
 
 def _document(record: Any, where: str) -> TreebankDocument:
+    """Validate a record, see `read_json_lines`; `where` is the file and line, for messages."""
     if not isinstance(record, dict) or not isinstance(record.get("id"), str):
         raise TreebankError(f"{where}: not a document; it needs `id`, `text` and `edus`")
     location = f"{where}: {record['id']}"
     if not isinstance(record.get("text"), str):
         raise TreebankError(f"{location}: `text` is not a string; EDUs are offsets into it")
-    nested = record.get("tree") if record.get("tree_nary") is None else record["tree_nary"]
+    nested = record.get("tree") if record.get("tree_nary") is None else record["tree_nary"]  # None without annotation
     try:
         tree = None if nested is None else Tree.from_nested(nested)
     except TreeError as error:
         raise TreebankError(f"{location}: not a tree: {error}; fix or leave out this record") from error
     offsets = {name: _offsets(record, name, location) for name in ("edus", "sentences", "paragraphs")}
-    about = {"genre": str(record.get("genre") or ""), "licence": str(record.get("license") or "")}
-    return validate_document(TreebankDocument(record["id"], record["text"], **offsets, tree=tree, **about), where)
+    genre, licence = (str(record.get(field) or "") for field in ("genre", "license"))  # "" if missing or null
+    document = TreebankDocument(record["id"], record["text"], **offsets, tree=tree, genre=genre, licence=licence)
+    return validate_document(document, where)
 
 
 def _offsets(record: dict, name: str, location: str) -> list[tuple[int, int]]:
+    """Return the offsets in a field of a record, none if it is missing or null."""
     offsets = record.get(name) or []
-    pairs = isinstance(offsets, list) and all(isinstance(pair, list) and len(pair) == 2 for pair in offsets)
-    if not pairs or not all(type(value) is int for pair in offsets for value in pair):
+    are_pairs = isinstance(offsets, list) and all(isinstance(pair, list) and len(pair) == 2 for pair in offsets)
+    if not are_pairs or not all(type(offset) is int for pair in offsets for offset in pair):
         raise TreebankError(f"{location}: `{name}` is not a list of [start, end]")
     return [(start, end) for start, end in offsets]
 
@@ -74,8 +81,9 @@ def read_treebank(path: str | Path, language: str = "en") -> list[TreebankDocume
     """Read the documents of a treebank file, or of all treebank files in a folder and its subfolders, sorted by name.
 
     Args:
-        path: `.jsonl` or `.json` (see `read_json_lines`), `.rs3`, `.rs4`, `.dis` or `.conllu`; each
-            also with `.gz`. Other files of a folder are ignored.
+        path: `.jsonl` or `.json` (see `read_json_lines`), `.rs3`, `.rs4`, `.dis` or `.conllu`; each also with `.gz`.
+            Other files of a folder are ignored.
+        language: code of the language, in which sentences are added to documents without them (`records.in_language`).
 
     Raises:
         TreebankError: if there is nothing to read, the format of a file is unknown or violated, a document is
@@ -107,9 +115,11 @@ def _read_file(file: Path) -> list[TreebankDocument]:
     if reader is None:
         raise TreebankError(f"{file}: not a treebank; known are {', '.join(READERS)}, also with .gz")
     try:
-        data = file.read_bytes()
-        text = (gzip.decompress(data) if file.name.endswith(".gz") else data).decode("utf-8-sig")
-    except (OSError, EOFError) as error:
+        content = file.read_bytes()
+        if file.name.endswith(".gz"):
+            content = gzip.decompress(content)
+        text = content.decode("utf-8-sig")  # Windows editors write a byte order mark
+    except (OSError, EOFError) as error:  # `gzip` raises EOFError for a truncated file
         raise TreebankError(f"{file}: cannot be read ({error}); is it complete?") from error
     except UnicodeDecodeError as error:
         raise TreebankError(f"{file}: not UTF-8 at byte {error.start}; convert it") from error

@@ -33,7 +33,7 @@ class Node(NamedTuple):
     starts: tuple[int, ...]  # first EDU of each child, in order; at least two
     end: int  # last EDU of the node, inclusive
     nuclearity: str  # one letter per child, `N` or `S`; at least one `N`
-    # one per child: that of a satellite, that shared by several nuclei, or `span` for a single nucleus
+    # one per child: the relation of a satellite, the relation shared by several nuclei, or `span` for a single nucleus
     relations: tuple[str, ...]
 
     @property
@@ -79,24 +79,25 @@ class Tree:
     def __post_init__(self) -> None:
         if self.size < 1:
             raise TreeError("a tree needs at least one EDU")
-        object.__setattr__(self, "nodes", tuple(sorted(self.nodes, key=lambda node: (node.start, -node.end))))
+        pre_order = sorted(self.nodes, key=lambda node: (node.start, -node.end))  # a parent before its children
+        object.__setattr__(self, "nodes", tuple(pre_order))  # since the dataclass is frozen
         for node in self.nodes:
             _check_node(node)
         self._check_nesting()
 
     def _check_nesting(self) -> None:
-        """Check that every child of several EDUs is a node, and that there are no other nodes."""
-        expected = [(0, self.size - 1)]
-        nodes = iter(self.nodes)
+        """Check that every child with more than one EDU is a node, and that there are no other nodes."""
+        expected = [(0, self.size - 1)]  # stack of (first, last) EDUs; the top is the next constituent in pre-order
+        nodes = iter(self.nodes)  # in pre-order
         while expected:
             start, end = expected.pop()
-            if start == end:
+            if start == end:  # a leaf has no node
                 continue
             node = next(nodes, None)
             if node is None or (node.start, node.end) != (start, end):
                 instead = "" if node is None else f", but one over EDUs {node.start} to {node.end}"
                 raise TreeError(f"no node covers EDUs {start} to {end}{instead}")
-            expected.extend(reversed(node.children))
+            expected.extend(reversed(node.children))  # the first child is popped first
         extra = next(nodes, None)
         if extra is not None:
             raise TreeError(f"the node over EDUs {extra.start} to {extra.end} is in the tree twice or outside of it")
@@ -110,7 +111,7 @@ class Tree:
         return self._by_span.get((start, end))
 
     def spans(self) -> list[Span]:
-        """Return the nodes of a binary tree in pre-order.
+        """Return the nodes of a binary tree in pre-order, each with the last EDU of its left child as `split`.
 
         Raises:
             TreeError: if a node has more than two children; call `binary()` first.
@@ -125,11 +126,11 @@ class Tree:
 
     @classmethod
     def from_spans(cls, spans: Iterable[Span], size: int) -> "Tree":
-        """Build the binary tree with these nodes, in any order."""
+        """Build the binary tree over `size` EDUs from nodes in any order; TreeError if they do not form one."""
         nodes = []
         for start, split, end, nuclearity, relation in spans:
             if nuclearity == "NN":
-                nodes.append(multinuclear((start, split + 1), end, relation))
+                nodes.append(multinuclear((start, split + 1), end, relation))  # the first EDUs of both children
             elif nuclearity in ("NS", "SN"):
                 nodes.append(mononuclear(start, split, end, nuclearity, relation))
             else:
@@ -145,11 +146,11 @@ class Tree:
         """
         nodes = []
         for node in self.nodes:
-            nodes.extend([node] if len(node.starts) == 2 else _binarised(node))
+            nodes.extend([node] if len(node.starts) == 2 else _binary_nodes(node))
         return Tree(self.size, tuple(nodes))
 
     def map_relations(self, change: Callable[[str], str]) -> "Tree":
-        """Return the tree with renamed relations; `span` stays."""
+        """Return the tree with `change(name)` for the name of each relation, such as its coarse class; `span` stays."""
         nodes = []
         for node in self.nodes:
             relations = tuple(name if name == SPAN else change(name) for name in node.relations)
@@ -159,15 +160,16 @@ class Tree:
     def nested(self) -> list | int:
         """Return the tree as JSON: the number of an EDU, or `[nuclearity, relation, child, child, ...]`.
 
-        Nuclearity is NS, SN or NN (with two or more children), as in GUM. Other nodes have one letter per child, such
-        as SNS, and a list with one relation per child.
+        Nuclearity is NS, SN or NN (two or more nuclei with the same relation), as in GUM. Other nodes have one letter
+        per child, such as SNS, and a list with one relation per child. A tree of one EDU is 0.
         """
-        subtrees: dict[tuple[int, int], list | int] = {}
-        for node in reversed(self.nodes):
+        subtrees: dict[tuple[int, int], list | int] = {}  # by first and last EDU
+        for node in reversed(self.nodes):  # children before their parent
             nuclearity, relation = node.nuclearity, node.relation
-            if "S" not in nuclearity and len(set(node.relations)) == 1:
+            only_nuclei = "S" not in nuclearity
+            if only_nuclei and len(set(node.relations)) == 1:
                 nuclearity = "NN"
-            elif len(nuclearity) > 2 or "S" not in nuclearity:
+            elif only_nuclei or len(nuclearity) > 2:
                 relation = list(node.relations)
             children = [start if start == end else subtrees.pop((start, end)) for start, end in node.children]
             subtrees[node.start, node.end] = [nuclearity, relation, *children]
@@ -180,31 +182,33 @@ class Tree:
         Raises:
             TreeError: if the form is invalid, or EDUs are missing, duplicate or out of order.
         """
-        leaves, nodes, pending = 0, [], [nested]
-        opened = []  # for each open node, [nuclearity, relation] and the first EDUs of its children
-        while pending:  # no recursion, since trees can be deeper than its limit
+        next_edu = 0  # number of EDUs that have been read
+        nodes: list[Node] = []
+        pending: list = [nested]  # a stack instead of recursion, since trees can be deeper than Python's limit
+        opened: list[tuple[list, list[int]]] = []  # per open node: [nuclearity, relation], first EDUs of its children
+        while pending:
             item = pending.pop()
-            if item is _END:
+            if item is _END:  # all children of the innermost open node have been read
                 label, starts = opened.pop()
-                nodes.append(_node_of(label, tuple(starts), leaves - 1))
+                nodes.append(_node_of(label, tuple(starts), next_edu - 1))
                 continue
             if opened:
-                opened[-1][1].append(leaves)
-            if isinstance(item, list) and len(item) >= 4:
+                opened[-1][1].append(next_edu)
+            if isinstance(item, list) and len(item) >= 4:  # nuclearity, relation and at least two children
                 opened.append((item[:2], []))
-                pending.append(_END)
-                pending.extend(reversed(item[2:]))
-            elif isinstance(item, int) and not isinstance(item, bool):
-                if item != leaves:
-                    raise TreeError(f"EDU {item} where EDU {leaves} should be")
-                leaves += 1
+                pending += [_END, *reversed(item[2:])]  # the first child is popped first
+            elif isinstance(item, int) and not isinstance(item, bool):  # `true` of JSON is an int in Python
+                if item != next_edu:
+                    raise TreeError(f"EDU {item} where EDU {next_edu} should be")
+                next_edu += 1
             else:
                 problem = "neither an EDU nor [nuclearity, relation, child, child, ...]"
-                raise TreeError(f"EDU {leaves}: {str(item)[:60]!r} is {problem}")
-        return cls(leaves, tuple(nodes))
+                raise TreeError(f"EDU {next_edu}: {str(item)[:60]!r} is {problem}")
+        return cls(next_edu, tuple(nodes))
 
 
 def _check_node(node: Node) -> None:
+    """Raise TreeError if the number of children, the nuclearity and the relations of a node do not fit each other."""
     where = f"the node over EDUs {node.start} to {node.end}"
     if len(node.starts) < 2:
         raise TreeError(f"{where} has one child")
@@ -214,35 +218,40 @@ def _check_node(node: Node) -> None:
         raise TreeError(f"{where} has nuclearity {node.nuclearity!r}; it must be N and S with at least one N")
     if node.nuclearity.count("N") == 1 and node.relations[node.nuclearity.index("N")] != SPAN:
         raise TreeError(f"{where}: the relation of a single nucleus is `{SPAN}`, not {node.relations}")
-    bounds = (*node.starts, node.end + 1)
+    bounds = (*node.starts, node.end + 1)  # first EDU of each child, and the EDU after the last child
     if any(left >= right for left, right in pairwise(bounds)):
         raise TreeError(f"{where} has an empty child, or children out of order")
 
 
-def _binarised(node: Node) -> list[Node]:
-    """Return the binary nodes that replace a node with more than two children."""
-    nuclei = [nucleus for nucleus, letter in enumerate(node.nuclearity) if letter == "N"]
-    first, nodes = nuclei[0], []
-    ends = [end for _, end in node.children]
-    # A satellite between two nuclei is attached to the first.
+def _binary_nodes(node: Node) -> list[Node]:
+    """Return the binary nodes that replace a node with more than two children, in the order of `Tree.binary`."""
+    nuclei = [child for child, letter in enumerate(node.nuclearity) if letter == "N"]  # indices of children
+    first, last = nuclei[0], nuclei[-1]
+    starts, ends = node.starts, [end for _, end in node.children]  # first and last EDU of each child
+    nodes: list[Node] = []
+
+    def attach_right(satellite: int, nucleus: int) -> None:
+        left_end = starts[satellite] - 1  # the left child is the nucleus with all satellites attached before
+        nodes.append(mononuclear(starts[nucleus], left_end, ends[satellite], "NS", node.relations[satellite]))
+
     for nucleus, following in pairwise(nuclei):
-        for satellite in range(nucleus + 1, following):
-            start, split = node.starts[nucleus], node.starts[satellite] - 1
-            nodes.append(mononuclear(start, split, ends[satellite], "NS", node.relations[satellite]))
-    last = ends[nuclei[-1]]
-    for nucleus, following in reversed(list(pairwise(nuclei))):
-        nodes.append(multinuclear((node.starts[nucleus], node.starts[following]), last, node.relations[following]))
-    for satellite in range(nuclei[-1] + 1, len(node.starts)):
-        start, split = node.starts[first], node.starts[satellite] - 1
-        nodes.append(mononuclear(start, split, ends[satellite], "NS", node.relations[satellite]))
+        for satellite in range(nucleus + 1, following):  # a satellite between two nuclei belongs to the first
+            attach_right(satellite, nucleus)
+    for nucleus, following in reversed(list(pairwise(nuclei))):  # nuclei branch to the right: A (B C)
+        nodes.append(multinuclear((starts[nucleus], starts[following]), ends[last], node.relations[following]))
+    for satellite in range(last + 1, len(starts)):
+        attach_right(satellite, first)
     for satellite in reversed(range(first)):
-        nodes.append(mononuclear(node.starts[satellite], ends[satellite], node.end, "SN", node.relations[satellite]))
+        nodes.append(mononuclear(starts[satellite], ends[satellite], node.end, "SN", node.relations[satellite]))
     return nodes
 
 
-def _node_of(head: list, starts: tuple[int, ...], end: int) -> Node:
-    """Build the node of `[nuclearity, relation]` in nested form."""
-    nuclearity, relation = head
+def _node_of(label: list, starts: tuple[int, ...], end: int) -> Node:
+    """Build a node from its label, [nuclearity, relation] or [nuclearity, list of one relation per child].
+
+    `starts` are the first EDUs of its children, `end` is the last EDU of the node, as in `Tree.nested`.
+    """
+    nuclearity, relation = label
     if isinstance(relation, list) and all(isinstance(name, str) for name in relation) and isinstance(nuclearity, str):
         return Node(starts, end, nuclearity, tuple(relation))
     if isinstance(relation, str) and nuclearity == "NN":

@@ -20,11 +20,11 @@ Segmenter = Callable[[str], list[str]]
 
 
 def _jieba() -> Segmenter:
+    """Load jieba without its `initialize`, which trusts a cache file in a folder that every user may write to."""
     import jieba
 
     tokenizer = jieba.Tokenizer()
-    # `initialize` would write and read a cache in the folder of temporary files, which others may write to.
-    tokenizer.FREQ, tokenizer.total = tokenizer.gen_pfdict(tokenizer.get_dict_file())
+    tokenizer.FREQ, tokenizer.total = tokenizer.gen_pfdict(tokenizer.get_dict_file())  # word frequencies and their sum
     tokenizer.initialized = True
     return tokenizer.lcut
 
@@ -48,14 +48,14 @@ SEGMENTERS = {"zh:jieba": _jieba, "ja:fugashi": _fugashi, "th:pythainlp": _pytha
 
 @cache
 def load_segmenter(code: str) -> Segmenter:
-    """Return a function of `SEGMENTERS` that divides characters without spaces into words.
+    """Load the word segmenter of a language code such as `zh:jieba`, once per process.
 
     Raises:
-        UserError: if there is no such segmenter, or its package is not installed.
+        UserError: if the code is not one of `SEGMENTERS`, or the package of the segmenter is not installed.
     """
     if code not in SEGMENTERS:
         raise UserError(f"language {code!r}: the segmenters of words are {', '.join(SEGMENTERS)}; name one of them")
-    package = code.partition(":")[2]
+    package = code.partition(":")[2]  # also the name of the optional dependency ("extra") of this project
     try:
         return SEGMENTERS[code]()
     except ImportError as error:
@@ -125,31 +125,29 @@ class Language:
     """
 
     def __init__(self, code: str) -> None:
-        if not regex.fullmatch(r"[a-z]{2,3}(-[A-Za-z0-9]+)*(:\w+)?", str(code)):
+        if not regex.fullmatch(r"[a-z]{2,3}(-[A-Za-z0-9]+)*(:\w+)?", str(code)):  # YAML reads `no` as False
             raise UserError(f"language {code!r}: give an ISO code, such as en, ru or zh; or {ANY} for any language")
-        self.code, self.primary = code, regex.split("[-:]", code)[0]
+        self.code = code
+        self.primary = regex.split("[-:]", code)[0]  # without region, script and segmenter
         self.segments = ":" in code
         if self.segments:
-            load_segmenter(code)  # a missing package is named at once
+            load_segmenter(code)  # so that a missing package is reported now, not at the first text
         self.is_english = self.primary == "en"
         self.sentence_ends = SENTENCE_ENDS if self.is_english else _ENDS
         if self.primary == "el":
-            self.sentence_ends += (";", "\u037e")  # question marks
+            self.sentence_ends += (";", "\u037e")  # the Greek question mark, in ASCII and in Unicode
         elif self.primary in ("th", "lo"):
-            self.sentence_ends += (" ",)
-        before, after = _CLOSING, _OPENING
-        if self.primary == "fr":  # « Quoi ? »
-            before, after = before - set(";:!?»"), after - {"«"}
-        elif self.primary in _LOW_HIGH_QUOTES:
-            before, after = before | set("“‘"), after - set("“‘")
-        self._no_space_before, self._no_space_after = before, after
+            self.sentence_ends += (" ",)  # Thai and Lao separate sentences by a space
+        self._no_space_before, self._no_space_after = _CLOSING, _OPENING  # punctuation, for `detokenize`
+        if self.primary == "fr":  # French has spaces inside guillemets and before high marks: « Quoi ? »
+            self._no_space_before, self._no_space_after = _CLOSING - set(";:!?»"), _OPENING - {"«"}
+        elif self.primary in _LOW_HIGH_QUOTES:  # the marks that open a quote in English close it here: „so“
+            self._no_space_before, self._no_space_after = _CLOSING | set("“‘"), _OPENING - set("“‘")
 
     @property
     def setting(self) -> dict[str, str]:
-        """The language as part of a cache key or state; empty for English."""
+        """The language as part of a cache key or state; empty for English, whose keys are older than languages."""
         return {} if self.is_english else {"language": self.code}
-
-    # Sentences ---------------------------------------------------------------------------------------------------
 
     def normalize(self, text: str) -> str:
         """Return text in NFC, so that an accent is part of its letter; English stays as it is."""
@@ -159,10 +157,8 @@ class Language:
         """Split a text into sentences, see `sentences.split_sentences`."""
         return split_sentences(self.normalize(text), splitter, self.primary)
 
-    # Words -------------------------------------------------------------------------------------------------------
-
     def lower(self, text: str) -> str:
-        """Return text in lower case; Turkish and Azeri have a dotless i."""
+        """Return text in lower case, in Turkish and Azeri with İ -> i and I -> ı."""
         if self.primary in ("tr", "az"):
             text = text.replace("İ", "i").replace("I", "ı")
         return text.lower()
@@ -171,30 +167,34 @@ class Language:
         """Return the words of a text in lower case, without punctuation; ROUGE counts them, except in English."""
         if self.is_english:
             return re.findall(r"[^\W_]+", text.lower())
-        return self._pieces(self.normalize(self.lower(text)), _WORD, _LONG_WORD)
+        return self._find_words(self.normalize(self.lower(text)), _WORD, _LONG_WORD)
 
-    def _pieces(self, text: str, pattern: regex.Pattern, with_runs: regex.Pattern) -> list[str]:
-        """Return the matches of a pattern; with a segmenter those of the other one, with its words in place of runs."""
+    def _find_words(self, text: str, pattern: regex.Pattern, run_pattern: regex.Pattern) -> list[str]:
+        """Return the matches of `pattern`; a language with a segmenter divides the matches of `run_pattern` instead.
+
+        In scripts without spaces, `pattern` matches single characters and `run_pattern` runs of several words.
+        """
         if not self.segments:
             return pattern.findall(text)
         segment = load_segmenter(self.code)
         pieces: list[str] = []
-        for piece in with_runs.findall(text):
-            pieces += segment(piece) if _CONTAINS_SPACELESS.match(piece) else [piece]
+        for run in run_pattern.findall(text):
+            pieces += segment(run) if _CONTAINS_SPACELESS.match(run) else [run]
         return pieces
 
     def tokenize(self, text: str, tokenizer: WordTokenization = "words", lowercase: bool = True) -> list[str]:
-        """Split a text into words and marks, see `words.tokenize`."""
+        """Split a text into words and punctuation marks; `tokenizer="whitespace"` splits at spaces only."""
         if self.is_english:
             return words.tokenize(text, tokenizer, lowercase)
         text = self.normalize(self.lower(text) if lowercase else text)
-        return text.split() if tokenizer == "whitespace" else self._pieces(text, _TOKEN, _LONG_TOKEN)
+        return text.split() if tokenizer == "whitespace" else self._find_words(text, _TOKEN, _LONG_TOKEN)
 
     def detokenize(self, tokens: Sequence[str], tokenizer: WordTokenization = "words") -> str:
-        """Write words and marks as text, with the spaces of the language."""
+        """Join the tokens of `tokenize` to a text, with spaces around punctuation as usual in the language."""
         if self.is_english:
             return words.detokenize(tokens, tokenizer)
-        return words.detokenize(tokens, tokenizer, self._no_space_before, self._no_space_after, _UNSPACED).strip()
+        text = words.detokenize(tokens, tokenizer, self._no_space_before, self._no_space_after, _UNSPACED)
+        return text.strip()  # a space is a token in Thai and may be the last one
 
     def sentences_of(self, tokens: Sequence[str]) -> list[list[str]]:
         """Split the tokens of a generated text into sentences."""
@@ -202,17 +202,17 @@ class Language:
 
     @cached_property
     def stem(self) -> Callable[[str], str] | None:
-        """The Snowball stemmer of a language other than English; None where NLTK has none."""
+        """The Snowball stemmer of the language; None if NLTK has none, and for English, which uses Porter's stemmer."""
         if self.primary not in _SNOWBALL:
             return None
-        from nltk.stem.snowball import SnowballStemmer  # imports much of NLTK
+        from nltk.stem.snowball import SnowballStemmer  # imports much of NLTK, so only where it is needed
 
         return SnowballStemmer(_SNOWBALL[self.primary]).stem
 
 
 @cache
 def language_of(code: str) -> Language:
-    """Return the language of a code, see `Language`."""
+    """Return the `Language` of a code, one object per process."""
     return Language(code)
 
 
@@ -222,7 +222,7 @@ def length_words(text: str) -> list[str]:
 
 
 def join_sentences(sentences: Iterable[str]) -> str:
-    """Join sentences to a text by spaces, which Chinese and Japanese lack."""
+    """Join sentences to a text, by a space unless the sentence before ends with a Chinese or Japanese character."""
     text = ""
     for sentence in sentences:
         text += space_after(text) + sentence
@@ -238,17 +238,20 @@ ENGLISH_PARSER = "the discourse parsers and EDU segmenters of the suite are Engl
 
 
 def warn_if_not_english(what: str, texts: Iterable[str] = (), language: str = "en") -> None:
-    """Warn that something English is applied to texts that are not; Python shows the same warning once.
+    """Warn if a model or rule for English is applied to texts of another language; Python prints the warning once.
 
-    `what` is a clause. Texts are not English if their language is another, or their beginnings are hardly Latin.
+    Args:
+        what: the first clause of the warning, such as `ENGLISH_PARSER`.
+        texts: inspected for letters of other scripts; without texts, only `language` counts.
+        language: code of the language that the user has set.
     """
-    scripts = (script_of([text[:2000]]) for text in islice(texts, 100))
+    scripts = (script_of([text[:2000]]) for text in islice(texts, 100))  # a sample is fast and enough for a warning
     if not language_of(language).is_english or any(script and script.latin < 0.5 for script in scripts):
         warnings.warn(f"{what}, and these texts are not: see docs/languages.md for other languages", stacklevel=1)
 
 
 def space_after_word(word: str) -> str:
-    """Return the space between a word and the next one: none in scripts without spaces."""
+    """Return the separator between a word and the next one: empty in scripts without spaces."""
     return "" if _UNSPACED.match(word[-1:]) else " "
 
 
@@ -262,18 +265,19 @@ class Script(NamedTuple):
 
 
 def script_of(texts: Iterable[str]) -> Script | None:
-    """Return the most frequent script of texts, None without letters of a script in the table."""
-    counts: Counter[str] = Counter()
+    """Return the most frequent script of the letters in texts; None if no letter belongs to a script of `_SCRIPTS`."""
+    letter_counts: Counter[str] = Counter()  # per script
     for character, number in Counter(chain.from_iterable(texts)).items():
         if script := _script(character):
-            counts[script] += number
-    total = counts.total()
+            letter_counts[script] += number
+    total = letter_counts.total()
     if not total:
         return None
-    name, number = counts.most_common(1)[0]
-    kana = counts["Hiragana"] + counts["Katakana"]
+    name, number = letter_counts.most_common(1)[0]
+    kana = letter_counts["Hiragana"] + letter_counts["Katakana"]
+    # Japanese may have more kanji (Han) than kana, but Chinese has kana in foreign names at most.
     code = "ja" if name == "Han" and kana > 0.05 * total else _SCRIPTS[name]
-    return Script(name, number / total, counts["Latin"] / total, code)
+    return Script(name, number / total, letter_counts["Latin"] / total, code)
 
 
 @cache

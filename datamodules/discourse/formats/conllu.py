@@ -18,7 +18,7 @@ IDENTIFIER = re.compile(r"\d+([-.]\d+)?")  # a word, a range of words, an empty 
 
 @dataclass
 class _Reading:
-    """A document while its lines are read."""
+    """State of the reader within a document; `text` is the text of all words so far."""
 
     where: str  # file and first line
     id: str
@@ -28,11 +28,11 @@ class _Reading:
     edges: list[tuple[int, str, re.Match]] = field(default_factory=list)  # first character, line, match of Discourse=
     sentences: list[Offsets] = field(default_factory=list)
     paragraphs: list[int] = field(default_factory=list)  # first characters
-    sentence: int | None = None  # first character of the current sentence
+    sentence: int | None = None  # first character of the current sentence; None before its first word
     new_paragraph: bool = False  # whether the next word begins a paragraph
-    range_start: int = 0  # first character of a range of words such as 3-4
-    range_end: int = 0  # number of its last word
-    inner: int = 0  # number of its characters that have been read
+    range_start: int = 0  # first character of the last range of words such as 3-4 (`don't` of `do` and `n't`)
+    range_end: int = 0  # number of the last word of this range; 0 without a range in the sentence
+    inner: int = 0  # number of characters of its words that have been read
 
     def end_sentence(self) -> None:
         if self.sentence is not None:
@@ -54,15 +54,17 @@ def read(text: str, name: str) -> list[TreebankDocument]:
     documents = []
     reading = _Reading(f"{name}:1", PurePath(name.removesuffix(".gz")).stem)
     for number, line in enumerate(text.split("\n"), 1):
-        line, where = line.rstrip("\r"), f"{name}:{number}"
-        if not line.strip():
+        line = line.rstrip("\r")  # line ends of Windows
+        where = f"{name}:{number}"
+        if not line.strip():  # a blank line ends a sentence
             reading.end_sentence()
         elif not line.startswith("#"):
             _read_word(line, where, reading)
         else:
             key, _, value = (part.strip() for part in line[1:].partition("="))
             if key == "newdoc id":
-                documents += [_document(reading)] if reading.text else []
+                if reading.text:  # there is none before the first document
+                    documents.append(_document(reading))
                 reading = _Reading(where, value)
             elif key == "meta::genre":
                 reading.genre = value
@@ -75,11 +77,12 @@ def read(text: str, name: str) -> list[TreebankDocument]:
 
 
 def _document(reading: _Reading) -> TreebankDocument:
+    """Validate a document after its last line; each word with Discourse= begins an EDU."""
     reading.end_sentence()
     location = f"{reading.where}: {reading.id}"
     if not reading.edges:
         raise TreebankError(f"{location}: no word has Discourse= in MISC, so there is no discourse to read")
-    if set(reading.text) <= set("_ \n"):
+    if set(reading.text) <= set("_ \n"):  # GUM is distributed with _ for the letters of copyrighted texts
         raise TreebankError(f"{location}: the words are blanked out; restore them with GUM's get_text.py")
     document = TreebankDocument(
         id=reading.id,
@@ -98,21 +101,27 @@ def _read_word(line: str, where: str, reading: _Reading) -> None:
     columns = line.split("\t")
     if len(columns) != COLUMNS:
         raise TreebankError(f"{where}: {len(columns)} columns instead of {COLUMNS}; separate them by tabs")
-    identifier, form, misc = columns[0], columns[1], columns[-1].split("|")
+    identifier, form = columns[0], columns[1]
+    misc = columns[-1].split("|")
     if not IDENTIFIER.fullmatch(identifier):
         raise TreebankError(f"{where}: {identifier!r} is not the number of a word; is this CoNLL-U?")
-    if "." in identifier:
+    if "." in identifier:  # an empty node, such as 8.1, is not in the text
         return
-    start = _add_word(identifier, form, "" if "SpaceAfter=No" in misc else " ", reading)
+    space_after = "" if "SpaceAfter=No" in misc else " "
+    start = _add_word(identifier, form, space_after, reading)
     for entry in misc:
-        if entry.startswith("Discourse="):
-            reading.edges.append((start, where, _edge(entry, where, len(reading.edges) + 1)))
+        if entry.startswith("Discourse="):  # this word begins an EDU
+            edu_number = len(reading.edges) + 1
+            reading.edges.append((start, where, _edge(entry, where, edu_number)))
 
 
 def _add_word(identifier: str, form: str, space_after: str, reading: _Reading) -> int:
-    """Append a word or range of words to the text, unless it is inside a range; return its first character."""
+    """Append a word or a range of words to the text and return the index of its first character.
+
+    The text of a range is on its line, so the words that follow it, which may be spelled differently, are not appended.
+    """
     if identifier.isdecimal() and int(identifier) <= reading.range_end:
-        start = min(reading.range_start + reading.inner, len(reading.text) - 1)
+        start = min(reading.range_start + reading.inner, len(reading.text) - 1)  # words may be longer than it
         reading.inner += len(form)
         return start
     start = len(reading.text) + len(reading.space)
@@ -124,13 +133,14 @@ def _add_word(identifier: str, form: str, space_after: str, reading: _Reading) -
         reading.paragraphs.append(start)
         reading.new_paragraph = False
     if "-" in identifier:
-        reading.range_end, reading.range_start, reading.inner = int(identifier.split("-")[1]), start, 0
+        reading.range_start, reading.range_end = start, int(identifier.split("-")[1])
+        reading.inner = 0
     return start
 
 
 def _edge(entry: str, where: str, number: int) -> re.Match:
-    """Return the parts of `Discourse=...` of the EDU with this number."""
-    edge = EDGE.fullmatch(entry.removeprefix("Discourse=").split(";")[0])
+    """Return the match of `EDGE` in an entry `Discourse=...`, which must be for the EDU with this number."""
+    edge = EDGE.fullmatch(entry.removeprefix("Discourse=").split(";")[0])  # without secondary edges
     if edge is None:
         raise TreebankError(f"{where}: {entry!r} is not Discourse=relation:EDU->head:depth")
     if int(edge["edu"]) != number:
@@ -141,20 +151,26 @@ def _edge(entry: str, where: str, number: int) -> re.Match:
 
 
 def _tree(reading: _Reading) -> Tree:
-    heads, relations, kinds, depths = [], [], [], []
+    """Build the tree from the edges of all EDUs, which are numbered from 1 in the file."""
+    heads, relations, kinds, depths = [], [], [], []  # arguments of `from_dependencies`
     for _, where, edge in reading.edges:
-        head = int(edge["head"]) - 1 if edge["head"] else -1
-        if edge["head"] and not 0 <= head < len(reading.edges):
+        depths.append(int(edge["depth"]))
+        if not edge["head"]:
+            heads.append(-1)
+            relations.append("ROOT")
+            kinds.append("root")
+            continue
+        head = int(edge["head"]) - 1
+        if not 0 <= head < len(reading.edges):
             raise TreebankError(f"{where}: {reading.id}: the head {edge['head']} does not exist")
         heads.append(head)
-        relations.append(edge["relation"] if head >= 0 else "ROOT")
-        kinds.append("root" if head < 0 else "m" if edge["nucleus"] else "s")
-        depths.append(int(edge["depth"]))
+        relations.append(edge["relation"])
+        kinds.append("m" if edge["nucleus"] else "s")
     try:
         return from_dependencies(heads, relations, kinds, depths)
     except TreeError as error:
-        where = reading.edges[0][1]
-        raise TreebankError(f"{where}: {reading.id}: not a tree: {error} (EDUs counted from 0)") from error
+        first_line = reading.edges[0][1]
+        raise TreebankError(f"{first_line}: {reading.id}: not a tree: {error} (EDUs counted from 0)") from error
 
 
 def _split_at(text: str, starts: list[int]) -> list[Offsets]:
@@ -166,38 +182,40 @@ def _split_at(text: str, starts: list[int]) -> list[Offsets]:
 def from_dependencies(
     heads: Sequence[int], relations: Sequence[str], kinds: Sequence[str], depths: Sequence[int]
 ) -> Tree:
-    """Convert dependencies between EDUs to a tree.
+    """Convert dependencies between EDUs to a tree; the arguments have one entry per EDU.
 
-    The head of a node is that of its first nucleus; the heads of its other children depend on it. The conversion is
-    lossless for every tree in which all nuclei of a node have the same relation.
+    The head of a node is the head of its first nucleus (an EDU is its own head), and the heads of its other children
+    depend on it. No information is lost if all nuclei of a node have the same relation.
 
     Args:
         heads: index of the head of each EDU, -1 for the root.
         relations: relation to the head, `ROOT` for the root.
         kinds: `m` for a further nucleus, `s` for a satellite, `root` for the root.
-        depths: order in which dependents are attached to a head, 0 for the innermost; those of one node have the same.
+        depths: order in which dependents are attached to a head, 0 for the innermost; equal for children of one node.
 
     Raises:
         TreeError: if there is no single root, or there is a cycle or crossing dependencies.
     """
-    roots = [edu for edu, head in enumerate(heads) if head == -1]
-    if len(roots) != 1:
-        raise TreeError(f"{len(roots)} roots{': EDUs ' + ', '.join(map(str, roots)) if roots else ''}; a tree has one")
-    dependents: dict[int, list[int]] = defaultdict(list)
+    dependents: dict[int, list[int]] = defaultdict(list)  # by head
     for edu, head in enumerate(heads):
         dependents[head].append(edu)
-    order = list(dependents[-1])
+    roots = dependents[-1]
+    if len(roots) != 1:
+        edus = f": EDUs {', '.join(map(str, roots))}" if roots else ""
+        raise TreeError(f"{len(roots)} roots{edus}; a tree has one")
+    order = list(roots)  # heads before their dependents
     for edu in order:
         order.extend(dependents[edu])
     if len(order) < len(heads):
-        raise TreeError(f"EDU {min(set(range(len(heads))) - set(order))} depends on itself in a cycle")
-    extents: dict[int, tuple[int, int]] = {}
+        unreachable = set(range(len(heads))) - set(order)
+        raise TreeError(f"EDU {min(unreachable)} depends on itself in a cycle")
+    extents: dict[int, tuple[int, int]] = {}  # first and last EDU of the largest constituent of each head
     nodes = []
     for head in reversed(order):  # dependents before their head
         start = end = head
-        for depth in sorted({depths[edu] for edu in dependents[head]}):
-            group = [(*extents[edu], edu) for edu in dependents[head] if depths[edu] == depth]
-            children = sorted([(start, end, head), *group])
+        for depth in sorted({depths[edu] for edu in dependents[head]}):  # from the innermost node to the outermost
+            attached = [(*extents[edu], edu) for edu in dependents[head] if depths[edu] == depth]
+            children = sorted([(start, end, head), *attached])  # (first EDU, last EDU, head), in the order of the text
             for (_, end_before, first), (start_after, _, second) in pairwise(children):
                 if start_after != end_before + 1:
                     edus = f"EDUs {first} and {second}"
@@ -209,8 +227,11 @@ def from_dependencies(
 
 
 def _node_of(children: list[tuple[int, int, int]], head: int, relations: Sequence[str], kinds: Sequence[str]) -> Node:
-    """Return the node over children (start, end, head) whose heads depend on `head`."""
-    letters = "".join("N" if edu == head or kinds[edu] == "m" else "S" for *_, edu in children)
+    """Return the node over children (start, end, head), one of which has the head of the node.
+
+    This child has the relation of the other nuclei, since `relations` has none for it.
+    """
+    nuclearity = "".join("N" if edu == head or kinds[edu] == "m" else "S" for *_, edu in children)
     shared = next((relations[edu] for *_, edu in children if edu != head and kinds[edu] == "m"), SPAN)
     names = tuple(shared if edu == head else relations[edu] for *_, edu in children)
-    return Node(tuple(start for start, *_ in children), children[-1][1], letters, names)
+    return Node(tuple(start for start, *_ in children), end=children[-1][1], nuclearity=nuclearity, relations=names)

@@ -19,8 +19,8 @@ ROLES = {"root": "", "nucleus": "N", "satellite": "S"}
 class _Bracket:
     """A bracket `(name value ... bracket ...)`."""
 
-    line: int
-    name: str = ""
+    line: int  # where it opens
+    name: str = ""  # in lower case
     values: list[str] = field(default_factory=list)
     inner: list["_Bracket"] = field(default_factory=list)
 
@@ -36,8 +36,8 @@ class _Bracket:
 def read(text: str, name: str) -> list[TreebankDocument]:
     """Return the document of a file; its id is the file name without suffixes, its text the EDUs joined by spaces.
 
-    `<P>` at the end of an EDU ends a paragraph; without it, paragraphs are unknown. The relation of a node is that of
-    its satellite, or the one that its nuclei share; a single nucleus has the relation `span`.
+    `<P>` at the end of an EDU ends a paragraph; a file without any has no paragraphs. Each child of a node has its
+    relation to the node (`rel2par`), which is `span` for a single nucleus.
 
     Raises:
         TreebankError: if brackets do not match, EDUs are missing or out of order, or the tree is invalid; the message
@@ -46,12 +46,13 @@ def read(text: str, name: str) -> list[TreebankDocument]:
     root = _bracketed(text, name)
     if root.name != "root":
         raise TreebankError(f"{name}:{root.line}: begins with {root.name!r}, not with Root; is it a .dis file?")
-    order = [root]
+    order = [root]  # breadth first, since recursion fails for deep trees
     for bracket in order:
         order += bracket.children
-    texts: dict[int, str] = {}
-    nodes, extents = [], {}
-    for bracket in reversed(order):
+    texts: dict[int, str] = {}  # by number of the EDU, from 1
+    nodes: list[Node] = []
+    extents: dict[int, tuple[int, int]] = {}  # first and last EDU of each bracket, from 0, by its identity
+    for bracket in reversed(order):  # children before their parent
         if bracket.children:
             node = _node(bracket, extents, name)
             nodes.append(node)
@@ -69,14 +70,18 @@ def read(text: str, name: str) -> list[TreebankDocument]:
         tree = Tree(len(texts), tuple(nodes))
     except TreeError as error:
         raise TreebankError(f"{name}: not a tree: {error} (EDUs counted from 0)") from error
-    return [_document(PurePath(name).name.split(".")[0], [texts[n] for n in sorted(texts)], tree, name)]
+    identifier = PurePath(name).name.split(".")[0]  # wsj_0600.out.dis -> wsj_0600
+    return [_document(identifier, [texts[number] for number in sorted(texts)], tree, name)]
 
 
 def _bracketed(text: str, name: str) -> _Bracket:
-    """Return the outermost bracket of a file."""
-    top = _Bracket(0)
-    opened = [top]
-    for token, quoted, line in _tokens(text):
+    """Parse the content of the file `name` and return its outermost bracket.
+
+    The first word in a bracket is its name, all others are its values.
+    """
+    top = _Bracket(line=0)  # the whole file
+    opened = [top]  # stack of brackets that are not closed yet
+    for token, quoted, line in _tokens(text):  # brackets within a quoted text are characters of the text
         if token == "(" and not quoted:
             bracket = _Bracket(line)
             opened[-1].inner.append(bracket)
@@ -97,7 +102,7 @@ def _bracketed(text: str, name: str) -> _Bracket:
 
 
 def _tokens(text: str) -> Iterator[tuple[str, bool, int]]:
-    """Yield brackets, words and quoted texts, each with whether it was quoted, and its line."""
+    """Yield (token, whether it is a quoted text `_!...!_`, line from 1) for all brackets, words and quoted texts."""
     text = ERROR_MARK.sub("", text)
     line, position = 1, 0
     for match in TOKEN.finditer(text):
@@ -108,28 +113,29 @@ def _tokens(text: str) -> Iterator[tuple[str, bool, int]]:
 
 
 def _node(bracket: _Bracket, extents: dict[int, tuple[int, int]], name: str) -> Node:
+    """Return the node of a bracket with children, whose first and last EDUs are `extents`; `name` is the file."""
     children = [extents[id(child)] for child in bracket.children]
-    letters = "".join(ROLES[child.name] for child in bracket.children)
+    nuclearity = "".join(ROLES[child.name] for child in bracket.children)
     relations = []
     for child in bracket.children:
         relation = child.find("rel2par")
-        if relation is None or len(relation.values) != 1 or not ROLES[child.name]:
+        is_root = not ROLES[child.name]
+        if is_root or relation is None or len(relation.values) != 1:
             raise TreebankError(f"{name}:{child.line}: a {child.name} inside another node without (rel2par ...)")
         relations.append(relation.values[0])
-    if letters.count("N") == 1:
-        if relations[letters.index("N")].lower() != SPAN:
-            relation = relations[letters.index("N")]
-            problem = f"the only nucleus has the relation {relation} instead of `span`"
+    if nuclearity.count("N") == 1:
+        nucleus = nuclearity.index("N")
+        if relations[nucleus].lower() != SPAN:
+            problem = f"the only nucleus has the relation {relations[nucleus]} instead of `span`"
             raise TreebankError(f"{name}:{bracket.line}: {problem}")
-        relations[letters.index("N")] = SPAN
-    node = Node(tuple(start for start, _ in children), children[-1][1], letters, tuple(relations))
+        relations[nucleus] = SPAN  # in lower case
+    node = Node(tuple(start for start, _ in children), children[-1][1], nuclearity, tuple(relations))
     span = bracket.find("span")
-    covered = [str(node.start + 1), str(node.end + 1)]
+    covered = [str(node.start + 1), str(node.end + 1)]  # numbers in the file begin with 1
     if span is None or span.values != covered:
-        raise TreebankError(
-            f"{name}:{bracket.line}: the children cover EDUs {' to '.join(covered)}, "
-            f"but the span of the node is {' to '.join(span.values) if span else 'missing'}"
-        )
+        stated = " to ".join(span.values) if span else "missing"
+        problem = f"the children cover EDUs {' to '.join(covered)}, but the span of the node is {stated}"
+        raise TreebankError(f"{name}:{bracket.line}: {problem}")
     return node
 
 
@@ -142,18 +148,20 @@ def _number(bracket: _Bracket, name: str) -> int:
 
 def _text(bracket: _Bracket, name: str) -> str:
     text = bracket.find("text")
-    content = " ".join(" ".join(text.values).split()) if text else ""
+    content = " ".join(" ".join(text.values).split()) if text else ""  # line breaks become spaces
     if is_blank(content.removesuffix(PARAGRAPH_END)):
         raise TreebankError(f"{name}:{bracket.line}: an EDU without text; write (text _!..._!)")
     return content
 
 
-def _document(identifier: str, texts: list[str], tree: Tree, name: str) -> TreebankDocument:
-    clean = [text.removesuffix(PARAGRAPH_END).rstrip() for text in texts]
-    text, edus = join_edus(clean)
-    ends = [edu for edu, raw in enumerate(texts) if raw.endswith(PARAGRAPH_END)]
-    if ends and ends[-1] != len(texts) - 1:
-        ends.append(len(texts) - 1)
-    starts = [0] + [end + 1 for end in ends[:-1]]
-    paragraphs = [(edus[start][0], edus[end][1]) for start, end in zip(starts, ends, strict=False)]
+def _document(identifier: str, edu_texts: list[str], tree: Tree, name: str) -> TreebankDocument:
+    """Join EDUs to a document; EDUs with <P> at the end are the last of their paragraph."""
+    text, edus = join_edus([edu_text.removesuffix(PARAGRAPH_END).rstrip() for edu_text in edu_texts])
+    last_edus = [edu for edu, edu_text in enumerate(edu_texts) if edu_text.endswith(PARAGRAPH_END)]
+    if last_edus and last_edus[-1] != len(edu_texts) - 1:
+        last_edus.append(len(edu_texts) - 1)  # the last paragraph may lack the mark
+    paragraphs, first = [], 0
+    for last in last_edus:
+        paragraphs.append((edus[first][0], edus[last][1]))
+        first = last + 1
     return validate_document(TreebankDocument(identifier, text, edus, paragraphs=paragraphs, tree=tree), name)

@@ -18,10 +18,10 @@ class _Unit:
     """A segment or group of the file, and the units attached to it."""
 
     id: str
-    parent: str
-    relation: str
+    parent: str  # id of the unit that it is attached to; empty for the root
+    relation: str  # relation to the parent
     kind: str  # segment, span, multinuc
-    edu: int = -1
+    edu: int = -1  # index of the EDU of a segment; -1 for a group
     nuclei: list["_Unit"] = field(default_factory=list)
     satellites: list["_Unit"] = field(default_factory=list)
 
@@ -29,10 +29,9 @@ class _Unit:
 def read(text: str, name: str) -> list[TreebankDocument]:
     """Return the document of a file; its id is the file name without suffixes, its text the EDUs joined by spaces.
 
-    A nucleus and all satellites attached to it form a node, as does a multinuclear group; a span group does not. A
-    relation that the header lists with both types or not at all counts as multinuclear if it is attached to a
-    multinuclear group whose other children have it, too. A span group of such children is multinuclear. Secondary edges
-    and signals of `.rs4` are ignored.
+    A nucleus and all satellites attached to it form a node, as does a multinuclear group; a span group does not. The
+    header lists relations as multinuclear or mononuclear; for a relation with both types or none, `_nuclear_relation`
+    decides by the other children of its group. Secondary edges and signals of `.rs4` are ignored.
 
     Raises:
         TreebankError: if the file is not XML, has no EDU, or has no valid tree: a parent does not exist, there is not
@@ -42,11 +41,10 @@ def read(text: str, name: str) -> list[TreebankDocument]:
         root = ElementTree.fromstring(text)
     except ElementTree.ParseError as error:
         raise TreebankError(f"{name}: not XML ({error}); is the file complete?") from error
-    kinds: dict[str, set[str]] = defaultdict(set)
+    relation_types: dict[str, set[str]] = defaultdict(set)  # a name may be listed twice, with different types
     for relation in root.iter("rel"):
-        kinds[relation.get("name", "")].add("multinuc" if relation.get("type") == "multinuc" else "rst")
+        relation_types[relation.get("name", "")].add("multinuc" if relation.get("type") == "multinuc" else "rst")
     texts = [" ".join("".join(segment.itertext()).split()) for segment in root.iter("segment")]
-    identifier = PurePath(name.removesuffix(".gz")).stem
     if not texts:
         raise TreebankError(f"{name}: no segment in this file; is it RST?")
     units = _units(root, name)
@@ -54,93 +52,112 @@ def read(text: str, name: str) -> list[TreebankDocument]:
         if unit.edu >= 0 and is_blank(texts[unit.edu]):
             raise TreebankError(f"{name}: segment {unit.id} has no text; fix or remove it")
     try:
-        tree = Tree(len(texts), tuple(_nodes(_linked(units, kinds))))
+        root_unit = _link(units, relation_types)
+        tree = Tree(len(texts), tuple(_nodes(root_unit)))
     except TreeError as error:
         raise TreebankError(f"{name}: not a tree: {error}; fix it in RSTTool or rstWeb") from error
-    joined_text, edus = join_edus(texts)
-    return [validate_document(TreebankDocument(identifier, joined_text, edus, tree=tree), name)]
+    document_text, edus = join_edus(texts)
+    identifier = PurePath(name.removesuffix(".gz")).stem
+    return [validate_document(TreebankDocument(identifier, document_text, edus, tree=tree), name)]
 
 
 def _units(root: ElementTree.Element, name: str) -> dict[str, _Unit]:
+    """Return the segments and groups of the file `name` by their ids, in the order of the file; they are not linked."""
     units: dict[str, _Unit] = {}
-    edus = 0
+    num_edus = 0
     for element in root.iter():
         if element.tag not in ("segment", "group"):
             continue
         kind = "segment" if element.tag == "segment" else element.get("type", SPAN)
         unit = _Unit(element.get("id", ""), element.get("parent", ""), element.get("relname", ""), kind)
         if unit.kind == "segment":
-            unit.edu, edus = edus, edus + 1
+            unit.edu = num_edus  # segments are in the order of the text
+            num_edus += 1
         if not unit.id or unit.id in units:
             raise TreebankError(f"{name}: the id {unit.id!r} of a {element.tag} is empty or taken; ids must be unique")
         units[unit.id] = unit
     return units
 
 
-def _linked(units: dict[str, _Unit], kinds: dict[str, set[str]]) -> _Unit:
-    """Attach all units to their parents, and return the root; `kinds` are the types of relations in the header."""
+def _link(units: dict[str, _Unit], relation_types: dict[str, set[str]]) -> _Unit:
+    """Add all units to the nuclei or satellites of their parents, and return the root.
+
+    `relation_types` are the types of each relation in the header of the file, `multinuc`, `rst` or both.
+    """
     roots = [unit for unit in units.values() if not unit.parent]
     if len(roots) != 1:
         raise TreeError(f"{len(roots)} roots{': ' if roots else ''}{', '.join(unit.id for unit in roots[:9])}")
-    children: dict[str, list[_Unit]] = defaultdict(list)
+    children: dict[str, list[_Unit]] = defaultdict(list)  # by id of the parent
     for unit in units.values():
         if unit.parent and unit.parent not in units:
             raise TreeError(f"{unit.id} is attached to {unit.parent}, which does not exist")
         children[unit.parent].append(unit)
     reached = list(roots)
     for unit in reached:
-        nuclear_relation = _nuclear_relation(unit, children[unit.id], kinds)
+        nuclear_relation = _nuclear_relation(unit, children[unit.id], relation_types)
+        is_group = unit.kind != "segment"
         for child in children[unit.id]:
-            nucleus = unit.kind != "segment" and child.relation in (SPAN, nuclear_relation)
-            (unit.nuclei if nucleus else unit.satellites).append(child)
-        if unit.kind != "segment" and not unit.nuclei:
+            is_nucleus = is_group and child.relation in (SPAN, nuclear_relation)
+            (unit.nuclei if is_nucleus else unit.satellites).append(child)
+        if is_group and not unit.nuclei:
             raise TreeError(f"group {unit.id} has no nucleus")
-        is_span = unit.kind == SPAN and nuclear_relation == SPAN  # its nuclei have no multinuclear relation
+        is_span = unit.kind == SPAN and nuclear_relation == SPAN  # no multinuclear relation joins its nuclei
         if is_span and len(unit.nuclei) > 1:
             raise TreeError(f"the span {unit.id} has {len(unit.nuclei)} nuclei")
         reached += children[unit.id]
     if len(reached) < len(units):
         reached_ids = {unit.id for unit in reached}
-        lost = next(unit for unit in units.values() if unit.id not in reached_ids)
-        raise TreeError(f"{lost.id} is attached to itself in a cycle")
+        unreachable = next(unit for unit in units.values() if unit.id not in reached_ids)
+        raise TreeError(f"{unreachable.id} is attached to itself in a cycle")
     return roots[0]
 
 
-def _nuclear_relation(unit: _Unit, children: list[_Unit], kinds: dict[str, set[str]]) -> str:
-    """Return the most frequent relation of a group's nuclei, if possible one only for nuclei; SPAN without one."""
-    # groups of type span with such nuclei are multinuclear, too: Russian and Basque treebanks write them
+def _nuclear_relation(unit: _Unit, children: list[_Unit], relation_types: dict[str, set[str]]) -> str:
+    """Return the multinuclear relation that joins the nuclei of a group; SPAN for a segment or a single nucleus.
+
+    Candidates are relations of its children that the header does not list as mononuclear only, preferably those that it
+    lists as multinuclear only; the most frequent one is chosen.
+    """
+    # In Russian and Basque treebanks, groups of type span may have several nuclei with a multinuclear relation.
     if unit.kind == "segment" or (unit.kind == SPAN and any(child.relation == SPAN for child in children)):
         return SPAN
-    names = [child.relation for child in children if kinds.get(child.relation) != {"rst"}]  # not only for satellites
+    candidates = [child.relation for child in children if relation_types.get(child.relation) != {"rst"}]
     if unit.kind == SPAN:
-        names = [name for name in names if names.count(name) > 1]  # a single one may be a satellite
-    certain = [name for name in names if kinds.get(name) == {"multinuc"}]
-    return Counter(certain or names).most_common(1)[0][0] if names else SPAN
+        candidates = [name for name in candidates if candidates.count(name) > 1]  # a single child may be a satellite
+    only_multinuclear = [name for name in candidates if relation_types.get(name) == {"multinuc"}]
+    return Counter(only_multinuclear or candidates).most_common(1)[0][0] if candidates else SPAN
 
 
 def _nodes(root: _Unit) -> list[Node]:
-    """Return the nodes of the tree, children before parents."""
-    order = [root]
+    """Return the nodes of the tree, children before parents.
+
+    A unit has up to two nodes: one over its nuclei, and one over this node and its satellites.
+    """
+    order = [root]  # parents before children; recursion would fail for deep trees
     for unit in order:
         order += unit.nuclei + unit.satellites
     nodes: list[Node] = []
-    extents: dict[str, Extent] = {}
+    extents: dict[str, Extent] = {}  # first and last EDU of each unit with all units attached to it
     for unit in reversed(order):
-        inner = [(extents[nucleus.id], "N", nucleus.relation) for nucleus in unit.nuclei]
-        extent = (unit.edu, unit.edu) if unit.edu >= 0 else _node(inner, unit, nodes)
+        nuclei = [(extents[nucleus.id], "N", nucleus.relation) for nucleus in unit.nuclei]
+        extent = (unit.edu, unit.edu) if unit.edu >= 0 else _node(nuclei, unit, nodes)
         if unit.satellites:
-            outer = [(extents[satellite.id], "S", satellite.relation) for satellite in unit.satellites]
-            extent = _node([(extent, "N", SPAN), *outer], unit, nodes)
+            satellites = [(extents[satellite.id], "S", satellite.relation) for satellite in unit.satellites]
+            extent = _node([(extent, "N", SPAN), *satellites], unit, nodes)
         extents[unit.id] = extent
     return nodes
 
 
 def _node(children: list[tuple[Extent, str, str]], unit: _Unit, nodes: list[Node]) -> Extent:
-    """Append the node over children, unless there is only one; return its first and last EDU."""
-    extents, letters, names = zip(*sorted(children), strict=True)
+    """Append the node over children (extent, N or S, relation) to `nodes`, unless there is only one child.
+
+    Returns:
+        The first and last EDU of all children.
+    """
+    extents, letters, relations = zip(*sorted(children), strict=True)  # in the order of the text
     for (_, end), (start, _) in pairwise(extents):
         if start != end + 1:
             raise TreeError(f"the units attached to {unit.id} are not adjacent: EDUs to {end} and from {start}")
     if len(extents) > 1:
-        nodes.append(Node(tuple(start for start, _ in extents), extents[-1][1], "".join(letters), names))
+        nodes.append(Node(tuple(start for start, _ in extents), extents[-1][1], "".join(letters), relations))
     return extents[0][0], extents[-1][1]
