@@ -6,7 +6,7 @@ The cues are those of Christensen et al. 2013 (NAACL), who use a parser, WordNet
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import chain, pairwise
 
 from datamodules.text.content_words import STOP_WORDS, WORD, stem
 
@@ -77,20 +77,23 @@ def cues(sentences: Sequence[str]) -> list[Cues]:
     delhi").
     """
     texts = [sentence.replace("’", "'") for sentence in sentences]
-    words = [WORD.findall(text) for text in texts]
-    verbs = [[verb_of(before, word) for before, word in zip(("", *row), row)] for row in words]
-    first_words = [row[0] for row in words if row]
-    cased = 2 * sum(word[0].isupper() for word in first_words) > len(first_words)
-    names = _cased_names(texts) if cased else list(map(_word_pairs, words, verbs))
-    lowered = [[word.lower() for word in row] for row in words]
+    words = [WORD.findall(text) for text in texts]  # of each sentence
+    verbs = []  # for each word of each sentence, the stem of a verb, or None
+    for sentence in words:
+        verbs.append([verb_of(before, word) for before, word in zip(("", *sentence), sentence)])
+    first_words = [sentence[0] for sentence in words if sentence]
+    is_cased = 2 * sum(word[0].isupper() for word in first_words) > len(first_words)  # most sentences begin upper-case
+    names = _cased_names(texts) if is_cased else list(map(_word_pairs, words, verbs))
+    lowered = [[word.lower() for word in sentence] for sentence in words]
     return list(map(_cues, lowered, verbs, names))
 
 
 def _cues(words: list[str], verbs: list[str | None], entities: frozenset[str]) -> Cues:
-    # number of words of the longest discourse marker at the beginning of the sentence
+    """Return the cues of a sentence from its lower-cased words, the stem of a verb or None for each, and its names."""
+    # number of words of the longest discourse marker at the beginning of the sentence, 0 without one
     sizes = range(1, LONGEST_MARKER + 1)
     marker_length = max((size for size in sizes if tuple(words[:size]) in MARKERS), default=0)
-    first = words[marker_length] if marker_length < len(words) else ""
+    first = words[marker_length] if marker_length < len(words) else ""  # first word after the marker
     words, remaining_verbs = words[marker_length:], verbs[marker_length:]
     return Cues(
         marker=marker_length > 0,
@@ -102,42 +105,46 @@ def _cues(words: list[str], verbs: list[str | None], entities: frozenset[str]) -
     )
 
 
-# Names -----------------------------------------------------------------------------------------------------------
-
-_RUN = re.compile(rf"(?:{WORD.pattern})(?:[ -](?:{WORD.pattern}))*")
+_RUN = re.compile(rf"(?:{WORD.pattern})(?:[ -](?:{WORD.pattern}))*")  # words without punctuation between them
 
 
 def _cased_names(sentences: Sequence[str]) -> list[frozenset[str]]:
-    """Return runs of capitalised words, and the last word of each ("Marie Curie", "Curie"), in lower case."""
-    # the first word of a sentence counts before a capitalised word, or if it is one inside another sentence
-    runs = [_runs(sentence) for sentence in sentences]
-    inside = {word for row in runs for initial, run in row for word in (run[1:] if initial else run)}
+    """Return the names in each sentence: runs of capitalized words, and the last word of each, in lower case.
+
+    "Marie Curie" gives "marie curie" and "curie". A single capitalized word at the beginning of a sentence is a name if
+    it is capitalized within another sentence, too.
+    """
+    runs = [_capitalized_runs(sentence) for sentence in sentences]
+    inside: set[str] = set()  # words that are capitalized within a sentence
+    for begins_sentence, run in chain.from_iterable(runs):
+        inside.update(run[1:] if begins_sentence else run)
     names = []
-    for row in runs:
-        name_runs = [run for initial, run in row if not initial or len(run) > 1 or run[0] in inside]
+    for sentence_runs in runs:
+        name_runs = [run for begins, run in sentence_runs if not begins or len(run) > 1 or run[0] in inside]
         names.append(frozenset(name.lower() for run in name_runs for name in (" ".join(run), run[-1])))
     return names
 
 
-def _runs(sentence: str) -> list[tuple[bool, list[str]]]:
-    """Return runs of capitalised content words, each with whether it begins the sentence."""
+def _capitalized_runs(sentence: str) -> list[tuple[bool, list[str]]]:
+    """Return (whether it begins the sentence, words) for each run of capitalized content words."""
     runs: list[tuple[bool, list[str]]] = []
-    for piece in _RUN.finditer(sentence):  # runs do not cross punctuation
-        last = None
-        for number, match in enumerate(WORD.finditer(piece.group())):
+    for phrase in _RUN.finditer(sentence):  # runs do not cross punctuation
+        begins_sentence = not sentence[: phrase.start()].strip("\"'`“‘( ")  # only quotes and brackets before it
+        open_run = None  # the run of the word before, to which a capitalized word is added
+        for number, match in enumerate(WORD.finditer(phrase.group())):
             word = match.group().removesuffix("'s")
             if not word[0].isupper() or word.lower() in STOP_WORDS or len(word) == 1:
-                last = None
-            elif last is not None:
-                last.append(word)
+                open_run = None
+            elif open_run is not None:
+                open_run.append(word)
             else:
-                last = [word]
-                runs.append((number == 0 and not sentence[: piece.start()].strip("\"'`“‘( "), last))
+                open_run = [word]
+                runs.append((number == 0 and begins_sentence, open_run))
     return runs
 
 
 def _word_pairs(words: Sequence[str], verbs: Sequence[str | None]) -> frozenset[str]:
-    """Return pairs of neighbouring content words that are not verbs."""
+    """Return pairs of neighboring content words that are not verbs, as candidates for names in lower-cased text."""
     content = [_content(word.lower()) and verb is None for word, verb in zip(words, verbs)]
     neighbours = zip(pairwise(words), pairwise(content))
     return frozenset(f"{first} {second}".lower() for (first, second), is_content in neighbours if all(is_content))
@@ -147,50 +154,50 @@ def _content(word: str) -> bool:
     return word not in STOP_WORDS and word not in _REPORTING and len(word) > 1
 
 
-# Verbs and nouns -------------------------------------------------------------------------------------------------
-
-
 def verb_of(previous: str, word: str) -> str | None:
     """Return the stem of a verb, or None for other words; verbs are detected by ending, preceding word or a list.
 
-    The preceding word is empty at the beginning of a sentence; words capitalised inside a sentence are not verbs.
+    The preceding word is empty at the beginning of a sentence; words capitalized inside a sentence are not verbs.
     """
     lower, previous = word.lower(), previous.lower()
-    if (previous and word[0].isupper()) or lower in STOP_WORDS or lower in _NOT_VERBS or not word.isalpha():
+    is_name = previous and word[0].isupper()
+    if is_name or lower in STOP_WORDS or lower in _NOT_VERBS or not word.isalpha():
         return None
     if lower in _IRREGULAR:
         return stem(_IRREGULAR[lower])
-    has_ending = len(lower) > 4 and lower.endswith(("ed", "ing")) and previous not in DEFINITE
-    return stem(lower) if has_ending or previous in _BEFORE_VERBS else None
+    is_participle = len(lower) > 4 and lower.endswith(("ed", "ing"))  # shorter words, such as "bed" and "king", are not
+    is_adjective = previous in DEFINITE  # "the wounded"
+    return stem(lower) if (is_participle and not is_adjective) or previous in _BEFORE_VERBS else None
 
 
 def _nouns_after(words: Sequence[str], verbs: Sequence[str | None], determiners: frozenset[str]) -> list[str]:
     """Return the last of up to three content words that follow a determiner, before a verb ("the old *mill* burnt")."""
-    heads = []
+    nouns = []
     for index, word in enumerate(words):
         if word not in determiners:
             continue
         phrase: list[str] = []
-        for noun, verb in zip(words[index + 1 : index + 4], verbs[index + 1 : index + 4]):
-            if not _content(noun) or not noun.isalpha() or (verb is not None and phrase):
+        for candidate, verb in zip(words[index + 1 : index + 4], verbs[index + 1 : index + 4]):
+            is_verb = verb is not None and phrase  # not directly after a determiner: "the accused"
+            if not _content(candidate) or not candidate.isalpha() or is_verb:
                 break
-            phrase.append(noun)
+            phrase.append(candidate)
         # a word that ends in -s may be a verb ("the otter swims"), so the preceding word is returned as well
-        heads += phrase[-2:] if phrase and phrase[-1].endswith("s") else phrase[-1:]
-    return heads
+        nouns += phrase[-2:] if phrase and phrase[-1].endswith("s") else phrase[-1:]
+    return nouns
 
 
 def deverbal(noun: str, verb: str) -> bool:
-    """Return whether a noun may be derived from a verb, given by its stem: "resignation" from "resign".
+    """Return whether a noun may be derived from a verb, such as "resignation" from "resign"; `verb` is a stem.
 
-    Either their stems are equal; or one of the noun without a suffix such as -ation, -ment or -al, and the stem of the
-    verb is a prefix of the other, of at least four letters and at most two letters shorter.
+    Either their stems are equal, or the noun without a suffix such as -ation, -ment or -al and the stem of the verb are
+    nearly equal: one is a prefix of the other, has at least four letters and is at most two letters shorter.
     """
     if stem(noun) == verb:
         return True
-    for ending in _DEVERBAL:
-        if noun.endswith(ending) and len(noun) - len(ending) >= _MIN_SHARED:
-            base = noun.removesuffix(ending)
+    for suffix in _DEVERBAL:
+        if noun.endswith(suffix) and len(noun) - len(suffix) >= _MIN_SHARED:
+            base = noun.removesuffix(suffix)
             short, long = sorted((base, verb), key=len)
             return len(short) >= _MIN_SHARED and long.startswith(short) and len(long) - len(short) <= _MAX_EXTRA
     return False

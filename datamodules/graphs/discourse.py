@@ -64,64 +64,65 @@ class Discourse(ParagraphGraph):
         return np.divide(counts, divisor, out=np.zeros_like(counts), where=divisor > 0)
 
     def relations(self, paragraphs: Paragraphs) -> NDArray:
-        """Return the number of relations between the sentences of two paragraphs, [L, L], symmetric."""
+        """Return the number of relations between the sentences of paragraphs i and j, [L, L], symmetric."""
         sentences = [sentence for text in paragraphs.texts for sentence in text]
-        owner = np.repeat(np.arange(len(paragraphs)), [len(text) for text in paragraphs.texts])
-        member = np.eye(len(paragraphs))[owner]  # [S, L]
-        pairs = self._pairs(paragraphs, cues(sentences), owner)
-        weights = member.T @ pairs @ member
-        return weights + weights.T
+        owner = np.repeat(np.arange(len(paragraphs)), [len(text) for text in paragraphs.texts])  # paragraph index, [S]
+        member = np.eye(len(paragraphs))[owner]  # one-hot, [S, L]
+        pairs = self._pairs(paragraphs, cues(sentences), owner)  # [S, S]
+        one_direction = member.T @ pairs @ member
+        return one_direction + one_direction.T
 
     def _pairs(self, paragraphs: Paragraphs, sentence_cues: list[Cues], owner: NDArray) -> NDArray:
-        """Return the weights of related pairs of sentences, each pair once, [S, S]."""
+        """Return the number of cues that relate sentences i and j < i, for each cue of the class docstring, [S, S]."""
         size = len(sentence_cues)
-        source = np.array(paragraphs.parts)[owner] if paragraphs.separate else np.zeros(size, dtype=int)
+        source = np.array(paragraphs.parts)[owner] if paragraphs.separate else np.zeros(size, dtype=int)  # [S]
         same_source = source[:, None] == source  # [S, S]
-        earlier = np.tri(size, k=-1, dtype=bool)
-        follows = np.zeros((size, size), dtype=bool)  # [i, i - 1]: sentence i follows its predecessor
-        for sentence in range(1, size):
-            new_paragraph = owner[sentence] != owner[sentence - 1]
-            follows[sentence, sentence - 1] = paragraphs.follows(owner[sentence]) if new_paragraph else True
-        begins = np.array([[cue.marker, cue.pronoun] for cue in sentence_cues], dtype=bool).reshape(size, 2)
-        introduced = _shared([cue.definite for cue in sentence_cues], [cue.indefinite for cue in sentence_cues])
-        rules: dict[str, Callable[[], NDArray]] = {
-            "marker": lambda: follows & begins[:, :1],
-            "entity": lambda: _shared([cue.entities for cue in sentence_cues]) & earlier,
-            "event": lambda: _shared([cue.verbs for cue in sentence_cues]) & earlier,
-            "deverbal": lambda: _folded(_nominalised(sentence_cues) & (earlier | ~same_source)),
-            "coreference": lambda: (follows & begins[:, 1:]) | (introduced & same_source & earlier),
+        earlier = np.tri(size, k=-1, dtype=bool)  # j < i
+        follows = np.zeros((size, size), dtype=bool)  # j = i - 1, in the same source document without a gap
+        for i in range(1, size):
+            same_paragraph = owner[i] == owner[i - 1]
+            follows[i, i - 1] = same_paragraph or paragraphs.follows(owner[i])
+        marker = np.array([[cue.marker] for cue in sentence_cues], dtype=bool).reshape(size, 1)
+        pronoun = np.array([[cue.pronoun] for cue in sentence_cues], dtype=bool).reshape(size, 1)
+        introduced = _share_item([cue.definite for cue in sentence_cues], [cue.indefinite for cue in sentence_cues])
+        rules: dict[str, Callable[[], NDArray]] = {  # functions, so that only the cues in use are computed
+            "marker": lambda: follows & marker,
+            "entity": lambda: _share_item([cue.entities for cue in sentence_cues]) & earlier,
+            "event": lambda: _share_item([cue.verbs for cue in sentence_cues]) & earlier,
+            "deverbal": lambda: _below_diagonal(_has_deverbal_noun(sentence_cues) & (earlier | ~same_source)),
+            "coreference": lambda: (follows & pronoun) | (introduced & same_source & earlier),
         }
         return sum((rules[name]().astype(float) for name in self.use), np.zeros((size, size)))
 
 
-def _shared(sets: Sequence[Iterable[Hashable]], column_sets: Sequence[Iterable[Hashable]] | None = None) -> NDArray:
-    """Return whether set i and other set j share an element, bool [S, S]."""
-    column_sets = sets if column_sets is None else column_sets
+def _share_item(sets: Sequence[Iterable[Hashable]], other_sets: Sequence[Iterable[Hashable]] | None = None) -> NDArray:
+    """Return whether `sets[i]` and `other_sets[j]` (by default `sets[j]`) have a common item, bool [S, S]."""
     distinct = dict.fromkeys(item for items in sets for item in items)
     columns = {item: column for column, item in enumerate(distinct)}
 
-    def table(rows: Sequence[Iterable[Hashable]]) -> NDArray:
-        out = np.zeros((len(rows), len(columns)))
-        for row, items in enumerate(rows):
-            out[row, [columns[item] for item in items if item in columns]] = 1
-        return out
+    def indicators(item_sets: Sequence[Iterable[Hashable]]) -> NDArray:
+        table = np.zeros((len(item_sets), len(columns)))  # 1 if the set has the item
+        for row, items in enumerate(item_sets):
+            table[row, [columns[item] for item in items if item in columns]] = 1
+        return table
 
-    return (table(sets) @ table(column_sets).T) > 0
+    num_common = indicators(sets) @ indicators(sets if other_sets is None else other_sets).T
+    return num_common > 0
 
 
-def _nominalised(sentence_cues: Sequence[Cues]) -> NDArray:
+def _has_deverbal_noun(sentence_cues: Sequence[Cues]) -> NDArray:
     """Return whether sentence i has a definite noun derived from a verb of sentence j, bool [S, S]."""
     verbs = {verb for cue in sentence_cues for verb in cue.verbs}
     nouns = {noun for cue in sentence_cues for noun in cue.definite}
-    # Derived nouns share the first four letters of their verbs, so only verbs with the same prefix are compared.
+    # Derived nouns share the first four letters with their verbs, so only verbs with the same prefix are compared.
     by_prefix: dict[str, list[str]] = {}
     for verb in verbs:
         by_prefix.setdefault(verb[:4], []).append(verb)
     bases = {noun: {verb for verb in by_prefix.get(noun[:4], ()) if deverbal(noun, verb)} for noun in nouns}
     base_verbs = [frozenset().union(*(bases[noun] for noun in cue.definite)) for cue in sentence_cues]
-    return _shared(base_verbs, [cue.verbs for cue in sentence_cues])
+    return _share_item(base_verbs, [cue.verbs for cue in sentence_cues])
 
 
-def _folded(pairs: NDArray) -> NDArray:
-    """Move all pairs below the diagonal."""
+def _below_diagonal(pairs: NDArray) -> NDArray:
+    """Return which unordered pairs are True in either direction, as entries [i, j] with j < i."""
     return np.tril(pairs | pairs.T, k=-1)

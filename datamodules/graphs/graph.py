@@ -19,7 +19,7 @@ Weights = NDArray[np.float32]
 
 # Part of the cache key: increase it when the same settings give other weights.
 VERSION = 1
-_TOLERANCE = 1e-5  # rounding errors allowed outside [0, 1], and between weights that should be equal
+_TOLERANCE = 1e-5  # largest rounding error outside [0, 1], and between weights that should be equal
 
 
 class ParagraphGraph(ABC):
@@ -57,7 +57,7 @@ class ParagraphGraph(ABC):
     def digest(self) -> str:
         """Return the digest of all that weights depend on, except the paragraphs: part of a cache key."""
         inputs = [VERSION, type(self).__qualname__, self.name, self.settings(), self.state()]
-        return text_digest(json.dumps(inputs, sort_keys=True, default=str))[:24]
+        return text_digest(json.dumps(inputs, sort_keys=True, default=str))[:24]  # 96 bits are enough to be unique
 
     def __call__(self, paragraphs: Paragraphs) -> Weights:
         """Return G [L, L], float32 in [0, 1], 1 on the diagonal.
@@ -74,29 +74,33 @@ class ParagraphGraph(ABC):
 
 
 def _validated(weights: Any, paragraphs: Paragraphs, source: str, symmetric: bool) -> Weights:
-    """Return valid weights as float32, clipped to [0, 1], with 1 on the diagonal; `source` is for messages."""
-    where, size = f"{source}: document {paragraphs.id!r}", len(paragraphs)
+    """Return weights as float32 [L, L], clipped to [0, 1], with 1 on the diagonal; raise UserError if they are invalid.
+
+    `source` is where the weights come from, for messages.
+    """
+    where = f"{source}: document {paragraphs.id!r}"
+    size = len(paragraphs)
     try:
         graph = np.array(weights, dtype=np.float64)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError):  # such as lists of different lengths in a file
         raise UserError(f"{where}: its graph is not a table of numbers; give L lists of L numbers") from None
     if graph.shape != (size, size):
         shape = " x ".join(map(str, graph.shape)) or "a single number"
         remedy = f"give one row and one column for each of its {size} paragraphs after truncation"
         raise UserError(f"{where}: its graph is {shape}, not {size} x {size}; {remedy}")
     np.fill_diagonal(graph, 1)
-    # this form also rejects NaN
-    invalid = np.argwhere(~((graph >= -_TOLERANCE) & (graph <= 1 + _TOLERANCE)))
+    invalid = np.argwhere(~((graph >= -_TOLERANCE) & (graph <= 1 + _TOLERANCE)))  # this form also rejects NaN
     if len(invalid):
         i, j = invalid[0]
         value = f"{graph[i, j]:g} between paragraphs {i} and {j}"
         raise UserError(f"{where}: weight {value} (counted from 0) is not in [0, 1]; scale the weights")
-    if symmetric and (np.abs(graph - graph.T) > _TOLERANCE).any():
-        i, j = np.argwhere(np.abs(graph - graph.T) > _TOLERANCE)[0]
+    asymmetric = np.argwhere(np.abs(graph - graph.T) > _TOLERANCE)
+    if symmetric and len(asymmetric):
+        i, j = asymmetric[0]
         values = f"{graph[i, j]:g} from {i} to {j}, {graph[j, i]:g} back"
         raise UserError(f"{where}: its graph must be symmetric, but has {values}; fix it, or set symmetric = False")
     if symmetric:
-        graph = (graph + graph.T) / 2
+        graph = (graph + graph.T) / 2  # removes rounding errors
     return graph.clip(0, 1).astype(np.float32)
 
 
@@ -155,16 +159,17 @@ class FromFile(ParagraphGraph):
 
     @cached_property
     def _rows(self) -> dict[str, tuple[int, Any]]:
-        """Line number and weights by document id."""
+        """Line number and weights of each document by its id, read on first use."""
+        id_field, weights_field = self.fields
         rows: dict[str, tuple[int, Any]] = {}
-        for number, row in read_rows(self.path, list(self.fields)):
-            if isinstance(row, BadRecord):
-                raise UserError(f"{row.where}: {row.problem}; fix it, every document needs a graph")
-            missing = [field for field in self.fields if row.get(field) is None]
+        for number, record in read_rows(self.path, list(self.fields)):
+            if isinstance(record, BadRecord):
+                raise UserError(f"{record.where}: {record.problem}; fix it, every document needs a graph")
+            missing = [field for field in self.fields if record.get(field) is None]
             if missing:
                 raise UserError(f"{self.path}:{number}: it has no field {missing[0]!r}; name the right one")
-            document = str(row[self.fields[0]])
-            if document in rows:
-                raise UserError(f"{self.path}:{number}: document {document!r} is also in line {rows[document][0]}")
-            rows[document] = number, row[self.fields[1]]
+            id = str(record[id_field])
+            if id in rows:
+                raise UserError(f"{self.path}:{number}: document {id!r} is also in line {rows[id][0]}")
+            rows[id] = number, record[weights_field]
         return rows

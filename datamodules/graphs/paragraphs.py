@@ -1,8 +1,8 @@
 """Paragraphs of a document as the nodes of a graph, and their selection if there are too many."""
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Literal, get_args
 
 from datamodules.documents import Document
@@ -41,7 +41,7 @@ class Paragraphs:
 
     def follows(self, index: int) -> bool:
         """Return whether a paragraph directly follows the one before it, in the same source document."""
-        if index < 1 or not self.texts[index]:
+        if index == 0 or not self.texts[index]:
             return False
         same_source = not self.separate or self.parts[index] == self.parts[index - 1]
         return same_source and self.spans[index][0] == self.spans[index - 1][1]
@@ -82,42 +82,50 @@ class ParagraphRule:
                 raise ValueError(f"{name} {value!r} is not one of {', '.join(choices)}; choose one")
 
     def __call__(self, document: Document) -> Paragraphs:
-        """Return the selected paragraphs of a document."""
-        spans, parts, empty, first = [], [], 0, 0
+        """Return the selected paragraphs of a document; a document without words has one without sentences."""
+        spans: list[tuple[int, int]] = []  # range of sentences of each paragraph, before the selection
+        parts: list[int] = []  # index of the part of each paragraph
+        num_empty = 0
+        first_sentence = 0  # of the current part
         for number, part in enumerate(document.parts):
-            groups = [(first + start, first + end) for start, end in self._groups(part)]
-            empty += not groups
+            groups = [(first_sentence + start, first_sentence + end) for start, end in self._groups(part)]
+            if not groups:
+                num_empty += 1
             spans += groups
             parts += [number] * len(groups)
-            first += len(part)
+            first_sentence += len(part)
         selected = self._selected(parts)
         sentences = document.sentences
         return Paragraphs(
             document=document,
-            texts=[sentences[spans[i][0] : spans[i][1]] for i in selected] or [[]],
+            texts=[sentences[slice(*spans[i])] for i in selected] or [[]],
             spans=[spans[i] for i in selected] or [(0, 0)],
             parts=[parts[i] for i in selected] or [0],
             separate=self.parts == "sources",
             total=len(spans),
-            empty=empty,
+            empty=num_empty,
         )
 
     def _groups(self, part: list[str]) -> list[tuple[int, int]]:
-        """Return the ranges (start, end) of the paragraphs of a part, without blank ones."""
-        step = self.sentences or max(1, len(part))
+        """Return the ranges (start, end) of sentences of the paragraphs of a part, without blank paragraphs."""
+        step = self.sentences or max(1, len(part))  # the whole part by default; `range` needs at least 1
         groups = [(start, min(start + step, len(part))) for start in range(0, len(part), step)]
         return [(start, end) for start, end in groups if any(sentence.strip() for sentence in part[start:end])]
 
     def _selected(self, parts: Sequence[int]) -> list[int]:
-        """Return the indices of the selected paragraphs in order, from the part of each paragraph."""
+        """Return the indices of the selected paragraphs in order; `parts` are the indices of their parts.
+
+        For `keep`, see the class.
+        """
         size, limit = len(parts), self.max_paragraphs
         if size <= limit or self.keep == "first":
             return list(range(min(size, limit)))
-        if self.keep == "spread":
+        if self.keep == "spread":  # evenly from 0 to size - 1; a limit of 1 selects the first
             return [round(index * (size - 1) / max(1, limit - 1)) for index in range(limit)]
-        starts = {0, *(i for i, (before, part) in enumerate(pairwise(parts), 1) if before != part)}
-        turns, start = [], 0  # index of each paragraph within its part
-        for index in range(size):
-            start = index if index in starts else start
-            turns.append(index - start)
-        return sorted(sorted(range(size), key=lambda index: (turns[index], index))[:limit])
+        num_in_part = Counter()
+        turns = []  # index of each paragraph within its part
+        for part in parts:
+            turns.append(num_in_part[part])
+            num_in_part[part] += 1
+        in_turns = sorted(range(size), key=lambda index: (turns[index], index))
+        return sorted(in_turns[:limit])

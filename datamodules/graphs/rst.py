@@ -44,40 +44,41 @@ class RST(ParagraphGraph):
         self.parser, self.parses, self.without = parser, Path(parses), tuple(without)
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return the state for another process, without the weights of the parser and open files."""
-        names = ("fingerprint", "rows", "band")
-        described = SimpleNamespace(**{name: getattr(self.parser, name) for name in names})
-        state = {name: value for name, value in self.__dict__.items() if name != "cache"}
-        return state | {"parser": described}
+        """Return the state for DataLoader workers, without the weights of the parser and open files.
+
+        Workers only look up parses, for which they need the attributes of the parser in the cache key.
+        """
+        attributes = ("fingerprint", "rows", "band")
+        key_attributes = SimpleNamespace(**{name: getattr(self.parser, name) for name in attributes})
+        state = {name: value for name, value in self.__dict__.items() if name != "cache"}  # opened again on first use
+        return state | {"parser": key_attributes}
 
     @cached_property
     def cache(self) -> "ParseCache":
         """Cache of parses, opened on first use."""
-        from datamodules.discourse.cache import ParseCache
+        from datamodules.discourse.cache import ParseCache  # imports torch
 
         return ParseCache(self.parses)
 
     def settings(self) -> dict[str, Any]:
-        return {
-            "parser": [self.parser.fingerprint, self.parser.rows, self.parser.band],
-            "without": sorted(self.without),
-        }
+        parser = [self.parser.fingerprint, self.parser.rows, self.parser.band]
+        return {"parser": parser, "without": sorted(self.without)}
 
     def prepare(self, documents: Sequence[Document]) -> None:
         """Parse the documents whose parse is missing in the folder."""
-        from datamodules.parsing import parse_missing
+        from datamodules.parsing import parse_missing  # imports torch
 
-        if getattr(self.parser, "is_english", False):
+        if getattr(self.parser, "is_english", False):  # a parser of the user may lack the attribute
             warn_if_not_english(ENGLISH_PARSER, language=self.language)
         parse_missing(documents, self.cache, self.parser)
 
     def weights(self, paragraphs: Paragraphs) -> NDArray:
-        """Return the averaged distribution, see `paragraph_means`.
+        """Return the averaged distribution, see `paragraph_means`; zeros for a document without text.
 
         Raises:
-            MissingParse: if the document was not parsed.
+            MissingParse: if `prepare` has not parsed the document.
         """
-        from datamodules.discourse.parses import ParseRequest
+        from datamodules.discourse.parses import ParseRequest  # imports torch, like the next line
         from datamodules.parsing import key_of
 
         request = ParseRequest.of(paragraphs.document)
@@ -88,34 +89,37 @@ class RST(ParagraphGraph):
 
 
 def owners(parse: "DiscourseParse", request: "ParseRequest", paragraphs: Paragraphs) -> NDArray:
-    """Return the index of the paragraph in which each EDU begins, -1 if that is not selected, [E]."""
-    starts = np.array([start for start, _ in request.sentences])
-    of_sentence = np.full(len(starts), -1)
+    """Return the index of the selected paragraph in which each EDU begins, -1 if it begins in no selected one, [E]."""
+    sentence_starts = np.array([start for start, _ in request.sentences])  # first characters
+    paragraph_of_sentence = np.full(len(sentence_starts), -1)
     for paragraph, (start, end) in enumerate(paragraphs.spans):
-        of_sentence[start:end] = paragraph
+        paragraph_of_sentence[start:end] = paragraph
     # the last sentence that begins at or before the first character of the EDU
-    return of_sentence[np.searchsorted(starts, parse.edus[:, 0].numpy(), side="right") - 1]
+    sentence_of_edu = np.searchsorted(sentence_starts, parse.edus[:, 0].numpy(), side="right") - 1
+    return paragraph_of_sentence[sentence_of_edu]
 
 
 def paragraph_means(parse: "DiscourseParse", owner: NDArray, size: int, without: Sequence[str] = ()) -> NDArray:
     """Average the LDD of a parse over the pairs of EDUs of each two paragraphs.
 
     Args:
-        owner: index of the paragraph of each EDU, -1 for none, [E].
+        owner: index of the paragraph of each EDU, -1 for none, [E], see `owners`.
+        size: number of paragraphs L.
+        without: relations that are not summed.
 
     Returns:
         [L, L]; entry [i, j] is the mean probability that EDUs of j are nuclei of EDUs of i.
     """
-    counted = [name not in without for name in parse.relations]
+    is_summed = [name not in without for name in parse.relations]
     half = parse.half_width
-    band = parse.band(half).numpy()[:, :, counted].sum(-1)  # [E, 2b + 1]
-    nucleus = np.repeat(np.arange(parse.size)[:, None], 2 * half + 1, 1)
-    satellite = nucleus + np.arange(-half, half + 1)
-    real = (satellite >= 0) & (satellite < parse.size) & (satellite != nucleus)
-    nucleus, satellite, values = nucleus[real], satellite[real], band[real]
+    band = parse.band(half).numpy()[:, :, is_summed].sum(-1)  # [E, 2b + 1]
+    nucleus = np.repeat(np.arange(parse.size)[:, None], 2 * half + 1, 1)  # index of the EDU, [E, 2b + 1]
+    satellite = nucleus + np.arange(-half, half + 1)  # [E, 2b + 1]
+    is_pair = (satellite >= 0) & (satellite < parse.size) & (satellite != nucleus)
+    nucleus, satellite, values = nucleus[is_pair], satellite[is_pair], band[is_pair]  # each [pairs]
     in_paragraphs = (owner[nucleus] >= 0) & (owner[satellite] >= 0)
-    cell = (owner[satellite] * size + owner[nucleus])[in_paragraphs]
-    sums = np.bincount(cell, values[in_paragraphs], size * size)
-    pairs = np.bincount(cell, minlength=size * size)
-    # sums over relations can exceed 1 because each value is rounded to one byte
-    return (sums / np.maximum(pairs, 1)).clip(0, 1).reshape(size, size)
+    entry = (owner[satellite] * size + owner[nucleus])[in_paragraphs]  # i L + j in the flattened result
+    sums = np.bincount(entry, values[in_paragraphs], size * size)
+    num_pairs = np.bincount(entry, minlength=size * size)
+    # Sums over relations can exceed 1, because each value is rounded to one byte.
+    return (sums / np.maximum(num_pairs, 1)).clip(0, 1).reshape(size, size)

@@ -41,14 +41,15 @@ class Similarity(ParagraphGraph):
         return {"scaled": True} if self.scaled else {}  # empty if false, as in caches of earlier versions
 
     def weights(self, paragraphs: Paragraphs) -> NDArray:
-        counts = term_counts([content_stems(" ".join(text), self.language) for text in paragraphs.texts])
-        size = len(counts)
-        idf = 1 + np.log((1 + size) / (1 + (counts > 0).sum(0)))
-        weights = cosines(counts * idf)
+        counts = term_counts([content_stems(" ".join(text), self.language) for text in paragraphs.texts])  # [L, V]
+        num_paragraphs = len(counts)
+        idf = 1 + np.log((1 + num_paragraphs) / (1 + (counts > 0).sum(0)))  # [V]
+        weights = cosines(counts * idf)  # [L, L]
         if self.scaled:
-            np.fill_diagonal(weights, 0)
+            np.fill_diagonal(weights, 0)  # the largest weight is that of two different paragraphs
             largest = weights.max(initial=0)
-            weights = weights / largest if largest > 0 else weights
+            if largest > 0:  # not if no two paragraphs share a term
+                weights = weights / largest
             np.fill_diagonal(weights, 1)
         return weights
 
@@ -72,9 +73,9 @@ class PermutedSimilarity(ParagraphGraph):
 
     def weights(self, paragraphs: Paragraphs) -> NDArray:
         weights = self.similarity.weights(paragraphs)
-        places = list(range(len(weights)))
-        random.Random(paragraphs.id).shuffle(places)
-        return weights[np.ix_(places, places)]
+        order = list(range(len(weights)))
+        random.Random(paragraphs.id).shuffle(order)
+        return weights[np.ix_(order, order)]
 
 
 class Topic(ParagraphGraph):
@@ -97,19 +98,14 @@ class Topic(ParagraphGraph):
     name = "topic"
 
     def __init__(
-        self,
-        topics: int = 20,
-        max_terms: int = 5000,
-        max_paragraphs: int = 10_000,
-        passes: int = 5,
-        seed: int = 0,
+        self, topics: int = 20, max_terms: int = 5000, max_paragraphs: int = 10_000, passes: int = 5, seed: int = 0
     ) -> None:
         if min(topics, max_terms, max_paragraphs, passes) < 1:
             values = f"{topics}, {max_terms}, {max_paragraphs}, {passes}"
             raise ValueError(f"topics, max_terms, max_paragraphs and passes must be at least 1; got {values}")
         self.topics, self.max_terms = topics, max_terms
         self.max_paragraphs, self.passes, self.seed = max_paragraphs, passes, seed
-        self._columns: dict[str, int] = {}
+        self._columns: dict[str, int] = {}  # column of each of the V terms; empty before `fit`
         self._term_weights: NDArray | None = None  # exp(E[log p(term | topic)]), float32 [K, V]
 
     def settings(self) -> dict[str, Any]:
@@ -119,11 +115,13 @@ class Topic(ParagraphGraph):
     def fit(self, train: Iterable[Paragraphs]) -> None:
         """Learn the topics, deterministically for the same paragraphs in the same order."""
         texts = _sample_paragraphs(train, self.max_paragraphs, random.Random(self.seed), self.language)
-        # not a set, whose order differs between processes: it would decide between terms of equal frequency
+        # Number of paragraphs with each term. `dict.fromkeys` removes duplicates in the order of the text: the order of
+        # a set differs between processes and would decide between terms of equal frequency.
         frequencies = Counter(term for terms in texts for term in dict.fromkeys(terms))
-        common = [term for term, count in frequencies.most_common() if 1 < count <= max(2, len(texts) / 2)]
+        largest = max(2, len(texts) / 2)  # at least 2, so that a sample of up to three paragraphs has terms, too
+        common = [term for term, count in frequencies.most_common() if 1 < count <= largest]
         self._columns = {term: column for column, term in enumerate(common[: self.max_terms])}
-        self._term_weights = np.zeros((self.topics, 0), dtype=np.float32)
+        self._term_weights = np.zeros((self.topics, 0), dtype=np.float32)  # without terms
         if self._columns:
             with_terms = [terms for terms in texts if any(term in self._columns for term in terms)]
             self._term_weights = self._learn(with_terms)
@@ -138,26 +136,27 @@ class Topic(ParagraphGraph):
         return model.fit(self._counts(texts)).exp_dirichlet_component_.astype(np.float32)
 
     def _counts(self, texts: list[list[str]]) -> "csr_matrix":
-        """Return the counts of the known terms of texts, sparse [N, V]."""
+        """Return the counts of the V known terms in each text, sparse [N, V]."""
         from scipy.sparse import csr_matrix
 
-        bags = [Counter(self._columns[term] for term in terms if term in self._columns) for terms in texts]
-        ends = np.cumsum([0, *map(len, bags)])
-        columns = [column for bag in bags for column in sorted(bag)]
-        counts = [bag[column] for bag in bags for column in sorted(bag)]
-        return csr_matrix((counts, columns, ends), shape=(len(texts), len(self._columns)), dtype=np.float64)
+        counters = [Counter(self._columns[term] for term in terms if term in self._columns) for terms in texts]
+        row_bounds = np.cumsum([0, *map(len, counters)])  # entries row_bounds[n] ... row_bounds[n + 1] are of text n
+        columns = [column for counter in counters for column in sorted(counter)]
+        counts = [counter[column] for counter in counters for column in sorted(counter)]
+        return csr_matrix((counts, columns, row_bounds), shape=(len(texts), len(self._columns)), dtype=np.float64)
 
     def state(self) -> dict[str, Any]:
+        """Return the topics as JSON values, with the weights as base64 of little-endian float32; {} before `fit`."""
         if self._term_weights is None:
             return {}
         content = base64.b64encode(np.ascontiguousarray(self._term_weights, "<f4").tobytes()).decode()
         return {"terms": list(self._columns), "topics": self.topics, "likely": content}
 
     def load_state(self, state: dict[str, Any]) -> None:
-        """Restore the topics from `state`.
+        """Restore the topics from the result of `state`.
 
         Raises:
-            UserError: if the saved state has another number of topics.
+            UserError: if it is empty or has another number of topics.
         """
         if state.get("topics") != self.topics:
             problem = f"the saved graph has {state.get('topics', 'no')} topics, not {self.topics}"
@@ -182,6 +181,7 @@ class Topic(ParagraphGraph):
         from sklearn.decomposition import LatentDirichletAllocation
 
         model = LatentDirichletAllocation(self.topics)
+        # The attributes that `fit` would set: `transform` needs this form of the weights, and `components_` must exist.
         model.components_ = model.exp_dirichlet_component_ = self._term_weights.astype(np.float64)
         model.doc_topic_prior_ = 1 / self.topics
         terms = [content_stems(" ".join(text), self.language) for text in paragraphs.texts]
@@ -197,8 +197,9 @@ def _sample_paragraphs(train: Iterable[Paragraphs], size: int, rng: random.Rando
     num_read = 0
     for paragraphs in train:
         for text in paragraphs.texts:
-            index = len(reservoir) if len(reservoir) < size else rng.randrange(num_read + 1)
-            if index < size:
-                reservoir[index : index + 1] = [list(text)]
             num_read += 1
+            if len(reservoir) < size:
+                reservoir.append(text)
+            elif (index := rng.randrange(num_read)) < size:  # with probability size / num_read
+                reservoir[index] = text
     return [content_stems(" ".join(text), language) for text in reservoir]
