@@ -1,5 +1,6 @@
 """Features of EDU segmenters: words, their layout, and the chains that are tagged."""
 
+import math
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -52,7 +53,7 @@ class EduFeatures:
 
 
 def sentence_starts(request: Request, name: str = "text") -> list[int]:
-    """Return the first characters of sentences, not counting white space, and the first visible one of the text.
+    """Return the indices of the first visible characters of all sentences and of the text, sorted.
 
     Raises:
         UserError: if a sentence or a paragraph lies outside the text.
@@ -61,12 +62,10 @@ def sentence_starts(request: Request, name: str = "text") -> list[int]:
     for kind in ("sentences", "paragraphs"):
         for number, (start, end) in enumerate(getattr(request, kind)):
             if not 0 <= start <= end <= len(text):
-                raise UserError(
-                    f"{name}: {kind}[{number}] is characters {start} to {end} of a text of {len(text)}; "
-                    "offsets must refer to this text"
-                )
+                place = f"{kind}[{number}] is characters {start} to {end} of a text of {len(text)}"
+                raise UserError(f"{name}: {place}; offsets must refer to this text")
     sentences = request.sentences or sentence_offsets(text, list(request.paragraphs) or None)
-    spans = [(0, len(text)), *sentences]
+    spans = [(0, len(text)), *sentences]  # the text may begin before its first sentence
     return sorted({end - len(text[start:end].lstrip()) for start, end in spans if text[start:end].strip()})
 
 
@@ -75,30 +74,36 @@ def edu_features(
 ) -> EduFeatures:
     """Return the features of a text.
 
-    Without subwords of an encoder, there are only hashed features. Gold EDUs are for training; an EDU that begins
-    inside a word tags that word.
+    Args:
+        request: the text, with its sentences and paragraphs if they are known.
+        subwords: tokenizer of the segmenter's encoder; None for a segmenter with hashed features only.
+        edus: gold EDUs, for training; an EDU that begins inside a word tags that word.
+        name: id of the text.
 
     Raises:
         UserError: if a sentence, paragraph or EDU lies outside the text.
     """
-    text, (offsets, hashes) = request.text, hashed_words(request.text)
+    text = request.text
+    offsets, hashes = hashed_words(text)
     word_starts = [start for start, _ in offsets]
+    num_words = len(word_starts)
     starts = sentence_starts(request, name)
     # the first word that begins at or after the first character of a sentence or paragraph
     sentence_words = {bisect_left(word_starts, start) for start in starts}
-    first_words = sorted(word for word in sentence_words if word < len(word_starts))
+    first_words = sorted(word for word in sentence_words if word < num_words)  # no word may follow
     paragraphs = request.paragraphs or paragraph_offsets(text)
     ids, piece_offsets = ([], []) if subwords is None else subwords(text)
+    # the last word that begins at or before the subword; -1 for a subword without visible characters
     piece_words = [bisect_right(word_starts, start) - 1 if start < end else -1 for start, end in piece_offsets]
-    tags = torch.zeros(len(word_starts), dtype=torch.long)
+    tags = torch.zeros(num_words, dtype=torch.long)
     for start, _ in edus:
         if not 0 <= start < len(text):
             raise UserError(f"{name}: an EDU begins at character {start} of a text of {len(text)}")
         if word_starts:
             tags[max(0, bisect_right(word_starts, start) - 1)] = 1
-    begins_sentence = torch.zeros(len(word_starts), dtype=torch.bool)
+    begins_sentence = torch.zeros(num_words, dtype=torch.bool)
     begins_sentence[first_words] = True
-    lengths = [b - a for a, b in zip(first_words, [*first_words[1:], len(word_starts)])]
+    lengths = [following - first for first, following in zip(first_words, [*first_words[1:], num_words])]
     return EduFeatures(
         id=name,
         digest=text_digest(text),
@@ -115,21 +120,26 @@ def edu_features(
 
 
 def _chain_lengths(length: int) -> list[int]:
-    """Split a sentence into the fewest chains of at most `MAX_CHAIN` words, of nearly equal length."""
-    parts = -(-length // MAX_CHAIN)
-    return [length // parts + (i < length % parts) for i in range(parts)]
+    """Split a sentence of `length` words into the fewest chains of at most `MAX_CHAIN` words, of about equal length."""
+    num_chains = math.ceil(length / MAX_CHAIN)
+    shortest, num_longer = divmod(length, num_chains)  # the first chains have one word more
+    return [shortest + 1] * num_longer + [shortest] * (num_chains - num_longer)
 
 
 def _layout(text: str, offsets: list[Span], lengths: list[int], paragraph_heads: set[int]) -> Tensor:
-    rows, word = [], 0
+    """Return `EduFeatures.layout` from the lengths of sentences in words and the first words of paragraphs."""
+    features = []
+    word = 0
     for length in lengths:
-        for i in range(length):
+        for position in range(length):
             start = offsets[word][0]
             after_space = start == 0 or text[start - 1].isspace()
-            position_features = (min(i, 20) / 20, min(length - 1 - i, 20) / 20, min(length, 60) / 60)
-            rows.append([i == 0, word in paragraph_heads, after_space, *position_features])
+            remaining = length - 1 - position
+            # Longer distances and sentences count as 20 and 60 words, so that all features are in [0, 1].
+            distances = (min(position, 20) / 20, min(remaining, 20) / 20, min(length, 60) / 60)
+            features.append([position == 0, word in paragraph_heads, after_space, *distances])
             word += 1
-    return torch.tensor(rows, dtype=torch.float).reshape(-1, LAYOUT)
+    return torch.tensor(features, dtype=torch.float).reshape(-1, LAYOUT)  # [N, LAYOUT], also without words
 
 
 @dataclass
@@ -155,19 +165,20 @@ class SegmentationBatch(Batch):
         piece_words = []
         for text, shift in zip(texts, shifts):
             piece_words.append(torch.where(text.piece_words < 0, text.piece_words, text.piece_words + shift))
-        lengths = torch.tensor([length for text in texts for length in text.chains])
-        width = torch.arange(int(lengths.max()))
-        rows = (lengths.cumsum(0) - lengths)[:, None] + width  # [C, T]
+        lengths = torch.tensor([length for text in texts for length in text.chains])  # [C]
+        position = torch.arange(int(lengths.max()))  # [T]
+        first_word = lengths.cumsum(0) - lengths  # of each chain, [C]
+        rows = (first_word[:, None] + position).masked_fill(position >= lengths[:, None], 0)  # [C, T]
         return cls(
             ids=[text.id for text in texts],
-            references=[[] for _ in texts],
+            references=[[] for _ in texts],  # none: a segmenter does not summarize
             words=torch.cat([text.words for text in texts]),
             word_counts=[len(text.offsets) for text in texts],
             layout=torch.cat([text.layout for text in texts]),
             pieces=torch.cat([text.pieces for text in texts]),
             piece_counts=[len(text.pieces) for text in texts],
             piece_words=torch.cat(piece_words),
-            rows=rows.masked_fill(width >= lengths[:, None], 0),
+            rows=rows,
             lengths=lengths,
             begins=torch.cat([text.begins for text in texts]),
             tags=torch.cat([text.tags for text in texts]),

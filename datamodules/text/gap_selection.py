@@ -27,13 +27,13 @@ class WordCounts(NamedTuple):
         """Count the words of sentences; each word is an integer."""
         sizes = [len(words) for words in sentences]
         tokens = np.fromiter((word for words in sentences for word in words), np.int64, sum(sizes))
-        vocabulary, words = np.unique(tokens, return_inverse=True)
+        distinct_words, word_of_token = np.unique(tokens, return_inverse=True)
+        sentence_of_token = np.repeat(np.arange(len(sizes)), sizes)
         # Pairs of sentence and word are counted as single integers: sentence * W + word.
-        num_words = max(1, len(vocabulary))
-        keys = np.repeat(np.arange(len(sizes)), sizes) * num_words + words
-        entries, occurrences = np.unique(keys, return_counts=True)
-        sentence, word = np.divmod(entries, num_words)
-        total = np.bincount(words, minlength=len(vocabulary))
+        num_words = max(1, len(distinct_words))  # 1 without words, since `divmod` divides by it
+        pairs, occurrences = np.unique(sentence_of_token * num_words + word_of_token, return_counts=True)  # each [E]
+        sentence, word = np.divmod(pairs, num_words)
+        total = np.bincount(word_of_token, minlength=len(distinct_words))
         return cls(sentence=sentence, word=word, occurrences=occurrences, sentences=len(sizes), total=total)
 
     def by_sentence(self, entries: NDArray) -> Floats:
@@ -42,26 +42,29 @@ class WordCounts(NamedTuple):
 
 
 def gains(counts: WordCounts, inside: NDArray[np.int64], unique: bool) -> Floats:
-    """Return ROUGE-1 F between the selected sentences plus each other one, and the rest of the document, [N].
+    """Return, for each sentence x, ROUGE-1 F of the selected sentences with x against the rest without x, [N].
 
-    It is meaningless for sentences that are already selected.
+    The value of a sentence that is already selected has no meaning.
 
     Args:
         inside: occurrences of each word in the selected sentences, [W].
         unique: whether texts are sets of words instead of multisets.
     """
     # Occurrences of each entry's word in the selection and in the rest, before and after its sentence is selected.
-    before = inside[counts.word]  # [E]
-    outside = counts.total[counts.word] - before  # [E]
-    after, left = before + counts.occurrences, outside - counts.occurrences
+    inside_before = inside[counts.word]  # [E]
+    rest_before = counts.total[counts.word] - inside_before  # [E]
+    inside_after, rest_after = inside_before + counts.occurrences, rest_before - counts.occurrences
+    # `hits` are shared words, `predicted` words of the selection, `reference` words of the rest, each after it, [N].
     if unique:
         shared = ((inside > 0) & (counts.total > inside)).sum()
-        hits = shared + counts.by_sentence(((after > 0) & (left > 0)) * 1 - ((before > 0) & (outside > 0)))
-        predicted = (inside > 0).sum() + counts.by_sentence(before == 0)
-        reference = (counts.total > inside).sum() - counts.by_sentence(left == 0)
+        shared_before, shared_after = (inside_before > 0) & (rest_before > 0), (inside_after > 0) & (rest_after > 0)
+        hits = shared + counts.by_sentence(shared_after.astype(int) - shared_before)
+        predicted = (inside > 0).sum() + counts.by_sentence(inside_before == 0)
+        reference = (counts.total > inside).sum() - counts.by_sentence(rest_after == 0)
     else:
         shared = np.minimum(inside, counts.total - inside).sum()
-        hits = shared + counts.by_sentence(np.minimum(after, left) - np.minimum(before, outside))
+        change = np.minimum(inside_after, rest_after) - np.minimum(inside_before, rest_before)  # [E]
+        hits = shared + counts.by_sentence(change)
         predicted = inside.sum() + counts.by_sentence(counts.occurrences)
         reference = counts.total.sum() - predicted
     # Whole numbers and a single rounding, so that equal scores are equal: 2 P R / (P + R) differs in its last bit.
@@ -69,40 +72,37 @@ def gains(counts: WordCounts, inside: NDArray[np.int64], unique: bool) -> Floats
 
 
 def principal(counts: WordCounts, number: int, unique: bool, greedy: bool, factors: Floats) -> list[int]:
-    """Return the sentences with the highest scores, best first; ties go to the earlier sentence.
+    """Return the `number` sentences with the highest scores, best first; ties go to the earlier sentence.
 
     Args:
-        unique: `Uniq` if true, else `Orig`.
+        unique: `Uniq` if true, else `Orig`, see `select`.
         greedy: `Seq` (one by one, each scored together with the selected ones) if true, else `Ind`.
         factors: factor of each score, [N].
     """
-    inside = np.zeros_like(counts.total)
+    inside = np.zeros_like(counts.total)  # occurrences of each word in the chosen sentences, [W]
     if not greedy:
-        return np.argsort(-gains(counts, inside, unique) * factors, kind="stable")[:number].tolist()
+        scores = gains(counts, inside, unique) * factors
+        return np.argsort(-scores, kind="stable")[:number].tolist()  # stable for ties
     chosen: list[int] = []
     for _ in range(number):
         scores = gains(counts, inside, unique) * factors
-        scores[chosen] = -1
-        best = int(scores.argmax())
-        chosen.append(best)
-        entries = counts.sentence == best
+        scores[chosen] = -1  # below all others, which are at least 0
+        best_sentence = int(scores.argmax())
+        chosen.append(best_sentence)
+        entries = counts.sentence == best_sentence
         inside[counts.word[entries]] += counts.occurrences[entries]
     return chosen
 
 
 def select(
-    sentences: Sequence[str],
-    number: int,
-    selection: Selection = "ind-orig",
-    noise: float = 0.0,
-    rng: random.Random | None = None,
-    language: str = "en",
-) -> list[int]:
+    sentences: Sequence[str], number: int, selection: Selection = "ind-orig", noise: float = 0.0,
+    rng: random.Random | None = None, language: str = "en",
+) -> list[int]:  # fmt: skip
     """Return the indices of the gap sentences of a document, in its order: the targets of pre-training (section 3.1).
 
-    `ind` scores each sentence x_i by ROUGE-1 F(x_i, D without x_i); `seq` adds sentences one by one to S by ROUGE-1
-    F(S with x_i, D without both). `orig` counts words as ROUGE does; `uniq` takes texts as sets of words. Words are
-    stemmed; a sentence without words scores 0. `lead` selects the first sentences, `random` random ones.
+    `ind` scores each sentence x_i of the document D by ROUGE-1 F(x_i, D without x_i); `seq` adds sentences one by one
+    to the selection S by ROUGE-1 F(S with x_i, D without both). `orig` counts words as ROUGE does; `uniq` takes texts
+    as sets of words. Words are stemmed. `lead` selects the first sentences, `random` random ones.
 
     Args:
         number: number of sentences to select; all if there are fewer.
@@ -116,14 +116,15 @@ def select(
         raise ValueError(f"no gap-sentence selection {selection!r}; choose one of {', '.join(get_args(Selection))}")
     if number < 0 or not 0 <= noise <= 1:
         raise ValueError(f"number and noise must be at least 0 and noise at most 1; got {number}, {noise}")
-    number, rng = min(number, len(sentences)), rng or random.Random(0)
+    number = min(number, len(sentences))
+    rng = rng or random.Random(0)
     if selection == "lead":
         return list(range(number))
     if selection == "random":
         return sorted(rng.sample(range(len(sentences)), number))
     order, counting = selection.split("-")
     words = vocabulary(language=language)
-    words.limit_size()
+    words.limit_size()  # before encoding: it may clear the vocabulary
     counts = WordCounts.of([words.encode(sentence) for sentence in sentences])
     factors = np.array([1 + rng.uniform(-noise, noise) for _ in sentences]) if noise else np.ones(len(sentences))
     chosen = principal(counts, number, unique=counting == "uniq", greedy=order == "seq", factors=factors)

@@ -14,29 +14,25 @@ Grams = dict  # n-gram -> count
 class _Target(NamedTuple):
     """A reference: its n-grams, its size, and the n-grams that each sentence shares with it."""
 
-    limits: tuple[Grams, Grams]
-    size: int
-    sentences: list[tuple[Grams, Grams]]
+    limits: tuple[Grams, Grams]  # counts of its words and of its bigrams, to which matches are clipped
+    size: int  # number of words
+    sentences: list[tuple[Grams, Grams]]  # for each sentence of the document, counts of shared words and bigrams
 
 
 def greedy_oracle(
-    sentences: Sequence[str],
-    references: Sequence[Sequence[str]],
-    k: int | None = None,
-    stem: bool | str = True,
-    counts: Counts = "all",
-    language: str = "en",
-) -> list[int]:
+    sentences: Sequence[str], references: Sequence[Sequence[str]], k: int | None = None, stem: bool | str = True,
+    counts: Counts = "all", language: str = "en",
+) -> list[int]:  # fmt: skip
     """Return the greedy extractive oracle: indices of sentences in the order of the document.
 
-    It adds the sentence that raises ROUGE-1 F + ROUGE-2 F most, and stops when no sentence raises the score, so that it
-    is empty if none shares a word with a reference. The method is that of Nallapati et al. 2017, with the sum of scores
-    of Liu and Lapata (2019). Selected sentences are scored in the order of the document, with bigrams across sentences
-    as in ROUGE; ties go to the first sentence. With several references, the best one counts. Counts are updated
-    incrementally.
+    It adds the sentence that raises ROUGE-1 F + ROUGE-2 F most, and stops when no sentence raises the score, so it is
+    empty if no sentence shares a word with a reference. The method is that of Nallapati et al. 2017, with the sum of
+    scores of Liu and Lapata (2019). Selected sentences are scored in the order of the document, with bigrams across
+    sentences as in ROUGE; ties go to the first sentence. With several references, the best score counts.
 
     Args:
         references: at least one, each a list of sentences.
+        k: maximum number of sentences; None for no limit.
         stem: as in `rouge_scores`.
         counts: `all` counts each occurrence of an n-gram, as ROUGE does; `set` counts each n-gram once, and no bigrams
             across sentences of the document, as PreSumm does for its labels.
@@ -44,35 +40,37 @@ def greedy_oracle(
     if counts == "set":
         return _distinct_oracle(sentences, references, k, vocabulary(stem, language))
     words = vocabulary(stem, language)
-    words.limit_size()
+    words.limit_size()  # before encoding: it may clear the vocabulary
     encoded = [words.encode(sentence) for sentence in sentences]
     targets = [_make_target(_join(words, reference), encoded) for reference in references]
-    # For each reference: counts of words and bigrams in the selected sentences, and their clipped matches.
+    # Counts are updated incrementally. For each reference: counts of words and bigrams in the selected sentences, and
+    # their clipped matches.
     selected: list[tuple[Grams, Grams]] = [({}, {}) for _ in targets]
     hits = [(0, 0) for _ in targets]
     chosen: list[int] = []
-    size, best = 0, 0.0  # number of words of the selected sentences, and their score
+    num_words = 0  # of the selected sentences
+    best_score = 0.0
     # A sentence without words changes nothing, and one that shares no word with a reference only lowers the score.
     remaining = [i for i in range(len(encoded)) if any(target.sentences[i][0] for target in targets)]
     while remaining and (k is None or len(chosen) < k):
-        leader = None
+        best = None
         for index in remaining:
             borders = _border_bigrams(encoded, chosen, index)
             gains = [_gains(target, grams, index, borders) for target, grams in zip(targets, selected)]
-            total = size + len(encoded[index])
-            score = max(
+            total = num_words + len(encoded[index])
+            score = max(  # a text of n words has n - 1 bigrams, so summary and reference have 2 fewer
                 _f1_sum(hits1 + gain1, total + target.size, hits2 + gain2, total + target.size - 2)
                 for target, (hits1, hits2), (gain1, gain2) in zip(targets, hits, gains)
             )
-            if score > best:
-                best, leader = score, (index, borders, gains)
-        if leader is None:
+            if score > best_score:
+                best_score, best = score, (index, borders, gains)
+        if best is None:
             break
-        index, borders, gains = leader
+        index, borders, gains = best
         hits = [(hits1 + gain1, hits2 + gain2) for (hits1, hits2), (gain1, gain2) in zip(hits, gains)]
         for target, grams in zip(targets, selected):
             _add_sentence(target, grams, index, borders)
-        size += len(encoded[index])
+        num_words += len(encoded[index])
         chosen.append(index)
         remaining.remove(index)
     return sorted(chosen)
@@ -82,30 +80,30 @@ def _distinct_oracle(
     sentences: Sequence[str], references: Sequence[Sequence[str]], k: int | None, words: Vocabulary
 ) -> list[int]:
     """Return the greedy oracle over sets of n-grams, as Liu and Lapata's code computes its labels."""
-    words.limit_size()
+    words.limit_size()  # before encoding: it may clear the vocabulary
     targets = [_gram_sets(_join(words, reference)) for reference in references]
     candidates = [_gram_sets(words.encode(sentence)) for sentence in sentences]
-    selected: tuple[set, set] = (set(), set())
+    selected: tuple[set, set] = (set(), set())  # words and bigrams of the chosen sentences
     chosen: list[int] = []
-    best = 0.0
+    best_score = 0.0
     while k is None or len(chosen) < k:
-        leader = None
+        best_index = None
         for index, grams in enumerate(candidates):
             if index in chosen:
                 continue
             union = [before | added for before, added in zip(selected, grams)]
             score = max(_set_score(union, target) for target in targets)
-            if score > best:
-                best, leader = score, index
-        if leader is None:
+            if score > best_score:
+                best_score, best_index = score, index
+        if best_index is None:  # no sentence raises the score
             break
-        selected = tuple(before | added for before, added in zip(selected, candidates[leader]))
-        chosen.append(leader)
+        selected = tuple(before | added for before, added in zip(selected, candidates[best_index]))
+        chosen.append(best_index)
     return sorted(chosen)
 
 
 def _join(words: Vocabulary, sentences: Sequence[str]) -> list[int]:
-    """Return the words of all sentences of a reference."""
+    """Return the integers of the words of all sentences of a reference, in order."""
     return [word for sentence in sentences for word in words.encode(sentence)]
 
 
@@ -115,9 +113,10 @@ def _gram_sets(tokens: Sequence[int]) -> tuple[set, set]:
 
 
 def _set_score(predicted: Sequence[set], reference: Sequence[set]) -> float:
-    """Return the score of sets of words and bigrams."""
-    counts = [(len(ours & theirs), len(ours) + len(theirs)) for ours, theirs in zip(predicted, reference)]
-    return _f1_sum(*counts[0], *counts[1])
+    """Return F1 of words plus F1 of bigrams between two pairs (words, bigrams) of sets."""
+    (words, bigrams), (reference_words, reference_bigrams) = predicted, reference
+    size1, size2 = len(words) + len(reference_words), len(bigrams) + len(reference_bigrams)
+    return _f1_sum(len(words & reference_words), size1, len(bigrams & reference_bigrams), size2)
 
 
 def sentence_scores(sentences: Sequence[str], references: Sequence[Sequence[str]], language: str = "en") -> list[float]:
@@ -126,28 +125,29 @@ def sentence_scores(sentences: Sequence[str], references: Sequence[Sequence[str]
 
 
 def text_scores(
-    texts: Sequence[Sequence[str]],
-    references: Sequence[Sequence[str]],
-    variants: Sequence[str] = ("rouge1", "rouge2", "rougeL"),
-    language: str = "en",
-) -> list[float]:
-    """Return the mean of several ROUGE F scores of each text, in [0, 1], with the best of the references."""
+    texts: Sequence[Sequence[str]], references: Sequence[Sequence[str]],
+    variants: Sequence[str] = ("rouge1", "rouge2", "rougeL"), language: str = "en",
+) -> list[float]:  # fmt: skip
+    """Return the mean of the ROUGE F scores `variants` of each text, in [0, 1], for its best reference.
+
+    Texts and references are lists of sentences; a text gets 0 if there is no reference.
+    """
     words = vocabulary(language=language)
-    words.limit_size()
+    words.limit_size()  # before encoding: it may clear the vocabulary
     targets = [[words.encode(sentence) for sentence in reference] for reference in references]
     scores = []
     for text in texts:
         encoded = [words.encode(sentence) for sentence in text]
-        best = 0.0
+        best_score = 0.0
         for target in targets:
             fmeasures = [score_of(*counts).fmeasure for counts in count(variants, encoded, target).values()]
-            best = max(best, sum(fmeasures) / len(variants))
-        scores.append(best)
+            best_score = max(best_score, sum(fmeasures) / len(variants))
+        scores.append(best_score)
     return scores
 
 
 def _make_target(tokens: list[int], encoded: list[list[int]]) -> _Target:
-    """Return a reference with the n-grams that each sentence of the document shares with it."""
+    """Return the `_Target` of a reference with the words `tokens`; `encoded` are the sentences of the document."""
     words, bigrams = _count_grams(tokens), _count_grams(pairwise(tokens))
     shared = []
     for sentence in encoded:
@@ -158,17 +158,20 @@ def _make_target(tokens: list[int], encoded: list[list[int]]) -> _Target:
 
 
 def _count_grams(grams: Iterable) -> Grams:
-    # a plain loop is faster than `Counter` for short sentences
-    counts: Grams = {}
+    counts: Grams = {}  # a plain loop is faster than `Counter` for short sentences
     for gram in grams:
         counts[gram] = counts.get(gram, 0) + 1
     return counts
 
 
 def _border_bigrams(encoded: list[list[int]], chosen: list[int], index: int) -> list[tuple[tuple[int, int], int]]:
-    """Return bigrams across sentence ends that sentence `index` would create (1) and break up (-1)."""
-    previous = max((i for i in chosen if i < index and encoded[i]), default=None)
-    following = min((i for i in chosen if i > index and encoded[i]), default=None)
+    """Return changes of bigrams across sentence ends if sentence `index` joins the chosen sentences.
+
+    Returns:
+        Pairs of a bigram and 1 for each bigram that is added, -1 for the one between neighbors that is broken up.
+    """
+    previous = max((i for i in chosen if i < index), default=None)  # neighbors; none of them is empty
+    following = min((i for i in chosen if i > index), default=None)
     sentence = encoded[index]
     changes = []
     if previous is not None:
@@ -181,17 +184,22 @@ def _border_bigrams(encoded: list[list[int]], chosen: list[int], index: int) -> 
 
 
 def _gains(target: _Target, selected: tuple[Grams, Grams], index: int, borders: list) -> tuple[int, int]:
-    """Return how many matches of words and bigrams sentence `index` would add."""
-    unigrams, bigrams = target.sentences[index]
-    changed = bigrams
-    for gram, change in borders:
-        if gram in target.limits[1]:
-            changed = dict(changed) if changed is bigrams else changed
-            changed[gram] = changed.get(gram, 0) + change
-    return _gain(selected[0], unigrams, target.limits[0]), _gain(selected[1], changed, target.limits[1])
+    """Return by how much the clipped matches of words and of bigrams increase with sentence `index`.
+
+    `selected` are the counts of the chosen sentences, `borders` the result of `_border_bigrams`.
+    """
+    words, bigrams = target.sentences[index]
+    word_limits, bigram_limits = target.limits
+    borders_in_reference = [(gram, change) for gram, change in borders if gram in bigram_limits]
+    if borders_in_reference:
+        bigrams = dict(bigrams)  # the counts of the sentence stay as they are for other selections
+    for gram, change in borders_in_reference:
+        bigrams[gram] = bigrams.get(gram, 0) + change
+    return _gain(selected[0], words, word_limits), _gain(selected[1], bigrams, bigram_limits)
 
 
 def _gain(selected: Grams, added: Grams, limits: Grams) -> int:
+    """Return by how much the sum of min(count, limit) over n-grams increases with the added counts."""
     gain = 0
     for gram, times in added.items():
         limit, count = limits[gram], selected.get(gram, 0)
@@ -200,6 +208,7 @@ def _gain(selected: Grams, added: Grams, limits: Grams) -> int:
 
 
 def _add_sentence(target: _Target, selected: tuple[Grams, Grams], index: int, borders: list) -> None:
+    """Add the n-grams of sentence `index`, and the changes of `_border_bigrams`, to the selected counts in place."""
     for counts, added in zip(selected, target.sentences[index]):
         for gram, times in added.items():
             counts[gram] = counts.get(gram, 0) + times
@@ -209,6 +218,9 @@ def _add_sentence(target: _Target, selected: tuple[Grams, Grams], index: int, bo
 
 
 def _f1_sum(hits1: int, size1: int, hits2: int, size2: int) -> float:
-    """Return F1 of words plus F1 of bigrams from hits and sizes, rounded once, so that equal sums are equal numbers."""
-    size1, size2 = max(size1, 1), max(size2, 1)
+    """Return F1 of words plus F1 of bigrams, each 2 hits / size, where size counts prediction and reference together.
+
+    Both have a common denominator, so that only one division rounds, and equal sums are equal numbers.
+    """
+    size1, size2 = max(size1, 1), max(size2, 1)  # 0, or below for bigrams, if both texts are empty or single words
     return 2 * (hits1 * size2 + hits2 * size1) / (size1 * size2)

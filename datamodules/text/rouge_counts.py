@@ -32,50 +32,51 @@ def score_of(hits: int, predicted: int, reference: int) -> Score:
     if not hits:
         return Score(0.0, 0.0, 0.0)
     precision, recall = hits / predicted, hits / reference
-    # Not 2 hits / (predicted + reference): to the last bit as `rouge-score`, or two equal references would be ranked
-    # in another order there.
+    # Not 2 hits / (predicted + reference), which differs from `rouge-score` in the last bit, so that references with
+    # equal scores would be ranked in another order.
     return Score(precision, recall, 2 * precision * recall / (precision + recall))
 
 
 class Positions(NamedTuple):
-    """Positions of the tokens of a text as bit masks, with a free bit after each sentence."""
+    """Positions of the tokens of a text as bit masks: bit i is position i; a bit after each sentence is never set."""
 
     masks: dict[int, int]  # positions of each token
     # positions of each sentence. Additions carry into the free bit after it, not into the next sentence.
     fields: list[int]
-    ends: int  # last position of each sentence
+    ends: int  # last positions of all sentences
 
 
 def positions(sentences: Iterable[Sequence[int]]) -> Positions:
     """Return the positions of the tokens of a text; empty sentences have no position."""
     masks: dict[int, int] = {}
-    fields, ends = [], 0
-    bit = 1
+    fields: list[int] = []
+    ends = 0
+    bit = 1  # of the current position
     for sentence in filter(None, sentences):
-        start = bit
+        first_bit = bit
         for token in sentence:
             if token in masks:
                 masks[token] |= bit
             else:
                 masks[token] = bit
-            bit += bit
-        fields.append(bit - start)
+            bit += bit  # the next position
+        fields.append(bit - first_bit)  # all bits from the first to the last position
         ends |= bit >> 1
-        bit += bit
+        bit += bit  # leaves a free bit
     return Positions(masks, fields, ends)
 
 
 def position_masks(tokens: Iterable[int]) -> tuple[dict[int, int], int]:
-    """Return the mask of positions of each token, and the mask of all positions."""
+    """Return the arguments `masks` and `full` of `lcs_length`: positions of each token, and all positions."""
     masks, fields, _ = positions([list(tokens)])
-    return masks, sum(fields)
+    return masks, sum(fields)  # one field, or none without tokens
 
 
 def lcs_length(tokens: Iterable[int], masks: dict[int, int], full: int) -> int:
-    """Return the length of the longest common subsequence of tokens and a text given by its `position_masks`.
+    """Return the length of the longest common subsequence of `tokens` and a text with these `position_masks`.
 
-    Bit-parallel dynamic programme (Hyyrö 2004): bit i of `column` is 0 if the length increases at position i, so that
-    the number of zeros is the length.
+    Bit-parallel dynamic program (Hyyrö 2004): bit i of `column` is 0 if the length for the tokens so far increases at
+    position i of the text, so that the number of zeros is the length.
     """
     column = full
     for mask in filter(None, map(masks.get, tokens)):
@@ -87,35 +88,41 @@ def lcs_length(tokens: Iterable[int], masks: dict[int, int], full: int) -> int:
 def ngram_ends(positions: Sequence[int | None], ends: int, n: int) -> Counter:
     """Count the occurrences in the prediction of each n-gram of the reference.
 
-    The mask of the end positions of an n-gram in the reference identifies it. N-grams cross ends of sentences.
+    N-grams cross ends of sentences.
 
     Args:
-        positions: positions in the reference of each token of the prediction; None or 0 for none.
+        positions: bit mask of the positions in the reference for each token of the prediction; None or 0 for none.
         ends: `Positions.ends` of the reference.
+
+    Returns:
+        Counts by the mask of the positions at which the n-gram ends in the reference, which identifies the n-gram.
     """
-    grams = positions
-    for later in range(1, n):
+    grams = positions  # for each token of the prediction, positions in the reference at which its n-gram ends
+    for offset in range(1, n):  # extend each n-gram by the token at this offset
         grams = [
-            ((gram << 1) | ((gram & ends) << 2)) & mask if gram and mask else 0
-            for gram, mask in zip(grams, positions[later:])
+            # the position after each end; after the last position of a sentence, it skips the free bit
+            ((gram << 1) | ((gram & ends) << 2)) & token if gram and token else 0
+            for gram, token in zip(grams, positions[offset:])
         ]
     return Counter(filter(None, grams))
 
 
-def clipped(often: Counter, within: int = -1) -> int:
+def clipped(counts: Counter, within: int = -1) -> int:
     """Return the clipped number of matches, sum over n-grams of min(count in prediction, count in reference).
 
-    In the reference, only the positions `within` (a bit mask) are counted.
+    Args:
+        counts: the result of `ngram_ends`.
+        within: bit mask of the positions that count in the reference; all by default (-1 has all bits).
     """
     hits = 0
-    for mask, times in often.items():
+    for mask, times in counts.items():
         if matches := mask & within:
-            hits += 1 if times == 1 else min(times, matches.bit_count())
+            hits += 1 if times == 1 else min(times, matches.bit_count())  # mostly 1, which is faster
     return hits
 
 
 def union_lcs(positions: Iterable[Sequence[int | None]], fields: Sequence[int]) -> int:
-    """Return the mask of the union of the longest common subsequences of every predicted and every reference sentence.
+    """Return positions in the longest common subsequence of any predicted and any reference sentence, as a bit mask.
 
     All sentences of the reference are computed at once, in one bit vector (`lcs_length`) with a field for each. Of
     several longest subsequences it uses the one of ROUGE-1.5.5 and `rouge-score` (`_mark`).
@@ -125,10 +132,13 @@ def union_lcs(positions: Iterable[Sequence[int | None]], fields: Sequence[int]) 
             None for a token that is not there.
         fields: `Positions.fields` of the reference.
     """
-    union, full = 0, sum(fields)
+    union = 0
+    full = sum(fields)  # all positions
     for masks in positions:
-        # One column of the dynamic programme for each token; `matched` collects all positions that match any token.
-        column, columns, matched = full, [], 0
+        # One column of the dynamic program for each token of the prediction, see `lcs_length`.
+        column = full
+        columns = []
+        matched = 0  # positions that match any token
         for mask in filter(None, masks):
             common = column & mask
             column = ((column + common) | (column - common)) & full
@@ -136,71 +146,78 @@ def union_lcs(positions: Iterable[Sequence[int | None]], fields: Sequence[int]) 
             matched |= mask
         stops = None  # input of the backtrace, computed once for a sentence that needs it
         for field in fields:
-            matching = matched & field
+            subsequence = matched & field
             # The length of the subsequence is the number of zero bits in `column`. If it equals the number of matching
             # positions, the subsequence has all of them; otherwise a backtrace finds which ones.
-            if matching and (field & ~column).bit_count() < matching.bit_count():
+            if subsequence and (field & ~column).bit_count() < subsequence.bit_count():
                 stops = stops or _stops(masks, columns)
-                matching = _mark(stops, field)
-            union |= matching
+                subsequence = _mark(stops, field)
+            union |= subsequence
     return union
 
 
 def _stops(masks: Sequence[int | None], columns: list[int]) -> list[tuple[int, int]]:
-    """Return matches and stop positions of the backtrace for each token that is in the reference, last first."""
+    """Return the input of the backtrace `_mark`, from the last token of the prediction to the first.
+
+    Returns:
+        For each token in the reference, (positions that match, positions at which the backtrace stops), bit masks.
+    """
     # The backtrace over tokens that are not in the reference moves to where the length increases, so that a match alone
     # does not stop it in the column before them.
-    stops, jumped = [], False
+    stops = []
+    skipped_token = False
     column = iter(reversed(columns))
     for mask in reversed(masks):
         if mask:
-            grows = ~next(column)
-            stops.append((mask, grows if jumped else mask | grows))
-        jumped = not mask
+            increases = ~next(column)  # a zero bit in a column marks an increase of the length
+            stops.append((mask, increases if skipped_token else mask | increases))
+        skipped_token = not mask
     return stops
 
 
 def _mark(stops: list[tuple[int, int]], field: int) -> int:
-    """Return the positions of one longest common subsequence in one reference sentence, as a bit mask."""
-    # Backtrace of the dynamic programme from the end of both sentences, in a column to the highest remaining position
+    """Return the positions of one longest common subsequence in the reference sentence `field`, as a bit mask."""
+    # Backtrace of the dynamic program from the end of both sentences, in a column to the highest remaining position
     # that matches or where the length increases.
-    left, chosen = field, 0
+    remaining, subsequence = field, 0
     for mask, stop in stops:
-        candidates = stop & left
+        candidates = stop & remaining
         if not candidates:
             break
         highest = 1 << (candidates.bit_length() - 1)
         if mask & highest:
-            chosen |= highest
-            left = (highest - 1) & field
-        else:
-            left = (2 * highest - 1) & field
-    return chosen
+            subsequence |= highest
+            remaining = (highest - 1) & field  # positions before it
+        else:  # the token does not match here: the next column continues at the same position
+            remaining = (2 * highest - 1) & field
+    return subsequence
 
 
 def count(variants: Sequence[str], prediction: list[list[int]], reference: list[list[int]]) -> dict[str, Counts]:
-    """Return the counts of each variant ("rouge1", ..., "rougeL", "rougeLsum") for two encoded texts.
+    """Return the counts of each variant ("rouge1", ..., "rougeL", "rougeLsum") for two texts, as encoded sentences.
 
-    A hit of ROUGE-Lsum is a token of the union (`union_lcs`), but no token hits more often than it occurs in the
+    A hit of ROUGE-Lsum is a position of the union (`union_lcs`), but no token has more hits than occurrences in the
     prediction (Lin 2004, section 3.2, as ROUGE-1.5.5 does it).
     """
-    tokens, reference_tokens = list(chain.from_iterable(prediction)), list(chain.from_iterable(reference))
+    tokens = list(chain.from_iterable(prediction))
+    reference_tokens = list(chain.from_iterable(reference))
     sizes = len(tokens), len(reference_tokens)
-    if all(variant == "rougeL" for variant in variants):
+    if all(variant == "rougeL" for variant in variants):  # faster, because it does not need positions by sentence
         return {variant: Counts(lcs_length(tokens, *position_masks(reference_tokens)), *sizes) for variant in variants}
     masks, fields, ends = positions(reference)
     by_sentence = [list(map(masks.get, sentence)) for sentence in prediction]
     token_masks = list(chain.from_iterable(by_sentence))
-    often = ngram_ends(token_masks, ends, 1)
+    word_counts = ngram_ends(token_masks, ends, 1)
     counts = {}
     for variant in variants:
         if variant == "rougeL":
             counts[variant] = Counts(lcs_length(tokens, *position_masks(reference_tokens)), *sizes)
         elif variant == "rougeLsum":
             union = union_lcs(by_sentence, fields)
-            counts[variant] = Counts(clipped(often, union), *sizes)
+            counts[variant] = Counts(clipped(word_counts, union), *sizes)
         else:
             n = int(variant.removeprefix("rouge"))
-            hits = clipped(often if n == 1 else ngram_ends(token_masks, ends, n))
-            counts[variant] = Counts(hits, *(max(size - n + 1, 0) for size in sizes))
+            hits = clipped(word_counts if n == 1 else ngram_ends(token_masks, ends, n))
+            num_ngrams = [max(size - n + 1, 0) for size in sizes]  # a text of m words has m - n + 1 n-grams
+            counts[variant] = Counts(hits, *num_ngrams)
     return counts

@@ -17,7 +17,7 @@ _TABLE = bytes(ord(chr(byte).lower()) if chr(byte) in _WORD_BYTES else ord(" ") 
 
 def _latin(text: str) -> list[bytes]:
     """Return runs of a-z and 0-9 of the lower-cased text; a byte table takes half the time of a regular expression."""
-    # Lower-casing turns some other letters, such as the Kelvin sign, into ASCII; the table does the rest.
+    # `lower` turns some other letters, such as the Kelvin sign, into ASCII; the table lower-cases ASCII.
     raw = text.encode() if text.isascii() else text.lower().encode("ascii", "replace")
     return raw.translate(_TABLE).split()
 
@@ -42,9 +42,10 @@ class Vocabulary(dict):
         super().__init__()
         self.split, self.stem, self.description, self.language = split, stem, description, language
         self._numbers: dict[str, int] = {}  # integer of each stem
-        self._fresh = itertools.count()
+        self._fresh = itertools.count()  # continues after `clear`, so that an integer never has two meanings
 
     def __missing__(self, word: str | bytes) -> int:
+        """Return the integer of a word that is new, which `dict` calls."""
         letters = word if isinstance(word, str) else word.decode("ascii")
         stem = self.stem(letters) if self.stem and len(letters) > 3 else letters
         number = self._numbers.get(stem)
@@ -77,9 +78,9 @@ def vocabulary(stem: bool | str = True, language: str = "en", wordnet: str | Non
             one, instead of Porter's.
         language: code of the language; in English, words are runs of a-z and 0-9, as ROUGE has them, so that text in
             other scripts has no words; for all others see `Language.words`.
-        wordnet: folder with the `*.exc` files of WordNet, for "perl"; by default that of Debian. Without it, irregular
-            forms ("said", "children") are not mapped to their base, so that ROUGE-1.5.5 scores some tenths of a point
-            higher; a warning is logged.
+        wordnet: folder with the `*.exc` files of WordNet, for "perl"; by default the folder of Debian's package.
+            Without it, irregular forms ("said", "children") are not mapped to their base, so that ROUGE-1.5.5 scores
+            some tenths of a point higher; a warning is logged.
 
     Raises:
         ValueError: for an unknown stemmer, one of another language, or a WordNet folder without exception lists.
@@ -95,19 +96,18 @@ def vocabulary(stem: bool | str = True, language: str = "en", wordnet: str | Non
 
 
 @cache
-def _vocabulary(name: str, language: str, wordnet: str | None) -> Vocabulary:
-    spoken = language_of(language)
-    if not spoken.is_english:
-        stem = spoken.stem if name == "porter" else None
-        return Vocabulary(spoken.words, stem, f"stem:{'snowball' if stem else 'none'}|tok:{language}", language)
-    if name == "perl":
+def _vocabulary(stemmer: str, language: str, wordnet: str | None) -> Vocabulary:
+    """Return the vocabulary of a valid combination; its description is part of the signature of ROUGE scores."""
+    words = language_of(language)
+    if not words.is_english:
+        stem = words.stem if stemmer == "porter" else None
+        return Vocabulary(words.words, stem, f"stem:{'snowball' if stem else 'none'}|tok:{language}", language)
+    if stemmer == "perl":
         bases = read_exceptions(wordnet)
-        sign = "+" if bases else "-"
-        # MorphStem of ROUGE-1.5.5: the base form in the exception list, or else the Porter stem
-        return Vocabulary(
-            _latin, lambda word: bases.get(word) or perl_porter(word), f"stem:perl{sign}wordnet|tok:rouge"
-        )
-    return Vocabulary(_latin, nltk_porter if name == "porter" else None, f"stem:{name}|tok:rouge")
+        description = f"stem:perl{'+' if bases else '-'}wordnet|tok:rouge"
+        # `MorphStem` of ROUGE-1.5.5: the base form in the exception list, or else the Porter stem
+        return Vocabulary(_latin, lambda word: bases.get(word) or perl_porter(word), description)
+    return Vocabulary(_latin, nltk_porter if stemmer == "porter" else None, f"stem:{stemmer}|tok:rouge")
 
 
 @cache
@@ -124,28 +124,32 @@ def warn_without_words(language: str) -> None:
 
 
 def read_exceptions(folder: str | None = None) -> dict[str, str]:
-    """Return the base forms of WordNet's irregular forms; empty, with a warning, if there is no folder.
+    """Return the base form of each irregular word form ("said" -> "say") in the exception lists of WordNet.
 
     A form that is listed under several parts of speech has the base of the last one: "best" and "better" have the base
     "good" of the adjective, as in ROUGE-1.5.5. The only other form with two bases is "testes".
 
+    Args:
+        folder: folder with the lists; by default the first of `WORDNET_FOLDERS` that has any, and if there is none, the
+            result is empty, with a warning.
+
     Raises:
-        ValueError: if the folder has no exception list.
+        ValueError: if `folder` has no exception list.
     """
     for candidate in [folder] if folder else WORDNET_FOLDERS:
-        exceptions = {}
-        for part in ("adv", "adj", "noun", "verb"):
-            path = Path(candidate) / f"{part}.exc"
+        base_of: dict[str, str] = {}
+        for part_of_speech in ("adv", "adj", "noun", "verb"):  # later lists replace bases of earlier ones
+            path = Path(candidate) / f"{part_of_speech}.exc"
             if path.is_file():
-                lines = (line.split() for line in path.read_text(encoding="utf-8").split("\n"))
-                exceptions.update((words[0], words[1]) for words in lines if len(words) > 1)
-        if exceptions:
-            return exceptions
+                for line in path.read_text(encoding="utf-8").split("\n"):
+                    form, *bases = line.split() or [""]
+                    if bases:
+                        base_of[form] = bases[0]
+        if base_of:
+            return base_of
     if folder:
         raise ValueError(f"{folder} has no WordNet exception list (noun.exc, verb.exc, ...)")
-    warnings.warn(
-        "no WordNet exception list found: the stems of irregular words differ from ROUGE-1.5.5's; install the "
-        "Debian package wordnet-base or give the folder with noun.exc, verb.exc, ...",
-        stacklevel=5,
-    )
+    problem = "no WordNet exception list found: the stems of irregular words differ from ROUGE-1.5.5's"
+    remedy = "install the Debian package wordnet-base or give the folder with noun.exc, verb.exc, ..."
+    warnings.warn(f"{problem}; {remedy}", stacklevel=5)  # the caller of `rouge_scores`
     return {}

@@ -12,7 +12,8 @@ from datamodules.text.term_vectors import common_terms, cosines, pagerank, stem_
 
 NUM_FEATURES = 13
 TEXTRANK = 11  # index of TextRank; LexRank, weighted by the cosine, is the last
-_DAMPING, _RANKED = 0.85, 1000  # of both; sentences that are compared with each other
+_DAMPING = 0.85  # of TextRank and LexRank, as in PageRank
+_RANKED = 1000  # sentences that are compared with each other, since time and memory grow with the square
 PROSE = 4  # index of the feature that is 1 for sentences of prose
 LOG_BEFORE, LOG_SIZE = 1, 5  # of log(1 + sentences of prose before) / 3, and of log(sentences of prose) / 5
 _MIN_WORDS = 4  # of a sentence of prose; shorter lines are headings, greetings or signatures
@@ -23,54 +24,58 @@ _ENDS = tuple(".!?\"'”’:)")
 def layout_features(documents: Sequence[Sequence[str]], language: str = "en") -> Tensor:
     """Return features of sentences from their texts, positions and neighbors, [B, L, 13]; 0 at padding.
 
-    Positions are counted over sentences of prose, so that titles, bylines and greetings do not move the beginning.
+    Positions are counted over sentences of prose, so that titles, bylines and greetings do not move the beginning. The
+    divisors 3, 5 and 25 bring features of usual documents to about [0, 1].
     """
-    real = pad([[1] * len(sentences) for sentences in documents]).float()  # [B, L]
+    is_sentence = pad([[1] * len(sentences) for sentences in documents]).float()  # 0 at padding, [B, L]
     words = pad([[min(len(text.split()), _MAX_WORDS) for text in sentences] for sentences in documents]).float()
     ends = pad([[int(text.rstrip().endswith(_ENDS)) for text in sentences] for sentences in documents]).float()
-    prose = (words >= _MIN_WORDS) * ends  # [B, L]
-    before = prose.cumsum(1) - prose  # sentences of prose before each one
-    size = prose.sum(1, keepdim=True).clamp(min=1)  # [B, 1]
-    averaged = torch.where(prose.any(1, keepdim=True), prose, real)
-    mean_words = (words * averaged).sum(1, keepdim=True) / averaged.sum(1, keepdim=True).clamp(min=1)
+    prose = (words >= _MIN_WORDS) * ends  # 1 for sentences of prose, 0 for titles, bylines, ..., [B, L]
+    before = prose.cumsum(1) - prose  # number of sentences of prose before each one, [B, L]
+    size = prose.sum(1, keepdim=True).clamp(min=1)  # number of sentences of prose, [B, 1]
+    averaged = torch.where(prose.any(1, keepdim=True), prose, is_sentence)  # all sentences if none is prose, [B, L]
+    mean_words = (words * averaged).sum(1, keepdim=True) / averaged.sum(1, keepdim=True).clamp(min=1)  # [B, 1]
     ranks = [_ranks(sentences, language) for sentences in documents]
     features = torch.stack(
         [
             before / size,
             (before + 1).log() / 3,
             (size - before).clamp(min=1).log() / 5,
-            (before == 0) * prose,
+            (before == 0) * prose,  # the first sentence of prose
             prose,
             size.log().expand_as(before) / 5,
             words.clamp(min=1).log() / math.log(_MAX_WORDS),
             (words < _MIN_WORDS).float(),
             ends,
             (mean_words / 25).expand_as(before),
-            (words > 2 * mean_words).float(),
-            *(pad(kind, dtype=torch.float) for kind in zip(*ranks)),
+            (words > 2 * mean_words).float(),  # an unusually long sentence
+            *(pad(kind, dtype=torch.float) for kind in zip(*ranks)),  # TextRank and LexRank
         ],
         -1,
     )
-    return features * real.unsqueeze(-1)
+    return features * is_sentence.unsqueeze(-1)
 
 
 def _ranks(sentences: Sequence[str], language: str) -> tuple[list[float], list[float]]:
-    """Return L x TextRank and L x LexRank of sentences, within parts of `_RANKED` sentences, whose mean is 1."""
+    """Return TextRank and LexRank of L sentences, each times L, so that their mean is 1 in documents of any length.
+
+    Longer documents are ranked in parts of `_RANKED` sentences.
+    """
     textrank, lexrank = [], []
     for start in range(0, len(sentences), _RANKED):
-        counts = stem_counts(sentences[start : start + _RANKED], language)
+        counts = stem_counts(sentences[start : start + _RANKED], language)  # [L, V]
         textrank += (len(counts) * pagerank(common_terms(counts), _DAMPING)).tolist()
         lexrank += (len(counts) * pagerank(cosines(tf_idf(counts)), _DAMPING)).tolist()
     return textrank, lexrank
 
 
 def pairs_with_common_ngram(words: Sequence[Sequence[str]]) -> list[tuple[int, int]]:
-    """Return pairs (i < j) of sentences, as lists of words, that share a trigram."""
-    sentences_with: dict[tuple[str, ...], set[int]] = {}
-    for number, sentence in enumerate(words):
-        for start in range(len(sentence) - 2):
-            sentences_with.setdefault(tuple(sentence[start : start + 3]), set()).add(number)
+    """Return pairs (i, j), i < j, of sentences that share a trigram, sorted; a sentence is a list of words."""
+    sentences_with: dict[tuple[str, ...], set[int]] = {}  # trigram -> indices of sentences
+    for index, sentence in enumerate(words):
+        for trigram in zip(sentence, sentence[1:], sentence[2:]):
+            sentences_with.setdefault(trigram, set()).add(index)
     pairs: set[tuple[int, int]] = set()
-    for numbers in sentences_with.values():
-        pairs.update(combinations(sorted(numbers), 2))
+    for indices in sentences_with.values():
+        pairs.update(combinations(sorted(indices), 2))
     return sorted(pairs)

@@ -36,6 +36,7 @@ def split_sentences(text: str, splitter: Splitter = "auto", language: str = "en"
         splitter: `sentencex` (rules and abbreviations); `tokenized` for text with spaces between tokens, as in
             CNN/DailyMail after the PTB tokenizer ("he said . she left ."), which splitters of running text get wrong
             if it is also in lower case; `auto` detects which of the two applies.
+        language: ISO 639 code of the language for `sentencex`.
 
     Raises:
         ValueError: if the splitter does not exist.
@@ -59,23 +60,29 @@ def _is_tokenized(text: str) -> bool:
 
 
 def _ends(text: str, language: str) -> list[int]:
-    """Return the ends of sentences by sentencex, in overlapping windows where the whole text would take it too long."""
+    """Return the ends of all sentences but the last (characters), by sentencex and, except in English, `_OTHER_ENDS`.
+
+    Texts for which sentencex would take too long are read in overlapping windows.
+    """
     import sentencex  # only where texts are split
 
-    size = _WINDOW if len(text) * len(_SEARCHED.findall(text)) > _LONGEST_SEARCH else len(text)
+    is_slow = len(text) * len(_SEARCHED.findall(text)) > _LONGEST_SEARCH
+    size = _WINDOW if is_slow else len(text)
     ends: list[int] = []
     start = 0
     while start < len(text):
         stop = min(start + size, len(text))
         boundaries = list(accumulate(map(len, sentencex.segment(language, text[start:stop])), initial=start))
-        # a window that ends within a quote shows wrong sentences in it, so only its first half counts
-        sure = stop if stop == len(text) else next((end for end in boundaries if end >= start + size / 2), stop)
-        ends += [end for end in boundaries if start < end <= sure and end < stop]
-        start = sure
+        # A window may end within a quote, which leads to wrong sentences after its beginning. So the next window begins
+        # at the first boundary in the second half of this one.
+        next_start = stop if stop == len(text) else next((end for end in boundaries if end >= start + size / 2), stop)
+        ends += [end for end in boundaries if start < end <= next_start and end < stop]
+        start = next_start
     ends = [end for end in ends if " " in text[max(end - 1, 0) : end + 1]]  # "torch.Tensor" is a name
     if language == "en":
         return ends
-    return sorted({*ends, *(match.end() for match in _OTHER_ENDS.finditer(text))} - {len(text)})
+    other_ends = {match.end() for match in _OTHER_ENDS.finditer(text)}
+    return sorted({*ends, *other_ends} - {len(text)})
 
 
 def _split_at(text: str, ends: list[int]) -> list[str]:

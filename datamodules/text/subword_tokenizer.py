@@ -36,17 +36,19 @@ class SubwordTokenizer:
     sentence: int | None = None  # of sentences
 
     def __init__(self, tokenizer: Tokenizer) -> None:
-        ids_by_names = ([tokenizer.token_to_id(symbol) for symbol in names] for names in self.symbols)
-        ids = next((ids for ids in ids_by_names if None not in ids), None)
-        if ids is None:
+        for names in self.symbols:
+            ids = [tokenizer.token_to_id(symbol) for symbol in names]
+            if None not in ids:
+                break
+        else:
             missing = next(symbol for symbol in SPECIALS if tokenizer.token_to_id(symbol) is None)
             raise UserError(f"the tokenizer has no {missing}; give one like that of BART, LED or BERT")
         self.start, self.pad, self.stop = ids
-        self.paragraph, self.sentence = map(tokenizer.token_to_id, (PARAGRAPH, SENTENCE))
+        self.paragraph, self.sentence = map(tokenizer.token_to_id, (PARAGRAPH, SENTENCE))  # None if it lacks them
         self._use(tokenizer)
 
     def _use(self, tokenizer: Tokenizer) -> None:
-        """Encode whole texts, without padding, and special symbols within texts as text."""
+        """Set `backend` to the tokenizer, set up to encode whole texts without padding, and special symbols as text."""
         tokenizer.no_truncation()
         tokenizer.no_padding()
         tokenizer.encode_special_tokens = True
@@ -54,24 +56,23 @@ class SubwordTokenizer:
 
     @classmethod
     def build(cls, texts: Iterable[str], size: int) -> Self:
-        """Train a byte-level BPE until there are `size` tokens, or no pair occurs twice.
+        """Train a byte-level BPE until there are `size` tokens, or no pair of tokens occurs twice.
 
         Raises:
             ValueError: if `size` is too small for all bytes.
         """
         specials = [*SPECIALS, *([PARAGRAPH, SENTENCE] if cls.separators else [])]
-        min_size = 256 + len(specials)
+        min_size = 256 + len(specials)  # every byte is a token, so that no text needs <unk>
         if size < min_size:
             raise ValueError(f"a byte-level vocabulary of {size}: it needs at least {min_size}, for bytes and specials")
         tokenizer = Tokenizer(models.BPE())
         tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
         tokenizer.decoder = decoders.ByteLevel()
         # Without a post-processor, offsets include the space before a token, so that spaces inside EDUs are covered.
-        alphabet = pre_tokenizers.ByteLevel.alphabet()
+        alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())  # in the same order in every process
         trainer = trainers.BpeTrainer(
-            vocab_size=size, min_frequency=2, special_tokens=specials, initial_alphabet=sorted(alphabet),
-            show_progress=False,
-        )  # fmt: skip
+            vocab_size=size, min_frequency=2, special_tokens=specials, initial_alphabet=alphabet, show_progress=False
+        )
         tokenizer.train_from_iterator(map(encodable, texts), trainer)
         return cls(tokenizer)
 
@@ -79,7 +80,7 @@ class SubwordTokenizer:
     def of_checkpoint(cls, name: str) -> Self:
         """Load the tokenizer of a pretrained model: a Hugging Face name (downloaded if needed), a folder, or `minilm`.
 
-        Separators get ids after those of the model, which its embedding lacks.
+        Separators get new ids at the end of the vocabulary, for which the embedding of the model has no rows yet.
 
         Raises:
             UserError: if it provides no offsets or lacks a special symbol.
@@ -93,12 +94,12 @@ class SubwordTokenizer:
         return self.backend.get_vocab_size()
 
     def __call__(self, text: str) -> tuple[list[int], list[tuple[int, int]]]:
-        """Return the ids of a text without special symbols, and (start, end) characters of each token."""
+        """Return the ids of the tokens of a text, without special symbols, and their (start, end) characters."""
         encoded = self.backend.encode(encodable(text), add_special_tokens=False)
         return encoded.ids, encoded.offsets
 
     def decode(self, ids: Sequence[int]) -> str:
-        """Return the text of ids without special symbols and ids outside the vocabulary."""
+        """Return the text of ids without special symbols; ids that a model has beyond the vocabulary are skipped."""
         return self.backend.decode([i for i in ids if i < len(self)], skip_special_tokens=True).strip()
 
     def end_ids(self, marks: Sequence[str] = SENTENCE_ENDS) -> list[int]:
@@ -122,7 +123,7 @@ class SubwordTokenizer:
 
     @classmethod
     def load(cls, folder: Path) -> Self:
-        """Load what `save` wrote.
+        """Load a tokenizer from the folder to which `save` wrote it.
 
         Raises:
             UserError: if the file is missing or invalid.
@@ -132,11 +133,11 @@ class SubwordTokenizer:
             raise UserError(f"{path}: no such file; give --data.tokenizer_dir a folder with a {cls.file_name}")
         try:
             text = path.read_text(encoding="utf-8-sig")
-            load_json(text)
+            load_json(text)  # refuses a text that is nested too deeply
             return cls(Tokenizer.from_str(text))
-        except UserError:
+        except UserError:  # of the constructor
             raise
-        except Exception as error:  # the library raises plain exceptions
+        except Exception as error:  # the library raises no narrower class
             raise UserError(f"{path}: not a tokenizer: {error}") from None
 
 
@@ -155,38 +156,47 @@ class EncoderTokenizer(SubwordTokenizer):
     symbols = (BERTS, SPECIALS[:3])  # whose ids are `start`, `pad` and `stop`
 
     def wrapped(self, ids: Sequence[int], piece: int) -> list[list[int]]:
-        """Split ids into pieces of at most `piece` tokens, each between a start and an end symbol."""
-        pieces = [ids[at : at + piece] for at in range(0, len(ids), piece)] or [[]]
-        return [[self.start, *part, self.stop] for part in pieces]
+        """Split ids into pieces of at most `piece` tokens and add a start and an end symbol to each.
+
+        A sentence without tokens is one piece of these two symbols.
+        """
+        pieces = [ids[start : start + piece] for start in range(0, len(ids), piece)] or [[]]
+        return [[self.start, *ids_of_piece, self.stop] for ids_of_piece in pieces]
 
     def pieces(self, sentences: Sequence[str], piece: int, max_tokens: int | None = None) -> Pieces:
-        """Tokenize sentences in pieces of at most `piece` tokens, without special symbols.
+        """Tokenize sentences in pieces of at most `piece` tokens, not counting special symbols.
 
-        The first sentence that exceeds `max_tokens` in all and all following ones are left out, but never the very
-        first.
+        Sentences are left out from the first one with which the total would exceed `max_tokens` (with special symbols),
+        but the first sentence is always read.
         """
-        tokens, starts, owners, count = [], [], [], 0
+        tokens, starts, owners = [], [], []
+        num_sentences = 0
         for number, sentence in enumerate(sentences):
             wrapped = self.wrapped(self(sentence)[0], piece)
-            if max_tokens is not None and number and len(tokens) + sum(map(len, wrapped)) > max_tokens:
+            total = len(tokens) + sum(map(len, wrapped))
+            if max_tokens is not None and number > 0 and total > max_tokens:
                 break
-            for part in wrapped:
+            for ids in wrapped:
                 starts.append(len(tokens))
                 owners.append(number)
-                tokens += part
-            count += 1
-        return Pieces(tokens, starts, owners, count)
+                tokens += ids
+            num_sentences += 1
+        return Pieces(tokens, starts, owners, num_sentences)
 
 
 def by_token(length: int, starts: Sequence[int], owners: Sequence[int]) -> tuple[list[int], list[int]]:
-    """Return the sentence of each token of `Pieces`, and a list with 1 at the first token of each piece."""
-    owner: list[int] = []
-    for number, start, end in zip(owners, starts, [*starts[1:], length]):
-        owner += [number] * (end - start)
-    heads = [0] * length
+    """Expand the lists of `Pieces` with `length` tokens to one entry per token.
+
+    Returns:
+        The index of the sentence of each token, and a list with 1 at the first token of each piece, 0 elsewhere.
+    """
+    sentence_of_token: list[int] = []
+    for sentence, start, end in zip(owners, starts, [*starts[1:], length]):
+        sentence_of_token += [sentence] * (end - start)
+    is_first = [0] * length
     for start in starts:
-        heads[start] = 1
-    return owner, heads
+        is_first[start] = 1
+    return sentence_of_token, is_first
 
 
 # mask symbols of PEGASUS (for sentences), of BART and LED, and the first one of T5
@@ -208,10 +218,11 @@ class MaskingTokenizer(SubwordTokenizer):
         if pad is None or stop is None:
             missing = "<pad>" if pad is None else "</s>"
             raise UserError(f"the tokenizer has no {missing}; give one like that of PEGASUS, BART or T5")
-        self.pad, self.stop, self.start = pad, stop, pad if start is None else start
+        self.pad, self.stop = pad, stop
+        self.start = pad if start is None else start  # PEGASUS and T5 have no <s>
         self.opening = [] if start is None else [start]
         masks = (tokenizer.token_to_id(name) for name in MASKS)
-        self.mask = next((mask for mask in masks if mask is not None), None)
+        self.mask = next((mask for mask in masks if mask is not None), None)  # the first that the tokenizer has
         self._use(tokenizer)
 
     @classmethod
@@ -221,7 +232,7 @@ class MaskingTokenizer(SubwordTokenizer):
         Raises:
             ValueError: if `size` is too small for all bytes.
         """
-        if size <= SMALLEST:
+        if size <= SMALLEST:  # without the mask
             needed = f"it needs at least {SMALLEST + 1}, for bytes, special symbols and the mask"
             raise ValueError(f"a vocabulary of {size}: {needed}")
         tokenizer = SubwordTokenizer.build(texts, size - 1).backend

@@ -10,13 +10,13 @@ from datamodules.text.rouge_words import vocabulary
 
 def term_counts(texts: Sequence[Sequence[Hashable]]) -> NDArray:
     """Return the counts of terms in texts, [L, V] for L texts and the V terms that occur."""
-    columns: dict[Hashable, int] = {}
-    rows, column_of_term = [], []
-    for row, terms in enumerate(texts):
-        rows += [row] * len(terms)
+    columns: dict[Hashable, int] = {}  # in order of appearance
+    text_of_term, column_of_term = [], []  # one entry for each occurrence of a term
+    for text, terms in enumerate(texts):
+        text_of_term += [text] * len(terms)
         column_of_term += [columns.setdefault(term, len(columns)) for term in terms]
     counts = np.zeros((len(texts), len(columns)))
-    np.add.at(counts, (rows, column_of_term), 1)
+    np.add.at(counts, (text_of_term, column_of_term), 1)  # counts repeated pairs, unlike `counts[...] += 1`
     return counts
 
 
@@ -33,32 +33,41 @@ def tf_idf(counts: NDArray) -> NDArray:
 
 
 def common_terms(counts: NDArray) -> NDArray:
-    """Return the similarities of TextRank between texts, 0 with themselves, [L, V] -> [L, L].
+    """Return the similarities of TextRank between texts S_i and S_j, 0 on the diagonal, [L, V] -> [L, L].
 
-    They are the number of terms in common over log |S_i| + log |S_j|, with lengths in terms (Mihalcea and Tarau 2004).
+    The similarity is the number of common terms over log |S_i| + log |S_j|, where |S_i| is the number of terms in S_i
+    with repetition (Mihalcea and Tarau 2004); 0 for two texts of at most one term, whose logarithms are 0.
     """
-    present, logs = np.minimum(counts, 1), np.log(np.maximum(counts.sum(1), 1))
-    common, log_product = present @ present.T, logs[:, None] + logs[None, :]
-    similarity = np.divide(common, log_product, out=np.zeros_like(common), where=log_product > 0)
+    has_term = np.minimum(counts, 1)  # [L, V]
+    common = has_term @ has_term.T  # [L, L]
+    log_lengths = np.log(np.maximum(counts.sum(1), 1))  # [L]
+    divisor = log_lengths[:, None] + log_lengths[None, :]  # [L, L]
+    similarity = np.divide(common, divisor, out=np.zeros_like(common), where=divisor > 0)
     np.fill_diagonal(similarity, 0)
     return similarity
 
 
 def cosines(vectors: NDArray) -> NDArray:
-    """Return the cosines between rows, [L, V] -> [L, L]; 0 where a row is zero."""
+    """Return the cosines between the rows of a matrix, [L, V] -> [L, L]; 0 for a row of zeros."""
     norms = np.linalg.norm(vectors, axis=1, keepdims=True)
     unit = np.divide(vectors, norms, out=np.zeros_like(vectors), where=norms > 0)
     return unit @ unit.T
 
 
 def pagerank(weights: NDArray, damping: float, tolerance: float = 1e-10) -> NDArray:
-    """Return the stationary distribution of a random walk, [L, L] -> [L]; rows without links jump uniformly."""
-    size = len(weights)
-    totals = weights.sum(1, keepdims=True)
-    steps = np.divide(weights, totals, out=np.full_like(weights, 1 / max(size, 1)), where=totals > 0)
-    ranks = np.full(size, 1 / max(size, 1))
-    while True:  # the change shrinks by the damping at every step
-        moved = (1 - damping) / max(size, 1) + damping * ranks @ steps
-        if np.abs(moved - ranks).sum() < tolerance:
-            return moved
-        ranks = moved
+    """Return the stationary distribution of a random walk over a graph, [L, L] -> [L].
+
+    Args:
+        weights: weights of the links from each node; from a node without links, the walk jumps to any node uniformly.
+        damping: probability of following a link instead of such a jump.
+        tolerance: sum of absolute changes at which the power iteration stops.
+    """
+    size = max(len(weights), 1)  # 1 for an empty graph, which has no ranks
+    totals = weights.sum(1, keepdims=True)  # [L, 1]
+    transitions = np.divide(weights, totals, out=np.full_like(weights, 1 / size), where=totals > 0)  # [L, L]
+    ranks = np.full(len(weights), 1 / size)
+    while True:  # ends, because each step multiplies the change by at most the damping
+        updated = (1 - damping) / size + damping * ranks @ transitions
+        if np.abs(updated - ranks).sum() < tolerance:
+            return updated
+        ranks = updated

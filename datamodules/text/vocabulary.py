@@ -27,35 +27,31 @@ class Vocabulary:
     stop = STOP
 
     def __init__(
-        self,
-        words: Sequence[str],
-        tokenizer: WordTokenization = "words",
-        lowercase: bool = True,
-        language: str = "en",
+        self, words: Sequence[str], tokenizer: WordTokenization = "words", lowercase: bool = True, language: str = "en"
     ) -> None:
         self.tokenizer, self.lowercase, self.language = tokenizer, lowercase, language_of(language)
         self.words = [*SPECIALS, *words]
+        # Special symbols have no ids for `extend`, so that a text which spells "[PAD]" has an OOV word.
         self._ids = {word: i for i, word in enumerate(self.words) if i >= len(SPECIALS)}
         if len(self._ids) != len(words) or not self._ids.keys().isdisjoint(SPECIALS):
             raise ValueError("the words of a vocabulary must be distinct, and none may be a special symbol")
 
     @classmethod
     def build(
-        cls,
-        texts: Iterable[str],
-        size: int,
-        tokenizer: WordTokenization = "words",
-        lowercase: bool = True,
+        cls, texts: Iterable[str], size: int, tokenizer: WordTokenization = "words", lowercase: bool = True,
         language: str = "en",
-    ) -> Self:
-        """Build the vocabulary of the `size` - 4 most frequent words; ties are in alphabetical order."""
+    ) -> Self:  # fmt: skip
+        """Build the vocabulary of the four special symbols and the `size` - 4 most frequent words of texts.
+
+        Ties are in alphabetical order.
+        """
         if size <= len(SPECIALS):
             raise ValueError(f"a vocabulary of {size} has only the {len(SPECIALS)} special symbols; raise its size")
         counts: Counter[str] = Counter()
         for text in texts:
             counts.update(language_of(language).tokenize(text, tokenizer, lowercase))
         for special in SPECIALS:
-            counts.pop(special, None)
+            counts.pop(special, None)  # a text may spell them
         ranked = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
         return cls([word for word, _ in ranked[: size - len(SPECIALS)]], tokenizer, lowercase, language)
 
@@ -75,16 +71,18 @@ class Vocabulary:
         return [self.detokenize(sentence) for sentence in self.language.sentences_of(words)]
 
     def extend(self, words: Sequence[str], size: int) -> tuple[list[int], list[str]]:
-        """Return ids in the vocabulary extended by OOV words, and the OOV words in order of appearance.
+        """Return the ids of the words of a document, and its out-of-vocabulary (OOV) words in order of appearance.
 
-        The k-th distinct OOV word has id `size` + k, where `size` is V of the model, perhaps larger than this
+        The k-th distinct OOV word (from 0) has id `size` + k, where `size` is V of the model, perhaps larger than this
         vocabulary.
         """
-        oov_words: dict[str, int] = {}
+        oov_words: dict[str, int] = {}  # word -> k
         ids = []
         for word in words:
-            i = self._ids.get(word)
-            ids.append(size + oov_words.setdefault(word, len(oov_words)) if i is None else i)
+            id = self._ids.get(word)
+            if id is None:
+                id = size + oov_words.setdefault(word, len(oov_words))
+            ids.append(id)
         return ids, list(oov_words)
 
     def target_ids(self, words: Iterable[str], oov_words: Sequence[str], size: int) -> list[int]:
@@ -97,8 +95,8 @@ class Vocabulary:
         return [oov_words[i - size] if i >= size else self.words[i] for i in ids]
 
     def end_ids(self, marks: Sequence[str] = SENTENCE_ENDS) -> list[int]:
-        """Return the ids of words that end a sentence; the usual marks stand for those of the language."""
-        if tuple(marks) == SENTENCE_ENDS:
+        """Return the ids of marks that end a sentence, without marks that the vocabulary lacks."""
+        if tuple(marks) == SENTENCE_ENDS:  # the default means the marks of the language
             marks = self.language.sentence_ends
         return [self._ids[mark] for mark in marks if mark in self._ids]
 
@@ -114,7 +112,7 @@ class Vocabulary:
 
     @classmethod
     def load(cls, folder: Path) -> Self:
-        """Load what `save` wrote.
+        """Load a vocabulary from the folder to which `save` wrote it.
 
         Raises:
             FileNotFoundError: if there is no file.

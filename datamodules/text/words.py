@@ -41,26 +41,27 @@ def detokenize(
     """
     if tokenizer == "whitespace":
         return " ".join(tokens)
-    pieces: list[str] = []
-    no_space, open_quotes = True, set()
+    pieces: list[str] = []  # tokens and spaces
+    open_quotes: set[str] = set()
+    no_space = True  # after the previous token
     for token in tokens:
-        quote = token in {'"', "`", "'"}
-        closing = quote and token in open_quotes
-        glued = unspaced and pieces and (unspaced.match(token) or unspaced.match(pieces[-1][-1]))
-        if pieces and not (no_space or glued or closing or token in no_space_before):
+        is_quote = token in {'"', "`", "'"}  # the same mark opens and closes a quote
+        is_closing = is_quote and token in open_quotes
+        is_unspaced = unspaced and pieces and (unspaced.match(token) or unspaced.match(pieces[-1][-1]))
+        if pieces and not (no_space or is_unspaced or is_closing or token in no_space_before):
             pieces.append(" ")
         pieces.append(token)
-        if quote:
-            open_quotes.symmetric_difference_update({token})
-        no_space = token in no_space_after or (quote and not closing)
+        if is_quote:
+            open_quotes ^= {token}  # adds an opening mark, removes a closing one
+        no_space = token in no_space_after or (is_quote and not is_closing)
     return "".join(pieces)
 
 
 def sentences_of(tokens: Sequence[str], ends: Collection[str] = SENTENCE_ENDS) -> list[list[str]]:
-    """Split the tokens of a generated text into sentences after end punctuation."""
+    """Split the tokens of a generated text into sentences after the marks `ends`; the last may lack its end."""
     sentences: list[list[str]] = [[]]
     for token in tokens:
         sentences[-1].append(token)
         if token in ends:
             sentences.append([])
-    return [sentence for sentence in sentences if sentence]
+    return [sentence for sentence in sentences if sentence]  # without the empty one after the last mark
