@@ -37,10 +37,13 @@ def words(text: str) -> list[str]:
 
 
 def content_stems(text: str, language: str = "en") -> list[str]:
-    """Return the stems of all words in order, in English without function words and single letters."""
-    spoken = language_of(language)
-    if not spoken.is_english:
-        return [spoken.stem(word) if spoken.stem else word for word in spoken.words(text)]
+    """Return the stems of all words in order, in English without function words and single letters.
+
+    Other languages have no list of function words here; without a Snowball stemmer, their words are not stemmed.
+    """
+    rules = language_of(language)
+    if not rules.is_english:
+        return [rules.stem(word) if rules.stem else word for word in rules.words(text)]
     return [stem(word) for word in words(text) if word not in STOP_WORDS and (len(word) > 1 or word.isdigit())]
 
 

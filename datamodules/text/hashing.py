@@ -30,10 +30,9 @@ def file_digest(path: Path) -> str:
 def hashed_words(text: str) -> tuple[list[tuple[int, int]], list[tuple[int, ...]]]:
     """Return the (start, end) characters of the words and punctuation marks of a text, and `FEATURES` hashes of each.
 
-    They cover all visible characters. Characters of scripts without spaces, such as Chinese, are words.
-
-    The features of a word are 32-bit hashes of the word in lower case, its prefixes and suffixes of 1 to 4 letters, and
-    its shape ("Xxx-9" for "Rev-2"). They are the same in every process and on every machine.
+    They cover all visible characters. A character of a script without spaces, such as Chinese, is a word. The features
+    of a word are 32-bit hashes of the word in lower case, its prefixes and suffixes of 1 to 4 letters, and its shape
+    ("Xxx-9" for "Rev-2"). They are the same in every process and on every machine.
     """
     offsets = [(match.start(), match.end()) for match in _WORD.finditer(text)]
     return offsets, [word_features(text[start : min(end, start + _MAX_LETTERS)]) for start, end in offsets]
@@ -41,13 +40,13 @@ def hashed_words(text: str) -> tuple[list[tuple[int, int]], list[tuple[int, ...]
 
 @lru_cache(maxsize=65536)
 def word_features(word: str) -> tuple[int, ...]:
-    """Return the `FEATURES` hashes of a word."""
+    """Return the `FEATURES` hashes of a word, see `hashed_words`; trained models depend on their order and names."""
     lower = word.lower()
     names = [f"w{lower}"]
     names += [f"p{size}{lower[:size]}" for size in range(1, AFFIXES + 1)]
     names += [f"s{size}{lower[-size:]}" for size in range(1, AFFIXES + 1)]
     names.append(f"h{_shape(word)}")
-    return tuple(crc32(name.encode("utf-8", "surrogatepass")) for name in names)
+    return tuple(crc32(name.encode("utf-8", "surrogatepass")) for name in names)  # JSON may have lone surrogates
 
 
 def _character_kind(character: str) -> str:
@@ -59,6 +58,6 @@ def _character_kind(character: str) -> str:
 
 
 def _shape(word: str) -> str:
-    """Return the shape of a word: X, x and 9 for letters and digits, runs shortened to two; marks stay."""
+    """Return the shape of the first 16 characters: X, x and 9 for letters and digits, runs shortened to two."""
     kinds = [_character_kind(character) for character in word[:16]]
     return "".join(kind for i, kind in enumerate(kinds) if kinds[max(0, i - 2) : i] != [kind, kind])

@@ -17,20 +17,26 @@ def encodable(text: str) -> str:
 
 def paragraph_offsets(text: str) -> list[Span]:
     """Return the offsets of lines that are not blank, without surrounding white space."""
-    lines = ((match.start(), match.group()) for match in re.finditer(r"[^\n]+", text))
-    return [(a + len(line) - len(line.lstrip()), a + len(line.rstrip())) for a, line in lines if line.strip()]
+    offsets = []
+    for match in re.finditer(r"[^\n]+", text):
+        line = match.group()
+        if line.strip():
+            offsets.append((match.end() - len(line.lstrip()), match.start() + len(line.rstrip())))
+    return offsets
 
 
 def sentence_offsets(text: str, paragraphs: Sequence[Span] | None = None, language: str = "en") -> list[Span]:
-    """Return the offsets of the sentences that `split_sentences` finds in each paragraph, by default in each line."""
-    text, offsets, primary = encodable(text), [], language_of(language).primary
+    """Return the offsets of the sentences by `split_sentences` in each paragraph; without paragraphs, in each line."""
+    text = encodable(text)
+    primary = language_of(language).primary
+    offsets = []
     for start, end in paragraph_offsets(text) if paragraphs is None else paragraphs:
-        # The splitter changes only white space, so that visible characters can be counted.
+        # The splitter changes only white space, so visible characters are counted to align its sentences with the text.
         visible = [position for position in range(start, end) if not text[position].isspace()]
-        used = 0
+        num_before = 0  # visible characters before the sentence
         for sentence in split_sentences(text[start:end], language=primary):
             size = len("".join(sentence.split()))
-            if size and used < len(visible):
-                offsets.append((visible[used], visible[min(used + size, len(visible)) - 1] + 1))
-            used += size
+            if size and num_before < len(visible):
+                offsets.append((visible[num_before], visible[min(num_before + size, len(visible)) - 1] + 1))
+            num_before += size
     return offsets

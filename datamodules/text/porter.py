@@ -1,7 +1,7 @@
 """Porter's stemmer (1980) in the two variants of ROUGE implementations, both by NLTK.
 
-`nltk_porter` is NLTK's own variant, which `rouge-score` uses, and `perl_porter` that of ROUGE-1.5.5. Both take
-lower-case words of more than three characters: ROUGE does not stem shorter ones.
+`nltk_porter` is NLTK's default variant, which `rouge-score` uses; `perl_porter` is the variant of ROUGE-1.5.5. Both
+take lower-case words of more than three characters: ROUGE does not stem shorter ones.
 """
 
 import importlib
@@ -17,7 +17,7 @@ _STEP_4 = "al ance ence er ic able ible ant ement ou ism ate iti ous ive ize"
 
 @cache
 def _stemmers() -> tuple:
-    """Return NLTK's stemmer and the one of ROUGE-1.5.5."""
+    """Return NLTK's stemmer and the stemmer of ROUGE-1.5.5; a function, so that NLTK is imported on first use."""
     PorterStemmer = _porter_module().PorterStemmer
 
     class PerlStemmer(PorterStemmer):
@@ -27,7 +27,7 @@ def _stemmers() -> tuple:
             return not word.endswith("y") and super()._ends_double_consonant(word)
 
         def _step4(self, word: str) -> str:
-            def is_long(stem: str) -> bool:
+            def is_long(stem: str) -> bool:  # m > 1 in the paper: at least two vowel-consonant sequences
                 return self._measure(stem) > 1
 
             word = self._apply_rule_list(word, [(suffix, "", is_long) for suffix in _STEP_4.split()])
@@ -42,19 +42,18 @@ def _stemmers() -> tuple:
 
 def _porter_module() -> ModuleType:
     """Return `nltk.stem.porter`, imported without running `nltk/__init__.py`, which takes 2 s of processor time."""
-    # packages without content stand in for `nltk` and `nltk.stem` while the module is imported
     name = "nltk.stem.porter"
-    if "nltk" in sys.modules:
+    if "nltk" in sys.modules:  # another package has imported NLTK
         return importlib.import_module(name)
-    path = None
+    path = None  # where to look for a package: `sys.path`, then the folders of its parent
     try:
         with suppress(ImportError, AttributeError):  # a version of NLTK whose stemmer needs more of the package
             for package in ("nltk", "nltk.stem"):
                 spec = PathFinder.find_spec(package, path)
                 path = spec.submodule_search_locations
-                sys.modules[package] = module_from_spec(spec)
+                sys.modules[package] = module_from_spec(spec)  # a package whose `__init__.py` is not run
             return importlib.import_module(name)
-    finally:
+    finally:  # later imports must get the real packages
         for loaded in [module for module in sys.modules if module.partition(".")[0] == "nltk"]:
             del sys.modules[loaded]
     return importlib.import_module(name)

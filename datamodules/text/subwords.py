@@ -29,7 +29,7 @@ def is_local(name: str | None) -> bool:
 
 
 def encoder_path(name: str) -> str:
-    """Return the folder of the optional package for `minilm`, and any other name unchanged.
+    """Return the folder of the encoder in an optional package for the name `minilm`, and any other name unchanged.
 
     Raises:
         UserError: if the package is not installed.
@@ -61,23 +61,23 @@ class Subwords:
 
     def __init__(self, name: str) -> None:
         self.tokenizer = pretrained_tokenizer(name)
-        self.pad_id = self.tokenizer.pad_token_id or 0
-        probe = self.tokenizer("a", return_special_tokens_mask=True)
-        mask, ids = probe["special_tokens_mask"], probe["input_ids"]
-        num_before = mask.index(0) if 0 in mask else len(mask)
-        num_after = mask[::-1].index(0) if 0 in mask else 0
-        # ids of special tokens before and after a text
-        self.special = (ids[:num_before], ids[len(ids) - num_after :])
+        self.pad_id = self.tokenizer.pad_token_id or 0  # any id serves a model without one, since masks hide padding
+        # Where a tokenizer adds special tokens is read off any short text.
+        example = self.tokenizer("a", return_special_tokens_mask=True)
+        is_special, ids = example["special_tokens_mask"], example["input_ids"]
+        has_word = 0 in is_special  # not if the vocabulary has neither "a" nor an unknown token
+        num_before = is_special.index(0) if has_word else len(ids)
+        num_after = is_special[::-1].index(0) if has_word else 0
+        self.special = (ids[:num_before], ids[len(ids) - num_after :])  # special tokens before and after a text
 
     def __call__(self, text: str) -> Tokens:
-        """Tokenize a text of any length."""
+        """Tokenize a text of any length, without special tokens."""
         text = encodable(text)
+        # `verbose=False`: no warning if the text is too long for one pass of the model; callers divide it
         encoded = self.tokenizer(text, add_special_tokens=False, return_offsets_mapping=True, verbose=False)
-        offsets = [_without_space(text, start, end) for start, end in encoded["offset_mapping"]]
+        offsets = []
+        for start, end in encoded["offset_mapping"]:
+            token = text[start:end]
+            visible_start = end - len(token.lstrip())  # byte-level tokens include the space before a word
+            offsets.append((visible_start, visible_start + len(token.strip())))
         return Tokens(list(encoded["input_ids"]), offsets)
-
-
-def _without_space(text: str, start: int, end: int) -> tuple[int, int]:
-    piece = text[start:end]
-    start += len(piece) - len(piece.lstrip())
-    return start, start + len(piece.strip())

@@ -20,33 +20,32 @@ def read_word_vectors(path: Path, words: Sequence[str], size: int) -> tuple[Tens
         UserError: if the file is missing or not text, a vector has another size or an invalid number, or no word of
             the vocabulary has a vector.
     """
-    rows = {word: row for row, word in reversed(list(enumerate(words)))}
+    indices = {word: index for index, word in reversed(list(enumerate(words)))}  # the first index of a duplicate word
     vectors: dict[int, list[float]] = {}
     for number, line in _lines(path):
-        # Some words of the largest GloVe file contain spaces.
-        word, *numbers = line.rsplit(" ", size)
-        row = rows.get(word)
-        if number == 1 or len(numbers) != size:
+        word, *numbers = line.rsplit(" ", size)  # from the right: some words of the largest GloVe file contain spaces
+        index = indices.get(word)
+        if number == 1 or len(numbers) != size:  # `rsplit` alone would read a part of a longer vector in line 1
             _check_width(f"{path}:{number}", line, size)
-        if row is not None and row not in vectors:
+        if index is not None and index not in vectors:
             try:
-                vectors[row] = list(map(float, numbers))
+                vectors[index] = list(map(float, numbers))
             except ValueError as error:
                 raise UserError(f"{path}:{number}: {error}; a line must be a word and its numbers") from None
     if not vectors:
         raise UserError(f"{path}: no vector of any of the vocabulary's {len(words):,} words; give another file")
-    order = sorted(vectors)
-    return torch.tensor(order), torch.tensor([vectors[row] for row in order])
+    ascending = sorted(vectors)
+    return torch.tensor(ascending), torch.tensor([vectors[index] for index in ascending])
 
 
 def _lines(path: Path) -> Iterator[tuple[int, str]]:
-    """Yield line numbers, from 1, and lines, without the header of word2vec."""
+    """Yield (line number from 1, line) for all lines of a file but blank ones and the header of word2vec."""
     try:
         with gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb") as stream:
             for number, raw in enumerate(stream, 1):
-                line = raw.decode("utf-8-sig" if number == 1 else "utf-8").rstrip()
-                header = number == 1 and len(line.split(" ")) == 2 and line.replace(" ", "").isdigit()
-                if line and not header:
+                line = raw.decode("utf-8-sig" if number == 1 else "utf-8").rstrip()  # without a byte order mark
+                is_header = number == 1 and len(line.split(" ")) == 2 and line.replace(" ", "").isdigit()
+                if line and not is_header:
                     yield number, line
     except UnicodeDecodeError:
         raise UserError(f"{path}: not UTF-8; word vectors are read from text, not from binary files") from None
@@ -55,12 +54,12 @@ def _lines(path: Path) -> Iterator[tuple[int, str]]:
 
 
 def _check_width(where: str, line: str, size: int) -> None:
-    """Raise a UserError if a line does not have `size` numbers."""
+    """Raise a UserError if a line does not have `size` numbers; `where` is the file and line."""
     width = 0
     for field in reversed(line.split(" ")[1:]):
         try:
             float(field)
-        except ValueError:
+        except ValueError:  # a part of a word with spaces
             break
         width += 1
     if width != size:

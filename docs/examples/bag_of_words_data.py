@@ -36,17 +36,17 @@ class BagOfWordsData(WordsData):
     batch_type = BagOfWordsBatch
 
     def collate(self, rows: list[dict[str, Any]]) -> BagOfWordsBatch:
-        # ids of V and above are a document's own words, which this model does not have
-        sources, targets = (
-            [[word if word < self.vocab_size else UNK for word in row[field]] for row in rows]
-            for field in ("source", "target")
-        )
+        def known(ids: list[int]) -> list[int]:  # ids of V and above are words of the document outside the vocabulary
+            return [id if id < self.vocab_size else UNK for id in ids]
+
+        sources = [known(row["source"]) for row in rows]
+        targets = [known(row["target"]) for row in rows]
         return BagOfWordsBatch(
             ids=[row["id"] for row in rows],
             references=[row["references"] for row in rows],
             source=pad(sources, PAD),
             source_mask=pad([[1] * len(source) for source in sources]).bool(),
-            target_input=pad([[START, *target[:-1]] for target in targets], PAD),
+            target_input=pad([[START, *target[:-1]] for target in targets], PAD),  # the previous word at each step
             target=pad(targets, PAD),
         )
     # --8<-- [end:data]
