@@ -3,7 +3,7 @@
 A model that gains from the discourse of a document, but not from matched controls, gains from its structure:
 
     ria        random identical attention (Pu et al. 2023): uniform values, the same in every document. Their mean is
-               0.5, that of a parser about 0.05, so that they differ from a real LDD in more than information
+               0.5, the mean of a parser's LDD about 0.05, so that they differ from it in more than information
     permuted   the values of the document, at other pairs of EDUs
     other      the LDD of another document
 

@@ -180,11 +180,7 @@ class ParseCache:
             raise UserError(f"{self.folder}: {versions}; choose another folder, or remove it to parse again")
 
     def prepare(self) -> None:
-        """Prepare the folder for a writer: write the manifest, remove stale files, add .broken to damaged shards.
-
-        Raises:
-            UserError: if the folder cannot be written to.
-        """
+        """Prepare the folder for a writer: write the manifest, remove stale files, rename damaged shards."""
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
             text = json.dumps({"format": FORMAT, "version": VERSION}, indent=1) + "\n"

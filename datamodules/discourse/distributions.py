@@ -26,11 +26,7 @@ def inside(size: int, band: int) -> Tensor:
 
 
 def to_dense(band: Tensor) -> Tensor:
-    """Return the dense LDD of a band that includes every pair: [E, 2b + 1, R] with b >= E - 1 -> [E, E, R].
-
-    Raises:
-        ValueError: if the band does not include every pair.
-    """
+    """Return the dense LDD of a band, [E, 2b + 1, R] -> [E, E, R]; raise ValueError if b < E - 1 excludes pairs."""
     size, half_width = band.shape[0], band.shape[1] // 2
     if half_width < size - 1:
         raise ValueError(f"a band of {half_width} EDUs to each side does not include all pairs of {size} EDUs")
@@ -67,13 +63,9 @@ def decode(code: Tensor, dtype: torch.dtype = torch.float32) -> Tensor:
 
 
 def tree_ldd(
-    tree: Tensor,
-    size: int,
-    relations: int,
-    rows: Rows = "side",
-    band: int | None = None,
+    tree: Tensor, size: int, relations: int, rows: Rows = "side", band: int | None = None,
     probability: Tensor | None = None,
-) -> Tensor:
+) -> Tensor:  # fmt: skip
     """Return the LDD of one binary tree: 1 where edu_i is the nucleus of edu_j at their lowest common ancestor.
 
     With `side`, edu_i is on a nucleus side of that node; with `nucleus`, it is also a nucleus of its own parent. A node
@@ -123,13 +115,11 @@ def tree_ldd(
 
 
 def tree_gamma(tree: Tensor, size: int, rows: Rows = "side", probability: Tensor | None = None) -> Tensor:
-    """Return gamma of one binary tree: (1 / E) sum over EDUs b and relations l of p(a, b, l) for each EDU a, [E].
-
-    An EDU on a nucleus side of a node is the nucleus of all EDUs on the other side. For the arguments see `tree_ldd`.
-    """
+    """Return gamma of a tree, see `tree_ldd`: (1 / E) sum over EDUs b, relations l of p(a, b, l) per EDU a, [E]."""
     start, split, end, nuclearity = tree[:, :4].long().unbind(1)  # each [E - 1]
     value = torch.ones(len(tree)) if probability is None else probability.float()
     change = torch.zeros(size + 1)  # difference between the sums of an EDU and the EDU before it
+    # An EDU on a nucleus side of a node is the nucleus of all EDUs on the other side.
     for ids, first, last, other_side in (
         (_LEFT_NUCLEUS, start, split, end - split),
         (_RIGHT_NUCLEUS, split + 1, end, split + 1 - start),
@@ -162,11 +152,7 @@ def nucleus_leaves(tree: Tensor, size: int) -> Tensor:
 
 
 def check_tree(tree: Tensor, size: int, relations: int) -> Tensor:
-    """Validate that nodes, in any order, are a binary tree over EDUs 0 ... E - 1, and return them.
-
-    Raises:
-        ValueError: if they are not; the message shows the first invalid node.
-    """
+    """Return nodes, in any order, unchanged if they are a binary tree over EDUs 0 ... E - 1; else raise ValueError."""
     num_nodes = max(0, size - 1)
     if tree.shape != (num_nodes, 5):
         raise ValueError(f"a binary tree over {size} EDUs has nodes [{num_nodes}, 5], got {list(tree.shape)}")
@@ -190,8 +176,7 @@ def check_tree(tree: Tensor, size: int, relations: int) -> Tensor:
 def random_ldd(size: int, band: int, relations: int, seed: int = 0) -> Tensor:
     """Return a random LDD (the ablation RIA), float32 [E, 2b + 1, R], zero on the diagonal and outside the document.
 
-    Values in [0, 1) depend only on i, j, l and the seed, and are therefore identical in every document and for every
-    half-width.
+    Values in [0, 1) depend only on i, j, l and the seed, so they are equal in all documents and for all half-widths.
     """
     i = torch.arange(size)[:, None, None]  # [E, 1, 1]
     j = i + torch.arange(-band, band + 1)[:, None]  # [E, 2b + 1, 1]

@@ -49,14 +49,9 @@ class ParserFeatures:
 def parser_features(
     request: Request, edus: Sequence[Offsets], subwords: Subwords | None, nodes: Sequence[Node] = (), name: str = ""
 ) -> ParserFeatures:
-    """Return the features of a text with at least one EDU.
+    """Return the features of a text with at least one EDU; `name` is its id.
 
-    Args:
-        request: the text, with its sentences and paragraphs if they are known.
-        edus: offsets of its EDUs.
-        subwords: tokenizer of the parser's encoder; None for a parser with hashed features of words instead.
-        nodes: nodes of the gold tree; empty if it is unknown.
-        name: id of the text.
+    Tokens are those of the tokenizer `subwords` of the parser's encoder, or hashed words if it is None.
 
     Raises:
         UserError: if a sentence or a paragraph lies outside the text.
@@ -108,15 +103,12 @@ class ParserBatch(Batch):
             text_index = torch.full_like(text.nodes[:, :1], number)  # [E - 1, 1]
             nodes.append(torch.cat([text_index, text.nodes], 1))  # [E - 1, 5]
         return cls(
-            ids=[text.id for text in texts],
+            ids=[text.id for text in texts], digests=[text.digest for text in texts],
             references=[[] for _ in texts],  # none: a parser does not summarize
-            digests=[text.digest for text in texts],
-            tokens=torch.cat([text.tokens for text in texts]),
-            token_counts=[len(text.tokens) for text in texts],
+            tokens=torch.cat([text.tokens for text in texts]), token_counts=[len(text.tokens) for text in texts],
             token_edus=torch.cat([text.token_edus for text in texts]),
             edu_tokens=pad_sequence(edu_tokens, batch_first=True),
             sentence=pad_sequence([text.sentence for text in texts], batch_first=True),
             paragraph=pad_sequence([text.paragraph for text in texts], batch_first=True),
-            sizes=torch.tensor([text.size for text in texts]),
-            nodes=torch.cat(nodes),
-        )
+            sizes=torch.tensor([text.size for text in texts]), nodes=torch.cat(nodes),
+        )  # fmt: skip

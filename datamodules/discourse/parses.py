@@ -30,10 +30,7 @@ class ParseRequest:
 
     @classmethod
     def of(cls, document: Document, edus: Sequence[tuple[int, int]] | None = None) -> Self:
-        """Build the request for a document; EDUs are optional, see the attribute.
-
-        In `Document.text`, a space separates the sentences of a part, and a blank line separates parts.
-        """
+        """Build the request for a document, in whose text spaces separate sentences, and blank lines separate parts."""
         ends = document.sentence_ends
         sentences = [(end - len(sentence), end) for sentence, end in zip(document.sentences, ends)]
         lengths = [len(" ".join(sentences_of_part)) for sentences_of_part in document.parts]
@@ -68,15 +65,9 @@ class DiscourseParse:
 
     @classmethod
     def of(
-        cls,
-        request: ParseRequest,
-        edus: Tensor | Sequence[tuple[int, int]],
-        relations: Sequence[str],
-        tree: Tensor,
-        band: Tensor,
-        rows: Rows = "side",
-        gamma: Tensor | None = None,
-    ) -> Self:
+        cls, request: ParseRequest, edus: Tensor | Sequence[tuple[int, int]], relations: Sequence[str],
+        tree: Tensor, band: Tensor, rows: Rows = "side", gamma: Tensor | None = None,
+    ) -> Self:  # fmt: skip
         """Build a parse from the output of a parser: validate and compress it.
 
         Args:
@@ -163,7 +154,7 @@ class DiscourseParse:
         return distributions.to_dense(self.band(max(0, self.size - 1), variant))
 
     def best_tree(self) -> Tree:
-        """Return the best tree, with names of relations."""
+        """Return the best tree, with names of nuclearities and relations instead of ids."""
         spans = []
         for start, split, end, nuclearity, relation in self.tree.tolist():
             spans.append(Span(start, split, end, NUCLEARITIES[nuclearity], relation=self.relations[relation]))
@@ -190,11 +181,7 @@ def nodes_of(tree: Tree, relations: Sequence[str]) -> Tensor:
 
 
 def validate_gamma(gamma: Tensor | None, size: int) -> Tensor:
-    """Validate gamma of `size` EDUs and return it as float32 [E] on the CPU.
-
-    Raises:
-        ValueError: if it is missing, of another shape, negative or not a number.
-    """
+    """Return gamma as float32 [E] on the CPU; raise ValueError if it is missing, of another shape, negative or NaN."""
     if gamma is None:
         raise ValueError("its band does not include every pair of EDUs, so gamma must be given")
     if gamma.shape != (size,) or not (gamma >= -distributions.ROUNDING).all():  # this form also rejects NaN
@@ -203,11 +190,7 @@ def validate_gamma(gamma: Tensor | None, size: int) -> Tensor:
 
 
 def strip_edus(edus: Tensor, text: str) -> Tensor:
-    """Strip whitespace at the ends of EDUs, [E, 2].
-
-    Raises:
-        ValueError: if there is no EDU, or one is empty, outside the text or overlaps the previous one.
-    """
+    """Strip whitespace at the ends of EDUs, [E, 2]; raise ValueError without EDUs, or if one is empty or misplaced."""
     if not len(edus):
         raise ValueError("there is no EDU; leave empty documents out")
     stripped, previous_end = [], 0

@@ -92,14 +92,11 @@ def join_edus(texts: list[str]) -> tuple[str, list[Offsets]]:
 
 
 def in_language(document: TreebankDocument, code: str) -> TreebankDocument:
-    """Add sentences to a document of another language than English, unless the treebank annotates them.
-
-    Such Chinese and Japanese documents also lose the spaces between words, which treebanks have and plain text lacks.
-    """
+    """Add sentences, by rules of its language, to a document that has none; English documents are not changed."""
     language = language_of(code)
     if language.is_english or document.sentences:
         return document
-    if language.primary in UNSPACED_LANGUAGES:
+    if language.primary in UNSPACED_LANGUAGES:  # treebanks separate words by spaces, plain text does not
         text, edus = join_edus([language.detokenize(edu.split()) for edu in document.edu_texts])
         document = replace(document, text=text, edus=edus, paragraphs=[])  # paragraphs are offsets of the old text
     return replace(document, sentences=sentence_offsets(document.text, document.paragraphs or None, code))

@@ -8,46 +8,28 @@ from datamodules.discourse.trees import SPAN
 
 # GUM from release 8 on: the class is the part before the hyphen.
 _GUM = {
-    "adversative": "antithesis concession contrast",
-    "attribution": "negative positive",
-    "causal": "cause result",
-    "context": "background circumstance",
-    "contingency": "condition",
-    "elaboration": "additional attribute",
-    "evaluation": "comment",
-    "explanation": "evidence justify motivation",
-    "joint": "disjunction list other sequence",
-    "mode": "manner means",
-    "organization": "heading phatic preparation",
-    "purpose": "attribute goal",
-    "restatement": "partial repetition",
-    "same-unit": "",
-    "topic": "question solutionhood",
-}
+    "adversative": "antithesis concession contrast", "attribution": "negative positive", "causal": "cause result",
+    "context": "background circumstance", "contingency": "condition", "elaboration": "additional attribute",
+    "evaluation": "comment", "explanation": "evidence justify motivation", "joint": "disjunction list other sequence",
+    "mode": "manner means", "organization": "heading phatic preparation", "purpose": "attribute goal",
+    "restatement": "partial repetition", "same-unit": "", "topic": "question solutionhood",
+}  # fmt: skip
 
 # RST-DT: the classes of Carlson and Marcu's tagging manual (2001, ISI-TR-545).
 _RST_DT = {
-    "attribution": "attribution attribution-negative",
-    "background": "background circumstance",
-    "cause": "cause cause-result consequence result",
-    "comparison": "analogy comparison preference proportion",
-    "condition": "condition contingency hypothetical otherwise",
-    "contrast": "antithesis concession contrast",
+    "attribution": "attribution attribution-negative", "background": "background circumstance",
+    "cause": "cause cause-result consequence result", "comparison": "analogy comparison preference proportion",
+    "condition": "condition contingency hypothetical otherwise", "contrast": "antithesis concession contrast",
     "elaboration": "definition elaboration-additional elaboration-general-specific elaboration-object-attribute "
     "elaboration-part-whole elaboration-process-step elaboration-set-member example",
-    "enablement": "enablement purpose",
-    "evaluation": "comment conclusion evaluation interpretation",
-    "explanation": "evidence explanation-argumentative reason",
-    "joint": "disjunction list",
-    "manner-means": "manner means",
-    "same-unit": "same-unit",
-    "summary": "restatement summary",
+    "enablement": "enablement purpose", "evaluation": "comment conclusion evaluation interpretation",
+    "explanation": "evidence explanation-argumentative reason", "joint": "disjunction list",
+    "manner-means": "manner means", "same-unit": "same-unit", "summary": "restatement summary",
     "temporal": "inverted-sequence sequence temporal-after temporal-before temporal-same-time",
-    "textual-organization": "textualorganization",
-    "topic-change": "topic-drift topic-shift",
+    "textual-organization": "textualorganization", "topic-change": "topic-drift topic-shift",
     "topic-comment": "comment-topic problem-solution question-answer rhetorical-question statement-response "
     "topic-comment",
-}
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -96,11 +78,9 @@ INVENTORIES = {"gum": GUM, "rst_dt": RST_DT}
 
 
 def inventory_of(choice: Sequence[str] | Mapping[str, Sequence[str]] | str) -> Inventory:
-    """Return the inventory that the user chooses.
+    """Return an inventory by name, `gum` or `rst_dt`, or for the relations of another treebank, in any case.
 
-    Args:
-        choice: `gum` or `rst_dt`, or the relations of another treebank in any case: a list in which each relation is a
-            class, or a mapping from each class to its fine relations.
+    These are a list of relations, each of which is a class, or a mapping from each class to its fine relations.
 
     Raises:
         ValueError: if the name is unknown, or relations are missing, reserved, or in two classes.
@@ -138,8 +118,7 @@ def coarsened(
     """Return documents in whose trees each relation is replaced by its class; documents without a tree stay the same.
 
     Raises:
-        TreebankError: if a relation is unknown; the message has `where` (a path), the id of the document and the EDUs
-            of the node.
+        TreebankError: if a relation is unknown; the message has `where`, the id of the document and the EDUs.
     """
     coarse_documents = []
     for document in documents:

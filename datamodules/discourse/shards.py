@@ -1,7 +1,4 @@
-"""Shards of discourse parses: `safetensors` files whose name contains the digest of their header.
-
-The header contains the digest of every document, so that everything that is read can be verified.
-"""
+"""Shards of parses: `safetensors` files with the digest of their header in the name, and digests of documents in it."""
 
 import json
 import os
@@ -73,14 +70,12 @@ class Shard(NamedTuple):
 def write_shard(folder: Path, rank: int, parses: dict[str, DiscourseParse]) -> Path:
     """Write parses by key as one shard, atomically, and return its path.
 
-    The name of the file has the rank of the process, a random part against collisions, and the digest of the header,
-    which contains the digests of the documents.
-
     Raises:
         UserError: if it cannot be written.
     """
     content = _content(parses)
     digest = xxhash.xxh3_128(content[: _header_end(content)]).hexdigest()
+    # The random part separates shards that several processes of one rank, in different runs, write at once.
     path = folder / f"parses-{rank:05d}-{uuid4().hex[:12]}-{digest}.safetensors"
     try:
         durable_write(path, content)

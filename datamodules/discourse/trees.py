@@ -247,10 +247,7 @@ def _binary_nodes(node: Node) -> list[Node]:
 
 
 def _node_of(label: list, starts: tuple[int, ...], end: int) -> Node:
-    """Build a node from its label, [nuclearity, relation] or [nuclearity, list of one relation per child].
-
-    `starts` are the first EDUs of its children, `end` is the last EDU of the node, as in `Tree.nested`.
-    """
+    """Build a node from its label [nuclearity, relation or relations], the first EDUs of its children, its last EDU."""
     nuclearity, relation = label
     if isinstance(relation, list) and all(isinstance(name, str) for name in relation) and isinstance(nuclearity, str):
         return Node(starts, end, nuclearity, tuple(relation))

@@ -21,12 +21,9 @@ __all__ = [
 ]  # fmt: skip
 
 _BY_NAME = {
-    "similarity": Similarity,
-    "scaled_similarity": partial(Similarity, scaled=True),
-    "topic": Topic,
-    "discourse": Discourse,
-    "none": NoGraph,
-}
+    "similarity": Similarity, "scaled_similarity": partial(Similarity, scaled=True), "topic": Topic,
+    "discourse": Discourse, "none": NoGraph,
+}  # fmt: skip
 
 
 def make_graph(

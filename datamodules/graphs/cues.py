@@ -1,7 +1,4 @@
-"""Cues of discourse relations between sentences, by word rules.
-
-The cues are those of Christensen et al. 2013 (NAACL), who use a parser, WordNet and a coreference resolver.
-"""
+"""Cues of discourse relations between sentences by word rules, for the parser-based cues of Christensen et al. 2013."""
 
 import re
 from collections.abc import Sequence
@@ -31,10 +28,9 @@ DEFINITE = DEMONSTRATIVES | {"the"}
 INDEFINITE = frozenset(("a", "an", "another", "some", "several"))
 
 _REPORTING = frozenset(("said", "says", "say", "saying", "told"))  # in every other sentence of news
-_VERB_MARKS = """
+_BEFORE_VERBS = frozenset("""
     to will would can could may might must should did does do don't didn't doesn't won't can't couldn't cannot
-"""
-_BEFORE_VERBS = frozenset(_VERB_MARKS.split())  # a content word after one of these is a verb
+""".split())  # a content word after one of these is a verb
 _NO_VERB_FORMS = """
     thing something nothing anything everything morning evening building king ring spring string during according
     including following regarding wing ceiling hundred indeed need feed seed speed breed greed weed united red bed
@@ -71,11 +67,7 @@ class Cues:
 
 
 def cues(sentences: Sequence[str]) -> list[Cues]:
-    """Return the cues of the sentences of a document.
-
-    Names are detected by capital letters; in lower-cased text, two consecutive content words count as a name ("new
-    delhi").
-    """
+    """Return the cues of each sentence of a document; names in lower-cased text are pairs of content words."""
     texts = [sentence.replace("’", "'") for sentence in sentences]
     words = [WORD.findall(text) for text in texts]  # of each sentence
     verbs = []  # for each word of each sentence, the stem of a verb, or None

@@ -74,10 +74,7 @@ class ParagraphGraph(ABC):
 
 
 def _validated(weights: Any, paragraphs: Paragraphs, source: str, symmetric: bool) -> Weights:
-    """Return weights as float32 [L, L], clipped to [0, 1], with 1 on the diagonal; raise UserError if they are invalid.
-
-    `source` is where the weights come from, for messages.
-    """
+    """Return weights as float32 [L, L], clipped to [0, 1], with 1 on the diagonal; raise UserError if invalid."""
     where = f"{source}: document {paragraphs.id!r}"
     size = len(paragraphs)
     try:

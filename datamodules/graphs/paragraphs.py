@@ -97,14 +97,11 @@ class ParagraphRule:
         selected = self._selected(parts)
         sentences = document.sentences
         return Paragraphs(
-            document=document,
+            document=document, separate=self.parts == "sources", total=len(spans), empty=num_empty,
             texts=[sentences[slice(*spans[i])] for i in selected] or [[]],
             spans=[spans[i] for i in selected] or [(0, 0)],
             parts=[parts[i] for i in selected] or [0],
-            separate=self.parts == "sources",
-            total=len(spans),
-            empty=num_empty,
-        )
+        )  # fmt: skip
 
     def _groups(self, part: list[str]) -> list[tuple[int, int]]:
         """Return the ranges (start, end) of sentences of the paragraphs of a part, without blank paragraphs."""
@@ -113,10 +110,7 @@ class ParagraphRule:
         return [(start, end) for start, end in groups if any(sentence.strip() for sentence in part[start:end])]
 
     def _selected(self, parts: Sequence[int]) -> list[int]:
-        """Return the indices of the selected paragraphs in order; `parts` are the indices of their parts.
-
-        For `keep`, see the class.
-        """
+        """Return the indices of the selected paragraphs (see `keep`) in order, from the index of each one's part."""
         size, limit = len(parts), self.max_paragraphs
         if size <= limit or self.keep == "first":
             return list(range(min(size, limit)))

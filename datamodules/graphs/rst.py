@@ -44,11 +44,8 @@ class RST(ParagraphGraph):
         self.parser, self.parses, self.without = parser, Path(parses), tuple(without)
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return the state for DataLoader workers, without the weights of the parser and open files.
-
-        Workers only look up parses, for which they need the attributes of the parser in the cache key.
-        """
-        attributes = ("fingerprint", "rows", "band")
+        """Return the state for worker processes, without the weights of the parser and open files."""
+        attributes = ("fingerprint", "rows", "band")  # of the parser, for cache keys: workers only look up parses
         key_attributes = SimpleNamespace(**{name: getattr(self.parser, name) for name in attributes})
         state = {name: value for name, value in self.__dict__.items() if name != "cache"}  # opened again on first use
         return state | {"parser": key_attributes}
@@ -103,9 +100,7 @@ def paragraph_means(parse: "DiscourseParse", owner: NDArray, size: int, without:
     """Average the LDD of a parse over the pairs of EDUs of each two paragraphs.
 
     Args:
-        owner: index of the paragraph of each EDU, -1 for none, [E], see `owners`.
-        size: number of paragraphs L.
-        without: relations that are not summed.
+        owner: index of the paragraph of each EDU, -1 for none, [E], see `owners`; `size` is the number of paragraphs L.
 
     Returns:
         [L, L]; entry [i, j] is the mean probability that EDUs of j are nuclei of EDUs of i.

@@ -153,11 +153,7 @@ class Topic(ParagraphGraph):
         return {"terms": list(self._columns), "topics": self.topics, "likely": content}
 
     def load_state(self, state: dict[str, Any]) -> None:
-        """Restore the topics from the result of `state`.
-
-        Raises:
-            UserError: if it is empty or has another number of topics.
-        """
+        """Restore the topics from a `state`; raise UserError if it is empty or has another number of topics."""
         if state.get("topics") != self.topics:
             problem = f"the saved graph has {state.get('topics', 'no')} topics, not {self.topics}"
             raise UserError(f"{problem}; give the settings of that run, or learn it again")

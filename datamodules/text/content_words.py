@@ -37,12 +37,9 @@ def words(text: str) -> list[str]:
 
 
 def content_stems(text: str, language: str = "en") -> list[str]:
-    """Return the stems of all words in order, in English without function words and single letters.
-
-    Other languages have no list of function words here; without a Snowball stemmer, their words are not stemmed.
-    """
+    """Return the stems of all words in order, in English without function words and single letters."""
     rules = language_of(language)
-    if not rules.is_english:
+    if not rules.is_english:  # no list of function words, and some languages have no stemmer
         return [rules.stem(word) if rules.stem else word for word in rules.words(text)]
     return [stem(word) for word in words(text) if word not in STOP_WORDS and (len(word) > 1 or word.isdigit())]
 

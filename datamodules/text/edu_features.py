@@ -72,13 +72,10 @@ def sentence_starts(request: Request, name: str = "text") -> list[int]:
 def edu_features(
     request: Request, subwords: Subwords | None = None, edus: Sequence[Span] = (), name: str = "text"
 ) -> EduFeatures:
-    """Return the features of a text.
+    """Return the features of a text; `name` is its id.
 
-    Args:
-        request: the text, with its sentences and paragraphs if they are known.
-        subwords: tokenizer of the segmenter's encoder; None for a segmenter with hashed features only.
-        edus: gold EDUs, for training; an EDU that begins inside a word tags that word.
-        name: id of the text.
+    Without `subwords`, the tokenizer of an encoder, there are only hashed features. Gold EDUs are for training; an EDU
+    that begins inside a word tags that word.
 
     Raises:
         UserError: if a sentence, paragraph or EDU lies outside the text.
@@ -105,18 +102,13 @@ def edu_features(
     begins_sentence[first_words] = True
     lengths = [following - first for first, following in zip(first_words, [*first_words[1:], num_words])]
     return EduFeatures(
-        id=name,
-        digest=text_digest(text),
-        offsets=offsets,
+        id=name, digest=text_digest(text), offsets=offsets,
         words=torch.tensor(hashes, dtype=torch.long).reshape(-1, FEATURES),
         layout=_layout(text, offsets, lengths, {bisect_left(word_starts, start) for start, _ in paragraphs}),
         chains=[part for length in lengths for part in _chain_lengths(length)],
-        begins=begins_sentence,
-        starts=starts,
-        pieces=torch.tensor(ids, dtype=torch.long),
-        piece_words=torch.tensor(piece_words, dtype=torch.long),
-        tags=tags,
-    )
+        begins=begins_sentence, starts=starts, tags=tags,
+        pieces=torch.tensor(ids, dtype=torch.long), piece_words=torch.tensor(piece_words, dtype=torch.long),
+    )  # fmt: skip
 
 
 def _chain_lengths(length: int) -> list[int]:
@@ -172,15 +164,10 @@ class SegmentationBatch(Batch):
         return cls(
             ids=[text.id for text in texts],
             references=[[] for _ in texts],  # none: a segmenter does not summarize
-            words=torch.cat([text.words for text in texts]),
-            word_counts=[len(text.offsets) for text in texts],
+            words=torch.cat([text.words for text in texts]), word_counts=[len(text.offsets) for text in texts],
             layout=torch.cat([text.layout for text in texts]),
-            pieces=torch.cat([text.pieces for text in texts]),
-            piece_counts=[len(text.pieces) for text in texts],
-            piece_words=torch.cat(piece_words),
-            rows=rows,
-            lengths=lengths,
-            begins=torch.cat([text.begins for text in texts]),
-            tags=torch.cat([text.tags for text in texts]),
+            pieces=torch.cat([text.pieces for text in texts]), piece_counts=[len(text.pieces) for text in texts],
+            piece_words=torch.cat(piece_words), rows=rows, lengths=lengths,
+            begins=torch.cat([text.begins for text in texts]), tags=torch.cat([text.tags for text in texts]),
             texts=texts,
-        )
+        )  # fmt: skip

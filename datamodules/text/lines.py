@@ -22,11 +22,7 @@ def json_line(record: Any) -> str:
 
 
 def load_json(text: str | bytes) -> Any:
-    """Return the value of a JSON text.
-
-    Raises:
-        ValueError: if it is not JSON, or nested too deeply.
-    """
+    """Return the value of a JSON text; raise ValueError if it is not JSON, or nested too deeply."""
     try:
         return json.loads(text)
     except RecursionError:

@@ -128,10 +128,7 @@ def text_scores(
     texts: Sequence[Sequence[str]], references: Sequence[Sequence[str]],
     variants: Sequence[str] = ("rouge1", "rouge2", "rougeL"), language: str = "en",
 ) -> list[float]:  # fmt: skip
-    """Return the mean of the ROUGE F scores `variants` of each text, in [0, 1], for its best reference.
-
-    Texts and references are lists of sentences; a text gets 0 if there is no reference.
-    """
+    """Return the mean of several ROUGE F scores, in [0, 1], of each text (sentences) for its best reference."""
     words = vocabulary(language=language)
     words.limit_size()  # before encoding: it may clear the vocabulary
     targets = [[words.encode(sentence) for sentence in reference] for reference in references]
@@ -165,11 +162,7 @@ def _count_grams(grams: Iterable) -> Grams:
 
 
 def _border_bigrams(encoded: list[list[int]], chosen: list[int], index: int) -> list[tuple[tuple[int, int], int]]:
-    """Return changes of bigrams across sentence ends if sentence `index` joins the chosen sentences.
-
-    Returns:
-        Pairs of a bigram and 1 for each bigram that is added, -1 for the one between neighbors that is broken up.
-    """
+    """Return (bigram, 1 or -1) for bigrams across sentence ends that sentence `index` would add or break up."""
     previous = max((i for i in chosen if i < index), default=None)  # neighbors; none of them is empty
     following = min((i for i in chosen if i > index), default=None)
     sentence = encoded[index]
@@ -184,10 +177,7 @@ def _border_bigrams(encoded: list[list[int]], chosen: list[int], index: int) -> 
 
 
 def _gains(target: _Target, selected: tuple[Grams, Grams], index: int, borders: list) -> tuple[int, int]:
-    """Return by how much the clipped matches of words and of bigrams increase with sentence `index`.
-
-    `selected` are the counts of the chosen sentences, `borders` the result of `_border_bigrams`.
-    """
+    """Return by how much matches of words and of bigrams increase with sentence `index` and its `_border_bigrams`."""
     words, bigrams = target.sentences[index]
     word_limits, bigram_limits = target.limits
     borders_in_reference = [(gram, change) for gram, change in borders if gram in bigram_limits]
@@ -218,9 +208,6 @@ def _add_sentence(target: _Target, selected: tuple[Grams, Grams], index: int, bo
 
 
 def _f1_sum(hits1: int, size1: int, hits2: int, size2: int) -> float:
-    """Return F1 of words plus F1 of bigrams, each 2 hits / size, where size counts prediction and reference together.
-
-    Both have a common denominator, so that only one division rounds, and equal sums are equal numbers.
-    """
+    """Return F1 of words plus F1 of bigrams, each 2 hits / size of both texts, as one fraction that rounds once."""
     size1, size2 = max(size1, 1), max(size2, 1)  # 0, or below for bigrams, if both texts are empty or single words
     return 2 * (hits1 * size2 + hits2 * size1) / (size1 * size2)

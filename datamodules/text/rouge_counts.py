@@ -157,11 +157,7 @@ def union_lcs(positions: Iterable[Sequence[int | None]], fields: Sequence[int]) 
 
 
 def _stops(masks: Sequence[int | None], columns: list[int]) -> list[tuple[int, int]]:
-    """Return the input of the backtrace `_mark`, from the last token of the prediction to the first.
-
-    Returns:
-        For each token in the reference, (positions that match, positions at which the backtrace stops), bit masks.
-    """
+    """Return (matches, positions where `_mark` stops) for each predicted token that is in the reference, last first."""
     # The backtrace over tokens that are not in the reference moves to where the length increases, so that a match alone
     # does not stop it in the column before them.
     stops = []

@@ -127,11 +127,8 @@ def read_exceptions(folder: str | None = None) -> dict[str, str]:
     """Return the base form of each irregular word form ("said" -> "say") in the exception lists of WordNet.
 
     A form that is listed under several parts of speech has the base of the last one: "best" and "better" have the base
-    "good" of the adjective, as in ROUGE-1.5.5. The only other form with two bases is "testes".
-
-    Args:
-        folder: folder with the lists; by default the first of `WORDNET_FOLDERS` that has any, and if there is none, the
-            result is empty, with a warning.
+    "good" of the adjective, as in ROUGE-1.5.5. The only other form with two bases is "testes". Without lists in the
+    default folders, the result is empty, with a warning.
 
     Raises:
         ValueError: if `folder` has no exception list.

@@ -24,8 +24,7 @@ _ENDS = tuple(".!?\"'”’:)")
 def layout_features(documents: Sequence[Sequence[str]], language: str = "en") -> Tensor:
     """Return features of sentences from their texts, positions and neighbors, [B, L, 13]; 0 at padding.
 
-    Positions are counted over sentences of prose, so that titles, bylines and greetings do not move the beginning. The
-    divisors 3, 5 and 25 bring features of usual documents to about [0, 1].
+    Positions are counted over sentences of prose, so that titles, bylines and greetings do not move the beginning.
     """
     is_sentence = pad([[1] * len(sentences) for sentences in documents]).float()  # 0 at padding, [B, L]
     words = pad([[min(len(text.split()), _MAX_WORDS) for text in sentences] for sentences in documents]).float()
@@ -39,7 +38,7 @@ def layout_features(documents: Sequence[Sequence[str]], language: str = "en") ->
     features = torch.stack(
         [
             before / size,
-            (before + 1).log() / 3,
+            (before + 1).log() / 3,  # 3, 5 and 25 bring features of usual documents to about [0, 1]
             (size - before).clamp(min=1).log() / 5,
             (before == 0) * prose,  # the first sentence of prose
             prose,
@@ -57,10 +56,7 @@ def layout_features(documents: Sequence[Sequence[str]], language: str = "en") ->
 
 
 def _ranks(sentences: Sequence[str], language: str) -> tuple[list[float], list[float]]:
-    """Return TextRank and LexRank of L sentences, each times L, so that their mean is 1 in documents of any length.
-
-    Longer documents are ranked in parts of `_RANKED` sentences.
-    """
+    """Return TextRank and LexRank, times the number of sentences in each part of `_RANKED`, so that their mean is 1."""
     textrank, lexrank = [], []
     for start in range(0, len(sentences), _RANKED):
         counts = stem_counts(sentences[start : start + _RANKED], language)  # [L, V]

@@ -60,14 +60,11 @@ def _is_tokenized(text: str) -> bool:
 
 
 def _ends(text: str, language: str) -> list[int]:
-    """Return the ends of all sentences but the last (characters), by sentencex and, except in English, `_OTHER_ENDS`.
-
-    Texts for which sentencex would take too long are read in overlapping windows.
-    """
+    """Return the ends (characters) of all sentences but the last, by sentencex and, except in English, more rules."""
     import sentencex  # only where texts are split
 
     is_slow = len(text) * len(_SEARCHED.findall(text)) > _LONGEST_SEARCH
-    size = _WINDOW if is_slow else len(text)
+    size = _WINDOW if is_slow else len(text)  # of overlapping windows
     ends: list[int] = []
     start = 0
     while start < len(text):

@@ -156,11 +156,8 @@ class EncoderTokenizer(SubwordTokenizer):
     symbols = (BERTS, SPECIALS[:3])  # whose ids are `start`, `pad` and `stop`
 
     def wrapped(self, ids: Sequence[int], piece: int) -> list[list[int]]:
-        """Split ids into pieces of at most `piece` tokens and add a start and an end symbol to each.
-
-        A sentence without tokens is one piece of these two symbols.
-        """
-        pieces = [ids[start : start + piece] for start in range(0, len(ids), piece)] or [[]]
+        """Split ids into pieces of at most `piece` tokens, each between a start and an end symbol."""
+        pieces = [ids[start : start + piece] for start in range(0, len(ids), piece)] or [[]]  # one without tokens
         return [[self.start, *ids_of_piece, self.stop] for ids_of_piece in pieces]
 
     def pieces(self, sentences: Sequence[str], piece: int, max_tokens: int | None = None) -> Pieces:
@@ -185,11 +182,7 @@ class EncoderTokenizer(SubwordTokenizer):
 
 
 def by_token(length: int, starts: Sequence[int], owners: Sequence[int]) -> tuple[list[int], list[int]]:
-    """Expand the lists of `Pieces` with `length` tokens to one entry per token.
-
-    Returns:
-        The index of the sentence of each token, and a list with 1 at the first token of each piece, 0 elsewhere.
-    """
+    """Return the sentence of each of the `length` tokens of `Pieces`, and 1 at the first token of each piece or 0."""
     sentence_of_token: list[int] = []
     for sentence, start, end in zip(owners, starts, [*starts[1:], length]):
         sentence_of_token += [sentence] * (end - start)

@@ -18,8 +18,7 @@ class Tokens(NamedTuple):
     """Tokens of a text."""
 
     ids: list[int]  # token ids, without special tokens
-    # (start, end) characters of each token, without surrounding white space; start = end for a token without visible
-    # characters
+    # (start, end) characters of each token, without surrounding white space; start = end if none is visible
     offsets: list[tuple[int, int]]
 
 

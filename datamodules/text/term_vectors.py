@@ -57,10 +57,7 @@ def cosines(vectors: NDArray) -> NDArray:
 def pagerank(weights: NDArray, damping: float, tolerance: float = 1e-10) -> NDArray:
     """Return the stationary distribution of a random walk over a graph, [L, L] -> [L].
 
-    Args:
-        weights: weights of the links from each node; from a node without links, the walk jumps to any node uniformly.
-        damping: probability of following a link instead of such a jump.
-        tolerance: sum of absolute changes at which the power iteration stops.
+    It follows a link with probability `damping`; otherwise, or from a node without links, it jumps uniformly.
     """
     size = max(len(weights), 1)  # 1 for an empty graph, which has no ranks
     totals = weights.sum(1, keepdims=True)  # [L, 1]
@@ -68,6 +65,6 @@ def pagerank(weights: NDArray, damping: float, tolerance: float = 1e-10) -> NDAr
     ranks = np.full(len(weights), 1 / size)
     while True:  # ends, because each step multiplies the change by at most the damping
         updated = (1 - damping) / size + damping * ranks @ transitions
-        if np.abs(updated - ranks).sum() < tolerance:
+        if np.abs(updated - ranks).sum() < tolerance:  # power iteration has converged
             return updated
         ranks = updated

@@ -41,10 +41,7 @@ class Vocabulary:
         cls, texts: Iterable[str], size: int, tokenizer: WordTokenization = "words", lowercase: bool = True,
         language: str = "en",
     ) -> Self:  # fmt: skip
-        """Build the vocabulary of the four special symbols and the `size` - 4 most frequent words of texts.
-
-        Ties are in alphabetical order.
-        """
+        """Build the vocabulary of the `size` - 4 most frequent words, after four symbols; ties are alphabetical."""
         if size <= len(SPECIALS):
             raise ValueError(f"a vocabulary of {size} has only the {len(SPECIALS)} special symbols; raise its size")
         counts: Counter[str] = Counter()

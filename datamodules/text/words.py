@@ -15,23 +15,17 @@ NO_SPACE_AFTER = frozenset("([{$#“‘")
 
 
 def tokenize(text: str, tokenizer: WordTokenization = "words", lowercase: bool = True) -> list[str]:
-    """Split a text into tokens.
-
-    `words` separates words from punctuation; `whitespace` is for tokenized text, such as the CNN/DailyMail release of
-    See et al. 2017.
-    """
+    """Split a text into tokens: `words` separates words from punctuation, `whitespace` expects spaces between them."""
     if lowercase:
         text = text.lower()
     return text.split() if tokenizer == "whitespace" else _WORD.findall(text)
 
 
 def detokenize(
-    tokens: Sequence[str],
-    tokenizer: WordTokenization = "words",
-    no_space_before: Collection[str] = NO_SPACE_BEFORE,
-    no_space_after: Collection[str] = NO_SPACE_AFTER,
+    tokens: Sequence[str], tokenizer: WordTokenization = "words",
+    no_space_before: Collection[str] = NO_SPACE_BEFORE, no_space_after: Collection[str] = NO_SPACE_AFTER,
     unspaced: Any = None,
-) -> str:
+) -> str:  # fmt: skip
     """Join tokens by spaces; with `words`, without spaces before or after punctuation as in usual text.
 
     Args:

@@ -85,14 +85,10 @@ def _document(reading: _Reading) -> TreebankDocument:
     if set(reading.text) <= set("_ \n"):  # GUM is distributed with _ for the letters of copyrighted texts
         raise TreebankError(f"{location}: the words are blanked out; restore them with GUM's get_text.py")
     document = TreebankDocument(
-        id=reading.id,
-        text=reading.text,
+        id=reading.id, text=reading.text, sentences=reading.sentences, tree=_tree(reading), genre=reading.genre,
         edus=_split_at(reading.text, [start for start, _, _ in reading.edges]),
-        sentences=reading.sentences,
         paragraphs=_split_at(reading.text, reading.paragraphs),
-        tree=_tree(reading),
-        genre=reading.genre,
-    )
+    )  # fmt: skip
     return validate_document(document, reading.where)
 
 
@@ -116,10 +112,7 @@ def _read_word(line: str, where: str, reading: _Reading) -> None:
 
 
 def _add_word(identifier: str, form: str, space_after: str, reading: _Reading) -> int:
-    """Append a word or a range of words to the text and return the index of its first character.
-
-    The text of a range is on its line, so the words that follow it, which may be spelled differently, are not appended.
-    """
+    """Append a word or the text of a range of words, not the words inside a range; return its first character."""
     if identifier.isdecimal() and int(identifier) <= reading.range_end:
         start = min(reading.range_start + reading.inner, len(reading.text) - 1)  # words may be longer than it
         reading.inner += len(form)
@@ -227,11 +220,8 @@ def from_dependencies(
 
 
 def _node_of(children: list[tuple[int, int, int]], head: int, relations: Sequence[str], kinds: Sequence[str]) -> Node:
-    """Return the node over children (start, end, head), one of which has the head of the node.
-
-    This child has the relation of the other nuclei, since `relations` has none for it.
-    """
+    """Return the node over children (start, end, head); the child with the head of the node is its first nucleus."""
     nuclearity = "".join("N" if edu == head or kinds[edu] == "m" else "S" for *_, edu in children)
-    shared = next((relations[edu] for *_, edu in children if edu != head and kinds[edu] == "m"), SPAN)
+    shared = next((relations[edu] for *_, edu in children if edu != head and kinds[edu] == "m"), SPAN)  # of all nuclei
     names = tuple(shared if edu == head else relations[edu] for *_, edu in children)
     return Node(tuple(start for start, *_ in children), end=children[-1][1], nuclearity=nuclearity, relations=names)

@@ -75,10 +75,7 @@ def read(text: str, name: str) -> list[TreebankDocument]:
 
 
 def _bracketed(text: str, name: str) -> _Bracket:
-    """Parse the content of the file `name` and return its outermost bracket.
-
-    The first word in a bracket is its name, all others are its values.
-    """
+    """Parse the content of the file `name` and return its outermost bracket."""
     top = _Bracket(line=0)  # the whole file
     opened = [top]  # stack of brackets that are not closed yet
     for token, quoted, line in _tokens(text):  # brackets within a quoted text are characters of the text
@@ -90,7 +87,7 @@ def _bracketed(text: str, name: str) -> _Bracket:
             if len(opened) == 1:
                 raise TreebankError(f"{name}:{line}: a closing bracket without an opening one")
             opened.pop()
-        elif not opened[-1].name:
+        elif not opened[-1].name:  # the first word in a bracket is its name, all others are values
             opened[-1].name = token.lower()
         else:
             opened[-1].values.append(token)

@@ -80,10 +80,7 @@ def _units(root: ElementTree.Element, name: str) -> dict[str, _Unit]:
 
 
 def _link(units: dict[str, _Unit], relation_types: dict[str, set[str]]) -> _Unit:
-    """Add all units to the nuclei or satellites of their parents, and return the root.
-
-    `relation_types` are the types of each relation in the header of the file, `multinuc`, `rst` or both.
-    """
+    """Add units to the nuclei or satellites of their parents, by the types of their relations, and return the root."""
     roots = [unit for unit in units.values() if not unit.parent]
     if len(roots) != 1:
         raise TreeError(f"{len(roots)} roots{': ' if roots else ''}{', '.join(unit.id for unit in roots[:9])}")
@@ -113,14 +110,11 @@ def _link(units: dict[str, _Unit], relation_types: dict[str, set[str]]) -> _Unit
 
 
 def _nuclear_relation(unit: _Unit, children: list[_Unit], relation_types: dict[str, set[str]]) -> str:
-    """Return the multinuclear relation that joins the nuclei of a group; SPAN for a segment or a single nucleus.
-
-    Candidates are relations of its children that the header does not list as mononuclear only, preferably those that it
-    lists as multinuclear only; the most frequent one is chosen.
-    """
+    """Return the multinuclear relation that joins the nuclei of a group; SPAN for a segment or a single nucleus."""
     # In Russian and Basque treebanks, groups of type span may have several nuclei with a multinuclear relation.
     if unit.kind == "segment" or (unit.kind == SPAN and any(child.relation == SPAN for child in children)):
         return SPAN
+    # relations of its children that the header does not list as mononuclear only
     candidates = [child.relation for child in children if relation_types.get(child.relation) != {"rst"}]
     if unit.kind == SPAN:
         candidates = [name for name in candidates if candidates.count(name) > 1]  # a single child may be a satellite
@@ -129,10 +123,7 @@ def _nuclear_relation(unit: _Unit, children: list[_Unit], relation_types: dict[s
 
 
 def _nodes(root: _Unit) -> list[Node]:
-    """Return the nodes of the tree, children before parents.
-
-    A unit has up to two nodes: one over its nuclei, and one over this node and its satellites.
-    """
+    """Return the nodes of the tree, children before parents: per unit one over nuclei, and one that adds satellites."""
     order = [root]  # parents before children; recursion would fail for deep trees
     for unit in order:
         order += unit.nuclei + unit.satellites
@@ -149,11 +140,7 @@ def _nodes(root: _Unit) -> list[Node]:
 
 
 def _node(children: list[tuple[Extent, str, str]], unit: _Unit, nodes: list[Node]) -> Extent:
-    """Append the node over children (extent, N or S, relation) to `nodes`, unless there is only one child.
-
-    Returns:
-        The first and last EDU of all children.
-    """
+    """Append the node over children (extent, N or S, relation) unless there is only one; return their joint extent."""
     extents, letters, relations = zip(*sorted(children), strict=True)  # in the order of the text
     for (_, end), (start, _) in pairwise(extents):
         if start != end + 1:
