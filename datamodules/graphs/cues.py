@@ -28,9 +28,8 @@ DEFINITE = DEMONSTRATIVES | {"the"}
 INDEFINITE = frozenset(("a", "an", "another", "some", "several"))
 
 _REPORTING = frozenset(("said", "says", "say", "saying", "told"))  # in every other sentence of news
-_BEFORE_VERBS = frozenset("""
-    to will would can could may might must should did does do don't didn't doesn't won't can't couldn't cannot
-""".split())  # a content word after one of these is a verb
+_AUXILIARIES = "will would can could may might must should did does do don't didn't doesn't won't can't couldn't cannot"
+_BEFORE_VERBS = frozenset(["to", *_AUXILIARIES.split()])  # a content word after one of these is a verb
 _NO_VERB_FORMS = """
     thing something nothing anything everything morning evening building king ring spring string during according
     including following regarding wing ceiling hundred indeed need feed seed speed breed greed weed united red bed

@@ -30,10 +30,7 @@ def load_json(text: str | bytes) -> Any:
 
 
 def split_lines(text: str) -> list[str]:
-    """Split a text at line feeds and carriage returns only.
-
-    `str.splitlines` also splits at form feeds, U+0085, U+2028 and U+2029, which occur inside sentences.
-    """
+    """Split a text at line feeds and carriage returns, not at the rare separators of `str.splitlines` in sentences."""
     lines = re.split(r"\r\n|\r|\n", text)
     return lines if lines[-1] else lines[:-1]
 
