@@ -135,7 +135,7 @@ def _report_unread(data: SummarizationData) -> None:
     data.truncation[TEST] = []  # no report by the DataModule, whose shares of a corpus say little about a few texts
     messages = []
     for row in data.features(TEST).select_columns(["id", COLUMN]):
-        units, (read, total) = next(iter(row[COLUMN].items()))  # the first limit is the limit of the source
+        units, (read, total) = next(iter(row[COLUMN].items()))  # the first count is of the source
         if read < total:
             messages.append(f"{printable_line(row['id'])}: first {read} of {total} {units.split('_')[-1]} were read")
     for message in messages[:_MAX_REPORTED]:
