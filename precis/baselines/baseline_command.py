@@ -64,15 +64,15 @@ def _untrained(arguments: list[str]) -> None:
     documents = read_documents(parser, options)
     if "language" in inspect.signature(BASELINES[options.name]).parameters:  # of the words that it compares
         chosen["language"] = options.language
-    rows = predictions(map(as_document, documents), options.name, **chosen)
+    summaries = predictions(map(as_document, documents), options.name, **chosen)
     target = Path(options.out)
     target.parent.mkdir(parents=True, exist_ok=True)
     has_text = False  # whether one of the summaries is not empty
     with atomic_file(target) as file, progress_bar() as progress:
-        for row in progress.track(rows, total=len(documents), description=options.name):
-            file.write(json_line(row))
-            has_text = has_text or bool(row["summary"])
-    if not has_text:
+        for record in progress.track(summaries, total=len(documents), description=options.name):
+            file.write(json_line(record))
+            has_text = has_text or bool(record["summary"])
+    if not has_text:  # of an oracle, which needs words that `--language` recognizes
         problem = f"every summary is empty: no sentence shares a word of language {options.language!r} with a reference"
         print(f"{options.name}: {problem}; set --language", file=sys.stderr)
     print(written_line(options.name, len(documents), target))

@@ -113,7 +113,7 @@ class _Prompts:
         text = document.text
         if self.max_words is not None and len(text.split()) > self.max_words:
             text = " ".join(text.split()[: self.max_words])
-        query = self.settings["query"] if self.queries is None else self.queries[document.id]
+        query = self.settings["query"] if self.queries is None else self.queries[document.id]  # None without {query}
         return fill(self.text, {"document": text, "n": str(self.settings["n"]), "query": query or ""})
 
 

@@ -80,10 +80,10 @@ class ChatReward(Reward):
         pairs = zip(inputs.texts, inputs.sources, strict=True)
         filled = [fill(self.prompt, {"document": source, "summary": text}) for text, source in pairs]
         prompts = {text_digest(prompt): prompt for prompt in filled}  # samples of a document are often equal
-        rank = rank_zero_only.rank or 0
+        rank = rank_zero_only.rank or 0  # None outside of training
         path = self.answers if rank == 0 else self.answers.with_name(f"{self.answers.stem}.{rank}.jsonl")
         with open_answers(path, {"system": "reward"} | self.settings) as answers:
-            missing = [(name, prompt) for name, prompt in prompts.items() if name not in answers.by_id]
+            missing = [(digest, prompt) for digest, prompt in prompts.items() if digest not in answers.by_id]
             if len(answers.by_id) + len(missing) > self.budget:
                 problem = f"the budget of {self.budget:,} requests is used up after {len(answers.by_id):,}"
                 raise UserError(f"{path}: {problem}; raise budget and resume the run")
@@ -92,8 +92,8 @@ class ChatReward(Reward):
                     self.endpoint.answer_all, missing, lambda id, reply: answers.add([{"id": id, "text": reply.text}])
                 )
                 asked.result()  # raises the errors of the thread
-            scores = {name: self._score(answers.by_id[name]["text"]) for name in prompts}
-        if unreadable := [answers.by_id[name]["text"] for name, score in scores.items() if score is None]:
+            scores = {digest: self._score(answers.by_id[digest]["text"]) for digest in prompts}
+        if unreadable := [answers.by_id[digest]["text"] for digest, score in scores.items() if score is None]:
             problem = f"{len(unreadable)} of {len(scores)} answers have no number up to {self.best:g} and count 0"
             rank_zero_warn(f"{path}: {problem}, such as {shorten(unreadable[0], 80)!r}; improve prompt or max_tokens")
         return [scores[text_digest(prompt)] or 0.0 for prompt in filled]

@@ -75,7 +75,7 @@ def link_arguments(parser: ArgumentParser) -> None:
 
 def check_linked(arguments: Sequence[str], config: Namespace) -> None:
     """Raise a `UserError` if an argument of the data is set that a link to the model would silently replace."""
-    model_arguments = config.get("model", {}).get("init_args", Namespace())
+    model_arguments = config.get("model", {}).get("init_args", {})  # a class without arguments may have no such key
     data_arguments = config.get("data", {}).get("init_args", {})
     for name, where, remedy in _linked_names_of_data(arguments):
         if LINKED[name] in model_arguments and name in data_arguments:

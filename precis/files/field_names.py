@@ -91,6 +91,6 @@ def _is_tokens(value: Any) -> bool:
 def _is_sentences(value: Any) -> bool:
     """Return whether a value is a list of texts of which at most a fifth seem to have more than one sentence."""
     if not isinstance(value, list) or len(value) < 2 or not all(isinstance(item, str) for item in value):
-        return False
+        return False  # a single text is a document, not a list of its sentences
     with_several = sum(any(f"{mark} " in item.strip() for mark in ".!?") for item in value)
     return with_several <= len(value) / 5  # a fifth, because "Dr. " in a sentence looks like its end
