@@ -80,7 +80,7 @@ class ChatReward(Reward):
         pairs = zip(inputs.texts, inputs.sources, strict=True)
         filled = [fill(self.prompt, {"document": source, "summary": text}) for text, source in pairs]
         prompts = {text_digest(prompt): prompt for prompt in filled}  # samples of a document are often equal
-        rank = rank_zero_only.rank or 0  # None outside of training
+        rank = rank_zero_only.rank
         path = self.answers if rank == 0 else self.answers.with_name(f"{self.answers.stem}.{rank}.jsonl")
         with open_answers(path, {"system": "reward"} | self.settings) as answers:
             missing = [(digest, prompt) for digest, prompt in prompts.items() if digest not in answers.by_id]
