@@ -33,7 +33,7 @@ from transformers import LEDConfig
 from transformers.models.led.modeling_led import LEDEncoderLayer, LEDEncoderSelfAttention
 
 from benchmarks.measuring import in_new_process, machine, options, print_table
-from lightning_modules.rstformer.injection import DiscourseInjection, View, head_relations, reach
+from lightning_modules.rstformer.injection import DiscourseInjection, View, head_relations, reach_by_document
 from lightning_modules.rstformer.led import AttentionPath, LayerView, LEDWindowAttention
 
 HEADS = 16 if torch.cuda.is_available() else 12  # numbers of heads of LED-large and LED-base
@@ -85,7 +85,7 @@ def make_run(
     edu = (torch.arange(length, device=device) / EDU).long()
     is_global = torch.arange(length, device=device)[None] == 0
     view = View.of(torch.ones_like(is_global), is_global, edu[None])
-    half = reach(view.token_edu, window // 2)
+    half = int(reach_by_document(view.token_edu, window // 2).max())
     band = torch.rand(1, int(edu[-1]) + 1, 2 * half + 1, RELATIONS, device=device) / RELATIONS
     if way in ("transformers", "recipe"):
         if way == "recipe":

@@ -20,17 +20,20 @@ ENDED_EARLY = "early_stopping"  # key in a checkpoint: why training was ended ea
 
 
 def early_stopping_reason(trainer: Trainer) -> str | None:
-    """Return why `EarlyStopping`, or the pruner of a search, ends training; None if it goes on, or has to wait."""
+    """Return why `EarlyStopping`, or the pruner of a search, ends training; None if training goes on.
+
+    It goes on, too, if Lightning's minimum of steps or epochs is not reached yet.
+    """
     if not (trainer.should_stop and may_stop_early(trainer)):
         return None
-    reasons = [getattr(callback, "stopping_reason_message", None) for callback in trainer.callbacks]
-    return next((reason.removesuffix(" Signaling Trainer to stop.") for reason in reasons if reason), None)
+    messages = [getattr(callback, "stopping_reason_message", None) for callback in trainer.callbacks]
+    return next((message.removesuffix(" Signaling Trainer to stop.") for message in messages if message), None)
 
 
 def _write_line(text: str) -> None:
     """Write to standard output in a signal handler, where `print` is not safe: the signal may interrupt it."""
-    with suppress(OSError):
-        os.write(1, f"{text}\n".encode())
+    with suppress(OSError):  # the output may be closed
+        os.write(1, f"{text}\n".encode())  # 1 is standard output
 
 
 class GracefulStop(Checkpoint):
@@ -74,8 +77,8 @@ class GracefulStop(Checkpoint):
             raise ValueError(f"GracefulStop needs save_every >= 0, got {save_every}")
         self.path, self.resume = Path(path), resume
         self.save_every, self.patient, self.on_stop = save_every, patient, on_stop
-        self.received: int | None = None
-        self.stopping = False
+        self.received: int | None = None  # number of the first signal
+        self.stopping = False  # whether a rank has received a signal, so that all ranks stop
         self._saved = -1  # step of the last checkpoint
         self._stepped = True  # whether the last training batch ended an optimizer step
         self._save_after_step = False  # a validation within an optimizer step has left its checkpoint to the end of it
@@ -84,9 +87,10 @@ class GracefulStop(Checkpoint):
         self._outstanding = False  # whether the validation of this step is outstanding, also in the loaded checkpoint
         self._max_steps: int | None = None  # original limit while `_raise_max_steps` raises it
         self._process = os.getpid()  # process that installed the handlers; forked workers ignore signals
-        self._before: dict[int, object] = {}
+        self._before: dict[int, object] = {}  # previous handler of each signal, to be restored
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
+        """Handle a signal: record the first one, and end the process at the second Ctrl-C or SIGTERM."""
         name, first = signal.Signals(number).name, self.received is None
         in_worker = os.getpid() != self._process  # a loader process inherits this handler, but prints nothing
         if first:
@@ -95,14 +99,18 @@ class GracefulStop(Checkpoint):
             again = "; Ctrl-C again ends at once, without saving" if number == signal.SIGINT else ""
             _write_line(f"\n{name}: finishing this step or validation, then saving{again}")
         if number == signal.SIGTERM and not self.patient:
-            signal.signal(number, signal.SIG_DFL)
+            signal.signal(number, signal.SIG_DFL)  # a second SIGTERM ends the process
         if number == signal.SIGINT and not first and not in_worker:
             _write_line(f"\n{name}: ending at once, without saving")
             raise KeyboardInterrupt
 
     def _listen(self) -> None:
+        """Install the handler of all signals, once, and store the previous handlers.
+
+        It is called when the sanity check or training starts, after `on_fit_start`: there, Lightning's handler of
+        SIGTERM would replace it, and end all ranks at once.
+        """
         self._process = os.getpid()
-        # not in `on_fit_start`: Lightning's handler of SIGTERM would replace ours, and end all ranks at once
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1):
             if number not in self._before:
                 self._before[number] = signal.signal(number, self._handle)
@@ -111,22 +119,24 @@ class GracefulStop(Checkpoint):
         self._listen()
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Install the signal handler, and repeat the validation that a resumed run was interrupted in."""
         self._listen()
         if not self._outstanding:
             return
         if validation_follows(trainer):
             repeat_validation(trainer)
-        else:  # validations have been switched off since
+        else:  # the resumed run has no validations
             self._outstanding = False
             self._restore_max_steps(trainer)
 
-    def _forget(self) -> None:
+    def _restore_handlers(self) -> None:
         for number, handler in self._before.items():
-            signal.signal(number, handler or signal.SIG_DFL)
+            signal.signal(number, handler or signal.SIG_DFL)  # None: a handler that was not installed from Python
         self._before = {}
 
     def on_exception(self, trainer: Trainer, pl_module: LightningModule, exception: BaseException) -> None:
-        self._forget()
+        """Restore the previous handlers and, on Ctrl-C, say which checkpoint the run resumes from."""
+        self._restore_handlers()
         if isinstance(exception, KeyboardInterrupt):
             since = f"the last checkpoint is {self.path}" if self.path.is_file() else "there is no checkpoint yet"
             outcome = f"ended after step {trainer.global_step} without saving; {since}"
@@ -137,25 +147,29 @@ class GracefulStop(Checkpoint):
         checkpoint[ENDED_EARLY] = self._ended_early = early_stopping_reason(trainer)
 
     def on_load_checkpoint(self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]) -> None:
-        self._outstanding = checkpoint.get(OUTSTANDING, False)  # missing in earlier versions
-        if trainer.strategy.restore_checkpoint_after_setup:  # and so after `on_fit_start`
+        self._outstanding = checkpoint.get(OUTSTANDING, False)  # missing in checkpoints of earlier versions
+        if trainer.strategy.restore_checkpoint_after_setup:  # such strategies load after `on_fit_start`
             self._raise_max_steps(trainer)
 
     def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         self._raise_max_steps(trainer)
 
     def _raise_max_steps(self, trainer: Trainer) -> None:
-        """Let Lightning enter its loop when all steps are done, as it would skip the validation after the last one."""
+        """Allow one more step if a validation is outstanding, until it starts.
+
+        When all steps are done, Lightning does not enter its training loop, in which the validation is repeated.
+        """
         if not self._outstanding:
             return
         trainer.should_stop = False  # a `Timer` that has run out ends training after the validation
-        if trainer.max_steps != -1:
+        if trainer.max_steps != -1:  # -1 is no limit
             self._max_steps = trainer.max_steps
             trainer.fit_loop.epoch_loop.max_steps += 1
 
     def _restore_max_steps(self, trainer: Trainer) -> None:
         if self._max_steps is not None:
-            trainer.fit_loop.epoch_loop.max_steps, self._max_steps = self._max_steps, None
+            trainer.fit_loop.epoch_loop.max_steps = self._max_steps
+            self._max_steps = None
 
     def _save(self, trainer: Trainer) -> None:
         if not trainer.fast_dev_run:
@@ -163,23 +177,29 @@ class GracefulStop(Checkpoint):
             self._saved = trainer.global_step
 
     def _signal_received(self, trainer: Trainer) -> bool:
+        """Return whether any rank has received a signal; all ranks must call this."""
         received = self.received is not None
         return trainer.strategy.reduce_boolean_decision(received, all=False) if trainer.world_size > 1 else received
 
     def _end(self, trainer: Trainer) -> None:
+        """End the process, after `on_stop` if a scheduler sent the signal."""
         rank_zero_info(f"stopped after step {trainer.global_step}, saved {self.path}; continue with: {self.resume}")
         if self.on_stop is not None and self.received != signal.SIGINT and trainer.is_global_zero:
             self.on_stop()
-        raise SystemExit(128 + (self.received or signal.SIGTERM))
+        raise SystemExit(128 + (self.received or signal.SIGTERM))  # without `received`, another rank has a signal
 
     def on_train_batch_end(self, trainer: Trainer, pl_module: LightningModule, outputs, batch, batch_idx) -> None:
+        """Save a checkpoint if it is due after this batch, or leave it to the validation that follows.
+
+        It is due every `save_every` steps, after a validation between accumulated batches, after a signal, and where
+        training ends within an epoch: in `on_train_end`, Lightning counts that epoch as done.
+        """
         last = batch_idx + 1 == trainer.num_training_batches  # Lightning steps there in any case
         stepped = self._stepped = (batch_idx + 1) % trainer.accumulate_grad_batches == 0 or last
         if stepped and (trainer.world_size == 1 or trainer.global_step % AGREE_EVERY == 0 or last):
-            self.stopping = self._signal_received(trainer)  # after the validation, or before the next batch
-        # where training ends within an epoch, Lightning counts that as done before `on_train_end`
-        due = stepped and self.save_every and trainer.global_step % self.save_every == 0
-        due = due or (stepped and self._save_after_step)
+            self.stopping = self._signal_received(trainer)  # the run ends after a validation, or before the next batch
+        every = self.save_every and trainer.global_step % self.save_every == 0
+        due = stepped and (every or self._save_after_step)
         ends = trainer.should_stop and may_stop_early(trainer)
         if due or self.stopping or ends or trainer.global_step == trainer.max_steps:
             self._save_after_step = False
@@ -188,18 +208,20 @@ class GracefulStop(Checkpoint):
                 self._save(trainer)
 
     def on_validation_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Save the checkpoint that is due, which marks this validation as outstanding."""
         if trainer.state.fn != "fit" or trainer.sanity_checking:
             return
         self._restore_max_steps(trainer)
         if self._save_at_validation:
-            self._save_at_validation, self._outstanding = False, True
+            self._save_at_validation = False
+            self._outstanding = True  # in this checkpoint alone
             self._save(trainer)
         self._outstanding = False
 
     def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         if trainer.state.fn != "fit" or trainer.sanity_checking:
             return
-        if not self._stepped:
+        if not self._stepped:  # accumulated gradients are not part of a checkpoint
             self._save_after_step = True
             return
         self._save(trainer)
@@ -211,6 +233,7 @@ class GracefulStop(Checkpoint):
             self._end(trainer)
 
     def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        # the checkpoint of the last step may have been saved before `EarlyStopping` ended training
         if self._saved != trainer.global_step or self._ended_early != early_stopping_reason(trainer):
             self._save(trainer)
-        self._forget()
+        self._restore_handlers()

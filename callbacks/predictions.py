@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from itertools import zip_longest
 from pathlib import Path
 from typing import IO, Any
 
@@ -54,12 +55,13 @@ class PredictionWriter(Callback):
                 self._file.writelines(json_line(summary.record()) for summary in outputs or [])
 
     def on_test_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        if self._file is None:
+        """Merge the files of all ranks, and write the files that accompany the predictions, on rank 0."""
+        if self._file is None:  # a validation during training
             return
         with naming(self.path):
             self._file.close()
         self._file = None
-        trainer.strategy.barrier("predictions")
+        trainer.strategy.barrier("predictions")  # until all ranks have closed their files
         if trainer.is_global_zero:
             with naming(self.path):
                 self._merge(trainer.world_size)
@@ -70,12 +72,13 @@ class PredictionWriter(Callback):
     on_validation_end = on_predict_end = on_test_end
 
     def _merge(self, world_size: int) -> None:
-        """Merge the files of all ranks into one."""
+        """Merge the files of all ranks into one, which appears under its name when it is complete."""
         parts = [self._part(rank) for rank in range(world_size)]
-        # Split at line feeds only; `str.splitlines` would also split at separators inside texts.
-        shares = [part.read_text(encoding="utf-8").split("\n")[:-1] for part in parts]
-        # Rank r of n has documents r, r + n, ..., so taking one line from each rank in turn restores the order.
-        lines = [share[i] for i in range(max(map(len, shares))) for share in shares if i < len(share)]
+        # split at line feeds only; `str.splitlines` would also split at separators inside texts
+        lines_of_ranks = [part.read_text(encoding="utf-8").split("\n")[:-1] for part in parts]
+        # rank r of n has documents r, r + n, ..., so taking one line from each rank in turn restores the order
+        by_turn = zip_longest(*lines_of_ranks)
+        lines = [line for turn in by_turn for line in turn if line is not None]
         self._documents = len(lines)
         parts[0].write_text("".join(line + "\n" for line in lines), encoding="utf-8")
         parts[0].replace(self.path)
@@ -83,7 +86,7 @@ class PredictionWriter(Callback):
             part.unlink()
 
     def _describe(self, trainer: Trainer) -> None:
-        """Write the files that accompany the predictions, each as a whole."""
+        """Write signatures, description of the weights (if any) and mean scores, each file as a whole."""
         scores = {name: float(value) for name, value in trainer.callback_metrics.items()}
         contents = {
             self.path.with_suffix(".signatures.json"): {
@@ -100,17 +103,23 @@ class PredictionWriter(Callback):
                 atomic_write(path, json.dumps(content, indent=1) + "\n")
 
     def on_exception(self, trainer: Trainer, pl_module: LightningModule, exception: BaseException) -> None:
-        self._file, file = None, self._file
+        """Remove the file of this rank, whose predictions are incomplete."""
+        file = self._file
         if file is None:
             return
+        self._file = None
         with suppress(OSError):  # on a full disk `close` fails, too; `exception` already reports it
             file.close()
         self._part(trainer.global_rank).unlink(missing_ok=True)
 
 
 def _lead(trainer: Trainer) -> dict[str, dict[str, float]]:
-    """Return the scores of lead-1 on the documents, computed once for all later commands; empty without references."""
-    data, split = getattr(trainer, "datamodule", None), "val" if trainer.state.fn == "validate" else "test"
+    """Return {"lead1": scores of the first sentence of each document}; empty without references, or for `predict`.
+
+    The scores are written with those of the model, so that later commands need not compute them.
+    """
+    data = getattr(trainer, "datamodule", None)  # None if loaders are passed to the trainer
+    split = "val" if trainer.state.fn == "validate" else "test"
     if trainer.state.fn == "predict" or not isinstance(data, SummarizationData):
         return {}
     lead = lead_scores(map(as_document, data.documents(split)), data.language.code)
@@ -123,6 +132,6 @@ def naming(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        if error.filename is not None:
+        if error.filename is not None:  # the error names its file
             raise
         raise OSError(error.errno, f"{error.strerror}; free some space and run the command again", str(path)) from None

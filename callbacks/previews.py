@@ -31,14 +31,14 @@ def marked(summary: Summary, opening: str = "[", closing: str = "]") -> str:
     """Return the summary with marks around runs of copied words; plain text if copied words are unknown."""
     if summary.copied is None or summary.words is None:
         return summary.text
-    pieces, inside = [], False
+    words_and_marks, inside = [], False
     for word, copied in zip(summary.words, summary.copied):
         if copied != inside:
-            pieces.append(opening if copied else closing)
+            words_and_marks.append(opening if copied else closing)
             inside = copied
-        pieces.append(word)
-    text = " ".join(pieces + [closing] * inside)
-    return text.replace(f"{opening} ", opening).replace(f" {closing}", closing)
+        words_and_marks.append(word)
+    text = " ".join(words_and_marks + [closing] * inside)
+    return text.replace(f"{opening} ", opening).replace(f" {closing}", closing)  # no space inside the marks
 
 
 @contextmanager
@@ -47,14 +47,15 @@ def fonts_of_all_scripts() -> Iterator[None]:
     families = ["sans-serif", *filter(_OTHER_SCRIPTS.search, font_manager.get_font_names())]
     with warnings.catch_warnings(record=True) as recorded, rc_context({"font.family": families}):
         yield
-    others = [warning for warning in recorded if not _MISSING.match(str(warning.message))]
-    for warning in others:
+    # one warning of ours replaces Matplotlib's warning for each missing character; other warnings are issued again
+    unrelated = [warning for warning in recorded if not _MISSING.match(str(warning.message))]
+    for warning in unrelated:
         warnings.warn_explicit(warning.message, warning.category, warning.filename, warning.lineno)
-    if len(others) < len(recorded):
+    if len(unrelated) < len(recorded):
         _warn_of_missing_fonts()
 
 
-@cache
+@cache  # once per process
 def _warn_of_missing_fonts() -> None:
     rank_zero_warn(
         "pictures have boxes in place of characters that no installed font has; install a font of that script, such as "
@@ -67,6 +68,7 @@ def draw_attention(
     path: Path, source: list[str], target: list[str], attention: np.ndarray, coverage: np.ndarray
 ) -> None:
     """Draw attention [T, S] of summary words to document words as a heat map, with the final coverage [S] below."""
+    # in inches: 0.16 per document word and 0.2 per summary word, and the axes; beyond 24, some words have no label
     width = min(24.0, 2.0 + 0.16 * len(source))
     figure, (top, bottom) = pyplot.subplots(
         2, 1, figsize=(width, 1.8 + 0.2 * len(target)), sharex=True, height_ratios=[max(2, len(target) / 4), 1],
@@ -77,9 +79,9 @@ def draw_attention(
     top.set_ylabel("summary")
     figure.colorbar(image, ax=top, label="attention", pad=0.01)
     bottom.bar(range(len(source)), coverage, width=1.0, color="tab:orange")
-    bottom.axhline(1, color="grey", linewidth=0.5)
+    bottom.axhline(1, color="grey", linewidth=0.5)  # a word that is read once has a coverage of 1
     bottom.set_ylabel("coverage")
-    step = max(1, round(len(source) / (width * 7)))
+    step = max(1, round(len(source) / (width * 7)))  # an inch has room for 7 labels of this size
     bottom.set_xticks(range(0, len(source), step), source[::step], rotation=90, fontsize=6, parse_math=False)
     bottom.set_xlabel("document" + (f" (every {step}. word)" if step > 1 else ""))
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -105,6 +107,7 @@ class Previews(Callback):
         self.heat_maps = heat_maps
 
     def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Summarize the first validation documents, and log and write the previews on rank 0."""
         if trainer.state.fn != "fit" or trainer.sanity_checking:
             return
         data = trainer.datamodule
@@ -120,10 +123,10 @@ class Previews(Callback):
         if not trainer.is_global_zero:
             return
         loggers = [logger for logger in trainer.loggers if isinstance(logger, WandbLogger)]
-        rows = [
-            [s.id, " ".join(s.references[0]) if s.references else "", marked(s), s.scores.get("rouge1", float("nan"))]
-            for s in summaries
-        ]
+        rows = []
+        for summary in summaries:  # without a reference there is no score
+            reference = " ".join(summary.references[0]) if summary.references else ""
+            rows.append([summary.id, reference, marked(summary), summary.scores.get("rouge1", float("nan"))])
         for logger in loggers:
             logger.log_table("previews", columns=["id", "reference", "summary", "rouge1"], data=rows)
         folder = self.folder / f"step{trainer.global_step:06d}"
@@ -137,9 +140,9 @@ class Previews(Callback):
                 logger.log_image(f"attention/{number}", [str(path)])
 
     def _write_samples(self, folder: Path, rows: list[dict[str, str | float]], loggers: list[WandbLogger]) -> None:
-        """Write the samples of the first documents of a training batch, with their rewards."""
-        first = list(dict.fromkeys(row["id"] for row in rows))[: self.documents]
-        rows = [row for row in rows if row["id"] in first]
+        """Write the samples of the first documents of a training batch; `rows` are `SelfCritical.last_samples`."""
+        first_ids = list(dict.fromkeys(row["id"] for row in rows))[: self.documents]
+        rows = [row for row in rows if row["id"] in first_ids]
         folder.mkdir(parents=True, exist_ok=True)
         atomic_write(folder / "samples.jsonl", "".join(map(json_line, rows)))
         for logger in loggers:
@@ -148,9 +151,9 @@ class Previews(Callback):
 
 @contextmanager
 def whole_documents(data: LightningDataModule) -> Iterator[None]:
-    """Use the full lengths of validation, regardless of `LengthCurriculum`."""
+    """Truncate documents to the full lengths of validation inside the context, regardless of `LengthCurriculum`."""
     previous_lengths = getattr(data, "lengths_now", None)
-    if previous_lengths is None:
+    if previous_lengths is None:  # the DataModule supports no length curriculum
         yield
         return
     data.lengths_now = (data.max_source, data.max_target)

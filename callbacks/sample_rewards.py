@@ -23,16 +23,15 @@ class SampleRewards(NamedTuple):
 
 
 def score_samples(reward: Reward, module: Generative, batch: Batch, tokens: Tensor, ends: Tensor) -> SampleRewards:
-    """Return the rewards, on the CPU, of Q prefixes of each sample [B, K, T]; their lengths are `ends`, [B, K, Q].
+    """Return the rewards, on the CPU, of Q prefixes of each sample [B, K, T]; `ends` are their lengths, [B, K, Q].
 
-    Raises:
-        ValueError: if a reward is not finite.
+    Raises a `ValueError` if a reward is not finite.
     """
     B, K, Q = ends.shape
     repeated = tokens.unsqueeze(2).expand(-1, -1, Q, -1).flatten(1, 2)               # [B, K Q, T]
-    texts = module.texts(batch, Samples(repeated, ends.flatten(1, 2)))
-    # each distinct text of a document is scored once
-    distinct = [(document, text) for document, row in enumerate(texts) for text in dict.fromkeys(row)]
+    texts = module.texts(batch, Samples(repeated, ends.flatten(1, 2)))  # K Q texts for each of B documents
+    # each distinct text of a document is scored once: (index of the document, text)
+    distinct = [(document, text) for document, prefixes in enumerate(texts) for text in dict.fromkeys(prefixes)]
     references = [[" ".join(sentences) for sentences in of_document] for of_document in batch.references]
     sources = _sources(module, batch) if reward.reads_source else []
     inputs = RewardInputs(
@@ -43,10 +42,10 @@ def score_samples(reward: Reward, module: Generative, batch: Batch, tokens: Tens
         language=module.language,
     )
 
-    def table(values: Sequence[float]) -> Tensor:
+    def table(values: Sequence[float]) -> Tensor:  # from the rewards of distinct texts to those of all texts
         by_text = dict(zip(distinct, values))
-        rows = [[by_text[document, text] for text in row] for document, row in enumerate(texts)]
-        return torch.tensor(rows, dtype=torch.float64).view(B, K, Q)
+        rewards = [[by_text[document, text] for text in prefixes] for document, prefixes in enumerate(texts)]
+        return torch.tensor(rewards, dtype=torch.float64).view(B, K, Q)
 
     if not isinstance(reward, Mixture):
         return SampleRewards(table(_checked(reward, inputs)), {}, texts)
@@ -56,9 +55,9 @@ def score_samples(reward: Reward, module: Generative, batch: Batch, tokens: Tens
 
 
 def reward_values(rewards: SampleRewards, advantage: Advantage) -> dict[str, float]:
-    """Return what is logged of the rewards of whole texts, by name; with `greedy`, the first text is the greedy one."""
-    total = rewards.total[..., -1]                                                   # [B, K]
-    compared = advantages(total.unsqueeze(-1), "summary", advantage).squeeze(-1)
+    """Return the values that `SelfCritical` logs for a batch, by name; with `greedy`, the first text is greedy."""
+    total = rewards.total[..., -1]                                                   # of whole texts, [B, K]
+    compared = advantages(total.unsqueeze(-1), "summary", advantage).squeeze(-1)     # without the greedy text
     num_samples = compared.shape[1]
     drawn = total[:, -num_samples:]
     values = {
@@ -78,37 +77,41 @@ def reward_values(rewards: SampleRewards, advantage: Advantage) -> dict[str, flo
 
 
 def sample_rows(ids: Sequence[str], rewards: SampleRewards, first_sample: int) -> list[dict[str, str | float]]:
-    """Return a row for each sample: `id`, `sample`, `reward`, and each reward of a `Mixture` by name."""
+    """Return a row for each sample from `first_sample` on: `id`, `sample`, `reward`, and rewards of a `Mixture`.
+
+    `ids` are the ids of the documents. Only whole texts are included, the last of Q prefixes.
+    """
     Q, rows = rewards.total.shape[-1], []
-    for document, name in enumerate(ids):
+    for document, document_id in enumerate(ids):
         texts = rewards.texts[document][Q - 1 :: Q]
         for k in range(first_sample, len(texts)):
-            values = {part: float(value[document, k, -1]) for part, value in rewards.parts.items()}
-            rows.append({"id": name, "sample": texts[k], "reward": float(rewards.total[document, k, -1])} | values)
+            parts = {name: float(part[document, k, -1]) for name, part in rewards.parts.items()}
+            total = float(rewards.total[document, k, -1])
+            rows.append({"id": document_id, "sample": texts[k], "reward": total} | parts)
     return rows
 
 
 def _sources(module: Generative, batch: Batch) -> list[str]:
     """Return the texts of the documents of a batch, as far as the model reads them."""
-    ids = module.source_ids(batch).cpu().unsqueeze(1)                                # [B, 1, S]
-    full_lengths = torch.full(ids.shape[:2], ids.shape[-1])
-    return [row[0] for row in module.texts(batch, Samples(ids, full_lengths))]
+    ids = module.source_ids(batch).cpu().unsqueeze(1)  # as one sample for each document, [B, 1, S]
+    full_lengths = torch.full(ids.shape[:2], ids.shape[-1])  # `texts` leaves padding out
+    return [text for (text,) in module.texts(batch, Samples(ids, full_lengths))]
 
 
 def _checked(reward: Reward, inputs: RewardInputs) -> list[float]:
     """Return a reward of each text; a `ValueError` if one is missing or not finite."""
-    values = reward(inputs)
-    name = f"SelfCritical: the reward {type(reward).__name__}"
-    if len(values) != len(inputs.texts):
-        problem = f"returned {len(values)} numbers for {len(inputs.texts)} texts"
-        raise ValueError(f"{name} {problem}; it must return one for each")
-    row = next((i for i, value in enumerate(values) if not math.isfinite(value)), None)
-    if row is not None:
-        raise ValueError(
-            f"{name} is {values[row]} for {inputs.texts[row]!r}, written for document {inputs.ids[row]}; "
-            "a reward must be finite: fix it, or leave the document out"
-        )
-    return values
+    rewards = reward(inputs)
+    subject = f"SelfCritical: the reward {type(reward).__name__}"
+    if len(rewards) != len(inputs.texts):
+        problem = f"returned {len(rewards)} numbers for {len(inputs.texts)} texts"
+        raise ValueError(f"{subject} {problem}; it must return one for each")
+    for value, text, document_id in zip(rewards, inputs.texts, inputs.ids):
+        if not math.isfinite(value):
+            raise ValueError(
+                f"{subject} is {value} for {text!r}, written for document {document_id}; "
+                "a reward must be finite: fix it, or leave the document out"
+            )
+    return rewards
 
 
 @dataclass
@@ -130,27 +133,31 @@ class DrawnSamples:
         return Samples(self.tokens, self.lengths)
 
     def to(self, device: torch.device | str) -> "DrawnSamples":
-        """Return a copy on a device."""
-        parts = vars(self).items()
-        return DrawnSamples(**{name: part.to(device) if isinstance(part, Tensor) else part for name, part in parts})
+        """Return a copy whose tensors are on a device."""
+        fields = vars(self).items()
+        return DrawnSamples(**{name: part.to(device) if isinstance(part, Tensor) else part for name, part in fields})
 
 
 Waiting = dict[tuple[str, ...], DrawnSamples]  # samples with further updates, by the ids of their batch
 
 
 def waiting_state(waiting: Waiting) -> list[dict[str, Any]]:
-    """Return plain values for a checkpoint, those of all ranks, because rank 0 writes the state of every rank."""
-    state = [
-        {"ids": list(ids)} | asdict(drawn.to("cpu")) | {"values": {k: float(v) for k, v in drawn.values.items()}}
-        for ids, drawn in waiting.items()
-    ]
+    """Return the samples of all ranks as plain values for a checkpoint, since rank 0 writes the state of every rank.
+
+    Each item has the `ids` of a batch and the fields of its `DrawnSamples`.
+    """
+    state = []
+    for ids, drawn in waiting.items():
+        values = {name: float(value) for name, value in drawn.values.items()}
+        state.append({"ids": list(ids)} | asdict(drawn.to("cpu")) | {"values": values})
     if not torch.distributed.is_initialized():
         return state
     states: list[Any] = [None] * torch.distributed.get_world_size()
     torch.distributed.all_gather_object(states, state)
-    return [row for part in states for row in part]
+    return [batch for of_rank in states for batch in of_rank]
 
 
 def load_waiting(state: list[dict[str, Any]]) -> Waiting:
-    """Return the samples of a checkpoint, by the ids of their batch."""
-    return {tuple(row["ids"]): DrawnSamples(**{k: v for k, v in row.items() if k != "ids"}) for row in state}
+    """Return the samples in the state of a checkpoint, by the ids of their batch."""
+    fields = [{name: value for name, value in batch.items() if name != "ids"} for batch in state]
+    return {tuple(batch["ids"]): DrawnSamples(**of_batch) for batch, of_batch in zip(state, fields)}

@@ -97,9 +97,6 @@ class SelfCritical(Scheduled):
         sentence_ends: words that end a sentence, for `reward_to_go` and `myopic`.
         window: number of batches over which `no_signal` is averaged for a warning.
 
-    Attributes:
-        seconds: time spent on rewards, and on whole training steps.
-
     Raises:
         ValueError: if another advantage than `greedy` has one sample; in training, if the model is not generative,
             lacks the documents that the reward reads, or has a `min_length` that `max_length` is not above, the
@@ -128,19 +125,11 @@ class SelfCritical(Scheduled):
         if advantage != "greedy" and samples < 2:
             raise ValueError(f"SelfCritical: too few samples for the advantage {advantage}: {samples}; give at least 2")
         self.reward = reward or RougeReward()
-        self.samples = samples
-        self.advantage = advantage
-        self.credit = credit
-        self.gamma = float(gamma)  # a checkpoint that is read as weights only holds no number of jsonargparse
-        self.start_step = start_step
-        self.ramp_steps = ramp_steps
-        self.kl = kl
-        self.mask_truncated = mask_truncated
-        self.updates = updates
-        self.clip = clip
-        self.max_length = max_length
-        self.temperature = temperature
-        self.sentence_ends = tuple(sentence_ends)
+        self.samples, self.max_length, self.temperature = samples, max_length, temperature
+        self.advantage, self.credit, self.sentence_ends = advantage, credit, tuple(sentence_ends)
+        self.gamma = float(gamma)  # not jsonargparse's type, which cannot be loaded with `weights_only`
+        self.start_step, self.ramp_steps = start_step, ramp_steps
+        self.kl, self.mask_truncated, self.updates, self.clip = kl, mask_truncated, updates, clip
         self.seconds = {"reward": 0.0, "step": 0.0}  # time spent so far on rewards, and on whole training steps
         self.reference = ReferenceModel()  # the model at `start_step`, which `kl` measures the divergence from
         self._last: tuple[list[str], SampleRewards] | None = None  # ids and rewards of the latest batch
@@ -225,8 +214,7 @@ class SelfCritical(Scheduled):
     def options(self, module: Generative) -> DecodingOptions:
         """Return the options of sampling and rescoring: those of the model's decoding where this callback sets none.
 
-        Raises:
-            ValueError: if `max_length` is not above the minimum length of the model's decoding.
+        Raises a `ValueError` if `max_length` is not above the minimum length of the model's decoding.
         """
         with_greedy, decoding = self.advantage == "greedy", module.decoding
         if self.max_length is not None and self.max_length <= decoding.min_length:

@@ -12,7 +12,9 @@ Every chart is stored twice, indexed by width, so that the terms of a sum over s
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
@@ -25,26 +27,31 @@ class Chart(NamedTuple):
 
     @classmethod
     def zeros(cls, like: Tensor) -> "Chart":
-        """Return an empty chart for scores [B, E, E]."""
+        """Return a chart of zeros in the shape of `like`, [B, E, E, ...]."""
         return cls(torch.zeros_like(like), torch.zeros_like(like))
 
     @classmethod
     def of(cls, spans: tuple[Tensor, Tensor, Tensor], left: Tensor, right: Tensor, batch: int, size: int) -> "Chart":
-        """Build a chart of B = `batch` documents of E = `size` EDUs from values of spans (document, start, end)."""
+        """Build a chart of B = `batch` documents of E = `size` EDUs from the values of N spans (document, start, end).
+
+        `left` are their values as left parts of nodes, `right` as right parts, [N, ...].
+        """
         document, start, end = spans
-        empty = left.new_zeros(batch, size, size, *left.shape[1:])
         width = end - start
-        return cls(
-            empty.index_put((document, start, width), left), empty.index_put((document, end, size - 1 - width), right)
-        )
+        empty = left.new_zeros(batch, size, size, *left.shape[1:])
+        by_start = empty.index_put((document, start, width), left)
+        return cls(by_start, empty.index_put((document, end, size - 1 - width), right))
 
     def splits(self, width: int, starts: int) -> tuple[Tensor, Tensor]:
-        """Return the values of left and right parts of all spans of `width` + 1 EDUs, both [B, starts, width, ...]."""
+        """Return the values of left and right parts of all spans of `width` + 1 EDUs, both [B, starts, width, ...].
+
+        There are `starts` such spans, each with `width` splits. The results are views of the chart.
+        """
         size = self.left.shape[1]
         return self.left[:, :starts, :width], self.right[:, width : width + starts, size - width :]
 
     def put(self, width: int, values: Tensor) -> None:
-        """Store the values [B, starts] of the spans of `width` + 1 EDUs."""
+        """Store the values [B, starts] of the spans of `width` + 1 EDUs, both by start and by end."""
         starts = values.shape[1]
         self.left[:, :starts, width] = values
         self.right[:, width : width + starts, self.left.shape[1] - 1 - width] = values
@@ -74,7 +81,7 @@ def inside(potentials: Potentials) -> tuple[Chart, list[Tensor]]:
     """Return the log of the summed weights of all trees over every span (inside algorithm), and the terms by width.
 
     I(i, j) = s(i, j) + log sum_k exp(I(i, k) + I(k + 1, j) + u(i, k) . v(k + 1, j)),    I(i, i) = 0. The terms of the
-    sums over k, [B, starts, width] each, are for the outside pass.
+    sums over k, [B, starts, width] for each width from 1, are read by the outside pass (`split_marginals`).
     """
     chart, terms = Chart.zeros(potentials.spans), []
     for width, starts in _widths(potentials.spans.shape[1]):
@@ -99,17 +106,18 @@ class WidthMarginals(NamedTuple):
 def split_marginals(spans: Tensor, terms: Sequence[Tensor], sizes: Tensor) -> Iterator[WidthMarginals]:
     """Yield posterior probabilities of nodes and splits (outside algorithm), widest spans first.
 
-    `terms` are those of `inside` for potentials with these span scores, [B, E, E]; `sizes` is the number of EDUs of
+    `spans` are span scores, [B, E, E], and `terms` the result of `inside` for them; `sizes` is the number of EDUs of
     each document, [B].
     """
     size = spans.shape[1]
-    below = Chart.zeros(spans)  # probability that each span receives from its possible parents
-    below.left[torch.arange(len(sizes), device=sizes.device), 0, sizes - 1] = 1
+    # P(span is the left child, or the right child, of a node); the root counts as a left child with probability 1
+    as_child = Chart.zeros(spans)
+    as_child.left[torch.arange(len(sizes), device=sizes.device), 0, sizes - 1] = 1
     for width, starts in reversed(_widths(size)):
-        nodes = below.left[:, :starts, width] + below.right[:, width:, size - 1 - width]         # [B, starts]
+        nodes = as_child.left[:, :starts, width] + as_child.right[:, width:, size - 1 - width]   # [B, starts]
         splits = terms[width - 1].softmax(-1) * nodes.unsqueeze(-1)                              # [B, starts, width]
-        for part in below.splits(width, starts):
-            part += splits
+        for child in as_child.splits(width, starts):  # left, then right children, views of the chart
+            child += splits
         yield WidthMarginals(width, nodes, splits)
 
 
@@ -131,6 +139,7 @@ class _LogPartition(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx, sizes: Tensor, spans: Tensor, *fits: Tensor) -> Tensor:
+        """Return log Z, [B]; `fits` are the two tensors of `Potentials.fits`, or none."""
         chart, terms = inside(Potentials(spans, Chart(*fits) if fits else None))
         ctx.save_for_backward(sizes, spans, *fits, *terms)
         ctx.number_of_fits = len(fits)
@@ -139,19 +148,20 @@ class _LogPartition(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx, grad: Tensor):
+        """Return the gradients of `spans` and `fits` from the gradient of log Z, [B]."""
         sizes, spans, *saved = ctx.saved_tensors
         fits, terms = saved[: ctx.number_of_fits], saved[ctx.number_of_fits :]
-        # d / d s(i, j) is P(i, j), and d / d u(i, k) the sum over j of mu(i, k, j) v(k + 1, j)
+        # d log Z / d s(i, j) = P(i, j), d log Z / d u(i, k) = sum over j of mu(i, k, j) v(k + 1, j), likewise for v
         marginals, fit_grads = torch.zeros_like(spans), [torch.zeros_like(table) for table in fits]
         for width, nodes, splits in split_marginals(spans, terms, sizes):
             marginals.diagonal(width, 1, 2).copy_(nodes)
             if fits:
-                u, v = Chart(*fits).splits(width, nodes.shape[1])
+                u, v = Chart(*fits).splits(width, nodes.shape[1])                    # [B, starts, width, D] each
                 for fit_grad, sibling_fit in zip(Chart(*fit_grads).splits(width, nodes.shape[1]), (v, u)):
                     fit_grad.addcmul_(splits.unsqueeze(-1), sibling_fit)
-        # chain rule: each document's gradient is scaled by the gradient of its log Z
+        # chain rule: each document's gradient is scaled by the gradient of its log Z, [B, 1, 1, ...]
         scaled = [local * grad.view(-1, *[1] * (local.dim() - 1)) for local in (marginals, *fit_grads)]
-        return None, *scaled
+        return None, *scaled  # `sizes` has no gradient
 
 
 def log_partition(potentials: Potentials, sizes: Tensor) -> Tensor:
@@ -163,13 +173,13 @@ def log_partition(potentials: Potentials, sizes: Tensor) -> Tensor:
 
 
 def most_probable_splits(potentials: Potentials, marginals: list[WidthMarginals]) -> Tensor:
-    """Return the most probable split k of every span (i, j) that is a node, int64 [B, E, E]; i unless i < j."""
+    """Return the most probable split k of every span (i, j) if it is a node, int64 [B, E, E]; i where i >= j."""
     charts, size = potentials.spans.shape[:2]
     position = torch.arange(size, device=potentials.spans.device)
-    best = position.view(1, -1, 1).repeat(charts, 1, size)
+    most_probable = position.view(1, -1, 1).repeat(charts, 1, size)  # i everywhere, to which the split is relative
     for width, _, splits in marginals:
-        best.diagonal(width, 1, 2).add_(splits.argmax(-1))
-    return best
+        most_probable.diagonal(width, 1, 2).add_(splits.argmax(-1))
+    return most_probable
 
 
 class SplitPosterior(NamedTuple):
@@ -186,12 +196,11 @@ def node_marginals(potentials: Potentials, marginals: list[WidthMarginals], min_
     """Return all nodes with mu(i, k, j) = P(the tree has a node over i..j that is split after k) above `min_prob`."""
     by_width = []
     for width, _, splits in marginals:
-        document, start, part = (splits > min_prob).nonzero(as_tuple=True)
-        by_width.append((document, start, start + part, start + width, splits[document, start, part]))
+        document, start, offset = (splits > min_prob).nonzero(as_tuple=True)  # the split is after EDU start + offset
+        by_width.append((document, start, start + offset, start + width, splits[document, start, offset]))
     if not by_width:  # documents of one EDU have no node
         none = potentials.spans.new_empty(0, dtype=torch.long)
-        no_probability = potentials.spans.new_empty(0)
-        return SplitPosterior(document=none, start=none, split=none, end=none, probability=no_probability)
+        return SplitPosterior(none, none, none, none, probability=potentials.spans.new_empty(0))
     return SplitPosterior(*(torch.cat(column) for column in zip(*by_width)))
 
 
@@ -203,21 +212,22 @@ def best_trees(potentials: Potentials, sizes: Tensor) -> list[Tensor]:
     nodes (start, split, end) are in order, parents before children and left before right, int64 [E - 1, 3] on the CPU.
     """
     spans = potentials.spans
-    chart, choice = Chart.zeros(spans), torch.zeros(spans.shape, dtype=torch.int32, device=spans.device)
+    chart = Chart.zeros(spans)  # highest sum of scores over each span
+    best_splits = torch.zeros(spans.shape, dtype=torch.int32, device=spans.device)   # [B, E, E]
     for width, starts in _widths(spans.shape[1]):
-        best, part = potentials.splits(chart, width, starts).max(-1)
+        best, offset = potentials.splits(chart, width, starts).max(-1)               # [B, starts] each
         chart.put(width, best + spans.diagonal(width, 1, 2))
-        choice.diagonal(width, 1, 2).copy_(part + torch.arange(starts, device=part.device))
-    return [_backtrack(table, size) for table, size in zip(choice.cpu().numpy(), sizes.tolist())]
+        best_splits.diagonal(width, 1, 2).copy_(offset + torch.arange(starts, device=offset.device))
+    return [_backtrack(table, size) for table, size in zip(best_splits.cpu().numpy(), sizes.tolist())]
 
 
-def _backtrack(choice, size: int) -> Tensor:
-    """Return the nodes of the tree with the splits of a table, in pre-order."""
+def _backtrack(best_splits: NDArray[np.int32], size: int) -> Tensor:
+    """Return the nodes (start, split, end) of the tree over E = `size` EDUs with the best splits, [E - 1, 3]."""
     nodes, pending = [], [(0, size - 1)]
     while pending:
         start, end = pending.pop()
         if start < end:
-            split = int(choice[start, end])
+            split = int(best_splits[start, end])
             nodes.append((start, split, end))
-            pending += [(split + 1, end), (start, split)]
+            pending += [(split + 1, end), (start, split)]  # the left part is visited first
     return torch.tensor(nodes, dtype=torch.int64).view(-1, 3)

@@ -1,6 +1,7 @@
 """Best trees and tree distributions of a mixture of scorers, for texts of any length."""
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Literal, NamedTuple, get_args
 
 import torch
@@ -10,7 +11,6 @@ from lightning_modules.discourse_parser import ldd
 from lightning_modules.discourse_parser.chart import (
     Potentials,
     SplitPosterior,
-    WidthMarginals,
     all_marginals,
     best_trees,
     most_probable_splits,
@@ -27,7 +27,6 @@ _MIN_SPAN_PROB = 1e-6  # less probable spans without a scored node are left out 
 _MIN_NODE_PROB = 1e-3  # less probable nodes do not count towards the expected numbers of correct labels
 _NODES = {"cpu": 4096}  # nodes whose classes are scored together, so that they fit into CPU caches; 65,536 elsewhere
 
-
 Decoding = Literal["mbr", "mbr_spans", "cky"]
 
 
@@ -38,14 +37,6 @@ class MemberChart(NamedTuple):
     nodes: SplitPosterior  # those whose own classes were scored, in units
     labels: Tensor  # P(class | node) of these nodes, [N, C]
     change: Tensor  # P(class | node) - P(class | span) of these nodes, [N, C]
-
-
-class ScoredNodes(NamedTuple):
-    """Probabilities of the spans of charts, and the nodes whose own classes were scored."""
-
-    spans: Tensor  # P(span is a node), [G, U, U]
-    nodes: SplitPosterior  # in units
-    labels: Tensor  # P(class | node), [N, C]
 
 
 class ParsedChart(NamedTuple):
@@ -163,14 +154,14 @@ class ChartReader:
             marginals = all_marginals(potentials, units.sizes)
             member_spans = span_marginals(potentials, marginals)                     # [G, U, U]
             span_probs = span_probs + weight * member_spans
+            label_nodes = partial(self._labels, scorer, state, layout, units)
             if with_nodes or self.decoding == "mbr":
                 nodes = node_marginals(potentials, marginals, min_prob if with_nodes else _MIN_NODE_PROB)
-                labels = self._labels(scorer, state, layout, units, nodes)           # [N, C]
+                labels = label_nodes(nodes)                                          # [N, C]
             if self.decoding == "mbr":
                 class_probs = class_probs + weight * self._class_marginals(nodes, labels, units)
             if with_nodes:
-                scored = ScoredNodes(member_spans, nodes, labels)
-                members.append(self._distribution(scorer, state, layout, units, potentials, marginals, scored))
+                members.append(self._distribution(potentials, marginals, member_spans, nodes, labels, label_nodes))
         if self.decoding == "mbr":
             trees, tree_classes = self._best_labelled_trees(span_probs, class_probs, units.sizes)
         else:  # cky has a single scorer, whose potentials are those of the loop
@@ -199,17 +190,13 @@ class ChartReader:
         return trees, [table[tree[:, 0], tree[:, 2]] for table, tree in zip(best_class.cpu(), trees)]
 
     def _distribution(
-        self,
-        scorer: DiscourseScorer,
-        state: Tensor,
-        layout: Layout,
-        units: Units,
-        potentials: Potentials,
-        marginals: list[WidthMarginals],
-        scored: ScoredNodes,
+        self, potentials: Potentials, marginals: list, spans: Tensor, nodes: SplitPosterior, labels: Tensor, label_nodes
     ) -> MemberChart:
-        """Return the distribution of one scorer over a batch of charts: a `MemberChart` with a chart dimension G."""
-        spans, nodes, labels = scored
+        """Return the distribution of one scorer over a batch of G charts: a `MemberChart` with a chart dimension.
+
+        `spans` are P(span is a node), [G, U, U]; `labels` are P(class | node) of the N `nodes` that are classified one
+        by one, [N, C]. The function `label_nodes` classifies other nodes.
+        """
         node_spans = nodes.document, nodes.start, nodes.end                          # [N] each
         has_nodes = torch.zeros_like(spans, dtype=torch.bool)
         has_nodes[node_spans] = True                                                 # [G, U, U]
@@ -222,7 +209,7 @@ class ChartReader:
         chart, first, last = unscored = ((spans > _MIN_SPAN_PROB) & ~has_nodes).nonzero(as_tuple=True)
         split = most_probable_splits(potentials, marginals)[unscored]
         most_probable = SplitPosterior(document=chart, start=first, split=split, end=last, probability=spans[unscored])
-        span_labels[unscored] = self._labels(scorer, state, layout, units, most_probable)
+        span_labels[unscored] = label_nodes(most_probable)
         # sums over classes by relation and side of the nucleus, only for the spans that are not left out
         included = ((spans > _MIN_SPAN_PROB) | has_nodes).nonzero(as_tuple=True)
         classes = span_labels[included]                                              # [spans, C]

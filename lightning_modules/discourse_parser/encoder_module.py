@@ -44,8 +44,9 @@ class EncoderModule(LightningModule):
     ) -> None:
         super().__init__()
         self.metrics = nn.ModuleDict({stage: metric() for stage in ("val", "test")})
-        stored = {name: getattr(encoder, option) for name, option in STORED.items()}
-        self.settings = stored | {"layers": list(encoder.layers)} | settings
+        # stored with the weights, from which `of_settings` builds an equal model
+        encoder_settings = {name: getattr(encoder, option) for name, option in STORED.items()}
+        self.settings = encoder_settings | {"layers": list(encoder.layers)} | settings  # a list, as JSON has no tuples
         self.start_from, self.optimizer = encoder.start_from, optimizer
         self.subwords = None if encoder.checkpoint == SMALL else Subwords(encoder.checkpoint)
         if self.subwords is None:
@@ -56,13 +57,13 @@ class EncoderModule(LightningModule):
 
     @classmethod
     def of_settings(cls, **settings: Any) -> Self:
-        """Return a model with stored settings, or other arguments beside them."""
-        encoder = {STORED[name]: settings.pop(name) for name in STORED.keys() & settings.keys()}
-        return cls(TokenEncoderOptions(**encoder), **settings)
+        """Return a model from the settings of config.json; other arguments of the class may be among them."""
+        encoder_options = {STORED[name]: settings.pop(name) for name in STORED.keys() & settings.keys()}
+        return cls(TokenEncoderOptions(**encoder_options), **settings)
 
     def setup(self, stage: str) -> None:
-        """Load the weights of the small encoder before training, unless a checkpoint is resumed."""
-        is_resumed = getattr(trainer_of(self), "ckpt_path", None) is not None
+        """Load `start_from`, the weights of the small encoder, before training, unless a checkpoint is resumed."""
+        is_resumed = getattr(trainer_of(self), "ckpt_path", None) is not None  # None without a trainer, too
         if stage != "fit" or self.start_from is None or is_resumed:
             return
         if not isinstance(self.encoder, SmallEncoder):
@@ -77,7 +78,10 @@ class EncoderModule(LightningModule):
         return isinstance(self.encoder, TextEncoder) and self.encoder.frozen
 
     def cached_vectors(self, texts: Sequence[str], compute: Callable[[], Iterable[Tensor]]) -> list[Tensor]:
-        """Return vectors of a frozen encoder, which `compute` returns, only once for each text of these digests."""
+        """Return the vectors of a frozen encoder for texts, named by their digests, float32 on the model's device.
+
+        Vectors that are not cached are computed by `compute`, which returns those of all texts, and stored in float16.
+        """
         if any(text not in self.vector_cache for text in texts):
             self.vector_cache |= {text: vectors.half().cpu() for text, vectors in zip(texts, compute())}
         # converted one by one: autocast on CPUs cannot concatenate float16
@@ -92,11 +96,11 @@ class EncoderModule(LightningModule):
         raise NotImplementedError
 
     def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
-        """Return the sum of the loss terms."""
+        """Log the loss terms and return their sum, weighted for the mean over all batches of an optimizer step."""
         terms = self.loss_terms(batch)
         loss = sum(terms.values())
-        values = {name: value.detach() for name, value in {**terms, "loss": loss}.items()}
-        log_training(self, values, batch, prog_bar=terms)
+        logged = {name: value.detach() for name, value in {**terms, "loss": loss}.items()}
+        log_training(self, logged, batch, prog_bar=terms)
         return loss * batch.loss_weight
 
     def validation_step(self, batch: Batch, batch_idx: int) -> None:
@@ -109,6 +113,7 @@ class EncoderModule(LightningModule):
         self._score(batch, "test")
 
     def _log_scores(self, stage: str) -> None:
+        """Log the scores of a stage over all batches, and reset its metric."""
         for name, value in self.metrics[stage].compute().items():
             self.log(f"{stage}/{name}", value, prog_bar=name == self.main_score)
         self.metrics[stage].reset()
@@ -120,29 +125,29 @@ class EncoderModule(LightningModule):
         self._log_scores("test")
 
     def configure_optimizers(self) -> dict[str, Any]:
+        """Return AdamW with the rate `encoder_lr` for a pretrained encoder, and its schedule; see `two_rates`."""
         pretrained = None if self.subwords is None else self.encoder
         steps = steps_needed(self.trainer, self.optimizer)
         return two_rates(self, pretrained, self.optimizer, steps, decay_vectors=True)
 
     def state_to_keep(self) -> dict[str, Tensor]:
-        """Return the trained weights: without the frozen ones of a pretrained encoder, which can be loaded again."""
+        """Return the trained weights: all but the frozen ones of a pretrained encoder, which can be loaded again."""
         trained = {name for name, parameter in self.encoder.named_parameters("encoder") if parameter.requires_grad}
-        return {n: value for n, value in self.state_dict().items() if n in trained or n.startswith(self.parts)}
+        weights = self.state_dict().items()
+        return {name: value for name, value in weights if name in trained or name.startswith(self.parts)}
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         checkpoint["state_dict"] = self.state_to_keep()
 
-    def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+    def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:  # frozen weights, which it lacks, stay as loaded
         checkpoint["state_dict"] = {**self.state_dict(), **checkpoint["state_dict"]}
 
     @classmethod
     def load(cls, folder: Path | str, **options: Any) -> Self:
         """Load a model in eval mode, from a folder that `save` wrote or of the suite: `mpnet`, `minilm` or `small`.
 
-        Options replace stored arguments or are not stored, such as `rows` and `band`.
-
-        Raises:
-            UserError: if the folder holds no such model, its weights do not fit, or its encoder is not installed.
+        Options replace stored arguments or are not stored, such as `rows` and `band`. Raises a `UserError` if the
+        folder holds no such model, its weights do not fit, or its encoder is not installed.
         """
         model = load_model(cls.of_settings, weights_folder(cls.kind, folder), cls.noun, options)
         model.is_english = str(folder) in SHIPPED
@@ -155,10 +160,13 @@ class EncoderModule(LightningModule):
 
 
 def batches_of_similar_size(sizes: Sequence[int], most: int) -> Iterator[list[int]]:
-    """Group indices of charts or sentences, the largest first, into batches of at most `most` elements with padding."""
-    order = sorted(range(len(sizes)), key=lambda i: -sizes[i])
+    """Yield batches of indices of items (charts, sentences), the largest first, padded to at most `most` in total.
+
+    An item that exceeds `most` is a batch by itself.
+    """
+    order = sorted(range(len(sizes)), key=lambda index: -sizes[index])
     start = 0
     while start < len(order):
-        count = max(1, most // sizes[order[start]])
+        count = max(1, most // sizes[order[start]])  # the first item is the largest, to which the others are padded
         yield order[start : start + count]
         start += count

@@ -57,8 +57,7 @@ STORED = {
 def pretrained_encoder(options: TokenEncoderOptions, subwords: Subwords) -> TextEncoder:
     """Build a pretrained encoder; where it is trained, its windows do not overlap in training.
 
-    Raises:
-        UserError: if there is no parser that tuned it, or one over another encoder.
+    Raises a `UserError` if there is no parser that tuned it, or one over another encoder.
     """
     if options.tuned_by is not None:
         return _tuned_encoder(options, subwords)

@@ -53,10 +53,10 @@ class IsaNLPParser(LightningModule):
     def fingerprint(self) -> str:
         """Digest of the version of the package and the name of the model."""
         try:
-            package = metadata.version("isanlp_rst")
-        except metadata.PackageNotFoundError:
-            package = "unknown"
-        return hashlib.sha256(f"isanlp_rst {VERSION} {package} {self.model}".encode()).hexdigest()
+            package_version = metadata.version("isanlp_rst")
+        except metadata.PackageNotFoundError:  # importable from a folder, but not installed
+            package_version = "unknown"
+        return hashlib.sha256(f"isanlp_rst {VERSION} {package_version} {self.model}".encode()).hexdigest()
 
     def predict_step(self, batch: list[ParseRequest], batch_idx: int) -> list[DiscourseParse]:
         """Parse the documents of a batch one by one, as the package does."""
@@ -64,8 +64,8 @@ class IsaNLPParser(LightningModule):
 
     def parse(self, request: ParseRequest) -> DiscourseParse:
         """Parse one document; a `UserError` if the package changes its EDUs, or makes some that do not fit the text."""
-        if self._parser is None:
-            device = (self.device.index or 0) if self.device.type == "cuda" else -1  # -1: the CPU
+        if self._parser is None:  # weights are downloaded and loaded with the first document
+            device = (self.device.index or 0) if self.device.type == "cuda" else -1  # -1 is the CPU
             self._parser = self._package.Parser(
                 hf_model_name="tchewik/isanlp_rst_v3", cuda_device=device, **_MODELS[self.model]
             )
@@ -77,43 +77,53 @@ class IsaNLPParser(LightningModule):
         edus = request.edus if request.edus is not None else locate_edus([leaf.text for leaf in leaves], request)
         if len(edus) != len(leaves):
             raise UserError(f"document {request.id!r}: isanlp_rst made {len(leaves)} EDUs of the {len(edus)} given")
-        nodes_of_tree = []
-        for *node, unit in nodes:
+        nodes_of_tree = []  # start, split, end, indices of nuclearity and relation
+        for start, split, end, unit in nodes:
             relation = self.relations.index(self.inventory.class_of(unit.relation))
-            nodes_of_tree.append((*node, NUCLEARITIES.index(unit.nuclearity), relation))
-        tree = torch.tensor(nodes_of_tree, dtype=torch.int32).reshape(-1, 5)
+            nodes_of_tree.append((start, split, end, NUCLEARITIES.index(unit.nuclearity), relation))
+        tree = torch.tensor(nodes_of_tree, dtype=torch.int32).reshape(-1, 5)         # [0, 5] for one EDU
+        # some models of the package have no probabilities
         probability = torch.tensor([float(getattr(unit, "proba", 1.0)) for *_, unit in nodes]).clamp(0, 1)
-        band = min(self.band, len(edus) - 1)
-        ldd = tree_ldd(tree, len(edus), len(self.relations), self.rows, band, probability)
+        half_width = min(self.band, len(edus) - 1)  # no two EDUs are farther apart
+        ldd = tree_ldd(tree, len(edus), len(self.relations), self.rows, half_width, probability)
         gamma = tree_gamma(tree, len(edus), self.rows, probability)
         return DiscourseParse.of(request, list(edus), self.relations, tree, ldd, self.rows, gamma)
 
 
 def _flatten(root: Any) -> tuple[list[Any], list[tuple[int, int, int, Any]]]:
-    """Return leaves in order and (start, split, end, unit) of inner units, without recursion, as trees may be deep."""
+    """Return leaves in order and (start, split, end, unit) of inner units, children before their parents.
+
+    A stack takes the place of recursion, because trees may be deeper than Python's limit.
+    """
     leaves: list[Any] = []
     nodes: list[tuple[int, int, int, Any]] = []
-    first: dict[int, int] = {}  # id of a unit that is being visited -> index of its first leaf
-    split: dict[int, int] = {}
-    pending = [(root, "down")]
+    starts: dict[int, int] = {}  # index of the first leaf of each unit, by `id(unit)`
+    splits: dict[int, int] = {}  # index of the last leaf of the left child
+    pending = [(root, "enter")]
     while pending:
         unit, step = pending.pop()
         if unit.left is None:
             leaves.append(unit)
-        elif step == "down":
-            first[id(unit)] = len(leaves)
-            pending += [(unit, "up"), (unit.right, "down"), (unit, "between"), (unit.left, "down")]
-        elif step == "between":
-            split[id(unit)] = len(leaves) - 1
+        elif step == "enter":
+            starts[id(unit)] = len(leaves)
+            # the last item is the next one
+            pending += [(unit, "leave"), (unit.right, "enter"), (unit, "between children"), (unit.left, "enter")]
+        elif step == "between children":
+            splits[id(unit)] = len(leaves) - 1
         else:
-            nodes.append((first[id(unit)], split[id(unit)], len(leaves) - 1, unit))
+            nodes.append((starts[id(unit)], splits[id(unit)], len(leaves) - 1, unit))
     return leaves, nodes
 
 
 def locate_edus(texts: list[str], request: ParseRequest) -> list[tuple[int, int]]:
-    """Return the offsets of EDUs in a text, matched without whitespace; a `UserError` if characters differ."""
+    """Return the offsets (start, end) of EDUs in the text of a request, end exclusive.
+
+    `texts` are the texts of all EDUs in order. The package may change white space, so that the other characters are
+    compared; a `UserError` if they differ, or some are left out.
+    """
     positions = [position for position, char in enumerate(request.text) if not char.isspace()]
-    edus, index = [], 0
+    edus = []
+    index = 0  # of the next character of the request that is not white space
     for text in texts:
         chars = "".join(text.split())
         expected = "".join(request.text[position] for position in positions[index : index + len(chars)])

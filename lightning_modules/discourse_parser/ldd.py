@@ -23,6 +23,7 @@ from torch import Tensor
 from lightning_modules.discourse_parser.chart import Chart, Potentials, SplitPosterior, WidthMarginals, span_marginals
 
 ROWS = ("side", "nucleus")
+_MAX_ENTRIES = 2**22  # of an intermediate tensor in double precision, 32 MiB
 
 
 class LabelClasses(NamedTuple):
@@ -36,99 +37,103 @@ class LabelClasses(NamedTuple):
     @classmethod
     def of(cls, nuclearities: list[str], relations: list[int], count: int) -> "LabelClasses":
         """Build from the nuclearity ("NS", "SN" or "NN") and the relation index (below `count`) of each class."""
-        sides = [torch.tensor([name[side] == "N" for name in nuclearities], dtype=torch.bool) for side in (0, 1)]
-        return cls(torch.tensor(relations, dtype=torch.int64), *sides, count)
+        left, right = (
+            torch.tensor([nuclearity[side] == "N" for nuclearity in nuclearities], dtype=torch.bool) for side in (0, 1)
+        )
+        return cls(torch.tensor(relations, dtype=torch.int64), left, right, count)
 
     def agreement(self) -> Tensor:
-        """Return how many of nuclearity, relation and class two classes have in common, [C, C]."""
-        columns = self.relation, 2 * self.left + self.right, torch.arange(len(self.relation))
-        return sum((column.unsqueeze(0) == column.unsqueeze(1)).float() for column in columns)
+        """Return how many of nuclearity, relation and class two classes have in common, 0 to 3, [C, C]."""
+        nuclearity, class_index = 2 * self.left + self.right, torch.arange(len(self.relation))
+        properties = self.relation, nuclearity, class_index
+        return sum((values.unsqueeze(0) == values.unsqueeze(1)).float() for values in properties)
 
     def restricted(self, labels: Tensor, side: Tensor) -> Tensor:
-        """Sum class probabilities by relation, over the classes with a nucleus on one side: [N, C] -> [N, R]."""
-        table = torch.zeros(len(self.relation), self.relations, dtype=labels.dtype, device=labels.device)
-        table[torch.arange(len(side)), self.relation] = side.to(table)
-        return labels @ table
+        """Sum class probabilities by relation over the classes with a nucleus on one side: [N, C] -> [N, R].
+
+        `side` is `left` or `right` of this object, [C].
+        """
+        counts_for = torch.zeros(len(self.relation), self.relations, dtype=labels.dtype, device=labels.device)
+        counts_for[torch.arange(len(side)), self.relation] = side.to(counts_for)        # [C, R]
+        return labels @ counts_for
 
 
 def discourse_distribution(
     nodes: SplitPosterior, labels: Tensor, classes: LabelClasses, size: int, rows: str = "side"
 ) -> Tensor:
-    """Return p of one document in double precision, 0 on the diagonal, [E, E, R]; for one tree, all nodes have P = 1.
+    """Return p of one document in double precision, 0 on the diagonal, [E, E, R], from N nodes; see the module.
 
-    The `nodes` are the probable ones of a document of E = `size` EDUs, `labels` are P(class | node), [N, C].
-
-    Raises:
-        ValueError: if `rows` is neither `side` nor `nucleus`.
+    The document has E = `size` EDUs; `labels` are P(class | node), [N, C]. For a single tree, all nodes have P = 1.
+    Raises a `ValueError` if `rows` is neither `side` nor `nucleus`.
     """
     if rows not in ROWS:
         raise ValueError(f"rows={rows!r} is none of {', '.join(ROWS)}")
     nodes, labels = nodes._replace(probability=nodes.probability.double()), labels.double()
-    joint = [classes.restricted(labels, side) for side in (classes.left, classes.right)]
-    joint = [mass * nodes.probability.unsqueeze(1) for mass in joint]
-    # `before` holds p(a, b, l) for a < b, `after` for a > b
+    # P(node, relation, that part is a nucleus), [N, R] each
+    left_mass = classes.restricted(labels, classes.left) * nodes.probability.unsqueeze(1)
+    right_mass = classes.restricted(labels, classes.right) * nodes.probability.unsqueeze(1)
     if rows == "side":
-        before, after = (_sum_over_enclosing(_span_table(nodes, mass, size)) for mass in joint)
+        before, after = (_sum_over_enclosing(_span_table(nodes, mass, size)) for mass in (left_mass, right_mass))
     else:
-        share = nucleus_leaves(nodes, labels, classes, size)
-        before = _nucleus_triangle(nodes, joint[0], share, "left", size)
-        after = _nucleus_triangle(nodes, joint[1], share, "right", size)
-    return _join_triangles(before, after)
+        leaf_probs = nucleus_leaves(nodes, labels, classes, size)                    # [E, E, E]
+        before = _nucleus_triangle(nodes, left_mass, leaf_probs, "left", size)
+        after = _nucleus_triangle(nodes, right_mass, leaf_probs, "right", size)
+    return _join_triangles(before, after)  # p(a, b, l) for a < b, and for a > b
 
 
 def _join_triangles(before: Tensor, after: Tensor) -> Tensor:
-    """Combine p for a < b with p for a > b (indexed [b, a]), both [E, E, R]."""
+    """Combine p(a, b, l) for a < b with p(a, b, l) for a > b, both [E, E, R] at [a, b], 0 on the diagonal."""
     upper = torch.ones(before.shape[:2], dtype=torch.bool, device=before.device).triu(1).unsqueeze(-1)
-    return (before * upper + after * upper.transpose(0, 1)).clamp_(0, 1)
+    return (before * upper + after * upper.transpose(0, 1)).clamp_(0, 1)  # sums may leave [0, 1] by rounding errors
 
 
 def _span_table(nodes: SplitPosterior, mass: Tensor, size: int) -> Tensor:
-    """Return the mass of each span as a node minus its mass as a child: [N, R] -> [E, E, R]."""
+    """Add the mass of each node, [N, R], at its span, and subtract it at the spans of both children, [E, E, R]."""
     table = mass.new_zeros(size * size, mass.shape[1])
-    table.index_add_(0, nodes.start * size + nodes.end, mass)
-    table.index_add_(0, nodes.start * size + nodes.split, mass, alpha=-1)
-    table.index_add_(0, (nodes.split + 1) * size + nodes.end, mass, alpha=-1)
+    table.index_add_(0, nodes.start * size + nodes.end, mass)  # the span itself
+    table.index_add_(0, nodes.start * size + nodes.split, mass, alpha=-1)  # left child
+    table.index_add_(0, (nodes.split + 1) * size + nodes.end, mass, alpha=-1)  # right child
     return table.view(size, size, -1)
 
 
 def _sum_over_enclosing(spans: Tensor) -> Tensor:
-    """Sum over the spans that contain both a and b, in either order: [E (i), E (j), R] -> [E (a), E (b), R]."""
-    enclosing = spans.cumsum(0).flip(1).cumsum(1).flip(1)                            # i <= first, j >= last
+    """Sum over the spans i..j that contain both a and b, in either order: [E (i), E (j), R] -> [E (a), E (b), R]."""
+    enclosing = spans.cumsum(0).flip(1).cumsum(1).flip(1)  # at [a, b] with a < b, the sum over i <= a and j >= b
     is_upper = torch.ones(enclosing.shape[:2], dtype=enclosing.dtype, device=enclosing.device).triu(1)
     upper = enclosing * is_upper.unsqueeze(-1)
     return upper + upper.transpose(0, 1)
 
 
 def span_masses(potentials: Potentials, marginals: list[WidthMarginals], labels: Tensor) -> Tensor:
-    """Return labelled probabilities of spans as nodes minus those as children, for labels that depend only on spans.
+    """Return P(span is a node, label) minus P(span is a child of a node, label of that node), [B, E, E, L].
 
-    All nodes are included, however improbable, without listing them. `labels` are P(label | span), [B, E, E, L], as is
-    the result, the `spans` argument of `side_distribution`.
+    The labels of a node depend only on its span: `labels` are P(label | span), [B, E, E, L]. All nodes are included,
+    however improbable, without listing them. The result is the `spans` argument of `side_distribution`.
     """
     size, position = labels.shape[1], torch.arange(labels.shape[1], device=labels.device)
     masses = span_marginals(potentials, marginals).unsqueeze(-1) * labels
-    parts = Chart.zeros(masses)
+    children = Chart.zeros(masses)
     for width, nodes, splits in marginals:
         starts = nodes.shape[1]
         of_width = labels[:, position[:starts], position[:starts] + width]           # [B, starts, L]
-        for part in parts.splits(width, starts):
-            part.addcmul_(splits.unsqueeze(-1), of_width.unsqueeze(2))               # [B, starts, width, L]
+        for child in children.splits(width, starts):  # left, then right children, views of the chart
+            child.addcmul_(splits.unsqueeze(-1), of_width.unsqueeze(2))              # [B, starts, width, L]
     i, j = torch.ones(size, size, device=labels.device).triu().nonzero(as_tuple=True)
-    masses[:, i, j] -= parts.left[:, i, j - i] + parts.right[:, j, size - 1 - (j - i)]
+    masses[:, i, j] -= children.left[:, i, j - i] + children.right[:, j, size - 1 - (j - i)]
     return masses
 
 
 def side_distribution(spans: Tensor, nodes: SplitPosterior, change: Tensor, classes: LabelClasses) -> Tensor:
     """Return the distribution of one document with `rows: side`, [E, E, R], in double precision.
 
-    All nodes are included with the class distribution of their span (`span_masses` with the relations of classes whose
-    left part is a nucleus, then of those whose right part is, [E, E, 2 R]). For the nodes whose own classes were
-    scored, the change P(class | node) - P(class | span), [N, C], is added.
+    All nodes are included with the class distribution of their span: `spans` are the `span_masses` of R relations with
+    a nucleus on the left, then of R relations with a nucleus on the right, [E, E, 2 R]. For the `nodes` that were
+    classified one by one, `change` is added, P(class | node) - P(class | span), [N, C].
     """
     triangles = []
-    for table, side in zip(spans.chunk(2, -1), (classes.left, classes.right)):
-        mass = classes.restricted(change.double(), side) * nodes.probability.double().unsqueeze(1)
-        triangles.append(_sum_over_enclosing(_span_table(nodes, mass, len(spans)).add_(table)))
+    for span_mass, side in zip(spans.chunk(2, -1), (classes.left, classes.right)):
+        mass = classes.restricted(change.double(), side) * nodes.probability.double().unsqueeze(1)  # [N, R]
+        triangles.append(_sum_over_enclosing(_span_table(nodes, mass, len(spans)).add_(span_mass)))
     return _join_triangles(*triangles)
 
 
@@ -139,36 +144,41 @@ def nucleus_leaves(nodes: SplitPosterior, labels: Tensor, classes: LabelClasses,
     """
     nodes, labels = nodes._replace(probability=nodes.probability.double()), labels.double()
     leaves = torch.eye(size, dtype=labels.dtype, device=labels.device)
-    share = labels.new_zeros(size, size, size)
-    within = labels.new_zeros(size, size).index_put_((nodes.start, nodes.end), nodes.probability, accumulate=True)
-    conditional = nodes.probability / within[nodes.start, nodes.end]
-    width = nodes.end - nodes.start
-    for w in range(1, size):                                                         # children before parents
-        of_width = (width == w).nonzero().squeeze(1)
+    nu = labels.new_zeros(size, size, size)
+    span_probs = labels.new_zeros(size, size)
+    span_probs.index_put_((nodes.start, nodes.end), nodes.probability, accumulate=True)
+    split_probs = nodes.probability / span_probs[nodes.start, nodes.end]             # P(split | span), [N]
+    for width in range(1, size):  # children before their parents, whose nu is a sum over both children
+        of_width = (nodes.end - nodes.start == width).nonzero().squeeze(1)           # [n]
         if not len(of_width):
             continue
         start, split, end = (column[of_width] for column in (nodes.start, nodes.split, nodes.end))
         total = labels.new_zeros(len(of_width), size)
         for first, last, side in ((start, split, classes.left), (split + 1, end, classes.right)):
-            nucleus = labels[of_width] @ side.to(labels)                             # [n]
-            leaf = leaves[first] * nucleus.unsqueeze(1)
-            total += torch.where((first == last).unsqueeze(1), leaf, share[first, last])
-        share.view(-1, size).index_add_(0, start * size + end, total * conditional[of_width].unsqueeze(1))
-    return share + leaves.unsqueeze(1) * leaves.unsqueeze(2)
+            child_is_nucleus = labels[of_width] @ side.to(labels)                    # [n]
+            leaf_child = leaves[first] * child_is_nucleus.unsqueeze(1)               # if the child is one EDU, [n, E]
+            total += torch.where((first == last).unsqueeze(1), leaf_child, nu[first, last])
+        nu.view(-1, size).index_add_(0, start * size + end, total * split_probs[of_width].unsqueeze(1))
+    return nu + leaves.unsqueeze(1) * leaves.unsqueeze(2)
 
 
-def _nucleus_triangle(nodes: SplitPosterior, mass: Tensor, share: Tensor, side: str, size: int) -> Tensor:
-    """Sum mu(i, k, j, l) nu(part of a, a) over the nodes whose other part contains b: [N, R] -> [E (a), E (b), R]."""
-    parts = (nodes.start, nodes.split), (nodes.split + 1, nodes.end)
+def _nucleus_triangle(nodes: SplitPosterior, mass: Tensor, nu: Tensor, side: str, size: int) -> Tensor:
+    """Sum mu(i, k, j, l) nu(part of a, a) over the nodes whose other part contains b: [N, R] -> [E (a), E (b), R].
+
+    `mass` is mu for nodes whose part on a `side` ("left" or "right") is a nucleus, [N, R]; `nu` is `nucleus_leaves`.
+    """
+    parts = (nodes.start, nodes.split), (nodes.split + 1, nodes.end)                 # first and last EDUs, [N] each
     nucleus, satellite = parts if side == "left" else parts[::-1]
     relations = mass.shape[1]
-    steps = mass.new_zeros(size + 1, size * relations)                               # differences along b
-    rows_at_once = max(1, 2**22 // max(1, size * relations))
-    for begin in range(0, len(mass), rows_at_once):
-        chunk = slice(begin, begin + rows_at_once)
-        leaf = share[nucleus[0][chunk], nucleus[1][chunk]]                                     # [n, E]
-        weight = (leaf.unsqueeze(2) * mass[chunk].unsqueeze(1)).flatten(1)            # [n, E R]
-        steps.index_add_(0, satellite[0][chunk], weight).index_add_(0, satellite[1][chunk] + 1, weight, alpha=-1)
+    # a node adds the same weight for all b of its satellite: it is added at the first b and subtracted after the last
+    steps = mass.new_zeros(size + 1, size * relations)
+    nodes_at_once = max(1, _MAX_ENTRIES // (size * relations))
+    for begin in range(0, len(mass), nodes_at_once):
+        chunk = slice(begin, begin + nodes_at_once)
+        leaf_probs = nu[nucleus[0][chunk], nucleus[1][chunk]]                        # [n, E]
+        weight = (leaf_probs.unsqueeze(2) * mass[chunk].unsqueeze(1)).flatten(1)     # [n, E R]
+        steps.index_add_(0, satellite[0][chunk], weight)
+        steps.index_add_(0, satellite[1][chunk] + 1, weight, alpha=-1)
     return steps.cumsum(0)[:size].unflatten(1, (size, relations)).transpose(0, 1)
 
 
@@ -186,13 +196,13 @@ def extract_band(dense: Tensor, half_width: int) -> Tensor:
 
 def chunked_gamma(blocks: list[Tensor], top: Tensor, nucleus: list[Tensor] | None) -> Tensor:
     """Return gamma(a) = (1 / E) sum over EDUs b and relations l of p(a, b, l), [E]; arguments as in `chunked_band`."""
-    sizes = top.new_tensor([len(block) for block in blocks])                         # [chunks]
-    across = top.sum(-1) @ sizes                                                     # [chunks], to EDUs of other chunks
-    parts = []
+    sizes = top.new_tensor([len(block) for block in blocks])                         # EDUs of each chunk, [chunks]
+    to_other_chunks = top.sum(-1) @ sizes  # sum of p over the EDUs of other chunks, for an EDU of each chunk, [chunks]
+    sums = []
     for number, block in enumerate(blocks):
-        share = 1 if nucleus is None else nucleus[number]
-        parts.append(block.sum((1, 2)) + across[number] * share)
-    return torch.cat(parts) / sizes.sum()
+        leaf_probs = 1 if nucleus is None else nucleus[number]                       # [E_c]
+        sums.append(block.sum((1, 2)) + to_other_chunks[number] * leaf_probs)
+    return torch.cat(sums) / sizes.sum()
 
 
 def chunked_band(blocks: list[Tensor], top: Tensor, nucleus: list[Tensor] | None, half_width: int) -> Tensor:
@@ -208,20 +218,19 @@ def chunked_band(blocks: list[Tensor], top: Tensor, nucleus: list[Tensor] | None
         half_width: number of EDUs to each side.
     """
     sizes = torch.tensor([len(block) for block in blocks])
-    chunk = torch.repeat_interleave(torch.arange(len(blocks)), sizes).to(top.device)  # [E]
+    chunk = torch.repeat_interleave(torch.arange(len(blocks)), sizes).to(top.device)  # chunk of each EDU, [E]
     size = len(chunk)
-    rows = torch.arange(size, device=top.device).unsqueeze(1)
-    columns = rows + torch.arange(-half_width, half_width + 1, device=top.device)
-    inside = (columns >= 0) & (columns < size)
-    band = top[chunk.unsqueeze(1), chunk[columns.clamp(0, size - 1)]]                # [E, 2 half_width + 1, R]
+    edu_a = torch.arange(size, device=top.device).unsqueeze(1)                       # [E, 1]
+    edu_b = edu_a + torch.arange(-half_width, half_width + 1, device=top.device)     # [E, 2 half_width + 1]
+    inside = (edu_b >= 0) & (edu_b < size)
+    band = top[chunk.unsqueeze(1), chunk[edu_b.clamp(0, size - 1)]]                  # [E, 2 half_width + 1, R]
     if nucleus is not None:
         band = band * torch.cat(nucleus).view(-1, 1, 1)
     band = band * inside.unsqueeze(-1)
     first = 0
-    for block in blocks:
-        # the pairs of a chunk are in the rows of its EDUs and, where both EDUs are in it, in these columns
+    for block in blocks:  # overwrite the pairs of EDUs of the same chunk
         edus = slice(first, first + len(block))
-        same_chunk = (columns[edus] >= first) & (columns[edus] < first + len(block))
+        same_chunk = (edu_b[edus] >= first) & (edu_b[edus] < first + len(block))
         band[edus] = torch.where(same_chunk.unsqueeze(-1), extract_band(block, half_width), band[edus])
         first += len(block)
     return band

@@ -104,14 +104,9 @@ class DiscourseParser(EncoderModule):
     ) -> None:
         if members < 1 or cap < 2 or band < 1:
             raise ValueError(f"members {members}, cap {cap}, band {band}: must be at least 1, 2 and 1")
-        settings = {  # what config.json stores with the weights, besides the encoder's options
-            "inventory": inventory,
-            "members": members,
-            "hidden_size": hidden_size,
-            "fit_size": fit_size,
-            "dropout": dropout,
-            "class_temperature": class_temperature,
-        }
+        # what config.json stores with the weights, besides options of the encoder
+        settings = {"inventory": inventory, "members": members, "hidden_size": hidden_size, "fit_size": fit_size}
+        settings |= {"dropout": dropout, "class_temperature": class_temperature}
         super().__init__(encoder, dropout, optimizer, settings, Parseval)
         self.inventory = inventory_of(inventory)
         self.rows, self.band, self.cap, self.min_prob = rows, band, cap, min_prob
@@ -284,8 +279,7 @@ class DiscourseParser(EncoderModule):
     def from_checkpoint(cls, path: Path | str, **options: Any) -> Self:
         """Load a parser from a checkpoint of `precis fit`, in eval mode; `options` replace stored settings, see `load`.
 
-        Raises:
-            UserError: if it is the checkpoint of another model, or has weights that the parser does not have.
+        Raises a `UserError` if it is the checkpoint of another model, or has weights that the parser does not have.
         """
         checkpoint = read_checkpoint(Path(path))
         if "parser" not in checkpoint:

@@ -73,20 +73,16 @@ class EduSegmenter(EncoderModule):
         return torch.cat(cached)                                                             # [N, D]
 
     def emissions(self, batch: SegmentationBatch, vectors: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the scores of the tags [C, T, 2] and the mask of words [C, T]."""
-        words = self.network.words(vectors, batch.layout)
+        """Return tag scores [C, T, 2] and the mask of words [C, T] for C padded sentences, from word vectors [N, D]."""
+        words = self.network.words(vectors, batch.layout)                                    # [N, projection + layout]
         mask = torch.arange(batch.rows.shape[1]) < batch.lengths[:, None]
         return self.network(words, batch.rows, batch.lengths, batch.begins), mask.to(words.device)
 
-    def loss(self, batch: SegmentationBatch) -> Tensor:
+    def loss_terms(self, batch: SegmentationBatch) -> dict[str, Tensor]:
         """Return -log p(tags), averaged over the words of the batch; sentences begin EDUs, also within a gold EDU."""
         emissions, mask = self.emissions(batch, self._training_vectors(batch))
-        tags = batch.tags.masked_fill(batch.begins, 1)  # 0 is impossible there
-        return -self.crf.log_likelihood(emissions, tags[batch.rows], mask) / len(batch.words)
-
-    def loss_terms(self, batch: SegmentationBatch) -> dict[str, Tensor]:
-        """Return the loss, the only term."""
-        return {"loss": self.loss(batch)}
+        tags = batch.tags.masked_fill(batch.begins, BEGIN)  # any other tag is impossible at the start of a sentence
+        return {"loss": -self.crf.log_likelihood(emissions, tags[batch.rows], mask) / len(batch.words)}
 
     @torch.no_grad()
     def segment(self, requests: Sequence[Request], piece_vectors: Sequence[Tensor] | None = None) -> list[list[Span]]:
@@ -94,23 +90,22 @@ class EduSegmenter(EncoderModule):
 
         EDUs are in order, do not overlap, cover all visible characters and have no white space at their ends. A text
         without sentences is split by `split_sentences`. A blank text has no EDU, any other text at least one.
-        `piece_vectors` are those of the subwords of each text from an equal encoder, [P, D].
-
-        Raises:
-            UserError: if a sentence or a paragraph lies outside its text.
+        `piece_vectors` are those of the subwords of each text from an equal encoder, [P, D]. Raises a `UserError` if a
+        sentence or a paragraph lies outside its text.
         """
         if self.is_english:
             warn_if_not_english(ENGLISH_PARSER, (request.text for request in requests))
         training = self.training
         self.eval()
         try:
-            vectors = piece_vectors or [None] * len(requests)
+            vectors = piece_vectors or [None] * len(requests)  # None: computed by the encoder
             return [self._segment_one(*text, number) for number, text in enumerate(zip(requests, vectors))]
         finally:
             self.train(training)
 
     def _segment_one(self, request: Request, pieces: Tensor | None, number: int) -> list[Span]:
-        name = getattr(request, "id", f"text {number}")
+        """Segment the text with index `number`; `pieces` are its subword vectors, [P, D], or None."""
+        name = getattr(request, "id", f"text {number}")  # for messages; a `Request` may have no id
         features = edu_features(request, self.subwords, name=name)
         if not features.offsets:
             return []
@@ -122,43 +117,48 @@ class EduSegmenter(EncoderModule):
         return self._edus(request.text, features, self._tags(batch, vectors))
 
     def columns_of(self, parser: EncoderModule) -> list[int] | None:
-        """Return which columns of the frozen encoder equal the vectors of a parser; None if they differ."""
-        tuned_by = self.settings["tuned_by"]
-        is_equal = parser.has_fixed_encoder if tuned_by is None else tuned_by == parser.source
-        same = all(parser.settings[name] == self.settings[name] for name in ("encoder", "window"))
-        own, others = self.settings["layers"], parser.settings["layers"]
-        if not (self.has_fixed_encoder and is_equal and same and set(others) <= set(own)):
+        """Return the columns of this segmenter's encoder vectors that equal the parser's encoder vectors, in its order.
+
+        None unless both have equal encoder weights and windows, and the segmenter has all layers of the parser.
+        """
+        tuned_by = self.settings["tuned_by"]  # the parser that tuned the encoder; None if it was not tuned
+        equal_weights = parser.has_fixed_encoder if tuned_by is None else tuned_by == parser.source
+        equal_options = all(parser.settings[name] == self.settings[name] for name in ("encoder", "window"))
+        layers, parser_layers = self.settings["layers"], parser.settings["layers"]
+        if not (self.has_fixed_encoder and equal_weights and equal_options and set(parser_layers) <= set(layers)):
             return None
-        width = self.encoder.size // len(own)
-        return [own.index(layer) * width + column for layer in others for column in range(width)]
+        width = self.encoder.size // len(layers)  # the vectors of all layers are concatenated
+        return [layers.index(layer) * width + column for layer in parser_layers for column in range(width)]
 
     def _tags(self, batch: SegmentationBatch, vectors: Tensor) -> Tensor:
         """Return the tag of every word, [N]; sentences are batched by length, so that long texts need little memory."""
-        words = self.network.words(vectors, batch.layout)
+        words = self.network.words(vectors, batch.layout)                                    # [N, projection + layout]
         tags = torch.zeros(len(words), dtype=torch.long, device=words.device)
-        for group in batches_of_similar_size(batch.lengths.tolist(), _CELLS):
-            lengths = batch.lengths[group]
-            rows = batch.rows[group, : int(lengths.max())]
+        for sentences in batches_of_similar_size(batch.lengths.tolist(), _CELLS):
+            lengths = batch.lengths[sentences]                                               # [C]
+            rows = batch.rows[sentences, : int(lengths.max())]  # indices of words, [C, T]
             mask = (torch.arange(rows.shape[1]) < lengths[:, None]).to(words.device)
-            scores = self.network(words, rows, lengths, batch.begins)
+            scores = self.network(words, rows, lengths, batch.begins)                        # [C, T, 2]
             tags[rows[mask]] = self.crf.decode(scores, mask)[mask]
         return tags
 
     @staticmethod
     def _edus(text: str, features: EduFeatures, tags: Tensor) -> list[Span]:
-        """Return the EDUs for tags; an EDU at the start of a sentence begins at its first character."""
-        inner = ((tags == BEGIN).cpu() & ~features.begins).nonzero().squeeze(1).tolist()
-        starts = sorted({*features.starts, *(features.offsets[i][0] for i in inner)})
-        spans = zip(starts, [*starts[1:], len(text)])
+        """Return the EDUs of a text as (start, end) for the tags of its words, [N]; ends are without white space.
+
+        EDUs start at sentences, `features.starts`, and at words that are tagged as beginnings within sentences.
+        """
+        inner = ((tags == BEGIN).cpu() & ~features.begins).nonzero().squeeze(1).tolist()  # indices of words
+        starts = sorted({*features.starts, *(features.offsets[word][0] for word in inner)})
+        spans = zip(starts, [*starts[1:], len(text)])  # an EDU ends where the next one starts
         return [(start, start + len(text[start:end].rstrip())) for start, end in spans]
 
     def _score(self, batch: SegmentationBatch, stage: str) -> None:
-        """Compute the boundary F1."""
+        """Update the boundary F1 of a stage (`val` or `test`) with the texts of a batch."""
         tags = self._tags(batch, self._training_vectors(batch))
-        parts = zip(*(values.split(batch.word_counts) for values in (tags, batch.tags, batch.begins)))
-        for predicted, gold, sentence_begins in parts:
-            words = [set(values.nonzero().squeeze(1).tolist()) for values in (predicted, gold, sentence_begins)]
-            self.metrics[stage].update(*words)
+        by_text = zip(*(flags.split(batch.word_counts) for flags in (tags, batch.tags, batch.begins)))
+        for flags_of_text in by_text:  # predicted, gold and sentence beginnings, as indices of words
+            self.metrics[stage].update(*(set(flags.nonzero().squeeze(1).tolist()) for flags in flags_of_text))
 
 
 def load_default(encoder: str | None = None) -> EduSegmenter:

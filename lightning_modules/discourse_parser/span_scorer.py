@@ -12,7 +12,7 @@ from lightning_modules.networks.dropout import Dropout
 from lightning_modules.networks.recurrent import bidirectional
 
 EDU_LAYOUT, SPAN_LAYOUT = 8, 18  # numbers of features
-_SPANS = {"cpu": 2048}  # spans that are scored at once, by kind of device
+_SPANS = {"cpu": 2048}  # spans that are scored at once, so that they fit into the cache of a core; 65,536 elsewhere
 
 
 class Layout(NamedTuple):
@@ -34,35 +34,47 @@ class Layout(NamedTuple):
         return torch.arange(self.sentence.shape[1], device=self.sentence.device) < self.sizes.unsqueeze(1)
 
     def ends(self, unit: Tensor) -> tuple[Tensor, Tensor]:
-        """Return whether each EDU is the first, and whether the last, of its sentence or paragraph, both [B, E]."""
-        changes = unit[:, 1:] != unit[:, :-1]
-        edge = torch.ones_like(unit[:, :1], dtype=torch.bool)
-        first, last = torch.cat([edge, changes], 1), torch.cat([changes, edge], 1)
-        final = torch.arange(unit.shape[1], device=unit.device) == self.sizes.unsqueeze(1) - 1
-        return first, last | final
+        """Return whether each EDU is the first, and whether it is the last, of its unit, both bool [B, E].
+
+        `unit` is `sentence` or `paragraph`.
+        """
+        changes = unit[:, 1:] != unit[:, :-1]                                        # [B, E - 1]
+        edge = torch.ones_like(unit[:, :1], dtype=torch.bool)                        # [B, 1]
+        is_first = torch.cat([edge, changes], 1)
+        is_last = torch.cat([changes, edge], 1)
+        ends_document = torch.arange(unit.shape[1], device=unit.device) == self.sizes.unsqueeze(1) - 1
+        return is_first, is_last | ends_document  # the unit of padding may equal that of the last EDU
 
     def of_edus(self) -> Tensor:
-        """Return features of EDUs, [B, E, 8]: first or last of sentence and paragraph, length, position in the text."""
+        """Return features of EDUs, [B, E, 8]: first or last of sentence and paragraph, length, position in the text.
+
+        Logarithms are divided by constants that bring usual values to about 1: lengths of 20 tokens, texts of 150 EDUs.
+        """
         position = torch.arange(self.sentence.shape[1], device=self.sentence.device).expand_as(self.sentence)
-        sizes = self.sizes.unsqueeze(1)
-        relative = (position + 0.5) / sizes
+        sizes = self.sizes.unsqueeze(1)                                              # [B, 1]
+        relative = (position + 0.5) / sizes  # middle of the EDU, as a fraction of the document
         flags = [flag.float() for unit in (self.sentence, self.paragraph) for flag in self.ends(unit)]
         log_sizes = sizes.log().expand_as(relative)
         numbers = [self.tokens.float().log1p() / 3, relative, (position == 0).float(), log_sizes / 5]
         return torch.stack([*flags, *numbers], -1)
 
     def of_spans(self, document: Tensor, start: Tensor, end: Tensor) -> Tensor:
-        """Return features of spans: aligned and crossed boundaries, counts of sentences, paragraphs, EDUs, [N, 18]."""
+        """Return features of spans of EDUs, [N, 18]; document, first and last EDU of each span are [N].
+
+        There are 7 for sentences and 7 for paragraphs (whether a span begins or ends with one, whether it crosses a
+        boundary and then begins or ends within one, number of boundaries), and 4 for position and length. Logarithms
+        are divided by constants that bring usual values to about 1.
+        """
         features = []
         for unit in (self.sentence, self.paragraph):
             first, last = self.ends(unit)
             begins, ends = first[document, start], last[document, end]
-            units = unit[document, end] - unit[document, start]
-            several = units > 0
-            features += [begins, ends, begins & ends, several, several & ~begins, several & ~ends]
-            features += [units.float().log1p() / 2]
-        width, size = (end - start + 1).float(), self.sizes[document]
-        features += [start == 0, end == size - 1, width.log() / 4, width / size]
+            boundaries = unit[document, end] - unit[document, start]  # inside the span
+            crosses = boundaries > 0
+            features += [begins, ends, begins & ends, crosses, crosses & ~begins, crosses & ~ends]
+            features += [boundaries.float().log1p() / 2]
+        length, size = (end - start + 1).float(), self.sizes[document]               # in EDUs
+        features += [start == 0, end == size - 1, length.log() / 4, length / size]
         return torch.stack([feature.float() for feature in features], -1)
 
 
@@ -108,31 +120,33 @@ class _SpanLayer(nn.Module):
         self.layout = nn.Linear(SPAN_LAYOUT, hidden_size)
 
     def table(self, states: Tensor, layout: Layout) -> Tensor:
-        """Return the terms of all spans, [B (3 E + 1), hidden_size]; states are [B, E, H].
+        """Return a table of terms from which `sums` computes spans, [B (3 E + 1), hidden_size]; states are [B, E, H].
 
-        Of each document: the terms of first EDUs, of last EDUs, and cumulative sums of those of the mean.
+        Its rows for each document: E terms of first EDUs, E terms of last EDUs, and E + 1 cumulative sums of the terms
+        of the mean.
         """
-        # padding is zero, without the bias of the layer, because it is the neighbour of the last EDU
-        projected = self.edus(states).float() * layout.mask.unsqueeze(-1)  # float32, because the mean is from sums
-        first, last, before, following, mean = projected.chunk(5, -1)                   # [B, E, hidden] each
+        # padding is zero, without the bias of the layer, because it is the neighbor of the last EDU
+        projected = self.edus(states).float() * layout.mask.unsqueeze(-1)  # float32: a mean is a difference of two sums
+        first, last, before, following, mean = projected.chunk(5, -1)                # [B, E, hidden_size] each
         edge = torch.zeros_like(before[:, :1])
-        first = first + torch.cat([edge, before[:, :-1]], 1)
-        last = last + torch.cat([following[:, 1:], edge], 1)
+        first = first + torch.cat([edge, before[:, :-1]], 1)  # with the EDU before the span
+        last = last + torch.cat([following[:, 1:], edge], 1)  # with the EDU after the span
         return torch.cat([first, last, edge, mean.cumsum(1)], 1).flatten(0, 1)
 
     def sums(self, table: Tensor, layout: Layout, document: Tensor, start: Tensor, end: Tensor) -> Tensor:
-        """Return vectors of spans, [N, hidden_size], from the `table`; document, start and end are [N]."""
+        """Return vectors of spans, [N, hidden_size], from the `table`; document, first and last EDU are [N]."""
         size = layout.sentence.shape[1]
+        # rows of the first EDU, the last EDU, and the cumulative sums after the last and before the first EDU, [N, 4]
         rows = torch.stack([start, size + end, 2 * size + end + 1, 2 * size + start], 1)
-        share = 1 / (end - start + 1).float()
-        weights = torch.stack([torch.ones_like(share), torch.ones_like(share), share, -share], 1)
-        # a weighted sum of four rows of the table, a quarter of the time of indexing and adding them
         rows = rows + ((3 * size + 1) * document).unsqueeze(1)
+        share = 1 / (end - start + 1).float()  # the difference of both sums, times this, is the mean
+        weights = torch.stack([torch.ones_like(share), torch.ones_like(share), share, -share], 1)
+        # the weighted sum of four rows takes a quarter of the time of indexing and adding them
         summed = embedding_bag(rows, table, mode="sum", per_sample_weights=weights)
         return summed + self.layout(layout.of_spans(document, start, end))
 
     def forward(self, states: Tensor, layout: Layout, document: Tensor, start: Tensor, end: Tensor) -> Tensor:
-        """Return vectors of spans, [N, hidden_size]; states are [B, E, H], document, start and end [N]."""
+        """Return vectors of spans, [N, hidden_size]; states are [B, E, H], document, first and last EDU [N]."""
         return self.sums(self.table(states, layout), layout, document, start, end)
 
 
@@ -152,26 +166,27 @@ class DiscourseScorer(nn.Module):
 
     @staticmethod
     def _head(hidden_size: int, outputs: int, dropout: float) -> nn.Module:
+        """Return a feed-forward network from span vectors before their ReLU to scores."""
         layers = [nn.ReLU(), Dropout(dropout), nn.Linear(hidden_size, hidden_size), nn.ReLU()]
         return nn.Sequential(*layers, nn.Linear(hidden_size, outputs))
 
     def potentials(self, states: Tensor, layout: Layout, units: Units) -> Potentials:
         """Return the potentials of charts: span scores [G, U, U], u and v [G, U, U, D]; states are [B, E, H]."""
-        charts, size = units.start.shape
-        mask = torch.arange(size, device=states.device) < units.sizes.unsqueeze(1)  # [G, U]
-        upper = mask.new_ones(size, size).triu() & mask.unsqueeze(1)
-        spans = upper.nonzero(as_tuple=True)                                         # chart, first and last unit
-        chart, first, last = spans
-        places = units.document[chart], units.start[chart, first], units.end[chart, last]
+        charts, size = units.start.shape                                             # G, U
+        mask = torch.arange(size, device=states.device) < units.sizes.unsqueeze(1)   # [G, U]
+        is_span = mask.new_ones(size, size).triu() & mask.unsqueeze(1)               # [G, U, U]
+        chart, first, last = spans = is_span.nonzero(as_tuple=True)                  # in units, [N] each
+        in_edus = units.document[chart], units.start[chart, first], units.end[chart, last]
         # in blocks that fit into the cache of a core, half the time of one pass
-        blocks = zip(*(place.split(_SPANS.get(states.device.type, 65_536)) for place in places))
-        projected = self.spans.table(states, layout)
-        scored = [self.span_score(self.spans.sums(projected, layout, *block)).float() for block in blocks]
-        scores, left, right = torch.cat(scored).split([1, self.fit_size, self.fit_size], -1)
-        table = scores.new_zeros(charts, size, size).index_put(spans, scores.squeeze(-1))
+        block_size = _SPANS.get(states.device.type, 65_536)
+        blocks = zip(*(column.split(block_size) for column in in_edus))
+        table = self.spans.table(states, layout)
+        scored = [self.span_score(self.spans.sums(table, layout, *block)).float() for block in blocks]
+        scores, u, v = torch.cat(scored).split([1, self.fit_size, self.fit_size], -1)
+        span_scores = scores.new_zeros(charts, size, size).index_put(spans, scores.squeeze(-1))
         # at initialization, the scale keeps u . v in the range of s
-        fits = Chart.of(spans, left * self.fit_size**-0.5, right, charts, size) if self.fit_size else None
-        return Potentials(table, fits)
+        fits = Chart.of(spans, u * self.fit_size**-0.5, v, charts, size) if self.fit_size else None
+        return Potentials(span_scores, fits)
 
     def class_logits(
         self, states: Tensor, layout: Layout, document: Tensor, start: Tensor, split: Tensor, end: Tensor
@@ -184,31 +199,33 @@ class DiscourseScorer(nn.Module):
     def class_logits_of_chart(
         self, states: Tensor, layout: Layout, nodes: tuple[Tensor, Tensor, Tensor, Tensor], batch_size: int
     ) -> Iterator[Tensor]:
-        """Yield the `class_logits` [n, C] of many nodes (document, start, split, end, [N] each) of few spans.
+        """Yield the `class_logits` of N nodes (document, start, split, end, [N] each), [n, C] with n <= `batch_size`.
 
-        The nodes of a chart share their spans and parts: the vector of each is computed once.
+        Unlike `class_logits`, it computes the vector of each span and part once, because many nodes share them.
         """
         document, start, split, end = nodes
-        size, tables, rows, count = states.shape[1], [], [], 0
+        size, num_spans = states.shape[1], 0
+        vectors, rows = [], []  # of the spans, left and right parts, [distinct, H], and their rows for each node, [N]
         for layer, first, last in ((self.node, start, end), (self.left, start, split), (self.right, split + 1, end)):
-            spans, row = ((document * size + first) * size + last).unique(return_inverse=True)
-            tables.append(layer(states, layout, spans // size**2, spans // size % size, spans % size))
-            rows.append(row + count)
-            count += len(spans)
-        table = torch.cat(tables)                                                    # [spans of the three layers, H]
+            span_ids = (document * size + first) * size + last
+            distinct, inverse = span_ids.unique(return_inverse=True)
+            vectors.append(layer(states, layout, distinct // size**2, distinct // size % size, distinct % size))
+            rows.append(inverse + num_spans)
+            num_spans += len(distinct)
+        table = torch.cat(vectors)                                                   # [spans of the three layers, H]
         for batch in torch.stack(rows, 1).split(batch_size):                         # [n, 3]
-            # the sum of three rows of the table, a tenth of the time of indexing and adding them
+            # the sum of three rows by `embedding_bag` takes a tenth of the time of indexing and adding them
             yield self.class_score(embedding_bag(batch, table, mode="sum")).float()
 
 
 def node_scores(potentials: Potentials, chart: Tensor, start: Tensor, split: Tensor, end: Tensor) -> Tensor:
-    """Return the scores s(i, j) + u(i, k) . v(k + 1, j) of nodes, each [N] -> [N]."""
+    """Return the scores s(i, j) + u(i, k) . v(k + 1, j) of nodes i..j split after k, [N] -> [N]."""
     scores = potentials.spans[chart, start, end]
     if potentials.fits is None:
         return scores
-    left, right = potentials.fits
+    u, v = potentials.fits  # indexed by start and width, and by end and width, see `Chart`
     size = potentials.spans.shape[1]
-    return scores + (left[chart, start, split - start] * right[chart, end, size - (end - split)]).sum(-1)
+    return scores + (u[chart, start, split - start] * v[chart, end, size - (end - split)]).sum(-1)
 
 
 def pool_edus(tokens: Tensor, edus: Tensor, count: int) -> Tensor:
@@ -216,8 +233,8 @@ def pool_edus(tokens: Tensor, edus: Tensor, count: int) -> Tensor:
 
     `edus` has the EDU of each token, -1 for none, otherwise non-decreasing, [T]; `count` is E.
     """
-    tokens, edus = tokens[edus >= 0], edus[edus >= 0]
-    counts = torch.zeros(count, dtype=torch.long, device=edus.device).index_add_(0, edus, torch.ones_like(edus))
+    tokens, edus = tokens[edus >= 0], edus[edus >= 0]  # the tokens of an EDU are now consecutive
+    counts = torch.zeros(count, dtype=torch.long, device=edus.device).index_add_(0, edus, torch.ones_like(edus))  # [E]
     ends = counts.cumsum(0)  # index after the last token of each EDU
     padded = torch.cat([tokens, tokens.new_zeros(1, tokens.shape[1])])               # the last row for empty EDUs
     empty = counts == 0

@@ -29,43 +29,46 @@ def novelty(
     lower-cased and not stemmed, punctuation is dropped.
 
     Returns:
-        "novel_1" (and so on, for each n in `orders`) and "novel_sentences", in [0, 1]; None where the summary has none
-        such.
+        Fractions in [0, 1], named "novel_1" (and so on, for each n in `orders`) and "novel_sentences"; None if the
+        summary has no such n-gram or sentence.
     """
     words, source_words = _encoded(summary, language), _encoded(source, language)
     shares = {}
     for n in orders:
-        in_source = set(_ngrams(source_words, n))
-        grams = _ngrams(words, n)
-        shares[f"novel_{n}"] = sum(gram not in in_source for gram in grams) / len(grams) if grams else None
-    in_source = set(map(tuple, source_words))
+        shares[f"novel_{n}"] = _novel_share(_ngrams(words, n), set(_ngrams(source_words, n)))
     sentences = [tuple(sentence) for sentence in words if sentence]
-    shares["novel_sentences"] = (
-        sum(sentence not in in_source for sentence in sentences) / len(sentences) if sentences else None
-    )
+    shares["novel_sentences"] = _novel_share(sentences, set(map(tuple, source_words)))
     return shares
+
+
+def _novel_share(units: Sequence[tuple[int, ...]], in_source: set[tuple[int, ...]]) -> float | None:
+    """Return the fraction of units that the source lacks, None without units."""
+    return sum(unit not in in_source for unit in units) / len(units) if units else None
 
 
 def repetition(summary: Sentences, orders: Sequence[int] = ORDERS, language: str = "en") -> dict[str, float | None]:
     """Return the fractions of repeated n-grams and sentences of a summary (See et al. 2017, figure 4).
 
-    They are "repeated_1" (and so on, by order) and "repeated_sentences", 1 - distinct / all, in [0, 1); None without
-    any. N-grams are taken within sentences, and compared over the whole summary.
+    They are "repeated_1" (and so on, by order) and "repeated_sentences", 1 - distinct / all, in [0, 1); None for a
+    summary without such units. N-grams are taken within sentences, and compared over the whole summary.
     """
     words = _encoded(summary, language)
-    units = {str(n): _ngrams(words, n) for n in orders}
-    units["sentences"] = [tuple(sentence) for sentence in words if sentence]
-    return {f"repeated_{kind}": 1 - len(set(ids)) / len(ids) if ids else None for kind, ids in units.items()}
+    units_by_name = {str(n): _ngrams(words, n) for n in orders}
+    units_by_name["sentences"] = [tuple(sentence) for sentence in words if sentence]
+    shares = {}
+    for name, units in units_by_name.items():
+        shares[f"repeated_{name}"] = 1 - len(set(units)) / len(units) if units else None
+    return shares
 
 
 def repeated_ngrams(words: list[str], size: int = 3) -> float:
-    """Return the fraction of a text's n-grams that repeat an earlier one, in [0, 1]; 0 for a text shorter than n."""
+    """Return the fraction of n-grams that repeat an earlier one, in [0, 1]; n is `size`; 0 for fewer than n words."""
     ngrams = [tuple(words[i : i + size]) for i in range(len(words) - size + 1)]
     return 1 - len(set(ngrams)) / len(ngrams) if ngrams else 0.0
 
 
 def extraction(summary: Sentences, source: Sentences, language: str = "en") -> Extraction | None:
-    """Return coverage, density and compression of a summary; None if it has no words."""
+    """Return coverage, density and compression of a summary (Grusky et al. 2018); None if it has no words."""
     words, source_words = (list(chain(*_encoded(text, language))) for text in (summary, source))
     if not words:
         return None
@@ -78,29 +81,30 @@ def fragments(summary: Sequence[Any], source: Sequence[Any]) -> list[tuple[int, 
     """Return start in the summary, start in the source, and length of each extractive fragment, greedily in order.
 
     At each word, the longest matching sequence of the source is taken, the first of several. As in the paper (Grusky et
-    al. 2018, figure 2), the search continues after it, so that a longer one that begins inside a shorter one is missed.
+    al. 2018, figure 2), the search continues after a match, so that a longer match that begins inside is missed.
     """
-    positions: dict[Any, list[int]] = {}
+    positions: dict[Any, list[int]] = {}  # of each token in the source
     for position, token in enumerate(source):
         positions.setdefault(token, []).append(position)
     result, start = [], 0
     while start < len(summary):
-        longest, best, end = 0, 0, 0
+        longest = longest_position = 0
+        end = 0  # end of the last match in the source
         for position in positions.get(summary[start], ()):
             if position < end:
                 continue
-            length = _run(summary, source, start, position)
+            length = _match_length(summary, source, start, position)
             end = position + length
             if length > longest:
-                longest, best = length, position
+                longest, longest_position = length, position
         if longest:
-            result.append((start, best, longest))
-        start += max(longest, 1)
+            result.append((start, longest_position, longest))
+        start += max(longest, 1)  # a word that the source lacks is in no fragment
     return result
 
 
-def _run(summary: Sequence[Any], source: Sequence[Any], start: int, position: int) -> int:
-    """Return the length of the longest common sequence that starts at two positions."""
+def _match_length(summary: Sequence[Any], source: Sequence[Any], start: int, position: int) -> int:
+    """Return the length of the match from summary[start] and source[position] on, which are equal."""
     length, limit = 1, min(len(summary) - start, len(source) - position)
     while length < limit and summary[start + length] == source[position + length]:
         length += 1

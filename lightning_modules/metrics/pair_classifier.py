@@ -23,14 +23,17 @@ class PairClassifier:
         self.tokenizer = AutoTokenizer.from_pretrained(name)
         self.model = AutoModelForSequenceClassification.from_pretrained(name).eval().to(device)
         self.name, self.batch_size, self.device = name, batch_size, torch.device(device)
-        self.max_length = min(512, self.tokenizer.model_max_length)
-        # what its config calls the classes
+        self.max_length = min(512, self.tokenizer.model_max_length)  # a tokenizer without a limit has a huge number
         self.class_names = [self.model.config.id2label[index] for index in range(self.model.config.num_labels)]
 
     @torch.no_grad()
     def probabilities(self, pairs: Sequence[tuple[str, str]]) -> Tensor:
-        """Return P of each class for (first, second) pairs, [N, classes], on the CPU; one output has two classes."""
+        """Return P of each class for N (first, second) pairs of texts, [N, classes], on the CPU.
+
+        A model with one output is a sigmoid: its classes are 0 and 1.
+        """
         result = torch.zeros(len(pairs), max(2, len(self.class_names)))
+        # pairs of similar length are batched, so that there is little padding
         by_length = sorted(range(len(pairs)), key=lambda index: len(pairs[index][0]) + len(pairs[index][1]))
         options = {"truncation": self.truncation, "max_length": self.max_length, "return_tensors": "pt"}
         for start in range(0, len(pairs), self.batch_size):
@@ -38,7 +41,7 @@ class PairClassifier:
             firsts, seconds = ([pairs[index][side] for index in batch] for side in (0, 1))
             inputs = self.tokenizer(firsts, seconds, padding=True, **options)
             logits = self.model(**inputs.to(self.device)).logits.float()
-            if logits.shape[1] == 1:
+            if logits.shape[1] == 1:  # softmax of (0, x) is the sigmoid of x
                 logits = torch.cat([torch.zeros_like(logits), logits], 1)
             result[batch] = logits.softmax(-1).cpu()
         return result
@@ -79,10 +82,8 @@ class ConsistencyModel(PairClassifier):
     def scores(self, summaries: Sequence[Sentences], sources: Sequence[Sentences]) -> list[float]:
         """Return the mean over summary sentences of the highest P(supported) by a chunk of the source, in [0, 1].
 
-        A chunk is a run of whole sentences of at most 350 words. Summaries without a sentence score 0.
-
-        Raises:
-            ValueError: if the lengths differ.
+        A chunk is a run of whole sentences of at most 350 words. Summaries without a sentence score 0. Raises a
+        `ValueError` if the lengths differ.
         """
         claims = [[sentence for sentence in summary if sentence.strip()] for summary in summaries]
         chunks = [source_chunks(source) for source in sources]
@@ -91,22 +92,25 @@ class ConsistencyModel(PairClassifier):
 
 
 def source_chunks(sentences: Sentences, most: int = CHUNK_WORDS) -> list[str]:
-    """Return runs of whole sentences with at most `most` words; a longer sentence is a chunk of its own."""
+    """Return runs of whole sentences with at most `most` words; a longer sentence is a chunk by itself."""
     chunks: list[list[str]] = []
-    words = 0
+    chunk_words = 0  # number of words of the last chunk
     for sentence in sentences:
-        count = len(sentence.split())
-        if count and chunks and words + count <= most:
+        num_words = len(sentence.split())
+        if num_words and chunks and chunk_words + num_words <= most:
             chunks[-1].append(sentence)
-            words += count
-        elif count:
+            chunk_words += num_words
+        elif num_words:  # blank sentences are left out
             chunks.append([sentence])
-            words = count
+            chunk_words = num_words
     return [" ".join(chunk) for chunk in chunks]
 
 
 def _supported_class(class_names: Sequence[str], name: str) -> int:
-    """Return the index of the class of supported claims; the second of two without names, as in MiniCheck."""
+    """Return the index of the class of supported claims of model `name`; a `ValueError` if it is not clear.
+
+    It is 1 for a single output, or for two classes without names, as in MiniCheck.
+    """
     if len(class_names) == 1 or [label.upper() for label in class_names] == ["LABEL_0", "LABEL_1"]:
         return 1
     labels = [label.lower().replace("_", " ") for label in class_names]

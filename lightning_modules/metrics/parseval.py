@@ -62,8 +62,9 @@ def parseval_counts(
     brackets = original_brackets if variant == "original" else rst_brackets
     predicted_spans = _by_characters(brackets(predicted), len(predicted) + 1, predicted_starts, "predicted")
     target_spans = _by_characters(brackets(target), len(target) + 1, target_starts, "target")
-    views = (lambda b: b[:2], lambda b: b[:3], lambda b: (*b[:2], b[3]), lambda b: b)
-    matches = [(Counter(map(view, predicted_spans)) & Counter(map(view, target_spans))).total() for view in views]
+    # what must match on the levels S, N, R and F, of a bracket (start, end, nuclearity, relation)
+    parts = (lambda b: b[:2], lambda b: b[:3], lambda b: (*b[:2], b[3]), lambda b: b)
+    matches = [(Counter(map(part, predicted_spans)) & Counter(map(part, target_spans))).total() for part in parts]
     return torch.tensor([*matches, len(predicted_spans), len(target_spans)], dtype=torch.int64)
 
 
@@ -94,7 +95,8 @@ class Parseval(Metric):
     def update(self, predicted: Sequence[Node], target: Sequence[Node]) -> None:
         """Add a document; arguments as in `parseval_counts`."""
         counts = torch.stack([parseval_counts(predicted, target, variant) for variant in VARIANTS])  # [V, 6]
-        self.totals = self.totals + counts.to(self.device)  # not in place, as in `Rouge`
+        # not in place: after `validate` the state is an inference tensor, which `fit` may not change
+        self.totals = self.totals + counts.to(self.device)
 
     def compute(self) -> dict[str, Tensor]:
         """Return F1 x 100 by name, scalars."""
@@ -112,10 +114,10 @@ def original_brackets(nodes: Sequence[Node]) -> list[Bracket]:
 
 
 def rst_brackets(nodes: Sequence[Node]) -> list[Bracket]:
-    """Return EDUs, nuclearity and relation to the parent of each node but the root; nuclearity is checked.
+    """Return first and last EDU, role (N or S) in the parent, and relation of all nodes but the root (Marcu 2000).
 
-    Raises:
-        ValueError: if a nuclearity is not NS, SN or NN.
+    The relation of a satellite, and of both parts of NN, is that of the parent; a single nucleus has "span". Raises a
+    `ValueError` if a nuclearity is not NS, SN or NN.
     """
     brackets = []
     for start, split, end, nuclearity, relation in nodes:
@@ -127,7 +129,10 @@ def rst_brackets(nodes: Sequence[Node]) -> list[Bracket]:
 
 
 def _by_characters(brackets: list[Bracket], size: int, starts: Sequence[int] | None, side: str) -> list[Bracket]:
-    """Convert brackets from EDUs to characters, if `starts` is given; the ends of the text are infinite."""
+    """Convert brackets over `size` EDUs to characters by the `starts` of EDUs; unchanged if these are None.
+
+    The tree is checked; messages call it by its `side`. The ends of the text are infinite, so that they always match.
+    """
     if any(not 0 <= first <= last < size for first, last, *_ in brackets):
         raise ValueError(f"the {side} tree has {size - 1} nodes for {size} EDUs, but a node lies outside of them")
     if starts is None:
@@ -136,5 +141,5 @@ def _by_characters(brackets: list[Bracket], size: int, starts: Sequence[int] | N
         raise ValueError(f"the {side} tree has {size} EDUs, but {len(starts)} starts")
     if any(left >= right for left, right in pairwise(starts)):
         raise ValueError(f"the {side} starts do not increase")
-    bounds = [float("-inf"), *map(float, starts[1:]), float("inf")]
+    bounds = [float("-inf"), *map(float, starts[1:]), float("inf")]  # EDU i is from bounds[i] to bounds[i + 1]
     return [(bounds[first], bounds[last + 1], *label) for first, last, *label in brackets]

@@ -63,8 +63,7 @@ def score_many(
 ) -> list[dict[str, Score]]:
     """Return `rouge_scores` of many predictions, in order, computed by `num_proc` processes.
 
-    Raises:
-        ValueError: as `rouge_scores`, with the prediction's index; or if the lengths differ.
+    Raises a `ValueError` as `rouge_scores`, with the prediction's index; or if the lengths differ.
     """
     if len(predictions) != len(references):
         raise ValueError(f"{len(predictions)} predictions but {len(references)} lists of references")
@@ -86,19 +85,16 @@ def signature(
     wordnet: str | None = None,
     splitter: str = "given",
 ) -> str:
-    """Return the signature of a score: how it was computed, in one word.
+    """Return how a score was computed, such as "rougeLsum|stem:porter|tok:rouge|split:given|refs:best|precis:0.1.0".
 
-    The `splitter` of sentences is "given" if the texts were lists of sentences.
-
-    Example:
-        "rougeLsum|stem:porter|tok:rouge|split:given|refs:best|precis:0.1.0"
+    `splitter` is the name of what splits texts into sentences; "given" if the texts were lists of sentences.
     """
     _check_options((variant,), multi_reference)
     words = vocabulary(stem, language, wordnet)
     return f"{variant}|{words.description}|split:{splitter}|refs:{multi_reference}|precis:{suite_version()}"
 
 
-@cache
+@cache  # the options of all documents are the same
 def _check_options(variants: tuple[str, ...], multi_reference: str) -> None:
     """Raise a ValueError for unknown variants or options."""
     for variant in variants:
@@ -122,16 +118,18 @@ def has_text(sentences: Sentences) -> bool:
 
 
 def _on_processes(job: Callable[[range], list], size: int, num_proc: int) -> list:
-    """Run a job over ranges of indices on several processes, in order."""
+    """Run a job over ranges of the indices 0 to `size` - 1 on several processes, and join the results in order."""
+    step = -(-size // (8 * num_proc))  # 8 ranges per process, rounded up, so that slow ones even out
+    ranges = [range(start, min(start + step, size)) for start in range(0, size, step)]
     # forked processes inherit the job with its texts: only results are pickled, and torch is not imported again
-    step = -(-size // (8 * num_proc))
-    with multiprocessing.get_context("fork").Pool(num_proc, _inherit, (job,)) as pool:
-        parts = pool.map(_run, [range(start, min(start + step, size)) for start in range(0, size, step)], 1)
+    with multiprocessing.get_context("fork").Pool(num_proc, initializer=_inherit, initargs=(job,)) as pool:
+        parts = pool.map(_run, ranges, chunksize=1)
     return [score for part in parts for score in part]
 
 
 def _inherit(job: Callable[[range], list]) -> None:
-    gc.freeze()  # else the first full collection walks, and so copies, all that was inherited
+    """Set the job of a forked process, which cannot be pickled."""
+    gc.freeze()  # otherwise the first full garbage collection would write to, and so copy, all inherited memory
     _run.job = job
 
 
@@ -147,16 +145,17 @@ def _scores(
     words: Vocabulary,
     index: int | None = None,
 ) -> dict[str, Score]:
+    """Return `rouge_scores` with a vocabulary; messages name the prediction by its `index`, if there are several."""
     _check_options(tuple(variants), multi_reference)
     if isinstance(prediction, str) or isinstance(references, str):
         raise TypeError(f"ROUGE takes lists of sentences; {_where(index)} or its references are a text")
     if not references:
         raise ValueError(f"{_where(index)} has no reference")
-    words.limit_size()
+    words.limit_size()  # before the first word is encoded, since it may renumber words
     by_sentence = "rougeLsum" in variants
     hypothesis = _encode(prediction, words, by_sentence)
     counted = [*variants, "rouge1"] if multi_reference == "best_rouge1" else variants
-    counts = []
+    counts = []  # counts of all variants, for each reference
     for number, reference in enumerate(references):
         if isinstance(reference, str):
             raise TypeError(f"ROUGE takes lists of sentences; reference {number} of {_where(index)} is a text")
@@ -167,8 +166,8 @@ def _scores(
             warn_without_words(words.language)
         counts.append(count(counted, hypothesis, target))
     if multi_reference == "best_rouge1":
-        counts = [max(counts, key=lambda row: score_of(*row["rouge1"]).fmeasure)]
-    return {variant: _combine([row[variant] for row in counts], multi_reference) for variant in variants}
+        counts = [max(counts, key=lambda by_variant: score_of(*by_variant["rouge1"]).fmeasure)]
+    return {variant: _combine([by_variant[variant] for by_variant in counts], multi_reference) for variant in variants}
 
 
 def _encode(sentences: Sentences, words: Vocabulary, by_sentence: bool) -> list[list[int]]:
@@ -181,12 +180,12 @@ def _where(index: int | None) -> str:
 
 
 def _combine(counts: list[Counts], multi_reference: str) -> Score:
-    """Combine the counts of a prediction against several references to one score."""
+    """Combine the counts of a prediction against each reference into one score; see `rouge_scores` for the options."""
     if len(counts) == 1:
         return score_of(*counts[0])
     if multi_reference == "pooled":
-        return score_of(*map(sum, zip(*counts)))
-    scores = [score_of(*count) for count in counts]
+        return score_of(*map(sum, zip(*counts)))  # sums of hits, predicted and reference units
+    scores = [score_of(*of_reference) for of_reference in counts]
     if multi_reference == "mean":
-        return Score(*(sum(column) / len(scores) for column in zip(*scores)))
+        return Score(*(sum(values) / len(scores) for values in zip(*scores)))  # of precision, recall and F
     return max(scores, key=lambda score: score.recall if multi_reference == "best_recall" else score.fmeasure)

@@ -33,17 +33,16 @@ class EntailmentModel(PairClassifier):
 
     def __init__(self, name: str, batch_size: int = 64, device: str | torch.device = "cpu") -> None:
         super().__init__(name, batch_size, device)
-        self.order = [_class_of(label, self.class_names, name) for label in LABELS]
+        self.order = [_class_of(label, self.class_names, name) for label in LABELS]  # indices of the model's classes
 
     def probabilities(self, pairs: Sequence[tuple[str, str]]) -> Tensor:
         """Return P(entailment), P(contradiction), P(neutral) of (premise, hypothesis) pairs, [N, 3], on the CPU."""
         return super().probabilities(pairs)[:, self.order]
 
     def matrices(self, summaries: Sequence[Sentences], sources: Sequence[Sentences]) -> list[Tensor]:
-        """Return the NLI pair matrix of each document, [3, M, N] for M source and N summary sentences, without blanks.
+        """Return P(label) of all pairs of M source and N summary sentences of each document, [3, M, N], without blanks.
 
-        Raises:
-            ValueError: if the lengths differ, or a source has no sentence (with its index).
+        The labels are `LABELS`. Raises a `ValueError` if the lengths differ, or a source has no sentence.
         """
         if len(summaries) != len(sources):
             raise ValueError(f"{len(summaries)} summaries but {len(sources)} sources")
@@ -86,33 +85,33 @@ class SummaCConv(nn.Module):
 
     def histogram(self, matrix: Tensor) -> Tensor:
         """Return the histograms of entailment probabilities of a pair matrix, [3, M, N] -> [N, bins]."""
-        bins = len(self.edges) - 1
-        values = matrix[0].to(self.edges).contiguous()
-        bin_numbers = torch.bucketize(values, self.edges, right=True) - 1  # [M, N]
-        return nn.functional.one_hot(bin_numbers.clamp(max=bins - 1), bins).sum(0).to(self.edges)
+        num_bins = len(self.edges) - 1
+        entailment = matrix[0].to(self.edges).contiguous()                               # [M, N]
+        bin_numbers = torch.bucketize(entailment, self.edges, right=True) - 1            # [M, N]
+        bin_numbers = bin_numbers.clamp(max=num_bins - 1)  # the last bin includes its upper edge 1
+        return nn.functional.one_hot(bin_numbers, num_bins).sum(0).to(self.edges)
 
     def forward(self, matrices: Sequence[Tensor]) -> Tensor:
         """Return logits of inconsistent and consistent, [B, 2], for pair matrices [3, M, N] of any M and N."""
-        pooled = [self.kernel(self.histogram(m)).mean() if m.shape[2] else self.edges.new_zeros(()) for m in matrices]
+        no_sentence = self.edges.new_zeros(())  # for a summary without a sentence
+        pooled = [self.kernel(self.histogram(m)).mean() if m.shape[2] else no_sentence for m in matrices]
         return self.output(torch.stack(pooled).unsqueeze(-1))
 
     @torch.no_grad()
     def score(self, matrices: Sequence[Tensor]) -> Tensor:
         """Return P(consistent), [B]; 0 for a summary without sentences."""
-        filled = torch.tensor([matrix.shape[2] > 0 for matrix in matrices], device=self.edges.device)
-        return self(matrices).softmax(-1)[:, 1] * filled
+        has_sentences = torch.tensor([matrix.shape[2] > 0 for matrix in matrices], device=self.edges.device)
+        return self(matrices).softmax(-1)[:, 1] * has_sentences
 
     @classmethod
     def load(cls, path: str | Path) -> "SummaCConv":
-        """Load weights written by `torch.save(conv.state_dict(), path)`, or those of the authors.
+        """Load weights written by `torch.save(conv.state_dict(), path)`, or `summac_conv_vitc_sent_perc_e.bin`.
 
-        The latter (`summac_conv_vitc_sent_perc_e.bin`) repeat the mean three times before the last layer.
-
-        Raises:
-            ValueError: if the file has neither.
+        The authors' model in the latter repeats the mean three times before the last layer, so that its weights are
+        added up. Raises a `ValueError` if the file has neither.
         """
         weights = torch.load(path, map_location="cpu", weights_only=True)
-        if "mlp.weight" in weights:
+        if "mlp.weight" in weights:  # the authors' names
             if weights["mlp.weight"].shape[1] != len(PERCENTILE_EDGES) - 1:
                 raise ValueError(f"{path}: {weights['mlp.weight'].shape[1]} bins; the authors' percentiles have 23")
             weights = {
@@ -140,9 +139,9 @@ def summac_scores(
 
 
 def _class_of(label: str, class_names: Sequence[str], name: str) -> int:
-    """Return the index of the class for a label."""
-    for index, word in enumerate(class_names):
-        if any(synonym in word.lower() for synonym in SYNONYMS[label]):
+    """Return the index of the class of model `name` that means a label; a `ValueError` if no class name says so."""
+    for index, class_name in enumerate(class_names):
+        if any(synonym in class_name.lower() for synonym in SYNONYMS[label]):
             return index
     raise ValueError(
         f"{name}: which class is {label}? Its config says {', '.join(class_names)}; rename them in `id2label`"

@@ -27,8 +27,7 @@ class EduAttention(NamedTuple):
 def edu_attention(network: DiscourseLED, edus: int, **encoding) -> EduAttention:
     """Return the attention between E = `edus` EDUs of one document, by a model in eval mode; see `DiscourseLED.encode`.
 
-    Raises:
-        ValueError: if there are several documents, or no discourse.
+    Raises a `ValueError` if there are several documents, or no discourse.
     """
     if encoding["input_ids"].shape[0] != 1 or encoding.get("discourse") is None:
         raise ValueError(

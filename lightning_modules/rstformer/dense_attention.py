@@ -40,7 +40,7 @@ def attend(
     """
     with torch.autocast(q.device.type, enabled=False):
         scores = q @ k.transpose(-1, -2)                                              # [B, H, Q, K]
-        scores = scores.to(torch.promote_types(scores.dtype, torch.float32))
+        scores = scores.to(torch.promote_types(scores.dtype, torch.float32))  # half precision is too coarse
         if table is not None:
             scores = with_discourse(scores, table, query_edu, key_edu)
         # the lowest number rather than -inf: rows that see nothing stay finite
@@ -55,9 +55,9 @@ def with_discourse(scores: Tensor, table: HeadTable, query_edu: Tensor, key_edu:
     """
     width = table.values.shape[-1]
     query, key = query_edu[:, :, None], key_edu[:, None, :]
-    column = key - query + width // 2                                                 # [B, Q, K]
+    column = key - query + width // 2  # see `HeadTable`                              # [B, Q, K]
     in_band = (query >= 0) & (key >= 0) & (column >= 0) & (column < width)
-    entry = query.clamp(min=0) * width + column.clamp(0, width - 1)
+    entry = query.clamp(min=0) * width + column.clamp(0, width - 1)  # index in the flattened table [E (2b' + 1)]
     entry = entry.flatten(1).unsqueeze(1).expand(-1, scores.shape[1], -1)             # [B, H, Q K]
     values = table.values.flatten(2).gather(2, entry).view_as(scores)
     changed = {"scale": scores * values, "shift": scores + values, "replace": values}[table.operation]
@@ -82,20 +82,20 @@ def batched_attention(
     Nothing reads a value of a tensor, so that the host never waits for the device. The scores of a chunk are computed
     again in the backward pass, so that memory is linear in length.
     """
-    length, parts = q.shape[2], []
-    columns, are_global = _global_columns(view)                                       # [B, G]
-    rows = torch.arange(len(q), device=q.device)[:, None]                             # [B, 1]
-    global_k, global_v = (x.transpose(1, 2)[rows, columns].transpose(1, 2) for x in (k, v))  # [B, H, G, D]
-    no_edu = torch.full_like(columns, -1)
+    length, outputs = q.shape[2], []
+    positions, is_present = _global_columns(view)                                     # [B, G] each
+    documents = torch.arange(len(q), device=q.device)[:, None]                        # [B, 1]
+    global_k, global_v = (x.transpose(1, 2)[documents, positions].transpose(1, 2) for x in (k, v))  # [B, H, G, D]
+    no_edu = torch.full_like(positions, -1)  # discourse does not change attention to global tokens
     for start in range(0, length, chunk):
         end = min(start + chunk, length)
         keys = slice(max(0, start - window), min(length, end + window))
         i = torch.arange(start, end, device=q.device)[:, None]                        # [Q, 1]
         j = torch.arange(keys.start, keys.stop, device=q.device)                      # [K]
-        # global tokens have columns of their own
+        # the first G columns are the global tokens, which are therefore hidden among the K keys
         local = ((i - j).abs() <= window) & (view.token_mask & ~view.is_global)[:, None, keys]   # [B, Q, K]
-        visible = torch.cat([are_global[:, None].expand(-1, end - start, -1), local], -1)        # [B, Q, G + K]
-        part = checkpoint(
+        visible = torch.cat([is_present[:, None].expand(-1, end - start, -1), local], -1)        # [B, Q, G + K]
+        output = checkpoint(
             attend,
             q[:, :, start:end],
             torch.cat([global_k, k[:, :, keys]], 2),
@@ -106,19 +106,19 @@ def batched_attention(
             torch.cat([no_edu, view.token_edu[:, keys]], 1),
             dropout,
             use_reentrant=False,
-            preserve_rng_state=dropout > 0,
+            preserve_rng_state=dropout > 0,  # so that the backward pass drops the same weights
         )
-        parts.append(part)
-    return torch.cat(parts, 2).masked_fill(~view.token_mask[:, None, :, None], 0)
+        outputs.append(output)
+    return torch.cat(outputs, 2).masked_fill(~view.token_mask[:, None, :, None], 0)
 
 
 def _global_columns(view: View) -> tuple[Tensor, Tensor]:
-    """Return the positions of global tokens, 0 to fill up, and whether they are there, two of [B, G]."""
-    most = max((tokens.shape[1] for _, tokens in view.global_groups), default=0)
-    columns = view.token_edu.new_zeros(len(view.token_mask), most)
-    present = torch.zeros_like(columns, dtype=torch.bool)
-    for documents, tokens in view.global_groups:
+    """Return the positions of the global tokens of each document, [B, G], padded with 0, and False at padding."""
+    most = max((tokens.shape[1] for _, tokens in view.global_groups), default=0)      # G
+    positions = view.token_edu.new_zeros(len(view.token_mask), most)
+    is_present = torch.zeros_like(positions, dtype=torch.bool)
+    for documents, tokens in view.global_groups:  # documents with the same number of global tokens
         count = tokens.shape[1]
-        columns[:, :count] = columns[:, :count].index_copy(0, documents, tokens)
-        present[:, :count] = present[:, :count].index_fill(0, documents, True)
-    return columns, present & view.token_mask.gather(1, columns)
+        positions[:, :count] = positions[:, :count].index_copy(0, documents, tokens)
+        is_present[:, :count] = is_present[:, :count].index_fill(0, documents, True)
+    return positions, is_present & view.token_mask.gather(1, positions)  # a global mask may be set at padding

@@ -10,10 +10,8 @@ def led_from_scratch(options: LEDOptions, vocab_size: int, dropout: float) -> LE
     """Return a LED with random weights, as many encoder as decoder layers, and no dropout of attention weights.
 
     Linear layers, except for the tied output layer, are initialized with a standard deviation of `init_std`, embeddings
-    with LED's 0.02. The window has to be even, and the width a multiple of the heads.
-
-    Raises:
-        ValueError: if the window is odd, or the width is not a multiple of the heads.
+    with LED's 0.02. The window has to be even, and the width a multiple of the heads. Raises a `ValueError` if the
+    window is odd, or the width is not a multiple of the heads.
     """
     size, heads, layers, window = options.hidden_size, options.heads, options.layers, options.window
     if window < 2 or window % 2:

@@ -22,22 +22,24 @@ _SHAPES = {"recompile_limit": 64, "fail_on_recompile_limit_hit": True}
 
 
 def padded_size(size: int, min_step: int) -> int:
-    """Round a size up to a multiple of `min_step`, by at most a quarter, with four sizes between powers of two."""
-    step = max(min_step, 2 ** max(0, (size - 1).bit_length() - 3))
-    return -(-size // step) * step
+    """Round a size up to one of four sizes between powers of two, by at most a quarter, or to the next `min_step`."""
+    power = max(0, (size - 1).bit_length() - 3)  # the next power of two >= size, divided by 8; at least 1
+    step = max(min_step, 2**power)
+    return -(-size // step) * step  # rounded up
 
 
 @lru_cache(maxsize=32)
 def _window_blocks(length: int, window: int, device: torch.device) -> tuple[Tensor, Tensor]:
     """Return which pairs of query and key blocks are partially and fully inside the window, two of bool [N, N]."""
     block = torch.arange(length // BLOCK, device=device)
-    apart = (block[:, None] - block).abs() * BLOCK                                    # between their first tokens
-    return apart - (BLOCK - 1) <= window, apart + BLOCK - 1 <= window
+    distance = (block[:, None] - block).abs() * BLOCK                                 # between their first tokens
+    # the nearest tokens of two blocks are BLOCK - 1 closer than the first ones, the farthest ones BLOCK - 1 farther
+    return distance - (BLOCK - 1) <= window, distance + BLOCK - 1 <= window
 
 
 def _listed(blocks: Tensor) -> tuple[Tensor, Tensor]:
     """Return number and indices of True blocks in each row: bool [B, N, N] -> int32 [B, 1, N], [B, 1, N, N]."""
-    order = blocks.to(torch.int8).argsort(dim=-1, descending=True, stable=True)
+    order = blocks.to(torch.int8).argsort(dim=-1, descending=True, stable=True)  # True blocks first, ascending
     return blocks.sum(-1, dtype=torch.int32).unsqueeze(1), order.to(torch.int32).unsqueeze(1)
 
 
@@ -45,13 +47,15 @@ def block_mask(view: View, window: int) -> BlockMask:
     """Return the block mask of the kernel for the `padded_size` of a batch; no tensor of size [T, T] is needed."""
     length = padded_size(view.token_mask.shape[1], BLOCK)
     token_mask, is_global = _pad_end(view.token_mask, length, False), _pad_end(view.is_global, length, False)
-    overlapping, inside = _window_blocks(length, window, token_mask.device)
-    present, global_blocks = (flags.unflatten(1, (-1, BLOCK)) for flags in (token_mask, is_global))
-    keys = present.any(-1)[:, None] & (overlapping | global_blocks.any(-1)[:, None])
-    attended = present.any(-1)[:, :, None] & keys                                     # [B, N, N]
-    full = attended & inside & present.all(-1)[:, None]  # these skip the mask
+    overlapping, inside = _window_blocks(length, window, token_mask.device)           # [N, N] each
+    in_blocks = token_mask.unflatten(1, (-1, BLOCK))                                  # [B, N, BLOCK]
+    global_in_blocks = is_global.unflatten(1, (-1, BLOCK))
+    has_tokens = in_blocks.any(-1)                                                    # [B, N]
+    keys = has_tokens[:, None] & (overlapping | global_in_blocks.any(-1)[:, None])    # [B, N, N]
+    attended = has_tokens[:, :, None] & keys                                          # [B, N, N]
+    full = attended & inside & in_blocks.all(-1)[:, None]  # all pairs are visible, so that the mask is not evaluated
 
-    def visible(b, h, i, j):
+    def visible(b, h, i, j):  # document, head, query, key
         return token_mask[b, j] & (((i - j).abs() <= window) | is_global[b, j])
 
     return BlockMask.from_kv_blocks(*_listed(attended & ~full), *_listed(full), BLOCK_SIZE=BLOCK, mask_mod=visible)
@@ -64,25 +68,25 @@ def _pad_end(x: Tensor, length: int, value: float | bool, dim: int = 1) -> Tenso
 
 
 def _pad_table(values: Tensor, neutral_value: float) -> Tensor:
-    """Surround a table by neutral values, so that every pair can be looked up: E' > E and b' > b, see `_codes`."""
-    half, edus = values.shape[-1] // 2, values.shape[2]
+    """Pad a table with neutral values, [B, H, E, 2b + 1] -> [B, H, E', 2b' + 1] with E' > E and b' > b.
+
+    Pairs outside the table, or with a token in no EDU, are looked up in the padding, see `_score_mod`.
+    """
+    half, edus = values.shape[-1] // 2, values.shape[2]                               # b, E
     side, extra_edus = padded_size(half + 1, _MIN_HALF_WIDTH) - half, padded_size(edus + 1, _MIN_EDUS) - edus
     return torch.nn.functional.pad(values, (side, side, 0, extra_edus), value=neutral_value)
 
 
-def _codes(token_edu: Tensor, rows: int, width: int) -> tuple[Tensor, Tensor]:
-    """Return the row of each query, and each key's EDU, from which the column follows, two of int32 [B, T]."""
-    # without an EDU: a row or column of neutral values; 32 bits, since the kernel computes an index for each score
-    none = token_edu < 0
-    return token_edu.masked_fill(none, rows - 1).int(), token_edu.masked_fill(none, rows + width).int()
-
-
 def _score_mod(token_edu: Tensor, values: Tensor, operation: Operation):
-    """Apply the operation of a padded table to one score, see `HeadTable`."""
+    """Return the function by which the kernel applies a padded table to one score, see `HeadTable`."""
     rows, width = values.shape[-2:]
-    query_row, key_edu = _codes(token_edu, rows, width)
+    no_edu = token_edu < 0
+    # row of each query and EDU of each key, which for no EDU lead to the last row, or beyond the last column. They have
+    # 32 bits, since the kernel computes an index for each score, int32 [B, T]
+    query_row = token_edu.masked_fill(no_edu, rows - 1).int()
+    key_edu = token_edu.masked_fill(no_edu, rows + width).int()
 
-    def modify(score, b, h, i, j):
+    def modify(score, b, h, i, j):  # document, head, query, key
         row = query_row[b, i]
         column = (key_edu[b, j] - row + width // 2).clamp(0, width - 1)
         looked_up = values[b, h, row, column].to(score.dtype)
@@ -93,7 +97,7 @@ def _score_mod(token_edu: Tensor, values: Tensor, operation: Operation):
     return modify
 
 
-@cache
+@cache  # one compiled function for all layers
 def _compiled():
     return torch.compile(flex_attention, dynamic=False)
 
@@ -105,9 +109,9 @@ _LSE = AuxRequest(lse=True)
 
 
 def _attend(q: Tensor, k: Tensor, v: Tensor, mask: BlockMask, modify, compiled: bool, **arguments):
-    """Run the kernel, see `flex_attention`."""
+    """Run the kernel with the score function `modify`, or None; `arguments` are further ones of `flex_attention`."""
     attend = _compiled() if compiled else flex_attention
-    options = _TILES if modify is not None and q.is_cuda else None
+    options = _TILES if modify is not None and q.is_cuda else None  # None for the default tiles
     with torch._dynamo.config.patch(_SHAPES):
         return attend(q, k, v, score_mod=modify, block_mask=mask, scale=1.0, kernel_options=options, **arguments)
 
@@ -126,23 +130,26 @@ class FactorGradient(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx, out, beta, lse, q, k, v, values, log_weights, token_edu, mask, sign, compiled):
-        """Return `out` unchanged; the other arguments are those of its computation."""
+        """Return `out` unchanged; the other arguments are those of its computation.
+
+        `lse` is log sum_j exp(score_ij), [B, H, T]; `log_weights` is log w, as `values` [B, H, E', 2b' + 1].
+        """
         ctx.save_for_backward(out, lse, q, k, v, values, log_weights, token_edu)
         ctx.mask, ctx.sign, ctx.compiled = mask, sign, compiled
-        return out.view_as(out)
+        return out.view_as(out)  # autograd needs another tensor than the argument
 
     @staticmethod
     def backward(ctx, grad):
-        """Return the gradients of `out` and beta."""
+        """Return the gradients of `out` and beta, and None for the other arguments; the class has the equation."""
         out, lse, q, k, v, values, log_weights, token_edu = ctx.saved_tensors
         with torch.no_grad():
             modify = _score_mod(token_edu, values + log_weights, "shift")
             weighted_out, aux = _attend(q, k, v, ctx.mask, modify, ctx.compiled, return_aux=_LSE)
-            # rows of padding see no key: their denominator is 0
-            ratio = (aux.lse - lse).exp().nan_to_num(0.0, 0.0, 0.0).unsqueeze(-1)    # [B, H, T, 1]
+            # r_i; rows of padding see no key, so their denominator is 0 and the ratio undefined
+            ratio = (aux.lse - lse).exp().nan_to_num(0.0, 0.0, 0.0).unsqueeze(-1)         # [B, H, T, 1]
             dtype = ratio.dtype
             slopes = ctx.sign * ratio * (weighted_out.to(dtype) - out.to(dtype))          # [B, H, T, D]
-            grad_beta = (grad.to(dtype) * slopes).sum((0, 2, 3))
+            grad_beta = (grad.to(dtype) * slopes).sum((0, 2, 3))                          # [H]
         return grad, grad_beta, *[None] * 10
 
 
@@ -158,11 +165,9 @@ def fused_attention(
 ) -> Tensor:
     """Return the result of `chunked_attention.chunked_attention`, without dropout, by a fused kernel.
 
-    Layers can share the `block_mask` of the view and window. For tests, `compiled` is False for T^2 scores.
-
-    Raises:
-        RuntimeError: if gradients of q, k, v or of the entries of the table are required on a CPU, or more shapes
-            have been compiled than `_SHAPES` allows.
+    Layers can share the `block_mask` of the view and window. For tests, `compiled` is False for T^2 scores. Raises a
+    `RuntimeError` if gradients of q, k, v or of the entries of the table are required on a CPU, or more shapes have
+    been compiled than `_SHAPES` allows.
     """
     factor = None if table is None else table.factor
     entries = [table.values] if table is not None and factor is None else []
@@ -171,7 +176,8 @@ def fused_attention(
     mask = block_mask(view, window) if mask is None else mask
     length, padded_length = q.shape[2], mask.seq_lengths[0]
     q, k, v = (_pad_end(x, padded_length, 0.0, 2) for x in (q, k, v))
-    token_edu, modify = _pad_end(view.token_edu, padded_length, -1), None
+    token_edu = _pad_end(view.token_edu, padded_length, -1)
+    modify = None  # the scores stay as they are
     if table is not None:
         # the gradient of a factor is computed by `FactorGradient`, so that the kernel needs none of the table
         values = table.values if factor is None else table.values.detach()
@@ -179,7 +185,7 @@ def fused_attention(
         modify = _score_mod(token_edu, values, table.operation)
     if factor is not None and torch.is_grad_enabled() and factor.beta.requires_grad:
         out, aux = _attend(q, k, v, mask, modify, compiled, return_aux=_LSE)
-        log_weights = _pad_table(factor.weights, factor.neutral).clamp(min=0).log()
+        log_weights = _pad_table(factor.weights, factor.neutral).clamp(min=0).log()  # rounding may give less than 0
         inputs = (x.detach() for x in (aux.lse, q, k, v, values, log_weights, token_edu))
         out = FactorGradient.apply(out, factor.beta, *inputs, mask, factor.sign, compiled)
     else:

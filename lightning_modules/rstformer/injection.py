@@ -122,19 +122,12 @@ def reach_by_document(token_edu: Tensor, window: int) -> Tensor:
     return (highest - token_edu).masked_fill(token_edu < 0, 0).amax(1)
 
 
-def reach(token_edu: Tensor, window: int) -> int:
-    """Return the largest of `reach_by_document`, the half-width that the LDDs of a batch need; 0 without tokens."""
-    return int(reach_by_document(token_edu, window).max()) if token_edu.numel() else 0
-
-
 def check_band(token_edu: Tensor, window: int, band: Tensor, ids: Sequence[str] = ()) -> None:
     """Check that the LDD bands of a batch, [B, E, 2b + 1, R], include every pair of EDUs inside a window.
 
     `token_edu` is the EDU of each token, -1 for none, [B, T]; on the CPU, or else the check waits for the GPU.
-    `window` is in tokens to each side. Messages name the documents by `ids`, or by their numbers.
-
-    Raises:
-        ValueError: if the band has the wrong shape, is too narrow, or lacks the EDU of a token.
+    `window` is in tokens to each side. Messages name the documents by `ids`, or by their numbers. Raises a `ValueError`
+    if the band has the wrong shape, is too narrow, or lacks the EDU of a token.
     """
     if band.dim() != 4 or band.shape[2] % 2 == 0 or band.shape[0] != token_edu.shape[0]:
         raise ValueError(f"bands of {len(token_edu)} documents are [B, E, 2b + 1, R], got {list(band.shape)}")

@@ -125,7 +125,8 @@ class LEDWindowAttention(nn.Module):
         """
         if not view.global_groups:
             if torch.is_grad_enabled():  # DDP needs a gradient for each parameter, also without global tokens
-                return out + 0 * sum(p.sum() for p in self.global_parameters())
+                layers = (self.query_global, self.key_global, self.value_global)
+                return out + 0 * sum(p.sum() for layer in layers for p in layer.parameters())
             return out
         for documents, tokens in view.global_groups:  # N documents with G global tokens each
             index = documents.unsqueeze(1), tokens                                    # [N, 1] and [N, G]
@@ -136,10 +137,6 @@ class LEDWindowAttention(nn.Module):
             global_out = global_out.transpose(1, 2).flatten(2).to(out.dtype)          # [N, G, D]
             out = out.index_put(index, global_out.masked_fill(~view.token_mask[index].unsqueeze(-1), 0))
         return out
-
-    def global_parameters(self) -> list[nn.Parameter]:
-        """Return the parameters of the projections of global tokens, which are not used in a batch without any."""
-        return [p for name in _LINEAR if name.endswith("_global") for p in getattr(self, name).parameters()]
 
 
 class DiscourseLED(nn.Module):
@@ -193,10 +190,8 @@ class DiscourseLED(nn.Module):
 
         `attention_mask` is 0 at padding, None for no padding; `global_attention_mask` is 1 at global tokens, None for
         no global token, [B, T] each. LEDs are trained with one global token, the first. If its mask is on the CPU, the
-        host does not wait for a GPU.
-
-        Raises:
-            ValueError: if there are more tokens than positions, or discourse is missing or does not cover the tokens.
+        host does not wait for a GPU. Raises a `ValueError` if there are more tokens than positions, or discourse is
+        missing or does not cover the tokens.
         """
         encoder = self.encoder
         if input_ids.shape[1] > encoder.max_source_positions:

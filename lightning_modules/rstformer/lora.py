@@ -41,8 +41,7 @@ class DiscourseAdapters:
     def set_discourse(self, gamma: Tensor | None, token_edu: Tensor, relations: int) -> None:
         """Set the discourse of a batch, kept for recomputed activations until the next; gamma is required.
 
-        Raises:
-            ValueError: if gamma is missing.
+        Raises a `ValueError` if gamma is missing.
         """
         if gamma is None:
             raise ValueError("the adapters are weighted by gamma, which the discourse of the batch lacks")

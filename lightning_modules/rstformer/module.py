@@ -96,13 +96,9 @@ class RSTformer(SequenceToSequence):
         frequency = options.relation_frequency
         if frequency is None and options.relations == len(GUM.coarse):  # the relations are taken to be those of GUM
             frequency = [float(GUM_COUNTS[name]) for name in GUM.coarse]
-        return DiscourseInjection(
-            head_relations(heads, options.relations, frequency),
-            options.formula,
-            options.ablation,
-            options.learn_weights,
-            own_edu_neutral=options.own_edu_neutral,
-        )
+        weights = head_relations(heads, options.relations, frequency)                 # [H, R]
+        flags = {"learn_weights": options.learn_weights, "own_edu_neutral": options.own_edu_neutral}
+        return DiscourseInjection(weights, options.formula, options.ablation, **flags)
 
     def train(self, mode: bool = True) -> Self:
         """Set the training mode; a frozen encoder stays in eval mode."""
@@ -233,8 +229,7 @@ class RSTformer(SequenceToSequence):
     def encode(self, batch: RSTformerBatch) -> tuple[Tensor, Tensor]:
         """Return the states of the documents [B, S, D], and their mask [B, S], True at tokens.
 
-        Raises:
-            UserError: if a document has more tokens than the model has positions.
+        Raises a `UserError` if a document has more tokens than the model has positions.
         """
         if batch.source.shape[1] > self.network.encoder.max_source_positions:
             lengths = batch.source_mask.sum(1).tolist()
@@ -274,8 +269,7 @@ class RSTformer(SequenceToSequence):
     def decoder_inputs(self, target: Tensor) -> Tensor:
         """Shift targets [..., T] right by the start symbol, so that the decoder reads the token before each target.
 
-        Raises:
-            UserError: if a target has more tokens than the decoder has positions.
+        Raises a `UserError` if a target has more tokens than the decoder has positions.
         """
         max_positions = self.network.led.config.max_decoder_position_embeddings
         if max_positions < target.shape[-1]:

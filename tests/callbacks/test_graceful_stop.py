@@ -81,7 +81,7 @@ def test_workers_of_the_data_say_nothing_of_a_signal(tmp_path, capfd):
         os.kill(os.getpid(), signal.SIGINT)
         assert "SIGINT: finishing this step" in capfd.readouterr().out
     finally:
-        stop._forget()
+        stop._restore_handlers()
 
 
 def test_signals_are_as_before_when_training_ends(tiny_config, tmp_path, precis):

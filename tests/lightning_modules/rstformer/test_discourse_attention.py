@@ -41,7 +41,7 @@ def case(length=29, which="first", half=None, seed=0, dtype=torch.double):
     edu = torch.stack([made_up_edus(length, g) for _ in range(2)])
     view = View.of(token_mask, is_global, edu)
     ldds = [made_up_ldd(int(row.max()) + 1, RELATIONS, g).to(dtype) for row in edu]
-    half = injections.reach(view.token_edu, WINDOW) if half is None else half
+    half = int(injections.reach_by_document(view.token_edu, WINDOW).max()) if half is None else half
     bands = [to_band(p, half) for p in ldds]
     most = max(len(band) for band in bands)
     band = torch.stack([torch.nn.functional.pad(b, (0, 0, 0, 0, 0, most - len(b))) for b in bands])
@@ -228,7 +228,7 @@ def test_reach_is_the_widest_pair_of_any_window_and_a_band_that_it_leaves_is_ref
         edu = made_up_edus(length, g)[None]
         row = edu[0].tolist()
         pairs = [abs(a - b) for i, a in enumerate(row) for b in row[max(0, i - window) : i + 1] if min(a, b) >= 0]
-        assert injections.reach(edu, window) == max(pairs, default=0)
+        assert int(injections.reach_by_document(edu, window).max()) == max(pairs, default=0)
     edu = torch.arange(12)[None] // 2
     band = torch.zeros(1, 6, 5, RELATIONS)
     injections.check_band(edu, 4, band)
