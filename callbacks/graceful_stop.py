@@ -20,10 +20,7 @@ ENDED_EARLY = "early_stopping"  # key in a checkpoint: why training was ended ea
 
 
 def early_stopping_reason(trainer: Trainer) -> str | None:
-    """Return why `EarlyStopping`, or the pruner of a search, ends training; None if training goes on.
-
-    It goes on, too, if Lightning's minimum of steps or epochs is not reached yet.
-    """
+    """Return why `EarlyStopping`, or the pruner of a search, ends training; None if training goes on."""
     if not (trainer.should_stop and may_stop_early(trainer)):
         return None
     messages = [getattr(callback, "stopping_reason_message", None) for callback in trainer.callbacks]
@@ -105,11 +102,7 @@ class GracefulStop(Checkpoint):
             raise KeyboardInterrupt
 
     def _listen(self) -> None:
-        """Install the handler of all signals, once, and store the previous handlers.
-
-        It is called when the sanity check or training starts, after `on_fit_start`: there, Lightning's handler of
-        SIGTERM would replace it, and end all ranks at once.
-        """
+        """Install the handler of signals once; in `on_fit_start`, Lightning's handler of SIGTERM would replace it."""
         self._process = os.getpid()
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1):
             if number not in self._before:
@@ -155,10 +148,7 @@ class GracefulStop(Checkpoint):
         self._raise_max_steps(trainer)
 
     def _raise_max_steps(self, trainer: Trainer) -> None:
-        """Allow one more step if a validation is outstanding, until it starts.
-
-        When all steps are done, Lightning does not enter its training loop, in which the validation is repeated.
-        """
+        """Allow a further step for an outstanding validation: without, Lightning would not enter its training loop."""
         if not self._outstanding:
             return
         trainer.should_stop = False  # a `Timer` that has run out ends training after the validation
@@ -189,17 +179,14 @@ class GracefulStop(Checkpoint):
         raise SystemExit(128 + (self.received or signal.SIGTERM))  # without `received`, another rank has a signal
 
     def on_train_batch_end(self, trainer: Trainer, pl_module: LightningModule, outputs, batch, batch_idx) -> None:
-        """Save a checkpoint if it is due after this batch, or leave it to the validation that follows.
-
-        It is due every `save_every` steps, after a validation between accumulated batches, after a signal, and where
-        training ends within an epoch: in `on_train_end`, Lightning counts that epoch as done.
-        """
+        """Save a checkpoint if it is due after this batch, or leave it to the validation that follows."""
         last = batch_idx + 1 == trainer.num_training_batches  # Lightning steps there in any case
         stepped = self._stepped = (batch_idx + 1) % trainer.accumulate_grad_batches == 0 or last
         if stepped and (trainer.world_size == 1 or trainer.global_step % AGREE_EVERY == 0 or last):
             self.stopping = self._signal_received(trainer)  # the run ends after a validation, or before the next batch
-        every = self.save_every and trainer.global_step % self.save_every == 0
-        due = stepped and (every or self._save_after_step)
+        is_multiple = self.save_every and trainer.global_step % self.save_every == 0
+        due = stepped and (is_multiple or self._save_after_step)
+        # where training ends within an epoch, Lightning counts the epoch as done in `on_train_end`, which is too late
         ends = trainer.should_stop and may_stop_early(trainer)
         if due or self.stopping or ends or trainer.global_step == trainer.max_steps:
             self._save_after_step = False

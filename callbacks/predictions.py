@@ -114,10 +114,7 @@ class PredictionWriter(Callback):
 
 
 def _lead(trainer: Trainer) -> dict[str, dict[str, float]]:
-    """Return {"lead1": scores of the first sentence of each document}; empty without references, or for `predict`.
-
-    The scores are written with those of the model, so that later commands need not compute them.
-    """
+    """Return {"lead1": scores of the first sentence of each document}; empty without references, or for `predict`."""
     data = getattr(trainer, "datamodule", None)  # None if loaders are passed to the trainer
     split = "val" if trainer.state.fn == "validate" else "test"
     if trainer.state.fn == "predict" or not isinstance(data, SummarizationData):

@@ -77,13 +77,10 @@ def reward_values(rewards: SampleRewards, advantage: Advantage) -> dict[str, flo
 
 
 def sample_rows(ids: Sequence[str], rewards: SampleRewards, first_sample: int) -> list[dict[str, str | float]]:
-    """Return a row for each sample from `first_sample` on: `id`, `sample`, `reward`, and rewards of a `Mixture`.
-
-    `ids` are the ids of the documents. Only whole texts are included, the last of Q prefixes.
-    """
+    """Return a row for each sample from `first_sample` on: `id`, `sample`, `reward`, and rewards of a `Mixture`."""
     Q, rows = rewards.total.shape[-1], []
     for document, document_id in enumerate(ids):
-        texts = rewards.texts[document][Q - 1 :: Q]
+        texts = rewards.texts[document][Q - 1 :: Q]  # whole texts, the last of Q prefixes each
         for k in range(first_sample, len(texts)):
             parts = {name: float(part[document, k, -1]) for name, part in rewards.parts.items()}
             total = float(rewards.total[document, k, -1])
@@ -142,10 +139,7 @@ Waiting = dict[tuple[str, ...], DrawnSamples]  # samples with further updates, b
 
 
 def waiting_state(waiting: Waiting) -> list[dict[str, Any]]:
-    """Return the samples of all ranks as plain values for a checkpoint, since rank 0 writes the state of every rank.
-
-    Each item has the `ids` of a batch and the fields of its `DrawnSamples`.
-    """
+    """Return the samples of all ranks as plain values for a checkpoint, since rank 0 writes the state of every rank."""
     state = []
     for ids, drawn in waiting.items():
         values = {name: float(value) for name, value in drawn.values.items()}

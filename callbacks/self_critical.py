@@ -212,10 +212,7 @@ class SelfCritical(Scheduled):
         pl_module.log("train/reward_time", self.seconds["reward"] / self.seconds["step"], batch_size=1)
 
     def options(self, module: Generative) -> DecodingOptions:
-        """Return the options of sampling and rescoring: those of the model's decoding where this callback sets none.
-
-        Raises a `ValueError` if `max_length` is not above the minimum length of the model's decoding.
-        """
+        """Return the options of sampling and rescoring; a `ValueError` if the length limits are incompatible."""
         with_greedy, decoding = self.advantage == "greedy", module.decoding
         if self.max_length is not None and self.max_length <= decoding.min_length:
             raise ValueError(
@@ -337,10 +334,7 @@ class SelfCritical(Scheduled):
         return torch.tensor(ends, dtype=torch.long)
 
     def _warn_without_signal(self, no_signal: float) -> None:
-        """Warn when the texts of nearly all documents have equal rewards, on average over the last `window` batches.
-
-        `no_signal` is the share of these documents in a batch.
-        """
+        """Warn if the share of documents with equal rewards is high on average over the last `window` batches."""
         self._no_signal.append(no_signal)
         mean = sum(self._no_signal) / len(self._no_signal)
         if len(self._no_signal) == self._no_signal.maxlen and mean >= NO_SIGNAL:

@@ -32,10 +32,7 @@ class Chart(NamedTuple):
 
     @classmethod
     def of(cls, spans: tuple[Tensor, Tensor, Tensor], left: Tensor, right: Tensor, batch: int, size: int) -> "Chart":
-        """Build a chart of B = `batch` documents of E = `size` EDUs from the values of N spans (document, start, end).
-
-        `left` are their values as left parts of nodes, `right` as right parts, [N, ...].
-        """
+        """Build a chart of `batch` documents of `size` EDUs from values of spans as left and right parts, [N, ...]."""
         document, start, end = spans
         width = end - start
         empty = left.new_zeros(batch, size, size, *left.shape[1:])
@@ -43,10 +40,7 @@ class Chart(NamedTuple):
         return cls(by_start, empty.index_put((document, end, size - 1 - width), right))
 
     def splits(self, width: int, starts: int) -> tuple[Tensor, Tensor]:
-        """Return the values of left and right parts of all spans of `width` + 1 EDUs, both [B, starts, width, ...].
-
-        There are `starts` such spans, each with `width` splits. The results are views of the chart.
-        """
+        """Return the values of left and right parts of all spans of `width` + 1 EDUs, views [B, starts, width, ...]."""
         size = self.left.shape[1]
         return self.left[:, :starts, :width], self.right[:, width : width + starts, size - width :]
 

@@ -180,10 +180,7 @@ class ChartReader:
         return marginals.index_put_((chart, first, last), probability.unsqueeze(1) * labels[probable], accumulate=True)
 
     def _best_labelled_trees(self, spans: Tensor, classes: Tensor, sizes: Tensor) -> tuple[list[Tensor], list[Tensor]]:
-        """Return nodes (start, split, end) [U - 1, 3] and classes [U - 1] of each chart's best tree, on the CPU.
-
-        `spans` are P(i, j), [G, U, U], and `classes` P(i, j, class), [G, U, U, C]; `sizes` counts units, [G].
-        """
+        """Return nodes (start, split, end) [U - 1, 3] and classes [U - 1] of each chart's best tree, on the CPU."""
         # a node (i, j) of class c adds P(i, j) + P(i, j, nuclearity of c) + P(i, j, relation of c) + P(i, j, c)
         gain, best_class = (classes @ self.classes.agreement().to(classes)).max(-1)  # [G, U, U] each
         trees = best_trees(Potentials(spans + gain), sizes)
@@ -247,10 +244,7 @@ def _select_chart(member: MemberChart, chart: int, size: int) -> MemberChart:
 
 
 def document_tree(charts: list[ParsedChart], classes: LabelClasses) -> Tensor:
-    """Return the best tree of a document: nodes (start, split, end, nuclearity, relation) in EDUs, int32 [E - 1, 5].
-
-    The tree joins the trees of all charts: those of the chunks, and the one over the chunks.
-    """
+    """Return the best tree of a document: nodes (start, split, end, nuclearity, relation) in EDUs, int32 [E - 1, 5]."""
     nodes = []
     for chart in charts:
         first, split, last = chart.tree.unbind(1)                                    # in units, [U - 1] each

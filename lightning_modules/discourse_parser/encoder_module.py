@@ -78,10 +78,7 @@ class EncoderModule(LightningModule):
         return isinstance(self.encoder, TextEncoder) and self.encoder.frozen
 
     def cached_vectors(self, texts: Sequence[str], compute: Callable[[], Iterable[Tensor]]) -> list[Tensor]:
-        """Return the vectors of a frozen encoder for texts, named by their digests, float32 on the model's device.
-
-        Vectors that are not cached are computed by `compute`, which returns those of all texts, and stored in float16.
-        """
+        """Return the cached vectors of texts by their digests, float32; `compute` returns all if one is missing."""
         if any(text not in self.vector_cache for text in texts):
             self.vector_cache |= {text: vectors.half().cpu() for text, vectors in zip(texts, compute())}
         # converted one by one: autocast on CPUs cannot concatenate float16
@@ -160,10 +157,7 @@ class EncoderModule(LightningModule):
 
 
 def batches_of_similar_size(sizes: Sequence[int], most: int) -> Iterator[list[int]]:
-    """Yield batches of indices of items (charts, sentences), the largest first, padded to at most `most` in total.
-
-    An item that exceeds `most` is a batch by itself.
-    """
+    """Yield batches of indices, largest items first, at most `most` in total with padding; a larger item is alone."""
     order = sorted(range(len(sizes)), key=lambda index: -sizes[index])
     start = 0
     while start < len(order):

@@ -91,10 +91,7 @@ class IsaNLPParser(LightningModule):
 
 
 def _flatten(root: Any) -> tuple[list[Any], list[tuple[int, int, int, Any]]]:
-    """Return leaves in order and (start, split, end, unit) of inner units, children before their parents.
-
-    A stack takes the place of recursion, because trees may be deeper than Python's limit.
-    """
+    """Return leaves in order and (start, split, end, unit) of inner units, without recursion, as trees may be deep."""
     leaves: list[Any] = []
     nodes: list[tuple[int, int, int, Any]] = []
     starts: dict[int, int] = {}  # index of the first leaf of each unit, by `id(unit)`
@@ -116,11 +113,7 @@ def _flatten(root: Any) -> tuple[list[Any], list[tuple[int, int, int, Any]]]:
 
 
 def locate_edus(texts: list[str], request: ParseRequest) -> list[tuple[int, int]]:
-    """Return the offsets (start, end) of EDUs in the text of a request, end exclusive.
-
-    `texts` are the texts of all EDUs in order. The package may change white space, so that the other characters are
-    compared; a `UserError` if they differ, or some are left out.
-    """
+    """Return the offsets of EDUs in a text, matched without white space; a `UserError` if characters differ."""
     positions = [position for position, char in enumerate(request.text) if not char.isspace()]
     edus = []
     index = 0  # of the next character of the request that is not white space

@@ -49,10 +49,7 @@ class LabelClasses(NamedTuple):
         return sum((values.unsqueeze(0) == values.unsqueeze(1)).float() for values in properties)
 
     def restricted(self, labels: Tensor, side: Tensor) -> Tensor:
-        """Sum class probabilities by relation over the classes with a nucleus on one side: [N, C] -> [N, R].
-
-        `side` is `left` or `right` of this object, [C].
-        """
+        """Sum class probabilities by relation, over classes with a nucleus on a `side` of [C]: [N, C] -> [N, R]."""
         counts_for = torch.zeros(len(self.relation), self.relations, dtype=labels.dtype, device=labels.device)
         counts_for[torch.arange(len(side)), self.relation] = side.to(counts_for)        # [C, R]
         return labels @ counts_for

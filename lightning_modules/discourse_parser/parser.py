@@ -124,10 +124,7 @@ class DiscourseParser(EncoderModule):
         self._fingerprint: str | None = None  # cached, because the digest reads all weights
 
     def vectors(self, batch: ParserBatch, texts: Sequence[Tensor] | None = None) -> Tensor:
-        """Return the EDU vectors of each text, [B, E, 3 H], padded to E EDUs.
-
-        `texts` are the encoder's token vectors of each text, [T, H]; None runs the encoder.
-        """
+        """Return the EDU vectors of texts, padded, [B, E, 3 H]; `texts` are token vectors [T, H], None to encode."""
         if texts is None:
             texts = self.encoder(batch.tokens.split(batch.token_counts))             # [T, H] each
         token_edus = batch.token_edus.split(batch.token_counts)                      # [T] each
@@ -165,10 +162,7 @@ class DiscourseParser(EncoderModule):
 
     @torch.no_grad()
     def charts(self, batch: ParserBatch, vectors: Tensor, with_nodes: bool = True) -> list[list[ParsedChart]]:
-        """Return the charts of each text: one, or one for each chunk and one over the chunks; see `ChartReader`.
-
-        `vectors` are EDU vectors, [B, E, D]; without `with_nodes`, charts have best trees, but no distributions.
-        """
+        """Return the charts of each text from EDU vectors [B, E, D]: one, or one per chunk and one over the chunks."""
         edus = zip(batch.sentence.cpu(), batch.paragraph.cpu(), batch.sizes.tolist())
         chunks = [discourse_charts.chunk_bounds(*edus_of_text, self.cap) for edus_of_text in edus]
         # nodes below the threshold are approximated with `side`, but lost with `nucleus`

@@ -144,11 +144,9 @@ class EduSegmenter(EncoderModule):
 
     @staticmethod
     def _edus(text: str, features: EduFeatures, tags: Tensor) -> list[Span]:
-        """Return the EDUs of a text as (start, end) for the tags of its words, [N]; ends are without white space.
-
-        EDUs start at sentences, `features.starts`, and at words that are tagged as beginnings within sentences.
-        """
+        """Return the EDUs of a text, (start, end) without white space at the end, for the tags of its words, [N]."""
         inner = ((tags == BEGIN).cpu() & ~features.begins).nonzero().squeeze(1).tolist()  # indices of words
+        # EDUs start at sentences, and at words that are tagged as beginnings within sentences
         starts = sorted({*features.starts, *(features.offsets[word][0] for word in inner)})
         spans = zip(starts, [*starts[1:], len(text)])  # an EDU ends where the next one starts
         return [(start, start + len(text[start:end].rstrip())) for start, end in spans]

@@ -34,10 +34,7 @@ class Layout(NamedTuple):
         return torch.arange(self.sentence.shape[1], device=self.sentence.device) < self.sizes.unsqueeze(1)
 
     def ends(self, unit: Tensor) -> tuple[Tensor, Tensor]:
-        """Return whether each EDU is the first, and whether it is the last, of its unit, both bool [B, E].
-
-        `unit` is `sentence` or `paragraph`.
-        """
+        """Return whether each EDU is the first, and the last, of its `unit` (sentence or paragraph), [B, E] each."""
         changes = unit[:, 1:] != unit[:, :-1]                                        # [B, E - 1]
         edge = torch.ones_like(unit[:, :1], dtype=torch.bool)                        # [B, 1]
         is_first = torch.cat([edge, changes], 1)
@@ -46,15 +43,13 @@ class Layout(NamedTuple):
         return is_first, is_last | ends_document  # the unit of padding may equal that of the last EDU
 
     def of_edus(self) -> Tensor:
-        """Return features of EDUs, [B, E, 8]: first or last of sentence and paragraph, length, position in the text.
-
-        Logarithms are divided by constants that bring usual values to about 1: lengths of 20 tokens, texts of 150 EDUs.
-        """
+        """Return features of EDUs, [B, E, 8]: first or last of sentence and paragraph, length, position in the text."""
         position = torch.arange(self.sentence.shape[1], device=self.sentence.device).expand_as(self.sentence)
         sizes = self.sizes.unsqueeze(1)                                              # [B, 1]
         relative = (position + 0.5) / sizes  # middle of the EDU, as a fraction of the document
         flags = [flag.float() for unit in (self.sentence, self.paragraph) for flag in self.ends(unit)]
         log_sizes = sizes.log().expand_as(relative)
+        # logarithms are about 1 for 20 tokens, and for a text of 150 EDUs
         numbers = [self.tokens.float().log1p() / 3, relative, (position == 0).float(), log_sizes / 5]
         return torch.stack([*flags, *numbers], -1)
 

@@ -28,10 +28,7 @@ class PairClassifier:
 
     @torch.no_grad()
     def probabilities(self, pairs: Sequence[tuple[str, str]]) -> Tensor:
-        """Return P of each class for N (first, second) pairs of texts, [N, classes], on the CPU.
-
-        A model with one output is a sigmoid: its classes are 0 and 1.
-        """
+        """Return P of each class for N pairs of texts, [N, classes], on the CPU; a single output has two classes."""
         result = torch.zeros(len(pairs), max(2, len(self.class_names)))
         # pairs of similar length are batched, so that there is little padding
         by_length = sorted(range(len(pairs)), key=lambda index: len(pairs[index][0]) + len(pairs[index][1]))
@@ -107,10 +104,7 @@ def source_chunks(sentences: Sentences, most: int = CHUNK_WORDS) -> list[str]:
 
 
 def _supported_class(class_names: Sequence[str], name: str) -> int:
-    """Return the index of the class of supported claims of model `name`; a `ValueError` if it is not clear.
-
-    It is 1 for a single output, or for two classes without names, as in MiniCheck.
-    """
+    """Return the index of the class of supported claims: the second of one output, or of two unnamed classes."""
     if len(class_names) == 1 or [label.upper() for label in class_names] == ["LABEL_0", "LABEL_1"]:
         return 1
     labels = [label.lower().replace("_", " ") for label in class_names]

@@ -129,10 +129,7 @@ def rst_brackets(nodes: Sequence[Node]) -> list[Bracket]:
 
 
 def _by_characters(brackets: list[Bracket], size: int, starts: Sequence[int] | None, side: str) -> list[Bracket]:
-    """Convert brackets over `size` EDUs to characters by the `starts` of EDUs; unchanged if these are None.
-
-    The tree is checked; messages call it by its `side`. The ends of the text are infinite, so that they always match.
-    """
+    """Check the brackets, and convert EDUs to characters if `starts` is given; the ends of the text always match."""
     if any(not 0 <= first <= last < size for first, last, *_ in brackets):
         raise ValueError(f"the {side} tree has {size - 1} nodes for {size} EDUs, but a node lies outside of them")
     if starts is None:

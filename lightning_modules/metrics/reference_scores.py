@@ -90,10 +90,7 @@ def meteor(
 
 
 def has_wordnet() -> bool:
-    """Return whether NLTK has WordNet.
-
-    NLTK is imported, which takes time, only if one of the folders that it searches by default has WordNet.
-    """
+    """Return whether NLTK has WordNet; its slow import is avoided where none of the folders that it searches has it."""
     searched = [Path(name).expanduser() for name in os.environ.get("NLTK_DATA", "").split(os.pathsep) if name]
     parents = [Path.home(), Path(sys.prefix)]
     parents += [Path(root, part) for root in (sys.prefix, "/usr", "/usr/local") for part in ("share", "lib")]

@@ -59,10 +59,7 @@ class _Document:
         return local + weights[..., :first] @ columns[:, self.global_tokens] if first else local
 
     def add_column_grad_(self, total: Tensor, weights: Tensor, rows: Tensor, keys: slice) -> None:
-        """Add weights^T @ rows to `total` in place: [H, Q, G + K], [H, Q, D] -> [H, T, D].
-
-        The total of the gradients of all chunks is in float32 even if the rows are in half precision.
-        """
+        """Add weights^T @ rows to `total` (float32 or 64) in place: [H, Q, G + K], [H, Q, D] -> [H, T, D]."""
         first, transposed = len(self.global_tokens), weights.to(rows.dtype).transpose(1, 2)  # [H, G + K, Q]
         if total.dtype == rows.dtype:
             total[:, keys].baddbmm_(transposed[:, first:], rows)  # without a tensor for the product
@@ -107,10 +104,7 @@ class _Document:
         return first, row, column.clamp(0, width - 1), within
 
     def look_up(self, queries: slice, keys: slice) -> Tensor | None:
-        """Return the table at the tokens of a chunk, [H, Q, K]; None if the queries are in no EDU.
-
-        Each of the A EDUs of the queries is looked up once, and its values are copied to its queries.
-        """
+        """Return the table at the tokens of a chunk, [H, Q, K], one lookup per EDU of queries; None without EDUs."""
         if (indices := self.table_indices(queries, keys)) is None:
             return None
         first_edu, row, column, within = indices
@@ -130,12 +124,10 @@ class _Document:
         total[:, first_edu : first_edu + len(column)].scatter_add_(2, column.expand(len(total), -1, -1), by_edu)
 
     def weights(self, q: Tensor, k: Tensor, queries: slice, keys: slice) -> tuple[Tensor, Tensor | None, Tensor | None]:
-        """Return attention of a chunk [H, Q, G + K], values of the table, and scores before its operation [H, Q, K].
-
-        Values are None without a table or EDUs; the scores are None unless the gradient of a `scale` needs them.
-        """
+        """Return attention of a chunk [H, Q, G + K], values of the table, and scores before its operation [H, Q, K]."""
         scores, values = self.products(q[:, queries], k, keys), self.look_up(queries, keys)
-        local, old_scores = scores[..., len(self.global_tokens) :], None              # a view of `scores`, [H, Q, K]
+        local = scores[..., len(self.global_tokens) :]                                # a view of `scores`, [H, Q, K]
+        old_scores = None  # unless the gradient of a `scale` needs them
         if values is not None:
             if self.options.operation == "scale":
                 if self.table.requires_grad:
@@ -181,10 +173,7 @@ class _Document:
     def backward_through_table_(
         self, grad, values, old_scores, dtable: Tensor | None, queries: slice, keys: slice
     ) -> None:
-        """Turn `grad`, [H, Q, K], from the gradient after the table's operation into the gradient before it, in place.
-
-        The gradient of the table is added to `dtable`; None if the table needs no gradient.
-        """
+        """Convert `grad` after the table's operation, [H, Q, K], to that before it in place, and add to `dtable`."""
         operation = self.options.operation
         is_kept = values.isnan() if operation == "replace" else None  # scores that the table does not replace
         if dtable is not None:

@@ -130,10 +130,7 @@ class FactorGradient(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx, out, beta, lse, q, k, v, values, log_weights, token_edu, mask, sign, compiled):
-        """Return `out` unchanged; the other arguments are those of its computation.
-
-        `lse` is log sum_j exp(score_ij), [B, H, T]; `log_weights` is log w, as `values` [B, H, E', 2b' + 1].
-        """
+        """Return `out` unchanged; the other arguments are those of its computation, lse = log sum_j exp(score_ij)."""
         ctx.save_for_backward(out, lse, q, k, v, values, log_weights, token_edu)
         ctx.mask, ctx.sign, ctx.compiled = mask, sign, compiled
         return out.view_as(out)  # autograd needs another tensor than the argument

@@ -212,10 +212,7 @@ class DiscourseInjection(nn.Module):
         return self.beta is not None or self.weights is not None
 
     def probabilities(self, band: Tensor) -> Tensor:
-        """Return p_h of each head from an LDD band, [B, E, 2b + 1, R] -> [B, H, E, 2b + 1].
-
-        There is a `ValueError` if the numbers of relations differ.
-        """
+        """Return p_h, [B, E, 2b + 1, R] -> [B, H, E, 2b + 1]; a `ValueError` if the numbers of relations differ."""
         weights = self.fixed_weights if self.weights is None else self.weights        # [H, R]
         if band.shape[-1] != weights.shape[1]:
             raise ValueError(f"the parse has {band.shape[-1]} relations, but the model has {weights.shape[1]}")

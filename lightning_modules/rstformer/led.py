@@ -119,10 +119,7 @@ class LEDWindowAttention(nn.Module):
         return (self.with_global_rows(out.transpose(1, 2).flatten(2), hidden_states, view, scale),)
 
     def with_global_rows(self, out: Tensor, hidden: Tensor, view: View, scale: float) -> Tensor:
-        """Replace `out` [B, T, D] at global tokens by their attention to all tokens, with separate projections.
-
-        `hidden` is the input of the layer, [B, T, D], and `scale` the factor 1 / sqrt(D / H) of queries.
-        """
+        """Replace `out` [B, T, D] at global tokens by attention to all tokens; separate layers project `hidden`."""
         if not view.global_groups:
             if torch.is_grad_enabled():  # DDP needs a gradient for each parameter, also without global tokens
                 layers = (self.query_global, self.key_global, self.value_global)
