@@ -22,7 +22,7 @@ class BestCheckpoint(ModelCheckpoint):
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Warn if the run is too short for its schedules."""
         super().on_train_start(trainer, pl_module)
-        steps = trainer.estimated_stepping_batches
+        steps = trainer.estimated_stepping_batches  # infinite without `max_epochs` and `max_steps`
         if self.monitor is None or not isfinite(steps):
             return
         if pending := _pending(trainer, int(steps) - 1):
@@ -32,12 +32,13 @@ class BestCheckpoint(ModelCheckpoint):
             )
 
     def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Warn if there is no best checkpoint, because training ended before its schedules were fully on."""
         super().on_train_end(trainer, pl_module)
         if self.monitor is None or self.best_model_path or trainer.fast_dev_run:
             return
         pending = _pending(trainer, last_step(trainer))
         reason = f"not everything that it schedules was fully on ({pending})" if pending else "no validation came after"
-        if pending or all_switches(trainer, last_step(trainer)):
+        if pending or all_switches(trainer, last_step(trainer)):  # without schedules, only a validation is missing
             rank_zero_warn(
                 f"training ended after step {trainer.global_step:,}, and {reason}: there is no best checkpoint, and "
                 "`precis test` scores the last one; train longer, or schedule it earlier"
@@ -49,6 +50,6 @@ class BestCheckpoint(ModelCheckpoint):
 
 
 def _pending(trainer: Trainer, step: int) -> str:
-    """Return a message with the mechanisms that are not fully on at a step; empty if all are."""
+    """Return a list in words of the mechanisms that are not fully on at a step; empty if all are."""
     states = all_switches(trainer, max(0, step)).items()
     return ", ".join(f"{name} {switch}" for name, switch in states if not switch.fully_on)

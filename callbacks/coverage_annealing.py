@@ -36,10 +36,8 @@ class CoverageAnnealing(Scheduled):
     ) -> None:
         if (start_step is None) == (start_epoch is None):
             raise ValueError("CoverageAnnealing needs either start_step or start_epoch")
-        self.start_step = start_step
-        self.start_epoch = start_epoch
-        self.ramp_steps = ramp_steps
-        self.weight = float(weight)  # a checkpoint that is read as weights only holds no number of jsonargparse
+        self.start_step, self.start_epoch, self.ramp_steps = start_step, start_epoch, ramp_steps
+        self.weight = float(weight)  # not jsonargparse's type, which cannot be loaded with `weights_only`
 
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
         if stage == "fit" and "coverage" not in pl_module.loss_weights:
@@ -50,9 +48,10 @@ class CoverageAnnealing(Scheduled):
         return ramp(step, start, self.ramp_steps, self.weight)
 
     def _start(self, trainer: Trainer) -> int:
+        """Return the optimizer step at which coverage is switched on."""
         if self.start_step is not None:
             return self.start_step
-        # Lightning steps at an epoch's end, whether or not all batches of that step have come
+        # rounded up: the last step of an epoch may accumulate fewer batches
         return self.start_epoch * ceil(trainer.num_training_batches / trainer.accumulate_grad_batches)
 
     def switches(self, trainer: Trainer, step: int) -> dict[str, Switch]:

@@ -35,9 +35,10 @@ class DivergenceCheck(Callback):
         self._was_finite = True
 
     def on_train_batch_end(self, trainer: Trainer, pl_module: LightningModule, outputs, batch, batch_idx) -> None:
+        """Check the logged loss; end training if it and the weights, or the loss before, are not finite."""
         if accumulates(trainer) or not logs_this_step(trainer):
             return
-        loss = float(trainer.callback_metrics.get("train/loss", 0.0))  # of all ranks
+        loss = float(trainer.callback_metrics.get("train/loss", 0.0))  # the mean over all ranks; 0 if none is logged
         if isfinite(loss):
             self._last_finite = f"; the last finite one that was logged is {loss:.4g}, at step {trainer.global_step:,}"
         elif not self._was_finite:
@@ -54,11 +55,13 @@ class DivergenceCheck(Callback):
         self._check_weights(trainer, pl_module)
 
     def _check_weights(self, trainer: Trainer, pl_module: LightningModule, problem: str = "") -> None:
-        name = find_not_finite(dict(pl_module.named_parameters()))
+        """End training on all ranks if a weight is not finite; the message has the `problem`, else names the weight."""
+        name = find_not_finite(dict(pl_module.named_parameters()))  # None if all are finite
         if trainer.strategy.reduce_boolean_decision(bool(name), all=False):  # a rank may hold a shard of the weights
             raise self._error(trainer, problem or f"the weights are not finite{f' ({name})' if name else ''}")
 
     def _error(self, trainer: Trainer, problem: str) -> Diverged:
+        """Return the error with the step, the learning rate, the last finite loss and the last checkpoint."""
         rate = max(group["lr"] for optimizer in trainer.optimizers for group in optimizer.param_groups)
         saved = f"{self.last} has the last weights that were saved" if self.last.is_file() else "nothing was saved yet"
         return Diverged(

@@ -26,16 +26,14 @@ class LengthCurriculum(Scheduled):
     """
 
     def __init__(self, source: PositiveInt, target: AtLeastTwo, steps: PositiveInt, stages: AtLeastTwo = 4) -> None:
-        self.source = int(source)
-        self.target = int(target)
-        self.steps = steps
-        self.stages = stages
+        self.source, self.target = int(source), int(target)
+        self.steps, self.stages = steps, stages
 
     def lengths_at(self, step: int, last: tuple[int, int]) -> tuple[int, int]:
-        """Return source and target length at an optimizer step, from those of the last stage."""
-        share = min(step // self.steps, self.stages - 1) / (self.stages - 1)
-        first = (min(self.source, last[0]), min(self.target, last[1]))
-        return tuple(round(a + (b - a) * share) for a, b in zip(first, last))
+        """Return source and target length at an optimizer step; `last` are both lengths in the last stage."""
+        share = min(step // self.steps, self.stages - 1) / (self.stages - 1)  # 0 in the first stage, 1 in the last
+        first = (min(self.source, last[0]), min(self.target, last[1]))  # not above the last lengths
+        return tuple(round(start + (end - start) * share) for start, end in zip(first, last))
 
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
         data = trainer.datamodule
@@ -45,7 +43,7 @@ class LengthCurriculum(Scheduled):
             raise ValueError(f"LengthCurriculum: {type(data).__name__} does not truncate documents by `lengths_now`")
         if data.num_workers:
             raise ValueError("LengthCurriculum needs --data.num_workers 0: loader processes do not see lengths change")
-        data.num_workers = 0
+        data.num_workers = 0  # the default None may become 4 with a GPU
 
     def switches(self, trainer: Trainer, step: int) -> dict[str, Switch]:
         """Return the lengths that documents and summaries are truncated to."""
@@ -68,7 +66,7 @@ class LengthCurriculum(Scheduled):
     def on_validation_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         trainer.datamodule.lengths_now = (trainer.datamodule.max_source, trainer.datamodule.max_target)
 
-    # scored in the same process as the training, possibly before the last stage
+    # a test may follow in the same process as the training, possibly before the last stage
     on_test_start = on_predict_start = on_validation_start
 
     def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:

@@ -11,8 +11,8 @@ from datamodules.documents import UserError
 from lightning_modules import lightning_internals
 
 LATER = ("train/", "lr-")  # logged from the first training batch on
-_VALIDATIONS = 5  # with the same score, before a warning
-_FALL = 0.1  # of the training loss since the first validation
+_VALIDATIONS = 5  # number of validations with the same score before a warning
+_FALL = 0.1  # fraction by which the training loss must have fallen since the first validation
 
 
 class MonitorCheck(Callback):
@@ -41,19 +41,20 @@ class MonitorCheck(Callback):
                 self._warn_if_constant(trainer, names, getattr(pl_module, "language", None))
 
     def _warn_if_constant(self, trainer: Trainer, names: list[str], language: str | None) -> None:
+        """Count a validation, and warn once of each monitored name whose value stays the same while the loss falls."""
         self._validations += 1
-        loss = float(trainer.callback_metrics.get("train/loss", 0.0))
+        loss = float(trainer.callback_metrics.get("train/loss", 0.0))  # missing if the model logs none: no warning
         first = self._first_loss = loss if self._first_loss is None else self._first_loss
         remedy = "monitor another value with --checkpoint.monitor"
         if language is not None:
             remedy = f"set --data.language if the texts are not in language {language!r} (xx for any), or {remedy}"
-        has_fallen = self._validations >= _VALIDATIONS and first - loss >= _FALL * abs(first) > 0
+        has_fallen = first != 0 and first - loss >= _FALL * abs(first)
         for name in names:
             value = float(trainer.callback_metrics[name])
             scores = self._scores.setdefault(name, set())
             scores.add(value)
-            if has_fallen and len(scores) == 1:
-                scores.add(float("nan"))  # one warning
+            if has_fallen and self._validations >= _VALIDATIONS and len(scores) == 1:
+                scores.add(float("nan"))  # a second element, so that there is only one warning
                 rank_zero_warn(
                     f"{_monitors(trainer)[name]} {name} is {value:g} in all {self._validations} validations, while "
                     f"train/loss falls from {first:.3g} to {loss:.3g}, so that no checkpoint is better than the first; "
@@ -61,7 +62,7 @@ class MonitorCheck(Callback):
                 )
 
     def on_train_batch_end(self, trainer: Trainer, pl_module: LightningModule, outputs, batch, batch_idx) -> None:
-        if (batch_idx + 1) % trainer.accumulate_grad_batches == 0:
+        if (batch_idx + 1) % trainer.accumulate_grad_batches == 0:  # some values are logged by optimizer steps
             self._check(trainer, [name for name in _monitors(trainer) if name.startswith("train/")])
 
     def _check(self, trainer: Trainer, names: list[str]) -> None:
@@ -72,9 +73,9 @@ class MonitorCheck(Callback):
 
 
 def check_monitor(argument: str, name: str, logged: Sequence[str]) -> None:
-    """Raise a `UserError` with the argument that names a monitored value if it is not among those that are logged."""
+    """Raise a `UserError` if the value `name`, which an `argument` of the run monitors, is not among logged values."""
     if name not in logged:
-        close = get_close_matches(name, logged, n=1)
+        close = get_close_matches(name, logged, n=1)  # a spelling error?
         hint = f"did you mean {close[0]}?" if close else "name one of those"
         names = ", ".join(logged) or "nothing"
         raise UserError(f"{argument} is {name!r}, which this run does not log; it logs {names}; {hint}")
@@ -92,11 +93,11 @@ def check_at_validations(trainer: Trainer) -> None:
 
 
 def _monitors(trainer: Trainer) -> dict[str, str]:
-    """Return the monitored names, each with the argument that sets it."""
-    names: dict[str, str] = {}
+    """Return the names of monitored values, each with the first argument that sets it."""
+    arguments: dict[str, str] = {}
     for callback in trainer.callbacks:
-        if isinstance(monitor := getattr(callback, "monitor", None), str):
+        if isinstance(monitor := getattr(callback, "monitor", None), str):  # most callbacks monitor nothing
             is_checkpoint = isinstance(callback, ModelCheckpoint)
             argument = "checkpoint.monitor" if is_checkpoint else f"monitor of {type(callback).__name__}"
-            names.setdefault(monitor, argument)
-    return names
+            arguments.setdefault(monitor, argument)
+    return arguments

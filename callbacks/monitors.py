@@ -7,7 +7,7 @@ from pytorch_lightning import Callback, LightningModule, Trainer
 from pytorch_lightning.loggers import WandbLogger
 from torch.distributed.tensor import DTensor
 
-WITHOUT_WHOLE_NORM = ("FSDPStrategy", "DeepSpeedStrategy")
+WITHOUT_WHOLE_NORM = ("FSDPStrategy", "DeepSpeedStrategy")  # a rank has only a part of the gradients
 
 
 class GradientNorm(Callback):
@@ -22,6 +22,7 @@ class GradientNorm(Callback):
         gradients = [p.grad for p in pl_module.parameters() if p.grad is not None]
         if gradients:
             norm = torch.nn.utils.get_total_norm(gradients)
+            # a DTensor with sharded weights (FSDP2), whose parts are combined over ranks
             pl_module.log("train/grad_norm", norm.full_tensor() if isinstance(norm, DTensor) else norm)
 
 
@@ -34,12 +35,12 @@ class Throughput(Callback):
     """
 
     def __init__(self) -> None:
-        self._forget()
+        self._reset()
 
-    def _forget(self) -> None:
-        self._documents = 0
-        self._step = -1
-        self._since = 0.0
+    def _reset(self) -> None:
+        self._documents = 0  # documents of all ranks since `_step`
+        self._step = -1  # step at which the measurement began; -1 if there is none
+        self._since = 0.0  # its time
 
     def on_train_batch_start(self, trainer: Trainer, pl_module: LightningModule, batch: object, batch_idx: int) -> None:
         if self._step < 0:
@@ -47,19 +48,21 @@ class Throughput(Callback):
             self._since = monotonic()
 
     def on_train_batch_end(self, trainer: Trainer, pl_module: LightningModule, outputs, batch, batch_idx) -> None:
-        self._documents += getattr(batch, "batch_size", 0) * trainer.world_size
+        self._documents += getattr(batch, "batch_size", 0) * trainer.world_size  # 0 for a foreign type of batch
         if trainer.global_step - self._step >= trainer.log_every_n_steps:
             self._log_throughput(trainer)
 
     def _log_throughput(self, trainer: Trainer) -> None:
+        """End a measurement and log it to W&B; the next batch begins another one."""
         steps = trainer.global_step - self._step
         if self._step >= 0 and steps > 0:
-            seconds = max(monotonic() - self._since, 1e-9)
-            values = {"documents_per_second": self._documents / seconds, "steps_per_second": steps / seconds}
+            seconds = max(monotonic() - self._since, 1e-9)  # no division by zero with a coarse clock
+            rates = {"throughput/documents_per_second": self._documents / seconds}
+            rates["throughput/steps_per_second"] = steps / seconds
             for logger in trainer.loggers:
                 if isinstance(logger, WandbLogger):
-                    logger.log_metrics({f"throughput/{k}": v for k, v in values.items()}, step=trainer.global_step - 1)
-        self._forget()
+                    logger.log_metrics(rates, step=trainer.global_step - 1)  # Lightning counts logged steps from 0
+        self._reset()
 
     def on_validation_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         self._log_throughput(trainer)

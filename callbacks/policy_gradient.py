@@ -7,7 +7,7 @@ from torch import Tensor
 
 Credit = Literal["summary", "reward_to_go", "myopic"]
 Advantage = Literal["greedy", "leave_one_out", "group", "group_mean"]
-STD_OFFSET = 1e-4  # added to standard deviations, as in `trl`
+STD_OFFSET = 1e-4  # added to standard deviations, as in `trl`, because equal rewards have a deviation of 0
 
 
 def sentence_numbers(tokens: Tensor, ends: Tensor) -> Tensor:
@@ -24,10 +24,10 @@ def prefix_lengths(numbers: Tensor, lengths: Tensor) -> Tensor:
 
     `numbers` has the index of the sentence of each token, [..., T]; `lengths` the number of tokens, [...].
     """
-    real = torch.arange(numbers.shape[-1], device=numbers.device) < lengths.unsqueeze(-1)      # [..., T]
-    count = int(numbers.masked_fill(~real, 0).max()) + 1
-    sentences = torch.arange(count, device=numbers.device).unsqueeze(1)              # [Q, 1]
-    return ((numbers.unsqueeze(-2) <= sentences) & real.unsqueeze(-2)).sum(-1)       # [..., Q]
+    in_text = torch.arange(numbers.shape[-1], device=numbers.device) < lengths.unsqueeze(-1)  # [..., T]
+    num_sentences = int(numbers.masked_fill(~in_text, 0).max()) + 1  # of the text with most sentences, Q
+    sentences = torch.arange(num_sentences, device=numbers.device).unsqueeze(1)      # [Q, 1]
+    return ((numbers.unsqueeze(-2) <= sentences) & in_text.unsqueeze(-2)).sum(-1)    # [..., Q]
 
 
 def gains(rewards: Tensor) -> Tensor:
@@ -50,14 +50,16 @@ def advantages(gained: Tensor, credit: Credit, advantage: Advantage) -> Tensor:
 
     `gained` are gains of sentences of samples, [B, K, Q]; with `greedy`, [B, 1 + K, Q], the greedy text first.
     """
-    values = gained if credit == "myopic" else gained.flip(-1).cumsum(-1).flip(-1)
+    values = gained if credit == "myopic" else gained.flip(-1).cumsum(-1).flip(-1)  # sums from each sentence on
     if advantage == "greedy":
         return values[:, 1:] - values[:, :1]
     if advantage == "leave_one_out":
         num_others = values.shape[1] - 1
         return values - (values.sum(1, keepdim=True) - values) / num_others
     centered = values - values.mean(1, keepdim=True)
-    return centered if advantage == "group_mean" else centered / (values.std(1, keepdim=True) + STD_OFFSET)
+    if advantage == "group_mean":
+        return centered
+    return centered / (values.std(1, keepdim=True) + STD_OFFSET)
 
 
 def clipped_gain(log_probs: Tensor, old_log_probs: Tensor, advantage: Tensor, clip: tuple[float, float]) -> Tensor:

@@ -36,10 +36,9 @@ class PredictionWriter(Callback):
         self, path: Path, checkpoint: dict[str, Any] | None = None, source: dict[str, Any] | None = None
     ) -> None:
         self.path = Path(path)
-        self.checkpoint = checkpoint
-        self.source = source or {}
-        self._file: IO[str] | None = None
-        self._documents = 0
+        self.checkpoint, self.source = checkpoint, source or {}
+        self._file: IO[str] | None = None  # this rank's lines, while predictions are written
+        self._documents = 0  # number of predictions
 
     def _part(self, rank: int) -> Path:
         return self.path.with_name(f".{self.path.name}.rank{rank}")
@@ -77,8 +76,7 @@ class PredictionWriter(Callback):
         # split at line feeds only; `str.splitlines` would also split at separators inside texts
         lines_of_ranks = [part.read_text(encoding="utf-8").split("\n")[:-1] for part in parts]
         # rank r of n has documents r, r + n, ..., so taking one line from each rank in turn restores the order
-        by_turn = zip_longest(*lines_of_ranks)
-        lines = [line for turn in by_turn for line in turn if line is not None]
+        lines = [line for turn in zip_longest(*lines_of_ranks) for line in turn if line is not None]
         self._documents = len(lines)
         parts[0].write_text("".join(line + "\n" for line in lines), encoding="utf-8")
         parts[0].replace(self.path)

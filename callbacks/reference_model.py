@@ -25,11 +25,12 @@ def frozen_copy(module: Generative) -> Generative:
     if isinstance(module, FSDPModule):
         raise ValueError("SelfCritical: kl copies the model, whose weights are sharded here; use the strategy ddp")
     shared = [parameter for parameter in module.parameters() if not parameter.requires_grad]
+    # nor are the tokenizer, and the callbacks and logged values that these attributes refer to, copied
     shared += [vars(module)[name] for name in ("tokenizer", "extra_terms", "step_values") if name in vars(module)]
-    reference = copy.deepcopy(module, {id(part): part for part in shared})
+    reference = copy.deepcopy(module, {id(value): value for value in shared})
     for part in reference.modules():
         if isinstance(part, nn.RNNBase):
-            part.flatten_parameters()  # cuDNN reads their weights from one piece of memory
+            part.flatten_parameters()  # cuDNN reads the weights of a layer from one block of memory
     return reference.eval().requires_grad_(False)
 
 
@@ -43,11 +44,14 @@ class ReferenceModel:
         self.module: Generative | None = None
 
     def begin(self, trainer: Trainer, module: LightningModule, start_step: int) -> None:
-        """Copy the model at `start_step`; a run that is resumed later restores it, a `UserError` without its file."""
-        checkpoints = getattr(trainer.checkpoint_callback, "dirpath", None)
+        """Copy the model at `start_step` and save its trained weights; restore them in a run that is resumed later.
+
+        Raises a `UserError` if they are to be restored and their file is missing.
+        """
+        checkpoints = getattr(trainer.checkpoint_callback, "dirpath", None)  # None without checkpoints
         path = Path(checkpoints or trainer.default_root_dir) / FILE
         self.module = frozen_copy(module)
-        if trainer.global_step > start_step:
+        if trainer.global_step > start_step:  # a resumed run, whose weights are no longer the initial ones
             self._restore(path)
         elif trainer.is_global_zero and not trainer.fast_dev_run:
             parameters = module.named_parameters(remove_duplicate=False)  # tied weights have several names
@@ -58,7 +62,7 @@ class ReferenceModel:
             trainer.strategy.checkpoint_io.save_checkpoint(state, path)
 
     def _restore(self, path: Path) -> None:
-        """Load the weights with which rewards began."""
+        """Load the weights with which rewards began; frozen ones, which the file lacks, stay as they are."""
         if not path.is_file():
             raise UserError(
                 f"{path}: not found, which has the model that kl measures the distance to; resume with kl 0, or start "

@@ -39,6 +39,7 @@ class Scheduled(Callback):
         if trainer.state.fn != "fit":  # the length of an epoch, which a schedule may depend on, is not known
             return
         states = self.switches(trainer, last_step(trainer))
+        # several callbacks add their states; lists, because a checkpoint holds only plain types
         checkpoint.setdefault("switches", {}).update({name: list(switch) for name, switch in states.items()})
 
 
@@ -54,7 +55,7 @@ def all_switches(trainer: Trainer, step: int) -> dict[str, Switch]:
 
 
 def ramp(step: int, start: int, steps: int, last: float) -> float:
-    """Return 0 before the start, then increase linearly to `last` over `steps` steps; 0 steps switch at once."""
+    """Return a scheduled value at a step: 0 before `start`, then growing linearly to `last` in `steps` steps."""
     if step < start:
         return 0.0
-    return last if steps == 0 else last * min(1.0, (step - start + 1) / steps)
+    return last if steps == 0 else last * min(1.0, (step - start + 1) / steps)  # 0 steps switch at once

@@ -9,16 +9,16 @@ from lightning_modules.networks.recurrent import bidirectional
 OTHER, BEGIN = 0, 1
 
 
-def pool_pieces(vectors: Tensor, owners: Tensor, count: int) -> Tensor:
+def pool_pieces(vectors: Tensor, words: Tensor, count: int) -> Tensor:
     """Average the subword vectors of each of N words: [P, D] -> [N, D]; zero for a word without subwords.
 
-    `owners` has the index of the word of each subword, -1 for none, [P]; `count` is N.
+    `words` has the index of the word of each subword, -1 for none, [P]; `count` is N.
     """
-    in_word = owners >= 0
-    vectors, owners = vectors[in_word], owners[in_word]
-    sums = vectors.new_zeros(count, vectors.shape[1]).index_add(0, owners, vectors)
-    sizes = torch.bincount(owners, minlength=count).clamp(min=1)
-    return sums / sizes.unsqueeze(1)
+    in_word = words >= 0
+    vectors, words = vectors[in_word], words[in_word]
+    sums = vectors.new_zeros(count, vectors.shape[1]).index_add(0, words, vectors)
+    num_subwords = torch.bincount(words, minlength=count).clamp(min=1)               # [N]
+    return sums / num_subwords.unsqueeze(1)
 
 
 class SegmentationNetwork(nn.Module):
@@ -35,19 +35,20 @@ class SegmentationNetwork(nn.Module):
         self.score = nn.Linear(2 * hidden_size, 2)
 
     def words(self, vectors: Tensor, layout: Tensor) -> Tensor:
-        """Return the LSTM input of each word: [N, D], [N, layout] -> [N, projection + layout]."""
+        """Return the LSTM input from vectors and layout: [N, D], [N, layout] -> [N, projection + layout]."""
         return torch.cat([self.dropout(self.project(vectors)), layout], -1)
 
     def forward(self, words: Tensor, rows: Tensor, lengths: Tensor, begins: Tensor) -> Tensor:
-        """Return tag scores [C, T, 2]; the first word of a sentence, `begins` [N], can only be a beginning.
+        """Return the scores of the tags `OTHER` and `BEGIN`, [C, T, 2]; the first word of a sentence must have `BEGIN`.
 
         Args:
-            words: output of `words`, [N, projection + layout].
-            rows, lengths: indices of the words of each chain, [C, T], and their number, at least 1, on the CPU, [C].
+            words: output of the method `words`, [N, projection + layout].
+            rows, lengths: indices of the words of each chain (sentence), [C, T]; their number, at least 1, [C], CPU.
+            begins: True at the first word of a sentence, bool [N].
         """
-        states = bidirectional(self.lstm, words[rows], lengths).states
+        states = bidirectional(self.lstm, words[rows], lengths).states                       # [C, T, 2 hidden_size]
         scores = self.score(self.dropout(states))                                            # [C, T, 2]
-        impossible = torch.stack([begins[rows], torch.zeros_like(rows, dtype=torch.bool)], -1)
+        impossible = torch.stack([begins[rows], torch.zeros_like(rows, dtype=torch.bool)], -1)  # OTHER, BEGIN
         return scores.masked_fill(impossible, float("-inf"))
 
 
@@ -62,7 +63,7 @@ class LinearChainCRF(nn.Module):
 
     def __init__(self, num_tags: int) -> None:
         super().__init__()
-        self.transitions = nn.Parameter(torch.zeros(num_tags, num_tags))  # from, to
+        self.transitions = nn.Parameter(torch.zeros(num_tags, num_tags))  # [previous tag, next tag]
         self.start_transitions = nn.Parameter(torch.zeros(num_tags))
         self.end_transitions = nn.Parameter(torch.zeros(num_tags))
 
@@ -74,33 +75,35 @@ class LinearChainCRF(nn.Module):
         return (self._score(emissions, tags, mask) - self._normalizer(emissions, mask)).sum()
 
     def _score(self, emissions: Tensor, tags: Tensor, mask: Tensor) -> Tensor:
-        scores = emissions.gather(-1, tags.unsqueeze(-1)).squeeze(-1).masked_fill(~mask, 0)     # [C, T]
+        """Return s(x, y) of the class docstring for the gold tags, [C]."""
+        scores = emissions.gather(-1, tags.unsqueeze(-1)).squeeze(-1).masked_fill(~mask, 0)  # [C, T]
         moves = self.transitions[tags[:, :-1], tags[:, 1:]].masked_fill(~mask[:, 1:], 0)     # [C, T - 1]
         last = tags.gather(1, mask.sum(1, keepdim=True) - 1).squeeze(1)                      # [C]
         return self.start_transitions[tags[:, 0]] + scores.sum(1) + moves.sum(1) + self.end_transitions[last]
 
     def _normalizer(self, emissions: Tensor, mask: Tensor) -> Tensor:
         """Return log sum_y exp(s(x, y)) over all tag sequences y (forward algorithm), [C]."""
-        alpha = self.start_transitions + emissions[:, 0]                                     # [C, K]
+        alpha = self.start_transitions + emissions[:, 0]  # log sum over the tags before, for each last tag, [C, K]
         for t in range(1, emissions.shape[1]):
             extended = torch.logsumexp(alpha.unsqueeze(2) + self.transitions, 1) + emissions[:, t]
-            alpha = torch.where(mask[:, t, None], extended, alpha)
+            alpha = torch.where(mask[:, t, None], extended, alpha)  # padding leaves alpha as it is
         return torch.logsumexp(alpha + self.end_transitions, 1)                              # [C]
 
     @torch.no_grad()
     def decode(self, emissions: Tensor, mask: Tensor) -> Tensor:
         """Return the most probable tags of all chains (Viterbi): [C, T, K], [C, T] -> [C, T], 0 at padding."""
         chains, length, _ = emissions.shape
-        best, pointers = self.start_transitions + emissions[:, 0], []                        # [C, K]
+        best = self.start_transitions + emissions[:, 0]  # score of the best tags up to t, for each last tag, [C, K]
+        previous_tags = []  # best tag before each tag, [C, K] for t = 1, 2, ...
         for t in range(1, length):
-            values, origin = (best.unsqueeze(2) + self.transitions).max(1)                   # over the previous tag
-            best = torch.where(mask[:, t, None], values + emissions[:, t], best)
-            pointers.append(origin)
-        tag = (best + self.end_transitions).argmax(1)                                        # [C]
+            scores, previous = (best.unsqueeze(2) + self.transitions).max(1)                 # [C, K] each
+            best = torch.where(mask[:, t, None], scores + emissions[:, t], best)
+            previous_tags.append(previous)
+        tag = (best + self.end_transitions).argmax(1)                                        # last tag, [C]
         tags = emissions.new_zeros(chains, length, dtype=torch.long)
         for t in range(length - 1, -1, -1):
             tags[:, t] = torch.where(mask[:, t], tag, 0)
             if t:  # backwards; padding leaves the last tag of a chain as it is
-                previous = pointers[t - 1].gather(1, tag[:, None]).squeeze(1)
+                previous = previous_tags[t - 1].gather(1, tag[:, None]).squeeze(1)
                 tag = torch.where(mask[:, t], previous, tag)
         return tags

@@ -61,7 +61,7 @@ def pretrained_encoder(options: TokenEncoderOptions, subwords: Subwords) -> Text
     """
     if options.tuned_by is not None:
         return _tuned_encoder(options, subwords)
-    encoder = TextEncoder.pretrained(
+    encoder = TextEncoder.pretrained(  # low-rank changes are trained even if all other weights are frozen
         encoder_path(options.checkpoint), subwords.special, layers=options.layers,
         frozen=options.frozen and not options.lora_rank, window=options.window, pad_id=subwords.pad_id, disjoint=True,
     )  # fmt: skip
@@ -81,12 +81,12 @@ def _tuned_encoder(options: TokenEncoderOptions, subwords: Subwords) -> TextEnco
     trained = {STORED[name]: settings[name] for name in STORED.keys() & settings.keys()}
     if trained["checkpoint"] != options.checkpoint:
         raise UserError(f"{folder}: its encoder is {trained['checkpoint']}, not {options.checkpoint}")
-    same = replace(TokenEncoderOptions(**trained), layers=options.layers, window=options.window)
-    encoder = pretrained_encoder(same, subwords)
+    encoder_options = replace(TokenEncoderOptions(**trained), layers=options.layers, window=options.window)
+    encoder = pretrained_encoder(encoder_options, subwords)
     prefix = "encoder."
     state = {name.removeprefix(prefix): value for name, value in weights.items() if name.startswith(prefix)}
     encoder.load_state_dict(state, strict=False)  # layers that were not trained are not stored
-    merge_low_rank_changes(encoder.model)
+    merge_low_rank_changes(encoder.model)  # a frozen encoder needs no separate changes
     encoder.freeze()
     return encoder
 

@@ -135,11 +135,10 @@ class DiscourseParser(EncoderModule):
         """Return the same as `vectors`, computed only once for each text if the encoder is frozen."""
         if not self.has_fixed_encoder:
             return self.vectors(batch)
-
-        def compute() -> list[Tensor]:  # without padding, since the cache holds the vectors of single texts
-            return [vectors[:size] for vectors, size in zip(self.vectors(batch), batch.sizes.tolist())]
-
-        return pad_sequence(self.cached_vectors(batch.digests, compute), batch_first=True)
+        sizes = batch.sizes.tolist()
+        # without padding, since the cache holds the vectors of single texts
+        cached = self.cached_vectors(batch.digests, lambda: [v[:size] for v, size in zip(self.vectors(batch), sizes)])
+        return pad_sequence(cached, batch_first=True)
 
     def loss_terms(self, batch: ParserBatch) -> dict[str, Tensor]:
         """Return -log P(tree) and -log P(classes), averaged over nodes, then texts, and summed over members."""

@@ -53,24 +53,24 @@ class RightBranchingParser(LightningModule):
         """Parse one document; a `ValueError` if it is empty."""
         edus = list(request.edus) if request.edus is not None else segment(request)
         document = TreebankDocument(request.id, request.text, edus, list(request.sentences), list(request.paragraphs))
-        tree = nodes_of(right_branching(document), self.relations) if edus else torch.empty(0, 5)
-        band = min(self.band, max(0, len(edus) - 1))
-        ldd = tree_ldd(tree, len(edus), len(self.relations), self.rows, band)
+        tree = nodes_of(right_branching(document), self.relations) if edus else torch.empty(0, 5)  # [E - 1, 5]
+        half_width = min(self.band, max(0, len(edus) - 1))  # no two EDUs are farther apart; 0 if there are none
+        ldd = tree_ldd(tree, len(edus), len(self.relations), self.rows, half_width)
         gamma = tree_gamma(tree, len(edus), self.rows)
         return DiscourseParse.of(request, edus, self.relations, tree, ldd, self.rows, gamma)
 
 
 def segment(request: ParseRequest) -> list[tuple[int, int]]:
-    """Split sentences at punctuation; return character offsets (start, end) of EDUs, end exclusive."""
+    """Split sentences at punctuation; return the offsets (start, end) of EDUs, end exclusive, without blank EDUs."""
     edus = []
-    for start, end in request.sentences or ((0, len(request.text)),):
-        sentence, first = request.text[start:end], 0
+    for start, end in request.sentences or ((0, len(request.text)),):  # without sentences, the text is one
+        sentence, edu_start = request.text[start:end], 0
         for match in _BREAK.finditer(sentence):
-            before, after = sentence[first : match.end()], sentence[match.end() :]
+            before, after = sentence[edu_start : match.end()], sentence[match.end() :]
             if min(len(before.split()), len(after.split())) >= _MIN_WORDS:
-                edus.append((start + first, start + match.end()))
-                first = match.end()
-        edus.append((start + first, end))
+                edus.append((start + edu_start, start + match.end()))
+                edu_start = match.end()
+        edus.append((start + edu_start, end))
     return [(start, end) for start, end in edus if request.text[start:end].strip()]
 
 
@@ -79,17 +79,17 @@ def right_branching(
 ) -> Tree:
     """Return the binary tree that branches to the right within sentences, within paragraphs, and over paragraphs.
 
-    A level without offsets is skipped. By default, the labels (nuclearity and relation) of nodes within sentences and
-    of all others are the most frequent ones of GUM there.
+    A level without offsets is skipped. Nodes within sentences have the label `within` (nuclearity and relation), all
+    others `between`; the defaults are the most frequent labels of GUM there.
     """
-    # Units of each level are represented by their first EDUs; a group has the units within a unit of the next level.
+    # a unit (EDU, sentence, paragraph) is represented by its first EDU; a group has the units of a larger unit
     edus = list(range(len(document.edus)))
     spans: list[Span] = []
     sentences = _groups(edus, document, document.sentences)
     paragraphs = _groups([group[0] for group in sentences], document, document.paragraphs)
     document_level = [[group[0] for group in paragraphs]]
     for level, label in ((sentences, within), (paragraphs, between), (document_level, between)):
-        ends = [following[0] - 1 for following in level[1:]] + [edus[-1]]
+        ends = [following[0] - 1 for following in level[1:]] + [edus[-1]]  # a group ends before the next one
         for group, end in zip(level, ends, strict=True):
             # right-branching: each unit but the last is the left child of a node that ends with the group
             spans += [Span(start, split - 1, end, *label) for start, split in pairwise(group)]
@@ -100,8 +100,9 @@ def _groups(starts: list[int], document: TreebankDocument, offsets: Sequence[Off
     """Group first EDUs of units by the sentence or paragraph that they begin in; one group for each without offsets."""
     if not offsets:
         return [[edu] for edu in starts]
-    begins = [start for start, _ in offsets]
+    unit_starts = [start for start, _ in offsets]
     groups: dict[int, list[int]] = {}
     for edu in starts:
-        groups.setdefault(bisect_right(begins, document.edus[edu][0]), []).append(edu)
+        number = bisect_right(unit_starts, document.edus[edu][0])  # of sentences or paragraphs that have begun
+        groups.setdefault(number, []).append(edu)
     return list(groups.values())

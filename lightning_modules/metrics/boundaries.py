@@ -29,16 +29,19 @@ class BoundaryF1(Metric):
         `trivial` beginnings are known in advance, such as those of sentences; the inner scores leave them out.
         """
         predicted, gold, trivial = set(predicted), set(gold), set(trivial)
-        for prefix, f, g in (("", predicted, gold), ("inner_", predicted - trivial, gold - trivial)):
-            for name, boundaries in (("hits", f & g), ("found", f), ("gold", g)):
-                setattr(self, prefix + name, getattr(self, prefix + name) + len(boundaries))
+        inner_predicted, inner_gold = predicted - trivial, gold - trivial
+        counts = {"hits": predicted & gold, "found": predicted, "gold": gold}
+        counts |= {"inner_hits": inner_predicted & inner_gold, "inner_found": inner_predicted, "inner_gold": inner_gold}
+        for name, boundaries in counts.items():
+            setattr(self, name, getattr(self, name) + len(boundaries))
 
     def compute(self) -> dict[str, Tensor]:
         """Return precision, recall, f1, inner_precision, inner_recall, inner_f1; 100 if there is no boundary."""
         scores = {}
         for prefix in ("", "inner_"):
             hits, predicted, gold = (getattr(self, prefix + name).double() for name in ("hits", "found", "gold"))
-            shares = {"precision": (hits, predicted), "recall": (hits, gold), "f1": (2 * hits, predicted + gold)}
-            for name, (part, total) in shares.items():
-                scores[prefix + name] = (100 * part / total if total else 100 * torch.ones_like(total)).float()
+            fractions = {"precision": (hits, predicted), "recall": (hits, gold), "f1": (2 * hits, predicted + gold)}
+            for name, (part, total) in fractions.items():
+                score = 100 * part / total if total else torch.full_like(total, 100)
+                scores[prefix + name] = score.float()
         return scores

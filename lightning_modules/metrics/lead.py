@@ -9,14 +9,16 @@ VARIANTS = ("rouge1", "rouge2", "rougeLsum")
 
 
 def lead_scores(documents: Iterable[Document], language: str = "en") -> dict[str, float]:
-    """Return the mean ROUGE F1 x 100 of lead-1 over documents with references, in a language; empty without them."""
+    """Return the mean ROUGE F1 x 100 of the first sentences of documents with references; empty if there are none."""
     leads, references = [], []
     for document in documents:
         if with_text := [reference for reference in document.references if has_text(reference)]:
             leads.append(document.sentences[:1])
             references.append(with_text)
+    if not leads:
+        return {}
     scores = score_many(leads, references, VARIANTS, language=language)
-    return {name: 100 * sum(s[name].fmeasure for s in scores) / len(scores) for name in VARIANTS if scores}
+    return {name: 100 * sum(score[name].fmeasure for score in scores) / len(scores) for name in VARIANTS}
 
 
 def describe_lead(lead: Mapping[str, float]) -> str:

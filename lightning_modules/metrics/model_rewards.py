@@ -22,7 +22,7 @@ class ModelReward(Reward):
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave the loaded model out of copies for other processes."""
-        return {name: value for name, value in vars(self).items() if name != "loaded"}
+        return {name: value for name, value in vars(self).items() if name != "loaded"}  # a cached property
 
 
 class BertScoreReward(ModelReward):
@@ -100,7 +100,7 @@ class ConsistencyReward(ModelReward):
 
 
 def _sentences(inputs: RewardInputs) -> tuple[list[list[str]], list[list[str]]]:
-    """Return the sentences of texts and of their documents."""
-    split = language_of(inputs.language).split_sentences
-    by_source = {source: split(source) for source in set(inputs.sources)}
-    return [split(text) for text in inputs.texts], [by_source[source] for source in inputs.sources]
+    """Return the sentences of each text, and the sentences of the document of each text."""
+    split_sentences = language_of(inputs.language).split_sentences
+    by_source = {source: split_sentences(source) for source in set(inputs.sources)}  # several texts share a document
+    return [split_sentences(text) for text in inputs.texts], [by_source[source] for source in inputs.sources]

@@ -18,35 +18,23 @@ _WORD = re.compile(r"\w+(?:[.,:]\d+)*")  # a number keeps its separators: 1,000.
 
 @dataclass
 class RewardInputs:
-    """Input of rewards: N generated texts, those of one document in sequence.
+    """Input of rewards: N generated texts; the texts of one document are consecutive."""
 
-    Attributes:
-        ids: id of the document of each text, N.
-        texts: generated texts, N.
-        references: list of references of the document of each text.
-        sources: text of the document of each text; empty if no reward needs it.
-        language: code of the language of the texts.
-    """
-
-    ids: Sequence[str]
-    texts: Sequence[str]
-    references: Sequence[Sequence[str]]
-    sources: Sequence[str] = ()
-    language: str = "en"
+    ids: Sequence[str]  # id of the document of each text
+    texts: Sequence[str]  # generated texts
+    references: Sequence[Sequence[str]]  # references of the document of each text
+    sources: Sequence[str] = ()  # text of the document of each text; empty if no reward needs it
+    language: str = "en"  # code of the language of the texts
 
 
 class Reward(ABC):
-    """Base class of rewards; higher is better.
+    """Base class of rewards; higher is better."""
 
-    Attributes:
-        reads_source: whether the reward needs the document, besides the references.
-        name: name under which a `Mixture` logs it; by default that of the class.
-    """
-
-    reads_source = False
+    reads_source = False  # whether the reward needs the document, besides the references
 
     @property
     def name(self) -> str:
+        """Name under which a `Mixture` logs the reward; by default the name of the class."""
         return type(self).__name__
 
     @abstractmethod

@@ -10,7 +10,7 @@ from lightning_modules.rstformer.dense_attention import with_discourse
 from lightning_modules.rstformer.injection import HeadTable, View
 from lightning_modules.rstformer.led import DiscourseLED, LayerView, LEDWindowAttention
 
-_ROWS = 256  # queries at a time
+_ROWS = 256  # queries at a time, so that no tensor of all pairs of tokens is needed
 
 
 class EduAttention(NamedTuple):
@@ -34,15 +34,16 @@ def edu_attention(network: DiscourseLED, edus: int, **encoding) -> EduAttention:
             "attention between EDUs needs a single document with discourse; pass one document, without the ablation "
             "no_discourse"
         )
-    layers: list[tuple[Tensor, Tensor]] = []
+    layers: list[tuple[Tensor, Tensor]] = []  # attention of each layer with and without discourse, [H, E, E] each
 
     def record(module: LEDWindowAttention, arguments: tuple, keywords: dict, output: tuple) -> None:
-        hidden = arguments[0] if arguments else keywords["hidden_states"]
+        """Forward hook: compute the attention of a layer again from its input, since it is never stored."""
+        hidden = arguments[0] if arguments else keywords["hidden_states"]                 # [1, T, D]
         layer: LayerView = keywords["attention_mask"]
         token_edu = encoding["discourse"].token_edu[0].masked_fill(layer.view.is_global[0], -1)
         table = None if layer.table is None else layer.table()
-        pair = (between_edus(module, hidden, layer.view, t, token_edu, edus) for t in (table, None))
-        layers.append(tuple(pair))
+        with_and_without = (between_edus(module, hidden, layer.view, t, token_edu, edus) for t in (table, None))
+        layers.append(tuple(with_and_without))
 
     modules = [layer.self_attn.longformer_self_attn for layer in network.encoder.layers]
     hooks = [module.register_forward_hook(record, with_kwargs=True) for module in modules]
@@ -67,7 +68,7 @@ def between_edus(
         rows = torch.arange(start, min(start + _ROWS, hidden.shape[1]), device=hidden.device)
         weights = weights_of(module, hidden, view, table, rows)  # [H, Q, T]
         total += torch.einsum("qa,hqt,tb->hab", of_edu[rows], weights, of_edu)
-    return total / of_edu.sum(0).clamp(min=1).unsqueeze(-1)
+    return total / of_edu.sum(0).clamp(min=1).unsqueeze(-1)  # an EDU beyond the truncated text has no token
 
 
 def weights_of(module: LEDWindowAttention, hidden: Tensor, view: View, table: HeadTable | None, rows: Tensor) -> Tensor:

@@ -10,8 +10,7 @@ def led_from_scratch(options: LEDOptions, vocab_size: int, dropout: float) -> LE
     """Return a LED with random weights, as many encoder as decoder layers, and no dropout of attention weights.
 
     Linear layers, except for the tied output layer, are initialized with a standard deviation of `init_std`, embeddings
-    with LED's 0.02. The window has to be even, and the width a multiple of the heads. Raises a `ValueError` if the
-    window is odd, or the width is not a multiple of the heads.
+    with LED's 0.02. Raises a `ValueError` if the window is odd, or the width is not a multiple of the heads.
     """
     size, heads, layers, window = options.hidden_size, options.heads, options.layers, options.window
     if window < 2 or window % 2:
@@ -30,12 +29,12 @@ def led_from_scratch(options: LEDOptions, vocab_size: int, dropout: float) -> LE
         decoder_ffn_dim=options.inner_size,
         max_encoder_position_embeddings=options.positions,
         max_decoder_position_embeddings=options.target_positions,
-        attention_window=[window] * layers,
+        attention_window=[window] * layers,  # both sides together
         dropout=dropout,
         attention_dropout=0.0,
     )
     led = LEDForConditionalGeneration(config)
     for module in led.modules():
-        if isinstance(module, nn.Linear) and module is not led.lm_head:
+        if isinstance(module, nn.Linear) and module is not led.lm_head:  # which is the embedding
             nn.init.normal_(module.weight, std=options.init_std)
     return led

@@ -34,22 +34,19 @@ class DiscourseAdapters:
         self.no_labels = no_labels
         self.gamma: Tensor | None = None  # of the batch, [B, T]
         insert_adapters(led, rank, alpha, f"{ENCODER}|{DECODER}")
-        for name, module in led.named_modules():
+        for name, module in led.named_modules():  # lora_A is W_down, whose input is weighted
             if ".encoder.layers." in name and name.endswith(".lora_A.default"):
                 module.register_forward_pre_hook(self._weigh)
 
     def set_discourse(self, gamma: Tensor | None, token_edu: Tensor, relations: int) -> None:
-        """Set the discourse of a batch, kept for recomputed activations until the next; gamma is required.
-
-        Raises a `ValueError` if gamma is missing.
-        """
+        """Set the weights of the batch's tokens, [B, T], from gamma of EDUs, [B, E]; a `ValueError` without gamma."""
         if gamma is None:
             raise ValueError("the adapters are weighted by gamma, which the discourse of the batch lacks")
         weights = token_weights(gamma, token_edu)
-        self.gamma = weights / relations if self.no_labels else weights
+        self.gamma = weights / relations if self.no_labels else weights  # a mean over relations instead of the sum
 
     def _weigh(self, module: nn.Module, inputs: tuple[Tensor]) -> tuple[Tensor]:
-        """Return x (1 + gamma), [B, T, D]."""
+        """Forward pre-hook of W_down: replace its input x by x (1 + gamma), [B, T, D]."""
         if self.gamma is None:
             raise ValueError("the adapters need discourse; call DiscourseLED, which sets it")
         (x,) = inputs
