@@ -22,8 +22,8 @@ class GradientNorm(Callback):
         gradients = [p.grad for p in pl_module.parameters() if p.grad is not None]
         if gradients:
             norm = torch.nn.utils.get_total_norm(gradients)
-            # a DTensor with sharded weights (FSDP2), whose parts are combined over ranks
-            pl_module.log("train/grad_norm", norm.full_tensor() if isinstance(norm, DTensor) else norm)
+            is_sharded = isinstance(norm, DTensor)  # with FSDP2; its parts are combined over ranks
+            pl_module.log("train/grad_norm", norm.full_tensor() if is_sharded else norm)
 
 
 class Throughput(Callback):

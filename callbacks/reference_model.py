@@ -25,8 +25,8 @@ def frozen_copy(module: Generative) -> Generative:
     if isinstance(module, FSDPModule):
         raise ValueError("SelfCritical: kl copies the model, whose weights are sharded here; use the strategy ddp")
     shared = [parameter for parameter in module.parameters() if not parameter.requires_grad]
-    # nor are the tokenizer, and the callbacks and logged values that these attributes refer to, copied
-    shared += [vars(module)[name] for name in ("tokenizer", "extra_terms", "step_values") if name in vars(module)]
+    attributes = vars(module)  # without properties; the terms refer to callbacks, which must not be copied
+    shared += [attributes[name] for name in ("tokenizer", "extra_terms", "step_values") if name in attributes]
     reference = copy.deepcopy(module, {id(value): value for value in shared})
     for part in reference.modules():
         if isinstance(part, nn.RNNBase):
@@ -44,10 +44,7 @@ class ReferenceModel:
         self.module: Generative | None = None
 
     def begin(self, trainer: Trainer, module: LightningModule, start_step: int) -> None:
-        """Copy the model at `start_step` and save its trained weights; restore them in a run that is resumed later.
-
-        Raises a `UserError` if they are to be restored and their file is missing.
-        """
+        """Copy the model at `start_step` and save it; a run resumed later restores it, or raises a `UserError`."""
         checkpoints = getattr(trainer.checkpoint_callback, "dirpath", None)  # None without checkpoints
         path = Path(checkpoints or trainer.default_root_dir) / FILE
         self.module = frozen_copy(module)

@@ -39,8 +39,8 @@ class Scheduled(Callback):
         if trainer.state.fn != "fit":  # the length of an epoch, which a schedule may depend on, is not known
             return
         states = self.switches(trainer, last_step(trainer))
-        # several callbacks add their states; lists, because a checkpoint holds only plain types
-        checkpoint.setdefault("switches", {}).update({name: list(switch) for name, switch in states.items()})
+        plain = {name: list(switch) for name, switch in states.items()}  # a checkpoint holds only plain types
+        checkpoint.setdefault("switches", {}).update(plain)  # several callbacks may add their states
 
 
 def last_step(trainer: Trainer) -> int:

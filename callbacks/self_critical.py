@@ -231,8 +231,7 @@ class SelfCritical(Scheduled):
     def term(self, module: Generative, batch: Batch) -> Tensor:
         """Return the loss term -(1 / K) sum_k sum_t (advantage_kt log P(y_kt) - kl divergence_kt), mean over documents.
 
-        With several updates per batch, `clipped_gain` takes the place of the product of advantage and log P. The first
-        update of a batch draws K samples, the next ones use them again.
+        The first update of a batch draws K samples, the next ones use them again, by `clipped_gain`.
         """
         options, ids = self.options(module), tuple(batch.ids)
         if ids in self._waiting:
@@ -297,8 +296,7 @@ class SelfCritical(Scheduled):
     def advantages(self, module: Generative, batch: Batch, samples: Samples) -> Tensor:
         """Return the advantage of every token, [B, K, T], without gradient; it and the samples are on the CPU.
 
-        With the advantage `greedy`, the first sample is the greedy text, which has no advantage. The logged values, the
-        time spent and `last_samples` are updated.
+        With `greedy`, the first sample is the greedy text, which has no advantage. Logged values are updated.
         """
         started = time.perf_counter()
         tokens, lengths = samples

@@ -53,8 +53,7 @@ def chunk_bounds(sentence: Tensor, paragraph: Tensor, size: int, max_edus: int) 
     """Split a long text into chunks of similar size, at most `max_edus` >= 2 EDUs each: (start, end), end exclusive.
 
     A boundary is the start of a paragraph near the ideal position, else the start of a sentence, else the position
-    itself. `sentence` and `paragraph` hold the index of the sentence and of the paragraph of each EDU, at least [E], on
-    the CPU; E = `size`. A text of at most `max_edus` EDUs is one chunk.
+    itself. `sentence` and `paragraph` are the indices of the sentence and the paragraph of each EDU, on the CPU, [E].
     """
     if size <= max_edus:
         return [(0, size)]
@@ -115,9 +114,8 @@ class ChartReader:
     ) -> list[list[ParsedChart]]:
         """Compute the charts of each document: one for each chunk and, if there are several chunks, one over them.
 
-        `vectors` are EDU vectors, [B, E, D]; `chunks` are the `chunk_bounds` of each document. Without `with_nodes`,
-        charts have best trees, but no distributions. Nodes with a probability above `min_prob` are classified one by
-        one for the distributions; 0 classifies all nodes, which is exact but slow.
+        `vectors` are EDU vectors, [B, E, D], `chunks` the `chunk_bounds` of documents. Without `with_nodes`, there are
+        only best trees. Nodes above `min_prob` are classified one by one for the distributions; with 0 all, slowly.
         """
         states = [scorer.context(vectors, layout) for scorer in self.scorers]        # [B, E, H] each
         jobs: list[tuple[int, Tensor, Tensor]] = []  # document, and first and last EDUs of the units of a chart, [U]

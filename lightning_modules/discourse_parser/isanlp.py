@@ -81,7 +81,7 @@ class IsaNLPParser(LightningModule):
         for start, split, end, unit in nodes:
             relation = self.relations.index(self.inventory.class_of(unit.relation))
             nodes_of_tree.append((start, split, end, NUCLEARITIES.index(unit.nuclearity), relation))
-        tree = torch.tensor(nodes_of_tree, dtype=torch.int32).reshape(-1, 5)         # [0, 5] for one EDU
+        tree = torch.tensor(nodes_of_tree, dtype=torch.int32).reshape(-1, 5)  # [0, 5] for one EDU
         # some models of the package have no probabilities
         probability = torch.tensor([float(getattr(unit, "proba", 1.0)) for *_, unit in nodes]).clamp(0, 1)
         half_width = min(self.band, len(edus) - 1)  # no two EDUs are farther apart

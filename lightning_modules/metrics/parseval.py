@@ -116,8 +116,7 @@ def original_brackets(nodes: Sequence[Node]) -> list[Bracket]:
 def rst_brackets(nodes: Sequence[Node]) -> list[Bracket]:
     """Return first and last EDU, role (N or S) in the parent, and relation of all nodes but the root (Marcu 2000).
 
-    The relation of a satellite, and of both parts of NN, is that of the parent; a single nucleus has "span". Raises a
-    `ValueError` if a nuclearity is not NS, SN or NN.
+    A single nucleus has the relation "span". Raises a `ValueError` if a nuclearity is not NS, SN or NN.
     """
     brackets = []
     for start, split, end, nuclearity, relation in nodes:

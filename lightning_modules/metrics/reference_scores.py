@@ -114,8 +114,7 @@ def bert_score(
 ) -> ScoreList:
     """Return BERTScore F1 (Zhang et al. 2020) by `bert-score`, without idf and rescaling, for the best reference.
 
-    `torchmetrics` up to 1.9 is not used: it pairs predictions with wrong references if sorting by length orders them
-    differently.
+    `torchmetrics` up to 1.9 pairs texts with wrong references if sorting by length orders both differently.
 
     Args:
         model: folder, or name on the hub, which is downloaded.

@@ -86,8 +86,8 @@ class SummaCConv(nn.Module):
     def histogram(self, matrix: Tensor) -> Tensor:
         """Return the histograms of entailment probabilities of a pair matrix, [3, M, N] -> [N, bins]."""
         num_bins = len(self.edges) - 1
-        entailment = matrix[0].to(self.edges).contiguous()                               # [M, N]
-        bin_numbers = torch.bucketize(entailment, self.edges, right=True) - 1            # [M, N]
+        entailment = matrix[0].to(self.edges).contiguous()  # [M, N]
+        bin_numbers = torch.bucketize(entailment, self.edges, right=True) - 1  # [M, N]
         bin_numbers = bin_numbers.clamp(max=num_bins - 1)  # the last bin includes its upper edge 1
         return nn.functional.one_hot(bin_numbers, num_bins).sum(0).to(self.edges)
 
@@ -143,6 +143,5 @@ def _class_of(label: str, class_names: Sequence[str], name: str) -> int:
     for index, class_name in enumerate(class_names):
         if any(synonym in class_name.lower() for synonym in SYNONYMS[label]):
             return index
-    raise ValueError(
-        f"{name}: which class is {label}? Its config says {', '.join(class_names)}; rename them in `id2label`"
-    )
+    names = ", ".join(class_names)
+    raise ValueError(f"{name}: which class is {label}? Its config says {names}; rename them in `id2label`")

@@ -38,7 +38,7 @@ def edu_attention(network: DiscourseLED, edus: int, **encoding) -> EduAttention:
 
     def record(module: LEDWindowAttention, arguments: tuple, keywords: dict, output: tuple) -> None:
         """Forward hook: compute the attention of a layer again from its input, since it is never stored."""
-        hidden = arguments[0] if arguments else keywords["hidden_states"]                 # [1, T, D]
+        hidden = arguments[0] if arguments else keywords["hidden_states"]  # [1, T, D]
         layer: LayerView = keywords["attention_mask"]
         token_edu = encoding["discourse"].token_edu[0].masked_fill(layer.view.is_global[0], -1)
         table = None if layer.table is None else layer.table()

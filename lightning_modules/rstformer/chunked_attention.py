@@ -86,11 +86,9 @@ class _Document:
     def table_indices(self, queries: slice, keys: slice) -> tuple[int, Tensor, Tensor, Tensor] | None:
         """Return where the table has the values for a chunk of queries and keys; None if the queries are in no EDU.
 
-        Row i of the table belongs to EDU i of the query, and column c to EDU i + c - width // 2 of the key.
-
-        Returns:
-            The first of the A consecutive EDUs of the queries. The row of each query, counted from that EDU, or A for a
-            query in no EDU, [Q]. The column of each key in each of the A rows, and whether the table has it, [A, K].
+        Row i of the table belongs to EDU i of the query, and column c to EDU i + c - width // 2 of the key. Return
+        the first of the A consecutive EDUs of the queries; the row of each query, counted from that EDU, or A for a
+        query in no EDU, [Q]; the column of each key in each of the A rows, and whether the table has it, [A, K].
         """
         query_edus, key_edus = self.edu[queries], self.edu[keys]
         in_edus = query_edus[query_edus >= 0]

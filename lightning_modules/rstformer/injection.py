@@ -90,8 +90,7 @@ class View:
 def global_groups(is_global: Tensor) -> list[tuple[Tensor, Tensor]]:
     """Group the documents of a batch that have the same number G > 0 of global tokens; most batches are one group.
 
-    `is_global` is True at global tokens, bool [B, T]. A group is the indices of its documents [N], and the positions of
-    their global tokens [N, G]. Documents without global tokens are in no group.
+    `is_global` is bool [B, T]. A group is the indices of documents [N] and the positions of their global tokens [N, G].
     """
     counts = is_global.sum(1)                                                         # [B]
     groups = []

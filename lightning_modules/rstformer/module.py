@@ -96,7 +96,7 @@ class RSTformer(SequenceToSequence):
         frequency = options.relation_frequency
         if frequency is None and options.relations == len(GUM.coarse):  # the relations are taken to be those of GUM
             frequency = [float(GUM_COUNTS[name]) for name in GUM.coarse]
-        weights = head_relations(heads, options.relations, frequency)                 # [H, R]
+        weights = head_relations(heads, options.relations, frequency)  # [H, R]
         flags = {"learn_weights": options.learn_weights, "own_edu_neutral": options.own_edu_neutral}
         return DiscourseInjection(weights, options.formula, options.ablation, **flags)
 
