@@ -234,7 +234,7 @@ class ShardWriter(AbstractContextManager):
         self.waiting[key] = parse
         self._size += parse.nbytes
         is_old = time.monotonic() - self._buffered_since >= self.seconds
-        is_full = len(self.waiting) >= self.documents or self._size >= self.megabytes * 1e6
+        is_full = len(self.waiting) >= self.documents or self._size >= self.megabytes * 1e6  # bytes
         if is_old or is_full:
             self.flush()
 

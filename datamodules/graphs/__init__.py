@@ -29,7 +29,7 @@ _BY_NAME = {
 def make_graph(
     graph: GraphName | ParagraphGraph, parser: "Parser | None" = None, parses: Path | None = None
 ) -> ParagraphGraph:
-    """Return the graph of a name with default settings; an object, for other settings or graphs, stays as it is.
+    """Return the graph with this name and default settings; a graph object (with other settings) is returned unchanged.
 
     Raises:
         ValueError: if the name is unknown, or `rst` has no parser or no folder of parses.
@@ -38,7 +38,7 @@ def make_graph(
         return graph
     if graph in _BY_NAME:
         return _BY_NAME[graph]()
-    if graph == "rst":
+    if graph == "rst":  # the only graph that needs the two other arguments
         if parser is None or parses is None:
             raise ValueError("data.graph rst needs a parser and a folder of parses: give data.parser")
         return RST(parser, parses)

@@ -170,8 +170,8 @@ class Language:
         return self._find_words(self.normalize(self.lower(text)), _WORD, _LONG_WORD)
 
     def _find_words(self, text: str, pattern: regex.Pattern, run_pattern: regex.Pattern) -> list[str]:
-        """Return the matches of `pattern`; with a word segmenter, those of `run_pattern`, divided into words."""
-        if not self.segments:  # no word segmenter
+        """Return the matches of `pattern`; with a word segmenter, the words in the matches of `run_pattern`."""
+        if not self.segments:  # each character of a script without spaces is a word
             return pattern.findall(text)
         segment = load_segmenter(self.code)
         pieces: list[str] = []
@@ -237,7 +237,7 @@ ENGLISH_PARSER = "the discourse parsers and EDU segmenters of the suite are Engl
 def warn_if_not_english(what: str, texts: Iterable[str] = (), language: str = "en") -> None:
     """Warn if a model or rule for English is applied to texts of another language; Python prints the warning once.
 
-    `what` is the first clause of the warning. `language` is set by the user; `texts` may have letters of other scripts.
+    That is, `language` is not English, or fewer than half of the letters of a text are Latin; `what` begins the warning.
     """
     scripts = (script_of([text[:2000]]) for text in islice(texts, 100))  # a sample is fast and enough for a warning
     if not language_of(language).is_english or any(script and script.latin < 0.5 for script in scripts):
